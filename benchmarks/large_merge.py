@@ -81,13 +81,13 @@ def compare(work: Workload, root: Path, engine: EngineName = "spark") -> dict[st
 
 @dataclass(frozen=True, kw_only=True)
 class Ordering:
-    """What all children of a comparison are told; see `Order`."""
+    """Settings of all children of a comparison; see `Order`."""
 
     engine: EngineName
     class_path: str = ""
 
 
-def _child(side: str, phase: Literal["load", "run"], work: Workload, folders: Folders, told: Ordering) -> Answer:
+def _child(side: str, phase: Literal["load", "run"], work: Workload, folders: Folders, reported: Ordering) -> Answer:
     _say(f"{side}: {phase}")
     warm = Folders(folders.root / f"{side}-warm")
     if phase == "run":
@@ -99,8 +99,8 @@ def _child(side: str, phase: Literal["load", "run"], work: Workload, folders: Fo
         answer=str(folders.root / f"{side}-{phase}.json"),
         cores=this_engine.TIER.cores,
         memory=this_engine.TIER.memory,
-        class_path=told.class_path,
-        engine=told.engine,
+        class_path=reported.class_path,
+        engine=reported.engine,
     )
     return run_child(_PROGRAMS[side], order)
 

@@ -1,4 +1,4 @@
-"""Children that are timed: what they are told, what they answer, what their Delta logs say they rewrote."""
+"""Child processes that are timed: their settings, their answers, and what they rewrote by their Delta logs."""
 
 from __future__ import annotations
 
@@ -91,13 +91,13 @@ def run_child(program: str, order: Order) -> Answer:
     Raises:
         ChildError: it failed.
     """
-    told, log = Path(f"{order.answer}.order"), Path(f"{order.answer}.log")
-    told.write_text(to_json(order), encoding="utf-8")
+    reported, log = Path(f"{order.answer}.order"), Path(f"{order.answer}.log")
+    reported.write_text(to_json(order), encoding="utf-8")
     # What the phase before has written shall not be flushed to disk on this one's time.
     os.sync()
     with log.open("wb") as out:
         ended = subprocess.run(
-            [sys.executable, str(HERE / program), str(told)],
+            [sys.executable, str(HERE / program), str(reported)],
             stdout=out,
             stderr=out,
             stdin=subprocess.DEVNULL,

@@ -41,7 +41,7 @@ class WrongResultError(Exception):
 
 @dataclass
 class Clock:
-    """Seconds by step, told as they end."""
+    """Seconds by step, printed as they end."""
 
     seconds: dict[str, float] = field(default_factory=dict)
 

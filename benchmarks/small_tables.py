@@ -99,10 +99,10 @@ def run(folders: SmallFolders, job: JobSpec, status: str) -> Ran:
         results = [json.loads(line) for line in child.stdout or ()]
         child.wait()
     seconds = time.perf_counter() - started
-    told = {(r["status"], r["engine"], r["rows_read"], r["changes_written"]) for r in results}
+    reported = {(r["status"], r["engine"], r["rows_read"], r["changes_written"]) for r in results}
     rows = {"load": _ROWS, "idle": 0}.get(job.run_id, _CHANGES)
-    if len(results) != len(job.tables) or told != {(status, "delta_rs", rows, rows)}:
-        raise JobFailedError(f"{job.run_id}: {len(results)} results: {sorted(told)[:3]}")
+    if len(results) != len(job.tables) or reported != {(status, "delta_rs", rows, rows)}:
+        raise JobFailedError(f"{job.run_id}: {len(results)} results: {sorted(reported)[:3]}")
     return Ran(seconds=seconds, peak_mib=watch.peak)
 
 
@@ -131,8 +131,8 @@ def spark_seconds(folders: SmallFolders, side: str, tables: int) -> float:
     """Seconds a table and round on one of Spark's sides; checked."""
     names = folders.names[: min(len(folders.names) - 1, tables) + 1]
     order, answer = folders.root / f"{side}.order", folders.root / f"{side}.answer"
-    told = {"side": side, "root": str(folders.root), "names": names, "rounds": _ROUNDS, "answer": str(answer)}
-    order.write_text(json.dumps(told), encoding="utf-8")
+    reported = {"side": side, "root": str(folders.root), "names": names, "rounds": _ROUNDS, "answer": str(answer)}
+    order.write_text(json.dumps(reported), encoding="utf-8")
     command = [sys.executable, str(Path(__file__).with_name("small_spark.py")), str(order)]
     ended = subprocess.run(command, capture_output=True, text=True, check=False)
     if ended.returncode:

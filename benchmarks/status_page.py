@@ -156,12 +156,12 @@ def cpu(call: Callable[[], Any]) -> float:
     return time.process_time() - started
 
 
-def check(lake: Lake, told: Mapping[str, Any]) -> None:
+def check(lake: Lake, reported: Mapping[str, Any]) -> None:
     tenth = sum(n % 10 == 0 for n in range(lake.tables))
     waiting = sum(n % 10 == 1 for n in range(lake.tables))
     expected = {"failed": tenth, "waiting": waiting, "fresh": lake.tables - tenth - waiting}
-    counted = {state: number for state, number in told["counts"].items() if number}
-    if counted != expected or len(told["rows"]) != min(50, lake.tables):
+    counted = {state: number for state, number in reported["counts"].items() if number}
+    if counted != expected or len(reported["rows"]) != min(50, lake.tables):
         raise WrongResultError(f"{counted} instead of {expected}")
 
 

@@ -210,8 +210,8 @@ def main() -> int:
         kill(shaken, kills, chance)
         more_lost, more_doubled = shaken.check()
     lost, doubled = lost + more_lost, doubled + more_doubled
-    told = {"tables": given.tables} | _answer(figures, given.engine, kills)
-    print(json.dumps(told | {"lost": lost, "doubled": doubled}))
+    reported = {"tables": given.tables} | _answer(figures, given.engine, kills)
+    print(json.dumps(reported | {"lost": lost, "doubled": doubled}))
     return 1 if lost or doubled else 0
 
 

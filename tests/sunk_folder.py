@@ -26,7 +26,7 @@ FORMATS = {
     "'year'=YYYY": "year=%Y",
     "'events/orders/'yyyy/MM": "events/orders/%Y/%m",
 }
-"""What a sink is told, and the folder that it makes."""
+"""Settings of a sink, and the folder that it makes."""
 
 
 @dataclass
@@ -38,7 +38,7 @@ class Sunk(Table):
     offset: int = 0
 
     @classmethod
-    def told(cls, folder: Path, path_format: str = HOURLY, lookback: str = "7d") -> Sunk:
+    def reported(cls, folder: Path, path_format: str = HOURLY, lookback: str = "7d") -> Sunk:
         options = DebeziumOptions(path_format=path_format, lookback=lookback)
         return cls(f"{folder}/landing", f"{folder}/ledger", sink=options, made=path_format)
 

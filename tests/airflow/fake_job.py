@@ -47,22 +47,27 @@ def main() -> int:
 
 
 def keep(orders: dict, spec: dict) -> int:
-    told: dict[str, bool] = {}
+    reported: dict[str, bool] = {}
     stops: list[int] = []
     signal.signal(signal.SIGTERM, lambda number, _frame: stops.append(number))
     layout = importlib.import_module("airflow_gddl.contract.desired_state")
     folder, deadline = spec["options"]["continuous"]["folder"], time.monotonic() + orders.get("lasts", 0.5)
     order, stop = Path(layout.order_path(folder)), Path(layout.stop_path(folder, spec["run_id"]))
     until = orders.get("until")
-    while not stops and not stop.exists() and until not in told and time.monotonic() < deadline:
+    while not stops and not stop.exists() and until not in reported and time.monotonic() < deadline:
         for row in json.loads(order.read_text())["tables"]:
-            if row["table"] not in told:
-                told[row["table"]] = work(orders, spec["run_id"], row["table"])
+            if row["table"] not in reported:
+                reported[row["table"]] = work(orders, spec["run_id"], row["table"])
         time.sleep(0.05)
     with Path(orders["record"]).open("a") as file:
-        line = {"run_id": spec["run_id"], "tables": sorted(told), "options": {}, "ended": bool(stops or stop.exists())}
+        line = {
+            "run_id": spec["run_id"],
+            "tables": sorted(reported),
+            "options": {},
+            "ended": bool(stops or stop.exists()),
+        }
         file.write(json.dumps(line) + "\n")
-    return orders.get("status", 0 if all(told.values()) else 1)
+    return orders.get("status", 0 if all(reported.values()) else 1)
 
 
 def work(orders: dict, run_id: str, table: str) -> bool:

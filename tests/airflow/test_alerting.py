@@ -37,10 +37,10 @@ LOG = logging.getLogger(__name__)
 
 
 class ListNotifier(BaseNotifier):
-    """Keeps what it was told; a provider's notifier as far as Airflow is concerned."""
+    """Keeps the messages that it gets; a provider's notifier as far as Airflow is concerned."""
 
     template_fields = ("text",)
-    told: ClassVar[list[str]] = []
+    reported: ClassVar[list[str]] = []
     broken: ClassVar[bool] = False
 
     def __init__(self, text: str = "") -> None:
@@ -50,12 +50,12 @@ class ListNotifier(BaseNotifier):
     def notify(self, context: Any) -> None:  # noqa: ARG002 - Airflow's signature
         if type(self).broken:
             raise OSError("no answer")
-        self.told.append(self.text)
+        self.reported.append(self.text)
 
 
 @pytest.fixture
 def document(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> PipelineDocument:
-    monkeypatch.setattr(ListNotifier, "told", [])
+    monkeypatch.setattr(ListNotifier, "reported", [])
     monkeypatch.setattr(ListNotifier, "broken", False)
     given = [{"notifier": f"{__name__}.ListNotifier", "arguments": {"text": "told: {{ gddl_text }}"}}]
     monkeypatch.setenv("AIRFLOW__GDDL__ALERT_NOTIFIERS", json.dumps(given))
@@ -81,7 +81,7 @@ def test_a_state_change_sends_one_alert(document: PipelineDocument) -> None:
     assert load(document, 3, 4) == []
     assert [one.change for one in load(document, 4, 3)] == ["over"]
     assert load(document, 5, 3) == []
-    first, second = ListNotifier.told
+    first, second = ListNotifier.reported
     assert first == "told: shop.a: [ROWS_MISSING] 4 rows were read, 3 accounted for"
     assert second == "told: shop.a: ROWS_MISSING is over"
 
@@ -130,7 +130,7 @@ def test_tables_onboarded_together_are_new_and_not_late(document: PipelineDocume
     stage.rows(*(f"{{table: {name}, keys: [id], freshness: 1h}}" for name in names))
     for _ in range(2):
         assert watched(stage) == {"began": 0, "over": 0}
-    assert ListNotifier.told == []
+    assert ListNotifier.reported == []
     known = StateReader(str(stage.lake), time.time).read()
     assert set(known.seen) == set(names)
     assert alerting.notify(CONTEXT, replace(document, specs=tuple(map(_fresh, names))), LOG) == []
@@ -139,7 +139,7 @@ def test_tables_onboarded_together_are_new_and_not_late(document: PipelineDocume
         change = lambda one: replace(one, seen=dict.fromkeys(one.seen, 0.0))  # noqa: E731 - as it reads
         update_runs(open_store(), place(str(stage.lake), dag_id, "runs"), change, RunsDocument)
     assert watched(stage) == {"began": 500, "over": 0}, "the period is over, and nothing has loaded them"
-    (text,) = ListNotifier.told
+    (text,) = ListNotifier.reported
     assert text.endswith("and 450 more")
 
 
@@ -152,14 +152,14 @@ def test_a_table_without_loads_sends_one_alert(document: PipelineDocument, stage
     overdue(stage)
     assert watched(stage) == {"began": 1, "over": 0}
     assert watched(stage) == {"began": 0, "over": 0}
-    assert [text.split("]")[0] for text in ListNotifier.told] == ["told: shop.a: [FRESHNESS_MISSED"]
+    assert [text.split("]")[0] for text in ListNotifier.reported] == ["told: shop.a: [FRESHNESS_MISSED"]
     now = datetime.now(UTC).isoformat(timespec="microseconds")
     recorder = StateRecorder(document.roots, PACK, ())
     recorder.take(JobResult(table="shop.a", status="succeeded", started_at=now, rows_read=1, changes_written=1))
     recorder.flush()
     assert watched(stage) == {"began": 0, "over": 1}
     assert watched(stage) == {"began": 0, "over": 0}
-    assert ListNotifier.told[-1] == "told: shop.a: FRESHNESS_MISSED is over"
+    assert ListNotifier.reported[-1] == "told: shop.a: FRESHNESS_MISSED is over"
 
 
 def test_a_moved_table_sends_no_second_alert(document: PipelineDocument, stage: Stage) -> None:
@@ -195,7 +195,7 @@ def test_the_next_load_sends_no_second_alert(document: PipelineDocument, stage: 
     (spec,) = document.specs
     pack = replace(document, specs=(replace(spec, freshness="1h"),), pipeline=replace(document.pipeline, dag_id=PACK))
     assert load(pack, 1, 3) == []
-    assert len(ListNotifier.told) == 1
+    assert len(ListNotifier.reported) == 1
 
 
 def test_a_failed_watch_sends_its_alerts_in_the_next_run(document: PipelineDocument, stage: Stage) -> None:
@@ -223,4 +223,4 @@ def test_a_lake_that_can_t_be_read_fails_the_watch(document: PipelineDocument, s
     folder.symlink_to(folder)  # a loop: neither there nor absent
     with pytest.raises(AirflowException, match="LAKE_UNREADABLE"):
         watched(stage)
-    assert ListNotifier.told == []
+    assert ListNotifier.reported == []

@@ -1,4 +1,4 @@
-"""Airflow connections lead to a platform; whatever is wrong with one is told without its secret."""
+"""Airflow connections lead to a platform; errors of one are reported without its secret."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Continuous pipelines: one task that keeps a job alive, told of new rows, stopped without loss (docs/streaming.md)."""
+"""Continuous pipelines: one task that keeps a job alive, gives it new rows, and stops it (docs/streaming.md)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""New files told by a queue rather than found by listing."""
+"""New files announced by a queue rather than found by listing."""
 
 from __future__ import annotations
 

@@ -73,10 +73,10 @@ def test_without_tables_there_are_no_maintenance_dags(stage: Stage) -> None:
 
 
 def test_a_task_maintains_the_enabled_tables_of_its_tier(shop: Stage) -> None:
-    told = execute("gddl_maintenance", "maintain_small")
+    reported = execute("gddl_maintenance", "maintain_small")
     assert shop.loaded == [["shop.a", "shop.b"]]
     assert shop.jobs[0]["options"]["action"] == "maintain"
-    assert (told["tables"], told["succeeded"]) == (2, 2)
+    assert (reported["tables"], reported["succeeded"]) == (2, 2)
 
 
 def test_named_tables_alone(shop: Stage) -> None:

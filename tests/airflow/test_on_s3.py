@@ -77,8 +77,8 @@ def test_a_pipeline_on_s3_by_a_connection_alone(place: Place) -> None:
     kept = [name for name in delivery.objects(place, "lake") if not name.endswith(".parquet")]
     assert [name for name in kept if secret in bytes(obstore.get(place.store, name).bytes())] == []
     with create_session() as session:
-        told = [str(value) for value in session.scalars(select(XComModel.value)) if secret.decode() in str(value)]
-    assert told == []
+        reported = [str(value) for value in session.scalars(select(XComModel.value)) if secret.decode() in str(value)]
+    assert reported == []
 
 
 def test_metadata_on_s3_outlives_its_bucket_and_is_read_again_when_it_is_back(place: Place, way: Way) -> None:

@@ -1,4 +1,4 @@
-"""What Airflow is told of the package: provider, plugin, pools, notifier, deadlines, metrics."""
+"""What the package declares to Airflow: provider, plugin, pools, notifier, deadlines, metrics."""
 
 from __future__ import annotations
 

@@ -160,8 +160,8 @@ def test_maintenance_runs_remotely_without_a_worker(stage: Stage, fake: FakeServ
         event = asyncio.run(anext(deferred.value.trigger.run()))
         return task.resumed(context, event.payload)
 
-    told = waited(cleared=0)
-    assert (told["tables"], told["succeeded"], stage.loaded) == (2, 2, [["shop.a", "shop.b"]])
+    reported = waited(cleared=0)
+    assert (reported["tables"], reported["succeeded"], stage.loaded) == (2, 2, [["shop.a", "shop.b"]])
     assert stage.jobs[0]["options"]["action"] == "maintain"
     (made,) = fake.workspace.runs.values()
     assert task.job_log == made.page
@@ -312,8 +312,8 @@ def test_rows_reach_a_remote_job_independent_of_the_poll_interval(stage: Stage, 
 
 
 def test_alerts_are_sent_while_a_remote_continuous_job_runs(stage: Stage, fake: FakeServer) -> None:
-    told: list[str] = []
-    stage.monkeypatch.setattr(ListNotifier, "told", told)
+    reported: list[str] = []
+    stage.monkeypatch.setattr(ListNotifier, "reported", reported)
     given = [
         {"notifier": f"{ListNotifier.__module__}.ListNotifier", "arguments": {"text": "{{ run_id }} {{ gddl_text }}"}}
     ]
@@ -325,13 +325,13 @@ def test_alerts_are_sent_while_a_remote_continuous_job_runs(stage: Stage, fake: 
 
     def polled_since() -> bool:
         """Often enough to be told twice."""
-        if told and not asked:
+        if reported and not asked:
             asked.append(polled(fake, 3))
         return bool(asked) and asked[0]()
 
     asyncio.run(watched(trigger, polled_since))
     assert started.is_going
-    assert told == ["r shop.a: [SCHEMA_REFUSED] a column is text now"]
+    assert reported == ["r shop.a: [SCHEMA_REFUSED] a column is text now"]
 
 
 def test_a_run_is_watched_even_if_the_state_cannot_be_written(stage: Stage, fake: FakeServer) -> None:

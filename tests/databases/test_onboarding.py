@@ -270,8 +270,8 @@ def test_the_second_command_sees_what_became_of_the_database(live: Live) -> None
         "ALTER TABLE shop.orders ADD COLUMN no serial PRIMARY KEY",
     )
     records = [json.loads(line) for line in live.onboard("--schema", "shop", "--json", status=1).splitlines()]
-    told = [(one["kind"], one["table"]) for one in records if one["kind"] not in ("file", "notice")]
-    assert told == [("new_table", "shop.fresh"), ("change", "shop.orders"), ("dropped_table", "shop.users")]
+    reported = [(one["kind"], one["table"]) for one in records if one["kind"] not in ("file", "notice")]
+    assert reported == [("new_table", "shop.fresh"), ("change", "shop.orders"), ("dropped_table", "shop.users")]
     assert {one["code"] for one in records if one["kind"] == "notice"} >= {"ONBOARD_KEYS_CHANGED", "ONBOARD_NO_KEY"}
     assert [one["file"] for one in records if one["kind"] == "file"] == [
         "tables/shop.yaml",
@@ -336,9 +336,9 @@ def test_what_is_no_name_is_refused_unread(
     given: list[str], code: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert invoke(["onboard", "shop", "--metadata", str(tmp_path), *given], replace(real(), environ={})) == 2
-    told = capsys.readouterr().err
-    assert code in told
-    assert PASSWORD not in told
+    reported = capsys.readouterr().err
+    assert code in reported
+    assert PASSWORD not in reported
 
 
 def test_a_source_that_is_no_name_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -48,8 +48,8 @@ def cases(draw: st.DrawFn) -> Case:
     runs: list[Files] = [{} for _ in range(rng.randint(1, 4))]
     for name, content in files:
         rng.choice(runs)[name] = content
-    told = {(value["op"], key, value["source"]["lsn"]) for key, value in source.records if value is not None}
-    return Case(TABLE, tuple(runs), source.rows, len(told))
+    reported = {(value["op"], key, value["source"]["lsn"]) for key, value in source.records if value is not None}
+    return Case(TABLE, tuple(runs), source.rows, len(reported))
 
 
 def test_replica_equals_the_source_table(engine: LocalPort, tmp_path: Path) -> None:

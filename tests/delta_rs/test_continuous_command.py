@@ -61,8 +61,8 @@ def test_runs_until_ctrl_c(metadata: Path, tmp_path: Path) -> None:
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=60)
     assert process.returncode == 0, err
-    told = [json.loads(line) for line in out.splitlines()]
-    assert {(line["table"], line["status"]) for line in told} == {("s.a", "succeeded"), ("s.b", "succeeded")}
+    reported = [json.loads(line) for line in out.splitlines()]
+    assert {(line["table"], line["status"]) for line in reported} == {("s.a", "succeeded"), ("s.b", "succeeded")}
     assert lake.replica(a) == {0: "changed", 1: "load 1", 2: "load 2", 9: "new"}
     found = status(metadata)["s.a"]
     assert (found["late"], found["waiting_files"]) == (False, 0)

@@ -73,10 +73,10 @@ def test_key_is_removed_from_every_table_and_others_are_kept(tmp_path: Path) -> 
     row = spec()
     lake = filled(tmp_path, row)
     assert held(lake, row) == ["changes", "replica", "history", "errors", "tombstones"]
-    told = lake.done(row, erasing(id="7")).details
+    reported = lake.done(row, erasing(id="7")).details
     assert held(lake, row) == []
     removed = {"changes": 4, "before_images": 0, "replica": 1, "history": 3, "tombstones": 1, "errors": 1}
-    assert told["removed"] == removed
+    assert reported["removed"] == removed
     assert lake.replica(row) == {6: "x", 8: "z", 9: "n"}
     assert DeltaTable(lake.layout(row).errors).to_pyarrow_table().num_rows == 1
     assert lake.done(row, VERIFY).details["verdict"] == "equal"
@@ -183,8 +183,8 @@ def test_reused_key_can_be_erased_again(tmp_path: Path) -> None:
     lake = filled(tmp_path, row)
     lake.done(row, erasing(id="7"))
     new_changes(lake, row)
-    told = lake.done(row, erasing(id="7")).details
-    assert (told["removed"]["replica"], held(lake, row)) == (2, [])
+    reported = lake.done(row, erasing(id="7")).details
+    assert (reported["removed"]["replica"], held(lake, row)) == (2, [])
     full_refresh(lake, row)
     assert held(lake, row) == []
     assert lake.done(row, VERIFY).details["verdict"] == "equal"
@@ -214,11 +214,11 @@ def test_skipped_rows_are_counted_and_the_batch_balances(tmp_path: Path) -> None
 def test_record_has_user_time_and_counts_but_no_key(tmp_path: Path) -> None:
     row = spec()
     lake = filled(tmp_path, row)
-    told = lake.done(row, erasing(id="7")).details
+    reported = lake.done(row, erasing(id="7")).details
     folder = Path(lake.layout(row).erased)
     (document,) = folder.glob("*.json")
     record = json.loads(document.read_text())
-    assert record == json.loads(json.dumps(told))
+    assert record == json.loads(json.dumps(reported))
     assert (record["by"], record["run_id"], document.stem) == ("eve", "run", record["hash"])
     kept = datetime.fromisoformat(record["stored_until"]) - datetime.fromisoformat(record["done_at"])
     assert kept == timedelta(days=7)
@@ -261,11 +261,11 @@ def test_before_images_of_the_key_are_set_to_null(tmp_path: Path) -> None:
              "BI_id": pa.array([7], pa.int32()), "BI_v": [NAME]}  # fmt: skip
     write(Path(lake.layout(row).landing), "20240101-000000001.parquet", pa.table(moved))
     lake.done(row)
-    told = lake.done(row, erasing(id="7")).details
-    assert told["removed"]["before_images"] == 1
+    reported = lake.done(row, erasing(id="7")).details
+    assert reported["removed"]["before_images"] == 1
     assert held(lake, row) == []
     assert lake.replica(row)[70] == "moved"
-    assert [Path(path).name for path in told["files"]] == ["20240101-000000001.parquet", "LOAD00000001.parquet"]
+    assert [Path(path).name for path in reported["files"]] == ["20240101-000000001.parquet", "LOAD00000001.parquet"]
     again = {**moved, "seq": [6], "v": ["again"]}
     written_before(write(Path(lake.layout(row).landing), "20240101-000000002.parquet", pa.table(again)))
     lake.done(row)
@@ -290,8 +290,8 @@ def test_masked_key_is_given_as_source_value(tmp_path: Path) -> None:
     lake = SmallLake(tmp_path)
     lake.load(row, 8)
     lake.done(row)
-    told = lake.done(row, erasing(id="7")).details
-    assert (told["removed"]["replica"], len(told["files"])) == (1, 1)
+    reported = lake.done(row, erasing(id="7")).details
+    assert (reported["removed"]["replica"], len(reported["files"])) == (1, 1)
     lake.done(row, REFRESH)
     assert DeltaTable(lake.layout(row).replica).to_pyarrow_table().num_rows == 7
 

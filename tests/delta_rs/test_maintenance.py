@@ -66,8 +66,8 @@ def test_compaction_changes_only_files(tmp_path: Path) -> None:
     layout = lake.layout(spec)
     changes, replica = rows(layout.changes), rows(layout.replica)
     made = DeltaTable(layout.changes).transaction_version("gddl:append")
-    told = lake.done(spec, MAINTAIN).details
-    assert told["compacted"]["changes"] == {"files_before": BATCHES, "files_after": 1}
+    reported = lake.done(spec, MAINTAIN).details
+    assert reported["compacted"]["changes"] == {"files_before": BATCHES, "files_after": 1}
     assert (files(layout.changes), rows(layout.changes), rows(layout.replica)) == (1, changes, replica)
     assert DeltaTable(layout.changes).transaction_version("gddl:append") == made
     assert lake.done(spec, MAINTAIN).details["compacted"] == {}, "a second one finds nothing to do"
@@ -120,9 +120,9 @@ def test_vacuum_removes_only_old_files(tmp_path: Path) -> None:
     lake.done(spec)
     replica = lake.layout(spec).replica
     before, there = rows(replica), set(Path(replica).glob("*.parquet"))
-    told = lake.done(spec, MAINTAIN).details
+    reported = lake.done(spec, MAINTAIN).details
     gone = there - set(Path(replica).glob("*.parquet"))
-    assert told["files_removed"] >= len(gone) > 0
+    assert reported["files_removed"] >= len(gone) > 0
     assert rows(replica) == before
     young = DeltaTable(replica, version=DeltaTable(replica).version())
     assert young.to_pyarrow_table().num_rows == len(before)
@@ -201,9 +201,9 @@ def test_superseded_changes_are_cut_and_verify_accounts_for_it(tmp_path: Path) -
     lake.change(spec, 60, [("U", 7, "younger")])
     lake.done(spec)
     replica = lake.replica(spec)
-    told = lake.done(spec, MAINTAIN).details
+    reported = lake.done(spec, MAINTAIN).details
     # Load rows of five deleted keys and of 0 and 7, and all updates of 0 but the last.
-    assert told["changes_cut"] == (BATCHES - 1) + 2 + (BATCHES - 2)
+    assert reported["changes_cut"] == (BATCHES - 1) + 2 + (BATCHES - 2)
     ids = DeltaTable(lake.layout(spec).changes).to_pyarrow_table().column("id").to_pylist()
     assert sorted(ids) == sorted(set(replica) | set(range(1, BATCHES))), "each key keeps its last change"
     found = lake.done(spec, VERIFY).details
@@ -226,9 +226,17 @@ def test_dry_run_reports_and_changes_nothing(tmp_path: Path) -> None:
     spec = spec_of(changes_retention="30d")
     lake = filled(tmp_path, spec, days_ago(40))
     there = {p: p.stat().st_mtime_ns for p in Path(lake.roots.lake).rglob("*") if p.is_file()}
-    told = lake.done(spec, JobOptions(action="maintain", dry_run=True)).details
-    assert told["dry_run"]
-    assert min(told["changes_cut"], told["files_removed"], told["tombstones_removed"], len(told["compacted"])) > 0
+    reported = lake.done(spec, JobOptions(action="maintain", dry_run=True)).details
+    assert reported["dry_run"]
+    assert (
+        min(
+            reported["changes_cut"],
+            reported["files_removed"],
+            reported["tombstones_removed"],
+            len(reported["compacted"]),
+        )
+        > 0
+    )
     assert {p: p.stat().st_mtime_ns for p in Path(lake.roots.lake).rglob("*") if p.is_file()} == there
 
 
@@ -241,8 +249,8 @@ def test_leftovers_of_a_refresh_and_old_records_are_removed(tmp_path: Path) -> N
     left.write_bytes(b"x")
     for n in range(RUNS_KEPT + 10):
         Path(layout.runs, f"20200101T0000000000{n:02d}-old.json").write_text("{}")
-    told = lake.done(spec, MAINTAIN).details
-    assert (told["leftovers_removed"], told["runs_removed"]) == (1, 10 + BATCHES)
+    reported = lake.done(spec, MAINTAIN).details
+    assert (reported["leftovers_removed"], reported["runs_removed"]) == (1, 10 + BATCHES)
     assert not left.exists()
     assert len(list(Path(layout.runs).iterdir())) == RUNS_KEPT + 1, "and its own"
     lake.done(spec, MAINTAIN)

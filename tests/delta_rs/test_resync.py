@@ -54,9 +54,9 @@ def test_resync_repairs_a_replica_and_reports_the_changes(tmp_path: Path) -> Non
     right = lake.replica(SPEC)
     DeltaTable(replica).delete("id = 2")
     DeltaTable(replica).update(updates={"v": "'wrong'"}, predicate="id = 1")
-    told = lake.done(SPEC, RESYNC)
-    assert (told.mode, lake.replica(SPEC)) == ("refresh", right)
-    assert told.details["resync"] == {
+    reported = lake.done(SPEC, RESYNC)
+    assert (reported.mode, lake.replica(SPEC)) == ("refresh", right)
+    assert reported.details["resync"] == {
         "rows": 4, "appear": 1, "vanish": 0, "change": 1, "far_before": None, "far_after": None
     }  # fmt: skip
     assert lake.done(SPEC, JobOptions(action="verify")).details["verdict"] == "equal"
@@ -100,8 +100,8 @@ def test_resumed_resync_is_checked(tmp_path: Path) -> None:
     lake = filled(tmp_path)
     DeltaTable(lake.layout(SPEC).replica).delete("id = 2")
     assert killed_child(lake.job([SPEC], RESYNC, run_id="dies"), "read").status == -9
-    told = lake.done(SPEC)
-    assert (told.mode, told.details["resync"]["appear"]) == ("refresh", 1)
+    reported = lake.done(SPEC)
+    assert (reported.mode, reported.details["resync"]["appear"]) == ("refresh", 1)
 
 
 def test_missing_table_is_built(tmp_path: Path) -> None:
@@ -143,8 +143,8 @@ def test_started_swap_is_only_resumed(tmp_path: Path) -> None:
     assert killed_child(lake.job([SPEC], RESYNC, run_id="dies"), "swapping").status == -9
     load = Path(lake.layout(SPEC).landing, "LOAD00000001.parquet")
     load.write_bytes(load.read_bytes()[:50])
-    told = lake.done(SPEC, replace(RESYNC, source_connection="NOBODY_KNOWS"))
-    assert (told.mode, told.details, lake.replica(SPEC)) == ("refresh", None, right)
+    reported = lake.done(SPEC, replace(RESYNC, source_connection="NOBODY_KNOWS"))
+    assert (reported.mode, reported.details, lake.replica(SPEC)) == ("refresh", None, right)
 
 
 def test_refresh_without_readable_files_is_dropped(tmp_path: Path) -> None:

@@ -128,12 +128,12 @@ def test_comparable_types_compare_and_others_are_listed(source: sa.Engine, tmp_p
     write(Path(lake.layout(SPEC).landing), "LOAD00000001.parquet", pa.table(arrays))
     lake.done(SPEC)
     result = verify(lake, source, options=replace(VERIFY, settle_seconds=0))
-    told = result.details["source"]
-    assert (code(result), told["different"], told["keys"]) == (None, 0, ())
+    reported = result.details["source"]
+    assert (code(result), reported["different"], reported["keys"]) == (None, 0, ())
     left_out = {"fixed", "doc", "any_number", "only_there"}
-    assert set(told["not_compared"]) == left_out
-    assert set(told["compared"]) == set(COLUMNS) - left_out
-    assert told["not_compared"]["only_there"] == "not in the lake"
+    assert set(reported["not_compared"]) == left_out
+    assert set(reported["compared"]) == set(COLUMNS) - left_out
+    assert reported["not_compared"]["only_there"] == "not in the lake"
 
 
 @pytest.mark.parametrize("column", [name for name in COLUMNS if name not in ("id", "fixed", "doc", "any_number")])
@@ -160,13 +160,13 @@ def test_change_in_flight_is_no_difference(source: sa.Engine, tmp_path: Path) ->
     assert verify(lake, source).details["source"]["different"] == 0
     run(source, "UPDATE s.t SET v = 'new' WHERE id = 1")
     result = verify(lake, source)
-    told = result.details["source"]
-    assert (code(result), told["different"], told["unsettled"]) == (None, 0, 1)
-    assert told["keys"] == ({"key": '{"id": "1"}', "state": "different", "settled": False},)
+    reported = result.details["source"]
+    assert (code(result), reported["different"], reported["unsettled"]) == (None, 0, 1)
+    assert reported["keys"] == ({"key": '{"id": "1"}', "state": "different", "settled": False},)
     assert [(w.code, w.count) for w in result.warnings] == [("SOURCE_UNSETTLED", 1)]
     change(lake, 1, "U", 1, "new")
-    told = verify(lake, source).details["source"]
-    assert (told["different"], told["unsettled"]) == (0, 0)
+    reported = verify(lake, source).details["source"]
+    assert (reported["different"], reported["unsettled"]) == (0, 0)
 
 
 def test_lost_change_is_reported_after_a_later_commit(source: sa.Engine, tmp_path: Path) -> None:
@@ -202,11 +202,11 @@ def test_missing_extra_and_different(source: sa.Engine, tmp_path: Path) -> None:
         "UPDATE s.t SET v = NULL WHERE id = 1",
         "INSERT INTO s.t VALUES (9, 'x')",
     )
-    told = verify(lake, source, options=replace(VERIFY, settle_seconds=0)).details["source"]
-    assert [(k["key"], k["state"]) for k in told["keys"]] == [
+    reported = verify(lake, source, options=replace(VERIFY, settle_seconds=0)).details["source"]
+    assert [(k["key"], k["state"]) for k in reported["keys"]] == [
         ('{"id": "0"}', "extra"), ('{"id": "1"}', "different"), ('{"id": "9"}', "missing")
     ]  # fmt: skip
-    assert (told["rows"], told["source_rows"], told["different"]) == (3, 3, 3)
+    assert (reported["rows"], reported["source_rows"], reported["different"]) == (3, 3, 3)
 
 
 def test_wrong_replica_and_wrong_source_are_distinguished(source: sa.Engine, tmp_path: Path) -> None:
@@ -228,9 +228,9 @@ def test_only_differing_ranges_are_compared_by_row(source: sa.Engine, tmp_path: 
     lake = SmallLake(tmp_path)
     lake.load(SPEC, count)
     lake.done(SPEC)
-    told = verify(lake, source, options=replace(VERIFY, settle_seconds=0)).details["source"]
-    assert (told["ranges"], told["ranges_different"], told["different"]) == (3, 2, 2)
-    assert [k["state"] for k in told["keys"]] == ["missing", "different"]
+    reported = verify(lake, source, options=replace(VERIFY, settle_seconds=0)).details["source"]
+    assert (reported["ranges"], reported["ranges_different"], reported["different"]) == (3, 2, 2)
+    assert [k["state"] for k in reported["keys"]] == ["missing", "different"]
 
 
 def test_soft_deleted_rows_are_not_compared(source: sa.Engine, tmp_path: Path) -> None:
@@ -241,8 +241,8 @@ def test_soft_deleted_rows_are_not_compared(source: sa.Engine, tmp_path: Path) -
     fresh.load(soft)
     fresh.change(soft, 1, [("D", 1, None)])
     fresh.done(soft)
-    told = verify(fresh, source, soft, replace(VERIFY, settle_seconds=0)).details["source"]
-    assert (told["different"], told["rows"]) == (0, 2)
+    reported = verify(fresh, source, soft, replace(VERIFY, settle_seconds=0)).details["source"]
+    assert (reported["different"], reported["rows"]) == (0, 2)
     assert lake.replica(SPEC).keys() == {0, 1, 2}
 
 
@@ -254,8 +254,8 @@ def test_composite_keys_of_text(source: sa.Engine, tmp_path: Path) -> None:
     columns = {"a": ["ä", "z", "Z"], "b": pa.array([1, 1, 1], pa.int32()), "v": ["x", "y", "z"]}
     write(Path(lake.layout(spec).landing), "LOAD00000001.parquet", pa.table(columns))
     lake.done(spec)
-    told = verify(lake, source, spec, replace(VERIFY, settle_seconds=0)).details["source"]
-    assert [k["key"] for k in told["keys"]] == ['{"a": "Z", "b": "1"}']
+    reported = verify(lake, source, spec, replace(VERIFY, settle_seconds=0)).details["source"]
+    assert [k["key"] for k in reported["keys"]] == ['{"a": "Z", "b": "1"}']
 
 
 def test_masked_keys_are_not_compared(source: sa.Engine, tmp_path: Path) -> None:

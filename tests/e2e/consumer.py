@@ -1,4 +1,4 @@
-"""A user's own DAG, started by a table: it notes what the table's event told. Put into the DAGs folder of the tests."""
+"""A user's own DAG, started by a table: it notes what the table's event holds. For the DAGs folder of the tests."""
 
 import json
 import os

@@ -34,11 +34,11 @@ class Site:
 
     root: Path
     running: Standalone
-    told: list[str] = field(default_factory=list)
+    reported: list[str] = field(default_factory=list)
 
     @property
     def runs(self) -> Runs:
-        return Runs(self.running, self.told.append)
+        return Runs(self.running, self.reported.append)
 
     @property
     def metadata(self) -> Path:

@@ -1,4 +1,4 @@
-"""People are told by the webhook of `[gddl] notify_connection`: of a run that is late while it is, of a failed load."""
+"""Alerts by the webhook of `[gddl] notify_connection`: of a run that is late while it is, of a failed load."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def test_a_run_longer_than_the_freshness_sends_an_alert_while_it_runs(site: Site
     hold = site.hold("tell.late")
     run = site.runs.trigger(LATE)
     of_run = lambda: [message for message in webhook.about(LATE) if message["late"]]  # noqa: E731 - as it reads
-    site.running.wait("the webhook to be told", of_run, 120)
+    site.running.wait("a message at the webhook", of_run, 120)
     hold.unlink()
     site.runs.finish([run])
     (message,) = of_run()

@@ -41,7 +41,7 @@ def demo(folder: Path) -> Iterator[subprocess.Popen[str]]:
         process.communicate(timeout=120)
 
 
-def told(process: subprocess.Popen[str], text: str) -> str:
+def reported(process: subprocess.Popen[str], text: str) -> str:
     """What it said up to a line that has this text; all, when there is none."""
     assert process.stdout is not None
     said = []
@@ -68,7 +68,7 @@ def wait(done: Callable[[], bool]) -> None:
 def test_no_process_outlives_a_demo(tmp_path: Path) -> None:
     folder = tmp_path / "demo"
     with demo(folder) as first:
-        said = told(first, "initial_load")
+        said = reported(first, "initial_load")
         wait(lambda: any("java" in line for line in of(folder)))
         again = subprocess.run(
             [*COMMAND, "--dir", str(folder)], env=ENVIRON, capture_output=True, text=True, check=False, timeout=60
@@ -80,7 +80,7 @@ def test_no_process_outlives_a_demo(tmp_path: Path) -> None:
         assert of(folder) == []
         assert "Traceback" not in rest
     with demo(folder) as second:
-        told(second, "starting Airflow")
+        reported(second, "starting Airflow")
         wait(lambda: bool(of(folder)))
         second.kill()
         second.wait(10)

@@ -29,9 +29,9 @@ def test_a_table_starts_a_dag_of_its_users_and_tells_it_what_is_new(site: Site) 
     site.land("shop.a", "20240105-000000000.parquet")
     site.load(SHOP)
     run_id = site.jobs("shop")[-1]["run_id"]
-    told = site.root / f"consumed-{run_id}.json"
-    site.running.wait("the users' DAG to run", told.exists)
-    event = json.loads(told.read_text())
+    reported = site.root / f"consumed-{run_id}.json"
+    site.running.wait("the users' DAG to run", reported.exists)
+    event = json.loads(reported.read_text())
     assert (event["rows"], event["changes"], event["version"], event["lag_seconds"]) == (3, 3, 1, 12.5)
 
 

@@ -1,4 +1,4 @@
-"""A webhook that remembers what it was told."""
+"""A webhook that keeps what was posted to it."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from typing import Any
 
 
 class Webhook(ThreadingHTTPServer):
-    """Listens on a free port of this machine. `told` is what was posted, oldest first."""
+    """Listens on a free port of this machine. `reported` is what was posted, oldest first."""
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Listener)
-        self.told: list[dict[str, Any]] = []
+        self.reported: list[dict[str, Any]] = []
 
     @property
     def connection(self) -> str:
@@ -23,14 +23,14 @@ class Webhook(ThreadingHTTPServer):
         return json.dumps({"conn_type": "http", "host": f"http://127.0.0.1:{self.server_port}"})
 
     def about(self, dag_id: str) -> list[dict[str, Any]]:
-        return [message for message in list(self.told) if message["dag_id"] == dag_id]
+        return [message for message in list(self.reported) if message["dag_id"] == dag_id]
 
 
 class _Listener(BaseHTTPRequestHandler):
     server: Webhook
 
     def do_POST(self) -> None:
-        self.server.told.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+        self.server.reported.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
         self.send_response(200)
         self.end_headers()
 

@@ -24,7 +24,7 @@ class NotModelledError(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class DeliveredFile:
-    """One version of a landed file; a file is known by its name and told apart by the rest.
+    """One version of a landed file; a file is known by its name and distinguished by the rest.
 
     Attributes:
         name: path below the table's landing folder.

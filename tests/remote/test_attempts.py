@@ -22,7 +22,7 @@ FUSES = st.one_of(st.just(Fuse()), st.builds(Fuse, left=st.integers(1, 25), afte
 
 
 def codes(world: World) -> dict[str, str]:
-    return {result.table: result.error.code if result.error else result.status for result in world.told}
+    return {result.table: result.error.code if result.error else result.status for result in world.reported}
 
 
 def to_the_end(world: World, *, good: bool = True, state: str = "succeeded") -> None:
@@ -71,7 +71,7 @@ def test_a_failure_is_reported_once_and_the_next_try_runs_the_remaining_tables()
     run.state = "failed"
     assert world.work()
     assert codes(world) == {"s.a": "SCHEMA_REFUSED", "s.b": "succeeded", "s.c": "REMOTE_RUN_FAILED"}
-    (unanswered,) = (result for result in world.told if result.table == "s.c")
+    (unanswered,) = (result for result in world.reported if result.table == "s.c")
     assert unanswered.error is not None
     assert "as told" in unanswered.error.message
     assert "https://runs/0" in unanswered.error.message
@@ -133,7 +133,7 @@ def test_a_rejected_spec_is_reported_with_its_code(code: str) -> None:
     run.state, run.message = "failed", f"RUN_EXECUTION_ERROR: FatalError: [{code}] the words. Remedy: do this"
     assert world.work()
     assert set(codes(world).values()) == {code}
-    error = world.told[0].error
+    error = world.reported[0].error
     assert error is not None
     assert all(part in error.message for part in ("rejected its JobSpec", "Remedy: do this", "https://runs/0"))
 

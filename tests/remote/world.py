@@ -157,7 +157,7 @@ class World:
     done: set[str] = field(default_factory=set)
     begun: tuple[tuple[str, ...], int] | None = None
     waiting: WaitPolicy | None = None
-    told: list[JobResult] = field(default_factory=list)
+    reported: list[JobResult] = field(default_factory=list)
     tries: int = 0
 
     def __post_init__(self) -> None:
@@ -186,7 +186,7 @@ class World:
             self.begun, self.waiting = (tables, runner.since or 0), outcome.waiting
             return False
         runner.settle()
-        self.told = heard.results
+        self.reported = heard.results
         return True
 
     def runner(self, since: int | None = None) -> RemoteRunner:

@@ -116,8 +116,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _send(self, status: int, headers: list[tuple[str, str]], data: bytes, *, cut: bool = False) -> None:
         self.send_response_only(status)
-        told = any(name.lower() == "content-length" for name, _ in headers)
-        for name, value in headers if told else [*headers, ("Content-Length", str(len(data)))]:
+        reported = any(name.lower() == "content-length" for name, _ in headers)
+        for name, value in headers if reported else [*headers, ("Content-Length", str(len(data)))]:
             self.send_header(name, value)
         self.end_headers()
         if self.command != "HEAD":

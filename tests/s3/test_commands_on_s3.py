@@ -54,8 +54,8 @@ def gddl(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) ->
             for name, value in environ.items():
                 patch.setenv(name, value)
             status = invoke(given, real())
-        told = capsys.readouterr()
-        return Done(given, status, told.out, told.err)
+        reported = capsys.readouterr()
+        return Done(given, status, reported.out, reported.err)
 
     return command
 

@@ -117,10 +117,10 @@ def test_common_error_is_reported_before_any_write(server: Server, way: Way, cod
     place, family = unreachable(server, way)[code]
     way.faults = [replace(EXPIRED)] if code == "S3_CREDENTIALS_EXPIRED" else []
     started = time.monotonic()
-    with pytest.raises(family) as told:
+    with pytest.raises(family) as reported:
         JobPort("delta_rs", place.environ).outcome(delivery.job(place, ["a", "b"]))
-    assert told.value.code == code
-    assert server.gateway.secret not in str(told.value)
+    assert reported.value.code == code
+    assert server.gateway.secret not in str(reported.value)
     assert time.monotonic() - started < 30
     assert [request for request in way.requests if not request.startswith(("GET", "HEAD"))] == []
 

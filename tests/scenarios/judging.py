@@ -32,8 +32,8 @@ def assert_tables(expected: Expected, seen: Seen) -> None:
         assert_rows("history", expected.history, seen.rows["history"], expected)
     values = [str(plain(value)) for row in seen.rows.get("replica", ()) for value in row.values()]
     assert [text for text in expected.replica_has if not any(text in value for value in values)] == []
-    told = str(seen.rows.get("changes", ""))
-    assert [text for text in expected.changes_lack if text in told] == []
+    reported = str(seen.rows.get("changes", ""))
+    assert [text for text in expected.changes_lack if text in reported] == []
     if expected.errors is not None:
         assert_errors(expected.errors, seen.rows["errors"])
     if expected.columns is not None:

@@ -97,9 +97,9 @@ def assert_outcome(scenario: Scenario, expected: Expected, runs: list[Run], *, c
         assert outcome.columns == expected.columns
     if compare_counts:
         assert_expected_counts(expected, outcome)
-    told = {w.code for w in expected.warnings or ()}
+    reported = {w.code for w in expected.warnings or ()}
     if expected.warnings is not None:
-        assert ("SEQUENCE_TIE" in told) == bool(outcome.ties)
+        assert ("SEQUENCE_TIE" in reported) == bool(outcome.ties)
 
 
 def assert_expected_counts(expected: Expected, outcome: Outcome) -> None:

@@ -36,11 +36,11 @@ class Breaker:
     _told: Counter[tuple[str, str]] = field(default_factory=Counter)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def __call__(self, told: Step) -> None:
+    def __call__(self, reported: Step) -> None:
         with self._lock:
-            self._told[told.table, told.step] += 1
-            wanted = self.breaks.get(told.table)
-            if wanted is None or wanted != Break(told.step, self._told[told.table, told.step]):
+            self._told[reported.table, reported.step] += 1
+            wanted = self.breaks.get(reported.table)
+            if wanted is None or wanted != Break(reported.step, self._told[reported.table, reported.step]):
                 return
-            self.done.add(told.table)
-        raise BrokenOffError(f"{told.table} after {wanted}")
+            self.done.add(reported.table)
+        raise BrokenOffError(f"{reported.table} after {wanted}")

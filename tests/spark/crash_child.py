@@ -34,8 +34,8 @@ class Killer:
     left: dict[tuple[str, str], int]
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def __call__(self, told: Step) -> None:
-        here = (told.table, told.step)
+    def __call__(self, reported: Step) -> None:
+        here = (reported.table, reported.step)
         with self._lock:
             if here not in self.left:
                 return

@@ -118,10 +118,10 @@ def assert_alike(found: list[tuple[JobResult, Lake]], spec: TableSpec) -> TableL
     counts = [(r.status, r.rows_read, r.changes_written, r.quarantined, r.main, [(w.code, w.count) for w in r.warnings])
               for r, _ in found]  # fmt: skip
     assert counts[0] == counts[1] == counts[2]
-    told = [everything(lake.layout(spec)) for _, lake in found]
-    assert differences(told[0], told[1]) == []
-    assert differences(told[0], told[2]) == []
-    return told[0]
+    reported = [everything(lake.layout(spec)) for _, lake in found]
+    assert differences(reported[0], reported[1]) == []
+    assert differences(reported[0], reported[2]) == []
+    return reported[0]
 
 
 def test_file_with_many_row_groups(ports: tuple[LocalPort, LocalPort], tmp_path: Path) -> None:
@@ -136,12 +136,12 @@ def test_file_with_many_row_groups(ports: tuple[LocalPort, LocalPort], tmp_path:
         return run(port, lake, SPEC)
 
     found = three(ports, tmp_path, play)
-    told = assert_alike(found, SPEC)
+    reported = assert_alike(found, SPEC)
     result = found[0][0]
     assert (result.status, result.rows_read) == ("succeeded", 3 * ROWS)
     wanted = ("OP_UNKNOWN", "SEQUENCE_NULL", "KEY_NULL", "CAST_FAILED", "TEXT_NOT_UTF8", "FILE_UNREADABLE")
-    assert [code for code in wanted if not any(f'"code": "{code}"' in line for line in told["errors"])] == []
-    assert not any("4001" in line for line in told["changes"])
+    assert [code for code in wanted if not any(f'"code": "{code}"' in line for line in reported["errors"])] == []
+    assert not any("4001" in line for line in reported["changes"])
 
 
 def test_csv_with_invalid_utf8(ports: tuple[LocalPort, LocalPort], tmp_path: Path) -> None:
@@ -151,9 +151,11 @@ def test_csv_with_invalid_utf8(ports: tuple[LocalPort, LocalPort], tmp_path: Pat
         write_bytes(Path(lake.layout(spec).landing), "20240101-000000001.csv", csv(1))
         return run(port, lake, spec)
 
-    told = assert_alike(three(ports, tmp_path, play), spec)
-    assert sum('"name": "NULL"' in line for line in told["replica"]) == 5
-    assert [code for code in ("ROW_MALFORMED", "TEXT_NOT_UTF8") if any(code in line for line in told["errors"])] == [
+    reported = assert_alike(three(ports, tmp_path, play), spec)
+    assert sum('"name": "NULL"' in line for line in reported["replica"]) == 5
+    assert [
+        code for code in ("ROW_MALFORMED", "TEXT_NOT_UTF8") if any(code in line for line in reported["errors"])
+    ] == [
         "ROW_MALFORMED",
         "TEXT_NOT_UTF8",
     ]
@@ -171,6 +173,6 @@ def test_replay_loads_valid_records_and_keeps_invalid_utf8(ports: tuple[LocalPor
         run(port, lake, declared)
         return run(port, lake, corrected, JobOptions(action="errors_replay"))
 
-    told = assert_alike(three(ports, tmp_path, play), spec)
+    reported = assert_alike(three(ports, tmp_path, play), spec)
     assert all("CAST_FAILED" in line or "TEXT_NOT_UTF8" in line or "_NULL" in line or "OP_" in line
-               for line in told["errors"])  # fmt: skip
+               for line in reported["errors"])  # fmt: skip

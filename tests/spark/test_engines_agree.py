@@ -76,8 +76,8 @@ def test_engines_agree_after_each_run(many: bool, both: tuple[LocalPort, LocalPo
             done = lake.run(port, lake.job(specs, run_id=f"run-{number}"))
             assert {r.engine for r in done.values()} == {port.name}
         for case in chosen:
-            told = [everything(lake.layout(case.spec)) for lake in lakes]
-            assert differences(*told) == [], f"{case.spec.table} after run {number}"
+            reported = [everything(lake.layout(case.spec)) for lake in lakes]
+            assert differences(*reported) == [], f"{case.spec.table} after run {number}"
     _refresh(both, lakes, specs if many else specs[:1])
 
 
@@ -88,8 +88,8 @@ def _refresh(both: tuple[LocalPort, LocalPort], lakes: Sequence[Lake], specs: Se
     assert first == second
     assert {status for status, _ in first.values()} == {"succeeded"}, first
     for spec in specs:
-        told = [everything(lake.layout(spec)) for lake in lakes]
-        assert differences(*told) == [], f"{spec.table} after the refresh"
+        reported = [everything(lake.layout(spec)) for lake in lakes]
+        assert differences(*reported) == [], f"{spec.table} after the refresh"
 
 
 @pytest.mark.parametrize("first", [0, 1])
@@ -140,15 +140,15 @@ def test_unusual_texts_convert_equally(both: tuple[LocalPort, LocalPort], tmp_pa
     names = ("Op", "seq", "id", *columns.values())
     options = {"csv_header": True, "types": {c: kind for kind, c in columns.items()}}
     spec = TableSpec(table="s.odd", keys=("id",), sequence_by=("seq",), options=options, mask={"c0": "hash"})
-    told = []
+    reported = []
     for port in both:
         lake = Lake(tmp_path / port.name)
         table = pa.table({n: pa.array([r.get(n) for r in rows], pa.string()) for n in names})
         write(Path(lake.layout(spec).landing), "20240101-000000001.csv", table, FileForm(header=True))
         (result,) = lake.run(port, lake.job([spec])).values()
         assert result.status == "succeeded", result.error
-        told.append(everything(lake.layout(spec)))
-    assert differences(*told) == []
+        reported.append(everything(lake.layout(spec)))
+    assert differences(*reported) == []
 
 
 NUMBERS = {
@@ -176,7 +176,7 @@ def test_values_converted_to_a_narrower_type(
         **NUMBERS,
         "extra": [{"x": i, "y": 0.5} for i in range(5)],
     }
-    told = []
+    reported = []
     for port in both:
         lake = Lake(tmp_path / port.name)
         folder = Path(lake.layout(spec).landing)
@@ -184,8 +184,8 @@ def test_values_converted_to_a_narrower_type(
         write(folder, "20240101-000000001.parquet", pa.table({k: list(v) for k, v in wide.items()}))
         (result,) = lake.run(port, lake.job([spec])).values()
         assert result.status == "succeeded", result.error
-        told.append(everything(lake.layout(spec)))
-    assert differences(*told) == []
+        reported.append(everything(lake.layout(spec)))
+    assert differences(*reported) == []
 
 
 def _arrow(text: str) -> pa.DataType:

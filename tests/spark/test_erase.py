@@ -28,8 +28,12 @@ def test_with_deletion_vectors(tmp_path: Path) -> None:
     write(Path(lake.layout(spec).landing), "20240101-000000001.parquet", pa.table(moved))
     done(lake, spec, JobOptions(), port)
     asked = JobOptions(action="erase", key={"id": "7"})
-    told = done(lake, spec, asked, port).details
-    assert (told["removed"]["changes"], told["removed"]["before_images"], told["removed"]["errors"]) == (2, 1, 1)
+    reported = done(lake, spec, asked, port).details
+    assert (reported["removed"]["changes"], reported["removed"]["before_images"], reported["removed"]["errors"]) == (
+        2,
+        1,
+        1,
+    )
     layout = lake.layout(spec)
     for path in (layout.changes, layout.replica, layout.history, layout.errors):
         assert [row for row in port.read(path) if NAME in str(row) or row.get("id") == 7] == []
@@ -60,10 +64,10 @@ def test_erasure_covers_moved_rows_and_logs_no_key(tmp_path: Path) -> None:
     (turned,) = [row for row in port.read(layout.changes) if row["_gddl"]["op"] == "D"]
     assert (turned["id"], turned["v"], turned["BI_id"], turned["BI_v"]) == (5, None, None, None)
     assert done(lake, spec, JobOptions(action="verify"), port).details["verdict"] == "equal"
-    told = [line for path in (layout.changes, layout.replica) for file in Path(path, "_delta_log").glob("*.json")
+    reported = [line for path in (layout.changes, layout.replica) for file in Path(path, "_delta_log").glob("*.json")
             for line in file.read_text().splitlines() if "commitInfo" in line]  # fmt: skip
-    assert told
-    assert [line for line in told if "7777" in line] == []
+    assert reported
+    assert [line for line in reported if "7777" in line] == []
     write(folder, "20240101-000000002.parquet", pa.table(moves))
     assert done(lake, spec, JobOptions(), port).redelivered == 2
     done(lake, spec, JobOptions(full_refresh=True), port)

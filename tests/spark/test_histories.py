@@ -74,8 +74,8 @@ def _from_files(case: Case) -> TableLines:
     if _reloads(case.runs):
         return {}
     files = {file.name: file for run in case.runs for file in run.files}
-    told = by_oracle(replay(case.spec, [Run(tuple(files.values()))]), case.spec)
-    return {name: told[name] for name in ("replica", "history", "errors")}
+    reported = by_oracle(replay(case.spec, [Run(tuple(files.values()))]), case.spec)
+    return {name: reported[name] for name in ("replica", "history", "errors")}
 
 
 def _reloads(runs: Sequence[Run]) -> bool:

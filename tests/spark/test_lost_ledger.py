@@ -1,4 +1,4 @@
-"""Full loads and changes are told apart without the ledger: by the change table, and by the times of files."""
+"""Full loads and changes are distinguished without the ledger: by the change table, and by the times of files."""
 
 from __future__ import annotations
 

@@ -45,10 +45,12 @@ def test_with_deletion_vectors(tmp_path: Path) -> None:
         done(lake, spec, JobOptions(), port, 40)
     layout = lake.layout(spec)
     before, made = rows(port, layout.replica), transaction(port, layout.replica)
-    told: dict[str, Any] = done(lake, spec, JobOptions(action="maintain"), port).details
-    assert told["changes_cut"] == 3 + 1 + 2, "load rows of the deleted keys and of 0, and all updates of 0 but the last"
-    assert told["tombstones_removed"] == 3
-    assert told["compacted"]["changes"]["files_after"] == 1
+    reported: dict[str, Any] = done(lake, spec, JobOptions(action="maintain"), port).details
+    assert reported["changes_cut"] == 3 + 1 + 2, (
+        "load rows of the deleted keys and of 0, and all updates of 0 but the last"
+    )
+    assert reported["tombstones_removed"] == 3
+    assert reported["compacted"]["changes"]["files_after"] == 1
     assert (rows(port, layout.replica), transaction(port, layout.replica)) == (before, made)
     assert done(lake, spec, JobOptions(action="verify"), port).details["verdict"] == "equal"
     lake.change(spec, 9, [("U", 5, "after")])

@@ -43,8 +43,8 @@ class Gate:
     reached: threading.Event = field(default_factory=threading.Event)
     opened: threading.Event = field(default_factory=threading.Event)
 
-    def __call__(self, told: Step) -> None:
-        if told.step == "plan":
+    def __call__(self, reported: Step) -> None:
+        if reported.step == "plan":
             self.reached.set()
             assert self.opened.wait(PATIENCE)
 

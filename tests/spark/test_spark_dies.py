@@ -94,8 +94,8 @@ def test_lost_spark_leaves_no_process_or_folder() -> None:
     with Child("tests.spark.lost_child", []) as child:
         ended = child.end()
     assert ended.status == 0, ended.err
-    *told, left = [json.loads(line) for line in ended.out.splitlines()]
-    assert [(one["sum"], one["losses"]) for one in told] == [(10, 0), (10, 1), (10, 2)]
-    assert len({one["pid"] for one in told}) == len({one["folder"] for one in told}) == 3
-    assert [one["pid"] for one in told[:-1] if Path(f"/proc/{one['pid']}").exists()] == []
+    *reported, left = [json.loads(line) for line in ended.out.splitlines()]
+    assert [(one["sum"], one["losses"]) for one in reported] == [(10, 0), (10, 1), (10, 2)]
+    assert len({one["pid"] for one in reported}) == len({one["folder"] for one in reported}) == 3
+    assert [one["pid"] for one in reported[:-1] if Path(f"/proc/{one['pid']}").exists()] == []
     assert left == []

@@ -1,4 +1,4 @@
-"""New files told of by Spark's own file source: the very code that Auto Loader drives on Databricks."""
+"""New files reported by Spark's own file source: the very code that Auto Loader drives on Databricks."""
 
 from __future__ import annotations
 
@@ -90,26 +90,26 @@ def place(tmp_path: Path, request: pytest.FixtureRequest) -> Place:
         pytest.skip("it takes Spark")
     made = Place(SmallLake(tmp_path, TIER))
     made.lake.load(SPEC)
-    assert told(made.run()) == ("succeeded", "initial", 1, [])
+    assert reported(made.run()) == ("succeeded", "initial", 1, [])
     assert (made.listings.count > 0, made.checkpoint.exists()) == (True, False)
     return made
 
 
-def told(result: JobResult) -> tuple[str, str, int, Sequence[str]]:
+def reported(result: JobResult) -> tuple[str, str, int, Sequence[str]]:
     assert result.error is None, result.error
     return result.status, result.mode, result.files, [warning.code for warning in result.warnings]
 
 
 def test_stream_reports_new_files_without_listing(place: Place) -> None:
     place.change(2, ("U", 0, "first"), ("D", 1, None))
-    assert told(place.run()) == ("succeeded", "incremental", 1, [])
+    assert reported(place.run()) == ("succeeded", "incremental", 1, [])
     assert (place.rows, place.listings.count) == ({0: "first", 2: "load 2"}, 0)
-    assert told(place.run())[0] == "skipped"
+    assert reported(place.run())[0] == "skipped"
     # Also what has a name of long ago, in groups of one each: one run, one result.
     place.change(3, ("U", 0, "third"))
     place.change(1, ("U", 0, "late"), ("I", 5, "five"))
     result = place.run(EACH_ALONE)
-    assert (told(result), result.batches) == (("succeeded", "incremental", 2, ["BATCH_LATE"]), 2)
+    assert (reported(result), result.batches) == (("succeeded", "incremental", 2, ["BATCH_LATE"]), 2)
     assert (place.rows, place.listings.count) == ({0: "third", 2: "load 2", 5: "five"}, 0)
 
 
@@ -119,7 +119,7 @@ def test_lost_checkpoint_is_harmless(place: Place) -> None:
     shutil.rmtree(place.checkpoint)
     place.change(2, ("U", 0, "second"))
     result = place.run()
-    assert (told(result), result.redelivered) == (("succeeded", "incremental", 1, []), 0)
+    assert (reported(result), result.redelivered) == (("succeeded", "incremental", 1, []), 0)
     assert (place.rows, place.listings.count) == ({**LOADED, 0: "second"}, 0)
 
 
@@ -129,17 +129,17 @@ def test_failed_files_are_reported_again(place: Place) -> None:
         busy = place.run()
     assert busy.error is not None
     assert busy.error.code == "TABLE_BUSY"
-    assert told(place.run()) == ("succeeded", "incremental", 1, [])
+    assert reported(place.run()) == ("succeeded", "incremental", 1, [])
     assert place.rows == {**LOADED, 0: "first"}
 
 
 def test_full_listing_is_daily(place: Place) -> None:
     place.change(1, ("U", 0, "first"))
     place.later = timedelta(days=1, minutes=1)
-    assert told(place.run()) == ("succeeded", "incremental", 1, [])
+    assert reported(place.run()) == ("succeeded", "incremental", 1, [])
     assert (place.listings.count > 0, place.rows) == (True, {**LOADED, 0: "first"})
     # The stream tells of it afterwards, and the ledger knows it.
-    assert told(place.run()) == ("skipped", "incremental", 0, [])
+    assert reported(place.run()) == ("skipped", "incremental", 0, [])
     assert place.listings.count == 0
 
 
@@ -149,7 +149,7 @@ def test_reload_opens_a_generation(place: Place) -> None:
     place.run()
     place.lake.load(SPEC, rows=2)
     shutil.rmtree(place.checkpoint)
-    assert told(place.run())[:2] == ("succeeded", "incremental")
+    assert reported(place.run())[:2] == ("succeeded", "incremental")
     assert place.rows == {0: "load 0", 1: "load 1"}
 
 
@@ -167,6 +167,6 @@ def test_failed_stream_falls_back_to_listing_with_a_warning(place: Place) -> Non
     for number, (source, says) in enumerate(sources, start=1):
         place.change(number, ("U", 0, says))
         result = place.run(source)
-        assert told(result) == ("succeeded", "incremental", 1, ["FILE_STREAM_FAILED"])
+        assert reported(result) == ("succeeded", "incremental", 1, ["FILE_STREAM_FAILED"])
         assert says in result.warnings[0].message
         assert place.rows == {**LOADED, 0: says}

@@ -37,16 +37,16 @@ def test_all_types_compare_and_resync(tmp_path: Path) -> None:
         write(Path(lake.layout(SPEC).landing), "LOAD00000001.parquet", pa.table(arrays))
         assert result(JobOptions()).error is None
         DeltaTable(lake.layout(SPEC).replica).delete("id = 2")
-        told = result(QUIET)
-        assert told.error is not None
-        assert [(k["key"], k["state"]) for k in told.details["source"]["keys"]] == [('{"id": "2"}', "missing")]
+        reported = result(QUIET)
+        assert reported.error is not None
+        assert [(k["key"], k["state"]) for k in reported.details["source"]["keys"]] == [('{"id": "2"}', "missing")]
         mended = result(JobOptions(full_refresh=True, resync=True))
         assert mended.details["resync"] == {
             "rows": 3, "appear": 1, "vanish": 0, "change": 0, "far_before": 1, "far_after": 0
         }  # fmt: skip
-        told = result(QUIET)
-        assert told.error is None, told.details
-        assert set(told.details["source"]["not_compared"]) == {"fixed", "doc", "any_number"}
+        reported = result(QUIET)
+        assert reported.error is None, reported.details
+        assert set(reported.details["source"]["not_compared"]) == {"fixed", "doc", "any_number"}
 
 
 def fill(engine: sa.Engine) -> None:

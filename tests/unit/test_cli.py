@@ -388,18 +388,18 @@ def test_a_replay_says_how_many_rows_were_accepted(
 
 
 @pytest.mark.parametrize(
-    ("flags", "told"),
+    ("flags", "reported"),
     [
         (["--failed"], "no table failed in its last run"),
         (["--late"], "no table is late"),
         (["--late", "--failed"], "no table is both late and failed"),
     ],
 )
-def test_status_says_that_there_is_no_such_table(shop: Shop, flags: list[str], told: str) -> None:
+def test_status_says_that_there_is_no_such_table(shop: Shop, flags: list[str], reported: str) -> None:
     record_run(shop, "sales.orders", freshness={"commit_ts": "2024-01-02T12:00:00Z", "lag_seconds": 1.0})
     record_run(shop, "sales.lines")
     answer = shop.gddl("status", *flags)
-    assert (answer.status, answer.out) == (0, f"{told}\n")
+    assert (answer.status, answer.out) == (0, f"{reported}\n")
 
 
 def record_run(shop: Shop, table: str, **fields: Any) -> None:

@@ -40,7 +40,7 @@ FOUND: dict[str, Any] = {
 }  # fmt: skip
 
 
-def told(shop: Shop, found: dict[str, Any], *more: str) -> Answer:
+def reported(shop: Shop, found: dict[str, Any], *more: str) -> Answer:
     arguments = ("explain", "--table", "sales.orders", "--key", "42", *more)
     return shop.gddl(*arguments, results={"sales.orders": {"action": "explain", "details": found}})
 
@@ -89,7 +89,7 @@ The replica holds, of batch 3, applied 2024-01-02T12:00:00Z:
 
 
 def test_the_full_output_at_80_columns(narrow: Shop) -> None:
-    answer = told(narrow, FOUND)
+    answer = reported(narrow, FOUND)
     assert answer.status == 0
     assert answer.out == PRESENT
     assert max(map(len, answer.out.splitlines())) <= 80
@@ -135,13 +135,13 @@ def test_all_else_that_may_be_known_at_80_columns(narrow: Shop) -> None:
         "quarantine": {"records": quarantined, "searched": 1000, "unresolved": 2000},
         "changes_cut_before": "2023-12-01T00:00:00.000000+00:00",
     }  # fmt: skip
-    answer = told(narrow, found)
+    answer = reported(narrow, found)
     assert answer.out == MOVED
     assert max(map(len, answer.out.splitlines())) <= 80
 
 
 def test_a_table_where_there_is_room(shop: Shop) -> None:
-    answer = told(shop, FOUND)
+    answer = reported(shop, FOUND)
     lines = [" ".join(line.split()) for line in answer.out.splitlines()]
     assert lines[2] == "change state generation sequence higher by committed file batch key changed"
     assert lines[4:7] == [
@@ -170,11 +170,11 @@ def test_a_table_where_there_is_room(shop: Shop) -> None:
     ],
 )
 def test_further_messages(fields: dict[str, Any], line: str, shop: Shop) -> None:
-    assert line in told(shop, FOUND | fields).out
+    assert line in reported(shop, FOUND | fields).out
 
 
 def test_json_is_the_result(shop: Shop) -> None:
-    (record,) = told(shop, FOUND, "--json").records
+    (record,) = reported(shop, FOUND, "--json").records
     assert (record["table"], record["details"]) == ("sales.orders", FOUND)
 
 

@@ -100,9 +100,9 @@ def test_json_is_one_line_that_adds_up(small: Path, capsys: pytest.CaptureFixtur
         ("medium", 4.0, "given"),
         ("small", 0.05, "benchmarks"),
     ]
-    told = section("cli.md", "Plan")
+    reported = section("cli.md", "Plan")
     parts = (made, made["figures"][0], plain(advice(code="A", level="limit", message="m", change="c")))
-    assert [key for part in parts for key in part if f"`{key}`" not in told] == []
+    assert [key for part in parts for key in part if f"`{key}`" not in reported] == []
 
 
 def test_times_are_those_of_former_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -39,8 +39,8 @@ def shown(width: int, columns: Sequence[ScreenColumn], rows: Sequence[Sequence[s
 )
 def test_a_narrow_terminal_does_without_what_can_be_spared(width: int, left_out: list[str]) -> None:
     answer = shown(width, COLUMNS, [ROW])
-    table, _, told = " ".join(answer.split()).partition(" hidden columns (narrow terminal): ")
-    assert told == ", ".join(left_out)
+    table, _, reported = " ".join(answer.split()).partition(" hidden columns (narrow terminal): ")
+    assert reported == ", ".join(left_out)
     for column, value in zip(COLUMNS, ROW, strict=True):
         assert (value in table) == (column.title not in left_out)
 

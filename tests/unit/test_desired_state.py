@@ -1,4 +1,4 @@
-"""How a job that goes on is told of new rows and to stop, through objects in the lake."""
+"""How a continuous job gets new rows and its stop request: through objects in the lake."""
 
 from __future__ import annotations
 

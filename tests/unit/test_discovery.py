@@ -254,12 +254,12 @@ def test_longer_lookback_ingests_no_archived_file_again(table: Table) -> None:
 
 
 def test_unconfigured_layout_is_listed_in_full(tmp_path: Path) -> None:
-    told = Table.below(tmp_path, DmsOptions(date_partition="DDMMYYYY"))
-    names = told.land_changes(60, timedelta(days=1))
-    told.options = DmsOptions()
-    assert told.run() == names
-    late = told.land("31/12/2024/20240229-120000000.csv")
-    assert told.run() == [late]
+    reported = Table.below(tmp_path, DmsOptions(date_partition="DDMMYYYY"))
+    names = reported.land_changes(60, timedelta(days=1))
+    reported.options = DmsOptions()
+    assert reported.run() == names
+    late = reported.land("31/12/2024/20240229-120000000.csv")
+    assert reported.run() == [late]
 
 
 def test_moved_landing_root_ingests_all_files_again(table: Table) -> None:

@@ -41,7 +41,7 @@ class Watched(Storage):
         yield from super().list(folder, after, within)
 
 
-def told(table: Table, *names: str, scheme: str = "file:") -> list[NotifiedFile]:
+def reported(table: Table, *names: str, scheme: str = "file:") -> list[NotifiedFile]:
     """As Spark's file source writes it."""
     found = []
     for name in names:
@@ -88,26 +88,26 @@ def watched(table: Table) -> Watched:
 
 def test_only_notified_files_are_checked(table: Table) -> None:
     first, second = table.land_changes(2, timedelta(hours=1), START + 5 * DAY)
-    assert take(table, discovered(table, told(table, first))) == [first]
+    assert take(table, discovered(table, reported(table, first))) == [first]
     assert watched(table).stat_paths == [f"{table.landing}/{first}"]
-    assert take(table, discovered(table, told(table, second, first))) == [second]
+    assert take(table, discovered(table, reported(table, second, first))) == [second]
     assert watched(table).listed == []
 
 
 def test_known_files_cost_no_request(table: Table) -> None:
     names = [table.name(START + timedelta(hours=n)) for n in range(60)]
-    found = discovered(table, told(table, *names, "LOAD00000001.csv"))
+    found = discovered(table, reported(table, *names, "LOAD00000001.csv"))
     assert (found.waiting, watched(table).stat_paths, watched(table).listed) == ((), [], [])
 
 
 def test_unchanged_rewritten_file_is_recognized(table: Table) -> None:
     name = table.name(START)
     table.land(name)
-    (again,) = told(table, name)
+    (again,) = reported(table, name)
     found = discovered(table, [replace(again, modified=again.modified + 1)])
     assert (found.waiting, list(found.touched)) == ((), [f"{table.landing}/{name}"])
     table.land(name, "U,1")
-    assert table.names(discovered(table, told(table, name)).waiting) == [name]
+    assert table.names(discovered(table, reported(table, name)).waiting) == [name]
 
 
 def test_notified_file_beyond_the_lookback_is_ingested(table: Table) -> None:
@@ -121,7 +121,7 @@ def test_notified_file_beyond_the_lookback_is_ingested(table: Table) -> None:
     old, late = table.name(START), table.land(table.name(START + timedelta(minutes=7)))
     assert table.discover().waiting == ()
     watched(table).listed.clear()
-    assert take(table, discovered(table, told(table, old, late))) == [late]
+    assert take(table, discovered(table, reported(table, old, late))) == [late]
     assert watched(table).listed == []
 
 
@@ -129,13 +129,13 @@ def test_notified_file_beyond_the_lookback_is_ingested(table: Table) -> None:
 def test_load_file_causes_a_full_listing(table: Table, name: str) -> None:
     unseen = table.land_changes(1, timedelta(hours=1), START + 5 * DAY)[0]
     table.land(name, "I,another")
-    found = discovered(table, told(table, name))
+    found = discovered(table, reported(table, name))
     assert (set(table.names(found.waiting)), found.listed_in_full_at is not None) == ({name, unseen}, True)
 
 
 def test_file_removed_after_its_notification_is_ignored(table: Table) -> None:
     (name,) = table.land_changes(1, timedelta(hours=1), START + 5 * DAY)
-    files = told(table, name)
+    files = reported(table, name)
     Path(table.landing, name).unlink()
     found = discovered(table, files)
     assert (found.waiting, found.missing, found.folder_missing) == ((), (), False)
@@ -143,14 +143,14 @@ def test_file_removed_after_its_notification_is_ignored(table: Table) -> None:
 
 def test_unknown_names_are_counted(table: Table) -> None:
     table.land("notes.csv")
-    found = discovered(table, told(table, "notes.csv"))
+    found = discovered(table, reported(table, "notes.csv"))
     assert (found.waiting, found.ignored, found.ignored_sample) == ((), 1, ("notes.csv",))
 
 
 @pytest.mark.parametrize("scheme", ["file:", "file://", ""])
 def test_spark_path_forms_are_normalized(table: Table, scheme: str) -> None:
     (name,) = table.land_changes(1, timedelta(hours=1), START + 5 * DAY)
-    (waiting,) = discovered(table, told(table, name, scheme=scheme)).waiting
+    (waiting,) = discovered(table, reported(table, name, scheme=scheme)).waiting
     assert waiting.path == f"{table.landing}/{name}"
 
 
@@ -165,7 +165,7 @@ def test_in_a_bucket_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
         table.run()
         (name,) = table.land_changes(1, timedelta(hours=1), START + 5 * DAY)
         bucket.requests.clear()
-        (waiting,) = discovered(table, told(table, name, table.name(START), scheme="s3a:")).waiting
+        (waiting,) = discovered(table, reported(table, name, table.name(START), scheme="s3a:")).waiting
     assert waiting.path == f"s3://bucket/landing/{name}"
     asked = [request for request in bucket.requests if "landing" in request]
     assert asked.count(f"HEAD landing/{name}") == 2  # once by this test

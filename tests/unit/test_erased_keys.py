@@ -38,8 +38,15 @@ def test_a_value_or_its_text_is_the_text_of_its_type(value: Any, kind: str, text
 
 
 def test_no_two_keys_are_hashed_alike() -> None:
-    told = [("a", ["1", "2"]), ("a", ["12"]), ("a", ["1:2"]), ("a", ["", "12"]), ("a\n1", ["2"]), ("a", ["1", "2", ""])]
-    assert len({message_of(table, texts) for table, texts in told}) == len(told)
+    reported = [
+        ("a", ["1", "2"]),
+        ("a", ["12"]),
+        ("a", ["1:2"]),
+        ("a", ["", "12"]),
+        ("a\n1", ["2"]),
+        ("a", ["1", "2", ""]),
+    ]
+    assert len({message_of(table, texts) for table, texts in reported}) == len(reported)
 
 
 def test_the_salt_is_made_once_and_hashes_depend_on_it(tmp_path: Path) -> None:

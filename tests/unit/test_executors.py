@@ -102,8 +102,8 @@ def test_cluster_job_does_not_block_its_driver() -> None:
     threading.Timer(1.0, lambda: stop.ask("enough")).start()
     threading.Timer(1.2, cluster.go.set).start()
     runtime = Runtime(storage=Storage(), spark=NoSpark(), spread=cluster)
-    told: list[JobResult] = []
-    loop = Loop(JOB, runtime, told.append, stop, streams=lambda *_: asked)
+    reported: list[JobResult] = []
+    loop = Loop(JOB, runtime, reported.append, stop, streams=lambda *_: asked)
     outcomes = loop.run()
-    assert len(outcomes) == len(told) > 0
+    assert len(outcomes) == len(reported) > 0
     assert asked.times < 20

@@ -71,7 +71,7 @@ def context(tmp_path: Path) -> KeepingContext:
     return made[0]
 
 
-def told(status: Status, second: int, rows: int = 0) -> JobResult:
+def reported(status: Status, second: int, rows: int = 0) -> JobResult:
     error = ErrorInfo(code="BROKEN", message="no") if status == "failed" else None
     moment = f"2023-11-14T22:13:{second:02d}.000000+00:00"
     return JobResult(
@@ -84,8 +84,8 @@ def hint_of(context: KeepingContext) -> hints.TableHint | None:
 
 
 def test_idle_polls_are_stored_silently_and_pending_events_are_kept(context: KeepingContext) -> None:
-    context.keeping.on_result(told("succeeded", 1, 5))
-    context.keeping.on_result(told("skipped", 9))
+    context.keeping.on_result(reported("succeeded", 1, 5))
+    context.keeping.on_result(reported("skipped", 9))
     context.later()
     assert [result.status for result in context.log.heard] == ["succeeded"]
     hint = hint_of(context)
@@ -97,11 +97,11 @@ def test_idle_polls_are_stored_silently_and_pending_events_are_kept(context: Kee
 
 
 def test_a_table_that_fails_is_failing_until_it_goes_well(context: KeepingContext) -> None:
-    context.keeping.on_result(told("failed", 1))
+    context.keeping.on_result(reported("failed", 1))
     assert [result.table for result in context.keeping.failing] == ["s.a"]
     context.later()
     assert hints.read(open_store(), context.roots.lake, PIPELINE).failed == {"s.a": "r"}
-    context.keeping.on_result(told("skipped", 2))
+    context.keeping.on_result(reported("skipped", 2))
     assert context.keeping.failing == []
     assert [result.status for result in context.log.heard] == ["failed", "skipped"]
 
@@ -109,7 +109,7 @@ def test_a_table_that_fails_is_failing_until_it_goes_well(context: KeepingContex
 def test_a_removed_table_no_longer_fails_the_job(context: KeepingContext) -> None:
     rows = {name: TableSpec(table=f"s.{name}", keys=("id",)) for name in "ab"}
     context.keeping.standing.put(DesiredState(tables=tuple(rows.values())))
-    context.keeping.on_result(told("failed", 1))
+    context.keeping.on_result(reported("failed", 1))
     assert [result.table for result in context.keeping.failing] == ["s.a"]
     context.keeping.standing.put(DesiredState(tables=(rows["b"],)))
     assert context.keeping.failing == []
@@ -117,7 +117,7 @@ def test_a_removed_table_no_longer_fails_the_job(context: KeepingContext) -> Non
 
 def test_nothing_is_written_more_often_than_needed(context: KeepingContext) -> None:
     context.later()
-    context.keeping.on_result(told("succeeded", 1, 5))
+    context.keeping.on_result(reported("succeeded", 1, 5))
     context.later(1)
     assert hint_of(context) is None
     context.later()
@@ -128,7 +128,7 @@ def test_failed_writes_are_retried_later(context: KeepingContext) -> None:
     blocked = Path(context.roots.lake, "_gddl", "airflow")
     blocked.parent.mkdir(parents=True)
     blocked.write_text("a file where a folder belongs")
-    context.keeping.on_result(told("succeeded", 1, 5))
+    context.keeping.on_result(reported("succeeded", 1, 5))
     context.later()
     blocked.unlink()
     context.later()

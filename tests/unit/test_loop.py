@@ -250,12 +250,12 @@ class Waiting(Stop):
 
 
 def play(events: Sequence[Event], turns: Sequence[Turn], until: float) -> tuple[World, list[TableOutcome], list[str]]:
-    """The world after the job has ended, the job's outcomes, and the tables that it told of."""
+    """The world after the job has ended, the job's outcomes, and the tables that it reported."""
     with tempfile.TemporaryDirectory() as folder:
         world = World(folder, deque(sorted(events, key=lambda event: event.at)), turns)
         world.write()
         world.let_pass(0)
-        stop, told = Waiting(world, until), list[str]()
+        stop, reported = Waiting(world, until), list[str]()
         world.asked = lambda: stop.is_asked
         options = JobOptions(continuous=Continuous(folder=folder))
         roots = Roots(landing=f"{folder}/landing", lake=f"{folder}/lake")
@@ -273,13 +273,13 @@ def play(events: Sequence[Event], turns: Sequence[Turn], until: float) -> tuple[
         loop = Loop(
             job,
             Runtime(storage=Storage(), spark=NoSpark()),
-            lambda result: told.append(result.table),
+            lambda result: reported.append(result.table),
             stop,
             now=lambda: world.now,
             streams=lambda _job, _runtime, _wake: Files(world),
             open_executors=executor_pools,
         )
-        return world, loop.run(), told
+        return world, loop.run(), reported
 
 
 KINDS: tuple[Kind, ...] = ("land", "land unseen", "row", "gone", "back", "tiers", "engine")
@@ -303,9 +303,9 @@ AGAIN = [Event(TROUBLE, "back", table) for table in TABLES]
 @given(EVENTS, TURNS)
 @example([Event(9, "land", "s.a"), Event(9, "gone", "s.a"), Event(11, "back", "s.a")], [Turn("ok", 8)])
 def test_all_files_are_ingested_and_no_table_runs_twice_at_once(events: list[Event], turns: list[Turn]) -> None:
-    world, outcomes, told = play([*events, *AGAIN], turns, until=TROUBLE + RESTS)
+    world, outcomes, reported = play([*events, *AGAIN], turns, until=TROUBLE + RESTS)
     assert world.taken == world.landed
-    assert told == world.ended
+    assert reported == world.ended
     assert {outcome.result.table: outcome.result.status for outcome in outcomes}.keys() == TABLES.keys()
     assert {outcome.result.status for outcome in outcomes} <= {"succeeded", "skipped"}
 

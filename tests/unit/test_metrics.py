@@ -194,10 +194,10 @@ def test_opentelemetry_gets_the_same() -> None:
 
     send(points_of(result(), "small", 5.0), Kept())
     scope = seen[0]["resource_metrics"][0]["scope_metrics"][0]
-    told = {m["name"]: m["data"]["data_points"][0] for m in scope["metrics"]}
-    assert told["gddl.rows_read"]["value"] == 5
-    assert told["gddl.rows_read"]["attributes"] == {"table": "s.t", "tier": "small"}
-    assert told["gddl.last_run_failed"]["value"] == 0
+    reported = {m["name"]: m["data"]["data_points"][0] for m in scope["metrics"]}
+    assert reported["gddl.rows_read"]["value"] == 5
+    assert reported["gddl.rows_read"]["attributes"] == {"table": "s.t", "tier": "small"}
+    assert reported["gddl.last_run_failed"]["value"] == 0
 
 
 def test_dashboard_uses_existing_metrics() -> None:

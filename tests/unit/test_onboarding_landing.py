@@ -69,10 +69,10 @@ def test_tables_are_known_by_their_folders_and_files(tmp_path: Path) -> None:
 
 def test_keys_are_measured_and_a_float_is_none(tmp_path: Path) -> None:
     keys = {table.table: table.key for table in found(landed(tmp_path)).tables}
-    told = "measured: unique in all 60 rows of the full load"
+    reported = "measured: unique in all 60 rows of the full load"
     assert {name: key and (key.columns, key.evidence) for name, key in keys.items()} == {
-        "shop.orders": (("order_id",), told),
-        "shop.lines": (("order_id", "line"), told),
+        "shop.orders": (("order_id",), reported),
+        "shop.lines": (("order_id", "line"), reported),
     }
 
 

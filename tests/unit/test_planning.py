@@ -210,8 +210,8 @@ def test_continuous_jobs_hold_triggers_remotely_and_workers_locally() -> None:
     assert figure(here, "worker_tasks") == (1200, 32)
     assert "WORKERS_SHORT" in codes(here)
     assert figure(elsewhere, "triggers") == (1200, 1000)
-    told = advice(elsewhere, "TRIGGERS_OVER_CAPACITY")
-    assert (told.count, told.change[:31]) == (1200, "2 triggerers (--triggers 2000),")
+    reported = advice(elsewhere, "TRIGGERS_OVER_CAPACITY")
+    assert (reported.count, reported.change[:31]) == (1200, "2 triggerers (--triggers 2000),")
     more = replace(AIRFLOW, triggers=2000)
     assert "TRIGGERS_OVER_CAPACITY" not in codes(
         planned(rows, more, runner="databricks", settings={"wheel": "/V/a.whl"})
@@ -220,9 +220,9 @@ def test_continuous_jobs_hold_triggers_remotely_and_workers_locally() -> None:
 
 def test_triggers_of_starts_alone_are_not_said_to_be_those_of_continuous_pipelines() -> None:
     rows = [*tables(1001, size="medium", schedule="0 6 * * *"), table(2000, size="medium", schedule="continuous")]
-    told = advice(planned(rows), "TRIGGERS_OVER_CAPACITY")
-    assert told.message == "1,001 triggers at once; the triggerers of airflow serve 1,000"
-    assert told.change == "2 triggerers (--triggers 2000), or starts spread over more minutes"
+    reported = advice(planned(rows), "TRIGGERS_OVER_CAPACITY")
+    assert reported.message == "1,001 triggers at once; the triggerers of airflow serve 1,000"
+    assert reported.change == "2 triggerers (--triggers 2000), or starts spread over more minutes"
 
 
 def test_continuous_pipelines_are_at_work_all_the_time() -> None:

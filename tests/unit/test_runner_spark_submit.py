@@ -1,4 +1,4 @@
-"""What spark-submit is told, and what is refused before anything starts; jobs on a cluster are in `tests/cluster`."""
+"""Arguments of spark-submit, and what is refused before anything starts; jobs on a cluster are in `tests/cluster`."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def spec_of(lake: Path, **tables: str) -> JobSpec:
     return JobSpec(run_id="20240101T000000-aa", roots=roots, tables=rows, tiers={"small": SMALL, "large": LARGE})
 
 
-def told(arguments: list[str]) -> tuple[dict[str, str], dict[str, str]]:
+def reported(arguments: list[str]) -> tuple[dict[str, str], dict[str, str]]:
     """Options, and Spark's settings."""
     pairs = list(zip(arguments[::2], arguments[1::2], strict=True))
     conf = dict(value.split("=", 1) for name, value in pairs if name == "--conf")
@@ -44,7 +44,7 @@ def told(arguments: list[str]) -> tuple[dict[str, str], dict[str, str]]:
 
 def test_standalone_cluster_gets_cores(tmp_path: Path) -> None:
     settings = SparkSubmitSettings(master="spark://h:7077", conf={"spark.x": True, "spark.y": 5})
-    options, conf = told(arguments(spec_of(tmp_path, a="small"), settings, ["/code.zip"]))
+    options, conf = reported(arguments(spec_of(tmp_path, a="small"), settings, ["/code.zip"]))
     assert options == {
         "--master": "spark://h:7077",
         "--deploy-mode": "client",
@@ -62,7 +62,7 @@ def test_other_clusters_get_executors_and_memory_overhead(tmp_path: Path, master
     settings = SparkSubmitSettings(
         master=master, archive="s3://b/e.tar.gz", packages=("a:b:1", "c:d:2"), jars=("/own.jar",), ship_code=False
     )
-    options, conf = told(arguments(spec_of(tmp_path, a="small", b="large"), settings, []))
+    options, conf = reported(arguments(spec_of(tmp_path, a="small", b="large"), settings, []))
     assert (options["--archives"], options["--packages"]) == ("s3://b/e.tar.gz#environment", "a:b:1,c:d:2")
     assert (options["--jars"], "--py-files" in options) == ("/own.jar", False)
     assert (options["--executor-cores"], options["--executor-memory"], options["--driver-memory"]) == ("4", "4g", "3g")
@@ -79,7 +79,7 @@ def test_a_job_is_as_large_as_the_largest_tier_of_its_own_tables(tmp_path: Path)
 
 def test_user_settings_take_precedence(tmp_path: Path) -> None:
     settings = SparkSubmitSettings(master="spark://h:7077", conf={"spark.cores.max": 1})
-    assert told(arguments(spec_of(tmp_path, a="small"), settings, []))[1]["spark.cores.max"] == "1"
+    assert reported(arguments(spec_of(tmp_path, a="small"), settings, []))[1]["spark.cores.max"] == "1"
 
 
 @pytest.mark.parametrize(
@@ -154,7 +154,7 @@ def test_the_job_gets_all_arguments_and_its_page_is_linked(tmp_path: Path, maste
     assert environ["PYSPARK_PYTHON"] == "./environment/bin/python"
     submitted = shlex.split(environ["PYSPARK_SUBMIT_ARGS"])
     assert submitted[-1] == "pyspark-shell"
-    code = Path(told(submitted[:-1])[0]["--py-files"])
+    code = Path(reported(submitted[:-1])[0]["--py-files"])
     assert code.suffix == ".zip"
     assert not code.exists(), "it goes with the job"
 

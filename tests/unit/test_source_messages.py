@@ -21,8 +21,8 @@ REMEDY = "check host and port of the connection, that the database runs, and the
 )
 def test_a_source_that_does_not_answer_is_named_by_host_and_port(url: str, where: str) -> None:
     error = sa.exc.OperationalError("SELECT 1", {}, Exception("connection refused\nIs the server running?"))
-    told = str(unreachable(sa.make_url(url), error))
-    assert told == f"[SOURCE_UNREACHABLE] the source can't be read: connection refused ({where}). Remedy: {REMEDY}"
+    reported = str(unreachable(sa.make_url(url), error))
+    assert reported == f"[SOURCE_UNREACHABLE] the source can't be read: connection refused ({where}). Remedy: {REMEDY}"
 
 
 @pytest.mark.parametrize(
@@ -37,5 +37,5 @@ def test_a_source_that_does_not_answer_is_named_by_host_and_port(url: str, where
     ],
 )
 def test_a_missing_driver_is_answered_with_the_line_that_installs_it(driver: str, remedy: str) -> None:
-    told = str(no_driver(sa.make_url(f"{driver}://me:hunter2@h/db"), ModuleNotFoundError("No module named 'x'")))
-    assert told == f"[SOURCE_DRIVER_MISSING] no driver for {driver}: No module named 'x'. Remedy: {remedy}"
+    reported = str(no_driver(sa.make_url(f"{driver}://me:hunter2@h/db"), ModuleNotFoundError("No module named 'x'")))
+    assert reported == f"[SOURCE_DRIVER_MISSING] no driver for {driver}: No module named 'x'. Remedy: {remedy}"

@@ -59,28 +59,28 @@ def test_what_holds(done: JobResult, now: float, codes: list[str]) -> None:
 def test_one_alert_at_the_begin_and_one_at_the_end() -> None:
     bad, good = standing(replace(GOOD, rows_read=4), owner="sales"), standing(GOOD)
     fresh = alerts([bad], {}, 0.01)
-    told = after_notifying({}, fresh)
+    reported = after_notifying({}, fresh)
     assert [(one.change, one.code, one.owner) for one in fresh] == [("began", "ROWS_MISSING", "sales")]
     assert "4 rows were read, 3 accounted for" in fresh[0].line
-    assert alerts([bad], told, 0.01) == []
-    over = alerts([good], told, 0.01)
+    assert alerts([bad], reported, 0.01) == []
+    over = alerts([good], reported, 0.01)
     assert [(one.change, one.code) for one in over] == [("over", "ROWS_MISSING")]
-    assert alerts([good], after_notifying(told, over), 0.01) == []
+    assert alerts([good], after_notifying(reported, over), 0.01) == []
 
 
 def test_lateness_without_a_load_sends_one_alert_and_keeps_others() -> None:
     late, fresh_again = standing(GOOD, 1031), standing(GOOD)
-    told = {"shop.a": ("SEQUENCE_TIE",)}
-    began = lateness([late], told)
+    reported = {"shop.a": ("SEQUENCE_TIE",)}
+    began = lateness([late], reported)
     assert [(one.change, one.code) for one in began] == [("began", "FRESHNESS_MISSED")]
     assert "31 s behind" in began[0].text
-    after = after_notifying(told, began)
+    after = after_notifying(reported, began)
     assert after == {"shop.a": ("FRESHNESS_MISSED", "SEQUENCE_TIE")}
     assert lateness([late], after) == []
     over = lateness([fresh_again], after)
     assert [(one.change, one.code, one.text) for one in over] == [("over", "FRESHNESS_MISSED", "")]
     last = after_notifying(after, over)
-    assert last == told
+    assert last == reported
     assert lateness([fresh_again], last) == []
 
 
@@ -94,7 +94,7 @@ def test_alerts_sent_by_others_are_kept() -> None:
 
 
 @pytest.mark.parametrize(
-    ("told_by", "told", "taken", "left"),
+    ("told_by", "reported", "taken", "left"),
     [
         ({"new": {"t": ("A",)}}, {"t": ("A",)}, {}, {}),
         ({"old": {"t": ("A",)}}, {"t": ("A",)}, {"new": {"t": ("A",)}}, {"old": ("t",)}),
@@ -104,6 +104,6 @@ def test_alerts_sent_by_others_are_kept() -> None:
         ({"old": {"gone": ("A",)}}, {}, {}, {}),
     ],
 )  # fmt: skip
-def test_sent_alerts_move_with_their_table(told_by: Any, told: Any, taken: Any, left: Any) -> None:
+def test_sent_alerts_move_with_their_table(told_by: Any, reported: Any, taken: Any, left: Any) -> None:
     found = moves(told_by, {"t": "new"})
-    assert (found.notified, found.taken, found.left) == (told, taken, left)
+    assert (found.notified, found.taken, found.left) == (reported, taken, left)

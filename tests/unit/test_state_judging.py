@@ -144,15 +144,15 @@ def test_judged_as_the_truth_is(events: list[Event]) -> None:
 def test_the_order_of_telling_does_not_matter(
     runs: list[tuple[int, Literal["succeeded", "failed", "skipped"]]],
 ) -> None:
-    told = {start: result(status, start, start - 1 if status == "succeeded" else None) for start, status in runs}
+    reported = {start: result(status, start, start - 1 if status == "succeeded" else None) for start, status in runs}
     forth = back = TableRecord()
-    for start in sorted(told):
-        forth = forth.after(told[start], 50)
-    for start in sorted(told, reverse=True):
-        back = back.after(told[start], 50)
+    for start in sorted(reported):
+        forth = forth.after(reported[start], 50)
+    for start in sorted(reported, reverse=True):
+        back = back.after(reported[start], 50)
     assert back == forth
     halves = [TableRecord(), TableRecord()]
-    for start, done in told.items():
+    for start, done in reported.items():
         halves[start % 2] = halves[start % 2].after(done, 50)
     assert merged(*halves) == forth
     assert len(forth.runs) <= KEPT_RUNS
