@@ -38,7 +38,7 @@ class Sunk(Table):
     offset: int = 0
 
     @classmethod
-    def reported(cls, folder: Path, path_format: str = HOURLY, lookback: str = "7d") -> Sunk:
+    def configured(cls, folder: Path, path_format: str = HOURLY, lookback: str = "7d") -> Sunk:
         options = DebeziumOptions(path_format=path_format, lookback=lookback)
         return cls(f"{folder}/landing", f"{folder}/ledger", sink=options, made=path_format)
 

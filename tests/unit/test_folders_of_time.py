@@ -39,12 +39,12 @@ BY_MONTH = "'events/orders/'yyyy/MM"
 
 @pytest.fixture
 def table(tmp_path: Path) -> Sunk:
-    return Sunk.reported(tmp_path)
+    return Sunk.configured(tmp_path)
 
 
 @pytest.fixture(params=[text for text in FORMATS if "dd" in text])
 def any_table(request: pytest.FixtureRequest, tmp_path: Path) -> Sunk:
-    return Sunk.reported(tmp_path, request.param)
+    return Sunk.configured(tmp_path, request.param)
 
 
 def test_idle_listings_do_not_grow_with_old_files(any_table: Sunk, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -101,7 +101,7 @@ def test_file_beyond_the_lookback_is_found_daily(any_table: Sunk) -> None:
 @pytest.mark.parametrize("text", [DAILY, BY_MONTH])
 def test_time_folders_are_listed_in_full(tmp_path: Path, text: str) -> None:
     """The newest folder, and the one before while the look-back reaches into it, however late in them files come."""
-    table = Sunk.reported(tmp_path, text, lookback="1h")
+    table = Sunk.configured(tmp_path, text, lookback="1h")
     table.limits = BatchLimits(max_files=1, max_bytes=10**9)
     table.sink_on(100, DAY)
     table.run()
@@ -132,7 +132,7 @@ def test_files_in_no_folder_of_time_are_always_found(table: Sunk) -> None:
 
 def test_folder_without_a_start_name_is_listed_in_full(tmp_path: Path) -> None:
     """`19.json` and `2/x.json` sort between folders of years: once known, all is listed, as without a format."""
-    table = Sunk.reported(tmp_path, "yyyy/MM/dd/HH")
+    table = Sunk.configured(tmp_path, "yyyy/MM/dd/HH")
     table.sink_on(400, HOUR)
     between = table.land("2/orders+2+1.json")
     assert between in table.run()
@@ -369,7 +369,7 @@ def test_each_file_is_ingested_once_in_any_order(said: str | None, steps: list[S
     usual, ledgers.COMMITS_PER_SNAPSHOT = ledgers.COMMITS_PER_SNAPSHOT, 2
     try:
         with tempfile.TemporaryDirectory() as folder:
-            _play(Sunk.reported(Path(folder), lookback="1d"), said, steps)
+            _play(Sunk.configured(Path(folder), lookback="1d"), said, steps)
     finally:
         ledgers.COMMITS_PER_SNAPSHOT = usual
 
