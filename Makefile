@@ -69,7 +69,7 @@ test-spark-deep:
 # Many random histories, engine against oracle; GDDL_EXAMPLES=N draws N of each sort. Also environments from nothing, and
 # all that docker-compose.yaml starts, without containers, and two schedulers.
 test-deep: $(VENV)/.dev
-	$(BIN)/python -m pytest -m deep tests/spark tests/delta_rs tests/scenarios tests/debezium tests/s3 tests/cluster tests/packages tests/compose tests/e2e tests/readers tests/readme
+	$(BIN)/python -m pytest -m deep tests/spark tests/catalogs tests/delta_rs tests/scenarios tests/debezium tests/s3 tests/cluster tests/packages tests/compose tests/e2e tests/readers tests/readme
 
 # What is published, in dist/, checked as the index checks it.
 package: $(VENV)-package/.package

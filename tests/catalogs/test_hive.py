@@ -21,8 +21,6 @@ from tests.delta_rs.small_lake import TIER, SmallLake, spec_of
 from tests.landing import write
 from tests.spark.children import ROOT
 
-TABLES = int(os.environ.get("GDDL_TEST_TABLES", "6"))
-"""The number that the test scales with; 1000 takes minutes."""
 _SITE = """<configuration>
 <property><name>javax.jdo.option.ConnectionURL</name><value>jdbc:derby:;databaseName={}/metastore;create=true</value></property>
 <property><name>datanucleus.schema.autoCreateAll</name><value>true</value></property>
@@ -93,7 +91,7 @@ class HiveWorld:
 
     def gddl(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "airflow_gddl.cli.main", *arguments, "--metadata", str(self.root / "metadata")]
-        return subprocess.run(command, env=self.environ, text=True, capture_output=True, check=False, timeout=900)
+        return subprocess.run(command, env=self.environ, text=True, capture_output=True, check=False, timeout=1800)
 
     def results(self, *arguments: str, status: int = 0) -> dict[str, dict[str, Any]]:
         done = self.gddl(*arguments, "--json")
@@ -119,8 +117,10 @@ def _warned(results: Mapping[str, dict[str, Any]]) -> set[str]:
     return {one["code"] for found in results.values() for one in found["warnings"]}
 
 
-def test_tables_are_queried_by_name_and_follow_their_columns(world: HiveWorld) -> None:
-    specs = [spec_of(f"t{i}") for i in range(TABLES)]
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("tables", [6, pytest.param(1000, marks=pytest.mark.deep)])
+def test_tables_are_queried_by_name_and_follow_their_columns(world: HiveWorld, tables: int) -> None:
+    specs = [spec_of(f"t{i}") for i in range(tables)]
     for spec in specs:
         world.lake.load(spec)
     world.set_up(specs)
