@@ -8,9 +8,11 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
+
+import psutil
 
 from airflow_gddl.devtools.standalone import processes
 from airflow_gddl.devtools.standalone.home import Home
@@ -55,7 +57,11 @@ def reported(process: subprocess.Popen[str], text: str) -> str:
 def of(folder: Path) -> list[str]:
     """Command lines of processes that belong to a demonstration in this folder."""
     here = [mark for mark in processes.marks() if mark.endswith(f"{folder}/airflow")]
-    return [" ".join(process.cmdline()) for mark in here for process in processes.marked(mark)]
+    found = []
+    for process in (one for mark in here for one in processes.marked(mark)):
+        with suppress(psutil.Error):  # it has ended meanwhile, or its parent has not asked for its status yet
+            found.append(" ".join(process.cmdline()))
+    return found
 
 
 def wait(done: Callable[[], bool]) -> None:
