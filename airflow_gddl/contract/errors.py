@@ -8,6 +8,18 @@ from __future__ import annotations
 
 UNEXPECTED_CODE = "UNEXPECTED"
 """Code of an error that nobody has foreseen: whether a retry helps is not known."""
+RETRIED = frozenset(
+    {
+        UNEXPECTED_CODE,
+        "CLUSTER_UNUSABLE",
+        "DELTA_MISSING",
+        "OUT_OF_MEMORY",
+        "S3A_MISSING",
+        "S3_CREDENTIALS_EXPIRED",
+        "S3_CREDENTIALS_MISSING",
+    }
+)
+"""Codes of fatal errors that a new job may not meet: it has new credentials, other machines, fewer tables."""
 
 
 class GddlError(Exception):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from airflow_gddl.contract.errors import UNEXPECTED_CODE, FatalError, GddlError
+from airflow_gddl.contract.errors import RETRIED, FatalError, GddlError
 
 Status = Literal["succeeded", "failed", "skipped"]
 Mode = Literal["initial", "incremental", "refresh"]
@@ -58,7 +58,7 @@ class ErrorInfo:
 
 def error_info(error: GddlError) -> ErrorInfo:
     """The error in a result."""
-    fatal = isinstance(error, FatalError) and error.code != UNEXPECTED_CODE
+    fatal = isinstance(error, FatalError) and error.code not in RETRIED
     return ErrorInfo(code=error.code, message=str(error), fatal=fatal)
 
 

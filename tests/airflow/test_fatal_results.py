@@ -61,6 +61,8 @@ def test_mapped_instances_show_it_after_one_try(stage: Stage, monkeypatch: pytes
         (FatalError("SCHEMA_REFUSED", "n is text now"), True),
         (RetriableError("TABLE_BUSY", "another run holds it"), False),
         (FatalError("UNEXPECTED", "a fault that nobody has foreseen"), False),
+        (FatalError("S3_CREDENTIALS_EXPIRED", "the role's session is over"), False),
+        (FatalError("OUT_OF_MEMORY", "Java heap space"), False),
     ],
 )
 def test_a_result_says_whether_a_retry_may_help(error: GddlError, fatal: bool) -> None:
