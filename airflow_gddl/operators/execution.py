@@ -173,8 +173,8 @@ class Task:
             ends=None if kept else ends_at(limit),
         )
         trigger = GddlRunTrigger(watch=plain(watch))
-        # The trigger ends the run at the limit; Airflow's own timeout is for a trigger that is lost.
-        operator.defer(trigger=trigger, method_name="resumed", timeout=limit and limit + TIME_TO_END)
+        late = limit + TIME_TO_END if limit and not kept else limit
+        operator.defer(trigger=trigger, method_name="resumed", timeout=late)
 
     def job_id(self, part: str) -> str:
         """See `job_ids.job_id`."""

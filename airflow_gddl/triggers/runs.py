@@ -26,7 +26,7 @@ from airflow_gddl.runtime.runners.base import WaitPolicy
 from airflow_gddl.runtime.runners.pace import PollInterval
 from airflow_gddl.runtime.runners.platform import Platform, RunStatus
 from airflow_gddl.runtime.runners.registry import make_platform
-from airflow_gddl.runtime.runners.remote import cancel, polled, time_out
+from airflow_gddl.runtime.runners.run_control import cancel, polled, time_out
 from airflow_gddl.stores import open_store
 from airflow_gddl.version_compat import TELLS_TRIGGERS_OF_KILLS, is_still_deferred
 
@@ -115,15 +115,15 @@ class GddlRunTrigger(BaseTrigger):
         # Calls block; the triggerer's loop serves other triggers meanwhile. `sync_to_async`, not `to_thread`: from its
         # threads Airflow's connections can be asked for in every version.
         platform = await sync_to_async(self._platform, thread_sensitive=False)()
-        first, announced = configuration.number("run_poll_seconds"), False
+        first, announced, ending = configuration.number("run_poll_seconds"), False, False
         keeper = self._keeper()
         for pause in PollInterval.of_runs(first).pauses():
             left = self._left()
+            if left <= 0 and not ending:  # before the poll: no later one may start the run again
+                ending = await sync_to_async(self._time_out, thread_sensitive=False)(platform)
             status = await sync_to_async(self._poll, thread_sensitive=False)(platform, restart=left > 0)
             if status is not None and status.has_ended:
                 return status.state
-            if left <= 0:
-                await sync_to_async(self._time_out, thread_sensitive=False)(platform)
             if status is not None and status.state == "running" and not announced:
                 announced = True
                 await sync_to_async(self._tell_links, thread_sensitive=False)(platform)
@@ -170,14 +170,16 @@ class GddlRunTrigger(BaseTrigger):
         ends = self._watch.ends
         return math.inf if ends is None else ends - time.time()
 
-    def _time_out(self, platform: Platform) -> None:
-        """Cancel the run; it is watched until it has ended."""
+    def _time_out(self, platform: Platform) -> bool:
+        """Cancel the run, which is watched until it has ended; false: to be tried again."""
         watch = self._watch
         self.log.warning("run %s has reached the time limit of its task and is cancelled", watch.run.handle.run)
         try:
             time_out(platform, Attempts(open_store(self._environ()), watch.lake, watch.task), watch.run)
-        except RetriableError as error:
+        except GddlError as error:
             self.log.warning("run %s could not be cancelled: %s", watch.run.handle.run, error)
+            return not isinstance(error, RetriableError)
+        return True
 
     def _poll(self, platform: Platform, *, restart: bool) -> RunStatus | None:
         """Null when the platform does not respond: the run continues unwatched."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import os
+import time
 from datetime import timedelta
 from typing import Any
 
@@ -15,6 +17,7 @@ from airflow_gddl.dags.factory import build_dags
 from airflow_gddl.devtools.fakes.databricks.run import LIVE
 from airflow_gddl.devtools.fakes.databricks.server import FakeServer
 from airflow_gddl.runtime.state.reading import read_pipeline
+from airflow_gddl.triggers.runs import GddlRunTrigger, ends_at
 from tests.airflow.stage import Stage
 from tests.airflow.test_remote import DATES, PACK, fake, run, tables
 
@@ -35,7 +38,10 @@ def limited(seconds: float) -> Any:
 def test_the_run_is_cancelled_and_what_it_has_done_is_collected(stage: Stage, fake: FakeServer) -> None:
     tables(stage, "a", "b")
     stage.order(sleep={"shop.b": 300})
-    done = limited(4)
+    answers = stage.lake / "_gddl" / "answers"
+    # The limit comes when the first table is done, however long that takes.
+    stage.monkeypatch.setattr(GddlRunTrigger, "_left", lambda _: 0.0 if any(answers.rglob("*.json")) else math.inf)
+    done = limited(3600)
     assert {ti.task_id: str(ti.state) for ti in done.get_task_instances()}["initial_load"] == "failed"
     (made,) = fake.workspace.runs.values()
     assert made.state == LIVE.TERMINATED
@@ -48,6 +54,14 @@ def test_the_run_is_cancelled_and_what_it_has_done_is_collected(stage: Stage, fa
     stage.order()
     assert run()["incremental_load"] == "success"
     assert stage.loaded == [["shop.a", "shop.b"], ["shop.b"]]
+
+
+def test_the_limit_is_counted_from_the_wait() -> None:
+    before = time.time()
+    ends = ends_at(timedelta(hours=6))
+    assert ends is not None
+    assert before + 6 * 3600 <= ends <= time.time() + 6 * 3600
+    assert ends_at(None) is None
 
 
 def test_a_run_within_its_limit_is_not_cancelled(stage: Stage, fake: FakeServer) -> None:

@@ -106,6 +106,53 @@ def test_a_run_cancelled_on_the_platform_fails_its_tables_but_a_stopped_one_does
     assert world.done == set(TABLES)
 
 
+def timed_out() -> World:
+    """A task that has reached its time limit with the first of its tables done."""
+    world = World()
+    world.work()
+    world.platform.answer("s.a", good=True)
+    world.time_out()
+    (run,) = world.platform.runs
+    assert run.stopping
+    run.state = "cancelled"
+    return world
+
+
+def test_a_run_at_its_time_limit_is_collected_and_the_next_try_runs_the_rest() -> None:
+    world = timed_out()
+    assert world.work()
+    assert codes(world) == {"s.a": "succeeded", "s.b": "RUN_TIMEOUT", "s.c": "RUN_TIMEOUT"}
+    assert len(world.platform.runs) == 1, "a run after it would have a whole new limit"
+    world.work()
+    assert [t.table for t in world.platform.runs[1].spec.tables] == ["s.b", "s.c"]
+    to_the_end(world)
+    assert world.work()
+    assert world.done == set(TABLES)
+
+
+def test_what_a_lost_worker_left_at_its_time_limit_costs_the_next_try_nothing() -> None:
+    world = timed_out()
+    world.begun = None  # the worker died before it could collect: Airflow starts the next try
+    assert not world.work()
+    assert [t.table for t in world.platform.runs[1].spec.tables] == ["s.b", "s.c"]
+    to_the_end(world)
+    assert world.work()
+    assert world.done == set(TABLES)
+
+
+def test_a_run_that_can_t_be_cancelled_at_its_time_limit_is_waited_for() -> None:
+    world = World()
+    world.work()
+    world.platform.refuses_cancel = True
+    with pytest.raises(FatalError, match="PLATFORM_REFUSED"):
+        world.time_out()
+    assert not world.work(), "it goes on"
+    to_the_end(world)
+    assert world.work()
+    assert world.done == set(TABLES)
+    assert len(world.platform.runs) == 1
+
+
 def test_a_run_that_the_platform_broke_is_started_again_under_its_handle() -> None:
     world = World()
     world.work()

@@ -13,7 +13,8 @@ from airflow_gddl.contract.spec import JobSpec, Roots, TableSpec
 from airflow_gddl.runtime.runners.attempts import Attempts, TaskKey
 from airflow_gddl.runtime.runners.base import WaitPolicy
 from airflow_gddl.runtime.runners.platform import ENDED, Handle, RunRequest, RunStatus, State
-from airflow_gddl.runtime.runners.remote import RemoteRunner, cancel
+from airflow_gddl.runtime.runners.remote import RemoteRunner
+from airflow_gddl.runtime.runners.run_control import cancel, time_out
 from airflow_gddl.stores import StoredObject
 from tests.remote.heard import Heard
 
@@ -100,6 +101,7 @@ class MemoryPlatform:
     fuse: Fuse = field(default_factory=Fuse)
     runs: list[MemoryRun] = field(default_factory=list)
     refuses_restart: bool = False
+    refuses_cancel: bool = False
 
     def submit(self, order: RunRequest) -> Handle:
         lost = self.fuse.burn()
@@ -119,6 +121,8 @@ class MemoryPlatform:
 
     def cancel(self, handle: Handle) -> None:
         lost = self.fuse.burn()
+        if self.refuses_cancel:
+            raise FatalError("PLATFORM_REFUSED", "no")
         self.runs[int(handle.run)].stopping = True
         if lost:
             raise LostError
@@ -214,6 +218,11 @@ class World:
         finally:
             self.store.fuse = self.platform.fuse = Fuse()
         self.begun = self.waiting = None
+
+    def time_out(self) -> None:
+        """The trigger finds that the task has reached its time limit; the run ends on request, or not."""
+        assert self.waiting is not None
+        time_out(self.platform, self.attempts, self.waiting)
 
 
 def spec_of(tables: Sequence[str], run_id: str) -> JobSpec:

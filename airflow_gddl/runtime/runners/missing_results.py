@@ -30,11 +30,15 @@ def out_of_time(tier: str, limit: timedelta | None = None) -> ErrorInfo:
     return ErrorInfo(code="RUN_TIMEOUT", message=message)
 
 
+def out_of_time_result(table: str, run_id: str, tier: str) -> JobResult:
+    """The failure of a table whose run, or whose turn to have one, the time limit has ended."""
+    return JobResult(table=table, status="failed", run_id=run_id, error=out_of_time(tier))
+
+
 def unanswered(table: str, attempt: Attempt, run_status: RunStatus, handle: Handle) -> JobResult:
     """The failure of a table for which the run ended without a result."""
     if attempt.timed_out:
-        error = out_of_time(attempt.submission.size)
-        return JobResult(table=table, status="failed", run_id=attempt.submission.run_id, error=error)
+        return out_of_time_result(table, attempt.submission.run_id, attempt.submission.size)
     if run_status.state == "cancelled":
         code, what = "REMOTE_RUN_CANCELLED", "the run was cancelled before this table was done"
     elif run_status.state == "lost":

@@ -6,6 +6,7 @@ finds the attempt, submits with its token and receives the same run.
 
 from __future__ import annotations
 
+import logging
 import signal
 import threading
 import time
@@ -21,12 +22,15 @@ from airflow_gddl.contract.spec import JobSpec, TableSpec, TierSpec
 from airflow_gddl.runtime.runners.attempts import Attempt, Attempts, Submission, last_ended
 from airflow_gddl.runtime.runners.base import JobOutcome, Listener, WaitPolicy
 from airflow_gddl.runtime.runners.expiry import Forgetting
-from airflow_gddl.runtime.runners.missing_results import unanswered
+from airflow_gddl.runtime.runners.missing_results import out_of_time_result, unanswered
 from airflow_gddl.runtime.runners.pace import PollInterval
-from airflow_gddl.runtime.runners.platform import Handle, Platform, RunRequest, RunStatus
+from airflow_gddl.runtime.runners.platform import Platform, RunRequest, RunStatus
 from airflow_gddl.runtime.runners.results import ResultReader
+from airflow_gddl.runtime.runners.run_control import cancel, polled
 from airflow_gddl.runtime.runners.stopping import Stopped, stoppable
 from airflow_gddl.stores import Storage
+
+_LOG = logging.getLogger(__name__)
 
 
 @dataclass(kw_only=True)
@@ -124,7 +128,15 @@ class RemoteRunner:
         attempts = self.attempts.all()
         if self.since is None:
             self.since = last_ended(attempts)
+            attempts = [self._stopped(attempt) if attempt.number > self.since else attempt for attempt in attempts]
         return [attempt for attempt in attempts if attempt.number > self.since]
+
+    def _stopped(self, attempt: Attempt) -> Attempt:
+        """A run whose time limit was that of an earlier try, lost since, fails no table of this one."""
+        if not attempt.timed_out:
+            return attempt
+        self.attempts.stop(attempt.number)
+        return replace(attempt, stopped=True)
 
     def submitted(self, attempt: Attempt, part: JobSpec) -> WaitPolicy:
         """The attempt's run; submitted unless its handle is known."""
@@ -142,41 +154,6 @@ class RemoteRunner:
             self.attempts.started(attempt, handle)
         self._running = WaitPolicy(number=attempt.number, handle=handle)
         return self._running
-
-
-def cancel(platform: Platform, attempts: Attempts, run: WaitPolicy) -> None:
-    """Stop a run permanently: the next try does not count its end as a failure of the tables.
-
-    Raises:
-        GddlError: as `Platform` and `Attempts`.
-    """
-    attempts.stop(run.number)
-    platform.cancel(run.handle)
-
-
-def time_out(platform: Platform, attempts: Attempts, run: WaitPolicy) -> None:
-    """Stop a run that has reached its task's time limit; its end fails the tables without a result with `RUN_TIMEOUT`.
-
-    Raises:
-        GddlError: as `Platform` and `Attempts`.
-    """
-    attempts.time_out(run.number)
-    platform.cancel(run.handle)
-
-
-def polled(platform: Platform, handle: Handle, *, restart: bool = True) -> RunStatus:
-    """Status of a run; a run that failed because of the platform is restarted, and ends only if that is refused.
-
-    Raises:
-        GddlError: as `Platform`.
-    """
-    run_status = platform.poll(handle)
-    if run_status.restartable and restart:
-        try:
-            platform.restart(handle)
-        except FatalError:
-            restart = False
-    return replace(run_status, restartable=run_status.restartable and restart)
 
 
 @dataclass
@@ -203,6 +180,10 @@ class _Passage:
         while True:
             known = [attempt for attempt in self.runner.own() if attempt.number > followed]
             if not known and not self.left:
+                return None
+            if not known and any(attempt.timed_out and not attempt.stopped for attempt in self.runner.own()):
+                left = list(self.left.values())
+                self._report(out_of_time_result(spec.table, self.spec.run_id, spec.size) for spec in left)
                 return None
             attempt = known[0] if known else self._begun(max(followed, self.runner.since or 0) + 1)
             waiting = self._follow(attempt)
@@ -253,7 +234,7 @@ class _Passage:
         platform = self.runner.platform
         to_end = attempt.stopped or attempt.timed_out
         if to_end:
-            platform.cancel(run.handle)
+            self._cancel(run, attempt)
         for pause in self.runner.pace.pauses():
             run_status = polled(platform, run.handle, restart=not to_end)
             if run_status.has_ended or not self.runner.patient:
@@ -261,6 +242,14 @@ class _Passage:
             self._report(result for result in answers.new() if result.status != "failed")
             self._rest(pause)
         raise AssertionError("pauses have no end")
+
+    def _cancel(self, run: WaitPolicy, attempt: Attempt) -> None:
+        try:
+            self.runner.platform.cancel(run.handle)
+        except FatalError as error:
+            if attempt.stopped:
+                raise
+            _LOG.warning("run %s could not be cancelled, and is waited for: %s", run.handle.run, error)
 
     def _rest(self, pause: float) -> None:
         try:
