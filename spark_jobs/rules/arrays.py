@@ -54,7 +54,7 @@ def with_leaves(kind: pa.DataType, change: Callable[[pa.DataType], pa.DataType])
         return pa.struct([pa.field(field.name, with_leaves(field.type, change)) for field in kind])
     if pt.is_map(kind):
         return pa.map_(with_leaves(kind.key_type, change), with_leaves(kind.item_type, change))
-    if pt.is_list(kind) or pt.is_large_list(kind):
+    if pt.is_list(kind) or pt.is_large_list(kind) or pt.is_fixed_size_list(kind):
         return pa.list_(with_leaves(kind.value_type, change))
     return change(kind)
 

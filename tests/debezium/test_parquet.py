@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import subprocess
+import sys
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -13,7 +15,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from airflow_gddl.contract.errors import QuarantinableError
+from tests.debezium import nanoseconds
 from tests.debezium.probing import probe, rows_of
+from tests.spark.children import ROOT
 
 _SOURCE = {"connector": "postgresql", "lsn": 1, "ts_ms": 1}
 _ANY_SCALE = pa.struct([("scale", pa.int32()), ("value", pa.binary())])
@@ -65,3 +69,11 @@ def test_events_without_a_source_are_invalid(tmp_path: Path) -> None:
     with pytest.raises(QuarantinableError) as caught:
         probe(tmp_path, written(table))
     assert caught.value.code == "FILE_UNREADABLE"
+
+
+def test_times_in_nanoseconds_are_read_alike_without_pandas() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.debezium.nanoseconds"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert json.loads(done.stdout) == nanoseconds.read()
+    assert nanoseconds.read()["t"] == "00:00:01.5"

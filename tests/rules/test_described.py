@@ -16,6 +16,7 @@ CASES: list[tuple[str, pa.DataType, Any, str]] = [
     ("duration", pa.duration("ns"), 1_000_000_001, "1000000001"),
     ("longest duration", pa.duration("s"), 2**62, str(2**62)),
     ("list of durations", pa.list_(pa.duration("us")), [5, None], "[5, None]"),
+    ("list of fixed size", pa.list_(pa.duration("ns"), 1), [5], "[5]"),
     (
         "times beside a duration",
         pa.struct([("a", pa.timestamp("ns")), ("b", pa.time64("ns")), ("d", pa.duration("ms"))]),

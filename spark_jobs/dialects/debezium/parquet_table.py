@@ -101,7 +101,10 @@ def _available(values: pa.Array, options: DebeziumOptions) -> tuple[pa.Array, Se
     kind = values.type
     forms = unavailable_forms(options)
     if pt.is_nested(kind):
-        flags = [value in forms for value in values.to_pylist()]
+        try:
+            flags = [value in forms for value in values.to_pylist()]
+        except ValueError:  # times in nanoseconds, which no placeholder has and Python can't hold
+            return values, ()
     elif pt.is_string(kind) or pt.is_large_string(kind) or pt.is_binary(kind):
         wanted = [form for form in forms if isinstance(form, bytes if pt.is_binary(kind) else str)]
         flags = pc.is_in(values, value_set=pa.array(wanted, kind)).to_pylist()
@@ -121,7 +124,8 @@ def _meant(values: pa.Array, kind: Kind | None) -> pa.Array:
     """Converted by the type's name; parquet's own decimals, dates and times of day are unchanged."""
     own = values.type
     if pt.is_time(own):
-        return pa.array([None if v is None else _time_text(v) for v in values.to_pylist()], pa.string())
+        times = values.cast(pa.time64("us"), safe=False).to_pylist()  # Python's have no nanoseconds
+        return pa.array([None if v is None else _time_text(v) for v in times], pa.string())
     if pt.is_decimal(own) and own.precision > MOST_DIGITS:  # Connect's converter writes 64 for unknown
         return _short(values)
     if kind is None or pt.is_temporal(own) or pt.is_decimal(own) or (own == pa.string() and kind.type == pa.string()):

@@ -1,0 +1,31 @@
+"""A change event with times in nanoseconds, read: `python -m tests.debezium.nanoseconds` does so without pandas."""
+
+from __future__ import annotations
+
+import io
+import json
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from airflow_gddl.contract.debezium import DebeziumOptions
+from spark_jobs.dialects.debezium.parquet_table import read_parquet
+from spark_jobs.job.without_pandas import leave_pandas_out
+
+_ROW = pa.struct([("id", pa.int64()), ("t", pa.time64("ns")), ("seen", pa.list_(pa.timestamp("ns")))])
+
+
+def read() -> dict[str, str]:
+    """The times as text."""
+    row = pa.array([{"id": 1, "t": 1_500_000_001, "seen": [1]}], _ROW)
+    columns = {"op": ["c"], "source": [{"ts_ms": 1}], "before": pa.nulls(1, _ROW), "after": row}
+    data = io.BytesIO()
+    pq.write_table(pa.table(columns), data)
+    found = read_parquet(data.getvalue(), DebeziumOptions())
+    numbers = found.column("seen").cast(pa.list_(pa.int64()))
+    return {"t": str(found.column("t")[0]), "seen": str(numbers[0])}
+
+
+if __name__ == "__main__":
+    leave_pandas_out()
+    print(json.dumps(read()))
