@@ -112,7 +112,7 @@ def _tables(connection: Any, inspector: Any, schema: str) -> Iterator[TableFacts
     constraints = inspector.get_multi_unique_constraints(schema=schema)
     indexes = inspector.get_multi_indexes(schema=schema)
     comments = _table_comments(inspector, schema)
-    foreign = inspector.get_multi_foreign_keys(schema=schema)
+    foreign = _foreign_keys(inspector, schema)
     default = inspector.default_schema_name or schema
     figures = statistics(connection, schema)
     known = with_rows(connection, schema, {place[1]: figures.get(place[1], Statistics()) for place in columns})
@@ -142,6 +142,13 @@ def _table_comments(inspector: Any, schema: str) -> Mapping[Any, Mapping[str, An
     try:
         return dict(inspector.get_multi_table_comment(schema=schema))
     except NotImplementedError:  # a database without comments, such as SQLite
+        return {}
+
+
+def _foreign_keys(inspector: Any, schema: str) -> Mapping[Any, Sequence[Mapping[str, Any]]]:
+    try:
+        return dict(inspector.get_multi_foreign_keys(schema=schema))
+    except (NotImplementedError, KeyError):  # a dialect without them; MySQL 8.0 with one into a hidden table
         return {}
 
 
@@ -180,7 +187,7 @@ def descriptions(
 def _described(comment: str | None, reference: str | None) -> str:
     """`In euros. References shop.currencies.code`."""
     text, end = (_CONTROL.sub(" ", part or "").strip() for part in (comment, reference))
-    text = text[: _LONGEST - len(end)]
+    text = text[: max(0, _LONGEST - len(end) - 2)]
     if not text or not end:
         return text or end[:_LONGEST]
     return f"{text}{'' if text.endswith(('.', '!', '?')) else '.'} {end}"
