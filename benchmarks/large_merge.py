@@ -87,7 +87,7 @@ class Ordering:
     class_path: str = ""
 
 
-def _child(side: str, phase: Literal["load", "run"], work: Workload, folders: Folders, reported: Ordering) -> Answer:
+def _child(side: str, phase: Literal["load", "run"], work: Workload, folders: Folders, settings: Ordering) -> Answer:
     _say(f"{side}: {phase}")
     warm = Folders(folders.root / f"{side}-warm")
     if phase == "run":
@@ -99,8 +99,8 @@ def _child(side: str, phase: Literal["load", "run"], work: Workload, folders: Fo
         answer=str(folders.root / f"{side}-{phase}.json"),
         cores=this_engine.TIER.cores,
         memory=this_engine.TIER.memory,
-        class_path=reported.class_path,
-        engine=reported.engine,
+        class_path=settings.class_path,
+        engine=settings.engine,
     )
     return run_child(_PROGRAMS[side], order)
 

@@ -91,13 +91,13 @@ def run_child(program: str, order: Order) -> Answer:
     Raises:
         ChildError: it failed.
     """
-    reported, log = Path(f"{order.answer}.order"), Path(f"{order.answer}.log")
-    reported.write_text(to_json(order), encoding="utf-8")
+    order_file, log = Path(f"{order.answer}.order"), Path(f"{order.answer}.log")
+    order_file.write_text(to_json(order), encoding="utf-8")
     # What the phase before has written shall not be flushed to disk on this one's time.
     os.sync()
     with log.open("wb") as out:
         ended = subprocess.run(
-            [sys.executable, str(HERE / program), str(reported)],
+            [sys.executable, str(HERE / program), str(order_file)],
             stdout=out,
             stderr=out,
             stdin=subprocess.DEVNULL,
