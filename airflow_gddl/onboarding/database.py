@@ -168,7 +168,7 @@ def references(default: str, foreign: Iterable[Mapping[str, Any]]) -> dict[str, 
 
 
 def descriptions(
-    table: str | None, columns: Sequence[Mapping[str, Any]], referred: Mapping[str, str] | None = None
+    table: str | None, columns: Sequence[Mapping[str, Any]], referred: Mapping[str, str]
 ) -> dict[str, str]:
     """Comments as fields of a row, by path; a column's ends with what it references. Pure.
 
@@ -176,20 +176,21 @@ def descriptions(
 
     Args:
         columns: as SQLAlchemy's inspector shows them.
-        referred: as `references`; null: none.
+        referred: as `references`.
     """
-    named = [column for column in columns if "." not in column["name"]]
-    texts = {f"column_descriptions.{c['name']}": (c.get("comment"), (referred or {}).get(c["name"])) for c in named}
-    found = {path: _described(*both) for path, both in {"description": (table, None), **texts}.items()}
+    found = {"description": _described(table, "")}
+    for column in columns:
+        if "." not in (name := column["name"]):
+            found[f"column_descriptions.{name}"] = _described(column.get("comment"), referred.get(name, ""))
     return {path: text for path, text in found.items() if text and not looks_secret(text)}
 
 
-def _described(comment: str | None, reference: str | None) -> str:
+def _described(comment: str | None, reference: str) -> str:
     """`In euros. References shop.currencies.code`."""
-    text, end = (_CONTROL.sub(" ", part or "").strip() for part in (comment, reference))
-    text = text[: max(0, _LONGEST - len(end) - 2)]
+    text, end = (_CONTROL.sub(" ", part or "").strip()[:_LONGEST] for part in (comment, reference))
     if not text or not end:
-        return text or end[:_LONGEST]
+        return text or end
+    text = text[: max(0, _LONGEST - len(end) - 2)]
     return f"{text}{'' if text.endswith(('.', '!', '?')) else '.'} {end}"
 
 
