@@ -178,10 +178,11 @@ class _Passage:
         """Run until every table has a result; return the run to wait for if the runner is not patient."""
         followed = 0
         while True:
-            known = [attempt for attempt in self.runner.own() if attempt.number > followed]
+            own = self.runner.own()
+            known = [attempt for attempt in own if attempt.number > followed]
             if not known and not self.left:
                 return None
-            if not known and any(attempt.timed_out and not attempt.stopped for attempt in self.runner.own()):
+            if not known and any(attempt.timed_out and not attempt.stopped for attempt in own):
                 left = list(self.left.values())
                 self._report(out_of_time_result(spec.table, self.spec.run_id, spec.size) for spec in left)
                 return None
