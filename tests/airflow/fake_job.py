@@ -5,8 +5,8 @@ message]; `fatal`: those of them that no retry helps; `fail_jobs`: only in the f
 before which the process kills itself.
 `columns`: table to what its result says of its columns. `skip`: tables that have nothing new. `sleep`: seconds before
 each table, or table to seconds. `pid`: a file that gets this process's id. `write`: path
-to text. A job that goes on answers for tables as its standing order names them, for `lasts` seconds, until it has
-answered for the table `until`, or until it is told to stop, and then ends with `status`.
+to text. A continuous job answers for tables as its standing order names them, for `lasts` seconds, until it has
+answered for the table `until`, or until it is asked to stop, and then ends with `status`.
 """
 
 import importlib

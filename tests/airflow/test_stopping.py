@@ -9,10 +9,12 @@ import sys
 import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from airflow_gddl.dags.factory import build_dags
+from airflow_gddl.runtime.state.facts import RunFact
 from airflow_gddl.runtime.state.reading import read_pipeline
 from tests.airflow.stage import Stage
 from tests.airflow.workers import command
@@ -82,6 +84,18 @@ def test_a11_the_job_of_a_killed_worker_ends_and_the_next_try_resumes(
     assert sorted(stage.hints(PACK).tables) == ["shop.a", "shop.b"]
 
 
+def out_of_time(stage: Stage, done: Any, said: str) -> RunFact:
+    """The first load has failed because shop.b was not done in time, as its record says; shop.a was."""
+    assert {ti.task_id: str(ti.state) for ti in done.get_task_instances()}["initial_load"] == "failed"
+    records = read_pipeline(str(stage.lake), (PACK,), os.environ).records
+    assert (records["shop.a"].failed, records["shop.b"].failed) == (False, True)
+    newest = records["shop.b"].newest
+    assert newest is not None
+    assert (newest.error, newest.airflow[1]) == ("RUN_TIMEOUT", "initial_load")
+    assert said in (records["shop.b"].error or "")
+    return newest
+
+
 @pytest.mark.usefixtures("database")
 def test_a_load_that_reaches_its_time_limit_is_recorded(stage: Stage) -> None:
     stage.rows("{table: shop.a, keys: [id]}", "{table: shop.b, keys: [id]}")
@@ -92,13 +106,7 @@ def test_a_load_that_reaches_its_time_limit_is_recorded(stage: Stage) -> None:
     load = dag.get_task("initial_load")
     load.execution_timeout = timedelta(seconds=4)
     done = dag.test(logical_date=datetime(2027, 1, 1, tzinfo=UTC))
-    assert {ti.task_id: str(ti.state) for ti in done.get_task_instances()}["initial_load"] == "failed"
-    records = read_pipeline(str(stage.lake), (PACK,), os.environ).records
-    assert (records["shop.a"].failed, records["shop.b"].failed) == (False, True)
-    newest = records["shop.b"].newest
-    assert newest is not None
-    assert (newest.error, newest.airflow[1]) == ("RUN_TIMEOUT", "initial_load")
-    assert "raise run_timeout of the tier" in (records["shop.b"].error or "")
+    newest = out_of_time(stage, done, "raise run_timeout of the tier")
     (record,) = (stage.lake / "_gddl" / "runs" / "shop" / "b").glob("*.json")
     assert '"RUN_TIMEOUT"' in record.read_text()
     assert (stage.lake / "_gddl" / "logs" / PACK / f"{newest.run_id}.log").exists()
