@@ -7,7 +7,7 @@ in `JobResult.error.code`, in quarantine rows and in the documentation, and neve
 from __future__ import annotations
 
 UNEXPECTED_CODE = "UNEXPECTED"
-"""Code of an error that nobody has foreseen: whether a retry helps is not known."""
+"""Code of an error without a code of its own; a retry may help."""
 RETRIED = frozenset(
     {
         UNEXPECTED_CODE,

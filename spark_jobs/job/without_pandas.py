@@ -27,8 +27,8 @@ class _NoPandas(MetaPathFinder):
 def leave_pandas_out() -> None:
     """Let pyarrow do without pandas in this process, as where it is not installed.
 
-    pyarrow imports pandas with the first array that is made of Python values: a third of the start of a job and of
-    each of its processes, for conversions that no job makes. It looks for pandas once; other importers still find it.
+    pyarrow imports pandas with the first array that is made of Python values, for conversions that no job makes, which
+    delays the start of a job and of each of its processes. It looks for pandas once; other importers still find it.
     """
     finder = _NoPandas()
     sys.meta_path.insert(0, finder)

@@ -129,7 +129,7 @@ def described(values: pa.Array) -> pa.Array:
     Dates and times are as Arrow writes them, durations whole numbers of their unit: Python's classes hold neither all
     years nor nanoseconds, and pandas' write them differently.
     """
-    with suppress(pa.ArrowNotImplementedError):  # unions and the like, which hold none
+    with suppress(pa.ArrowNotImplementedError):  # Arrow casts no unions
         values = values.cast(with_leaves(values.type, _written))
     return pa.array([None if v is None else str(v) for v in values.to_pylist()], pa.string())
 

@@ -68,9 +68,8 @@ def python_values(values: pa.Array) -> list[Any]:
     try:
         return list(values.to_pylist())
     except (OverflowError, ValueError):
-        return [
-            _value(number, values.type) for number in values.cast(with_leaves(values.type, _as_numbers)).to_pylist()
-        ]
+        numbers = values.cast(with_leaves(values.type, _as_numbers))
+        return [_value(number, values.type) for number in numbers.to_pylist()]
 
 
 def _as_numbers(kind: pa.DataType) -> pa.DataType:
