@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from airflow_gddl.contract.table_spec import TableSpec
+from airflow_gddl.contract.table_spec import STRICT, TableSpec
 
 CatalogKind = Literal["hive", "glue", "unity"]
 TableKind = Literal["replica", "history", "changes", "errors"]
@@ -35,7 +35,7 @@ _GLUE_CREDENTIALS = ("ExpiredToken", "UnrecognizedClient", "InvalidSignature", "
 class CatalogSpec:
     """A catalog of `gddl.yaml`. See docs/catalogs.md for the fields that each kind needs."""
 
-    __pydantic_config__ = {"extra": "forbid", "use_attribute_docstrings": True}  # noqa: RUF012 - not a field
+    __pydantic_config__ = STRICT
 
     kind: CatalogKind
     """`hive` (a Hive metastore, by the job's Spark), `glue` (AWS Glue Data Catalog) or `unity` (Unity Catalog)."""

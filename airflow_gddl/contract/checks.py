@@ -7,7 +7,7 @@ without case, as Delta does.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 
 from airflow_gddl.contract import durations, targets
 from airflow_gddl.contract.option_checks import check_options
@@ -17,7 +17,7 @@ from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.contract.spec_problem import FieldPath, SpecProblem, spec_problem
 from airflow_gddl.contract.table_layout_checks import check_clustering, check_partitions
 from airflow_gddl.contract.table_properties import iceberg_problems, is_allowed
-from airflow_gddl.contract.type_checks import check_types
+from airflow_gddl.contract.table_spec import lowered
 
 RESERVED_COLUMNS = frozenset({"_gddl", "_rescued_data"})
 RESERVED_SUFFIXES = ("__changes", "__history", "__errors")
@@ -182,7 +182,7 @@ def table_name_fault(table: str) -> str:
 
 
 def _keys(spec: TableSpec) -> Iterator[SpecProblem]:
-    excluded = _lower(spec.exclude_columns)
+    excluded = lowered(spec.exclude_columns)
     seen: set[str] = set()
     for i, key in enumerate(spec.keys):
         if key.lower() in seen:
@@ -196,7 +196,7 @@ def _keys(spec: TableSpec) -> Iterator[SpecProblem]:
 
 
 def _mask(spec: TableSpec) -> Iterator[SpecProblem]:
-    keys, ordering, control = _lower(spec.keys), _lower(spec.sequence_by), _lower(_control(spec).values())
+    keys, ordering, control = lowered(spec.keys), lowered(spec.sequence_by), lowered(_control(spec).values())
     for column, method in spec.mask.items():
         path = ("mask", column)
         if column.lower() in keys and method == "null":
@@ -209,7 +209,7 @@ def _mask(spec: TableSpec) -> Iterator[SpecProblem]:
 
 
 def _exclusions(spec: TableSpec) -> Iterator[SpecProblem]:
-    excluded, included = _lower(spec.exclude_columns), _lower(spec.columns or ())
+    excluded, included = lowered(spec.exclude_columns), lowered(spec.columns or ())
     for name, column in _control(spec).items():
         if column.lower() in excluded:
             message = "a column that exclude_columns removes, but that is needed to apply changes"
@@ -220,7 +220,7 @@ def _exclusions(spec: TableSpec) -> Iterator[SpecProblem]:
             yield spec_problem("COLUMNS_OVERLAP", ("exclude_columns", i), column, message, "name it in one of the two")
     for field, what in (("cluster_by", "clustered"), ("partition_by", "partitioned")):
         for i, column in enumerate(getattr(spec, field)):
-            if column.lower() in excluded - _lower(spec.keys):
+            if column.lower() in excluded - lowered(spec.keys):
                 message = f"a column that exclude_columns leaves out, so the replica can't be {what} by it"
                 yield spec_problem("COLUMN_EXCLUDED", (field, i), column, message, "remove it from one of the two")
 
@@ -249,10 +249,6 @@ def _control(spec: TableSpec) -> dict[str, str]:
     return {name: column for name, column in named.items() if column is not None}
 
 
-def _lower(names: Iterable[str]) -> frozenset[str]:
-    return frozenset(name.lower() for name in names)
-
-
 _VALUE_CHECKS = (
     _source,
     _target,
@@ -260,7 +256,6 @@ _VALUE_CHECKS = (
     _durations,
     _retention,
     _connection,
-    check_types,
     check_options,
     _properties,
     _prefix,

@@ -67,6 +67,14 @@ def from_json(cls: type[T], text: str) -> T:
     return decode(cls, data)
 
 
+def from_json_or_none(cls: type[T], text: str | bytes) -> T | None:
+    """`from_json` of a stored document; null when it is damaged."""
+    try:
+        return decode(cls, json.loads(text))
+    except (ValueError, FatalError):
+        return None
+
+
 def decode(cls: type[T], data: Any) -> T:
     """Build `cls` from plain data.
 

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
-from airflow_gddl.contract.durations import moment_of
-
-_STRICT = {"extra": "forbid", "use_attribute_docstrings": True}
+from airflow_gddl.contract.table_spec import STRICT
 
 
 @dataclass(frozen=True, kw_only=True)
 class DebeziumOptions:
     """Defaults are Debezium's own; set only what the connector's settings change."""
 
-    __pydantic_config__ = _STRICT
+    __pydantic_config__ = STRICT
 
     unavailable: str = "__debezium_unavailable_value"
     """`unavailable.value.placeholder`: placeholder of a value that the source left out; the stored value is kept."""
@@ -33,14 +31,3 @@ class DebeziumOptions:
     """Meaning of a missing folder: a warning, an empty table, or no new files."""
     verify_connection: str | None = None
     """Name of the connection to the source that `gddl verify` compares with; null: none. Never its content."""
-
-
-def fault_of_log_began(began: Any) -> str | None:
-    """Why the moments of `log_began` are invalid; null: they are valid, or another check reports it."""
-    if not isinstance(began, (list, tuple)):
-        return None
-    try:
-        moments = [moment_of(text) for text in began]
-    except ValueError as error:
-        return str(error)
-    return None if moments == sorted(set(moments)) else "its moments are not in order"

@@ -13,35 +13,11 @@ import importlib.metadata
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, cast
+from typing import Any, cast
 
 from airflow_gddl.contract.errors import FatalError
 
 GROUP = "airflow_gddl.dialects"
-
-
-class DialectOptions(Protocol):
-    """Fields that the options of every dialect have; a frozen dataclass, all fields with defaults."""
-
-    @property
-    def types(self) -> Mapping[str, str]:
-        """Column to SQL type, for values that come as text."""
-        ...
-
-    @property
-    def lookback(self) -> str:
-        """How far behind the newest change file each run lists for late files, where names contain the time."""
-        ...
-
-    @property
-    def missing_folder(self) -> Literal["report", "empty", "ignore"]:
-        """Meaning of a missing folder."""
-        ...
-
-    @property
-    def verify_connection(self) -> str | None:
-        """Name of the connection to the source."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -49,7 +25,8 @@ class Registered:
     """A dialect by the names of its two classes, `module:Class`.
 
     Attributes:
-        options: class of the row's `options`; see `DialectOptions`. Loaded on both sides.
+        options: class of the row's `options`, a frozen dataclass with defaults, among its fields `types`, `lookback`,
+            `missing_folder` and `verify_connection`, as `DmsOptions` has them. Loaded on both sides.
         reading: the subclass of `spark_jobs.dialects.base.Dialect`; loaded only by the job.
     """
 

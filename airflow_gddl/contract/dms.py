@@ -6,20 +6,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from airflow_gddl.contract.table_spec import STRICT
+
 DatePartition = Literal["none", "YYYYMMDD", "YYYYMMDDHH", "YYYYMM", "MMYYYYDD", "DDMMYYYY"]
 DateDelimiter = Literal["slash", "dash", "underscore", "none"]
 TOTAL_ORDER = ("AR_H_CHANGE_SEQ", "transact_seq")
 """Columns that may order changes; the first that exists is used."""
 COMMIT_TIMES = ("AR_H_COMMIT_TIMESTAMP", "AR_H_TIMESTAMP", "dms_timestamp")
 """Columns that hold the commit time, where the row names none."""
-_STRICT = {"extra": "forbid", "use_attribute_docstrings": True}
 
 
 @dataclass(frozen=True, kw_only=True)
 class DmsOptions:
     """Defaults are those of DMS; set only what the task's settings change."""
 
-    __pydantic_config__ = _STRICT
+    __pydantic_config__ = STRICT
 
     date_partition: DatePartition = "none"
     """`DatePartitionSequence`, with `DatePartitionEnabled`; optional, limits listings."""
@@ -47,10 +48,3 @@ class DmsOptions:
     """Meaning of a missing folder: a warning, an empty table, or no new files."""
     verify_connection: str | None = None
     """Name of the connection to the source that `gddl verify` compares with; null: none. Never its content."""
-
-
-def fault_of_delimiter(delimiter: str) -> str | None:
-    """Why a text can't separate the fields of a CSV line; null when it can."""
-    if len(delimiter) != 1 or not delimiter.isascii():
-        return "must be one ASCII character"
-    return "a character that quotes or ends lines" if delimiter in '"\r\n' else None

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 
 TIMED = r"(?P<day>\d{8})-(?P<time>\d{6,})(?:[._-].*?)?"
 _TIMED = re.compile(rf"{TIMED}\.[A-Za-z]+(?:\.gz)?")
-_TIME_DIGITS = 17
+TIME_DIGITS = 17
 
 
 def change_time(path: str) -> str | None:
@@ -29,7 +29,7 @@ def moment(digits: str) -> datetime | None:
     """Parse `change_time` digits to a time without zone; None when they are not a valid time."""
     try:
         whole = datetime.strptime(digits[:14], "%Y%m%d%H%M%S")  # noqa: DTZ007  names carry no zone
-        return whole + timedelta(milliseconds=int(digits[14:_TIME_DIGITS]))
+        return whole + timedelta(milliseconds=int(digits[14:TIME_DIGITS]))
     except (ValueError, OverflowError):
         return None
 
@@ -41,4 +41,4 @@ def digits_of(time: datetime) -> str:
 
 def time_digits(match: re.Match[str]) -> str:
     """Of a match of `TIMED`."""
-    return (match["day"] + match["time"]).ljust(_TIME_DIGITS, "0")
+    return (match["day"] + match["time"]).ljust(TIME_DIGITS, "0")

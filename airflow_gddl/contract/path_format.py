@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
-from airflow_gddl.contract.name_times import moment
+from airflow_gddl.contract.name_times import TIME_DIGITS, moment
 
 _PARTS = {
     "year": r"(?P<year>19[7-9]\d|2\d{3})",
@@ -26,7 +26,6 @@ _FIRST_YEAR = "1970"
 _LETTERS = {"YYYY": "year", "yyyy": "year", "MM": "month", "dd": "day", "HH": "hour", "mm": "minute"}
 _LEAST = {"month": 1, "day": 1, "hour": 0, "minute": 0}
 _TOKEN = re.compile(r"'(?P<quoted>[^']*)'|(?P<letters>(?P<letter>[A-Za-z])(?P=letter)*)|(?P<other>[^A-Za-z'])")
-_DIGITS = 17
 
 
 @dataclass(frozen=True)
@@ -70,7 +69,7 @@ class PathFormat:
             return None
         found = match.groupdict()
         digits = found["year"] + "".join(found.get(part) or f"{least:02d}" for part, least in _LEAST.items())
-        return digits.ljust(_DIGITS, "0") if _is_date(digits[:8]) else None
+        return digits.ljust(TIME_DIGITS, "0") if _is_date(digits[:8]) else None
 
     def floor(self, time: datetime) -> datetime:
         """Start of the folder that contains this time."""
@@ -138,4 +137,4 @@ def _rendered(token: str, time: datetime) -> str:
 
 @functools.lru_cache(maxsize=4096)
 def _is_date(digits: str) -> bool:
-    return moment(digits + "0" * (_DIGITS - 8)) is not None
+    return moment(digits + "0" * (TIME_DIGITS - 8)) is not None

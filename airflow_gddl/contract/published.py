@@ -14,6 +14,7 @@ from airflow_gddl.contract.dms import COMMIT_TIMES, TOTAL_ORDER
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.contract.spec_problem import SpecProblem, spec_problem
+from airflow_gddl.contract.table_spec import lowered
 
 EVERY = "*"
 """In `published`: every column that is not technical and not named beside it."""
@@ -62,7 +63,7 @@ class Publication:
     @classmethod
     def of(cls, spec: TableSpec) -> Publication:
         named = (*spec.sequence_by, spec.columns_to_update, spec.force_update, spec.options.get("timestamp_column"))
-        keys = _lower(spec.keys)
+        keys = lowered(spec.keys)
         technical = tuple(name for name in named if isinstance(name, str) and name.lower() not in keys)
         return cls(columns=spec.published, technical=technical)
 
@@ -77,7 +78,7 @@ class Publication:
             what = f"published names {', '.join(map(repr, missing))}, which the replica does not have"
             remedy = f"name columns of the replica: {', '.join(self._plain(schema.columns))}"
             raise FatalError("PUBLISHED_COLUMN_MISSING", what, remedy=remedy)
-        named = _lower(self.columns)
+        named = lowered(self.columns)
         every = [name for name in self._plain(schema.columns) if name.lower() not in named]
         found = [c for name in self.columns for c in (every if name == EVERY else [spelled[name.lower()]])]
         if self.columns and not found:
@@ -86,7 +87,7 @@ class Publication:
         return tuple(found)
 
     def _plain(self, columns: Iterable[str]) -> list[str]:
-        technical = _OURS | _OF_SERVICES | _lower(self.technical)
+        technical = _OURS | _OF_SERVICES | lowered(self.technical)
         return [c for c in columns if c.lower() not in technical and not c.lower().startswith(_PREFIXES)]
 
 
@@ -97,7 +98,7 @@ def published_columns(schema: ReplicaSchema, spec: TableSpec) -> tuple[str, ...]
 
 def published_problems(spec: TableSpec) -> Iterator[SpecProblem]:
     """Problems of the row's `published` that can be found without the replica."""
-    absent = _lower(spec.exclude_columns) - _lower(spec.keys)
+    absent = lowered(spec.exclude_columns) - lowered(spec.keys)
     seen: set[str] = set()
     for i, column in enumerate(spec.published):
         name, path = column.lower(), ("published", i)
@@ -110,7 +111,3 @@ def published_problems(spec: TableSpec) -> Iterator[SpecProblem]:
             message = "a column that exclude_columns removes"
             yield spec_problem("PUBLISHED_INVALID", path, column, message, "remove it from one of the two")
         seen.add(name)
-
-
-def _lower(names: Iterable[str]) -> frozenset[str]:
-    return frozenset(name.lower() for name in names)

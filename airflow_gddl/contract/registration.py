@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 
 from airflow_gddl.contract import codec
 from airflow_gddl.contract.catalogs import CatalogSpec
-from airflow_gddl.contract.errors import GddlError
 from airflow_gddl.contract.layout import STATE, join
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.contract.view_sql import Reader, quoted
@@ -80,26 +79,15 @@ def stored(read: Callable[[str], bytes], lake: str, spec: TableSpec) -> Registra
     """
     path = registration_path(lake, spec)
     try:
-        return RegistrationState() if path is None else _decoded(read(path))
+        found = None if path is None else codec.from_json_or_none(RegistrationState, read(path))
     except FileNotFoundError:
-        return RegistrationState()
+        found = None
+    return found or RegistrationState()
 
 
 def full_name(catalog: CatalogSpec, name: str) -> tuple[str, ...]:
     """Parts of the name of an entry (`database.table`) for readers of the catalog."""
     return (*([catalog.catalog_name] if catalog.catalog_name else []), *name.split(".", 1))
-
-
-def _decoded(document: bytes) -> RegistrationState:
-    """The state in a document; the empty state if the document is damaged, so that the table is registered again."""
-    try:
-        return codec.from_json(RegistrationState, document.decode())
-    except UnicodeDecodeError:
-        return RegistrationState()
-    except GddlError as error:
-        if error.code != "SPEC_INVALID":
-            raise
-        return RegistrationState()
 
 
 def relation_of(catalog: CatalogSpec | None, state: RegistrationState, reader: Reader) -> str:

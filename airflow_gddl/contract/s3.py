@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
 from urllib.parse import urlsplit
 
 from airflow_gddl.contract.errors import FatalError
-from airflow_gddl.contract.spec import Roots
 
-T = TypeVar("T")
 SCHEME = "s3://"
 PROFILE_REMEDY = "pip install 'airflow-gddl[s3]', or set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
 _ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
@@ -89,25 +86,18 @@ class S3Settings:
 
     def storage_options(self) -> dict[str, str]:
         """The same for `deltalake`, which finds credentials by itself, profiles included."""
-        options = {"timeout": f"{self.seconds}s", "connect_timeout": "5s", "allow_http": str(self.allow_http).lower()}
-        options |= {"max_retries": str(self.retries), "retry_timeout": f"{self.retry_seconds}s"}
-        for name, value in self.store_config().items():
-            if name != "aws_endpoint_url_s3":
-                options[f"aws_{name}"] = value if isinstance(value, str) else str(value).lower()
-        return options
+        options = {**self.client_options(), "max_retries": str(self.retries), "retry_timeout": f"{self.retry_seconds}s"}
+        config = self.store_config()
+        options |= {f"aws_{name}": value for name, value in config.items() if name != "aws_endpoint_url_s3"}
+        return {name: str(value).lower() if isinstance(value, bool) else value for name, value in options.items()}
 
 
 def is_s3(path: str) -> bool:
     return path.startswith(SCHEME)
 
 
-def buckets_of(roots: Roots) -> tuple[str, ...]:
-    """Distinct buckets of the roots, sorted; empty when both are local."""
-    return buckets((roots.landing, roots.lake))
-
-
 def buckets(places: Iterable[str]) -> tuple[str, ...]:
-    """See `buckets_of`."""
+    """Distinct buckets of paths and URLs, sorted; empty when all are local."""
     return tuple(sorted({split(place)[0] for place in places if is_s3(place)}))
 
 
@@ -156,27 +146,3 @@ def _is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host == "localhost" or host.endswith(".localhost")
-
-
-def of_profile(name: str, make: Callable[[], T]) -> T | None:
-    """Call `make` with a profile of the configuration files, which obstore itself does not read.
-
-    Args:
-        name: empty: the default one.
-
-    Returns:
-        null where an unnamed profile file exists but boto3 is not installed: the machine's role may apply.
-
-    Raises:
-        FatalError: `S3_CREDENTIALS_MISSING`.
-    """
-    try:
-        return make()
-    except ModuleNotFoundError as error:
-        if not name:
-            return None
-        what = f"AWS_PROFILE names {name!r}, and boto3, which reads profiles, is not installed"
-        raise FatalError("S3_CREDENTIALS_MISSING", what, remedy=PROFILE_REMEDY) from error
-    except Exception as error:
-        what = f"the profile {name or 'default'!r} gives no credentials: {error}"
-        raise FatalError("S3_CREDENTIALS_MISSING", what, remedy="check the profile") from error

@@ -11,17 +11,9 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from airflow_gddl.contract.catalogs import CatalogSpec
-from airflow_gddl.contract.schema_evolution import (
-    DroppedColumnPolicy,
-    NewColumnPolicy,
-    SchemaEvolution,
-    TypeChangePolicy,
-)
 from airflow_gddl.contract.table_spec import (
-    DEFAULT_TRIGGER,
     STRICT,
     AirflowView,
-    BadRowPolicy,
     DeleteMode,
     Generations,
     MaskMethod,
@@ -30,33 +22,26 @@ from airflow_gddl.contract.table_spec import (
     TableSpec,
     TieBreak,
 )
-from airflow_gddl.contract.tier_spec import DEFAULT_TIERS, EngineName, SpreadName, TierSpec
+from airflow_gddl.contract.tier_spec import DEFAULT_TIERS, EngineName, TierSpec
 
 __all__ = [
     "CONTRACT_VERSION",
     "DEFAULT_TIERS",
-    "DEFAULT_TRIGGER",
     "Action",
     "AirflowView",
-    "BadRowPolicy",
     "Continuous",
     "DeleteMode",
-    "DroppedColumnPolicy",
     "EngineName",
     "Generations",
     "JobOptions",
     "JobSpec",
     "MaskMethod",
-    "NewColumnPolicy",
     "Priority",
     "Roots",
-    "SchemaEvolution",
-    "SpreadName",
     "SubMicrosecondPolicy",
     "TableSpec",
     "TieBreak",
     "TierSpec",
-    "TypeChangePolicy",
 ]
 
 CONTRACT_VERSION = 1

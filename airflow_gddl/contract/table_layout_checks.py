@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.contract.spec_problem import FieldPath, SpecProblem, spec_problem
+from airflow_gddl.contract.table_spec import lowered
 
 MAX_CLUSTER_COLUMNS = 4
 
@@ -17,7 +18,7 @@ def check_clustering(spec: TableSpec) -> Iterator[SpecProblem]:
         yield spec_problem(
             "CLUSTER_INVALID", ("cluster_by",), list(spec.cluster_by), message, "keep the most selective"
         )
-    if len(_lower(spec.cluster_by)) < len(spec.cluster_by):
+    if len(lowered(spec.cluster_by)) < len(spec.cluster_by):
         message = "the same column twice"
         yield spec_problem("CLUSTER_INVALID", ("cluster_by",), list(spec.cluster_by), message, "name each column once")
 
@@ -29,13 +30,13 @@ def check_partitions(spec: TableSpec) -> Iterator[SpecProblem]:
     if spec.partition_by and spec.cluster_by:
         message = "Delta clusters no table that has partitions"
         yield spec_problem("PARTITION_INVALID", path, list(spec.partition_by), message, "keep one, usually cluster_by")
-    if len(_lower(spec.partition_by)) < len(spec.partition_by):
+    if len(lowered(spec.partition_by)) < len(spec.partition_by):
         yield spec_problem(
             "PARTITION_INVALID", path, list(spec.partition_by), "the same column twice", "name each column once"
         )
-    masked, control = _lower(spec.mask), _lower(spec.sequence_by)
-    control |= _lower(name for name in (spec.columns_to_update, spec.force_update) if name is not None)
-    included = _lower((*spec.columns, *spec.keys)) if spec.columns is not None else _lower(spec.partition_by)
+    masked, control = lowered(spec.mask), lowered(spec.sequence_by)
+    control |= lowered(name for name in (spec.columns_to_update, spec.force_update) if name is not None)
+    included = lowered((*spec.columns, *spec.keys)) if spec.columns is not None else lowered(spec.partition_by)
     for i, column in enumerate(spec.partition_by):
         if column.lower() not in included:
             message = "a column that is missing in columns, so the replica can't be partitioned by it"
@@ -46,7 +47,3 @@ def check_partitions(spec: TableSpec) -> Iterator[SpecProblem]:
         if column.lower() in control:
             message = "a column with another value in each change: a partition for each of them"
             yield spec_problem("PARTITION_INVALID", (*path, i), column, message, "partition by another column")
-
-
-def _lower(names: Iterable[str]) -> frozenset[str]:
-    return frozenset(name.lower() for name in names)

@@ -5,7 +5,7 @@ Field docstrings become the descriptions of the generated JSON Schema. Import it
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -29,6 +29,11 @@ SHARD_COLUMN = "_source"
 
 STRICT = {"extra": "forbid", "use_attribute_docstrings": True}
 """pydantic configuration of the contract's classes."""
+
+
+def lowered(names: Iterable[str]) -> frozenset[str]:
+    """Names of columns as they are compared: without case, as Delta does."""
+    return frozenset(name.lower() for name in names)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from pathlib import PurePosixPath
+from typing import TypeGuard
 from urllib.parse import urlencode
 
 from airflow_gddl.contract.layout import log_folder
 
 PREFIX = "/gddl"
 """Path prefix of the page, below Airflow's URL."""
+
+
+def is_page(log: str | None) -> TypeGuard[str]:
+    """Whether the log is a web page; other logs are files, found by the run's id."""
+    return log is not None and log.startswith(("https://", "http://"))
 
 
 def log_page(base: str, log: str) -> str:

@@ -6,7 +6,7 @@ from urllib.parse import quote
 
 from airflow.sdk import BaseOperator, BaseOperatorLink
 
-from airflow_gddl.links.addresses import log_page
+from airflow_gddl.links.addresses import is_page, log_page
 from airflow_gddl.version_compat import conf
 
 
@@ -18,7 +18,7 @@ class JobLogLink(BaseOperatorLink):
     def get_link(self, operator: BaseOperator, *, ti_key: object) -> str:  # noqa: ARG002 - Airflow's signature
         """Empty when no job was started, or its log is not in the lake."""
         place = str(getattr(operator, "job_log", None) or "")
-        return place if place.startswith(("https://", "http://")) else log_page(_base(), place)
+        return place if is_page(place) else log_page(_base(), place)
 
 
 class AssetsLink(BaseOperatorLink):

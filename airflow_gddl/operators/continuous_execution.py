@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import Context
 
@@ -16,9 +16,9 @@ from airflow_gddl.operators.execution import Task, begun_of, document_of
 from airflow_gddl.reporting.alerting import notify
 from airflow_gddl.reporting.asset_events import add_events
 from airflow_gddl.reporting.continuous_monitor import MonitoredPipeline, alert_of, desired_state, monitor_of
-from airflow_gddl.reporting.results import Reporter, explained, summary
+from airflow_gddl.reporting.results import explained, summary
 from airflow_gddl.runtime.landing.hint_book import HintBook
-from airflow_gddl.runtime.landing.loading import Loading, LoadRequest
+from airflow_gddl.runtime.landing.loading import Loading, Stage
 from airflow_gddl.runtime.landing.monitoring import ContinuousJobMonitor
 from airflow_gddl.runtime.landing.observing import Question, observe
 from airflow_gddl.runtime.landing.run_request import RunRequestForm, from_params
@@ -30,7 +30,7 @@ from airflow_gddl.version_compat import AirflowException
 if TYPE_CHECKING:
     from airflow_gddl.operators.continuous import GddlContinuousOperator
 
-_STAGES: tuple[Literal["initial", "increments"], ...] = ("initial", "increments")
+_STAGES: tuple[Stage, ...] = ("initial", "increments")
 
 
 def execute(
@@ -65,7 +65,9 @@ class _Execution(Task):
     def keep(self) -> dict[str, Any]:
         """Run the continuous job until it ends."""
         reporter = self.reporter()
-        monitor = self._keeping(reporter)
+        kept = self._kept()
+        alert = alert_of(kept, self.context, self.operator.log, self.environ)
+        monitor = monitor_of(kept, self.document, self.environ, reporter, alert)
 
         def tick() -> None:
             monitor.tick()
@@ -83,7 +85,7 @@ class _Execution(Task):
         self.operator.loaded = tuple(monitor.last)
         if outcome.waiting is not None:
             begun = self.begun_with([spec.table for spec in self.document.specs], runner)
-            self.wait(begun, runner, outcome.waiting, self._kept())
+            self.wait(begun, runner, outcome.waiting, kept)
         if isinstance(runner, RemoteRunner):
             runner.settle()
         return self._ended(monitor, outcome)
@@ -95,15 +97,7 @@ class _Execution(Task):
         book = HintBook(self.document.roots, self.operator.pipeline, environ=self.environ)
         results, reporter = [], self.reporter()
         for stage in _STAGES:
-            order = LoadRequest(
-                document=self.document,
-                work=work,
-                stage=stage,
-                run=run,
-                job_id=self.job_id(stage),
-                wait_seconds=configuration.number("claim_wait_seconds"),
-                max_tries=max_tries,
-            )
+            order = self.request(work, stage, stage)
             loading = Loading(order, book, reporter, task=self.operator.task_id, environ=self.environ)
             if specs := loading.todo():
                 loading.load(self.runner(patient=True, tick=reporter.tick), specs, order.marks)
@@ -140,11 +134,6 @@ class _Execution(Task):
             run=self.context["run_id"],
             task=operator.task_id,
         )
-
-    def _keeping(self, reporter: Reporter) -> ContinuousJobMonitor:
-        kept = self._kept()
-        alert = alert_of(kept, self.context, self.operator.log, self.environ)
-        return monitor_of(kept, self.document, self.environ, reporter, alert)
 
     def _job(self, folder: str) -> JobSpec:
         hours = configuration.number("continuous_hours")

@@ -10,29 +10,27 @@ from airflow.sdk import Context
 
 from airflow_gddl import configuration
 from airflow_gddl.contract.codec import decode, plain
-from airflow_gddl.contract.errors import GddlError, MetadataError, RetriableError
+from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.contract.result import JobResult
-from airflow_gddl.hooks.platforms import FromAirflow
 from airflow_gddl.operators.agreement import agreed
-from airflow_gddl.operators.job_ids import job_id
+from airflow_gddl.operators.job_runs import job_id, runner_of, watch_of
 from airflow_gddl.operators.outcomes import failure, is_last_try, outcomes, round_of
 from airflow_gddl.reporting.alerting import notify
 from airflow_gddl.reporting.asset_events import add_events
 from airflow_gddl.reporting.continuous_monitor import MonitoredPipeline
 from airflow_gddl.reporting.loaded import LoadedTables
-from airflow_gddl.reporting.results import Reporter, is_final, summary
+from airflow_gddl.reporting.results import Reporter, airflow_errors, is_final, summary
 from airflow_gddl.runtime.landing.hint_book import HintBook
 from airflow_gddl.runtime.landing.loading import Loading, LoadRequest, Stage
 from airflow_gddl.runtime.landing.observing import Question, observe
 from airflow_gddl.runtime.landing.work import PipelineWork
 from airflow_gddl.runtime.runners.attempts import TaskKey
 from airflow_gddl.runtime.runners.base import Runner, WaitPolicy
-from airflow_gddl.runtime.runners.child import nothing
 from airflow_gddl.runtime.runners.missing_results import out_of_time
-from airflow_gddl.runtime.runners.registry import RunnerSettings, SubmissionContext, make_runner
+from airflow_gddl.runtime.runners.registry import SubmissionContext
 from airflow_gddl.runtime.runners.remote import RemoteRunner
 from airflow_gddl.runtime.snapshot import PipelineDocument
-from airflow_gddl.triggers.runs import TIME_TO_END, GddlRunTrigger, Watch, ends_at
+from airflow_gddl.triggers.runs import TIME_TO_END, GddlRunTrigger, ends_at
 from airflow_gddl.triggers.tables import utc_now
 from airflow_gddl.version_compat import AirflowException, AirflowFailException, AirflowSkipException, AirflowTaskTimeout
 
@@ -71,16 +69,12 @@ def execute(operator: LoadOperator, context: Context, resumed: Mapping[str, Any]
         TaskDeferred: a run elsewhere has not ended; the triggerer watches it.
     """
     begun = begun_of(context, resumed)
-    try:
+    with airflow_errors():
         document, work = document_of(operator.metadata, operator.pipeline), decided(operator.sensor, context)
         if begun is None:  # else its job has its rows already
             document, work = agreed(operator.metadata, document, work, operator.log)
         environ = configuration.environ_of(document)
         return _StageLoad(operator, context, document, environ, begun, work, operator.stage).run()
-    except RetriableError as error:
-        raise AirflowException(str(error)) from error
-    except GddlError as error:
-        raise AirflowFailException(str(error)) from error
 
 
 def decided(sensor: str, context: Context) -> PipelineWork:
@@ -122,26 +116,17 @@ class Task:
     environ: Mapping[str, str]
     begun: TryState | None
 
-    def runner(self, *, patient: bool = False, tick: Callable[[], None] = nothing) -> Runner:
+    def runner(self, *, patient: bool = False, tick: Callable[[], None]) -> Runner:
         """
         Args:
             patient: wait here for a run elsewhere.
             tick: see `RunnerSettings`.
         """
-        operator, context = self.operator, self.context
-        key = TaskKey(pipeline=operator.pipeline, run=context["run_id"], task=operator.job_key)
+        operator, document = self.operator, self.document
+        key = TaskKey(pipeline=operator.pipeline, run=self.context["run_id"], task=operator.job_key)
         since = self.begun.since if self.begun else None
-        settings = RunnerSettings(
-            command=configuration.job_command(),
-            environ=self.environ,
-            own=self.document.runner_settings,
-            submission=SubmissionContext(task=key, roots=self.document.roots, patient=patient, since=since),
-            connections=FromAirflow(),
-            tick=tick,
-        )
-        runner = make_runner(operator.runner or self.document.runner, settings)
-        operator.stop = runner.stop if isinstance(runner, RemoteRunner) else None
-        return runner
+        submission = SubmissionContext(task=key, roots=document.roots, patient=patient, since=since)
+        return runner_of(operator, document, self.environ, submission, tick)
 
     def reporter(self) -> Reporter:
         """Logs and emits metrics; the results that it receives become the task's lineage."""
@@ -161,24 +146,35 @@ class Task:
             raise TypeError(f"{type(runner).__name__} returned a run to wait for")
         operator, limit = self.operator, self.operator.execution_timeout
         operator.log.info("run %s continues%s", run.handle.run, f": {run.handle.page}" if run.handle.page else "")
-        watch = Watch(
-            runner=operator.runner or self.document.runner,
-            settings=self.document.runner_settings,
-            lake=self.document.roots.lake,
-            aws_conn_id=self.document.aws_conn_id or "",
-            task=runner.attempts.key,
-            run=run,
-            begun=plain(begun),
-            kept=None if kept is None else replace(kept, job=runner.run_id(run.number)),
-            ends=None if kept else ends_at(limit),
-        )
+        watch = watch_of(operator, self.document, runner, run, plain(begun))
+        if kept is None:
+            watch = replace(watch, ends=ends_at(limit))
+        else:
+            watch = replace(watch, kept=replace(kept, job=runner.run_id(run.number)))
         trigger = GddlRunTrigger(watch=plain(watch))
         late = limit + TIME_TO_END if limit and not kept else limit
         operator.defer(trigger=trigger, method_name="resumed", timeout=late)
 
     def job_id(self, part: str) -> str:
-        """See `job_ids.job_id`."""
+        """See `job_runs.job_id`."""
         return job_id(f"{self.operator.pipeline} {part}", self.context)
+
+    def request(self, work: PipelineWork, stage: Stage, part: str, begun: tuple[str, ...] | None = None) -> LoadRequest:
+        """
+        Args:
+            part: distinguishes the jobs of the task.
+            begun: see `LoadRequest`.
+        """
+        return LoadRequest(
+            document=self.document,
+            work=work,
+            stage=stage,
+            run=self.context["run_id"],
+            job_id=self.job_id(part),
+            wait_seconds=configuration.number("claim_wait_seconds"),
+            begun=begun,
+            max_tries=self.context["ti"].max_tries,
+        )
 
 
 @dataclass(frozen=True)
@@ -205,7 +201,8 @@ class Load(Task):
         """
         operator = self.operator
         reporter = self.reporter()
-        loading = Loading(self._order(begun), book, reporter, task=operator.task_id, environ=self.environ)
+        request = self.request(self.work, self.stage, operator.job_key, begun)
+        loading = Loading(request, book, reporter, task=operator.task_id, environ=self.environ)
         runner = self.runner(tick=lambda: _each(reporter.tick, loading.tick))
         try:
             tables = self._load(loading, runner)
@@ -256,18 +253,6 @@ class Load(Task):
         late = [spec for spec in self.document.specs if spec.table in marks]
         if late:
             loading.load(runner, late, marks)
-
-    def _order(self, begun: tuple[str, ...] | None) -> LoadRequest:
-        return LoadRequest(
-            document=self.document,
-            work=self.work,
-            stage=self.stage,
-            run=self.context["run_id"],
-            job_id=self.job_id(self.operator.job_key),
-            wait_seconds=configuration.number("claim_wait_seconds"),
-            begun=begun,
-            max_tries=self.context["ti"].max_tries,
-        )
 
 
 def _each(*ticks: Callable[[], None]) -> None:

@@ -1,12 +1,12 @@
-"""Base class of the tasks that load tables through jobs."""
+"""Base classes of the tasks that run jobs."""
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from airflow.sdk import Asset, BaseOperator, Context
+from airflow.sdk import Asset, BaseOperator, BaseOperatorLink, Context
 
 from airflow_gddl.assets import alias_of
 from airflow_gddl.links.jobs import AssetsLink, JobLogLink
@@ -15,51 +15,30 @@ if TYPE_CHECKING:
     from airflow_gddl.reporting.loaded import LoadedTables
 
 
-class JobOperator(BaseOperator):
-    """Base of a pipeline's tasks that run jobs; the implementation is in `execution`.
+class JobTask(BaseOperator):
+    """Base of the tasks that run jobs; the implementation is in `execution`.
 
     Args:
         metadata: folder or `s3://` URL.
-        pipeline: DAG id.
         runner: name of the runner; null: the one that the metadata names.
-        outlets: assets that Airflow shows as produced by this task. Events are emitted only through the pipeline's
-            alias, for changed tables.
 
     Attributes:
         job_log: where the log of the last job is; null before, and when there is none.
-        loaded: tables that a job was asked to load in this try.
-        lineage: tables that this try has loaded, for OpenLineage; null before its job starts.
         stop: cancels the run elsewhere that this try started; null when there is none.
     """
 
     execution: ClassVar[str]
-    operator_extra_links = (JobLogLink(), AssetsLink())
+    operator_extra_links: Collection[BaseOperatorLink] = (JobLogLink(),)
 
-    def __init__(
-        self,
-        *,
-        metadata: str,
-        pipeline: str,
-        runner: str | None = None,
-        outlets: Sequence[Asset] = (),
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(outlets=[alias_of(pipeline), *outlets], **kwargs)
+    def __init__(self, *, metadata: str, runner: str | None = None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
         self.metadata = metadata
-        self.pipeline = pipeline
         self.runner = runner
         self.job_log: str | None = None
-        self.loaded: tuple[str, ...] = ()
-        self.lineage: LoadedTables | None = None
         self.stop: Callable[[], None] | None = None
 
-    @property
-    def job_key(self) -> str:
-        """Distinguishes this task's jobs from those of other tasks of the run; the same for all tries and deferrals."""
-        return str(self.task_id)
-
     def execute(self, context: Context) -> Any:
-        """A summary of the load: counts, and the first tables that failed.
+        """A summary of the results: counts, and the first tables that failed.
 
         Raises:
             AirflowSkipException: nothing to do.
@@ -79,10 +58,45 @@ class JobOperator(BaseOperator):
         return self._execute(context, event["begun"])
 
     def _execute(self, context: Context, begun: Mapping[str, Any] | None = None) -> Any:
+        # Every parse and every task of a DAG imports this module; only a task that runs needs the rest.
+        return importlib.import_module(self.execution).execute(self, context, begun)
+
+    def on_kill(self) -> None:
+        """Cancel the job of a task that was stopped in this process; the triggerer cancels the runs that it watches."""
+        if self.stop is not None:
+            self.stop()
+
+
+class JobOperator(JobTask):
+    """Base of a pipeline's tasks that load.
+
+    Args:
+        pipeline: DAG id.
+        outlets: assets that Airflow shows as produced by this task. Events are emitted only through the pipeline's
+            alias, for changed tables.
+
+    Attributes:
+        loaded: tables that a job was asked to load in this try.
+        lineage: tables that this try has loaded, for OpenLineage; null before its job starts.
+    """
+
+    operator_extra_links = (JobLogLink(), AssetsLink())
+
+    def __init__(self, *, pipeline: str, outlets: Sequence[Asset] = (), **kwargs: Any) -> None:
+        super().__init__(outlets=[alias_of(pipeline), *outlets], **kwargs)
+        self.pipeline = pipeline
+        self.loaded: tuple[str, ...] = ()
+        self.lineage: LoadedTables | None = None
+
+    @property
+    def job_key(self) -> str:
+        """Distinguishes this task's jobs from those of other tasks of the run; the same for all tries and deferrals."""
+        return str(self.task_id)
+
+    def _execute(self, context: Context, begun: Mapping[str, Any] | None = None) -> Any:
         # Airflow emits an event for each asset in `outlets`, changed or not.
         self.outlets = [alias_of(self.pipeline)]
-        # Every parse and every task of a DAG imports this module; only a load that runs needs the rest.
-        return importlib.import_module(self.execution).execute(self, context, begun)
+        return super()._execute(context, begun)
 
     def get_openlineage_facets_on_complete(self, task_instance: Any) -> Any:  # noqa: ARG002 - the provider's interface
         """Return an `OperatorLineage` of the tables that this try has loaded; called by Airflow's OpenLineage provider.
@@ -91,8 +105,3 @@ class JobOperator(BaseOperator):
         """
         module = importlib.import_module("airflow_gddl.operators.lineage")
         return module.lineage_of(self.lineage, self.log)
-
-    def on_kill(self) -> None:
-        """Cancel the job of a task that was stopped in this process; the triggerer cancels the runs that it watches."""
-        if self.stop is not None:
-            self.stop()

@@ -62,15 +62,23 @@ def lineage_of(loaded: LoadedTables | None, log: Logger) -> OperatorLineage[Any,
     lineage: OperatorLineage[Any, Any] = OperatorLineage()
     if loaded is None:
         return lineage
-    tables, described, bare = sorted(loaded.sums), 0, []
+    tables, room, bare = sorted(loaded.sums), MOST_COLUMNS, []
     for table in tables[:MOST_TABLES]:
         spec, result = loaded.specs[table], loaded.sums[table]
-        sources = _sources(spec, loaded)
-        found = _outputs(spec, result, Layout.of(loaded.roots, spec), sources, MOST_COLUMNS - described)
+        layout, sources = Layout.of(loaded.roots, spec), _sources(spec, loaded)
+        written = _written(spec, result, layout)
+        columns = [_without_source(spec, column) for column in result.columns]
+        described = len(columns) * len(written) * len(sources)  # each facet names a column once for each source
+        if described > room:
+            columns, described = [], 0
+            bare.append(table)
+        room -= described
         lineage.inputs += _inputs(result, sources)
-        lineage.outputs += found.datasets
-        described += found.columns
-        bare += [] if found.columns or not result.columns else [table]
+        facets = {layout.replica: _replica_facets(result, columns)}
+        of_columns = _column_facets(columns, sources)
+        lineage.outputs += [
+            _output(path, rows, {**of_columns, **facets.get(path, {})}) for path, rows in written.items()
+        ]
         if result.columns_left_out:
             log.warning("OpenLineage: %s lacks %d of its columns", table, result.columns_left_out)
     if bare:
@@ -128,31 +136,12 @@ def _inputs(result: JobResult, sources: Sequence[DatasetName]) -> list[Dataset]:
     return [InputDataset(namespace=landing.namespace, name=landing.name, inputFacets={"inputStatistics": read})]
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Outputs:
-    """`columns`: total number of columns in the datasets' facets."""
-
-    datasets: Sequence[Dataset]
-    columns: int
-
-
-def _outputs(spec: TableSpec, result: JobResult, layout: Layout, sources: Sequence[DatasetName], room: int) -> _Outputs:
-    """Replica, and the change table and history where they are written.
-
-    Args:
-        room: columns that the facets may describe, counted for each source.
-    """
+def _written(spec: TableSpec, result: JobResult, layout: Layout) -> dict[str, int | None]:
+    """Replica, and the change table and history where they are written, with their rows; null: not counted."""
     paths: dict[str, int | None] = {layout.replica: result.main.inserted + result.main.updated}
     paths |= {layout.changes: result.changes_written} if result.changes_written else {}
     paths |= {layout.history: None} if spec.history and spec.keys else {}
-    described = len(result.columns) * len(paths) * len(sources)
-    columns = [_without_source(spec, column) for column in result.columns] if described <= room else []
-    facets = {layout.replica: _replica_facets(result, columns)}
-    datasets = [
-        _output(path, rows, {**_column_facets(columns, sources), **facets.get(path, {})})
-        for path, rows in paths.items()
-    ]
-    return _Outputs(datasets=datasets, columns=described if columns else 0)
+    return paths
 
 
 def _without_source(spec: TableSpec, column: ResultColumn) -> ResultColumn:

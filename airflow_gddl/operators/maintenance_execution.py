@@ -13,26 +13,24 @@ from airflow.sdk import Context
 from airflow_gddl import configuration
 from airflow_gddl.contract.codec import plain
 from airflow_gddl.contract.connections import is_lent
-from airflow_gddl.contract.errors import GddlError, MetadataError, RetriableError
+from airflow_gddl.contract.errors import RetriableError
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, JobSpec, TableSpec
-from airflow_gddl.hooks.platforms import FromAirflow
 from airflow_gddl.operators.execution import TryState, begun_of
-from airflow_gddl.operators.job_ids import job_id
+from airflow_gddl.operators.job_runs import job_id, runner_of, watch_of
 from airflow_gddl.operators.maintenance_progress import ProgressFile
 from airflow_gddl.operators.outcomes import failure
-from airflow_gddl.reporting.results import Reporter, summary
+from airflow_gddl.reporting.results import Reporter, airflow_errors, summary
 from airflow_gddl.runtime.landing.rerun import loaded_by
 from airflow_gddl.runtime.landing.run_request import refuse_unknown
 from airflow_gddl.runtime.runners.attempts import TaskKey
 from airflow_gddl.runtime.runners.base import Runner, WaitPolicy
-from airflow_gddl.runtime.runners.pace import PollInterval
-from airflow_gddl.runtime.runners.registry import RunnerSettings, SubmissionContext, make_runner
+from airflow_gddl.runtime.runners.registry import SubmissionContext
 from airflow_gddl.runtime.runners.remote import RemoteRunner
 from airflow_gddl.runtime.snapshot import PipelineDocument
 from airflow_gddl.runtime.state.recording import recorded
-from airflow_gddl.triggers.runs import GddlRunTrigger, Watch
-from airflow_gddl.version_compat import AirflowException, AirflowFailException, AirflowSkipException, connection
+from airflow_gddl.triggers.runs import GddlRunTrigger
+from airflow_gddl.version_compat import AirflowSkipException, connection
 
 if TYPE_CHECKING:
     from airflow_gddl.operators.maintenance import GddlUpkeepOperator
@@ -50,21 +48,15 @@ def execute(operator: GddlUpkeepOperator, context: Context, resumed: Mapping[str
         TaskDeferred: a run elsewhere has not ended; the triggerer watches it.
     """
     begun = begun_of(context, resumed)
-    try:
+    with airflow_errors():
         asked = _asked(operator, context["params"])
-    except MetadataError as error:
-        raise AirflowFailException(str(error)) from error
     documents = list(_documents(operator))
     specs = {spec.table: spec for document in documents for spec in document.specs}
     wanted = {name: spec for name, spec in sorted(specs.items()) if not asked or name in asked}
     if not wanted:
         raise AirflowSkipException(f"tier {operator.tier} has none of the tables")
-    try:
+    with airflow_errors():
         return _Execution(operator, context, documents[0], wanted).run(begun)
-    except RetriableError as error:
-        raise AirflowException(str(error)) from error
-    except GddlError as error:
-        raise AirflowFailException(str(error)) from error
 
 
 def _asked(operator: GddlUpkeepOperator, params: Mapping[str, Any]) -> set[str]:
@@ -151,33 +143,14 @@ class _Execution:
         return tuple(recorded(document.roots, result, time.time(), environ) for result in asked)
 
     def _runner(self, number: int, environ: Mapping[str, str], since: int | None, tick: Callable[[], None]) -> Runner:
-        operator, document = self.operator, self.document
-        key = self._key(f"{operator.task_id} {number}")
-        settings = RunnerSettings(
-            command=configuration.job_command(),
-            environ=environ,
-            own=document.runner_settings,
-            submission=SubmissionContext(task=key, roots=document.roots, patient=False, since=since),
-            connections=FromAirflow(),
-            pace=PollInterval.of_runs(configuration.number("run_poll_seconds")),
-            tick=tick,
-        )
-        runner = make_runner(operator.runner or document.runner, settings)
-        operator.stop = runner.stop if isinstance(runner, RemoteRunner) else None
-        return runner
+        key = self._key(f"{self.operator.task_id} {number}")
+        submission = SubmissionContext(task=key, roots=self.document.roots, patient=False, since=since)
+        return runner_of(self.operator, self.document, environ, submission, tick)
 
     def _wait(self, begun: TryState, runner: RemoteRunner, run: WaitPolicy) -> None:
         """Defer to the triggerer: no worker waits for another machine."""
-        operator, document = self.operator, self.document
-        watch = Watch(
-            runner=operator.runner or document.runner,
-            settings=document.runner_settings,
-            lake=document.roots.lake,
-            aws_conn_id=document.aws_conn_id or "",
-            task=runner.attempts.key,
-            run=run,
-            begun=plain(begun),
-        )
+        operator = self.operator
+        watch = watch_of(operator, self.document, runner, run, plain(begun))
         trigger = GddlRunTrigger(watch=plain(watch))
         operator.defer(trigger=trigger, method_name="resumed", timeout=operator.execution_timeout)
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from airflow_gddl.contract.codec import decode, to_json
-from airflow_gddl.contract.errors import GddlError
+from airflow_gddl.contract.codec import to_json
 from airflow_gddl.contract.layout import STATE, join
 from airflow_gddl.runtime.runners.attempts import TaskKey
-from airflow_gddl.stores import open_store
+from airflow_gddl.stores import open_store, read_document
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,16 +47,10 @@ class ProgressFile:
 
     def read(self, cleared: int) -> Progress:
         """Progress of this run; empty where none is stored."""
-        fresh = Progress(run=self.key.run, cleared=cleared)
-        try:
-            found = decode(Progress, json.loads(open_store(self.environ).read(self._path)))
-        except (FileNotFoundError, ValueError):
-            return fresh
-        except GddlError as error:
-            if error.code != "SPEC_INVALID":
-                raise
-            return fresh
-        return found if (found.run, found.cleared) == (fresh.run, fresh.cleared) else fresh
+        found = read_document(open_store(self.environ), self._path, Progress)
+        if found is None or (found.run, found.cleared) != (self.key.run, cleared):
+            return Progress(run=self.key.run, cleared=cleared)
+        return found
 
     def write(self, progress: Progress) -> None:
         open_store(self.environ).write(self._path, to_json(progress).encode())

@@ -10,18 +10,18 @@ from airflow.sdk import Context
 
 from airflow_gddl import configuration
 from airflow_gddl.contract.codec import decode
-from airflow_gddl.contract.errors import GddlError, MetadataError, RetriableError
+from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.operators.agreement import agreed
 from airflow_gddl.operators.execution import Load, begun_of, decided, document_of
 from airflow_gddl.operators.outcomes import TableOutcome, failure, round_of
 from airflow_gddl.reporting.asset_events import add_events
-from airflow_gddl.reporting.results import summary
+from airflow_gddl.reporting.results import airflow_errors, summary
 from airflow_gddl.runtime.landing.hint_book import SharedHintBook
 from airflow_gddl.runtime.landing.loading import Stage
 from airflow_gddl.runtime.landing.work import of_table
 from airflow_gddl.runtime.snapshot import PipelineDocument
-from airflow_gddl.version_compat import AirflowException, AirflowFailException
+from airflow_gddl.version_compat import AirflowFailException
 
 if TYPE_CHECKING:
     from airflow_gddl.operators.table import GddlTableOperator
@@ -41,12 +41,8 @@ def execute(operator: GddlTableOperator, context: Context, resumed: Mapping[str,
     outcome = decode(TableOutcome, operator.outcome)
     if resumed is None and outcome.is_new_to(context["ti"].try_number, round_of(context, operator)):
         return _shown(operator, outcome)
-    try:
+    with airflow_errors():
         return _again(operator, context, outcome.table, resumed)
-    except RetriableError as error:
-        raise AirflowException(str(error)) from error
-    except GddlError as error:
-        raise AirflowFailException(str(error)) from error
 
 
 def _shown(operator: GddlTableOperator, outcome: TableOutcome) -> dict[str, Any]:

@@ -22,7 +22,6 @@ from airflow_gddl.page import access, detail, logs
 from airflow_gddl.page import responses as answers
 from airflow_gddl.page.access import GetUserDep
 from airflow_gddl.page.records import RecordCache
-from airflow_gddl.page.responses import Page
 from airflow_gddl.page.source import Board, PageSource
 from airflow_gddl.runtime.state.board import BoardRow, Order, TableQuery
 from airflow_gddl.runtime.state.judging import State
@@ -85,19 +84,19 @@ def _add_answers(app: FastAPI, source: PageSource) -> None:
     @app.get("/api/tables")
     def tables(user: GetUserDep, asked: Annotated[ListQuery, Query()]) -> dict[str, Any]:
         board = source.board()
-        page = Page(number=asked.page, size=asked.size)
         everything = access.may_read(user, None)
-        return answers.table_list(board, _seen(board, user), asked.query(), page, all_problems=everything)
+        seen = _seen(board, user)
+        return answers.table_list(board, seen, asked.query(), asked.page, asked.size, all_problems=everything)
 
     @app.get("/api/table")
     def table(user: GetUserDep, name: Name, *, fresh: bool = False) -> dict[str, Any]:
         board, roots, one = _found(source, user, name)
-        names = {seen.row.table for seen in _seen(board, user)}
-        about = detail.about(board, one, names, lambda: records.of(board, roots, one, fresh=fresh))
+        seen = {other.row.table for other in _seen(board, user)}
+        about = detail.about(board, one, seen, lambda: records.of(board, roots, one, fresh=fresh))
         dag_id = one.row.dag_id
         # The DAG of an invalid row is the one that loaded the table before.
         runs = dag_id is not None and not one.row.problems
-        spec = source.spec(one.row)
+        spec, _ = source.settings(one.row)
         return {
             **about,
             "may_trigger": runs and access.may_trigger(user, str(dag_id)),
@@ -114,7 +113,7 @@ def _add_answers(app: FastAPI, source: PageSource) -> None:
         board, roots, one = _found(source, user, name)
         if not access.may_read_data(user, one.row.dag_id):
             return {"refused": True}
-        return detail.in_quarantine(board, roots, one, source.spec(one.row), code)
+        return detail.in_quarantine(board, roots, one, source.settings(one.row)[0], code)
 
     @app.get("/api/log")
     def log(user: GetUserDep, dag_id: LogName, job: LogName) -> dict[str, Any]:

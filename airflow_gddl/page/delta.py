@@ -28,7 +28,8 @@ def describe(path: str, environ: Mapping[str, str]) -> dict[str, Any] | None:
             {"name": field["name"], "type": _type_text(field["type"]), "nullable": field["nullable"]}
             for field in json.loads(table.schema().to_json())["fields"]
         ]
-        return {"version": table.version(), "columns": columns, "versions": [_version(one) for one in _history(table)]}
+        versions = [_version(one) for one in table.history(_VERSIONS)]
+        return {"version": table.version(), "columns": columns, "versions": versions}
 
 
 def quarantined(path: str, code: str, limit: int, environ: Mapping[str, str]) -> dict[str, Any]:
@@ -45,16 +46,12 @@ def quarantined(path: str, code: str, limit: int, environ: Mapping[str, str]) ->
         codes: Counter[str] = Counter()
         rows: list[dict[str, Any]] = []
         for batch in [] if table is None else unresolved(table, _SHOWN):
-            part = _pyarrow().record_batch(batch)
+            part = importlib.import_module("pyarrow").record_batch(batch)
             names = part.column("code").to_pylist()
             codes.update(map(str, names))
             wanted = [at for at, name in enumerate(names) if not code or name == code][: limit - len(rows)]
             rows += [part.slice(at, 1).to_pylist()[0] for at in wanted]
         return {"codes": dict(sorted(codes.items())), "rows": rows}
-
-
-def _history(table: Any) -> list[dict[str, Any]]:
-    return list(table.history(_VERSIONS))
 
 
 def _version(entry: dict[str, Any]) -> dict[str, Any]:
@@ -78,7 +75,3 @@ def _type_text(kind: Any) -> str:
         case _:
             fields = (f"{field['name']}: {_type_text(field['type'])}" for field in kind["fields"])
             return f"struct<{', '.join(fields)}>"
-
-
-def _pyarrow() -> Any:
-    return importlib.import_module("pyarrow")

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from dataclasses import asdict
 from typing import Any
 
-from airflow_gddl.contract.catalogs import CatalogSpec
+from airflow_gddl.contract.catalogs import CatalogSpec, entry_name
 from airflow_gddl.contract.errors import GddlError
 from airflow_gddl.contract.layout import Layout
-from airflow_gddl.contract.registration import RegistrationState, relation_of
+from airflow_gddl.contract.registration import RegistrationState, full_name, relation_of
 from airflow_gddl.contract.spec import Roots, TableSpec
 from airflow_gddl.page import delta, ledger, queries
 from airflow_gddl.page import responses as answers
 from airflow_gddl.page.quarantine import HiddenColumns, shown_row
-from airflow_gddl.page.registered import shown as registered_shown
 from airflow_gddl.page.source import Board
 from airflow_gddl.runtime.registrations import registration
 from airflow_gddl.runtime.state.board import BoardRow
@@ -31,7 +31,7 @@ def about(board: Board, one: BoardRow, names: Collection[str], read: Callable[[]
         read: gives the records of its runs; may raise a GddlError.
     """
     facts = one.record.facts if one.record is not None else ()
-    troubles = [{"what": trouble.what, "since": trouble.since} for trouble in answers.troubles_of(board, [one])]
+    troubles = answers.troubles_of(board, [one])
     try:
         found = read()
     except GddlError as error:
@@ -63,7 +63,7 @@ def in_lake(
     copied = queries.of_replica(
         one.row, layout.replica, answer["replica"].get("found"), lambda reader: relation_of(catalog, state, reader)
     )
-    registered = known if "error" in known else {"found": registered_shown(spec, catalog, state)}
+    registered = known if "error" in known else {"found": _registered(spec, catalog, state)}
     return {"place": layout.replica, **answer, "registration": registered, "queries": copied}
 
 
@@ -72,6 +72,31 @@ def _registration(board: Board, roots: Roots, spec: TableSpec | None) -> dict[st
     if spec is None:
         return {"found": RegistrationState()}
     return _part(lambda: registration(roots.lake, spec, board.environ))
+
+
+def _registered(spec: TableSpec | None, catalog: CatalogSpec | None, state: RegistrationState) -> dict[str, Any] | None:
+    """The catalog, its entries of this table, and what is wrong; null where the row names no catalog.
+
+    Args:
+        spec: the table's row in full; null where no pipeline loads it.
+    """
+    if spec is None or catalog is None:
+        return None
+    kinds = [kind for kind in catalog.tables if kind != "history" or spec.history]
+    entries = []
+    for kind in kinds:
+        held = state.tables.get(kind)
+        name = held.name if held is not None and held.name else str(entry_name(catalog, spec, kind))
+        entries.append({"table": kind, "name": ".".join(full_name(catalog, name)), "registered": held is not None})
+    entries += [{"table": "former name", "name": name, "registered": True} for name in state.former]
+    return {
+        "catalog": spec.catalog,
+        "kind": catalog.kind,
+        "entries": entries,
+        "synced_at": state.synced_at,
+        "version": state.version if state.synced_at else None,
+        "problem": None if state.problem is None else asdict(state.problem),
+    }
 
 
 def in_quarantine(board: Board, roots: Roots, one: BoardRow, spec: TableSpec | None, code: str) -> dict[str, Any]:

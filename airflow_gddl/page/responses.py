@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.page.source import Board
 from airflow_gddl.runtime.state.board import BoardRow, TableQuery, chosen, counts, facets
 from airflow_gddl.runtime.state.facts import RunFact, fact_of
-from airflow_gddl.runtime.state.reading import Trouble
 
 _OF_STATE = ("state", "last_state", "late", "failed", "running", "lag", "behind", "as_of", "waiting")
 _KEPT = (
@@ -18,31 +16,25 @@ _KEPT = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True, kw_only=True)
-class Page:
-    """Which part of a long list: `number` counts from 1."""
-
-    number: int = 1
-    size: int = 50
-
-
 def table_list(
-    board: Board, seen: Sequence[BoardRow], query: TableQuery, page: Page, *, all_problems: bool
+    board: Board, seen: Sequence[BoardRow], query: TableQuery, page: int, size: int, *, all_problems: bool
 ) -> dict[str, Any]:
     """One page of the tables, and unreadable state.
 
     Args:
         seen: the tables that the user may see. Other tables are not in the response.
+        page: from 1.
+        size: tables on a page.
         all_problems: whether the user may see problems of the metadata that belong to no table.
     """
     found = chosen(seen, query)
     names = frozenset(one.row.table for one in seen)
-    last = max(1, -(-len(found) // page.size))
-    number = min(page.number, last)
-    first = (number - 1) * page.size
+    last = max(1, -(-len(found) // size))
+    number = min(page, last)
+    first = (number - 1) * size
     return {
         "now": board.now,
-        "troubles": [_trouble(one) for one in troubles_of(board, seen)],
+        "troubles": troubles_of(board, seen),
         "counts": counts(seen),
         "metadata_problems": list(board.problems) if all_problems else [],
         "facets": facets(seen),
@@ -50,15 +42,16 @@ def table_list(
         "matching": len(found),
         "page": number,
         "pages": last,
-        "rows": [row(one, names) for one in found[first : first + page.size]],
+        "rows": [row(one, names) for one in found[first : first + size]],
     }
 
 
-def troubles_of(board: Board, seen: Sequence[BoardRow]) -> list[Trouble]:
+def troubles_of(board: Board, seen: Sequence[BoardRow]) -> list[dict[str, Any]]:
     """Troubles that affect tables in `seen`."""
     pipelines = {one.row.dag_id for one in seen}
     general = bool(seen) or not board.standings  # names of tables that the user may not see are hidden
-    return [one for one in board.troubles if (general if one.pipeline is None else one.pipeline in pipelines)]
+    shown = [one for one in board.troubles if (general if one.pipeline is None else one.pipeline in pipelines)]
+    return [{"what": one.what, "since": one.since} for one in shown]
 
 
 def row(one: BoardRow, names: Collection[str]) -> dict[str, Any]:
@@ -133,9 +126,8 @@ def history(results: Iterable[JobResult], facts: Iterable[RunFact]) -> dict[str,
         for result, fact in found
         if result.schema_changes
     ]
-    totals = {name: sum(one[name] for one in runs) for name in ("files", "rows_read", "appended", "redelivered")}
-    totals["late_ignored"] = sum(one["late_ignored"] for one in runs)
-    totals["quarantined"] = sum(one["quarantined"] for one in runs)
+    counted = ("files", "rows_read", "appended", "redelivered", "late_ignored", "quarantined")
+    totals = {name: sum(one[name] for one in runs) for name in counted}
     return {"runs": runs, "schema_changes": changes, "totals": totals}
 
 
@@ -156,7 +148,3 @@ def did(result: JobResult) -> str:
             return f"{sum(removed.values())} rows of a key removed" if details else ""
         case _:
             return ""
-
-
-def _trouble(one: Trouble) -> dict[str, Any]:
-    return {"what": one.what, "since": one.since}

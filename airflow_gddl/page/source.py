@@ -72,12 +72,11 @@ class PageSource:
         finally:
             self._lock.release()
 
-    def spec(self, row: TableRow) -> TableSpec | None:
-        """The table's row in full; null where no pipeline loads it, or the metadata can't be read."""
-        return self.settings(row)[0]
-
     def settings(self, row: TableRow) -> tuple[TableSpec | None, CatalogSpec | None]:
-        """`spec`, and the catalog that it names; null where it names none."""
+        """The table's row in full, and the catalog that it names.
+
+        Null: no pipeline loads it, or the metadata can't be read; it names none.
+        """
         if row.dag_id is None or row.problems:
             return None, None
         try:

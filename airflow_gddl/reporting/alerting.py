@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import json
-import os
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
@@ -33,9 +32,7 @@ _GAUGED = 500
 """Tables whose figures are sent at most."""
 
 
-def notify(
-    context: Context, document: PipelineDocument, log: Logger, environ: Mapping[str, str] = os.environ
-) -> list[Alert]:
+def notify(context: Context, document: PipelineDocument, log: Logger, environ: Mapping[str, str]) -> list[Alert]:
     """Send alerts for problems that began or ended in the pipeline's tables; return those sent.
 
     If no notifier is configured, or one fails, nothing counts as sent and the next load retries. Errors are logged, so
@@ -117,17 +114,17 @@ def watch(context: Context, directory: Directory, log: Logger, environ: Mapping[
 def _follow(roots: Roots, moved: Moves, environ: Mapping[str, str]) -> None:
     """Move a table's sent alerts to its new pipeline before the old one drops them."""
     for dag_id, taken in sorted(moved.taken.items()):
-        _change_notified(roots, dag_id, tuple(taken), partial(_with, taken), environ)
+        _change(roots, dag_id, tuple(taken), partial(_with, taken), environ)
     for dag_id, gone in sorted(moved.left.items()):
-        _change_notified(roots, dag_id, (), partial(_without, gone), environ)
+        _change(roots, dag_id, (), partial(_without, gone), environ)
 
 
-def _with(taken: Notified, notified: Notified) -> Notified:
-    return {**taken, **notified}
+def _with(taken: Notified, before: RunsDocument) -> RunsDocument:
+    return replace(before, notified={**taken, **before.notified})
 
 
-def _without(gone: Collection[str], notified: Notified) -> Notified:
-    return {table: codes for table, codes in notified.items() if table not in gone}
+def _without(gone: Collection[str], before: RunsDocument) -> RunsDocument:
+    return replace(before, notified={table: codes for table, codes in before.notified.items() if table not in gone})
 
 
 def _with_lost(
@@ -167,26 +164,21 @@ def _notify(context: Context, wanted: Sequence[Any], fresh: Sequence[Alert]) -> 
 def _remember(roots: Roots, dag_id: str, fresh: Sequence[Alert], environ: Mapping[str, str]) -> None:
     """Store the sent alerts in the state of the pipeline's runs; rebuild a lost state from the run records."""
     tables = tuple(dict.fromkeys(alert.table for alert in fresh))
-    _change_notified(roots, dag_id, tables, lambda notified: after_notifying(notified, fresh), environ)
+    _change(roots, dag_id, tables, partial(_with_sent, fresh), environ)
 
 
-def _change_notified(
-    roots: Roots, dag_id: str, tables: tuple[str, ...], change: Callable[[Notified], Notified],
-    environ: Mapping[str, str],
-) -> None:  # fmt: skip
-    """
-    Args:
-        tables: tables whose records are read if the pipeline's state was lost.
-    """
-
-    _change(roots, dag_id, tables, lambda one: replace(one, notified=change(one.notified)), environ)
+def _with_sent(fresh: Sequence[Alert], before: RunsDocument) -> RunsDocument:
+    return replace(before, notified=after_notifying(before.notified, fresh))
 
 
 def _change(
     roots: Roots, dag_id: str, tables: tuple[str, ...], change: Callable[[RunsDocument], RunsDocument],
     environ: Mapping[str, str],
 ) -> None:  # fmt: skip
-    """As `_change_notified`, for all of the object."""
+    """
+    Args:
+        tables: tables whose records are read if the pipeline's state was lost.
+    """
 
     def lost() -> RunsDocument:
         return RunsDocument(tables=records_of(roots, tables, time.time(), environ))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from airflow_gddl.contract.layout import LOADS
 from airflow_gddl.contract.result import JobResult, MainCounts
@@ -36,13 +37,12 @@ class LoadedTables:
 
 def _sum(before: JobResult, after: JobResult) -> JobResult:
     """`after` with the sum of both counts, and the mode of the first full load or refresh."""
+    counted = ("files", "bytes_read", "rows_read", "changes_written")
+    sums: dict[str, Any] = {name: getattr(before, name) + getattr(after, name) for name in counted}
     return replace(
         after,
+        **sums,
         mode=after.mode if before.mode == "incremental" else before.mode,
-        files=before.files + after.files,
-        bytes_read=before.bytes_read + after.bytes_read,
-        rows_read=before.rows_read + after.rows_read,
-        changes_written=before.changes_written + after.changes_written,
         main=MainCounts(
             inserted=before.main.inserted + after.main.inserted,
             updated=before.main.updated + after.main.updated,

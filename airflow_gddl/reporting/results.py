@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, Protocol
 
 from airflow_gddl.contract import durations
+from airflow_gddl.contract.errors import GddlError, RetriableError
 from airflow_gddl.contract.result import JobResult, RunWarning
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.reporting.asset_events import extra_of
 from airflow_gddl.reporting.loaded import LoadedTables
 from airflow_gddl.runtime.runners.base import ProgressEvent
 from airflow_gddl.runtime.runners.heartbeat import Heartbeat
-from airflow_gddl.version_compat import gauge
+from airflow_gddl.version_compat import AirflowException, AirflowFailException, gauge
 
 SHOWN = 20
 _COUNTED = 500
@@ -101,6 +103,17 @@ class Reporter:
         if late:
             what = "%s is late: its run took %.0f s, longer than its freshness, %s"
             self._log.warning(what, result.table, result.seconds, spec.freshness)
+
+
+@contextmanager
+def airflow_errors() -> Iterator[None]:
+    """Raises errors of this package as Airflow's: a task is retried after those that may pass."""
+    try:
+        yield
+    except RetriableError as error:
+        raise AirflowException(str(error)) from error
+    except GddlError as error:
+        raise AirflowFailException(str(error)) from error
 
 
 def is_final(failed: Sequence[JobResult]) -> bool:

@@ -11,7 +11,7 @@ from typing import Any
 
 from airflow_gddl.contract.errors import FatalError, GddlError, RetriableError
 from airflow_gddl.contract.published import ReplicaSchema
-from airflow_gddl.contract.s3 import S3Settings, is_s3
+from airflow_gddl.stores import open_store
 
 
 def replica_schema(path: str, environ: Mapping[str, str]) -> ReplicaSchema | None:
@@ -63,7 +63,7 @@ def opened(path: str, environ: Mapping[str, str]) -> Iterator[Any]:
         raise FatalError("DELTALAKE_MISSING", what, remedy=remedy)
     deltalake = importlib.import_module("deltalake")
     try:
-        options = _options(path, environ)
+        options = open_store(environ).options_of(path)
         found = deltalake.DeltaTable.is_deltatable(path, storage_options=options)
         yield deltalake.DeltaTable(path, storage_options=options) if found else None
     except GddlError:
@@ -71,12 +71,3 @@ def opened(path: str, environ: Mapping[str, str]) -> Iterator[Any]:
     except Exception as error:  # the package raises errors of its dependencies; the page must still load
         what = f"{type(error).__name__}: {str(error)[:300]}"
         raise RetriableError("LAKE_UNREADABLE", what, where=path, remedy="check `lake` and its credentials") from error
-
-
-def _options(path: str, environ: Mapping[str, str]) -> dict[str, str] | None:
-    """S3 options with credentials, since `environ` may differ from this process's environment."""
-    if not is_s3(path):
-        return None
-    names = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
-    keys = {name.lower(): environ[name] for name in names if name in environ}
-    return {**S3Settings.of(environ).storage_options(), **keys}

@@ -9,8 +9,8 @@ from airflow.sdk import Context
 
 from airflow_gddl import configuration
 from airflow_gddl.contract.codec import decode, plain
-from airflow_gddl.contract.errors import GddlError, RetriableError
 from airflow_gddl.reporting.asset_events import announce
+from airflow_gddl.reporting.results import airflow_errors
 from airflow_gddl.runtime.landing.observing import Question
 from airflow_gddl.runtime.landing.run_request import from_params
 from airflow_gddl.runtime.landing.work import PipelineWork
@@ -51,14 +51,10 @@ def poll_here(sensor: GddlTablesSensor, context: Context) -> PipelineWork:
     Raises:
         AirflowException, AirflowFailException: the poll failed.
     """
-    try:
+    with airflow_errors():
         again, asked = context["ti"].try_number > 1, from_params(context["params"])
         question = Question(run=context["run_id"], now=utc_now(), asked=asked, again=again)
         work = poll_once(sensor.metadata, sensor.pipeline, question)
-    except RetriableError as error:
-        raise AirflowException(str(error)) from error
-    except GddlError as error:
-        raise AirflowFailException(str(error)) from error
     if work is None:
         state = configuration.snapshot(sensor.metadata).state
         why = f" ({state.why})" if state.why else ""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, cast
 from obstore.store import S3Store
 
 from airflow_gddl.contract.errors import FatalError
-from airflow_gddl.contract.s3 import S3Settings, of_profile, profile_of
+from airflow_gddl.contract.s3 import PROFILE_REMEDY, S3Settings, profile_of
 
 if TYPE_CHECKING:
     from obstore.store import ClientConfig, S3Config, S3Credential
@@ -81,15 +81,27 @@ def _credentials(environ: Mapping[str, str]) -> Callable[[], S3Credential] | Non
 
 
 def _of_profile(name: str) -> Callable[[], S3Credential] | None:
-    """
+    """Credentials of a profile of the configuration files, which obstore itself does not read.
+
     Args:
         name: empty: the default one.
-    """
 
-    def make() -> Callable[[], S3Credential]:
+    Returns:
+        null where an unnamed profile file exists but boto3 is not installed: the machine's role may apply.
+
+    Raises:
+        FatalError: `S3_CREDENTIALS_MISSING`.
+    """
+    try:
         import boto3  # noqa: PLC0415 - few need it
         from obstore.auth.boto3 import Boto3CredentialProvider  # noqa: PLC0415 - needs boto3
 
         return Boto3CredentialProvider(boto3.Session(profile_name=name or None))
-
-    return of_profile(name, make)
+    except ModuleNotFoundError as error:
+        if not name:
+            return None
+        what = f"AWS_PROFILE names {name!r}, and boto3, which reads profiles, is not installed"
+        raise FatalError("S3_CREDENTIALS_MISSING", what, remedy=PROFILE_REMEDY) from error
+    except Exception as error:
+        what = f"the profile {name or 'default'!r} gives no credentials: {error}"
+        raise FatalError("S3_CREDENTIALS_MISSING", what, remedy="check the profile") from error

@@ -24,7 +24,7 @@ from typing import BinaryIO, NamedTuple
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.stores.links import has_link, leaves
 from airflow_gddl.stores.objects import StoredObject
-from airflow_gddl.stores.readers import buffered
+from airflow_gddl.stores.readers import StoreReader
 
 _FILE = "file://"
 _CHUNK = 4 * 1024 * 1024
@@ -219,7 +219,7 @@ def stream(path: str) -> Iterator[bytes]:
 
 
 def open(path: str) -> BinaryIO:  # noqa: A001 - as `Storage` calls it
-    return buffered(path, io.FileIO(bare(path)))
+    return StoreReader(path, io.FileIO(bare(path)))
 
 
 def write(path: str, data: bytes) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from typing import TYPE_CHECKING, BinaryIO, cast
+from typing import TYPE_CHECKING
 
 from airflow_gddl.stores.faults import translated
 
@@ -11,19 +11,15 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 
-def buffered(path: str, raw: io.RawIOBase, ahead: int = 64 * 1024) -> BinaryIO:
-    """A buffered reader of `raw`, which is the content of `path`.
+class StoreReader(io.BufferedReader):
+    """See `Storage.open_input`.
 
     Args:
+        raw: the content of `path`.
         ahead: bytes that a small read asks of `raw`.
     """
-    return cast("BinaryIO", _Reader(path, raw, ahead))
 
-
-class _Reader(io.BufferedReader):
-    """See `Storage.open_input`."""
-
-    def __init__(self, path: str, raw: io.RawIOBase, ahead: int) -> None:
+    def __init__(self, path: str, raw: io.RawIOBase, ahead: int = 64 * 1024) -> None:
         super().__init__(raw, ahead)
         self._path = path
 

@@ -17,7 +17,7 @@ from obstore.store import S3Store
 from airflow_gddl.contract.s3 import split
 from airflow_gddl.stores.clients import client
 from airflow_gddl.stores.objects import StoredObject
-from airflow_gddl.stores.readers import buffered
+from airflow_gddl.stores.readers import StoreReader
 
 if TYPE_CHECKING:
     from obstore import ObjectMeta, UpdateVersion
@@ -74,7 +74,7 @@ class Buckets:
 
     def open(self, url: str) -> BinaryIO:
         store, key = self._at(url)
-        return buffered(url, _Ranges(store, key, obstore.head(store, key)["size"]), _READ_AHEAD)
+        return StoreReader(url, _Ranges(store, key, obstore.head(store, key)["size"]), _READ_AHEAD)
 
     def write(self, url: str, data: bytes) -> None:
         self._put(url, data, "overwrite")

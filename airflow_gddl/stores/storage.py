@@ -11,13 +11,15 @@ import hashlib
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import BinaryIO, Protocol
+from typing import BinaryIO, Protocol, TypeVar
 
+from airflow_gddl.contract.codec import from_json_or_none
 from airflow_gddl.contract.s3 import is_s3
 from airflow_gddl.stores import local
 from airflow_gddl.stores.faults import translated
 from airflow_gddl.stores.objects import StoredObject
 
+T = TypeVar("T")
 # Of one part: MD5 of the bytes. Of several: MD5 of the parts' MD5s, which only the same bytes can have too.
 _DIGEST = re.compile(r"[0-9a-f]{32}(-[0-9]+)?")
 
@@ -209,6 +211,20 @@ class _Backend(Protocol):
     def create(self, path: str, data: bytes, /) -> bool: ...
     def swap(self, path: str, data: bytes, tag: str | None, /) -> bool: ...
     def delete(self, paths: Sequence[str], /) -> None: ...
+
+
+def read_if_there(store: Storage, path: str) -> bytes | None:
+    """The content; null when there is none, or it was deleted after a listing."""
+    try:
+        return store.read(path)
+    except FileNotFoundError:
+        return None
+
+
+def read_document(store: Storage, path: str, cls: type[T]) -> T | None:
+    """A stored dataclass; null when there is none, or it is damaged."""
+    data = read_if_there(store, path)
+    return None if data is None else from_json_or_none(cls, data)
 
 
 def open_store(environ: Mapping[str, str] = os.environ) -> Storage:

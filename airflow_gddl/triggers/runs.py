@@ -23,7 +23,7 @@ from airflow_gddl.hooks.platforms import FromAirflow
 from airflow_gddl.reporting.continuous_monitor import MonitoredPipeline, RemoteJobMonitor
 from airflow_gddl.runtime.runners.attempts import Attempts, TaskKey
 from airflow_gddl.runtime.runners.base import WaitPolicy
-from airflow_gddl.runtime.runners.pace import PollInterval
+from airflow_gddl.runtime.runners.pace import pauses
 from airflow_gddl.runtime.runners.platform import Platform, RunStatus
 from airflow_gddl.runtime.runners.registry import make_platform
 from airflow_gddl.runtime.runners.run_control import cancel, polled, time_out
@@ -117,7 +117,7 @@ class GddlRunTrigger(BaseTrigger):
         platform = await sync_to_async(self._platform, thread_sensitive=False)()
         first, announced, ending = configuration.number("run_poll_seconds"), False, False
         keeper = self._keeper()
-        for pause in PollInterval.of_runs(first).pauses():
+        for pause in pauses(first):
             left = self._left()
             if left <= 0 and not ending:  # before the poll: no later one may start the run again
                 ending = await sync_to_async(self._time_out, thread_sensitive=False)(platform)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
+import os
 import time
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -72,7 +73,7 @@ def load(document: PipelineDocument, started: int, rows_read: int) -> list[Alert
         JobResult(table="shop.a", status="succeeded", started_at=moment, rows_read=rows_read, changes_written=3)
     )
     recorder.flush()
-    return alerting.notify(CONTEXT, document, LOG)
+    return alerting.notify(CONTEXT, document, LOG, os.environ)
 
 
 def test_a_state_change_sends_one_alert(document: PipelineDocument) -> None:
@@ -93,7 +94,7 @@ def test_a_failing_notifier_fails_no_load_and_is_called_again(document: Pipeline
         pytest.skip("this Airflow keeps a notifier's failure to itself")
     assert load(document, 1, 4) == []
     ListNotifier.broken = False
-    assert [one.code for one in alerting.notify(CONTEXT, document, LOG)] == ["ROWS_MISSING"]
+    assert [one.code for one in alerting.notify(CONTEXT, document, LOG, os.environ)] == ["ROWS_MISSING"]
 
 
 @pytest.mark.parametrize("value", ["{", "[1]", '[{"notifier": "no.such.Thing"}]', '[{"arguments": {}}]'])
@@ -133,7 +134,7 @@ def test_tables_onboarded_together_are_new_and_not_late(document: PipelineDocume
     assert ListNotifier.reported == []
     known = StateReader(str(stage.lake), time.time).read()
     assert set(known.seen) == set(names)
-    assert alerting.notify(CONTEXT, replace(document, specs=tuple(map(_fresh, names))), LOG) == []
+    assert alerting.notify(CONTEXT, replace(document, specs=tuple(map(_fresh, names))), LOG, os.environ) == []
     paths = (stage.lake / "_gddl" / "state").iterdir()
     for dag_id in sorted(path.name.removesuffix(".runs.json") for path in paths):
         change = lambda one: replace(one, seen=dict.fromkeys(one.seen, 0.0))  # noqa: E731 - as it reads

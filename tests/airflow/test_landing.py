@@ -158,7 +158,8 @@ def test_a_window_finds_files_by_their_time_of_modification(tmp_path: Path) -> N
         (PollWindow(None, at), False),
         (PollWindow(at - 1, at + 1), True),
     ):
-        assert poll(store, str(tmp_path), ["s.a"], window)["s.a"].in_window is expected
+        (listed,) = poll_folders(store, {"s.a": LandingFolder(str(tmp_path), "s.a")}, Scope(window)).values()
+        assert listed.poll().in_window is expected
 
 
 def test_a_bucket_is_listed_in_pages_by_one_client(bucket: Bucket) -> None:

@@ -13,7 +13,7 @@ import pytest
 from airflow_gddl import configuration
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.dags.factory import build_dags
-from airflow_gddl.dags.problems import metadata_state
+from airflow_gddl.dags.problems import MetadataProblems, raise_problems
 from airflow_gddl.runtime.snapshot import MetadataSnapshot, SnapshotSettings
 from tests.airflow.stage import Stage
 from tests.s3_server import Bucket
@@ -103,10 +103,9 @@ def test_an_unwritable_cache_folder_is_reported_and_breaks_no_dag(
     monkeypatch.setenv("AIRFLOW__GDDL__CACHE_DIR", str(tmp_path / "a file" / "cache"))
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     assert list(build_dags()) == [PACK]
-    state = metadata_state()
-    assert not state.is_good
-    assert "[CACHE_UNUSABLE]" in str(state)
-    assert str(tmp_path / "a file") in str(state)
+    with pytest.raises(MetadataProblems, match=r"\[CACHE_UNUSABLE\]") as raised:
+        raise_problems()
+    assert str(tmp_path / "a file") in str(raised.value)
     (folder,) = tmp_path.glob("airflow-gddl-*")
     assert folder.stat().st_mode & 0o777 == 0o700
     shutil.rmtree(folder)

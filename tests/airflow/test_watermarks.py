@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -11,10 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airflow_gddl.contract.errors import RetriableError
+from airflow_gddl.contract.layout import LandingFolder
 from airflow_gddl.contract.spec import Roots, TableSpec
 from airflow_gddl.runtime.landing import watermarks
 from airflow_gddl.runtime.landing.observing import Question, observe
-from airflow_gddl.runtime.landing.polling import Scope, poll, poll_landing
+from airflow_gddl.runtime.landing.polling import ListedFiles, Scope, poll, poll_folders
 from airflow_gddl.runtime.landing.run_request import RunRequestForm
 from airflow_gddl.runtime.landing.watermarks import Watermark, watermark_of
 from airflow_gddl.runtime.landing.work import PipelineWork
@@ -37,9 +39,13 @@ def names(days: int, *, of: str = "{0:%Y%m%d}-000000000.parquet", until: datetim
     return [of.format(until - timedelta(days=n)) for n in reversed(range(days))]
 
 
+def listed_below(shelf: Shelf, tables: list[str], marks: Mapping[str, Watermark]) -> dict[str, ListedFiles]:
+    return poll_folders(shelf, {table: LandingFolder("/l", table) for table in tables}, Scope(watermarks=marks))
+
+
 def watermark(listed: list[str], lookback: timedelta = WEEK) -> Watermark | None:
     shelf = Shelf([f"/l/s/a/{name}" for name in listed])
-    tally = poll_landing(shelf, "/l", ["s.a"], Scope())["s.a"]
+    tally = listed_below(shelf, ["s.a"], {})["s.a"]
     return watermark_of(tally.digests, lookback, NOON.isoformat())
 
 
@@ -49,7 +55,7 @@ def test_a_poll_lists_what_is_behind_the_watermark() -> None:
     assert mark is not None
     assert (mark.after, mark.files) == ("20240524-000000000.parquet", 392)
     shelf = Shelf([f"/l/s/a/{name}" for name in (*listed, "LOAD00000001.parquet", "20240602-000000000.parquet")])
-    found = poll_landing(shelf, "/l", ["s.a"], Scope(watermarks={"s.a": mark}))["s.a"].poll()
+    found = listed_below(shelf, ["s.a"], {"s.a": mark})["s.a"].poll()
     assert shelf.returned == 10
     assert found == poll(shelf, "/l", ["s.a"])["s.a"]
     assert found.files == 402
@@ -97,13 +103,11 @@ def test_a_limited_listing_finds_the_same_new_files_as_a_full_one(
 
     newest = max(before)
     shelf = Shelf([path(day) for day in before])
-    tally = poll_landing(shelf, "/l", ["s.a"], Scope())["s.a"]
+    tally = listed_below(shelf, ["s.a"], {})["s.a"]
     mark = watermark_of(tally.digests, WEEK, NOON.isoformat())
     shelf.names += [f"{path(day)}.csv" for day in sorted(after | changed) if day >= newest - 7]
     known = {"s.a": mark} if mark is not None else {}
-    assert (
-        poll_landing(shelf, "/l", ["s.a"], Scope(watermarks=known))["s.a"].poll() == poll(shelf, "/l", ["s.a"])["s.a"]
-    )
+    assert listed_below(shelf, ["s.a"], known)["s.a"].poll() == poll(shelf, "/l", ["s.a"])["s.a"]
 
 
 def test_large_and_small_folders_of_a_schema_are_listed_together() -> None:
@@ -111,7 +115,7 @@ def test_large_and_small_folders_of_a_schema_are_listed_together() -> None:
     assert mark is not None
     small_ones = [f"/l/s/{name}/20240101-000000000.parquet" for name in ("b", "c")]
     shelf = Shelf([*(f"/l/s/a/{name}" for name in names(400)), *small_ones])
-    found = poll_landing(shelf, "/l", ["s.a", "s.b", "s.c"], Scope(watermarks={"s.a": mark}))
+    found = listed_below(shelf, ["s.a", "s.b", "s.c"], {"s.a": mark})
     assert shelf.listed == ["/l/s", "/l/s/a"]
     assert shelf.returned == 8 + 2
     assert {name: tally.poll() for name, tally in found.items()} == poll(shelf, "/l", ["s.a", "s.b", "s.c"])

@@ -16,7 +16,7 @@ from deltalake import DeltaTable
 from airflow_gddl.contract.errors import GddlError, QuarantinableError, RetriableError
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from airflow_gddl.stores import Storage
-from airflow_gddl.stores.readers import buffered
+from airflow_gddl.stores.readers import StoreReader
 from spark_jobs.dialects.probe import probe_all, reading
 from spark_jobs.dialects.registry import dialect_of
 from spark_jobs.engines import decoding
@@ -94,7 +94,7 @@ class Failing(io.RawIOBase):
 
 class FailingStorage(Storage):
     def open_input(self, path: str) -> BinaryIO:
-        return buffered(path, Failing(Path(path).read_bytes()))
+        return StoreReader(path, Failing(Path(path).read_bytes()))
 
 
 @pytest.mark.parametrize("form", FORMS)

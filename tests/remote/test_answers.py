@@ -13,7 +13,7 @@ from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.layout import answer_name, answers_folder, join, order_path
 from airflow_gddl.contract.result import ErrorInfo, JobResult, Status
 from airflow_gddl.contract.spec import JobSpec, Roots, TableSpec
-from airflow_gddl.runtime.runners.pace import PollInterval
+from airflow_gddl.runtime.runners.pace import pauses
 from airflow_gddl.runtime.runners.results import ResultReader as Read
 from airflow_gddl.stores import Storage, open_store
 from spark_jobs.job.result_store import ResultStore as Put
@@ -103,8 +103,7 @@ def test_a_lake_that_can_t_be_written_stops_no_job(tmp_path: Path) -> None:
 
 
 def test_pauses_grow_to_a_limit_and_differ_by_chance() -> None:
-    pauses = PollInterval(first=5, longest=20, growth=2, spread=0.5, chance=lambda: 0.5).pauses()
-    assert [next(pauses) for _ in range(5)] == [5, 10, 20, 20, 20]
-    least = PollInterval(first=10, spread=0.2, chance=lambda: 0.0).pauses()
-    most = PollInterval(first=10, spread=0.2, chance=lambda: 1.0).pauses()
+    middle = pauses(16, chance=lambda: 0.5)
+    assert [next(middle) for _ in range(9)] == [16, 24, 36, 54, 81, 121.5, 182.25, 192, 192]
+    least, most = pauses(10, chance=lambda: 0.0), pauses(10, chance=lambda: 1.0)
     assert (next(least), next(most)) == pytest.approx((8.0, 12.0))

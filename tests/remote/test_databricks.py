@@ -17,14 +17,11 @@ from airflow_gddl.runtime.runners.databricks import deploy
 from airflow_gddl.runtime.runners.databricks.jobs import jobs_of
 from airflow_gddl.runtime.runners.databricks.workspace import connect
 from airflow_gddl.runtime.runners.own import settings_of
-from airflow_gddl.runtime.runners.pace import PollInterval
 from airflow_gddl.runtime.runners.registry import RunnerSettings, SubmissionContext, make_runner
 from airflow_gddl.runtime.runners.remote import RemoteRunner
 from tests.delta_rs.small_lake import SmallLake, spec_of
 from tests.remote.conftest import OWN
 from tests.remote.heard import Heard
-
-QUICK = PollInterval(first=0.05, longest=0.2)
 
 
 def deployed(**own: Any) -> list[str]:
@@ -46,10 +43,10 @@ def runner(spec: JobSpec, run: str = "r1", **submission: Any) -> RemoteRunner:
             environ={},
             own=OWN,
             submission=SubmissionContext(task=task, roots=spec.roots, **submission),
-            pace=QUICK,
         ),
     )
     assert isinstance(made, RemoteRunner)
+    made.first_pause = 0.05
     return made
 
 

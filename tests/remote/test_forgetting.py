@@ -14,7 +14,7 @@ from airflow_gddl.contract.errors import RetriableError
 from airflow_gddl.contract.layout import answers_folder, order_path
 from airflow_gddl.runtime.runners import expiry as forgetting
 from airflow_gddl.runtime.runners.attempts import Attempts, Submission, TaskKey
-from airflow_gddl.runtime.runners.expiry import DAY, Forgetting
+from airflow_gddl.runtime.runners.expiry import DAY, forget_old
 from airflow_gddl.runtime.runners.platform import Handle
 from airflow_gddl.stores import Storage, StoredObject
 
@@ -46,7 +46,7 @@ class Lake:
                 os.utime(path, (NOW - days * DAY, NOW - days * DAY))
 
     def forget(self, now: float = NOW, store: Storage | None = None) -> int:
-        return Forgetting(store=store or self.store, lake=self.path, pipeline="p", now=now).once_a_day()
+        return forget_old(store or self.store, self.path, "p", now)
 
     @property
     def left(self) -> set[str]:

@@ -17,7 +17,6 @@ from airflow_gddl.runtime.runners.connections import FromEnvironment
 from airflow_gddl.runtime.runners.glue import deploy
 from airflow_gddl.runtime.runners.glue.jobs import job_of, jobs_of
 from airflow_gddl.runtime.runners.glue.platform import GluePlatform, make
-from airflow_gddl.runtime.runners.pace import PollInterval
 from airflow_gddl.runtime.runners.platform import ENDED, Handle, RunRequest
 from airflow_gddl.runtime.runners.remote import RemoteRunner
 from airflow_gddl.stores import Storage
@@ -245,8 +244,9 @@ def test_errors_are_retriable_and_refusals_fatal(
 def runner(service: GlueService, spec: JobSpec, *, patient: bool = True) -> RemoteRunner:
     store = Storage()
     attempts = Attempts(store, spec.roots.lake, TaskKey(pipeline="p", run="r", task="t"))
-    quick = PollInterval(first=0.05, longest=0.2)
-    return RemoteRunner(open=lambda: platform(service), store=store, attempts=attempts, pace=quick, patient=patient)
+    return RemoteRunner(
+        open=lambda: platform(service), store=store, attempts=attempts, first_pause=0.05, patient=patient
+    )
 
 
 def pack(folder: Path, *names: str) -> tuple[SmallLake, JobSpec]:

@@ -9,6 +9,7 @@ import pytest
 
 from airflow_gddl.cli.display import Lines, display
 from airflow_gddl.cli.screen import Screen
+from airflow_gddl.contract.codec import from_json_or_none
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.runtime.runners.base import ProgressEvent
 
@@ -48,10 +49,8 @@ def test_json_keeps_standard_output_for_results(capsys: pytest.CaptureFixture[st
 
 def test_every_step_that_jobs_report_is_progress() -> None:
     """A step that the listener refused would end up in the job's log."""
-    from airflow_gddl.runtime.runners.job_process import _parse_progress  # noqa: PLC0415 - private to that module
-
     root = Path(__file__).parents[2] / "spark_jobs"
     assert '"starting Spark"' in (root / "table" / "run.py").read_text()
     for step in ("plan", "tombstones", "swapping", "starting Spark"):
-        event = _parse_progress(f'GDDL-PROGRESS {{"table": "s.a", "step": "{step}", "batches": null}}')
+        event = from_json_or_none(ProgressEvent, f'{{"table": "s.a", "step": "{step}", "batches": null}}')
         assert event == ProgressEvent(table="s.a", step=step)

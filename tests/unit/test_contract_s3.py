@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from airflow_gddl.contract.errors import FatalError, RetriableError
-from airflow_gddl.contract.s3 import S3Settings, buckets_of, profile_of, split
+from airflow_gddl.contract.s3 import S3Settings, buckets, profile_of, split
 from airflow_gddl.contract.s3_errors import s3_error
 from airflow_gddl.contract.s3a import s3a_settings
 from airflow_gddl.contract.spec import Roots
@@ -59,8 +59,8 @@ def test_attempts(written: str, retries: int) -> None:
 
 
 def test_buckets_and_keys() -> None:
-    assert buckets_of(BOTH) == ("in", "out")
-    assert buckets_of(LOCAL) == ()
+    assert buckets((BOTH.landing, BOTH.lake)) == ("in", "out")
+    assert buckets((LOCAL.landing, LOCAL.lake)) == ()
     assert split("s3://b/x/y/") == ("b", "x/y")
 
 

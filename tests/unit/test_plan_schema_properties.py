@@ -8,8 +8,12 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from airflow_gddl.contract.errors import FatalError
-from airflow_gddl.contract.schema_evolution import SchemaEvolution
-from airflow_gddl.contract.spec import DroppedColumnPolicy, NewColumnPolicy, TypeChangePolicy
+from airflow_gddl.contract.schema_evolution import (
+    DroppedColumnPolicy,
+    NewColumnPolicy,
+    SchemaEvolution,
+    TypeChangePolicy,
+)
 from airflow_gddl.contract.sql_types import (
     ArrayType,
     DecimalType,
@@ -22,10 +26,10 @@ from airflow_gddl.contract.sql_types import (
     is_complex,
     without_void,
 )
-from spark_jobs.plan.columns import landed_name
+from spark_jobs.plan.columns import Column, IncomingSchema, Schema, landed_name
 from spark_jobs.plan.conversion import lossless
 from spark_jobs.plan.merging import NOTHING, merge
-from spark_jobs.plan.schema import Column, IncomingSchema, Schema, SchemaPlan, SchemaRules, plan_schema
+from spark_jobs.plan.schema import SchemaPlan, SchemaRules, plan_schema
 
 REPEATABLE = settings(derandomize=True, deadline=None, max_examples=60)
 NAMES = ["id", "Id", "a", "b", "a b", "c", "_gddl", "__v"]

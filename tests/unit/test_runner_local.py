@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -256,7 +257,7 @@ def test_a_log_is_among_those_of_who_ordered_it(
     lake: Path, origin: tuple[str, ...], tables: tuple[str, ...], group: str
 ) -> None:
     order = replace(spec_of(lake, *tables), options=JobOptions(origin=origin))
-    with open_log(order) as log:
+    with closing(open_log(order)) as log:
         assert log.path == lake / "_gddl" / "logs" / group / f"{order.run_id}.log"
 
 
@@ -306,10 +307,10 @@ def test_small_tables_need_no_java(lake: Path) -> None:
 
 def test_a_job_that_outlives_its_log_keeps_its_last_lines(tmp_path: Path) -> None:
     """Two hundred jobs that came after it have theirs in the same folder."""
-    with JobLog(tmp_path, "20260101T000000-old") as old:
+    with closing(JobLog(tmp_path, "20260101T000000-old")) as old:
         old.write("begun")
         for number in range(KEPT_AT_MOST):
-            JobLog(tmp_path, f"20260102T{number:06d}-new").__exit__(None, None, None)
+            JobLog(tmp_path, f"20260102T{number:06d}-new").close()
         assert not old.path.exists()
         old.write("why it died")
     assert old.path.read_text() == "why it died\n"

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airflow_gddl.contract.errors import FatalError
+from airflow_gddl.contract.option_checks import type_fault
 from airflow_gddl.contract.sql_types import (
     VOID,
     ArrayType,
@@ -25,7 +26,6 @@ from airflow_gddl.contract.sql_types import (
     unsupported_part,
     without_void,
 )
-from airflow_gddl.contract.type_checks import type_fault
 
 SCALARS: tuple[ScalarName, ...] = get_args(ScalarName)
 INT = ScalarType("int")

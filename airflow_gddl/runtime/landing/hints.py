@@ -6,15 +6,14 @@ finds that there is none. A pipeline's runs never overlap (`max_active_runs=1`),
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from airflow_gddl.contract.codec import decode, to_json
-from airflow_gddl.contract.errors import GddlError, RetriableError
+from airflow_gddl.contract.codec import from_json_or_none, to_json
+from airflow_gddl.contract.errors import RetriableError
 from airflow_gddl.contract.layout import STATE, join
-from airflow_gddl.stores import Storage
+from airflow_gddl.stores import Storage, read_document
 
 _TRIES = 50
 
@@ -101,20 +100,7 @@ def read(store: Storage, lake: str, dag_id: str) -> Hints:
     Raises:
         RetriableError: the store does not answer.
     """
-    try:
-        return _decoded(store.read(place(lake, dag_id)))
-    except FileNotFoundError:
-        return Hints()
-
-
-def _decoded(data: bytes) -> Hints:
-    """Empty when they are damaged."""
-    try:
-        return decode(Hints, json.loads(data))
-    except (GddlError, ValueError) as error:
-        if isinstance(error, GddlError) and error.code != "SPEC_INVALID":
-            raise
-        return Hints()
+    return read_document(store, place(lake, dag_id), Hints) or Hints()
 
 
 def write(store: Storage, lake: str, dag_id: str, hints: Hints) -> None:
@@ -131,7 +117,7 @@ def update(store: Storage, lake: str, dag_id: str, change: Callable[[Hints], Hin
     for _ in range(_TRIES):
         try:
             data, tag = store.read_tagged(path)
-            before, found = _decoded(data), tag
+            before, found = from_json_or_none(Hints, data) or Hints(), tag
         except FileNotFoundError:
             before, found = Hints(), None
         after = change(before)

@@ -7,17 +7,18 @@ import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal, Protocol, TypeGuard
+from typing import Literal, Protocol
 
 from airflow_gddl.contract.layout import join, log_folder
 from airflow_gddl.contract.result import ErrorInfo, JobResult
 from airflow_gddl.contract.spec import Action, JobOptions, JobSpec, TableSpec
+from airflow_gddl.links.addresses import is_page
 from airflow_gddl.metadata.topology.selection import in_order
 from airflow_gddl.runtime.landing.hint_book import HintBook
 from airflow_gddl.runtime.landing.hints import TableHint
 from airflow_gddl.runtime.landing.run_request import What, is_by_person
 from airflow_gddl.runtime.landing.work import PipelineWork
-from airflow_gddl.runtime.runners.base import ProgressEvent, Runner, WaitPolicy
+from airflow_gddl.runtime.runners.base import Listener, ProgressEvent, Runner, WaitPolicy
 from airflow_gddl.runtime.snapshot import PipelineDocument
 from airflow_gddl.runtime.state.recording import StateRecorder
 
@@ -56,12 +57,8 @@ class LoadRequest:
         return self.work.initial if self.stage == "initial" else self.work.increments
 
 
-class ProgressListener(Protocol):
+class ProgressListener(Listener, Protocol):
     """Receives the progress of a load while it runs."""
-
-    def on_progress(self, event: ProgressEvent) -> None: ...
-
-    def on_result(self, result: JobResult) -> None: ...
 
     def event_of(self, result: JobResult) -> Mapping[str, object] | None:
         """Extra of the result's asset event; null: none."""
@@ -232,11 +229,6 @@ class Loading:
                 self._state.take(result, (*self._airflow, outcome.log), whole=asked.action == "run")
         self.stopped = outcome.cancelled_by is not None
         self.waiting = outcome.waiting
-
-
-def is_page(log: str | None) -> TypeGuard[str]:
-    """Whether the log is a web page; other logs are files, found by the run's id."""
-    return log is not None and log.startswith(("https://", "http://"))
 
 
 def waves(specs: Sequence[TableSpec]) -> Iterator[list[TableSpec]]:

@@ -25,7 +25,6 @@ from airflow_gddl.runtime.state.reading import read_pipeline
 from airflow_gddl.stores import Storage, open_store
 
 _LOG = logging.getLogger(__name__)
-Source = Storage | Following
 _BACKFILL = "backfill__"
 """Prefix of the run ids of Airflow's backfills."""
 
@@ -69,13 +68,10 @@ def observe(
         remedy = "trigger the DAG with from and to, or with tables"
         raise MetadataError("REQUEST_INVALID", what, where=question.run, remedy=remedy)
     lake = open_store(environ)
-    source: Source = open_store(environ)
-    if following is not None and question.asked.window is None:
-        source = following
     others = {other.table: other.dag_id for other in document.dependencies if other.dag_id is not None}
     seen = ListingSnapshot(
         looked_at=question.now,
-        polls=_by_table(_polls(document, folders_of(document), question, source, lake)),
+        polls=_by_table(_polls(document, folders_of(document), question, following, lake)),
         hints=hints.read(lake, document.roots.lake, document.pipeline.dag_id),
         others={dag_id: hints.read(lake, document.roots.lake, dag_id) for dag_id in sorted(set(others.values()))},
         exists=lambda spec: has_replica(lake, document, spec),
@@ -155,17 +151,17 @@ def _polls(
     document: PipelineDocument,
     folders: Mapping[str, LandingFolder],
     question: Question,
-    source: Source,
+    following: Following | None,
     lake: Storage,
 ) -> dict[str, Poll]:
     roots, dag_id = document.roots, document.pipeline.dag_id
-    if isinstance(source, Following):
-        return source.poll(roots, dag_id, folders)
     window, now = question.asked.window, datetime.fromisoformat(question.now)
+    if following is not None and window is None:
+        return following.poll(roots, dag_id, folders)
     known = watermarks.read(lake, roots.lake, dag_id)
     in_full = window is not None or question.again or is_by_person(question.run)
     used = {} if in_full else watermarks.held(known, folders, now)
-    listed = poll_folders(source, folders, Scope(window, used))
+    listed = poll_folders(lake, folders, Scope(window, used))
     _keep_watermarks(document, known, listed, question.now, lake)
     return {table: files.poll() for table, files in listed.items()}
 

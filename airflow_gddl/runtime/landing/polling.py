@@ -80,14 +80,10 @@ class Scope:
     watermarks: Mapping[str, Watermark] = field(default_factory=dict)
 
 
-def poll(store: Storage, landing: str, tables: Iterable[str], window: PollWindow | None = None) -> dict[str, Poll]:
-    """`poll_landing` in full."""
-    return {table: files.poll() for table, files in poll_landing(store, landing, tables, Scope(window)).items()}
-
-
-def poll_landing(store: Storage, landing: str, tables: Iterable[str], scope: Scope) -> dict[str, ListedFiles]:
-    """`poll_folders` the folders of tables with one landing root and default names."""
-    return poll_folders(store, {table: LandingFolder(landing, table) for table in tables}, scope)
+def poll(store: Storage, landing: str, tables: Iterable[str]) -> dict[str, Poll]:
+    """`poll_folders` of tables with one landing root and default names, in full."""
+    folders = {table: LandingFolder(landing, table) for table in tables}
+    return {table: files.poll() for table, files in poll_folders(store, folders, Scope()).items()}
 
 
 def poll_folders(store: Storage, folders: Mapping[str, LandingFolder], scope: Scope) -> dict[str, ListedFiles]:
@@ -100,33 +96,22 @@ def poll_folders(store: Storage, folders: Mapping[str, LandingFolder], scope: Sc
         RetriableError, FatalError: as `Storage`; `STORAGE_DENIED` or `STORAGE_UNUSABLE` when none of the folders can be
             listed.
     """
-    by_root: defaultdict[str, defaultdict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
+    by_schema: defaultdict[tuple[str, str], defaultdict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     for table, folder in folders.items():
-        by_root[folder.root][folder.table].append(table)
+        schema, _, name = folder.table.partition(".")
+        by_schema[folder.root, schema][name].append(table)
     listed: dict[str, ListedFiles] = {}
-    for root, tables in sorted(by_root.items()):
+    for (root, schema), tables in sorted(by_schema.items()):
         marks = {name: mark for name, of in tables.items() if (mark := scope.watermarks.get(of[0])) is not None}
-        found = _root(store, root, tables, Scope(scope.window, marks))
+        found = _schema(store, root, schema, list(tables), Scope(scope.window, marks))
         listed |= {table: files for name, files in found.items() for table in tables[name]}
     faults = [files.refused for files in listed.values() if files.refused is not None]
     if listed and len(faults) == len(listed):
         if other := next((fault for fault in faults if fault.code != "STORAGE_DENIED"), None):
             raise other
-        remedy, where = "grant the role the right to list and read it", ", ".join(sorted(by_root))
+        where = ", ".join(sorted({folder.root for folder in folders.values()}))
+        remedy = "grant the role the right to list and read it"
         raise FatalError("STORAGE_DENIED", "no permission for any of the tables' folders", where=where, remedy=remedy)
-    return listed
-
-
-def _root(store: Storage, landing: str, tables: Iterable[str], scope: Scope) -> dict[str, ListedFiles]:
-    wanted: defaultdict[str, list[str]] = defaultdict(list)
-    for table in tables:
-        schema, _, name = table.partition(".")
-        wanted[schema].append(name)
-    listed: dict[str, ListedFiles] = {}
-    for schema, names in sorted(wanted.items()):
-        known = {name: mark for name in names if (mark := scope.watermarks.get(f"{schema}.{name}")) is not None}
-        found = _schema(store, landing, schema, names, Scope(scope.window, known))
-        listed |= {f"{schema}.{name}": files for name, files in found.items()}
     return listed
 
 

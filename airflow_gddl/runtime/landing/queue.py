@@ -1,4 +1,4 @@
-"""Queues that report new files."""
+"""The queue that reports new files."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import functools
 import os
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from airflow_gddl.contract.errors import RetriableError
 
@@ -21,38 +21,30 @@ class Message:
     receipt: str
 
 
-class Queue(Protocol):
-    """Delivers messages at least once, unordered, and again until they are deleted.
-
-    Raises (every method):
-        RetriableError: `QUEUE_UNREACHABLE`.
-    """
-
-    def receive(self) -> tuple[Message, ...]:
-        """Some of the waiting messages; empty when there are none."""
-        ...
-
-    def delete(self, messages: Collection[Message]) -> None: ...
-
-
 class SqsQueue:
-    """Amazon SQS.
+    """Amazon SQS: delivers messages at least once, unordered, and again until they are deleted.
 
     Args:
         url: of the queue.
         environ: credentials and region (`AWS_…`); boto3's defaults apply to missing values.
+
+    Raises (every method):
+        RetriableError: `QUEUE_UNREACHABLE`.
     """
 
     def __init__(self, url: str, environ: Mapping[str, str] = os.environ) -> None:
         self._url, self._environ = url, environ
 
     def receive(self) -> tuple[Message, ...]:
-        """See `Queue`; a wait of one second is long polling, which queries all SQS servers."""
+        """Some of the waiting messages; empty when there are none.
+
+        A wait of one second is long polling, which queries all SQS servers.
+        """
         answer = self._ask("receive_message", MaxNumberOfMessages=_AT_ONCE, WaitTimeSeconds=1)
         return tuple(Message(found["Body"], found["ReceiptHandle"]) for found in answer.get("Messages", ()))
 
     def delete(self, messages: Collection[Message]) -> None:
-        """See `Queue`; a message that is not deleted is delivered again, which is harmless."""
+        """Delete messages; one that is not deleted is delivered again, which is harmless."""
         waiting = list(messages)
         for start in range(0, len(waiting), _AT_ONCE):
             entries = [

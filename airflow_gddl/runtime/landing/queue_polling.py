@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import time
@@ -10,15 +9,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
-from airflow_gddl.contract.codec import decode, to_json
-from airflow_gddl.contract.errors import GddlError, RetriableError
+from airflow_gddl.contract.codec import to_json
+from airflow_gddl.contract.errors import RetriableError
 from airflow_gddl.contract.layout import STATE, LandingFolder, join
 from airflow_gddl.contract.spec import Roots
 from airflow_gddl.runtime.landing import pending_tables as news
 from airflow_gddl.runtime.landing.events import NotAnEventError, has_news, objects_of, places_with_news
 from airflow_gddl.runtime.landing.polling import Poll, Scope, poll_folders
-from airflow_gddl.runtime.landing.queue import Message, Queue
-from airflow_gddl.stores import Storage, open_store
+from airflow_gddl.runtime.landing.queue import Message, SqsQueue
+from airflow_gddl.stores import Storage, open_store, read_document
 
 _LOG = logging.getLogger(__name__)
 _PUBLISH_SECONDS = 1.0
@@ -52,7 +51,7 @@ class Following:
         sleep: takes seconds; waits for other pipelines that are draining the queue to store their messages.
     """
 
-    queue: Queue
+    queue: SqsQueue
     full_listing_seconds: float
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
     clock: Callable[[], datetime] = lambda: datetime.now(UTC)
@@ -69,7 +68,7 @@ class Following:
         """
         wanted, lake, now = sorted(folders), self._store(), self.clock()
         drained = self._drain(roots)
-        known = _read(lake, _place(roots.lake, dag_id))
+        known = read_document(lake, _place(roots.lake, dag_id), QueuePollState)
         fresh_until = now - timedelta(seconds=self.full_listing_seconds)
         full = known is None or not drained or datetime.fromisoformat(known.listed_at) < fresh_until
         since = now if known is None or full else datetime.fromisoformat(known.looked_at)
@@ -138,17 +137,3 @@ def _objects(message: Message) -> tuple[str, ...] | None:
 
 def _place(lake: str, dag_id: str) -> str:
     return join(lake, STATE, "airflow", "looks", f"{dag_id}.json")
-
-
-def _read(store: Storage, path: str) -> QueuePollState | None:
-    """Null when nothing is stored, or when it is damaged."""
-    try:
-        return decode(QueuePollState, json.loads(store.read(path)))
-    except FileNotFoundError:
-        return None
-    except ValueError:
-        return None
-    except GddlError as error:
-        if error.code != "SPEC_INVALID":
-            raise
-        return None

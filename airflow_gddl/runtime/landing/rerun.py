@@ -6,9 +6,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.contract.table_names import TableNames
-from airflow_gddl.runtime.landing.run_request import FIELDS, from_params
+from airflow_gddl.runtime.landing.run_request import FIELDS, from_params, invalid_request
 from airflow_gddl.runtime.snapshot import Directory
 
 
@@ -24,7 +23,7 @@ def requests_of(params: Mapping[str, Any], directory: Directory | None) -> dict[
     """
     asked = from_params(params)
     if not asked.tables:
-        raise _wrong("no table is named", "name tables, e.g. shop.orders")
+        raise invalid_request("no table is named", "name tables, e.g. shop.orders")
     by_dag: defaultdict[str, list[str]] = defaultdict(list)
     for table, dag_id in loaded_by(asked.tables, directory).items():
         by_dag[dag_id].append(table)
@@ -48,17 +47,13 @@ def loaded_by(tables: Iterable[str], directory: Directory | None) -> dict[str, s
     found = {table: names.find(table) for table in tables}
     unknown = sorted(table for table, target in found.items() if target is None)
     if unknown:
-        raise _wrong(f"no table of the metadata: {', '.join(unknown)}", "see `gddl validate` for the names")
+        raise invalid_request(f"no table of the metadata: {', '.join(unknown)}", "see `gddl validate` for the names")
     homes = {}
     for table in sorted({target for target in found.values() if target is not None}):
         dag_id = rows[table].dag_id
         if rows[table].problems:
-            raise _wrong(f"no DAG loads {table}: its row is invalid", "run `gddl validate` and fix the row")
+            raise invalid_request(f"no DAG loads {table}: its row is invalid", "run `gddl validate` and fix the row")
         if dag_id is None:
-            raise _wrong(f"no DAG loads {table}: its row is disabled", "set enabled to true")
+            raise invalid_request(f"no DAG loads {table}: its row is disabled", "set enabled to true")
         homes[table] = dag_id
     return homes
-
-
-def _wrong(what: str, remedy: str) -> MetadataError:
-    return MetadataError("REQUEST_INVALID", what, where="params", remedy=remedy)

@@ -58,7 +58,7 @@ class RunRequestForm:
             return None
         window = PollWindow(_seconds(self.start), _seconds(self.end))
         if window.start is not None and window.end is not None and window.start >= window.end:
-            raise _wrong(f"from {self.start!r} is not before to {self.end!r}", "set to later than from")
+            raise invalid_request(f"from {self.start!r} is not before to {self.end!r}", "set to later than from")
         return window
 
     def resolved(self, tables: Iterable[NamedTable]) -> RunRequestForm:
@@ -80,10 +80,11 @@ class RunRequestForm:
         unknown = sorted(set(self.tables) - set(all_tables))
         if unknown:
             what = f"no table of this DAG: {', '.join(unknown)}"
-            raise _wrong(what, "see the DAG's documentation for where a table's DAG is found, and `gddl validate`")
+            remedy = "see the DAG's documentation for where a table's DAG is found, and `gddl validate`"
+            raise invalid_request(what, remedy)
         if self.full_refresh and not self.tables and not self.all and len(all_tables) > 1:
             what = f"a full refresh of all {len(all_tables)} tables of this DAG must be meant"
-            raise _wrong(what, "name tables, or set all to true")
+            raise invalid_request(what, "name tables, or set all to true")
         return set(self.tables or all_tables)
 
 
@@ -106,21 +107,21 @@ def from_params(params: Mapping[str, Any] | str) -> RunRequestForm:
             all=given.get("all") is True,
         )
     except (ValueError, TypeError, AttributeError) as error:
-        raise _wrong(f"params that can't be read: {error}", "use the fields of the trigger form") from error
+        raise invalid_request(f"params that can't be read: {error}", "use the fields of the trigger form") from error
     _ = asked.window
     if asked.action not in get_args(What):
-        raise _wrong(f"no action is called {asked.action!r}", f"choose one of {', '.join(get_args(What))}")
+        raise invalid_request(f"no action is called {asked.action!r}", f"choose one of {', '.join(get_args(What))}")
     if asked.action != "run" and asked.full_refresh:
-        raise _wrong(f"full_refresh can't be combined with {asked.action}", "request one of the two")
+        raise invalid_request(f"full_refresh can't be combined with {asked.action}", "request one of the two")
     if asked.codes and asked.action != "replay":
-        raise _wrong(f"codes can't be combined with {asked.action}", "set action to replay, or leave them out")
+        raise invalid_request(f"codes can't be combined with {asked.action}", "set action to replay, or leave them out")
     return asked
 
 
 def _codes(given: object) -> tuple[str, ...]:
     listed = [given] if isinstance(given, str) else given or []
     if not isinstance(listed, list) or not all(isinstance(code, str) for code in listed):
-        raise _wrong(f"codes is {given!r}", "list codes of rows in quarantine, e.g. [OP_UNKNOWN]")
+        raise invalid_request(f"codes is {given!r}", "list codes of rows in quarantine, e.g. [OP_UNKNOWN]")
     return tuple(listed)
 
 
@@ -133,7 +134,7 @@ def refuse_unknown(given: Collection[str], fields: Sequence[str]) -> None:
     if unknown:
         near = {name: difflib.get_close_matches(name, fields, n=1) for name in unknown}
         named = ", ".join(f"{name} (did you mean {close[0]}?)" if close else name for name, close in near.items())
-        raise _wrong(f"unknown fields: {named}", f"use {', '.join(fields)}")
+        raise invalid_request(f"unknown fields: {named}", f"use {', '.join(fields)}")
 
 
 def _seconds(text: str | None) -> float | None:
@@ -142,11 +143,11 @@ def _seconds(text: str | None) -> float | None:
     try:
         moment = datetime.fromisoformat(text)
     except (ValueError, TypeError) as error:
-        raise _wrong(f"{text!r} is not a moment", "write ISO 8601, e.g. 2024-01-31T00:00:00Z") from error
+        raise invalid_request(f"{text!r} is not a moment", "write ISO 8601, e.g. 2024-01-31T00:00:00Z") from error
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
 
-def _wrong(what: str, remedy: str) -> MetadataError:
+def invalid_request(what: str, remedy: str) -> MetadataError:
     return MetadataError("REQUEST_INVALID", what, where="params", remedy=remedy)
 
 

@@ -7,17 +7,15 @@ them. A job lists by the same rule. Folders with other names, or with few files,
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from airflow_gddl.contract.codec import decode, to_json
-from airflow_gddl.contract.errors import GddlError
+from airflow_gddl.contract.codec import to_json
 from airflow_gddl.contract.layout import STATE, join
 from airflow_gddl.contract.name_times import change_time, digits_of, moment
-from airflow_gddl.stores import Storage
+from airflow_gddl.stores import Storage, read_document
 
 LISTED_IN_PART = 10_000
 """Files above which only a part of a folder is listed; a job does the same, see `spark_jobs.discovery.listing`."""
@@ -82,14 +80,7 @@ def read(store: Storage, lake: str, dag_id: str) -> Watermarks:
     Raises:
         RetriableError: `LANDING_UNREACHABLE`.
     """
-    try:
-        return decode(Watermarks, json.loads(store.read(_place(lake, dag_id))))
-    except (FileNotFoundError, ValueError):
-        return Watermarks()
-    except GddlError as error:
-        if error.code != "SPEC_INVALID":
-            raise
-        return Watermarks()
+    return read_document(store, _place(lake, dag_id), Watermarks) or Watermarks()
 
 
 def write(store: Storage, lake: str, dag_id: str, watermarks: Watermarks) -> None:

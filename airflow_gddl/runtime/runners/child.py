@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import IO, Literal
 
+from airflow_gddl.runtime.runners.stopping import handling
+
 Stream = Literal["stdout", "stderr"]
-_FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _POLL_SECONDS = 0.2
 
 
@@ -148,12 +149,8 @@ class Child:
             # Python delivers signals to the main thread alone; elsewhere they are not ours to take.
             yield
             return
-        before = {number: signal.signal(number, self._forward) for number in _FORWARDED}
-        try:
+        with handling(self._forward):
             yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
 
     def _forward(self, number: int, _frame: FrameType | None) -> None:
         again = self.cancelled_by is not None

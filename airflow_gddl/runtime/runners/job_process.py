@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import signal
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from airflow_gddl.contract.codec import decode, from_json, to_json
+from airflow_gddl.contract.codec import from_json, from_json_or_none, to_json
 from airflow_gddl.contract.errors import FatalError, GddlError
 from airflow_gddl.contract.result import ErrorInfo, JobResult
 from airflow_gddl.contract.spec import JobSpec
@@ -64,7 +64,7 @@ class JobProcess:
             order = Path(folder, "spec.json")
             order.write_text(to_json(spec), encoding="utf-8")
             command = [*self.command, "--spec", str(order), "--progress", "--parent", str(os.getpid())]
-            with _open_log(spec) as log:
+            with closing(_open_log(spec)) as log:
                 reader = _Reader(listener, log, is_continuous=spec.options.continuous is not None)
                 child = Child(command, self.environ, self.grace_seconds, self.tick)
                 try:
@@ -98,8 +98,8 @@ class _Reader:
 
     def take(self, line: Line) -> None:
         if line.stream == "stderr" and line.text.startswith(_PROGRESS):
-            event = _parse_progress(line.text)
-            if event is not None:
+            event = from_json_or_none(ProgressEvent, line.text.removeprefix(_PROGRESS))
+            if event is not None:  # else the line belongs to the log
                 self.listener.on_progress(event)
                 return
         if line.stream == "stderr" and line.text.startswith(_APPLICATION):
@@ -129,11 +129,8 @@ def _attend(child: Child, spec: JobSpec, reader: _Reader) -> None:
         return  # stopped before these tables started: no result, no error
     for table in spec.tables:
         if table.table not in reader.results:
-            reader.add(_unanswered(table.table, spec.run_id, _why(child, status, reader.log)))
-
-
-def _unanswered(table: str, run_id: str, why: ErrorInfo) -> JobResult:
-    return JobResult(table=table, status="failed", run_id=run_id, error=why)
+            why = _why(child, status, reader.log)
+            reader.add(JobResult(table=table.table, status="failed", run_id=spec.run_id, error=why))
 
 
 def _why(child: Child, status: int, log: JobLog) -> ErrorInfo:
@@ -157,14 +154,6 @@ def _why(child: Child, status: int, log: JobLog) -> ErrorInfo:
 
 def _signal_name(number: int) -> str:
     return signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"
-
-
-def _parse_progress(text: str) -> ProgressEvent | None:
-    """Null when the line is not a valid event; it then belongs to the log."""
-    try:
-        return decode(ProgressEvent, json.loads(text.removeprefix(_PROGRESS)))
-    except (ValueError, GddlError):
-        return None
 
 
 def _open_log(spec: JobSpec) -> JobLog:

@@ -10,8 +10,7 @@ import time
 from collections import deque
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
-from typing import IO, Self
+from typing import IO
 
 from airflow_gddl.contract.layout import join, log_folder
 from airflow_gddl.contract.s3 import is_s3, split
@@ -106,10 +105,5 @@ class JobLog:
         """The last lines that aren't blank, at most ten, in one text."""
         return "\n".join(self._tail)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
-    ) -> None:
+    def close(self) -> None:
         self._file.close()

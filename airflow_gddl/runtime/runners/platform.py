@@ -83,10 +83,10 @@ class Platform(Protocol):
         """Request that the run be stopped; not an error for a finished run."""
         ...
 
-    def links(self, handle: Handle) -> Mapping[str, str]:
-        """Further web pages of a run, by name; empty where none are available."""
-        ...
+    def links(self, handle: Handle) -> Mapping[str, str]:  # noqa: ARG002 - of the platforms that have more
+        """Further web pages of a run, by name; empty where its page leads to all."""
+        return {}
 
-    def restart(self, handle: Handle) -> None:
+    def restart(self, handle: Handle) -> None:  # noqa: ARG002 - of the platforms that have such runs
         """Restart a `restartable` run under the same handle; does nothing if it was already restarted."""
-        ...
+        raise AssertionError("no run of this platform is restartable")

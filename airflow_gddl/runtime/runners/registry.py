@@ -17,7 +17,6 @@ from airflow_gddl.runtime.runners.base import Runner
 from airflow_gddl.runtime.runners.child import nothing
 from airflow_gddl.runtime.runners.connections import Connections, FromEnvironment
 from airflow_gddl.runtime.runners.local import LocalRunner
-from airflow_gddl.runtime.runners.pace import PollInterval
 from airflow_gddl.runtime.runners.platform import Platform
 from airflow_gddl.runtime.runners.remote import RemoteRunner
 from airflow_gddl.runtime.runners.spark_submit import SparkSubmitRunner
@@ -62,7 +61,6 @@ class RunnerSettings:
     own: Mapping[str, Any] = field(default_factory=dict)
     submission: SubmissionContext | None = None
     connections: Connections = field(default_factory=FromEnvironment)
-    pace: PollInterval = field(default_factory=PollInterval)
     tick: Callable[[], None] = nothing
 
 
@@ -89,7 +87,6 @@ def make_runner(name: str, settings: RunnerSettings) -> Runner:
         attempts=Attempts(store, submission.roots.lake, submission.task),
         patient=submission.patient,
         since=submission.since,
-        pace=settings.pace,
     )
 
 

@@ -21,9 +21,9 @@ from airflow_gddl.contract.result import ErrorInfo, JobResult
 from airflow_gddl.contract.spec import JobSpec, TableSpec, TierSpec
 from airflow_gddl.runtime.runners.attempts import Attempt, Attempts, Submission, last_ended
 from airflow_gddl.runtime.runners.base import JobOutcome, Listener, WaitPolicy
-from airflow_gddl.runtime.runners.expiry import Forgetting
+from airflow_gddl.runtime.runners.expiry import forget_old
 from airflow_gddl.runtime.runners.missing_results import out_of_time_result, unanswered
-from airflow_gddl.runtime.runners.pace import PollInterval
+from airflow_gddl.runtime.runners.pace import pauses
 from airflow_gddl.runtime.runners.platform import Platform, RunRequest, RunStatus
 from airflow_gddl.runtime.runners.results import ResultReader
 from airflow_gddl.runtime.runners.run_control import cancel, polled
@@ -44,6 +44,7 @@ class RemoteRunner:
             same tables resumes it.
         since: attempts after this number belong to this try of the task, their results too; null: those after the last
             one that ended.
+        first_pause: seconds between the first two polls.
         sleep: takes seconds.
         now: seconds since the epoch.
     """
@@ -53,7 +54,7 @@ class RemoteRunner:
     attempts: Attempts
     patient: bool = True
     since: int | None = None
-    pace: PollInterval = field(default_factory=PollInterval)
+    first_pause: float = 5.0
     sleep: Callable[[float], None] = time.sleep
     now: Callable[[], float] = time.time
     _running: WaitPolicy | None = None
@@ -106,9 +107,7 @@ class RemoteRunner:
         for attempt in self.own():
             if not attempt.ended:
                 self.attempts.end(attempt)
-        attempts = self.attempts
-        forgetting = Forgetting(store=self.store, lake=attempts.lake, pipeline=attempts.key.pipeline, now=self.now())
-        forgetting.once_a_day()
+        forget_old(self.store, self.attempts.lake, self.attempts.key.pipeline, self.now())
 
     def stop(self) -> None:
         """Cancel the run that this runner waits for, if there is one."""
@@ -236,7 +235,7 @@ class _Passage:
         to_end = attempt.stopped or attempt.timed_out
         if to_end:
             self._cancel(run, attempt)
-        for pause in self.runner.pace.pauses():
+        for pause in pauses(self.runner.first_pause):
             run_status = polled(platform, run.handle, restart=not to_end)
             if run_status.has_ended or not self.runner.patient:
                 return run_status

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 
-from airflow_gddl.contract.codec import decode
-from airflow_gddl.contract.errors import GddlError
-from airflow_gddl.contract.layout import answers_folder, join
+from airflow_gddl.contract.layout import answers_folder
 from airflow_gddl.contract.result import JobResult
-from airflow_gddl.stores import Storage
+from airflow_gddl.stores import Storage, read_document
 
 
 class ResultReader:
@@ -29,16 +26,6 @@ class ResultReader:
             if (found.name, found.etag) in self._seen or not found.name.endswith(".json"):
                 continue
             self._seen.add((found.name, found.etag))
-            result = self._parse(found.name)
+            result = read_document(self._store, found.path, JobResult)
             if result is not None:
                 yield result
-
-    def _parse(self, name: str) -> JobResult | None:
-        try:
-            return decode(JobResult, json.loads(self._store.read(join(self._folder, name))))
-        except FileNotFoundError:
-            return None
-        except (ValueError, GddlError) as error:
-            if isinstance(error, GddlError) and error.code != "SPEC_INVALID":
-                raise
-            return None

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from types import FrameType
 from typing import NoReturn
 
@@ -19,23 +19,20 @@ class Stopped(BaseException):
         self.number = number
 
 
-@contextlib.contextmanager
-def stoppable() -> Iterator[None]:
+def stoppable() -> AbstractContextManager[None]:
     """Context in which the signals raise `Stopped`. Main thread only."""
-    with _handling(_stop):
-        yield
+    return handling(_stop)
 
 
-@contextlib.contextmanager
-def unstoppable() -> Iterator[None]:
+def unstoppable() -> AbstractContextManager[None]:
     """Context in which the signals are ignored. Main thread only."""
-    with _handling(signal.SIG_IGN):
-        yield
+    return handling(signal.SIG_IGN)
 
 
-@contextlib.contextmanager
-def _handling(handler: object) -> Iterator[None]:
-    before = {number: signal.signal(number, handler) for number in SIGNALS}  # type: ignore[arg-type]  # either sort
+@contextmanager
+def handling(handler: Callable[[int, FrameType | None], object] | signal.Handlers) -> Iterator[None]:
+    """Context in which the handler gets the signals. Main thread only."""
+    before = {number: signal.signal(number, handler) for number in SIGNALS}
     try:
         yield
     finally:

@@ -128,9 +128,9 @@ class Keeper:
 
     def _keep_copy(self, state: State, generation: Path) -> None:
         """Copy to the lake; errors are logged, since this machine has its own copy."""
-        if self._copies is None:
-            return
         copies = self._copies
+        if copies is None:
+            return
         try:
             self._bounded(lambda: copies.keep(state.signature, state.built_at, generation))
         except (GddlError, OSError) as error:

@@ -90,16 +90,14 @@ class MetadataSnapshot:
 
     def pipeline(self, dag_id: str) -> PipelineDocument | None:
         """One pipeline with its tables; None when it does not exist, even in reloaded metadata."""
-        found = self._document(self, dag_id)
-        return found if found is not None else self._document(self.renewed(), dag_id)
+        return self._document(dag_id) or self.renewed()._document(dag_id)  # noqa: SLF001 - of this class
 
     def entry(self, dag_id: str) -> Pipeline | None:
         """`pipelines` for one DAG id, at a cost that does not grow with the number of tables in the metadata.
 
         None as in `pipeline`.
         """
-        found = self._entry(self, dag_id)
-        return found if found is not None else self._entry(self.renewed(), dag_id)
+        return self._entry(dag_id) or self.renewed()._entry(dag_id)  # noqa: SLF001 - of this class
 
     def directory(self) -> Directory | None:
         """A short row for every table; None without a snapshot."""
@@ -139,14 +137,12 @@ class MetadataSnapshot:
                     lines.append(str(MetadataError("DAG_IDS_TAKEN", what, where=self.settings.metadata, remedy=remedy)))
         return tuple(lines)
 
-    @staticmethod
-    def _document(of: MetadataSnapshot, dag_id: str) -> PipelineDocument | None:
-        found = of._read(lambda generation: cache.read_document(generation, dag_id), None)
-        return None if found is None else replace(found, metadata_at=of.state.newest)
+    def _document(self, dag_id: str) -> PipelineDocument | None:
+        found = self._read(lambda generation: cache.read_document(generation, dag_id), None)
+        return None if found is None else replace(found, metadata_at=self.state.newest)
 
-    @staticmethod
-    def _entry(of: MetadataSnapshot, dag_id: str) -> Pipeline | None:
-        return of._read(lambda generation: cache.read_entry(generation, dag_id), None)
+    def _entry(self, dag_id: str) -> Pipeline | None:
+        return self._read(lambda generation: cache.read_entry(generation, dag_id), None)
 
     def _read(self, read: Callable[[Path], T], nothing: T) -> T:
         """Read again after one rebuild when a file is missing or damaged."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -78,29 +78,25 @@ def _of_run(run: RunFact, quarantine_rate: float) -> Iterable[TableProblem]:
 
 def alerts(found: Iterable[BoardRow], notified: Notified, quarantine_rate: float) -> list[Alert]:
     """Alerts to send now."""
-    fresh: list[Alert] = []
-    for one in found:
-        table, owner = one.row.table, one.row.owner
-        holding = {problem.code: problem for problem in problems(one, quarantine_rate)}
-        before = set(notified.get(table, ()))
-        for code, problem in holding.items():
-            if code not in before:
-                fresh.append(Alert(table=table, owner=owner, change="began", code=code, text=problem.text))
-        fresh += [Alert(table=table, owner=owner, change="over", code=code) for code in sorted(before - holding.keys())]
-    return fresh
+    return [alert for one in found for alert in _changes(one, problems(one, quarantine_rate), notified)]
 
 
 def lateness(found: Iterable[BoardRow], notified: Notified) -> list[Alert]:
     """`alerts` for lateness only, which can begin and end without a load."""
-    fresh: list[Alert] = []
-    for one in found:
-        table, before = one.row.table, set(notified.get(one.row.table, ()))
-        if one.state.late == (_LATE in before):
-            continue
-        change: Literal["began", "over"] = "began" if one.state.late else "over"
-        text = _lateness(one).text if one.state.late else ""
-        fresh.append(Alert(table=table, owner=one.row.owner, change=change, code=_LATE, text=text))
-    return fresh
+    known = {table: (_LATE,) for table, codes in notified.items() if _LATE in codes}
+    return [alert for one in found for alert in _changes(one, [_lateness(one)] if one.state.late else [], known)]
+
+
+def _changes(one: BoardRow, holding: Iterable[TableProblem], notified: Notified) -> Iterator[Alert]:
+    """Problems of a table that began, or are over, since the sent alerts."""
+    table, owner = one.row.table, one.row.owner
+    texts = {problem.code: problem.text for problem in holding}
+    before = set(notified.get(table, ()))
+    for code, text in texts.items():
+        if code not in before:
+            yield Alert(table=table, owner=owner, change="began", code=code, text=text)
+    for code in sorted(before - texts.keys()):
+        yield Alert(table=table, owner=owner, change="over", code=code)
 
 
 def after_notifying(notified: Notified, fresh: Iterable[Alert]) -> dict[str, tuple[str, ...]]:

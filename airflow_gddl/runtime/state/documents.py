@@ -62,7 +62,8 @@ def place(lake: str, pipeline: str, kind: Kind) -> str:
 
 
 def encode_runs(document: RunsDocument) -> bytes:
-    tables = {name: _record(record) for name, record in sorted(document.tables.items())}
+    # Not through the codec, for speed: there may be ten thousand.
+    tables = {name: [getattr(record, field) for field in _FIELDS] for name, record in sorted(document.tables.items())}
     notified = {name: list(codes) for name, codes in sorted(document.notified.items())}
     data = {"format": FORMAT, "written": document.written, "tables": tables, "told": notified}
     running = {name: [job.since, job.until] for name, job in sorted(document.running.items())}
@@ -149,11 +150,6 @@ def update_runs(
             return after
     what = f"other writers kept changing it, {_TRIES} times"
     raise RetriableError("STATE_CONTENDED", what, where=path, remedy="no data is lost; the next run writes it")
-
-
-def _record(record: TableRecord) -> list[Any]:
-    """Not through the codec, for speed: there may be ten thousand."""
-    return [getattr(record, name) for name in _FIELDS]
 
 
 def _to_record(values: list[Any]) -> TableRecord:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+from airflow_gddl.contract.durations import moment_of
+
 
 def seconds_of(text: str | None) -> float | None:
     """An ISO 8601 moment, UTC when it names no zone; null when there is none, or none that can be read."""
     try:
-        moment = datetime.fromisoformat(text or "")
+        return moment_of(text or "").timestamp()
     except ValueError:
         return None
-    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
 
 def text_of(moment: float | None) -> str | None:

@@ -10,7 +10,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from airflow_gddl.contract.errors import GddlError, RetriableError
-from airflow_gddl.contract.layout import join
 from airflow_gddl.runtime.state.documents import (
     BY_HAND,
     PollDocument,
@@ -22,7 +21,7 @@ from airflow_gddl.runtime.state.documents import (
 )
 from airflow_gddl.runtime.state.facts import TableRecord, merged
 from airflow_gddl.runtime.state.judging import RunningJob, TablePoll
-from airflow_gddl.stores import StoredObject, open_store
+from airflow_gddl.stores import StoredObject, open_store, read_if_there
 
 _AT_ONCE = 16
 _RUNS, _POLL = ".runs.json", ".look.json"
@@ -74,12 +73,10 @@ class StateReader:
 
     Attributes:
         clock: seconds since the epoch.
-        patience: minimum seconds between reads of the lake.
     """
 
     lake: str
     clock: Callable[[], float]
-    patience: float = 0.0
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
     _kept: dict[str, tuple[str, RunsDocument | PollDocument]] = field(default_factory=dict)
     _last: LakeState | None = None
@@ -87,11 +84,8 @@ class StateReader:
 
     def read(self) -> LakeState:
         with self._lock:
-            now = self.clock()
-            if self._last is not None and 0 <= now - self._last.read < self.patience:
-                return self._last
             try:
-                self._last = self._fresh(now)
+                self._last = self._fresh(self.clock())
             except RetriableError as error:
                 return self._stale(error)
             return self._last
@@ -114,7 +108,7 @@ class StateReader:
         found = [item for item in store.list(root) if item.name.endswith((_RUNS, _POLL)) and "/" not in item.name]
         changed = [item for item in found if self._kept.get(item.name, ("",))[0] != item.etag]
         with ThreadPoolExecutor(_AT_ONCE) as pool:
-            contents = list(pool.map(lambda item: self._content(join(root, item.name)), changed))
+            contents = list(pool.map(lambda item: read_if_there(store, item.path), changed))
         troubles = [
             trouble for item, data in zip(changed, contents, strict=True) if (trouble := self._take(item, data))
         ]
@@ -122,12 +116,6 @@ class StateReader:
         self._kept = {name: kept for name, kept in self._kept.items() if name in here}
         made = combined({name: document for name, (_, document) in self._kept.items()})
         return replace(made, troubles=tuple(troubles), empty=not any(n.endswith(_RUNS) for n in here), read=now)
-
-    def _content(self, path: str) -> bytes | None:
-        try:
-            return open_store(self.environ).read(path)
-        except FileNotFoundError:
-            return None
 
     def _take(self, item: StoredObject, data: bytes | None) -> Trouble | None:
         if data is None:

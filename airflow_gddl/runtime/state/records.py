@@ -6,7 +6,6 @@ line each, written before they are deleted: concurrent readers, and readers afte
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -14,13 +13,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
-from airflow_gddl.contract.codec import decode, to_json
-from airflow_gddl.contract.errors import GddlError, RetriableError
+from airflow_gddl.contract.codec import from_json_or_none, to_json
+from airflow_gddl.contract.errors import RetriableError
 from airflow_gddl.contract.layout import LOADS, STATE, join, record_name, tells_of_load
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import Roots
 from airflow_gddl.runtime.state.facts import KEPT_RUNS, TableRecord
-from airflow_gddl.stores import Storage, open_store
+from airflow_gddl.stores import Storage, open_store, read_if_there
 
 ARCHIVE = "archive"
 LOOSE_AT_MOST, LOOSE_LEFT = 256, 56
@@ -64,9 +63,9 @@ def read_records(
         results, damaged, seen = [], [], set()
         with ThreadPoolExecutor(_AT_ONCE) as pool:
             wanted = [name for name in loose if not loads_only or tells_of_load(name)][:limit]
-            contents = pool.map(lambda name: _content(store, join(place, name)), wanted)
+            contents = pool.map(lambda name: read_if_there(store, join(place, name)), wanted)
             for name, data in zip(wanted, contents, strict=True):
-                result = None if data is None else parse(data)
+                result = None if data is None else from_json_or_none(JobResult, data)
                 if result is not None:
                     results.append(result)
                     seen.add(_key(result))
@@ -75,9 +74,10 @@ def read_records(
         for name in archives:
             if len(results) >= limit:
                 break
-            lines = (_content(store, join(place, name)) or b"").splitlines()[::-1]
-            parsed = (result for line in lines if (result := parse(line)) is not None and _key(result) not in seen)
-            older = [result for result in parsed if not loads_only or result.action in LOADS]
+            lines = (read_if_there(store, join(place, name)) or b"").splitlines()[::-1]
+            parsed = [result for line in lines if (result := from_json_or_none(JobResult, line)) is not None]
+            new = [result for result in parsed if _key(result) not in seen]
+            older = [result for result in new if not loads_only or result.action in LOADS]
             results += older
             seen |= {_key(result) for result in older}
         return Records(results=tuple(results[:limit]), loose=len(loose), damaged=tuple(damaged))
@@ -131,22 +131,15 @@ def compact(store: Storage, roots: Roots, table: str) -> int:
     old = loose[LOOSE_LEFT:][::-1]
     if old:
         with ThreadPoolExecutor(_AT_ONCE) as pool:
-            contents = list(pool.map(lambda name: _content(store, join(place, name)), old))
-        lines = [to_json(result) for data in contents if data is not None and (result := parse(data)) is not None]
+            contents = list(pool.map(lambda name: read_if_there(store, join(place, name)), old))
+        results = [from_json_or_none(JobResult, data) for data in contents if data is not None]
+        lines = [to_json(result) for result in results if result is not None]
         name = f"{ARCHIVE}/{_stem(old[0])}_{_stem(old[-1])}.jsonl"
         store.write(join(place, name), "\n".join(lines).encode())
         store.delete(*(join(place, name) for name in old))
         archives = [name, *archives]
     store.delete(*(join(place, name) for name in archives[KEPT_ARCHIVES:]))
     return len(loose) - len(old)
-
-
-def parse(data: bytes) -> JobResult | None:
-    """Null when it is not a JobResult."""
-    try:
-        return decode(JobResult, json.loads(data))
-    except (ValueError, GddlError):
-        return None
 
 
 def _names(store: Storage, place: str) -> tuple[list[str], list[str]]:
@@ -162,14 +155,6 @@ def _stem(name: str) -> str:
 
 def _key(result: JobResult) -> tuple[str, str]:
     return result.run_id, result.started_at
-
-
-def _content(store: Storage, path: str) -> bytes | None:
-    """Null when it was deleted after the listing."""
-    try:
-        return store.read(path)
-    except FileNotFoundError:
-        return None
 
 
 @contextmanager

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import partial
 from pathlib import Path
 
 import yaml
 from databricks.sdk.service.jobs import JobsAPI, JobSettings
 
 from airflow_gddl.contract.errors import FatalError
-from airflow_gddl.contract.s3 import buckets_of
+from airflow_gddl.contract.s3 import buckets
 from airflow_gddl.contract.spec import Roots
 from airflow_gddl.metadata.runners.databricks import DatabricksSettings
 from airflow_gddl.runtime.runners.changes import JobChange, differences
@@ -48,7 +49,7 @@ def serverless_warning(tiers: Iterable[str], settings: DatabricksSettings, roots
     client of its own.
     """
     serverless = [size for size in tiers if settings.tier(size).serverless]
-    if not serverless or not buckets_of(roots):
+    if not serverless or not buckets((roots.landing, roots.lake)):
         return None
     return (
         f"Warning: tiers {', '.join(serverless)} run on serverless compute, where a job has no AWS credentials "
@@ -68,12 +69,7 @@ def apply(workspace: Workspace, changes: Iterable[JobChange[JobSettings]]) -> No
         if change.action == "create":
             _create(workspace, change)
         elif change.action == "update" and change.job_id is not None:
-            job_id = change.job_id
-
-            def reset(jobs: JobsAPI, job_id: int = job_id, wanted: JobSettings = change.wanted) -> None:
-                jobs.reset(job_id, wanted)
-
-            workspace.ask(reset)
+            workspace.ask(partial(JobsAPI.reset, job_id=change.job_id, new_settings=change.wanted))
 
 
 def _create(workspace: Workspace, change: JobChange[JobSettings]) -> None:

@@ -41,7 +41,7 @@ def make(own: Mapping[str, Any], _environ: Mapping[str, str], connections: Conne
 
 
 @dataclass(frozen=True)
-class DatabricksPlatform:
+class DatabricksPlatform(Platform):
     """See `Platform`."""
 
     settings: DatabricksSettings
@@ -87,9 +87,6 @@ class DatabricksPlatform:
                 return  # there is nothing to stop
 
         self.workspace.ask(call)
-
-    def links(self, handle: Handle) -> Mapping[str, str]:  # noqa: ARG002 - the run's page leads to all others
-        return {}
 
     def restart(self, handle: Handle) -> None:
         run = self._run(int(handle.run))

@@ -7,15 +7,14 @@ retried here a few times, since every call is safe to repeat.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import requests
 from databricks.sdk import WorkspaceClient
 from databricks.sdk.config import Config
-from databricks.sdk.credentials_provider import CredentialsStrategy
+from databricks.sdk.credentials_provider import credentials_strategy
 from databricks.sdk.errors import (
     DeadlineExceeded,
     InternalError,
@@ -52,15 +51,15 @@ class Workspace:
 
     def ask(self, call: Callable[[JobsAPI], T]) -> T:
         """Return the call's result; SDK errors that the caller handles must be caught inside `call`."""
-        for tried in range(1, TRIES):
+        tried = 1
+        while True:
             try:
                 return call(self.jobs)
-            except (InternalError, DeadlineExceeded):
-                self.sleep(2.0**tried)
             except (DatabricksError, *_UNREACHED) as error:
-                raise _told(error) from error
-        with _telling():
-            return call(self.jobs)
+                if tried == TRIES or not isinstance(error, (InternalError, DeadlineExceeded)):
+                    raise _told(error) from error
+            self.sleep(2.0**tried)
+            tried += 1
 
 
 def connect(access: DatabricksAccess) -> Workspace:
@@ -69,7 +68,7 @@ def connect(access: DatabricksAccess) -> Workspace:
     Raises:
         FatalError: `CONNECTION_UNUSABLE`.
     """
-    strategy = None if access.headers is None else _Headers(access)
+    strategy = None if access.headers is None else _by_headers(access.headers)
     try:
         config = Config(
             product="airflow-gddl",
@@ -86,26 +85,9 @@ def connect(access: DatabricksAccess) -> Workspace:
         raise FatalError("CONNECTION_UNUSABLE", what, remedy=remedy) from error
 
 
-class _Headers(CredentialsStrategy):
-    """Authenticates with the headers of the access."""
-
-    def __init__(self, access: DatabricksAccess) -> None:
-        self._access = access
-
-    def auth_type(self) -> str:
-        return "airflow-connection"
-
-    def __call__(self, _config: Config) -> Callable[[], dict[str, str]]:
-        headers = self._access.headers
-        return lambda: dict(headers()) if headers is not None else {}
-
-
-@contextmanager
-def _telling() -> Iterator[None]:
-    try:
-        yield
-    except (DatabricksError, *_UNREACHED) as error:
-        raise _told(error) from error
+def _by_headers(headers: Callable[[], Mapping[str, str]]) -> Any:
+    """Authenticates each request with these headers."""
+    return credentials_strategy("airflow-connection", [])(lambda _config: lambda: dict(headers()))
 
 
 def _told(error: Exception) -> GddlError:

@@ -1,7 +1,7 @@
 """EMR Serverless as a `Platform`.
 
 `RemoteRunner` and `GddlRunTrigger` wait for runs: only the job run's own timeout ends a run, no client timeout cancels
-one.
+one. The service itself restarts the driver of a run whose machine was lost.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.metadata.runners.emr_serverless import EmrSettings
 from airflow_gddl.runtime.runners.aws_errors import CLIENT, code_of, translated
 from airflow_gddl.runtime.runners.connections import Connections
@@ -41,7 +40,7 @@ def make(own: Mapping[str, Any], _environ: Mapping[str, str], connections: Conne
 
 
 @dataclass(frozen=True)
-class EmrPlatform:
+class EmrPlatform(Platform):
     """See `Platform`. `client` is boto3's."""
 
     settings: EmrSettings
@@ -72,10 +71,6 @@ class EmrPlatform:
                 # A finished run can't be cancelled, and need not be.
                 if code_of(error) not in _OVER:
                     raise
-
-    def restart(self, handle: Handle) -> None:
-        """Never called: the service itself restarts the driver of a run whose machine was lost."""
-        raise FatalError("PLATFORM_REFUSED", f"job run {handle.run} can't be repaired", remedy="run again")
 
     def links(self, handle: Handle) -> Mapping[str, str]:
         """Spark's own UI, live or from history; its URL is signed and holds for an hour."""

@@ -17,8 +17,9 @@ from botocore.exceptions import BotoCoreError, ClientError
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.spec import CONTRACT_VERSION
 from airflow_gddl.metadata.runners.glue import GlueSettings
-from airflow_gddl.runtime.runners.aws_errors import CLIENT, code_of, translated
+from airflow_gddl.runtime.runners.aws_errors import code_of, translated
 from airflow_gddl.runtime.runners.connections import Connections
+from airflow_gddl.runtime.runners.glue.deploy import connect
 from airflow_gddl.runtime.runners.glue.jobs import CONTRACT, SPEC, TOKEN
 from airflow_gddl.runtime.runners.own import settings_of
 from airflow_gddl.runtime.runners.platform import Handle, Platform, RunRequest, RunStatus, State
@@ -41,13 +42,11 @@ _LOOKBACK = timedelta(days=7)
 def make(own: Mapping[str, Any], _environ: Mapping[str, str], connections: Connections) -> Platform:
     """See `registry.make_platform`."""
     settings = settings_of("glue", GlueSettings, own)
-    with translated("Glue"):
-        session = connections.aws(settings.aws_conn_id, settings.region)
-        return GluePlatform(settings, session.client("glue", region_name=settings.region, config=CLIENT))
+    return GluePlatform(settings, connect(settings, connections))
 
 
 @dataclass(frozen=True)
-class GluePlatform:
+class GluePlatform(Platform):
     """See `Platform`. `client` is boto3's."""
 
     settings: GlueSettings
@@ -81,10 +80,6 @@ class GluePlatform:
     def cancel(self, handle: Handle) -> None:
         with translated("Glue"):
             self._stop(handle.group, handle.run)
-
-    def restart(self, handle: Handle) -> None:
-        """Never called: Glue can't restart a run."""
-        raise FatalError("PLATFORM_REFUSED", f"run {handle.run} can't be repaired", remedy="run again")
 
     def links(self, handle: Handle) -> Mapping[str, str]:
         """The log of the driver in CloudWatch."""
