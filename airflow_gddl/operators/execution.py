@@ -13,7 +13,7 @@ from airflow_gddl.contract.codec import decode, plain
 from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.operators.agreement import agreed
-from airflow_gddl.operators.job_runs import job_id, runner_of, watch_of
+from airflow_gddl.operators.job_runs import defer, job_id, runner_of, watch_of
 from airflow_gddl.operators.outcomes import failure, is_last_try, outcomes, round_of
 from airflow_gddl.reporting.alerting import notify
 from airflow_gddl.reporting.asset_events import add_events
@@ -30,7 +30,7 @@ from airflow_gddl.runtime.runners.missing_results import out_of_time
 from airflow_gddl.runtime.runners.registry import SubmissionContext
 from airflow_gddl.runtime.runners.remote import RemoteRunner
 from airflow_gddl.runtime.snapshot import PipelineDocument
-from airflow_gddl.triggers.runs import TIME_TO_END, GddlRunTrigger, ends_at
+from airflow_gddl.triggers.runs import ends_at
 from airflow_gddl.triggers.tables import utc_now
 from airflow_gddl.version_compat import AirflowException, AirflowFailException, AirflowSkipException, AirflowTaskTimeout
 
@@ -50,12 +50,14 @@ class TryState:
         tables: tables that the try started with, or those of the job that it waits for.
         since: see `RemoteRunner`.
         of_try: number of the try; some Airflow versions resume a new try with the state of the previous one.
+        ends: see `Watch.ends`; counted from the first deferral of the try.
         failed: results of earlier jobs of a maintenance task's try, without details.
     """
 
     tables: tuple[str, ...]
     since: int
     of_try: int
+    ends: float | None = None
     failed: tuple[JobResult, ...] = ()
 
 
@@ -138,22 +140,21 @@ class Task:
     def begun_with(self, tables: Sequence[str], runner: Runner) -> TryState:
         """State of this try for a deferral."""
         since = (runner.since or 0) if isinstance(runner, RemoteRunner) else 0
-        return TryState(tables=tuple(tables), since=since, of_try=self.context["ti"].try_number)
+        ends = ends_at(self.operator.execution_timeout) if self.begun is None else self.begun.ends
+        return TryState(tables=tuple(tables), since=since, of_try=self.context["ti"].try_number, ends=ends)
 
     def wait(self, begun: TryState, runner: Runner, run: WaitPolicy, kept: MonitoredPipeline | None = None) -> None:
-        """Defer to the triggerer; nothing of this process is needed to resume."""
+        """Defer to the triggerer; see `job_runs.defer`."""
         if not isinstance(runner, RemoteRunner):
             raise TypeError(f"{type(runner).__name__} returned a run to wait for")
-        operator, limit = self.operator, self.operator.execution_timeout
+        operator = self.operator
         operator.log.info("run %s continues%s", run.handle.run, f": {run.handle.page}" if run.handle.page else "")
         watch = watch_of(operator, self.document, runner, run, plain(begun))
         if kept is None:
-            watch = replace(watch, ends=ends_at(limit))
+            watch = replace(watch, ends=begun.ends)
         else:
             watch = replace(watch, kept=replace(kept, job=runner.run_id(run.number)))
-        trigger = GddlRunTrigger(watch=plain(watch))
-        late = limit + TIME_TO_END if limit and not kept else limit
-        operator.defer(trigger=trigger, method_name="resumed", timeout=late)
+        defer(operator, watch)
 
     def job_id(self, part: str) -> str:
         """See `job_runs.job_id`."""

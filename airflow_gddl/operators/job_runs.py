@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import hashlib
+import time
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from airflow.sdk import Context
 
 from airflow_gddl import configuration
+from airflow_gddl.contract.codec import plain
 from airflow_gddl.hooks.platforms import FromAirflow
 from airflow_gddl.operators.jobs import JobTask
 from airflow_gddl.runtime.runners.base import Runner, WaitPolicy
 from airflow_gddl.runtime.runners.registry import RunnerSettings, SubmissionContext, make_runner
 from airflow_gddl.runtime.runners.remote import RemoteRunner
 from airflow_gddl.runtime.snapshot import PipelineDocument
-from airflow_gddl.triggers.runs import Watch
+from airflow_gddl.triggers.runs import TIME_TO_END, GddlRunTrigger, Watch
 
 
 def job_id(of: str, context: Context) -> str:
@@ -71,3 +73,17 @@ def watch_of(
         run=run,
         begun=begun,
     )
+
+
+def defer(operator: JobTask, watch: Watch) -> None:
+    """Wait in the triggerer, which cancels the run at `Watch.ends`; nothing of this process is needed to resume.
+
+    Airflow's own timeout, which fails the task without calling the trigger, is for a trigger that is lost.
+
+    Raises:
+        TaskDeferred: always.
+    """
+    limit = operator.execution_timeout
+    if watch.ends is not None:
+        limit = timedelta(seconds=max(0.0, watch.ends - time.time())) + TIME_TO_END
+    operator.defer(trigger=GddlRunTrigger(watch=plain(watch)), method_name="resumed", timeout=limit)

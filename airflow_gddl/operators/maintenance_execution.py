@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +17,7 @@ from airflow_gddl.contract.errors import RetriableError
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, JobSpec, TableSpec
 from airflow_gddl.operators.execution import TryState, begun_of
-from airflow_gddl.operators.job_runs import job_id, runner_of, watch_of
+from airflow_gddl.operators.job_runs import defer, job_id, runner_of, watch_of
 from airflow_gddl.operators.maintenance_progress import ProgressFile
 from airflow_gddl.operators.outcomes import failure
 from airflow_gddl.reporting.results import Reporter, airflow_errors, summary
@@ -25,11 +25,12 @@ from airflow_gddl.runtime.landing.rerun import loaded_by
 from airflow_gddl.runtime.landing.run_request import refuse_unknown
 from airflow_gddl.runtime.runners.attempts import TaskKey
 from airflow_gddl.runtime.runners.base import Runner, WaitPolicy
+from airflow_gddl.runtime.runners.missing_results import out_of_time_result
 from airflow_gddl.runtime.runners.registry import SubmissionContext
 from airflow_gddl.runtime.runners.remote import RemoteRunner
 from airflow_gddl.runtime.snapshot import PipelineDocument
 from airflow_gddl.runtime.state.recording import recorded
-from airflow_gddl.triggers.runs import GddlRunTrigger
+from airflow_gddl.triggers.runs import ends_at
 from airflow_gddl.version_compat import AirflowSkipException, connection
 
 if TYPE_CHECKING:
@@ -97,14 +98,17 @@ class _Execution:
         file = ProgressFile(roots.lake, key, configuration.environ_of(self.document))
         progress = file.read(int(getattr(self.context["dag_run"], "clear_number", 0) or 0))
         failed = {result.table: result for result in (begun.failed if begun else ())}
+        ends = begun.ends if begun else ends_at(self.operator.execution_timeout)
         results: list[JobResult] = []
         while True:
             left = [name for name in self.specs if name not in progress.done and name not in failed]
             share = [name for name in (begun.tables if begun else left[:TABLES_PER_JOB]) if name in left]
             if not share:
                 break
-            share_begun = replace(self._begun(share), failed=tuple(failed.values()))
-            done = self._job(share, progress.shares, share_begun if begun is None else begun)
+            if begun is None and ends is not None and time.time() >= ends:
+                failed |= {name: out_of_time_result(name, "", self.operator.tier) for name in left}
+                break
+            done = self._job(share, progress.shares, begun or self._begun(share, ends, failed.values()))
             begun = None
             results += done
             failed |= {result.table: _short(result) for result in done if result.status == "failed"}
@@ -114,8 +118,9 @@ class _Execution:
             raise failure(list(failed.values()), len(self.specs))
         return summary(results)
 
-    def _begun(self, tables: Sequence[str]) -> TryState:
-        return TryState(tables=tuple(tables), since=-1, of_try=self.context["ti"].try_number)
+    def _begun(self, tables: Sequence[str], ends: float | None, failed: Iterable[JobResult]) -> TryState:
+        of_try = self.context["ti"].try_number
+        return TryState(tables=tuple(tables), since=-1, of_try=of_try, ends=ends, failed=tuple(failed))
 
     def _job(self, tables: Sequence[str], number: int, begun: TryState) -> tuple[JobResult, ...]:
         operator, document = self.operator, self.document
@@ -149,10 +154,8 @@ class _Execution:
 
     def _wait(self, begun: TryState, runner: RemoteRunner, run: WaitPolicy) -> None:
         """Defer to the triggerer: no worker waits for another machine."""
-        operator = self.operator
-        watch = watch_of(operator, self.document, runner, run, plain(begun))
-        trigger = GddlRunTrigger(watch=plain(watch))
-        operator.defer(trigger=trigger, method_name="resumed", timeout=operator.execution_timeout)
+        watch = watch_of(self.operator, self.document, runner, run, plain(begun))
+        defer(self.operator, replace(watch, ends=begun.ends))
 
     def _key(self, task: str) -> TaskKey:
         return TaskKey(pipeline=self.operator.dag_id, run=self.context["run_id"], task=task)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import functools
 import math
 import time
 from datetime import timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,10 +15,15 @@ import pytest
 pytest.importorskip("databricks.sdk")
 pytest.importorskip("airflow.providers.databricks")
 
+from airflow.sdk.exceptions import TaskDeferred
+
 from airflow_gddl.dags.factory import build_dags
+from airflow_gddl.dags.maintenance import build_upkeep_dags
 from airflow_gddl.devtools.fakes.databricks.run import LIVE
 from airflow_gddl.devtools.fakes.databricks.server import FakeServer
+from airflow_gddl.operators import maintenance_execution
 from airflow_gddl.triggers.runs import GddlRunTrigger, ends_at
+from airflow_gddl.version_compat import AirflowException
 from tests.airflow.stage import Stage
 from tests.airflow.test_remote import DATES, PACK, fake, run, tables
 from tests.airflow.test_stopping import out_of_time
@@ -41,12 +49,56 @@ def test_the_run_is_cancelled_and_what_it_has_done_is_collected(stage: Stage, fa
     # The limit comes when the first table is done, however long that takes.
     stage.monkeypatch.setattr(GddlRunTrigger, "_left", lambda _: 0.0 if any(answers.rglob("*.json")) else math.inf)
     done = limited(3600)
-    (made,) = fake.workspace.runs.values()
-    assert made.state == LIVE.TERMINATED
-    out_of_time(stage, done, "the tier small before this table was done")
+    assert ended(fake) == [LIVE.TERMINATED]
+    out_of_time(stage, done, "run_timeout of the tier small: raise it")
     stage.order()
+    stage.monkeypatch.setattr(GddlRunTrigger, "_left", lambda _: math.inf)
     assert run()["incremental_load"] == "success"
     assert stage.loaded == [["shop.a", "shop.b"], ["shop.b"]]
+
+
+def ended(fake: FakeServer) -> list[Any]:
+    return [made.state for made in fake.workspace.runs.values()]
+
+
+def test_maintenance_is_cancelled_too_and_starts_no_further_job(
+    stage: Stage, fake: FakeServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tables(stage, "a", "b", "c")
+    stage.order(sleep={"shop.b": 300})
+    monkeypatch.setattr(maintenance_execution, "TABLES_PER_JOB", 2)
+    answers = stage.lake / "_gddl" / "answers"
+    stage.monkeypatch.setattr(GddlRunTrigger, "_left", lambda _: 0.0 if any(answers.rglob("*.json")) else math.inf)
+    task = build_upkeep_dags()["gddl_maintenance"].get_task("maintain_small")
+    context: Any = {"params": {}, "run_id": "r", "ti": SimpleNamespace(try_number=1)}
+    context["dag_run"] = SimpleNamespace(clear_number=0)
+    with pytest.raises(TaskDeferred) as deferred:
+        task.execute(context)
+    event = asyncio.run(anext(deferred.value.trigger.run()))
+    event.payload["begun"]["ends"] = time.time() - 1
+    with pytest.raises(AirflowException, match=r"shop\.b.*RUN_TIMEOUT"):
+        task.resumed(context, event.payload)
+    assert ended(fake) == [LIVE.TERMINATED]
+    assert stage.loaded == [["shop.a", "shop.b"]]
+    # The next try does the rest.
+    stage.order()
+    stage.monkeypatch.setattr(GddlRunTrigger, "_left", lambda _: math.inf)
+    context["ti"] = SimpleNamespace(try_number=2)
+    reported = resumed_to_the_end(task, context)
+    assert (reported["failed"], stage.loaded[1:]) == (0, [["shop.b", "shop.c"]])
+
+
+def resumed_to_the_end(task: Any, context: Any) -> dict[str, Any]:
+    """The summary of a task that waits in the triggerer as often as it likes."""
+    call = functools.partial(task.execute, context)
+    while True:
+        try:
+            found: dict[str, Any] = call()
+        except TaskDeferred as deferred:
+            event = asyncio.run(anext(deferred.trigger.run()))
+            call = functools.partial(task.resumed, context, event.payload)
+        else:
+            return found
 
 
 def test_the_limit_is_counted_from_the_wait() -> None:

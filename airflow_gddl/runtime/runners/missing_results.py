@@ -21,11 +21,10 @@ def out_of_time(tier: str, limit: timedelta | None = None) -> ErrorInfo:
     Args:
         limit: null: not named.
     """
-    named = f" of the tier {tier}{f', {limit},' if limit else ''}"
+    own = f"run_timeout of the tier {tier}{f', {limit}' if limit else ''}"
     message = (
-        f"[RUN_TIMEOUT] the task reached run_timeout{named} before this table was done; nothing "
-        "is lost, the next try resumes where it stopped. Remedy: raise run_timeout of the tier, or give the table "
-        "another size"
+        "[RUN_TIMEOUT] the task reached its time limit before this table was done; nothing is lost, the next try "
+        f"resumes where it stopped. Remedy: a load's limit is {own}: raise it, or give the table another size"
     )
     return ErrorInfo(code="RUN_TIMEOUT", message=message)
 
