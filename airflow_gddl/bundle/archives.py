@@ -16,14 +16,14 @@ _MODE = 0o644
 _EXECUTABLE = 0o755
 
 
-def write_zip(path: Path, files: Mapping[str, bytes], how: int = zipfile.ZIP_DEFLATED, epoch: int = EPOCH) -> Path:
+def write_zip(path: Path, files: Mapping[str, bytes], epoch: int = EPOCH) -> Path:
     """Write files by name, in the order given; each gets the time `epoch` (seconds, UTC)."""
     moment = datetime.fromtimestamp(max(epoch, EPOCH), UTC)
     with zipfile.ZipFile(path, "w") as archive:
         for name, data in files.items():
             entry = zipfile.ZipInfo(name, moment.timetuple()[:6])
             entry.external_attr = (0o100000 | _MODE) << 16
-            entry.compress_type = how
+            entry.compress_type = zipfile.ZIP_DEFLATED
             archive.writestr(entry, data)
     return path
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Iterator
 from pathlib import Path
 
 import airflow_gddl
@@ -29,13 +28,8 @@ def code_files() -> dict[str, Path]:
         raise FatalError("CODE_MISSING", "the job's code lies in no folder of this Python", remedy=remedy)
     shared = {f"airflow_gddl/{name}": ours / name for name in SHARED}
     for name, folder in {**shared, "spark_jobs": Path(job.origin).parent}.items():
-        found |= {f"{name}/{inner}": path for inner, path in _modules(folder)}
+        found |= {f"{name}/{path.relative_to(folder).as_posix()}": path for path in sorted(folder.rglob("*.py"))}
     return found
-
-
-def _modules(folder: Path) -> Iterator[tuple[str, Path]]:
-    for path in sorted(folder.rglob("*.py")):
-        yield path.relative_to(folder).as_posix(), path
 
 
 def write_code(path: Path) -> Path:

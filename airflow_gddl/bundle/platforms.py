@@ -9,6 +9,7 @@ from typing import Literal
 
 from airflow_gddl.bundle.archives import EPOCH, write_zip
 from airflow_gddl.bundle.code import write_code
+from airflow_gddl.bundle.dag_files import DAG_FILES
 from airflow_gddl.bundle.environment import Target, requirements, write_environment
 from airflow_gddl.bundle.pins import pinned
 from airflow_gddl.bundle.wheel import write_wheel
@@ -41,16 +42,7 @@ if __name__ == "__main__":
 _PLUGINS = "/usr/local/airflow/plugins"
 """Path of the unpacked plugins.zip on MWAA."""
 _CONSTRAINTS = "https://raw.githubusercontent.com/apache/airflow/constraints-{0}/constraints-{1}.txt"
-DAGS = {
-    "gddl.py": '"""Every table of the metadata folder as an Airflow DAG."""\n\n'
-    "from airflow_gddl.dags.factory import build_dags\n\nglobals().update(build_dags(beside=__file__))\n",
-    "gddl_metadata_problems.py": '"""Invalid metadata rows as one import error in Airflow\'s UI."""\n\n'
-    "from airflow_gddl.dags.problems import raise_problems\n\nraise_problems(beside=__file__)\n",
-    "gddl_upkeep.py": '"""Maintenance and verification of all tables, a task for each tier, and reruns."""\n\n'
-    "from airflow_gddl.dags.maintenance import build_upkeep_dags\n\n"
-    "globals().update(build_upkeep_dags(beside=__file__))\n",
-    ".airflowignore": "metadata/\n",
-}
+DAGS = {**DAG_FILES, ".airflowignore": "metadata/\n"}
 
 
 @dataclass(frozen=True, kw_only=True)

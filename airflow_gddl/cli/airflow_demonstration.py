@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import json
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,7 +14,6 @@ from airflow_gddl.cli.demo_folder import DemoFolder
 from airflow_gddl.cli.demo_source import DemoSource, SourceOptions
 from airflow_gddl.cli.demo_verdict import Ending, conclude
 from airflow_gddl.cli.job import Request, perform
-from airflow_gddl.cli.next_steps import next_steps
 from airflow_gddl.cli.text import duration
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.result import JobResult
@@ -34,6 +33,8 @@ if TYPE_CHECKING:
     from airflow_gddl.metadata.loading import Catalog
 
 _NEWEST_RUNS = 50
+_TABLE = "nyc.flights"
+_DAG = f"gddl.{_TABLE}"
 _OPTIONS = {"poll_seconds": "2", "retry_delay_seconds": "5"}
 
 
@@ -116,7 +117,7 @@ class AirflowDemonstration:
         return right and verified.exit_status == 0 and len(endings) == len(source.tables)
 
     def _stay(self, airflow: Standalone) -> None:
-        for line in next_steps(airflow.rest.url, self.place, self._metadata):
+        for line in _next_steps(airflow.rest.url, self.place, self._metadata):
             self.cli.screen.dictate(line)
         try:
             while True:
@@ -133,19 +134,18 @@ class AirflowDemonstration:
             more={"gddl": {**_OPTIONS, "metadata": self._metadata}},
         )
         home = Home(self.place.airflow)
-        return StartOrder(home=home, settings=settings, environ=self.cli.environ, own=dict(self._roots()))
+        return StartOrder(home=home, settings=settings, environ=self.cli.environ, own=self._roots())
 
     @property
     def _metadata(self) -> str:
         return str(self.place.metadata if self.project is None else self.project / "metadata")
 
-    def _roots(self) -> Iterator[tuple[str, str]]:
-        yield "GDDL_LANDING", str(self.place.landing)
-        yield "GDDL_LAKE", str(self.place.lake)
+    def _roots(self) -> dict[str, str]:
+        return {"GDDL_LANDING": str(self.place.landing), "GDDL_LAKE": str(self.place.lake)}
 
     def _around(self) -> CliContext:
         environ = {name: value for name, value in self.cli.environ.items() if not name.startswith("GDDL_")}
-        return replace(self.cli, environ={**environ, **dict(self._roots())})
+        return replace(self.cli, environ={**environ, **self._roots()})
 
     def _say(self, text: str) -> None:
         self.cli.screen.say(text, "bold")
@@ -159,3 +159,22 @@ def _ending(source: DemoSource, roots: Roots, spec: TableSpec, verified: JobResu
         truth_rows=truth.num_rows,
         differences=differences(truth, read_replica(Path(Layout.of(roots, spec).replica)), spec.keys),
     )
+
+
+def _next_steps(url: str, place: DemoFolder, metadata: str) -> list[str]:
+    """Lines with commands for copying."""
+    body = json.dumps({"logical_date": None, "conf": {"full_refresh": True}})
+    replica = place.lake.joinpath(*_TABLE.split("."))
+    return [
+        "",
+        f"The UI is at {url}; no user, no password: it listens on this machine alone. Try:",
+        f"- Rerun a table: {url}/dags/{_DAG}, Trigger, Full refresh; of a pack, name the tables.",
+        "- The same over REST:",
+        f'  TOKEN=$(curl -s {url}/auth/token | sed \'s/.*access_token":"//; s/".*//\')',
+        f'  curl -s {url}/api/v2/dags/{_DAG}/dagRuns -H "Authorization: Bearer $TOKEN" \\',
+        f"    -H 'Content-Type: application/json' -d '{body}'",
+        f"- Change {metadata}/tables/nyc.yaml: add a row, disable or break one. The UI shows it within half a minute.",
+        f"- Read a table: {replica} is Delta; beside it stand its __changes and __errors.",
+        f"- Airflow's own command: AIRFLOW_HOME={place.airflow} airflow dags list",
+        "Ctrl-C stops it.",
+    ]

@@ -17,11 +17,6 @@ app = typer.Typer(help="Tables in catalogs: compare them, or register them.", no
 _COLORS = {"missing": "red", "different": "yellow", "problem": "red", "registered": "green", "altered": "green"}
 
 
-@app.callback()
-def catalog() -> None:
-    """Tables in catalogs: compare them, or register them."""
-
-
 @app.command()
 def diff(
     ctx: typer.Context,
@@ -51,11 +46,11 @@ def _request(action: Action, metadata: str, table: list[str] | None, json: bool)
 def _compare(ctx: typer.Context, request: Request) -> None:
     cli = context.of(ctx)
     done = perform(cli, request)
-    results = done.outcome.results
+    results, acted = done.outcome.results, request.options.action == "catalog_sync"
     if not request.as_json:
-        show(cli.screen, results, acted=request.options.action == "catalog_sync")
+        show(cli.screen, results, acted=acted)
     summary.show_troubles(cli.screen, done.outcome)
-    left = any(is_different(result, acted=request.options.action == "catalog_sync") for result in results)
+    left = any(is_different(result, acted=acted) for result in results)
     raise typer.Exit(exits.FAILED if left and done.exit_status == exits.OK else done.exit_status)
 
 

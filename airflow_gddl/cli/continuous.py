@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from airflow_gddl.cli import metadata
 from airflow_gddl.cli.context import CliContext
 from airflow_gddl.cli.display import DisplayRecords, Lines
 from airflow_gddl.cli.exits import of_outcome
-from airflow_gddl.cli.job import Done, Request, runner_of
+from airflow_gddl.cli.job import Done, Request, recorder_of, runner_of
 from airflow_gddl.contract.desired_state import DesiredState
 from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import Continuous, JobOptions, JobSpec
-from airflow_gddl.metadata.loading import Catalog
 from airflow_gddl.runtime.landing.desired_state import DesiredStateKeeper
-from airflow_gddl.runtime.runners.base import JobOutcome, Listener, ProgressEvent
+from airflow_gddl.runtime.runners.base import Listener, ProgressEvent
 from airflow_gddl.runtime.snapshot.signature import sign
-from airflow_gddl.runtime.state.documents import BY_HAND
 from airflow_gddl.runtime.state.recording import WRITE_EVERY, StateRecorder
 
 _HERE = ("local", "spark_submit")
@@ -53,21 +49,19 @@ def keep(cli: CliContext, request: Request) -> Done:
         catalogs=catalog.catalogs,
         options=JobOptions(continuous=Continuous(folder=standing.folder)),
     )
-    recorder = _recorder(cli, catalog)
+    recorder = recorder_of(cli, catalog)
+    # One line for each turn, since a continuous job has no end for a progress bar.
+    lines = Lines(cli.screen)
+    listener = _Live(recorder, DisplayRecords(cli.screen, lines) if request.as_json else lines)
     try:
-        with _listening(cli, request, recorder) as listener:
-            outcome = runner_of(cli, catalog, run_id, _Ticks(cli, standing, recorder)).run(spec, listener)
+        cli.screen.warn("the tables are loaded until Ctrl-C", "dim")
+        outcome = runner_of(cli, catalog, run_id, _Ticks(cli, standing, recorder)).run(spec, listener)
     finally:
         recorder.flush()
         standing.remove()
-    return Done(outcome=_quiet(outcome), exit_status=of_outcome(_quiet(outcome), bad_rows=bool(bad)))
-
-
-def _quiet(outcome: JobOutcome) -> JobOutcome:
-    """A stop signal is the regular end."""
-    if outcome.exit_status not in (0, 1):
-        return outcome
-    return JobOutcome(results=outcome.results, exit_status=outcome.exit_status, log=outcome.log)
+    if outcome.exit_status in (0, 1):  # a stop signal is the regular end
+        outcome = replace(outcome, cancelled_by=None)
+    return Done(outcome=outcome, exit_status=of_outcome(outcome, bad_rows=bool(bad)))
 
 
 @dataclass
@@ -119,16 +113,3 @@ class _Live:
         self.recorder.take(result)
         if result.status != "skipped":
             self.shown.on_result(result)
-
-
-@contextmanager
-def _listening(cli: CliContext, request: Request, recorder: StateRecorder) -> Iterator[Listener]:
-    """One line for each turn, since a continuous job has no end for a progress bar."""
-    lines = Lines(cli.screen)
-    cli.screen.warn("the tables are loaded until Ctrl-C", "dim")
-    yield _Live(recorder, DisplayRecords(cli.screen, lines) if request.as_json else lines)
-
-
-def _recorder(cli: CliContext, catalog: Catalog) -> StateRecorder:
-    known = tuple(row.table for row in catalog.tables)
-    return StateRecorder(catalog.roots, BY_HAND, known, lambda: cli.now().timestamp(), cli.environ)

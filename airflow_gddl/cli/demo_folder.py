@@ -6,7 +6,7 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from airflow_gddl.cli.project_files import DAGS, PROBLEMS
+from airflow_gddl.bundle.dag_files import DAG_FILES
 from airflow_gddl.contract.errors import MetadataError
 
 _MARK = ".gddl-demo"
@@ -43,8 +43,7 @@ _FILES = {
     "metadata/gddl.yaml": _SETTINGS,
     "metadata/tables/nyc.yaml": _TABLES,
     "metadata/keys/nyc.yaml": _KEYS,
-    "dags/gddl.py": DAGS,
-    "dags/gddl_metadata_problems.py": PROBLEMS,
+    **{f"dags/{name}": DAG_FILES[name] for name in ("gddl.py", "gddl_metadata_problems.py")},
 }
 
 

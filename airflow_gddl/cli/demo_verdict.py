@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from airflow_gddl.cli import summary
@@ -64,11 +64,3 @@ def conclude(screen: Screen, endings: Sequence[Ending]) -> bool:
         if ending.differences:
             screen.warn(f"{ending.verified.table} differs from its source: {ending.differences}", "red")
     return all(ending.is_right for ending in endings)
-
-
-def runs_by_table(results: Sequence[JobResult]) -> Mapping[str, list[JobResult]]:
-    """Results in their order, by table."""
-    found: dict[str, list[JobResult]] = {}
-    for result in results:
-        found.setdefault(result.table, []).append(result)
-    return found

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass, replace
 
 from airflow_gddl.cli import summary
 from airflow_gddl.cli.context import CliContext
 from airflow_gddl.cli.demo_folder import DemoFolder
 from airflow_gddl.cli.demo_source import DemoSource, SourceOptions
-from airflow_gddl.cli.demo_verdict import Ending, conclude, runs_by_table
+from airflow_gddl.cli.demo_verdict import Ending, conclude
 from airflow_gddl.cli.job import Done, Request, perform
+from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions
 
 
@@ -51,9 +53,12 @@ class Demonstration:
         return perform(replace(self.cli, environ=environ), Request(metadata=str(self.place.metadata), options=options))
 
     def _conclude(self, source: DemoSource, runs: list[Done], verified: Done) -> bool:
-        own = runs_by_table([result for run in runs for result in run.outcome.results])
+        own: defaultdict[str, list[JobResult]] = defaultdict(list)
+        for run in runs:
+            for result in run.outcome.results:
+                own[result.table].append(result)
         endings = [
-            Ending(verified=result, runs=own.get(result.table, ()), truth_rows=source.truth(result.table).num_rows)
+            Ending(verified=result, runs=own[result.table], truth_rows=source.truth(result.table).num_rows)
             for result in verified.outcome.results
         ]
         right = conclude(self.cli.screen, endings) and verified.exit_status == 0

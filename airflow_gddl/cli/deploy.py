@@ -20,17 +20,10 @@ from airflow_gddl.runtime.runners.own import settings_of
 
 if TYPE_CHECKING:
     from airflow_gddl.metadata.loading import Catalog
-
-if TYPE_CHECKING:
     from airflow_gddl.runtime.runners.changes import JobChange
 
 app = typer.Typer(help="Create the jobs that the metadata needs on a platform.", no_args_is_help=True)
 _STYLES = {"create": "green", "update": "yellow", "keep": ""}
-
-
-@app.callback()
-def _group() -> None:
-    """A callback keeps the platform a subcommand."""
 
 
 @app.command()
@@ -48,7 +41,7 @@ def databricks(
 ) -> None:
     """Create or update the saved Databricks jobs, one for each tier with tables."""
     cli = context.of(ctx)
-    require_sdk()
+    require_package("databricks", "databricks-sdk", "databricks")
     # Imported here, since the SDK takes a second to import.
     from airflow_gddl.metadata.runners.databricks import DatabricksSettings  # noqa: PLC0415 - imported when needed
     from airflow_gddl.runtime.runners.databricks import deploy, jobs  # noqa: PLC0415 - imported when needed
@@ -82,7 +75,7 @@ def glue(
 ) -> None:
     """Create or update the saved Glue jobs, one for each tier with tables."""
     cli = context.of(ctx)
-    require_boto3()
+    require_package("boto3", "boto3", "glue")
     from airflow_gddl.metadata.runners.glue import GlueSettings  # noqa: PLC0415 - imported when needed
     from airflow_gddl.runtime.runners.connections import FromEnvironment  # noqa: PLC0415 - imported when needed
     from airflow_gddl.runtime.runners.glue import deploy, jobs  # noqa: PLC0415 - imported when needed
@@ -102,24 +95,14 @@ def _used(catalog: Catalog) -> Mapping[str, TierSpec]:
     return {size: tier for size, tier in catalog.tiers.items() if size in sizes}
 
 
-def require_boto3() -> None:
+def require_package(module: str, package: str, extra: str) -> None:
     """
     Raises:
         FatalError: `RUNNER_PACKAGE_MISSING`.
     """
-    if importlib.util.find_spec("boto3") is None:
-        remedy = "pip install 'airflow-gddl[glue]'"
-        raise FatalError("RUNNER_PACKAGE_MISSING", "boto3 is not installed", remedy=remedy)
-
-
-def require_sdk() -> None:
-    """
-    Raises:
-        FatalError: `RUNNER_PACKAGE_MISSING`.
-    """
-    if importlib.util.find_spec("databricks") is None:
-        remedy = "pip install 'airflow-gddl[databricks]'"
-        raise FatalError("RUNNER_PACKAGE_MISSING", "databricks-sdk is not installed", remedy=remedy)
+    if importlib.util.find_spec(module) is None:
+        remedy = f"pip install 'airflow-gddl[{extra}]'"
+        raise FatalError("RUNNER_PACKAGE_MISSING", f"{package} is not installed", remedy=remedy)
 
 
 def _show(screen: Screen, changes: Sequence[JobChange[Any]]) -> None:
@@ -127,16 +110,7 @@ def _show(screen: Screen, changes: Sequence[JobChange[Any]]) -> None:
     for change in changes:
         rows.append((change.name, Cell(change.action, _STYLES[change.action]), "", "", ""))
         rows += [("", "", field.path, _text(field.before), _text(field.after)) for field in change.fields]
-    screen.table(
-        [
-            ScreenColumn("job"),
-            ScreenColumn("action"),
-            ScreenColumn("field"),
-            ScreenColumn("is"),
-            ScreenColumn("becomes"),
-        ],
-        rows,
-    )
+    screen.table([ScreenColumn(title) for title in ("job", "action", "field", "is", "becomes")], rows)
 
 
 def _record(screen: Screen, changes: Sequence[JobChange[Any]]) -> None:

@@ -19,7 +19,7 @@ def fake_databricks(
 ) -> None:
     """Serve a Databricks Jobs API that runs jobs as local processes, until Ctrl-C."""
     cli = context.of(ctx)
-    deploy.require_sdk()
+    deploy.require_package("databricks", "databricks-sdk", "databricks")
     from airflow_gddl.devtools.fakes.databricks.server import TOKEN, serving  # noqa: PLC0415 - imports the SDK, which takes long
 
     ended = threading.Event()

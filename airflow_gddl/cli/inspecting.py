@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
 
 from airflow_gddl.cli import metadata as metadata_folder
 from airflow_gddl.cli.context import CliContext
+from airflow_gddl.cli.options import absolute, check_names
 from airflow_gddl.cli.screen import Cell, Screen, ScreenColumn
 from airflow_gddl.cli.text import counted
-from airflow_gddl.contract.checks import table_name_fault
 from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.contract.layout import LandingFolder
 from airflow_gddl.contract.s3 import is_s3
@@ -37,9 +36,7 @@ def carry_out(
         MetadataError: `TABLE_NAME_INVALID`, `METADATA_MISSING`, `INSPECT_NOTHING_FOUND`.
         GddlError: the root can't be listed.
     """
-    for table in sorted(tables):
-        if fault := table_name_fault(table):
-            raise MetadataError("TABLE_NAME_INVALID", f"{table!r:.80}: {fault}", remedy="write schema.name")
+    check_names(tables)
     places = _places(cli, metadata, root)
     found: list[Finding] = []
     count = 0
@@ -65,7 +62,7 @@ def carry_out(
 
 def _places(cli: CliContext, metadata: str, root: str) -> Mapping[str, Mapping[str, TableSpec]]:
     """Landing roots, and the rows below each by their names in the source; an explicit root needs no metadata."""
-    own = _absolute(root) if root else ""
+    own = absolute(root) if root else ""
     if own and not is_s3(metadata) and not Path(metadata).is_dir():
         return {own: {}}
     catalog = load(metadata, cli.environ) if own else metadata_folder.read(cli, metadata)
@@ -77,10 +74,6 @@ def _places(cli: CliContext, metadata: str, root: str) -> Mapping[str, Mapping[s
             if folder.root in places:
                 places[folder.root].setdefault(folder.table, spec)
     return places
-
-
-def _absolute(root: str) -> str:
-    return root if is_s3(root) else os.path.normpath(Path(root).absolute())
 
 
 def show(screen: Screen, found: list[Finding], tables: int) -> None:

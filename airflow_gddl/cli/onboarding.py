@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any
 
 import typer
@@ -12,13 +10,13 @@ import typer
 from airflow_gddl.cli.context import CliContext
 from airflow_gddl.cli.onboarding_report import diff, show_plan
 from airflow_gddl.cli.onboarding_steps import next_steps
+from airflow_gddl.cli.options import absolute, check_names
 from airflow_gddl.cli.text import counted
 from airflow_gddl.cli.verify import require_name
-from airflow_gddl.contract.checks import check_values, table_name_fault
+from airflow_gddl.contract.checks import check_values
 from airflow_gddl.contract.codec import plain
 from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.contract.layout import join
-from airflow_gddl.contract.s3 import is_s3
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.metadata.folder import Folder, open_folder
 from airflow_gddl.metadata.loading import load
@@ -44,13 +42,13 @@ class OnboardingOptions:
 
     source: str
     metadata: str
-    connection: str = ""
-    landing: str = ""
-    lake: str = ""
-    schemas: frozenset[str] = field(default_factory=frozenset)
-    tables: frozenset[str] = field(default_factory=frozenset)
-    write: bool = False
-    as_json: bool = False
+    connection: str
+    landing: str
+    lake: str
+    schemas: frozenset[str]
+    tables: frozenset[str]
+    write: bool
+    as_json: bool
 
 
 def carry_out(cli: CliContext, options: OnboardingOptions) -> bool:
@@ -72,7 +70,8 @@ def carry_out(cli: CliContext, options: OnboardingOptions) -> bool:
     if write:
         write_files(cli, options.metadata, files)
     if options.as_json:
-        _records(cli, files, plan, written=write)
+        for record in records(files, plan, written=write):
+            cli.screen.record(record)
     elif write:
         cli.screen.say(f"{counted(len(files), 'file')} written", "green")
         _show_steps(cli, options)
@@ -100,9 +99,7 @@ def check(options: OnboardingOptions) -> None:
         raise MetadataError(
             problem.code, f"the source {options.source!r:.80} is {problem.message}", remedy=problem.remedy
         )
-    for table in sorted(options.tables):
-        if fault := table_name_fault(table):
-            raise MetadataError("TABLE_NAME_INVALID", f"{table!r:.80}: {fault}", remedy="write schema.name")
+    check_names(options.tables)
 
 
 def _first_settings(folder: Folder, options: OnboardingOptions) -> tuple[FileChange, ...]:
@@ -112,13 +109,9 @@ def _first_settings(folder: Folder, options: OnboardingOptions) -> tuple[FileCha
     try:
         folder.read(FILE)
     except FileNotFoundError:
-        roots = {name: flow(_absolute(root)) for name, root in (("landing", options.landing), ("lake", options.lake))}
+        roots = {name: flow(absolute(root)) for name, root in (("landing", options.landing), ("lake", options.lake))}
         return (FileChange(name=FILE, old=None, new=_SETTINGS.format(**roots)),)
     return ()
-
-
-def _absolute(root: str) -> str:
-    return root if is_s3(root) else os.path.normpath(Path(root).absolute())
 
 
 def _facts(cli: CliContext, options: OnboardingOptions, settings: Settings) -> SourceFacts:
@@ -129,7 +122,7 @@ def _facts(cli: CliContext, options: OnboardingOptions, settings: Settings) -> S
 
     declared = settings.sources.get(options.source)
     shared = settings.roots.landing if declared is None else declared.landing
-    root = _absolute(options.landing) if options.landing else shared
+    root = absolute(options.landing) if options.landing else shared
     facts = read_landing(Landing(root, cli.environ), options.schemas, options.tables, cli.now().timestamp())
     if not facts.tables and not facts.notices:
         remedy = (
@@ -149,15 +142,10 @@ def _confirmed(cli: CliContext, options: OnboardingOptions) -> bool:
 
 def write_files(cli: CliContext, metadata: str, files: tuple[FileChange, ...]) -> None:
     """The record of proposals is written last: without it, values count as edited by a user and are kept."""
-    root = _absolute(metadata)
+    root = absolute(metadata)
     store = open_store(cli.environ)
     for change in files:
         store.write(join(root, change.name), change.new.encode())
-
-
-def _records(cli: CliContext, files: tuple[FileChange, ...], plan: OnboardingPlan, *, written: bool) -> None:
-    for record in records(files, plan, written=written):
-        cli.screen.record(record)
 
 
 def records(files: tuple[FileChange, ...], plan: OnboardingPlan, *, written: bool) -> list[dict[str, Any]]:

@@ -1,10 +1,17 @@
-"""Options shared by several commands."""
+"""Options shared by several commands, and their values."""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterable
+from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from airflow_gddl.contract.checks import table_name_fault
+from airflow_gddl.contract.errors import MetadataError
+from airflow_gddl.contract.s3 import is_s3
 
 Metadata = Annotated[
     str, typer.Option("--metadata", metavar="DIR", envvar="GDDL_METADATA", help="Folder of gddl.yaml and tables/.")
@@ -29,3 +36,17 @@ SourceConnection = Annotated[
         help="Compare with the source too: a variable with an SQLAlchemy URL, or AIRFLOW_CONN_NAME.",
     ),
 ]
+
+
+def check_names(tables: Iterable[str]) -> None:
+    """
+    Raises:
+        MetadataError: `TABLE_NAME_INVALID`.
+    """
+    for table in sorted(tables):
+        if fault := table_name_fault(table):
+            raise MetadataError("TABLE_NAME_INVALID", f"{table!r:.80}: {fault}", remedy="write schema.name")
+
+
+def absolute(root: str) -> str:
+    return root if is_s3(root) else os.path.normpath(Path(root).absolute())

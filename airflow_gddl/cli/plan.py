@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import date
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from airflow_gddl.cli import context, exits, options, plan_view, problems
 from airflow_gddl.cli import metadata as metadata_folder
 from airflow_gddl.cli.context import CliContext
+from airflow_gddl.contract.codec import plain
 from airflow_gddl.contract.errors import GddlError, MetadataError
 from airflow_gddl.metadata.loading import Catalog
 from airflow_gddl.planning import AIRFLOW, MWAA, Metadata, PlatformLimits, make_plan
@@ -43,28 +44,6 @@ _Seconds = Annotated[
 _NoRecords = Annotated[bool, typer.Option("--no-records", metavar="", help="Don't read past runs from the lake.")]
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Asked:
-    """Options for limits of Airflow and the account."""
-
-    mwaa_class: str
-    workers: int | None
-    schedulers: int | None
-    triggers: int | None
-    tasks: int | None
-    emr_vcpus: int | None
-
-    def limits(self) -> PlatformLimits:
-        made = self._of_class() if self.mwaa_class else AIRFLOW
-        named = {name: getattr(self, name) for name in ("schedulers", "triggers", "tasks", "emr_vcpus")}
-        return replace(made, **{name: value for name, value in named.items() if value is not None})
-
-    def _of_class(self) -> PlatformLimits:
-        if self.mwaa_class not in MWAA:
-            raise _wrong(f"--mwaa-class {self.mwaa_class!r} is none of AWS's classes", f"name one of {', '.join(MWAA)}")
-        return mwaa_limits(self.mwaa_class, self.workers, self.schedulers)
-
-
 def plan(  # noqa: PLR0913, PLR0917 - typer reads each option of the command from one parameter
     ctx: typer.Context,
     metadata: options.Metadata = "metadata",
@@ -81,29 +60,30 @@ def plan(  # noqa: PLR0913, PLR0917 - typer reads each option of the command fro
 ) -> None:
     """Estimate the load on Airflow and the platform, with advice; exit status 1 if a limit is exceeded."""
     cli = context.of(ctx)
-    asked = _Asked(
-        mwaa_class=mwaa_class,
-        workers=workers,
-        schedulers=schedulers,
-        triggers=triggers,
-        tasks=tasks,
-        emr_vcpus=emr_vcpus,
-    )
-    limits, chosen = asked.limits(), _day(day)
+    made = _of_class(mwaa_class, workers, schedulers) if mwaa_class else AIRFLOW
+    own: dict[str, Any] = {"schedulers": schedulers, "triggers": triggers, "tasks": tasks, "emr_vcpus": emr_vcpus}
+    limits = replace(made, **{name: value for name, value in own.items() if value is not None})
+    chosen = _day(day)
     catalog = metadata_folder.read(cli, metadata)
     if catalog.problems:
         problems.show(cli.screen, catalog.problems, metadata, error=True)
     records = {} if no_records else _records(cli, catalog)
     planned = _planned(cli, catalog, records, _given(seconds or (), catalog))
-    made = make_plan(planned, limits, cli.now().date(), chosen)
+    shown = make_plan(planned, limits, cli.now().date(), chosen)
     if json:
-        cli.screen.record({"fits": made.fits, **plan_view.plain_plan(made)})
+        cli.screen.record({"fits": shown.fits, **plain(shown)})
     else:
-        plan_view.show(cli.screen, made)
+        plan_view.show(cli.screen, shown)
     if catalog.problems:
         raise typer.Exit(exits.BAD_METADATA)
-    if not made.fits:
+    if not shown.fits:
         raise typer.Exit(exits.FAILED)
+
+
+def _of_class(name: str, workers: int | None, schedulers: int | None) -> PlatformLimits:
+    if name not in MWAA:
+        raise _wrong(f"--mwaa-class {name!r} is none of AWS's classes", f"name one of {', '.join(MWAA)}")
+    return mwaa_limits(name, workers, schedulers)
 
 
 def _planned(

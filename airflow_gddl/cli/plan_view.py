@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 from airflow_gddl.cli.screen import Cell, Screen, ScreenColumn
 from airflow_gddl.cli.text import count, counted, duration
-from airflow_gddl.contract.codec import plain
 from airflow_gddl.contract.spec import AirflowView
 from airflow_gddl.planning import Plan
 from airflow_gddl.planning.figures import Figure
@@ -18,12 +16,6 @@ _BARS = " ▁▂▃▄▅▆▇█"
 _QUIET = "·"
 _NAMED = 5
 _RULER = "     " + "".join(f":{minute:02d}".ljust(15) for minute in (0, 15, 30, 45)) + "  an hour"
-
-
-def plain_plan(plan: Plan) -> dict[str, Any]:
-    """As `--json` prints it."""
-    made: dict[str, Any] = plain(plan)
-    return made
 
 
 def show(screen: Screen, plan: Plan) -> None:

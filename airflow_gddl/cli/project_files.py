@@ -2,27 +2,8 @@
 
 from __future__ import annotations
 
-DAGS = '''\
-"""Every table of the metadata folder as an Airflow DAG."""
+from airflow_gddl.bundle.dag_files import DAG_FILES
 
-from airflow_gddl.dags.factory import build_dags
-
-globals().update(build_dags(beside=__file__))
-'''
-PROBLEMS = '''\
-"""Invalid metadata rows as one import error in Airflow's UI, in a separate file, so that no DAG is affected."""
-
-from airflow_gddl.dags.problems import raise_problems
-
-raise_problems(beside=__file__)  # raises when there is something to report; it defines no DAG
-'''
-MAINTENANCE = '''\
-"""Maintenance and verification of all tables, a task for each tier."""
-
-from airflow_gddl.dags.maintenance import build_upkeep_dags
-
-globals().update(build_upkeep_dags(beside=__file__))
-'''
 SETTINGS = """\
 # yaml-language-server: $schema=schema/gddl.json
 # Folders are absolute, relative to this folder, or s3://bucket/prefix.
@@ -69,9 +50,7 @@ service into Delta Lake.
 PROJECT = {
     "metadata/gddl.yaml": SETTINGS,
     "metadata/tables/shop.yaml": TABLES,
-    "dags/gddl.py": DAGS,
-    "dags/gddl_metadata_problems.py": PROBLEMS,
-    "dags/gddl_upkeep.py": MAINTENANCE,
+    **{f"dags/{name}": text for name, text in DAG_FILES.items()},
     ".airflowignore": IGNORED,
     "README.md": README,
 }

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import importlib.util
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -106,19 +106,22 @@ def simulate(  # noqa: PLR0913 - typer reads each option of the command from one
     require_pyarrow()
     from airflow_gddl.cli import simulation  # noqa: PLC0415 - imported when needed
 
-    given: dict[str, Any] = {
-        "source": source,
-        "landing": landing if is_s3(landing) else Path(landing).absolute(),
-        "schema": schema,
-        "tables": tuple(table or ()),
-        "rounds": rounds,
-        "changes": changes if changes < 1 else int(changes),
-        "seed": seed,
-        "settings": simulation.with_dialect(dialect, tuple(set_ or ())),
-        "events": tuple(event or ()),
-        "reloads": tuple(reload or ()),
-        "start": start,
-    }
     cli = context.of(ctx)
-    chosen = simulation.SimulationOptions(**given, only=only, now=cli.now(), rows=rows, truth=truth)
+    chosen = simulation.SimulationOptions(
+        source=source,
+        landing=landing if is_s3(landing) else Path(landing).absolute(),
+        schema=schema,
+        tables=tuple(table or ()),
+        rounds=rounds,
+        changes=changes if changes < 1 else int(changes),
+        seed=seed,
+        settings=simulation.with_dialect(dialect, tuple(set_ or ())),
+        events=tuple(event or ()),
+        reloads=tuple(reload or ()),
+        only=only,
+        start=start,
+        now=cli.now(),
+        rows=rows,
+        truth=truth,
+    )
     simulation.carry_out(cli.screen, chosen, as_json=json)

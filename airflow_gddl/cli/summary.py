@@ -83,8 +83,6 @@ def _verdict_row(result: JobResult) -> list[Cell | str]:
     found = answer(result)
     source = found.get("source") or {}
     keys = [*(found.get("keys") or []), *(f"{key['key']} {key['state']}" for key in source.get("keys") or [])]
-    shown = ", ".join(str(key) for key in keys[:_NAMED])
-    more = f" and {len(keys) - _NAMED} more" if len(keys) > _NAMED else ""
     return [
         result.table,
         status(verdict(result)),
@@ -92,7 +90,7 @@ def _verdict_row(result: JobResult) -> list[Cell | str]:
         count(found.get("expected_rows")),
         count(source.get("source_rows")),
         count(source.get("unsettled")),
-        shown + more,
+        _names([str(key) for key in keys]),
     ]
 
 
@@ -125,6 +123,6 @@ def coded(code: str, message: str) -> str:
     return message if message.startswith(f"[{code}]") else f"[{code}] {message}"
 
 
-def _names(tables: Sequence[str]) -> str:
-    more = f" and {len(tables) - _NAMED} more" if len(tables) > _NAMED else ""
-    return ", ".join(tables[:_NAMED]) + more
+def _names(all_names: Sequence[str]) -> str:
+    more = f" and {len(all_names) - _NAMED} more" if len(all_names) > _NAMED else ""
+    return ", ".join(all_names[:_NAMED]) + more

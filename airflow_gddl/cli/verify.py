@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from airflow_gddl.cli import context, exits, options, summary
-from airflow_gddl.cli.job import Done, Request, perform
+from airflow_gddl.cli.job import Request, perform
 from airflow_gddl.contract.checks import CONNECTION_NAME
 from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.contract.spec import JobOptions
@@ -33,7 +33,8 @@ def verify(
     if not json:
         summary.show_verdicts(cli.screen, done.outcome.results)
     summary.show_troubles(cli.screen, done.outcome)
-    raise typer.Exit(exits.FAILED if any_different(done) else done.exit_status)
+    any_different = any(summary.verdict(result) == "different" for result in done.outcome.results)
+    raise typer.Exit(exits.FAILED if any_different else done.exit_status)
 
 
 def require_name(connection: str) -> None:
@@ -44,7 +45,3 @@ def require_name(connection: str) -> None:
     if connection and not CONNECTION_NAME.fullmatch(connection):
         remedy = "put the URL into a variable, and pass its name, e.g. SHOP_DB"
         raise MetadataError("CONNECTION_INVALID", "not the name of a connection", remedy=remedy)
-
-
-def any_different(done: Done) -> bool:
-    return any(summary.verdict(result) == "different" for result in done.outcome.results)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -15,7 +15,7 @@ from airflow_gddl.cli.context import CliContext
 from airflow_gddl.cli.publishing import DATABASE, published_table
 from airflow_gddl.cli.text import counted
 from airflow_gddl.contract.errors import FatalError, GddlError, MetadataError
-from airflow_gddl.contract.spec import Roots, TableSpec
+from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.contract.view_sql import ViewName, view_sql
 
 
@@ -54,27 +54,18 @@ def views(  # noqa: PLR0913, PLR0917 - typer reads each option of the command fr
     named = [(spec, ViewName.of(spec.table, database)) for spec in published]
     _refuse_collisions(named)
     failed, done = 0, 0
-    for spec, view, found in _rendered(cli, catalog.roots, named, reader):
-        if isinstance(found, GddlError):
+    for spec, view in named:
+        try:
+            statements = view_sql(published_table(catalog.roots, spec, cli.environ), view, reader.value)
+        except GddlError as error:  # other tables continue
             failed += 1
-            cli.screen.warn(f"{spec.table}: {found}", "red")
+            cli.screen.warn(f"{spec.table}: {error}", "red")
             continue
         done += 1
-        _give(cli, spec, view, found, out=out, as_json=json)
+        _give(cli, spec, view, statements, out=out, as_json=json)
     cli.screen.warn(_summary(done, failed, len(specs) - len(published), out))
     if failed or bad:
         raise typer.Exit(exits.FAILED if failed else exits.BAD_METADATA)
-
-
-def _rendered(
-    cli: CliContext, roots: Roots, named: Sequence[tuple[TableSpec, ViewName]], reader: SqlReaderName
-) -> Iterator[tuple[TableSpec, ViewName, tuple[str, ...] | GddlError]]:
-    """Statements of each view, or its error; other tables continue."""
-    for spec, view in named:
-        try:
-            yield spec, view, view_sql(published_table(roots, spec, cli.environ), view, reader.value)
-        except GddlError as error:
-            yield spec, view, error
 
 
 def _give(

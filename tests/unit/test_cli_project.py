@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from airflow_gddl import __version__
-from airflow_gddl.cli import checking
+from airflow_gddl.cli import check
 from airflow_gddl.cli.context import CliContext
 from airflow_gddl.cli.main import invoke
 from airflow_gddl.cli.probes import probe_lake, probe_landing
@@ -164,9 +164,9 @@ def test_check_continues_after_a_failure(gddl: Gddl, monkeypatch: pytest.MonkeyP
     Path("metadata/tables/shop.yaml").write_text(
         "tables:\n- {table: shop.orders, keys: id, options: {verify_connection: GDDL_SOURCE_SHOP}}\n- {table: x}\n"
     )
-    real = checking._version
+    real = check._version
     monkeypatch.setattr(
-        checking, "_version", lambda name: {"apache-airflow": "3.0.2", "deltalake": None}.get(name, real(name))
+        check, "_version", lambda name: {"apache-airflow": "3.0.2", "deltalake": None}.get(name, real(name))
     )
     url = "postgresql+psycopg2://me:hunter2@127.0.0.1:1/shop"
     answer = gddl("check", "--json", JAVA_HOME="/nowhere", GDDL_SOURCE_SHOP=url)
