@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from airflow_gddl.contract.checks import table_name_fault
@@ -70,33 +69,26 @@ class TakenNames:
 
     def _problem(self, named: NamedRow, place: str) -> SpecProblem | None:
         spec, same_folder = named.spec, self._by_folder.get(place)
+        name = spec.name_in_source
         same_target = self.by_target.get(spec.table.lower())
         if same_folder is not None and (same_folder is same_target or same_folder.spec.source == spec.source):
             message = f"this table has a row already, at {same_folder.place} (case does not count)"
-            return spec_problem("TABLE_DUPLICATE", ("table",), _name(spec), message, "remove one of the two rows")
+            return spec_problem("TABLE_DUPLICATE", ("table",), name, message, "remove one of the two rows")
         if same_target is not None:
             other = same_target.spec.qualified_name
             message = f"{spec.qualified_name} and {other} ({same_target.place}) have the target {spec.table}"
             remedy = f"give one of the two sources a target in gddl.yaml, e.g. target: {_TEMPLATE}"
-            return spec_problem("TARGET_TAKEN", ("table",), _name(spec), message, remedy)
-        nested = same_folder or self._above.get(place) or _first(self._by_folder, _folders_above(place))
+            return spec_problem("TARGET_TAKEN", ("table",), name, message, remedy)
+        above = (self._by_folder[folder] for folder in _folders_above(place) if folder in self._by_folder)
+        nested = same_folder or self._above.get(place) or next(above, None)
         if nested is not None:
             mine, other = LandingFolder.of(self.roots, spec).path, LandingFolder.of(self.roots, nested.spec).path
             message = f"its files in {mine} and those of {nested.spec.qualified_name} in {other} ({nested.place}) mix"
             remedy = "give each source in gddl.yaml a landing root of its own"
-            return spec_problem("LANDING_SHARED", ("table",), _name(spec), message, remedy)
+            return spec_problem("LANDING_SHARED", ("table",), name, message, remedy)
         return None
-
-
-def _name(spec: TableSpec) -> str:
-    """As the row has it."""
-    return spec.name_in_source
 
 
 def _folders_above(place: str) -> list[str]:
     parts = place.split("/")
     return ["/".join(parts[:n]) for n in range(len(parts) - 1, 1, -1)]
-
-
-def _first(by_folder: Mapping[str, NamedRow], folders: list[str]) -> NamedRow | None:
-    return next((by_folder[folder] for folder in folders if folder in by_folder), None)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
-from airflow_gddl.contract.spec_problem import FieldPath, SpecProblem, spec_problem
+from airflow_gddl.contract.spec_problem import SpecProblem, spec_problem
 from airflow_gddl.contract.table_names import NamedTable, TableNames, ambiguous, ambiguous_remedy
 from airflow_gddl.metadata import reading
 from airflow_gddl.metadata.folder import JSON_ENDINGS, YAML_ENDINGS, Folder
@@ -15,7 +14,7 @@ from airflow_gddl.metadata.layers import Layer, report
 from airflow_gddl.metadata.problems import Problem, unread
 from airflow_gddl.metadata.screen import screen
 from airflow_gddl.metadata.validation import joined_names
-from airflow_gddl.metadata.values import Document, DocumentError, Position, one_or_more
+from airflow_gddl.metadata.values import Document, DocumentError, Locate, one_or_more
 
 FOLDER = "keys"
 ENDINGS = (*YAML_ENDINGS, *JSON_ENDINGS)
@@ -133,7 +132,7 @@ def _shape(value: Any) -> SpecProblem | None:
 
 
 def _entry(document: Document, table: str, keys: Any) -> KeysEntry | Problem:
-    locate = partial(_line, document, table)
+    locate: Locate = lambda path: document.locate(("keys", table, *path[1:]))  # noqa: E731 - passed as a value
     layer = Layer(file=document.file, values={"keys": keys}, locate=locate)
     for problem in screen([keys]):
         return report(replace(problem, path=("keys", *problem.path[1:])), (layer,), table)
@@ -144,10 +143,6 @@ def _entry(document: Document, table: str, keys: Any) -> KeysEntry | Problem:
         message, remedy = "must be a column name or a list of them", "write e.g. [id]; [] for a table without keys"
         return report(spec_problem("KEYS_INVALID", ("keys",), keys, message, remedy), (layer,), table)
     return KeysEntry(table, tuple(keys), layer)
-
-
-def _line(document: Document, table: str, path: FieldPath) -> Position | None:
-    return document.locate(("keys", table, *path[1:]))
 
 
 def _mapping(value: Any) -> dict[str, Any]:

@@ -17,12 +17,11 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
 
 def screen(values: Any) -> tuple[SpecProblem, ...]:
     """Problems of a row's (or a section's) own values. When there are secrets, only they are reported."""
-    hidden = tuple(_secret(path) for path in secrets.find(values))
+    hidden = tuple(
+        spec_problem("SECRET_LIKE", path, _Hidden(), "looks like a secret", secrets.REMEDY)
+        for path in secrets.find(values)
+    )
     return hidden or tuple(_walk(values, ()))
-
-
-def _secret(path: FieldPath) -> SpecProblem:
-    return spec_problem("SECRET_LIKE", path, _Hidden(), "looks like a secret", secrets.REMEDY)
 
 
 class _Hidden:

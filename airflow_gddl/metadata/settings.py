@@ -119,11 +119,12 @@ class _Draft:
         for name, value in self.values.items():
             if name not in FIELDS:
                 self.take(spec_problem("FIELD_UNKNOWN", (name,), value, "no such field", near(name, FIELDS)))
-        sections = {(name,): self.section(name) for name in ("defaults", "tiers", "sources", "runners", "catalogs")}
-        runners = sections[("runners",)]
-        entries = {("runners", name): value or {} for name, value in runners.items()} if _is_mapping(runners) else {}
-        for path, value in (*sections.items(), *entries.items()):
-            if not _is_mapping(value):
+        names = ("defaults", "tiers", "sources", "runners", "catalogs")
+        sections: dict[FieldPath, Any] = {(name,): self.section(name) for name in names}
+        if isinstance(runners := self.section("runners"), dict):
+            sections |= {("runners", name): value or {} for name, value in runners.items()}
+        for path, value in sections.items():
+            if not isinstance(value, dict):
                 self.take(
                     spec_problem("FIELD_TYPE", path, value, "must be a mapping", "write name: value pairs below it")
                 )
@@ -243,10 +244,6 @@ class _Draft:
             field=show_field(path),
             value="" if problem.value is None else show(problem.value, path),
         )
-
-
-def _is_mapping(value: object) -> bool:
-    return isinstance(value, dict)
 
 
 def _copy(value: Any) -> Any:

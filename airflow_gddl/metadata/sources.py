@@ -87,7 +87,10 @@ def _source(
     if isinstance(spec, tuple):
         return spec
     values, locations = _values(spec)
-    problems = [*_refused(spec, path)]
+    problems: list[SpecProblem] = []
+    if "source" in spec.defaults:
+        place, message = (*path, "defaults", "source"), "rows of a source are those that name it"
+        problems.append(spec_problem("FIELD_REFUSED", place, spec.defaults["source"], message, "remove it"))
     problems += (replace(p, path=_place(path, locations, p.path)) for p in check_defaults(values, tiers))
     landing = _landing(spec, path, places)
     if isinstance(landing, SpecProblem):
@@ -112,13 +115,6 @@ def _values(spec: SourceSpec) -> tuple[dict[str, Any], dict[FieldPath, FieldPath
         options["verify_connection"] = spec.connection
         locations["options", "verify_connection"] = ("connection",)
     return values | ({"options": options} if options else {}), locations
-
-
-def _refused(spec: SourceSpec, path: FieldPath) -> list[SpecProblem]:
-    if "source" not in spec.defaults:
-        return []
-    message, remedy = "rows of a source are those that name it", "remove it"
-    return [spec_problem("FIELD_REFUSED", (*path, "defaults", "source"), spec.defaults["source"], message, remedy)]
 
 
 def _landing(spec: SourceSpec, path: FieldPath, places: tuple[str, str]) -> str | SpecProblem:

@@ -44,7 +44,7 @@ class Row:
     @property
     def identity(self) -> Identity | None:
         """Null where the row's names are not such as tables have."""
-        table, source, target = self.table, self._value("source"), self._value("target")
+        table, source, target = self.table, self.value("source"), self.value("target")
         if not isinstance(table, str) or not isinstance(source, str):
             return None
         if not isinstance(target, str) or template_fault(target):
@@ -59,7 +59,8 @@ class Row:
             return self.table
         return f"{identity.source}:{identity.name_in_source}"
 
-    def _value(self, name: str) -> object:
+    def value(self, name: str) -> object:
+        """A field of the row, or of its defaults."""
         return next((layer.values[name] for layer in (self.own, *self.below) if name in layer.values), None)
 
 
@@ -114,7 +115,8 @@ def _document(folder: Folder, name: str, settings: Settings) -> TableFile:
     values = {} if document.value is None else document.value
     top = Layer(file=name, values=values if isinstance(values, dict) else {}, locate=document.locate)
     faults = tuple(_faults(values, settings)) if isinstance(values, dict) else (_no_mapping(values),)
-    entries = _entries(top.values)
+    tables = top.values.get("tables")
+    entries = tables if isinstance(tables, list) else []
     if faults:
         stop = "; no row of this file is loaded"
         problems = (replace(p, message=p.message + stop) for p in (report(fault, (top,)) for fault in faults))
@@ -141,10 +143,10 @@ def _rows(document: Document, entries: list[Any], shared: Layer, settings: Setti
 
 def _row(own: Layer, file: tuple[Layer, ...], below: tuple[Layer, ...], settings: Settings) -> Row:
     """The row over its file's defaults, those of its source where that is declared, and those of the settings."""
-    layers = (*file, *below)
-    name = next((layer.values["source"] for layer in (own, *layers) if "source" in layer.values), None)
+    row = Row(own, (*file, *below))
+    name = row.value("source")
     source = settings.sources.get(name) if isinstance(name, str) else None
-    return Row(own, layers) if source is None else Row(own, (*file, source.layer, *below), source.landing)
+    return row if source is None else Row(own, (*file, source.layer, *below), source.landing)
 
 
 def _faults(values: Mapping[str, Any], settings: Settings) -> Iterator[SpecProblem]:
@@ -176,11 +178,6 @@ def _no_mapping(value: Any) -> SpecProblem:
     if isinstance(value, list):
         remedy = "put `tables:` in a line above the list"
     return spec_problem("FIELD_TYPE", (), value, message, remedy)
-
-
-def _entries(values: Mapping[str, Any]) -> list[Any]:
-    tables = values.get("tables")
-    return tables if isinstance(tables, list) else []
 
 
 def _shared(top: Layer, document: Document) -> Layer:

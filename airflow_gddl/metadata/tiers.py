@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from airflow_gddl.contract import durations, sizes
@@ -33,12 +34,13 @@ TIER = FieldShape(
 
 def build_tiers(section: Mapping[str, Any]) -> tuple[dict[str, TierSpec], tuple[SpecProblem, ...]]:
     """All tiers by name, and what is wrong with the section (paths start with `tiers`)."""
-    tiers, problems = dict(DEFAULT_TIERS), []
+    tiers = dict(DEFAULT_TIERS)
+    problems: list[SpecProblem] = []
     for name, changes in section.items():
         built = _tier(name, {} if changes is None else changes)
         if isinstance(built, TierSpec):
             tiers[name] = built
-            problems += [*_amounts(name, built), *_view(name, built)]
+            problems += (replace(problem, path=("tiers", name, *problem.path)) for problem in _check(built))
         else:
             problems += built
     return tiers, tuple(problems)
@@ -54,31 +56,21 @@ def _tier(name: str, changes: Any) -> TierSpec | tuple[SpecProblem, ...]:
     return TIER.build({**base, **changes}, path)
 
 
-def _amounts(name: str, tier: TierSpec) -> list[SpecProblem]:
-    problems = [
-        spec_problem("FIELD_VALUE", ("tiers", name, field), value, "must be 1 or more", "write a number from 1 up")
-        for field in COUNTS
-        if (value := getattr(tier, field)) < 1
-    ]
+def _check(tier: TierSpec) -> Iterator[SpecProblem]:
+    for field in COUNTS:
+        if (value := getattr(tier, field)) < 1:
+            yield spec_problem("FIELD_VALUE", (field,), value, "must be 1 or more", "write a number from 1 up")
     for field in AMOUNTS:
         if not sizes.MEMORY.fullmatch(value := getattr(tier, field)):
-            path, remedy = ("tiers", name, field), sizes.remedy(value)
-            problems.append(spec_problem("FIELD_VALUE", path, value, "not an amount of memory", remedy))
+            yield spec_problem("FIELD_VALUE", (field,), value, "not an amount of memory", sizes.remedy(value))
     if "pod_override" in tier.executor_config:
-        path, remedy = ("tiers", name, "executor_config"), "set it in `on_dag` of build_dags"
-        problems.append(spec_problem("FIELD_VALUE", path, "pod_override", "a Python object", remedy))
+        remedy = "set it in `on_dag` of build_dags"
+        yield spec_problem("FIELD_VALUE", ("executor_config",), "pod_override", "a Python object", remedy)
     if tier.queue is not None and not tier.queue.strip():
-        path, remedy = ("tiers", name, "queue"), "write a queue's name, or null"
-        problems.append(spec_problem("FIELD_VALUE", path, tier.queue, "is no name", remedy))
+        yield spec_problem("FIELD_VALUE", ("queue",), tier.queue, "is no name", "write a queue's name, or null")
     for field in DURATIONS:
         if not durations.is_duration(value := getattr(tier, field)):
-            path, remedy = ("tiers", name, field), durations.remedy(value)
-            problems.append(spec_problem("DURATION_INVALID", path, value, "not a duration", remedy))
-    return problems
-
-
-def _view(name: str, tier: TierSpec) -> list[SpecProblem]:
-    if tier.tables_per_job > 1 or tier.airflow in (None, "table"):
-        return []
-    what = "a tier of one table a job has no packs: each table has its own DAG"
-    return [spec_problem("FIELD_VALUE", ("tiers", name, "airflow"), tier.airflow, what, "set tables_per_job above 1")]
+            yield spec_problem("DURATION_INVALID", (field,), value, "not a duration", durations.remedy(value))
+    if tier.tables_per_job <= 1 and tier.airflow not in (None, "table"):
+        what = "a tier of one table a job has no packs: each table has its own DAG"
+        yield spec_problem("FIELD_VALUE", ("airflow",), tier.airflow, what, "set tables_per_job above 1")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -101,15 +101,3 @@ def position_of(value: Any, path: FieldPath) -> Position:
 def one_or_more(value: Any) -> Any:
     """Wrap a single text as a list of one, for lists of names; other values are unchanged."""
     return [value] if isinstance(value, str) else value
-
-
-def refusals(value: Any, path: FieldPath = ()) -> Iterator[tuple[FieldPath, Refused]]:
-    """Every `Refused` in a value, with its path."""
-    if isinstance(value, Refused):
-        yield path, value
-    elif isinstance(value, dict):
-        for name, item in value.items():
-            yield from refusals(item, (*path, name))
-    elif isinstance(value, list):
-        for i, item in enumerate(value):
-            yield from refusals(item, (*path, i))

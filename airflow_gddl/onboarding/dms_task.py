@@ -24,12 +24,7 @@ _ALL = {"schema-name": "%", "table-name": "%"}
 def table_mapping(tables: Sequence[TableSpec]) -> dict[str, list[dict[str, Any]]]:
     """Selection of these tables, the column that orders changes, and before images where rows name their prefix."""
     rules: list[dict[str, Any]] = [
-        {
-            "rule-type": "selection",
-            "object-locator": _locator(table),
-            "rule-action": "include",
-            "filters": [],
-        }
+        {"rule-type": "selection", "object-locator": _locator(table), "rule-action": "include", "filters": []}
         for table in tables
     ]
     rules.append(

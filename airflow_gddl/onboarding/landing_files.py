@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import gzip
 import io
-import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import BinaryIO
 
 import pyarrow as pa
@@ -83,7 +82,7 @@ class Landing:
     """A landing root and its store."""
 
     root: str
-    environ: Mapping[str, str] = field(default_factory=lambda: os.environ, repr=False)
+    environ: Mapping[str, str] = field(repr=False)
 
     @property
     def store(self) -> Storage:
@@ -126,7 +125,7 @@ class Landing:
                 footers.append(self.footer(folder.table, file))
             except _UNREADABLE as error:
                 unreadable[file.name] = f"{type(error).__name__}: {error}"[:200]
-        return TableFolder(table=folder.table, files=folder.files, footers=tuple(footers), unreadable=unreadable)
+        return replace(folder, footers=tuple(footers), unreadable=unreadable)
 
     def footer(self, table: str, file: LandedName) -> Footer:
         """

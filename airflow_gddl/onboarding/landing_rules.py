@@ -29,6 +29,7 @@ _TIMES = (
 )
 _SEQUENCE = re.compile(r"(^|_)(change_?seq|seq|sequence|scn|lsn|change_number)$", re.IGNORECASE)
 _DATED = re.compile(r"\d{4}(?P<by>[-_/]?)\d\d(?P<day>(?P=by)\d\d)?(?P<hour>(?P=by)\d\d)?")
+_MOST_CANDIDATES = 6
 _DELIMITERS = {"/": "slash", "-": "dash", "_": "underscore", "": "none"}
 _UNFIT = re.compile(r"^(float|double|halffloat|list|large_list|map|struct|binary|large_binary|time32|time64|bool)")
 
@@ -67,7 +68,7 @@ def notices_of(folder: TableFolder) -> Iterable[Notice]:
         yield Notice(table=folder.table, code="ONBOARD_FILE_UNREADABLE", message=message, remedy="rewrite it")
 
 
-def key_candidates(folder: TableFolder, most: int = 6) -> tuple[str, ...]:
+def key_candidates(folder: TableFolder) -> tuple[str, ...]:
     """Columns of the full load that may identify a row, likely ones first; a time only beside others."""
     loads = folder.footers_of("load")
     if not loads:
@@ -83,7 +84,7 @@ def key_candidates(folder: TableFolder, most: int = 6) -> tuple[str, ...]:
     ]
     times = [column for column in fit if is_time(loads[0].columns[column])]
     ranked = sorted((c for c in fit if c not in times), key=lambda c: (key_rank(c, name), fit.index(c)))
-    return (*ranked[: most - len(times[:1])], *times[:1])
+    return (*ranked[: _MOST_CANDIDATES - len(times[:1])], *times[:1])
 
 
 def is_time(kind: str) -> bool:

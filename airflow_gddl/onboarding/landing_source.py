@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-
 from airflow_gddl.contract.checks import table_name_fault
-from airflow_gddl.onboarding.facts import Notice, SourceFacts, TableFacts
-from airflow_gddl.onboarding.landing_files import Landing, TableFolder
+from airflow_gddl.onboarding.facts import SourceFacts
+from airflow_gddl.onboarding.landing_files import Landing
 from airflow_gddl.onboarding.landing_rules import facts_of, notices_of
 from airflow_gddl.onboarding.measuring import measured_key
 
@@ -25,19 +23,12 @@ def read_landing(landing: Landing, schemas: frozenset[str], names: frozenset[str
     folders = [f for f in landing.folders(names) if not schemas or f.table.partition(".")[0] in schemas]
     return SourceFacts(
         origin="landing",
-        tables=tuple(_tables(landing, folders, now)),
-        notices=tuple(_notices(folders)),
+        tables=tuple(
+            facts_of(folder, measured_key(landing, folder), now)
+            for folder in folders
+            if not table_name_fault(folder.table)
+        ),
+        notices=tuple(notice for folder in folders for notice in notices_of(folder)),
         schemas=schemas or None,
         names=names,
     )
-
-
-def _tables(landing: Landing, folders: Sequence[TableFolder], now: float) -> Iterator[TableFacts]:
-    for folder in folders:
-        if not table_name_fault(folder.table):
-            yield facts_of(folder, measured_key(landing, folder), now)
-
-
-def _notices(folders: Sequence[TableFolder]) -> Iterator[Notice]:
-    for folder in folders:
-        yield from notices_of(folder)

@@ -13,7 +13,7 @@ MOST_ROWS = 2_000_000
 """Maximum size of a measured full load: a sample proves nothing."""
 
 
-def measured_key(landing: Landing, folder: TableFolder, most_rows: int = MOST_ROWS) -> KeyFact | None:
+def measured_key(landing: Landing, folder: TableFolder) -> KeyFact | None:
     """The first of the likely columns, pairs or triples that is unique in all rows; null: none, or too much to read.
 
     A full load without rows, or of one row, proves nothing either.
@@ -21,7 +21,7 @@ def measured_key(landing: Landing, folder: TableFolder, most_rows: int = MOST_RO
     columns, loads = key_candidates(folder), folder.of("load")
     rows = sum(footer.rows for footer in folder.footers_of("load"))
     complete = len(folder.footers_of("load")) == len(loads)
-    if not columns or rows < 2 or rows > most_rows or not complete:
+    if not columns or rows < 2 or rows > MOST_ROWS or not complete:
         return None
     parts = list(landing.read(folder.table, loads, columns))
     if sum(part.num_rows for part in parts) != rows:  # a file could not be read again

@@ -7,11 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any
 
 from airflow_gddl.onboarding.rules import Proposal
-
-Kind = Literal["new_table", "dropped_table", "changed"]
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from airflow_gddl.metadata.loading import Catalog, load_folder
 from airflow_gddl.metadata.problems import Problem, show_name
 from airflow_gddl.metadata.settings import Settings
 from airflow_gddl.onboarding.facts import Notice, SourceFacts, TableFacts
-from airflow_gddl.onboarding.merging import Absent, KeptValue, Merged, NewRow, ProposedChange, merge
+from airflow_gddl.onboarding.merging import Absent, Merged, NewRow, merge
 from airflow_gddl.onboarding.present import SourceFiles, read_files
 from airflow_gddl.onboarding.rules import Bounds, Proposal, dropped, kept_key, propose
 from airflow_gddl.onboarding.writing import FileChange, write_out
@@ -166,16 +166,13 @@ def _rekeyed(merged: Merged) -> Iterable[Notice]:
 
 
 def _all(merges: Iterable[Merged]) -> Merged:
-    rows: list[NewRow] = []
-    changes: list[ProposedChange] = []
-    kept: list[KeptValue] = []
-    remembered: list[Proposal] = []
-    for one in merges:
-        rows += one.rows
-        changes += one.changes
-        kept += one.kept
-        remembered += one.remembered
-    return Merged(rows=tuple(rows), changes=tuple(changes), kept=tuple(kept), remembered=tuple(remembered))
+    each = tuple(merges)
+    return Merged(
+        rows=tuple(row for one in each for row in one.rows),
+        changes=tuple(change for one in each for change in one.changes),
+        kept=tuple(value for one in each for value in one.kept),
+        remembered=tuple(proposal for one in each for proposal in one.remembered),
+    )
 
 
 def _new_problems(had: Catalog, folder: Folder, plan: OnboardingPlan, environ: Mapping[str, str]) -> list[Problem]:

@@ -10,7 +10,6 @@ from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.metadata import reading
 from airflow_gddl.metadata.folder import Folder
 from airflow_gddl.metadata.keys import Keys, KeysEntry, read_keys
-from airflow_gddl.metadata.problems import Problem
 from airflow_gddl.metadata.settings import Settings
 from airflow_gddl.metadata.table_files import table_files
 from airflow_gddl.metadata.values import DocumentError, one_or_more
@@ -63,7 +62,9 @@ def read_files(folder: Folder, settings: Settings, source: str) -> SourceFiles:
     values = _document(folder, names["tables"], texts)
     _check_source(values, names["tables"], source)
     keys = read_keys(folder)
-    _check_problems(keys.problems, names["keys"])
+    for problem in keys.problems:
+        if problem.file == names["keys"]:
+            raise _unusable(names["keys"], str(problem))
     rows = list(_rows(values))
     declared = settings.sources.get(source)
     of_source = _flat(declared.layer.values) if declared is not None else {}
@@ -125,12 +126,6 @@ def _check_source(values: Mapping[str, Any], name: str, source: str) -> None:
         raise _unusable(name, f"its rows are of the source {own!r:.70}")
 
 
-def _check_problems(problems: tuple[Problem, ...], name: str) -> None:
-    for problem in problems:
-        if problem.file == name:
-            raise _unusable(name, str(problem))
-
-
 def _unusable(name: str, why: str) -> MetadataError:
     remedy = "fix the file, or choose another source name"
     return MetadataError("ONBOARD_FILE_UNUSABLE", f"{name} can't be edited: {why}", remedy=remedy)
@@ -151,11 +146,7 @@ def _present(
         own = one_or_more(row["keys"])
         return Present(fields=fields, keys=tuple(own) if isinstance(own, list) else (), keys_here=False, fixed=fixed)
     here = entry is None or entry.layer.file == keys_file
-    return Present(fields=fields, keys=_columns(entry), keys_here=here, fixed=fixed)
-
-
-def _columns(entry: KeysEntry | None) -> tuple[str, ...] | None:
-    return None if entry is None else entry.keys
+    return Present(fields=fields, keys=None if entry is None else entry.keys, keys_here=here, fixed=fixed)
 
 
 def _flat(row: Mapping[str, Any]) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from airflow_gddl.contract.spec import DEFAULT_TIERS, TierSpec
@@ -118,14 +118,7 @@ def _described_before(before: Proposal | None) -> dict[str, Any]:
 def dropped(before: Proposal) -> Proposal:
     """The row of a table that its source no longer has: disabled, with its data kept."""
     evidence = {**before.evidence, "enabled": "the source no longer has this table"}
-    return Proposal(
-        table=before.table,
-        keys=before.keys,
-        fields={**before.fields, "enabled": False},
-        evidence=evidence,
-        observed=before.observed,
-        is_dropped=True,
-    )
+    return replace(before, fields={**before.fields, "enabled": False}, evidence=evidence, is_dropped=True)
 
 
 def _size(size: int | None, bounds: Bounds, before: Proposal | None) -> str:

@@ -95,17 +95,14 @@ class YamlText:
         node = self._found(path)
         if not _takes_lines(node, yaml.SequenceNode):
             raise UneditableError(f"{_shown(path)} is not a list with a line for each row")
-        indent = "  " if _is_empty(node) else " " * node.start_mark.column
-        lines = [f"{indent}- {flow(value)}{_remark(words)}" for value, words in entries]
-        self._insert_lines(node, path, lines)
+        self._insert_lines(node, path, [f"- {flow(value)}{_remark(words)}" for value, words in entries])
 
     def extend(self, path: Path, entries: Sequence[tuple[str, Any, str]]) -> None:
         """Names with values behind the last one of the mapping at `path`, a line each, with comments."""
         node = self._found(path)
         if not _takes_lines(node, yaml.MappingNode):
             raise UneditableError(f"{_shown(path)} is not a mapping with a line for each name")
-        indent = "  " if _is_empty(node) else " " * node.start_mark.column
-        lines = [f"{indent}{text(name)}: {flow(value)}{_remark(words)}" for name, value, words in entries]
+        lines = [f"{text(name)}: {flow(value)}{_remark(words)}" for name, value, words in entries]
         self._insert_lines(node, path, lines)
 
     def result(self) -> str:
@@ -145,7 +142,8 @@ class YamlText:
         return self.source.rindex("\n", before, begins), self._behind(ends, _COMMA)
 
     def _insert_lines(self, node: Any, path: Path, lines: Sequence[str]) -> None:
-        shown = "".join(f"{self._newline}{line}" for line in lines)
+        indent = "  " if _is_empty(node) else " " * node.start_mark.column
+        shown = "".join(f"{self._newline}{indent}{line}" for line in lines)
         if not _is_empty(node):
             last = node.value[-1]
             end = self._end(last[1] if isinstance(last, tuple) else last)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date
 
@@ -15,10 +15,17 @@ from airflow_gddl.planning.day import Day, Metadata, day_of
 from airflow_gddl.planning.figures import Figure, figures_of
 from airflow_gddl.planning.limits import PlatformLimits
 from airflow_gddl.planning.pools import PoolUse
-from airflow_gddl.planning.rules import advise
+from airflow_gddl.planning.rules_airflow import AIRFLOW_RULES
+from airflow_gddl.planning.rules_platforms import PLATFORM_RULES
+from airflow_gddl.planning.rules_rows import ROW_RULES
 
 UPKEEP_DAGS = 2
 _PEAKS = 3
+_RULES: tuple[Callable[[Day, PlatformLimits, Mapping[str, Figure]], Iterator[Advice]], ...] = (
+    *AIRFLOW_RULES,
+    *PLATFORM_RULES,
+    *ROW_RULES,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,8 +122,15 @@ def make_plan(metadata: Metadata, limits: PlatformLimits, today: date, chosen: d
         tiers=tuple(_tier_cost(day, tier) for tier in sorted(day.paces)),
         pools=day.pools,
         figures=figures,
-        advice=advise(day, limits, figures),
+        advice=_advise(day, limits, figures),
     )
+
+
+def _advise(day: Day, limits: PlatformLimits, figures: tuple[Figure, ...]) -> tuple[Advice, ...]:
+    """All advice; exceeded limits first, else in the order of the rules."""
+    by_name = {figure.name: figure for figure in figures}
+    found = [advice for rule in _RULES for advice in rule(day, limits, by_name)]
+    return tuple(sorted(found, key=lambda advice: advice.level != "limit"))
 
 
 def _tier_cost(day: Day, tier: str) -> TierCost:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from airflow_gddl.planning.slots import DAY_SECONDS, SlotRequest, serve, slots_needed
+from airflow_gddl.planning.slots import DAY_SECONDS, SlotRequest, busy_seconds, demand_of, serve, slots_needed
 
 PATIENCE = 600.0
 """Seconds that a run may wait for its slot before more slots are advised."""
@@ -41,14 +41,14 @@ def pool_use(pool: str, slots: int, asked: Sequence[SlotRequest]) -> PoolUse:
     Args:
         asked: sorted.
     """
-    served = serve(asked, slots)
+    served, demand = serve(asked, slots), demand_of(asked)
     short = served.longest_wait > PATIENCE
     return PoolUse(
         pool=pool,
         slots=slots,
-        demand=served.demand,
-        busy=round(served.busy_seconds / (slots * DAY_SECONDS), 4),
+        demand=demand,
+        busy=round(busy_seconds(asked) / (slots * DAY_SECONDS), 4),
         longest_wait=round(served.longest_wait, 1),
         waits=served.waits,
-        needed=slots_needed(asked, PATIENCE, slots, served.demand) if short else slots,
+        needed=slots_needed(asked, PATIENCE, slots, demand) if short else slots,
     )

@@ -7,7 +7,6 @@ import itertools
 import math
 import operator
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 DAY_SECONDS = 86_400.0
@@ -31,41 +30,18 @@ class SlotRequest(NamedTuple):
     runs: int = 1
 
 
-@dataclass(frozen=True, kw_only=True)
-class Served:
-    """Result of the simulation of a pool.
-
-    Attributes:
-        demand: slots that would be held at once if there were any number.
-        busy_seconds: all runs' seconds together.
-        longest_wait: seconds from a run's start to its slot, at most.
-        waits: the DAG id of that run; empty when none waited.
-    """
-
-    demand: int = 0
-    busy_seconds: float = 0.0
-    longest_wait: float = 0.0
-    waits: str = ""
-
-
-def serve(asked: Sequence[SlotRequest], slots: int) -> Served:
-    """One day through `slots` slots, nothing left over from the day before.
+def serve(asked: Sequence[SlotRequest], slots: int, patience: float = math.inf) -> ServedPool:
+    """The pool at the end of one day, nothing left over from the day before.
 
     Args:
         asked: sorted.
         slots: from 1 up.
+        patience: stop as soon as a run waited longer than so many seconds.
     """
-    pool = _worked_off(asked, slots)
-    busy = busy_seconds(asked)
-    return Served(demand=demand_of(asked), busy_seconds=busy, longest_wait=pool.longest, waits=pool.waits)
-
-
-def _worked_off(asked: Sequence[SlotRequest], slots: int, patience: float = math.inf) -> _Pool:
-    """The pool at the end of the day, or as soon as a run waited longer than `patience` seconds."""
-    pool = _Pool(slots)
+    pool = ServedPool(slots)
     for start, together in itertools.groupby(asked, key=operator.itemgetter(0)):
         pool.go_on(start)
-        if pool.longest > patience:
+        if pool.longest_wait > patience:
             return pool
         for run in together:
             heapq.heappush(pool.queue, (run.rank, run.start, run.dag_id, run.seconds, run.runs))
@@ -74,14 +50,19 @@ def _worked_off(asked: Sequence[SlotRequest], slots: int, patience: float = math
     return pool
 
 
-class _Pool:
-    """Slots that are held, and the runs that wait for one."""
+class ServedPool:
+    """Slots that are held, and the runs that wait for one.
+
+    Attributes:
+        longest_wait: seconds from a run's start to its slot, at most.
+        waits: the DAG id of that run; empty when none waited.
+    """
 
     def __init__(self, slots: int) -> None:
         self.free = slots
         self.ends: list[tuple[float, int]] = []
         self.queue: list[tuple[int, float, str, float, int]] = []
-        self.longest, self.waits = 0.0, ""
+        self.longest_wait, self.waits = 0.0, ""
 
     def go_on(self, until: float) -> None:
         """Assign slots released before this time; slots released exactly then are also available to new runs."""
@@ -99,8 +80,8 @@ class _Pool:
             heapq.heappush(self.ends, (now + seconds, taken))
             if runs > taken:
                 heapq.heappush(self.queue, (rank, start, dag_id, seconds, runs - taken))
-            if now - start > self.longest:
-                self.longest, self.waits = now - start, dag_id
+            if now - start > self.longest_wait:
+                self.longest_wait, self.waits = now - start, dag_id
 
 
 def busy_seconds(asked: Sequence[SlotRequest]) -> float:
@@ -128,7 +109,7 @@ def slots_needed(asked: Sequence[SlotRequest], patience: float, few: int, enough
     few = max(few, math.ceil(busy_seconds(asked) / (DAY_SECONDS + patience)) - 1)
     while few + 1 < enough and enough > 1.1 * few:
         middle = (few + enough) // 2
-        if _worked_off(asked, middle, patience).longest <= patience:
+        if serve(asked, middle, patience).longest_wait <= patience:
             enough = middle
         else:
             few = middle

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import yaml
 
+from airflow_gddl.contract.spec_problem import FieldPath
 from airflow_gddl.metadata import yaml_file
-from airflow_gddl.metadata.values import DocumentError, Refused, position_of, refusals
+from airflow_gddl.metadata.values import DocumentError, Refused, position_of
 
 TEXT = """
 a: 1
@@ -34,6 +36,15 @@ VALUE = {
     "m": [1, {"l": 2}],
     "n": None,
 }
+
+
+def refusals(value: Any, path: FieldPath = ()) -> Iterator[tuple[FieldPath, Refused]]:
+    """Every `Refused` in a value, with its path."""
+    if isinstance(value, Refused):
+        yield path, value
+    elif isinstance(value, dict | list):
+        for part, item in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from refusals(item, (*path, part))
 
 
 @pytest.fixture(params=["CSafeLoader", "SafeLoader"])

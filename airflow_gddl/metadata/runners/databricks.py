@@ -9,8 +9,8 @@ from typing import Literal
 
 from airflow_gddl.contract.durations import is_duration
 from airflow_gddl.contract.spec_problem import FieldPath, SpecProblem, spec_problem
+from airflow_gddl.contract.table_spec import STRICT
 
-_STRICT = {"extra": "forbid", "use_attribute_docstrings": True}
 CONTRACT_TAG = "gddl-contract"
 """Tag of a job: the contract version of whoever deployed it."""
 _PROFILE = re.compile(r"arn:aws[a-z-]*:iam::\d{12}:instance-profile/\S+")
@@ -29,7 +29,7 @@ _OURS = ("cloudFiles.format", "cloudFiles.allowOverwrites")
 class DatabricksTier:
     """The machines of one tier: serverless, or a job cluster of its own."""
 
-    __pydantic_config__ = _STRICT
+    __pydantic_config__ = STRICT
 
     serverless: bool = True
     """Databricks chooses the machines; else a job cluster is started for each run."""
@@ -67,7 +67,7 @@ class DatabricksTier:
 class DatabricksSettings:
     """Where jobs are, what they run, and on what machines."""
 
-    __pydantic_config__ = _STRICT
+    __pydantic_config__ = STRICT
 
     wheel: str
     """The wheel of this package: a path on a volume or in the workspace."""

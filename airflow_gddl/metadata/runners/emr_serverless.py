@@ -7,15 +7,14 @@ from dataclasses import dataclass, field
 
 from airflow_gddl.contract.durations import is_duration
 from airflow_gddl.contract.spec_problem import FieldPath, SpecProblem, spec_problem
-
-_STRICT = {"extra": "forbid", "use_attribute_docstrings": True}
+from airflow_gddl.contract.table_spec import STRICT
 
 
 @dataclass(frozen=True, kw_only=True)
 class EmrTier:
     """What differs for one tier."""
 
-    __pydantic_config__ = _STRICT
+    __pydantic_config__ = STRICT
 
     application_id: str | None = None
     """Its application; null: that of all."""
@@ -31,7 +30,7 @@ class EmrTier:
 class EmrSettings:
     """Where jobs run, as whom, and what they run."""
 
-    __pydantic_config__ = _STRICT
+    __pydantic_config__ = STRICT
 
     execution_role: str
     """ARN of the role that jobs run as."""

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 from airflow_gddl.contract.durations import is_duration, seconds
 from airflow_gddl.contract.spec_problem import FieldPath, SpecProblem, spec_problem
+from airflow_gddl.contract.table_spec import STRICT
 
-_STRICT = {"extra": "forbid", "use_attribute_docstrings": True}
 OLDEST = (6, 0)
 """The first version of Glue with Spark 4."""
 # The service's own limits.
@@ -21,7 +21,7 @@ _LONGEST = 7 * 24 * 3600
 class GlueTier:
     """The machines of one tier."""
 
-    __pydantic_config__ = _STRICT
+    __pydantic_config__ = STRICT
 
     worker_type: str = "G.1X"
     """Type of its machines: `G.1X` has 4 cores and 16 GB, `G.2X` twice that, and so on up to `G.16X`."""
@@ -35,7 +35,7 @@ class GlueTier:
 class GlueSettings:
     """Where jobs run, as whom, and what they run."""
 
-    __pydantic_config__ = _STRICT
+    __pydantic_config__ = STRICT
 
     role: str
     """ARN of the role that jobs run as."""

@@ -7,12 +7,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from airflow_gddl.contract import durations
+from airflow_gddl.contract import durations, sizes
 from airflow_gddl.contract.spec_problem import FieldPath, SpecProblem, spec_problem
+from airflow_gddl.contract.table_spec import STRICT
 
-_STRICT = {"extra": "forbid", "use_attribute_docstrings": True}
 _MASTER = re.compile(r"spark://[^\s:,/]+:\d+(,[^\s:,/]+:\d+)*|yarn|k8s://\S+")
-MEMORY = re.compile(r"[1-9][0-9]{0,5}[kmgtKMGT]")
 _OWN_CONF = {
     "spark.master": "set `master`",
     "spark.submit.deployMode": "remove it: jobs run in client mode, so that they end with their task",
@@ -29,7 +28,7 @@ _OWN_CONF = {
 class SparkSubmitSettings:
     """`runners: {spark_submit: ...}`."""
 
-    __pydantic_config__ = _STRICT
+    __pydantic_config__ = STRICT
 
     master: str
     """`spark://host:7077` (several with commas), `yarn`, or `k8s://https://host:port`."""
@@ -61,7 +60,7 @@ class SparkSubmitSettings:
 class SparkSubmitCompute:
     """`tiers: {<tier>: {compute: {spark_submit: ...}}}`; null: what the tier says of itself."""
 
-    __pydantic_config__ = _STRICT
+    __pydantic_config__ = STRICT
 
     cores: int | None = None
     """Cores of an executor; null: the tier's `cores`."""
@@ -113,6 +112,6 @@ def _conf(conf: Mapping[str, Any]) -> Iterator[SpecProblem]:
 
 
 def _memory(path: FieldPath, value: str | None) -> Iterator[SpecProblem]:
-    if value is not None and not MEMORY.fullmatch(value):
+    if value is not None and not sizes.MEMORY.fullmatch(value):
         remedy = "write a number and k, m, g or t, e.g. 4g"
         yield spec_problem("FIELD_VALUE", path, value, "not an amount of memory", remedy)

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+from datetime import date
 
 from airflow_gddl.contract import durations
 from airflow_gddl.contract.checks import table_name_fault
 from airflow_gddl.contract.published import EVERY, Publication
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.metadata.problems import Problem
-from airflow_gddl.metadata.topology.intervals import longest_interval
 from airflow_gddl.metadata.topology.pipelines import Pipeline
+from airflow_gddl.metadata.topology.schedules import Timing
+
+_FROM = date(2024, 1, 1)
+"""A fixed day, so that the interval depends only on the schedule."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +63,7 @@ def row_of(spec: TableSpec, pipeline: Pipeline | None) -> TableRow:
         pipeline: that loads it; null: none does.
     """
     freshness = durations.seconds(spec.freshness) if spec.freshness else None
-    interval = 0 if pipeline is None else longest_interval(pipeline.timing)
+    interval = 0 if pipeline is None else _longest_interval(pipeline.timing)
     publication = Publication.of(spec)
     return TableRow(
         table=spec.table,
@@ -75,6 +79,16 @@ def row_of(spec: TableSpec, pipeline: Pipeline | None) -> TableRow:
         published=publication.columns,
         technical=publication.technical,
     )
+
+
+def _longest_interval(timing: Timing) -> int:
+    """Maximum seconds between two runs; 0 for pipelines without a time schedule."""
+    if timing.kind != "cron":
+        return 0
+    # Needed only for compiling and alerting; parsing a DAG file must not import the cron parser.
+    from airflow_gddl.metadata.topology.starts import gaps  # noqa: PLC0415 - as said above
+
+    return 60 * gaps(timing.cron, _FROM)[1]
 
 
 def table_rows(

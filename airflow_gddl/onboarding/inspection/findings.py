@@ -43,15 +43,7 @@ class KnownFinding:
     setting: str
 
     def at(self, table: str, file: str, evidence: str) -> Finding:
-        return Finding(
-            table=table,
-            code=self.code,
-            level=self.level,
-            message=self.message,
-            file=file,
-            evidence=evidence,
-            setting=self.setting,
-        )
+        return Finding(table=table, file=file, evidence=evidence, **vars(self))
 
 
 _ADD_SEQUENCE = (
