@@ -70,11 +70,10 @@ class Fleet:
     def names(self) -> list[str]:
         return [f"s{n % _SOURCES}.t{n}" for n in range(self.tables)]
 
-    def write_metadata(self, root: Path, extra: str = "") -> Path:
-        """A metadata folder; `extra`: more lines of `gddl.yaml`."""
+    def write_metadata(self, root: Path) -> Path:
         folder = root / "metadata"
         (folder / "tables").mkdir(parents=True)
-        (folder / "gddl.yaml").write_text(_SETTINGS.format(root=root, view=self.view) + extra)
+        (folder / "gddl.yaml").write_text(_SETTINGS.format(root=root, view=self.view))
         for source in range(_SOURCES):
             rows = [self._row(n) for n in range(source, self.tables, _SOURCES)]
             lines = [f"source: s{source}", "tables:" if rows else "tables: []", *(f"  - {row}" for row in rows)]

@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from airflow_fleet import Fleet, write_empty
-from airflow_parsing import Parsed, WrongResultError, prepare, process
+from airflow_parsing import Parsed, prepare, process
+from measuring import WrongResultError
 
 _TABLES, _LOADS, _RUNS, _ENOUGH_SECONDS = 10_000, 7, 3, 60.0
 HERE = Path(__file__).parent

@@ -10,7 +10,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-import psutil
+from measuring import WrongResultError, tree_mib
 
 from airflow_gddl.devtools.standalone.home import Home, HomeSettings
 
@@ -28,10 +28,6 @@ _PATIENT = {
     "logging": {"logging_level": "WARNING"},
 }
 _SILENT = {"DO_NOT_TRACK": "1", "SCARF_ANALYTICS": "false", "SCARF_NO_ANALYTICS": "true"}
-
-
-class WrongResultError(Exception):
-    """What was timed did not do its work."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,25 +80,11 @@ def _run(command: list[str], environ: dict[str, str], log: Path) -> float:
             stderr=out,
             stdin=subprocess.DEVNULL,
         )
-    top, peak = psutil.Process(child.pid), 0.0
+    peak = 0.0
     while child.poll() is None:
-        peak = max(peak, _resident_mib(top))
+        peak = max(peak, tree_mib(child.pid))
         time.sleep(_POLL_SECONDS)
     if child.returncode:
         tail = "\n".join(log.read_text(errors="replace").splitlines()[-30:])
         raise WrongResultError(f"{' '.join(command)} ended with {child.returncode}:\n{tail}")
     return peak
-
-
-def _resident_mib(top: psutil.Process) -> float:
-    total = 0
-    try:
-        family = [top, *top.children(recursive=True)]
-    except psutil.NoSuchProcess:
-        return 0.0
-    for process_ in family:
-        try:
-            total += process_.memory_info().rss
-        except psutil.NoSuchProcess:
-            continue
-    return total / 1024**2

@@ -17,6 +17,8 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
+from measuring import WrongResultError
+
 from airflow_gddl.contract.spec import AirflowView
 from airflow_gddl.devtools.standalone import processes
 from airflow_gddl.devtools.standalone.home import Home, HomeSettings
@@ -48,10 +50,6 @@ defaults: {schedule: null, size: bench}
 tiers:
   bench: {tables_per_job: %d, slots: %d, airflow: %s}
 """
-
-
-class WrongResultError(Exception):
-    """What was timed did not do its work."""
 
 
 @dataclass(frozen=True)

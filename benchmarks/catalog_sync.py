@@ -24,10 +24,10 @@ from unittest.mock import patch
 
 import boto3
 import moto
-import small_folders
+import workload
 from botocore.client import BaseClient
+from measuring import WrongResultError
 from small_folders import MIX, SmallFolders
-from truth import WrongResultError
 from workload import Workload
 
 from airflow_gddl.contract.catalogs import CatalogSpec
@@ -133,7 +133,7 @@ def main() -> int:
     given = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="gddl-catalog-sync-") as root:
         folders = SmallFolders(Path(root), tuple(f"t{number:05d}" for number in range(given.tables)))
-        small_folders.write(Workload(rows=100, files=1, changes_per_file=10, seed=1, mix=MIX), folders)
+        workload.write(Workload(rows=100, files=1, changes_per_file=10, seed=1, mix=MIX), folders.made)
         jobs = Jobs(folders)
         with glue(jobs.requests) as client:
             print(json.dumps(measure(jobs, client, given.rounds)))

@@ -13,30 +13,22 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 
-import psutil
 import pytest
-
-
-def cpu_seconds() -> float:
-    """Of this process and those below it, ended ones included; processes that left the tree are missed."""
-    own = psutil.Process()
-    total = 0.0
-    for process in (own, *own.children(recursive=True)):
-        with suppress(psutil.NoSuchProcess):
-            total += sum(process.cpu_times()[:4])  # user, system, and both of ended children
-    return total
+from measuring import tree_cpu_seconds
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
-    """Add a line to the file that `CPU_BY_TEST` names: wall seconds, CPU seconds, test."""
-    cpu, began = cpu_seconds(), time.monotonic()
+    """Add a line to the file that `CPU_BY_TEST` names: wall seconds, CPU seconds, test.
+
+    Processes that left the tree of this one are missed.
+    """
+    cpu, began = tree_cpu_seconds(os.getpid()), time.monotonic()
     done = yield
     with Path(os.environ["CPU_BY_TEST"]).open("a") as out:
-        out.write(f"{time.monotonic() - began:.2f}\t{cpu_seconds() - cpu:.2f}\t{item.nodeid}\n")
+        out.write(f"{time.monotonic() - began:.2f}\t{tree_cpu_seconds(os.getpid()) - cpu:.2f}\t{item.nodeid}\n")
     return done
 
 

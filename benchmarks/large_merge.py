@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import json
 import shutil
-import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,7 +22,7 @@ import handwritten
 import this_engine
 import truth
 import workload
-from measuring import Answer, Order, last_version, run_child, written_after
+from measuring import Answer, Order, last_version, run_child, say, written_after
 from workload import Folders, Workload
 
 from airflow_gddl.contract.spec import EngineName
@@ -65,44 +64,38 @@ def compare(work: Workload, root: Path, engine: EngineName = "spark") -> dict[st
         WrongResultError: a side's replica is not what it must be.
     """
     folders = Folders(root)
-    _say(f"{work.rows:,} rows, {work.files} x {work.changes_per_file:,} changes: writing the files")
+    say(f"{work.rows:,} rows, {work.files} x {work.changes_per_file:,} changes: writing the files")
     workload.write(work, folders)
-    ordering, found = Ordering(engine=engine), {}
-    for side in _PROGRAMS:
-        ordering = replace(ordering, class_path=_child(side, "load", work, folders, ordering).class_path)
+    found, class_path = {}, ""
+    for side, program in _PROGRAMS.items():
+        class_path = run_child(program, _order(side, "load", folders, engine, class_path)).class_path
         loaded = last_version(folders.replica(side))
-        answer = _child(side, "run", work, folders, ordering)
+        tiny = replace(work, rows=_LEAST_ROWS, files=1, changes_per_file=_LEAST_CHANGES)
+        workload.write(tiny, _warm(folders, side))
+        answer = run_child(program, _order(side, "run", folders, engine, class_path))
         rewritten = written_after(folders.replica(side), loaded).rewritten
         found[side] = Figures(answer=answer, rewritten=rewritten, work=work)
-        _say(f"{side}: {answer.seconds:.1f} s; {truth.check(folders, side):,} rows are right")
+        say(f"{side}: {answer.seconds:.1f} s; {truth.check(folders, side):,} rows are right")
         shutil.rmtree(folders.exported(side))
     return found
 
 
-@dataclass(frozen=True, kw_only=True)
-class Ordering:
-    """Settings of all children of a comparison; see `Order`."""
-
-    engine: EngineName
-    class_path: str = ""
+def _warm(folders: Folders, side: str) -> Folders:
+    return Folders(folders.root / f"{side}-warm")
 
 
-def _child(side: str, phase: Literal["load", "run"], work: Workload, folders: Folders, settings: Ordering) -> Answer:
-    _say(f"{side}: {phase}")
-    warm = Folders(folders.root / f"{side}-warm")
-    if phase == "run":
-        workload.write(replace(work, rows=_LEAST_ROWS, files=1, changes_per_file=_LEAST_CHANGES), warm)
-    order = Order(
+def _order(side: str, phase: Literal["load", "run"], folders: Folders, engine: EngineName, class_path: str) -> Order:
+    say(f"{side}: {phase}")
+    return Order(
         phase=phase,
         root=str(folders.root),
-        warm_root=str(warm.root),
+        warm_root=str(_warm(folders, side).root),
         answer=str(folders.root / f"{side}-{phase}.json"),
         cores=this_engine.TIER.cores,
         memory=this_engine.TIER.memory,
-        class_path=settings.class_path,
-        engine=settings.engine,
+        class_path=class_path,
+        engine=engine,
     )
-    return run_child(_PROGRAMS[side], order)
 
 
 def measure_growth(scale: float, seed: int, root: Path, engine: EngineName) -> list[Growth]:
@@ -170,10 +163,6 @@ def _folder(kept: str | None) -> Iterator[Path]:
     if any(path.iterdir()):
         raise SystemExit(f"{path} is not empty")
     yield path
-
-
-def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
 
 
 def _scale(text: str) -> float:

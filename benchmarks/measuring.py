@@ -38,8 +38,8 @@ class Order:
     answer: str
     cores: int
     memory: str
-    class_path: str = ""
-    engine: EngineName = "spark"
+    class_path: str
+    engine: EngineName
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,6 +74,15 @@ def steps_of(seconds: Mapping[str, float]) -> tuple[StepSeconds, ...]:
 
 class ChildError(Exception):
     """A child that failed, with the end of its log."""
+
+
+class WrongResultError(Exception):
+    """What was timed did not do its work, or not rightly."""
+
+
+def say(text: str) -> None:
+    """Progress, on standard error."""
+    print(text, file=sys.stderr, flush=True)
 
 
 def order_of_child() -> Order:
@@ -111,16 +120,12 @@ def run_child(program: str, order: Order) -> Answer:
 
 def peak_mib() -> float:
     """Sum of the largest resident memory so far of this process and all below it (Linux)."""
-    parents = {pid: _parent(pid) for pid in (int(p.name) for p in Path("/proc").iterdir() if p.name.isdigit())}
-    mine = {os.getpid()}
-    while grown := {pid for pid, parent in parents.items() if parent in mine} - mine:
-        mine |= grown
-    return sum(_high_water_kib(pid) for pid in mine) / 1024
+    return sum(_kib(pid, "VmHWM") for pid in _tree(os.getpid())) / 1024
 
 
 def tree_mib(root: int) -> float:
     """Sum of the resident memory now of a process and all below it (Linux)."""
-    return sum(int(_status(pid).get("VmRSS", "0 kB").split()[0]) for pid in _tree(root)) / 1024
+    return sum(_kib(pid, "VmRSS") for pid in _tree(root)) / 1024
 
 
 def tree_cpu_seconds(root: int) -> float:
@@ -129,7 +134,8 @@ def tree_cpu_seconds(root: int) -> float:
 
 
 def _tree(root: int) -> set[int]:
-    parents = {pid: _parent(pid) for pid in (int(p.name) for p in Path("/proc").iterdir() if p.name.isdigit())}
+    pids = [int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit()]
+    parents = {pid: int(_status(pid).get("PPid", "0")) for pid in pids}
     tree = {root}
     while grown := {pid for pid, parent in parents.items() if parent in tree} - tree:
         tree |= grown
@@ -145,12 +151,8 @@ def _ticks(pid: int) -> int:
     return sum(map(int, text.rpartition(")")[2].split()[11:15]))
 
 
-def _parent(pid: int) -> int:
-    return int(_status(pid).get("PPid", "0"))
-
-
-def _high_water_kib(pid: int) -> int:
-    return int(_status(pid).get("VmHWM", "0 kB").split()[0])
+def _kib(pid: int, name: str) -> int:
+    return int(_status(pid).get(name, "0 kB").split()[0])
 
 
 def _status(pid: int) -> dict[str, str]:

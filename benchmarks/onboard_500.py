@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import sqlalchemy as sa
+from measuring import WrongResultError
 from onboard_source import SCHEMA, SourceTable, counts, dump, fill, land, postgres
 
 from airflow_gddl.contract.layout import Layout
@@ -33,10 +34,6 @@ from airflow_gddl.runtime.runners.stopping import stoppable
 _TABLES = 500
 _CONNECTION = "SHOP_DB"
 _DAGS = Path(__file__).parents[1] / "dags"
-
-
-class WrongResultError(Exception):
-    """What was timed did not do its work."""
 
 
 @dataclass

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import truth
-import workload
 from deltalake import DeltaTable
-from workload import KEY, SCHEMA, Folders, Workload
+from measuring import WrongResultError
+from workload import KEY, SCHEMA, Folders
 
 from airflow_gddl.contract.spec import DEFAULT_TIERS, EngineName, JobSpec, Roots, TableSpec, TierSpec
 
@@ -44,7 +44,7 @@ class SmallFolders:
         return self.lake(side) / "bench" / name
 
     def tier(self, engine: EngineName, cores: int) -> TierSpec:
-        return TierSpec(**{**vars(DEFAULT_TIERS["small"]), "engine": engine, "cores": cores})
+        return replace(DEFAULT_TIERS["small"], engine=engine, cores=cores)
 
     def job(self, side: str, run_id: str, tier: TierSpec) -> JobSpec:
         roots = Roots(landing=str(self.landing(side)), lake=str(self.lake(side)))
@@ -58,10 +58,6 @@ class SmallFolders:
             folder.mkdir(parents=True, exist_ok=True)
             for file in files:
                 os.link(file, folder / file.name)
-
-
-def write(work: Workload, folders: SmallFolders) -> None:
-    workload.write(work, folders.made)
 
 
 def expected(folders: SmallFolders, rounds: int) -> pa.Table:
@@ -81,6 +77,6 @@ def check(folders: SmallFolders, side: str, names: Iterable[str], rounds: int) -
     for name in names:
         found = pa.table(DeltaTable(str(folders.replica(side, name))).scan(SCHEMA.names))
         if not found.cast(SCHEMA).sort_by(KEY).equals(wanted):
-            raise truth.WrongResultError(f"{side}: {name} is not what it must be")
+            raise WrongResultError(f"{side}: {name} is not what it must be")
         count += 1
     return count

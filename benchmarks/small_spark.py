@@ -83,16 +83,14 @@ def by_hand(order: SmallOrder, spark: SparkSession) -> float:
     return seconds
 
 
+@dataclass(frozen=True)
 class _Placed(Folders):
     """The files of all tables, and the replica of one."""
 
-    def __init__(self, root: Path, replica: Path) -> None:
-        super().__init__(root)
-        object.__setattr__(self, "_replica", replica)
+    own: Path
 
     def replica(self, side: str) -> Path:  # noqa: ARG002 - one side has this folder
-        found: Path = object.__getattribute__(self, "_replica")
-        return found
+        return self.own
 
 
 def main() -> None:

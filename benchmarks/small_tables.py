@@ -20,7 +20,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import small_folders
-from measuring import Answer, ChildError, tree_mib
+import workload
+from measuring import Answer, ChildError, say, tree_mib
 from small_folders import MIX, SmallFolders
 from this_engine import JobFailedError, Stopwatch
 from workload import Workload
@@ -65,16 +66,16 @@ def measure(folders: SmallFolders) -> Figures:
     tier = folders.tier("delta_rs", _CORES)
     folders.land(_SIDE, folders.made.load_files())
     load = run(folders, folders.job(_SIDE, "load", tier), "succeeded")
-    _say(f"load: {load.seconds:.1f} s")
+    say(f"load: {load.seconds:.1f} s")
     ran = []
     for number, file in enumerate(folders.made.change_files(), start=1):
         folders.land(_SIDE, [file])
         ran.append(run(folders, folders.job(_SIDE, f"round-{number}", tier), "succeeded"))
-        _say(f"round {number}: {ran[-1].seconds:.1f} s, {len(folders.names) / ran[-1].seconds:.1f} tables/s")
+        say(f"round {number}: {ran[-1].seconds:.1f} s, {len(folders.names) / ran[-1].seconds:.1f} tables/s")
     idle = run(folders, folders.job(_SIDE, "idle", tier), "skipped")
     step = max(1, len(folders.names) // _CHECKED)
     right = small_folders.check(folders, _SIDE, folders.names[::step], len(ran))
-    _say(f"idle: {idle.seconds:.1f} s; {right} tables compared in full and right")
+    say(f"idle: {idle.seconds:.1f} s; {right} tables compared in full and right")
     return Figures(
         tables=len(folders.names),
         load_seconds=load.seconds,
@@ -140,7 +141,7 @@ def spark_seconds(folders: SmallFolders, side: str, tables: int) -> float:
     found = from_json(Answer, answer.read_text(encoding="utf-8"))
     small_folders.check(folders, side, names, _ROUNDS)
     seconds = found.seconds / (_ROUNDS * (len(names) - 1))
-    _say(f"{side}: {seconds:.2f} s a table and round")
+    say(f"{side}: {seconds:.2f} s a table and round")
     return seconds
 
 
@@ -176,10 +177,6 @@ def report(figures: Figures, by_spark: dict[str, float], steps: dict[str, float]
     }))  # fmt: skip
 
 
-def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
     parser.add_argument("--scale", type=float, default=1.0, help="of the number of tables; 1 is 10,000")
@@ -192,7 +189,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="gddl-benchmark-") as root:
         folders = SmallFolders(Path(root), names)
         work = Workload(rows=_ROWS, files=_ROUNDS, changes_per_file=_CHANGES, seed=args.seed, mix=MIX)
-        small_folders.write(work, folders)
+        workload.write(work, folders.made)
         figures = measure(folders)
         by_spark = {} if args.no_spark else {s: spark_seconds(folders, s, args.spark_tables) for s in _SPARK_SIDES}
         report(figures, by_spark, profile(folders) if args.profile else {})

@@ -22,6 +22,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from measuring import WrongResultError
+
 from airflow_gddl.contract.result import ErrorInfo, Freshness, JobResult, MainCounts
 from airflow_gddl.metadata.loading import load
 from airflow_gddl.metadata.topology import Pipeline, pipelines
@@ -40,10 +42,6 @@ QUERIES = (
     "source=s3&tier=small&page=3",
     "order=table&page=40",
 )
-
-
-class WrongResultError(Exception):
-    """What was answered is not what was made up."""
 
 
 @dataclass(frozen=True)

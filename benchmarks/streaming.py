@@ -23,7 +23,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from measuring import tree_cpu_seconds, tree_mib
+from measuring import WrongResultError, say, tree_cpu_seconds, tree_mib
 from streaming_ground import TABLES, Ground
 
 from airflow_gddl.contract.codec import from_json, to_json
@@ -31,10 +31,6 @@ from airflow_gddl.contract.result import JobResult
 
 _BATCHES, _EVERY, _KILLS, _QUARTERS = 1000, 2.0, 20, 3
 _PATIENCE = 300.0
-
-
-class WrongError(Exception):
-    """What was measured is not right, or never came about."""
 
 
 @dataclass
@@ -70,7 +66,9 @@ class Heard:
         while any(len(self.visible.get(table.spec.table, ())) < files for table in self.ground.tables):
             if time.monotonic() > deadline:
                 seen = {name: len(moments) for name, moments in self.visible.items()}
-                raise WrongError(f"after {_PATIENCE:.0f} s {seen} of {files} files each, failures: {self.failed[-3:]}")
+                raise WrongResultError(
+                    f"after {_PATIENCE:.0f} s {seen} of {files} files each, failures: {self.failed[-3:]}"
+                )
             time.sleep(0.05)
 
 
@@ -139,13 +137,13 @@ def measure(ground: Ground, batches: int, chance: random.Random) -> Figures:
             if len(marks) < _QUARTERS and len(heard.seconds) >= (len(marks) + 1) * batches // (_QUARTERS + 1):
                 marks.append(Mark.of(heard, child.pid))
             if rounds % 10 == 0:
-                _say(f"round {rounds}, {len(heard.seconds)} of {batches} batches")
+                say(f"round {rounds}, {len(heard.seconds)} of {batches} batches")
             time.sleep(max(0.0, _EVERY - (time.monotonic() - started)))
         heard.wait(rounds)
         marks.append(Mark.of(heard, child.pid))
         child.send_signal(signal.SIGTERM)
         if child.wait(60) != 0 or heard.failed:
-            raise WrongError(f"the job ended with {child.returncode}; failures: {heard.failed[-3:]}")
+            raise WrongResultError(f"the job ended with {child.returncode}; failures: {heard.failed[-3:]}")
     latencies = [
         seen - landed
         for table in ground.tables
@@ -166,7 +164,7 @@ def _wait_for_load(heard: Heard) -> None:
     deadline = time.monotonic() + _PATIENCE
     while len(heard.visible) < len(heard.ground.tables):
         if time.monotonic() > deadline:
-            raise WrongError(f"only {sorted(heard.visible)} were loaded; failures: {heard.failed[-3:]}")
+            raise WrongResultError(f"only {sorted(heard.visible)} were loaded; failures: {heard.failed[-3:]}")
         time.sleep(0.1)
 
 
@@ -182,14 +180,14 @@ def kill(ground: Ground, times: int, chance: random.Random) -> None:
                 time.sleep(chance.uniform(0.1, 1.0))
             # With its workers, or without them: then they finish what they are at, beside the next job.
             (os.killpg if number % 2 else os.kill)(child.pid, signal.SIGKILL)
-        _say(f"killed {number + 1} of {times}")
+        say(f"killed {number + 1} of {times}")
     with running(ground) as (child, heard):
         deadline = time.monotonic() + _PATIENCE
         while ground.check() != (0, 0) and time.monotonic() < deadline:
             time.sleep(1)
         child.send_signal(signal.SIGTERM)
         if child.wait(120) != 0:
-            raise WrongError(f"the last job ended with {child.returncode}; failures: {heard.failed[-3:]}")
+            raise WrongResultError(f"the last job ended with {child.returncode}; failures: {heard.failed[-3:]}")
 
 
 def main() -> int:
@@ -205,7 +203,7 @@ def main() -> int:
         steady = Ground.of(Path(folder, "steady"), given.engine, given.tables)
         figures = measure(steady, batches, chance)
         lost, doubled = steady.check()
-        _say(f"steady: {lost} lost, {doubled} doubled")
+        say(f"steady: {lost} lost, {doubled} doubled")
         shaken = Ground.of(Path(folder, "shaken"), given.engine, given.tables)
         kill(shaken, kills, chance)
         more_lost, more_doubled = shaken.check()
@@ -227,10 +225,6 @@ def _answer(figures: Figures, engine: str, kills: int) -> dict[str, object]:
         "mib": [round(value) for value in figures.mib],
         "kills": kills,
     }
-
-
-def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

@@ -8,13 +8,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
+from measuring import WrongResultError
 from workload import KEY, OPERATION, SCHEMA, SEQUENCE, Folders
 
 _SHOWN = 3
-
-
-class WrongResultError(Exception):
-    """A timed result that is not the right one."""
 
 
 def check(folders: Folders, side: str) -> int:
