@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from airflow_gddl.devtools.simulate.clock import RoundTime, Sequencer
-from airflow_gddl.devtools.simulate.columns import SimulatedColumn
 from airflow_gddl.devtools.simulate.keys import Key, KeyMaker
 from airflow_gddl.devtools.simulate.spec import SimulateSpec
 from airflow_gddl.devtools.simulate.state import Row, SimulatedSourceTable
@@ -109,7 +108,7 @@ class Maker:
             return self._move(row_id, old, key, commit)
         free = self.values.varying(self.state.columns.free)
         chosen = rng.sample(free, min(len(free), rng.randint(1, _MOST_COLUMNS)))
-        new = {**old, **{column.name: self._next_value(column, old, rng) for column in chosen}}
+        new = {**old, **{column.name: self.values.other(column, old.get(column.name), rng) for column in chosen}}
         self.state.update(row_id, new)
         carried = tuple(column.name for column in chosen) if chosen and self.spec.delivery.columns_to_update else None
         brought = new if carried is None else {name: new[name] for name in (*self.state.columns.keys, *carried)}
@@ -128,9 +127,6 @@ class Maker:
         bare = self.spec.delivery.deletes_carry_only_keys
         brought = {name: old[name] for name in self.state.columns.keys} if bare else old
         return SimulatedChange("D", self.sequencer.next(commit), commit, brought, full=old)
-
-    def _next_value(self, column: SimulatedColumn, old: Row, rng: random.Random) -> object:
-        return self.values.other(column, old.get(column.name), rng)
 
     def _fresh_key(self, rng: random.Random) -> Key | None:
         row_id = self.state.pick(rng)

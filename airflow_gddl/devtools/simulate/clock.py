@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 _MILLISECOND = timedelta(milliseconds=1)
@@ -52,7 +52,7 @@ class RoundTime:
 class SimulatedClock:
     """Times in the names of one table's change files: milliseconds, each later than the one before."""
 
-    last: datetime | None = field(default=None)
+    last: datetime | None = None
 
     def after(self, moment: datetime) -> datetime:
         wanted = in_milliseconds(moment) + _MILLISECOND

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -75,24 +76,15 @@ def _converted(values: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray | 
         if pt.is_timestamp(kind) and (pt.is_string(values.type) or pt.is_large_string(values.type)):
             values = values.cast(pa.timestamp("us"))
         return values.cast(kind)
-    except pa.ArrowInvalid:
-        return None
-    except pa.ArrowNotImplementedError:
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         return None
 
 
 def _bags(truth: pa.Table, replica: pa.Table, columns: tuple[str, ...]) -> Differences:
-    def counted(table: pa.Table) -> dict[str, int]:
-        found: dict[str, int] = {}
-        for row in map(repr, table.to_pylist()):
-            found[row] = found.get(row, 0) + 1
-        return found
-
-    wanted, have = counted(truth), counted(replica)
-    missing = {row: n - have.get(row, 0) for row, n in wanted.items() if n > have.get(row, 0)}
-    unexpected = {row: n - wanted.get(row, 0) for row, n in have.items() if n > wanted.get(row, 0)}
+    wanted, have = (Counter(map(repr, table.to_pylist())) for table in (truth, replica))
+    missing, unexpected = wanted - have, have - wanted
     samples = (*list(missing)[:_SAMPLE], *list(unexpected)[:_SAMPLE])
-    return Differences(sum(missing.values()), sum(unexpected.values()), 0, columns, samples)
+    return Differences(missing.total(), unexpected.total(), 0, columns, samples)
 
 
 def _by_key(truth: pa.Table, replica: pa.Table, keys: tuple[str, ...]) -> tuple[list[Key], list[Key], set[Key]]:

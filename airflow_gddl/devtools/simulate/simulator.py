@@ -72,17 +72,15 @@ class Simulator:
         """
         return self._run(table).maker.state.rows(phantoms=phantoms)
 
-    def write_truth(self, folder: Path) -> dict[str, Path]:
+    def write_truth(self, folder: Path) -> None:
         """Write each table's truth to `folder/<table>.parquet`.
 
         Raises:
             MetadataError: `SIMULATE_SPEC_INVALID` for a folder inside the landing root.
         """
         _require_outside(folder, self._spec.landing)
-        paths = {name: folder / f"{name}.parquet" for name in self._tables}
-        for name, path in paths.items():
-            write(path, parquet_bytes(self.truth(name)))
-        return paths
+        for name in self._tables:
+            write(folder / f"{name}.parquet", parquet_bytes(self.truth(name)))
 
     def metadata_row(self, table: str) -> dict[str, object]:
         """Fields of the metadata row that replicates the table, with the schema it has after the last round."""

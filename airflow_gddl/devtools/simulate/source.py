@@ -89,7 +89,7 @@ def _prepare(spec: SimulateSpec, name: str, given: pa.Table | Path) -> pa.Table:
         table = table.add_column(0, shape.surrogate, pa.array(range(1, table.num_rows + 1), pa.int64()))
     if shape.typed_columns:
         table = _with_typed_columns(table, spec, name)
-    arrays = [_normal(table[c], shape.types.get(c), spec.delivery.source_times == "ms") for c in table.schema.names]
+    arrays = [_normal(table[c], milliseconds=spec.delivery.source_times == "ms") for c in table.schema.names]
     table = pa.table(dict(zip(table.schema.names, arrays, strict=True))).combine_chunks()
     _check_columns(table, spec, name)
     _check_keys(table, shape, name)
@@ -105,10 +105,10 @@ def _with_typed_columns(table: pa.Table, spec: SimulateSpec, name: str) -> pa.Ta
     return table
 
 
-def _normal(values: pa.ChunkedArray, wanted: str | None, milliseconds: bool) -> pa.ChunkedArray:
+def _normal(values: pa.ChunkedArray, *, milliseconds: bool) -> pa.ChunkedArray:
     """As a source database would have it: no dictionaries, no large types, times in UTC no finer than delivered."""
     kind = values.type.value_type if pt.is_dictionary(values.type) else values.type
-    values = values.cast(_named_type(wanted) if wanted else _plain_type(kind))
+    values = values.cast(_plain_type(kind))
     if pt.is_timestamp(values.type) and milliseconds:
         return values.cast(pa.timestamp("ms", "UTC"), safe=False).cast(TIMESTAMP)
     return values.cast(TIMESTAMP, safe=False) if pt.is_timestamp(values.type) else values
@@ -122,13 +122,6 @@ def _plain_type(kind: pa.DataType) -> pa.DataType:
     if pt.is_float16(kind):
         return pa.float32()
     return pa.date32() if pt.is_date64(kind) else kind
-
-
-def _named_type(name: str) -> pa.DataType:
-    if name.startswith("decimal128(") and name.endswith(")"):
-        precision, scale = name[len("decimal128(") : -1].split(",")
-        return pa.decimal128(int(precision), int(scale))
-    return pa.type_for_alias(name)
 
 
 def _check_columns(table: pa.Table, spec: SimulateSpec, name: str) -> None:

@@ -31,17 +31,13 @@ class TableShape:
 
     Attributes:
         keys: primary key; unique and never null in the input; empty: the source only inserts.
-        types: column to Arrow type name (`int32`, `uint8`, `decimal128(38, 10)`) that the input is cast to.
         surrogate: adds a leading `int64` column of this name that numbers the rows from 1.
         typed_columns: adds `t_...` columns of every small, unsigned, decimal, time and nested type (no struct in CSV).
-        changes: overrides `SimulateSpec.changes`; null: doesn't.
     """
 
     keys: tuple[str, ...]
-    types: Mapping[str, str] = field(default_factory=dict)
     surrogate: str | None = None
     typed_columns: bool = False
-    changes: float | int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

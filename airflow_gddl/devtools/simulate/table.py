@@ -114,8 +114,7 @@ class SimulatedTable:
                 self.counts.troubles[event.kind] += 1
 
     def _packets(self, time: RoundTime) -> list[Packet]:
-        shape, state = self.spec.tables[self.name], self.maker.state
-        wanted = self.spec.changes if shape.changes is None else shape.changes
+        state, wanted = self.maker.state, self.spec.changes
         count = wanted if isinstance(wanted, int) else max(1, round(wanted * state.alive)) if wanted > 0 else 0
         changes = self.maker.changes(count, time, self._rng(time, "changes"))
         if self.maker.keys is not None:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import socket
 
 HOST = "127.0.0.1"
-USUAL = 8080
 
 
-def free_port(wanted: int = USUAL) -> int:
+def free_port(wanted: int) -> int:
     """The wanted port, or another one when it is taken."""
     for port in (wanted, 0):
         with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:

@@ -5,7 +5,8 @@ They are identified by an environment variable, which every child inherits.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 
 import psutil
 
@@ -26,22 +27,17 @@ def cpu_seconds(value: str) -> float:
     """CPU time of all processes with this mark so far, and of those below them that have ended."""
     total = 0.0
     for process in marked(value):
-        try:
+        with suppress(psutil.NoSuchProcess):
             total += sum(process.cpu_times()[:4])  # user, system, and both of children that were waited for
-        except psutil.NoSuchProcess:
-            continue
     return total
-
-
-def is_alive(pid: int) -> bool:
-    return psutil.pid_exists(pid)
 
 
 def end(processes: Iterable[psutil.Process], grace_seconds: float) -> None:
     """Terminate them, and kill those that do not end in time."""
     asked = list(processes)
     for process in asked:
-        _quietly(process.terminate)
+        with suppress(psutil.NoSuchProcess):
+            process.terminate()
     _, left = psutil.wait_procs(asked, timeout=grace_seconds)
     kill(left)
 
@@ -49,7 +45,8 @@ def end(processes: Iterable[psutil.Process], grace_seconds: float) -> None:
 def kill(processes: Iterable[psutil.Process]) -> None:
     doomed = list(processes)
     for process in doomed:
-        _quietly(process.kill)
+        with suppress(psutil.NoSuchProcess):
+            process.kill()
     psutil.wait_procs(doomed, timeout=5)
 
 
@@ -65,10 +62,3 @@ def _marks() -> Iterator[tuple[psutil.Process, str]]:
             continue  # ended, or owned by another user
         if found is not None and alive:
             yield process, found
-
-
-def _quietly(act: Callable[[], object]) -> None:
-    try:
-        act()
-    except psutil.NoSuchProcess:
-        return

@@ -7,8 +7,9 @@ import signal
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Self
+
+import psutil
 
 from airflow_gddl.contract.errors import FatalError, RetriableError
 from airflow_gddl.devtools.standalone import processes
@@ -61,9 +62,7 @@ class Standalone:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     def take_over(self) -> None:
@@ -76,7 +75,7 @@ class Standalone:
             pid, _, home = mark.partition(":")
             if home != str(self.order.home.root):
                 continue
-            if processes.is_alive(int(pid)):
+            if psutil.pid_exists(int(pid)):
                 remedy = f"end it (process {pid}), or name another folder"
                 raise FatalError("STANDALONE_BUSY", "another Airflow runs here", where=home, remedy=remedy)
             processes.end(processes.marked(mark), _GRACE_SECONDS)
