@@ -12,8 +12,8 @@ PINS ?=
 # Where the environment forbids it (images of containers do), each of the hundreds of processes that tests start would compile
 # this project again, and each process of pytest all tests.
 unexport PYTHONDONTWRITEBYTECODE
-.PHONY: demo demo-check demo-embedded newcomer docs docs-serve test test-quick test-airflow-oldest test-spark test-spark-deep \
-  test-deep package lint lock clean
+.PHONY: demo demo-check demo-embedded newcomer docs docs-serve test test-quick test-airflow-oldest test-floors test-spark \
+  test-spark-deep test-deep package lint lock clean
 .DELETE_ON_ERROR:
 
 # The samples of dags/ and metadata/ on an Airflow of this machine, until Ctrl-C; DEMO='--scale 0.1' makes it smaller.
@@ -66,6 +66,14 @@ test-spark-deep:
 	$(MAKE) --no-print-directory VENV=$(LANE_VENV) PINS="$(PINS_$(LANE))" $(LANE_VENV)/.test
 	$(LANE_PYTEST) -s -m '' tests/platforms $(LANE_TESTS) tests/scenarios tests/s3/test_scenarios_on_s3.py
 
+# The lowest versions of libraries that pyproject.toml allows, in an environment of its own; click as MWAA pins it beside this typer.
+FLOORS := pyarrow==18.0.0 numpy==1.26.4 pandas==2.2.2 deltalake==1.6.6 obstore==0.11.0 psutil==6.0.0 pydantic==2.11.7 pyyaml==6.0.1 \
+  typer==0.16.1 click==8.2.1 rich==13.0.0 croniter==6.0.0 prometheus-client==0.20.0 duckdb==1.4.0 $(PINS_4.2)
+test-floors:
+	$(MAKE) --no-print-directory VENV=$(VENV)-floors PINS="$(FLOORS)" $(VENV)-floors/.test
+	$(VENV)-floors/bin/python -m pytest -n $(WORKERS) --dist loadgroup --engine delta_rs tests/rules tests/engines tests/scenarios \
+	  tests/unit/test_simulate.py tests/unit/test_storage.py tests/unit/test_validate.py
+
 # Many random histories, engine against oracle; GDDL_EXAMPLES=N draws N of each sort. Also environments from nothing, and
 # all that docker-compose.yaml starts, without containers, and two schedulers.
 test-deep: $(VENV)/.dev
@@ -96,7 +104,7 @@ lint: $(VENV)/.dev
 	$(BIN)/lint-imports
 
 clean:
-	rm -rf $(VENV) $(VENV)-oldest $(VENV)-package $(VENV)-spark-* build dist demo .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(VENV)-oldest $(VENV)-floors $(VENV)-package $(VENV)-spark-* build dist demo .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
 # Packages come from requirements/*.txt, each checked against its hashes; the project itself is installed editable. The same
 # file as constraints holds packages that another one asks for with an extra: pip would take their newest version. With

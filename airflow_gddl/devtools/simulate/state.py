@@ -125,6 +125,17 @@ class SimulatedSourceTable:
 
 
 def _column(kept: pa.Table, name: str, kind: pa.DataType, changed: list[object]) -> pa.ChunkedArray:
-    old = kept[name].cast(kind) if name in kept.schema.names else pa.nulls(kept.num_rows, kind)
-    chunks = old.chunks if isinstance(old, pa.ChunkedArray) else [old]
-    return pa.chunked_array([*chunks, pa.array(changed, kind)], kind)
+    old = _widened(kept[name].combine_chunks(), kind) if name in kept.schema.names else pa.nulls(kept.num_rows, kind)
+    return pa.chunked_array([old, pa.array(changed, kind)], kind)
+
+
+def _widened(values: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Values of a type that may have more fields; casts of pyarrow before 19 add none."""
+    if not pa.types.is_struct(kind):
+        return values.cast(kind)
+    known = dict(zip((field.name for field in values.type), values.flatten(), strict=True))
+    parts = [
+        _widened(known[field.name], field.type) if field.name in known else pa.nulls(len(values), field.type)
+        for field in kind
+    ]
+    return pa.StructArray.from_arrays(parts, fields=list(kind), mask=values.is_null())
