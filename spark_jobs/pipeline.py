@@ -22,12 +22,12 @@ from spark_jobs.iceberg.publish import publish
 from spark_jobs.ledger.claim import Claim
 from spark_jobs.ledger.rows import SettledBatch, entries_of, state_of
 from spark_jobs.plan.batch import BatchCommit, BatchPlan, TableState
+from spark_jobs.plan.batching import generation_low_watermarks_of
 from spark_jobs.plan.settings import history_begins, settings_of
 from spark_jobs.plan.shards import require_same_order
 from spark_jobs.table import foreign, notices
 from spark_jobs.table.batch_run import Batch, Ingested
 from spark_jobs.table.decisions import (
-    generation_low_watermarks_of,
     is_late_as_a_whole,
     is_small,
     load_is_whole,

@@ -10,7 +10,7 @@ from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.result import JobResult
 from spark_jobs.engines.base import TableContext
 from spark_jobs.ledger.ledger import Ledger
-from spark_jobs.maintenance.cut_mark import CutMark
+from spark_jobs.maintenance.cut_mark import cut_before
 from spark_jobs.plan.identity import require_same_identity
 from spark_jobs.plan.table_schema import TableSchema
 from spark_jobs.rules.explain import key_history, key_json, replica_records, row_facts
@@ -37,7 +37,8 @@ def explain(run: TableRun, totals: RunTotals) -> JobResult:
     """
     started, run = run.runtime.clock(), of_key(run, "EXPLAIN_KEY_INVALID")
     ledger = run.ledger()
-    _require_keyed(run, ledger)
+    notices.require_first_load(run.spec.table, ledger)
+    notices.require_keyed(run.spec, ledger.state, "EXPLAIN_NOT_POSSIBLE")
     require_same_identity(run.spec, ledger.state)
     unfinished = ledger.plan() is not None
     context = run.context()
@@ -50,16 +51,6 @@ def explain(run: TableRun, totals: RunTotals) -> JobResult:
     details["batch_unfinished"] = unfinished
     result = totals.result(run.spec.table, run.job.run_id, started, run.runtime.clock())
     return replace(result, status="succeeded", details=details)
-
-
-def _require_keyed(run: TableRun, ledger: Ledger) -> None:
-    notices.require_first_load(run.spec.table, ledger)
-    if ledger.state.keys is None or not run.spec.keys:
-        raise FatalError(
-            "EXPLAIN_NOT_POSSIBLE",
-            f"{run.spec.table} has no keys, or was never loaded",
-            remedy="load the table first; rows of a table without keys can't be distinguished",
-        )
 
 
 def _details(
@@ -76,7 +67,7 @@ def _details(
     if not (changes.count or replica.count or (tombstones and tombstones.count) or quarantine["records"] or erased_at):
         raise _not_found(run)
     history = key_history(changes.rows, replica.rows, table_schema, wanted.stored, state.swept)
-    left_out, cut = changes.count - changes.rows.num_rows, CutMark(run.runtime.storage, layout.state).read()
+    left_out = changes.count - changes.rows.num_rows
     deletes = [] if tombstones is None else row_facts(tombstones.rows, table_schema)
     return {
         "keys": [key_json(table_schema, wanted.stored)],
@@ -90,7 +81,7 @@ def _details(
         "swept": state.swept,
         "quarantine": quarantine,
         "erased_at": erased_at,
-        "changes_cut_before": None if cut is None else cut.before,
+        "changes_cut_before": cut_before(run.runtime.storage, layout.state),
     }
 
 

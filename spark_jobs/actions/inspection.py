@@ -11,7 +11,7 @@ from airflow_gddl.contract.result import JobResult, RunWarning, error_info
 from airflow_gddl.contract.spec import TableSpec
 from spark_jobs.actions.refresh_plan import refresh_batches
 from spark_jobs.engines.base import TableContext
-from spark_jobs.maintenance.cut_mark import CutMark
+from spark_jobs.maintenance.cut_mark import cut_before
 from spark_jobs.plan.batch import BatchPlan, TableState
 from spark_jobs.plan.batching import next_batch
 from spark_jobs.plan.discover import Discovery
@@ -24,7 +24,7 @@ from spark_jobs.table.foreign import foreign_commits, require_replica, warnings_
 from spark_jobs.table.outcome import RunTotals
 from spark_jobs.table.run import TableRun
 from spark_jobs.verification.source_database import opened, url_of
-from spark_jobs.verification.verify_source import CompareRequest, SourceVerdict, plain_verdict, verify_source
+from spark_jobs.verification.verify_source import CompareRequest, SourceVerdict, verify_source
 
 
 def show_plan(run: TableRun, totals: RunTotals) -> JobResult:
@@ -32,7 +32,7 @@ def show_plan(run: TableRun, totals: RunTotals) -> JobResult:
     started = run.runtime.clock()
     pending = run.ledger().plan()  # which refuses a table that was loaded otherwise
     is_refresh = run.job.options.full_refresh or (pending is not None and pending.mode == "refresh")
-    planned = [_refresh(run, totals)] if is_refresh else _each(run)
+    planned = [_refresh(run, totals)] if is_refresh else [_planned(one) for one in run.shard_runs() or (run,)]
     batches = [batch for one, _ in planned for batch in one]
     result = totals.result(run.spec.table, run.job.run_id, started, run.runtime.clock())
     details = {
@@ -41,10 +41,6 @@ def show_plan(run: TableRun, totals: RunTotals) -> JobResult:
         "folder_missing": any(found.folder_missing for _, found in planned),
     }
     return replace(result, status="succeeded" if batches else "skipped", details=details)
-
-
-def _each(run: TableRun) -> list[tuple[list[dict[str, Any]], Discovery]]:
-    return [_planned(one) for one in run.shard_runs() or (run,)]
 
 
 def _refresh(run: TableRun, totals: RunTotals) -> tuple[list[dict[str, Any]], Discovery]:
@@ -101,11 +97,10 @@ def verify(run: TableRun, totals: RunTotals) -> JobResult:
     if source is not None and source.unsettled:
         totals.warn([_unsettled(source)])
     result = totals.result(run.spec.table, run.job.run_id, started, run.runtime.clock())
-    cut = CutMark(run.runtime.storage, run.layout.state).read()
     equal = verdict.equal and (source is None or not source.different)
     details = {"verdict": "equal" if equal else "different", **asdict(verdict)}
-    details["changes_cut_before"] = None if cut is None else cut.before
-    details["source"] = None if source is None else plain_verdict(source)
+    details["changes_cut_before"] = cut_before(run.runtime.storage, run.layout.state)
+    details["source"] = None if source is None else asdict(source)
     result = replace(result, status="succeeded", details=details)
     error = unfinished if equal else _difference(run.spec, verdict, source)
     return result if error is None else replace(result, status="failed", error=error_info(error))

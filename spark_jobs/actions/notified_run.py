@@ -41,12 +41,9 @@ def run_streamed(run: TableRun, source: FileStreamSource, outcome: RunTotals) ->
     """
     started = run.runtime.clock()
     outcome.max_commit_ts = run.ledger().state.max_commit_ts
-    stream = TableStream(
-        source=source,
-        session=run.runtime.spark.for_table(),
-        folder=run.layout.landing,
-        checkpoint=checkpoint_of(run, source),
-    )
+    spec, session = run.spec, run.runtime.spark.for_table()
+    checkpoint = join(run.job.roots.lake, STATE, "streams", spec.schema_name, spec.name, source.name)
+    stream = TableStream(source=source, session=session, folder=run.layout.landing, checkpoint=checkpoint)
     try:
         stream.drain(lambda files: bring_up_to_date(replace(run, notified=tuple(files)), outcome))
     except GddlError as error:
@@ -55,9 +52,3 @@ def run_streamed(run: TableRun, source: FileStreamSource, outcome: RunTotals) ->
         outcome.warn([RunWarning(code="FILE_STREAM_FAILED", message=str(error))])
         bring_up_to_date(run, outcome)
     return finished(run, outcome, started)
-
-
-def checkpoint_of(run: TableRun, source: FileStreamSource) -> str:
-    """Where the stream of a table keeps what it reported."""
-    spec = run.spec
-    return join(run.job.roots.lake, STATE, "streams", spec.schema_name, spec.name, source.name)

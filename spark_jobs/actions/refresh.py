@@ -76,12 +76,8 @@ def refresh_table(run: TableRun, outcome: RunTotals) -> JobResult:
         if plan is not None and plan.mode != "refresh":
             ledger.drop_plan()
             plan = None
-        if plan is None:
-            plan = _with_check(new_plan(run, ledger), run)
-            claim.check()
-            ledger.write_plan(plan)
-        elif run.job.options.resync and not plan.swapping:
-            plan = _with_check(plan, run)
+        if plan is None or (run.job.options.resync and not plan.swapping):
+            plan = _with_check(plan or new_plan(run, ledger), run)
             claim.check()
             ledger.write_plan(plan)
         run.report("plan", plan.number)

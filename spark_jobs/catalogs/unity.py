@@ -11,12 +11,12 @@ from urllib.parse import quote, urlsplit
 
 from airflow_gddl.contract import durations
 from airflow_gddl.contract.catalogs import CatalogSpec, EntryName, code_of_status, token_of
-from spark_jobs.catalogs.base import CatalogError, DeltaTableInfo, Entry, Registration
+from spark_jobs.catalogs.base import CatalogError, DeltaTableInfo, Entry, Registration, TableColumn
 from spark_jobs.catalogs.delta_info import same_place, type_text
-from spark_jobs.catalogs.unity_types import column_info
 
 _API = "/api/2.1/unity-catalog"
 _MOST_BYTES = 10_000_000
+_TYPE_NAMES = {"integer": "INT"}
 
 
 class UnityCatalog:
@@ -56,7 +56,7 @@ class UnityCatalog:
             "schema_name": name.database,
             "table_type": "EXTERNAL",
             "data_source_format": "DELTA",
-            "columns": [column_info(i, column) for i, column in enumerate(registration.info.columns)],
+            "columns": [_column_info(i, column) for i, column in enumerate(registration.info.columns)],
             "storage_location": location if "://" in location else f"file://{quote(location)}",
             "properties": dict(entry.properties),
             **({"comment": entry.comment} if entry.comment else {}),
@@ -152,3 +152,26 @@ def _token(spec: CatalogSpec, environ: Mapping[str, str]) -> str:
         message = f"{spec.token_env} holds no token where the job runs"
         raise CatalogError("CATALOG_UNREACHABLE", message, is_down=True)
     return token
+
+
+def _column_info(position: int, column: TableColumn) -> dict[str, Any]:
+    """The API's `ColumnInfo`: Spark's type texts, and Spark's JSON of a field."""
+    metadata = {"comment": column.comment} if column.comment else {}
+    field = {"name": column.name, "type": column.type, "nullable": column.nullable, "metadata": metadata}
+    return {
+        "name": column.name,
+        "type_text": type_text(column.type),
+        "type_json": json.dumps(field),
+        "position": position,
+        "nullable": column.nullable,
+        **_named(column.type),
+        **({"comment": column.comment} if column.comment else {}),
+    }
+
+
+def _named(kind: Any) -> dict[str, Any]:
+    name = kind if isinstance(kind, str) else kind["type"]
+    if name.startswith("decimal("):
+        precision, scale = name[8:-1].split(",")
+        return {"type_name": "DECIMAL", "type_precision": int(precision), "type_scale": int(scale)}
+    return {"type_name": _TYPE_NAMES.get(name, name.upper())}

@@ -6,15 +6,17 @@ or starts again, causes no loss and no duplicates.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Sequence
 from typing import Protocol
 
 from airflow_gddl.contract.layout import LandingFolder
-from airflow_gddl.contract.spec import JobSpec, Roots, TableSpec
+from airflow_gddl.contract.spec import JobSpec, TableSpec
 from spark_jobs.continuous.listing import ListedFiles
 from spark_jobs.continuous.spark_files import SparkFiles
 from spark_jobs.table.runtime import Runtime
+
+_LISTED = ""
+"""Name of the stream of listed tables; the others are named by their landing roots."""
 
 
 class FileStream(Protocol):
@@ -39,44 +41,26 @@ class FileStream(Protocol):
     def close(self) -> None: ...
 
 
-@dataclass(frozen=True)
 class Streams:
-    """Several streams as one: each table is followed by the one that `choose` names."""
+    """Several streams as one, each opened with the first of its tables.
 
-    streams: Mapping[str, FileStream]
-    choose: Callable[[TableSpec], str]
+    Args:
+        open_: gives the stream of a name.
+        name_of: gives the name of the stream that follows a table.
+    """
 
-    def follow(self, specs: Sequence[TableSpec]) -> None:
-        for name, stream in self.streams.items():
-            stream.follow([spec for spec in specs if self.choose(spec) == name])
-
-    def news(self) -> Collection[str]:
-        return [table for stream in self.streams.values() for table in stream.news()]
-
-    def taken(self, table: str) -> None:
-        for stream in self.streams.values():
-            stream.taken(table)
-
-    def close(self) -> None:
-        for stream in self.streams.values():
-            stream.close()
-
-
-class StreamPerRoot:
-    """See `FileStream`. A stream for each landing root, opened with the first table below it."""
-
-    def __init__(self, open_: Callable[[str], FileStream], roots: Roots) -> None:
-        self._open, self._roots = open_, roots
+    def __init__(self, open_: Callable[[str], FileStream], name_of: Callable[[TableSpec], str]) -> None:
+        self._open, self._name_of = open_, name_of
         self._streams: dict[str, FileStream] = {}
 
     def follow(self, specs: Sequence[TableSpec]) -> None:
-        by_root: dict[str, list[TableSpec]] = {root: [] for root in self._streams}
+        by_name: dict[str, list[TableSpec]] = {name: [] for name in self._streams}
         for spec in specs:
-            by_root.setdefault(LandingFolder.of(self._roots, spec).root, []).append(spec)
-        for root, mine in by_root.items():
-            if root not in self._streams:
-                self._streams[root] = self._open(root)
-            self._streams[root].follow(mine)
+            by_name.setdefault(self._name_of(spec), []).append(spec)
+        for name, mine in by_name.items():
+            if name not in self._streams:
+                self._streams[name] = self._open(name)
+            self._streams[name].follow(mine)
 
     def news(self) -> Collection[str]:
         return [table for stream in self._streams.values() for table in stream.news()]
@@ -96,13 +80,17 @@ def open_streams(job: JobSpec, runtime: Runtime, wake: Callable[[], None]) -> Fi
     Args:
         wake: called, from any thread, when there are new files to fetch.
     """
-    listed = ListedFiles(job.roots, runtime.storage, runtime.clock)
     if "SPARK_REMOTE" in runtime.environ:  # Spark Connect runs `foreachBatch` in another process than the job
-        return listed
-    streamed = StreamPerRoot(lambda root: SparkFiles(root, runtime.spark, wake), job.roots)
+        return ListedFiles(job.roots, runtime.storage, runtime.clock)
 
-    def choose(spec: TableSpec) -> str:
+    def opened(root: str) -> FileStream:
+        if root == _LISTED:
+            return ListedFiles(job.roots, runtime.storage, runtime.clock)
+        return SparkFiles(root, runtime.spark, wake)
+
+    def name_of(spec: TableSpec) -> str:
         tier = job.tiers.get(spec.size)
-        return "streamed" if tier is not None and tier.engine == "spark" else "listed"
+        is_streamed = tier is not None and tier.engine == "spark"
+        return LandingFolder.of(job.roots, spec).root if is_streamed else _LISTED
 
-    return Streams({"listed": listed, "streamed": streamed}, choose)
+    return Streams(opened, name_of)

@@ -1,10 +1,14 @@
-"""AWS DMS: rows as parquet or CSV with an operation column."""
+"""AWS DMS: rows as parquet or CSV with an operation column.
+
+Flat names and the date sequences that begin with the year sort by time: one listing from a name on. The others
+(`MMYYYYDD`, `DDMMYYYY`) don't: a listing for each day. Full-load files sort after digits either way.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Literal
 
@@ -12,11 +16,17 @@ from airflow_gddl.contract.dms import COMMIT_TIMES, TOTAL_ORDER, DmsOptions
 from airflow_gddl.contract.dms_names import classify
 from airflow_gddl.contract.file_names import Names
 from spark_jobs.dialects.base import Dialect, InputOpener
-from spark_jobs.dialects.dms_windows import windows
 from spark_jobs.dialects.probe import probe
 from spark_jobs.dialects.probed import Probed
-from spark_jobs.dialects.window import Window
+from spark_jobs.dialects.window import EVERYTHING, Window
 from spark_jobs.plan.files import PlannedFile
+
+_DAY = timedelta(days=1)
+_MOST_DAYS = 60
+_AFTER_DIGITS = ":"
+_DELIMITERS = {"slash": "/", "dash": "-", "underscore": "_", "none": ""}
+_SORTED = {"YYYYMMDD": ("%Y", "%m", "%d"), "YYYYMMDDHH": ("%Y", "%m", "%d", "%H"), "YYYYMM": ("%Y", "%m")}
+_UNSORTED = {"MMYYYYDD": ("%m", "%Y", "%d"), "DDMMYYYY": ("%d", "%m", "%Y")}
 
 
 @dataclass(frozen=True)
@@ -52,3 +62,43 @@ class DmsDialect(Dialect):
 
     def windows(self, cursor: str, since: datetime, until: datetime) -> tuple[Window, ...]:
         return windows(self.options, cursor, since, until)
+
+
+def windows(options: DmsOptions, cursor: str, since: datetime, until: datetime) -> tuple[Window, ...]:
+    """Listings that find every change file whose name's time is from `since` on, and the folder's own full-load files.
+
+    Args:
+        cursor: relative path of a change file; shows a layout that the options don't state.
+        until: a time after which no file has been written, in any time zone once a day is added.
+    """
+    partition = options.date_partition
+    flat = "/" not in cursor
+    if partition == "none":
+        return (_flat(since),) if flat else EVERYTHING
+    # A folder's date may be in another time zone than the names in it: a day earlier or later.
+    start, end = since - _DAY, until + _DAY
+    if partition in _UNSORTED and end - start > _MOST_DAYS * _DAY:
+        return EVERYTHING
+    found = [_flat(since)] if flat else []
+    if partition in _SORTED:
+        return (*found, Window(start_after=f"{_folder(options, _SORTED[partition], start)}/{_name(start)}"))
+    days = (Window(folder=_folder(options, _UNSORTED[partition], day)) for day in _days(start, end))
+    return (*found, *days, Window(start_after=_AFTER_DIGITS))
+
+
+def _flat(since: datetime) -> Window:
+    return Window(start_after=_name(since))
+
+
+def _name(time: datetime) -> str:
+    """Whole seconds: sorts before every name of that second, however many digits follow."""
+    return f"{time:%Y%m%d-%H%M%S}"
+
+
+def _folder(options: DmsOptions, parts: tuple[str, ...], time: datetime) -> str:
+    return _DELIMITERS[options.date_delimiter].join(f"{time:{part}}" for part in parts)
+
+
+def _days(start: datetime, end: datetime) -> Iterator[datetime]:
+    for number in range((end.date() - start.date()).days + 1):
+        yield start + number * _DAY

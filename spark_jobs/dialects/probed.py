@@ -4,23 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Protocol
 
 import pyarrow as pa
 
+from airflow_gddl.contract.dms import DmsOptions
 from spark_jobs.dialects.arrow_types import column_type, is_nanos
 from spark_jobs.plan.files import PlannedFile
-
-
-class CsvForm(Protocol):
-    """How a CSV file is written."""
-
-    @property
-    def csv_delimiter(self) -> str: ...
-    @property
-    def csv_null(self) -> str:
-        """Text that represents null."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -37,7 +26,7 @@ class Probed:
         translated: the dialect has translated its content, which is no table, into rows.
         table: those rows, until an engine has read them.
         malformed: of translated rows, the original text of those that are no rows (null elsewhere); null: all are.
-        csv: null unless it is CSV.
+        csv: how a CSV file is written; null unless it is CSV.
     """
 
     file: PlannedFile
@@ -50,7 +39,7 @@ class Probed:
     translated: bool = False
     table: pa.Table | None = field(default=None, compare=False, repr=False)
     malformed: pa.Array | None = field(default=None, compare=False, repr=False)
-    csv: CsvForm | None = None
+    csv: DmsOptions | None = None
 
     @classmethod
     def of_table(cls, file: PlannedFile, table: pa.Table, malformed: pa.Array | None = None) -> Probed:

@@ -82,16 +82,10 @@ def discover(
     is_all = scope.is_full and not unsettled
     is_missing = landed.listed == 0 and not place.storage.exists(place.landing)
     found = replace(
-        found,
-        unsettled=unsettled,
+        landed.noted(found, unsettled),
         missing=tuple(path for path in found.missing if path not in unsettled),
         folder_missing=is_missing,
         folders_there=folders_like(place.storage, place.landing) if is_missing else (),
-        ignored=landed.ignored,
-        ignored_sample=tuple(landed.sample),
-        refused=landed.refused,
-        refused_sample=tuple(landed.refused_sample),
-        listed=landed.listed,
         listed_in_full_at=_listed_at(ledger, now, full=full) if is_all else None,
         not_listed=None if scope.is_full else _not_listed(ledger.state, scope),
     )
@@ -194,6 +188,13 @@ class _Landed:
                 seen.add(found.path)
                 if (file := self._landed(found)) is not None:
                     yield file
+
+    def noted(self, found: Discovery, unsettled: tuple[str, ...]) -> Discovery:
+        """What was found, with the files that were counted and not taken."""
+        return replace(
+            found, unsettled=unsettled, listed=self.listed, ignored=self.ignored, ignored_sample=tuple(self.sample),
+            refused=self.refused, refused_sample=tuple(self.refused_sample),
+        )  # fmt: skip
 
     def _objects(self) -> Iterator[StoredObject]:
         if self._notified is not None:

@@ -47,16 +47,7 @@ def discover_notified(place: LandingLocation, ledger: Ledger, now: datetime, new
     if found.touched:
         ledger.note_listing(None, found.touched)
     # Files that were removed after the notification were never ingested.
-    return replace(
-        found,
-        missing=(),
-        unsettled=unsettled,
-        ignored=landed.ignored,
-        ignored_sample=tuple(landed.sample),
-        refused=landed.refused,
-        refused_sample=tuple(landed.refused_sample),
-        listed=landed.listed,
-    )
+    return replace(landed.noted(found, unsettled), missing=())
 
 
 def _below(landing: str, path: str) -> str:

@@ -255,4 +255,4 @@ class TableContext:
         prefix = self.spec.before_image_prefix
         images = [c for c in columns if prefix and c.name.lower().startswith(prefix.lower())]
         data = tuple(c for c in columns if c not in images)
-        return Stored(data=Schema(data), before=Schema(tuple(images)), prefer_rewrite=not self.tier.deletion_vectors)
+        return Stored(data=Schema(data), before=Schema(tuple(images)))

@@ -65,7 +65,7 @@ class WholeBatchReader:
         if not files or (self.state.keys is None and not begin_a_table(files)):
             return None, unreadable
         try:
-            return self._decode_all(files, found, unreadable), unreadable
+            return self._decode_all(files, found), unreadable
         except (GddlError, DeclinedError, MemoryError):
             raise
         except Exception:
@@ -73,8 +73,7 @@ class WholeBatchReader:
             if not damaged:
                 raise
         good = [p for p in files if p.file.path not in {u.file.path for u in damaged}]
-        unreadable = (*unreadable, *damaged)
-        return (self._decode_all(good, found, unreadable) if good else None), unreadable
+        return (self._decode_all(good, found) if good else None), (*unreadable, *damaged)
 
     def _damaged(self, files: Sequence[Probed], found: Mapping[str, FileRows]) -> tuple[Unreadable, ...]:
         """Decode every file separately, to find those whose values can be read but not decoded."""
@@ -82,20 +81,16 @@ class WholeBatchReader:
         for probed in files:
             try:
                 with reading(probed.file):
-                    self._decode_all([probed], found, ())
+                    self._decode_all([probed], found)
             except QuarantinableError as error:
                 bad.append(Unreadable(probed.file, error.code, error.what))
         return tuple(bad)
 
-    def _decode_all(
-        self, files: Sequence[Probed], found: Mapping[str, FileRows], unreadable: tuple[Unreadable, ...]
-    ) -> WholeBatch:
+    def _decode_all(self, files: Sequence[Probed], found: Mapping[str, FileRows]) -> WholeBatch:
         ordinals = {file.path: i for i, file in enumerate(self.plan.files)}
         alike = groups(files)
         raws = [grouped(group, found, ordinals) for group in alike]
-        return self._decode_groups(
-            [(raw, self._landed(raw)) for raw in raws], Files(groups=alike, unreadable=unreadable)
-        )
+        return self._decode_groups([(raw, self._landed(raw)) for raw in raws], Files(groups=alike))
 
     def _decode_groups(self, raws: Sequence[tuple[RawGroup, Landed]], files: Files | None = None) -> WholeBatch:
         """Plan the schema for groups of raw rows and decode them."""

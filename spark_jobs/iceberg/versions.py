@@ -46,7 +46,8 @@ class MetadataVersions:
         """Number of the newest version; 0: there is none. The hint may be one behind, or lost."""
         version = self._hinted()
         if version is None:
-            version = max((self._number(found.name) for found in self.storage.list(self.folder)), default=0)
+            names = (_VERSION.fullmatch(found.name) for found in self.storage.list(self.folder))
+            version = max((int(match[1]) for match in names if match), default=0)
         while self.storage.stat(self.path(version + 1)) is not None:
             version += 1
         return version
@@ -101,11 +102,6 @@ class MetadataVersions:
         ]
         self.storage.delete(*old)
         return len(old)
-
-    @staticmethod
-    def _number(name: str) -> int:
-        match = _VERSION.fullmatch(name)
-        return int(match[1]) if match else 0
 
 
 @dataclass

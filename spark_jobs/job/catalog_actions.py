@@ -6,14 +6,11 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
 from datetime import datetime
-from typing import Any
 
 from airflow_gddl.contract.errors import GddlError, RetriableError
-from airflow_gddl.contract.registration import CatalogProblem
 from airflow_gddl.contract.result import JobResult, RunWarning, error_info
 from airflow_gddl.contract.spec import JobSpec, TableSpec
 from spark_jobs.catalogs.registrar import Registrar
-from spark_jobs.catalogs.row import TableCheck
 from spark_jobs.job.registration import registrar_of
 from spark_jobs.table.outcome import TableOutcome
 from spark_jobs.table.runtime import Runtime
@@ -44,22 +41,7 @@ def _one(job: JobSpec, spec: TableSpec, registrar: Registrar, started: datetime)
     except GddlError as error:
         failed = replace(result, status="failed", error=error_info(error))
         return TableOutcome(failed, isinstance(error, RetriableError))
-    details = {"catalog": spec.catalog, "tables": [_shown(check) for check in checks]}
-    return TableOutcome(replace(result, status="succeeded", details=details, warnings=_warnings(problem)))
-
-
-def _warnings(problem: CatalogProblem | None) -> tuple[RunWarning, ...]:
-    return () if problem is None else (RunWarning(code=problem.code, message=problem.message),)
-
-
-def _shown(check: TableCheck) -> dict[str, Any]:
-    change = check.change
-    return {
-        "kind": check.kind,
-        "name": check.name,
-        "action": change.action,
-        "differences": [asdict(one) for one in change.differences],
-        "left": [asdict(one) for one in change.left],
-        "code": change.code,
-        "message": change.message,
-    }
+    shown = [{"kind": check.kind, "name": check.name, **asdict(check.change)} for check in checks]
+    warnings = () if problem is None else (RunWarning(code=problem.code, message=problem.message),)
+    details = {"catalog": spec.catalog, "tables": shown}
+    return TableOutcome(replace(result, status="succeeded", details=details, warnings=warnings))

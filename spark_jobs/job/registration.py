@@ -6,15 +6,13 @@ import logging
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
-from datetime import datetime
 
-from airflow_gddl.contract import codec
-from airflow_gddl.contract.layout import LOADS, Layout, join, record_name
+from airflow_gddl.contract.layout import LOADS
 from airflow_gddl.contract.result import JobResult, RunWarning
 from airflow_gddl.contract.spec import JobSpec, TableSpec
 from spark_jobs.catalogs.opening import CatalogContext
 from spark_jobs.catalogs.registrar import Registrar
-from spark_jobs.job.run_records import for_record, is_recorded
+from spark_jobs.job.run_records import is_recorded, write_record
 from spark_jobs.table.outcome import TableOutcome
 from spark_jobs.table.runtime import Runtime
 
@@ -79,10 +77,7 @@ class RegistrationQueue:
             return outcome
         warned = _with(outcome, warnings)
         if is_recorded(warned.result):
-            record = for_record(warned.result)
-            name = record_name(datetime.fromisoformat(record.started_at), record.run_id, record.action)
-            path = join(Layout.of(job.roots, spec).runs, name)
-            self._storage.write(path, codec.to_json(record).encode())
+            write_record(self._storage, job.roots, spec, warned.result)
         return warned
 
 

@@ -1,13 +1,17 @@
-"""The part of a result that is kept as a run record; pure."""
+"""Run records: which results are kept, and what of them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from datetime import datetime
 from typing import Any
 
-from airflow_gddl.contract.layout import LOADS, UPKEEP
+from airflow_gddl.contract import codec
+from airflow_gddl.contract.layout import LOADS, UPKEEP, Layout, join, record_name
 from airflow_gddl.contract.result import JobResult
+from airflow_gddl.contract.spec import Roots, TableSpec
+from airflow_gddl.stores import Storage
 
 
 def is_recorded(result: JobResult, *, dry_run: bool = False) -> bool:
@@ -35,6 +39,13 @@ def for_record(result: JobResult) -> JobResult:
     if isinstance(source, Mapping):
         shown["source"] = {name: value for name, value in source.items() if name != "keys"}
     return replace(result, details=shown)
+
+
+def write_record(storage: Storage, roots: Roots, spec: TableSpec, result: JobResult) -> None:
+    """Store what is kept of the result as the record of its run."""
+    record = for_record(result)
+    name = record_name(datetime.fromisoformat(record.started_at), record.run_id, record.action)
+    storage.write(join(Layout.of(roots, spec).runs, name), codec.to_json(record).encode())
 
 
 def _any(details: Any) -> bool:

@@ -20,15 +20,13 @@ import pyarrow as pa
 from airflow_gddl.contract import codec
 from airflow_gddl.contract.durations import seconds
 from airflow_gddl.contract.errors import GddlError, RetriableError
-from airflow_gddl.contract.result import JobResult, error_info
 from airflow_gddl.contract.sizes import size_bytes
 from airflow_gddl.contract.spec import JobSpec, TableSpec
 from airflow_gddl.stores import Storage
 from spark_jobs.discovery.lookback import DeepListings
 from spark_jobs.job.faults import translated
-from spark_jobs.job.progress import print_step
 from spark_jobs.job.table_job import attempt, poll_table, totals_of
-from spark_jobs.job.task_faults import NEEDS_MEMORY, died_twice, failed, too_late
+from spark_jobs.job.task_faults import NEEDS_MEMORY, died_twice, failed, refused, too_late
 from spark_jobs.job.task_limits import Watchdog
 from spark_jobs.job.task_results import Found, TaskResultStore, from_bytes, to_bytes
 from spark_jobs.job.worker import NoSpark
@@ -36,7 +34,7 @@ from spark_jobs.ledger.claim import TTL_SECONDS
 from spark_jobs.spark.cluster_check import check_executors
 from spark_jobs.table.outcome import Declined, TableOutcome
 from spark_jobs.table.run import TableRun
-from spark_jobs.table.runtime import Observer, Runtime, SparkSource, silent, spark_gone
+from spark_jobs.table.runtime import Observer, Runtime, SparkSource, print_step, silent, spark_gone
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -49,6 +47,8 @@ _TRIES = 2
 _WAVES = 8
 """Tasks for each slot: enough that a long one doesn't leave the others idle, few enough that starting them is cheap."""
 _BUSY = "TABLE_BUSY"
+_POLLED = DeepListings()
+"""Spark reuses its Python workers, which keep the lookback of a continuous job."""
 _IN_DRIVER = ("plan", "explain", "errors_list", "move")
 """Actions that read so little that Spark's start would dominate, or that don't use it."""
 
@@ -83,7 +83,7 @@ class SparkSpread:
             session = self.spark.for_table()
             check_executors(session, _slots(session))
         except GddlError as error:
-            yield from (_refused(job, spec, error) for spec in specs)
+            yield from (refused(job, spec, error) for spec in specs)
             return
         results = TaskResultStore.of(job, self.storage)
         left = {spec.table: spec for spec in specs}
@@ -91,7 +91,7 @@ class SparkSpread:
             fault = yield from self._round(job, _Round(session, results, left, costs))
             if fault is None or not left:
                 break
-        yield from (_refused(job, spec, fault or _unknown()) for spec in left.values())
+        yield from (refused(job, spec, fault or _unknown()) for spec in left.values())
         results.clear()
 
     def _round(self, job: JobSpec, work: _Round) -> Generator[Found, None, GddlError | None]:
@@ -108,7 +108,7 @@ class SparkSpread:
         if fault is None:
             return None
         if self.spark.losses() > lost:
-            yield from (_refused(job, spec, spark_gone()) for spec in work.left.values())
+            yield from (refused(job, spec, spark_gone()) for spec in work.left.values())
             work.left.clear()
         return translated(cast("Exception", fault))
 
@@ -138,12 +138,6 @@ class _Round:
 def _unknown() -> RetriableError:
     what = "no task of the job returned an outcome for the table"
     return RetriableError("WORKER_DIED", what, remedy="see the job's log, and run again")
-
-
-def _refused(job: JobSpec, spec: TableSpec, error: GddlError) -> TableOutcome:
-    """The failure of a table without an outcome: the cluster is unsuitable, or its tasks died."""
-    result = JobResult(table=spec.table, status="failed", engine="delta_rs", run_id=job.run_id, error=error_info(error))
-    return TableOutcome(result, retriable=isinstance(error, RetriableError))
 
 
 def _taken(found: Sequence[Found], left: dict[str, TableSpec]) -> Iterator[Found]:
@@ -211,7 +205,8 @@ def once(job: JobSpec, spec: TableSpec, observe: Observer = silent) -> Found:
     """Run a table in a task, unless another task of this job has run it or is running it; then return its result."""
     storage = Storage()
     results, tier = TaskResultStore.of(job, storage), job.tiers[spec.size]
-    run = TableRun(job=job, spec=spec, runtime=_runtime(storage, observe))
+    runtime = Runtime(storage=storage, spark=NoSpark(), observe=observe, deep_listings=_POLLED)
+    run = TableRun(job=job, spec=spec, runtime=runtime)
     dead, deadline = results.tries(spec) >= _TRIES, None
     results.begin(spec)
     while True:
@@ -243,11 +238,3 @@ def _watched(job: JobSpec, spec: TableSpec, results: TaskResultStore) -> Watchdo
         late=lambda: results.put(failed(job, spec, too_late(spec))),
         hungry=lambda: results.put(Declined(spec, NEEDS_MEMORY, totals_of(job))),
     )
-
-
-_POLLED = DeepListings()
-
-
-def _runtime(storage: Storage, observe: Observer) -> Runtime:
-    """The runtime of a task. Spark reuses its Python workers, which keep the lookback of a continuous job."""
-    return Runtime(storage=storage, spark=NoSpark(), observe=observe, deep_listings=_POLLED)

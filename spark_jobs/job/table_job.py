@@ -8,9 +8,8 @@ from dataclasses import replace
 from datetime import datetime
 from typing import cast
 
-from airflow_gddl.contract import codec
 from airflow_gddl.contract.errors import GddlError, RetriableError
-from airflow_gddl.contract.layout import LOADS, Layout, join, record_name
+from airflow_gddl.contract.layout import LOADS
 from airflow_gddl.contract.result import JobResult, error_info
 from airflow_gddl.contract.spec import JobSpec, TableSpec
 from spark_jobs.actions import inspection as actions
@@ -19,7 +18,7 @@ from spark_jobs.actions.refresh import refresh_table
 from spark_jobs.engines.base import DeclinedError
 from spark_jobs.iceberg.publish import is_behind, publish
 from spark_jobs.job.faults import translated
-from spark_jobs.job.run_records import for_record, is_recorded
+from spark_jobs.job.run_records import is_recorded, write_record
 from spark_jobs.ledger.targets import TargetRecords
 from spark_jobs.maintenance.maintain import maintain
 from spark_jobs.pipeline import idle_result, run_table
@@ -70,7 +69,7 @@ def attempt(run: TableRun, totals: RunTotals) -> TableOutcome | Declined:
     options = run.job.options
     result = replace(result, action=options.action, origin=options.origin)
     if is_recorded(result, dry_run=options.dry_run) and not _is_held(run, result):
-        _record(run, for_record(result))
+        _record(run, result)
     return TableOutcome(result, retriable)
 
 
@@ -187,9 +186,7 @@ def _run(run: TableRun, totals: RunTotals) -> JobResult:
 
 def _record(run: TableRun, result: JobResult) -> None:
     """Store the result as the table's newest run. Tables don't depend on it, so a failure is only logged."""
-    name = record_name(datetime.fromisoformat(result.started_at), run.job.run_id, result.action)
-    path = join(Layout.of(run.job.roots, run.spec).runs, name)
     try:
-        run.runtime.storage.write(path, codec.to_json(result).encode())
+        write_record(run.runtime.storage, run.job.roots, run.spec, result)
     except GddlError as error:
         _LOG.warning("the run of %s could not be recorded: %s", run.spec.table, error)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from airflow_gddl.contract.errors import RetriableError
+from airflow_gddl.contract.errors import GddlError, RetriableError
 from airflow_gddl.contract.result import JobResult, error_info
 from airflow_gddl.contract.spec import JobSpec, TableSpec
 from spark_jobs.table.outcome import TableOutcome
@@ -30,5 +30,10 @@ def died_twice(spec: TableSpec, status: int | None = None) -> RetriableError:
 
 def failed(job: JobSpec, spec: TableSpec, error: RetriableError) -> TableOutcome:
     _LOG.error("%s failed: %s", spec.table, error)
+    return refused(job, spec, error)
+
+
+def refused(job: JobSpec, spec: TableSpec, error: GddlError) -> TableOutcome:
+    """The failure of a table without an outcome, which need not be that of its own process."""
     result = JobResult(table=spec.table, status="failed", engine="delta_rs", run_id=job.run_id, error=error_info(error))
-    return TableOutcome(result, retriable=True)
+    return TableOutcome(result, retriable=isinstance(error, RetriableError))

@@ -91,10 +91,6 @@ class TaskResultStore:
         """Number of tasks that started the table and left no result."""
         return next(n for n in count() if not self.storage.exists(self._note(spec, n + 1)))
 
-    def process(self, spec: TableSpec, number: int) -> int:
-        """Process id of a record."""
-        return int(self.storage.read(self._note(spec, number)).split()[1])
-
     def all(self, specs: Iterable[TableSpec]) -> list[Found]:
         """Existing results of these tables; after a transient error of the store they are read later."""
         try:

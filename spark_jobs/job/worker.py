@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING
@@ -13,11 +12,11 @@ from airflow_gddl.contract.spec import JobSpec, TableSpec
 from airflow_gddl.stores import Storage
 from spark_jobs.engines.base import DeclinedError
 from spark_jobs.job.table_job import attempt, poll_table, totals_of
-from spark_jobs.job.without_pandas import leave_pandas_out
 from spark_jobs.observability.json_log import set_up_logging
+from spark_jobs.spark.without_pandas import leave_pandas_out
 from spark_jobs.table.outcome import Declined, TableOutcome
 from spark_jobs.table.run import TableRun
-from spark_jobs.table.runtime import Runtime, Step
+from spark_jobs.table.runtime import Runtime
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -67,7 +66,7 @@ def serve(orders: Connection, job: JobSpec) -> None:
     leave_pandas_out()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the job, which ends its workers itself
     orders.send(READY)
-    observe = set_up_logging(job.run_id, os.environ)(_reporter(orders))
+    observe = set_up_logging(job.run_id, os.environ)(orders.send)
     runtime = Runtime(storage=Storage(), spark=NoSpark(), observe=observe)
     while True:
         try:
@@ -82,10 +81,3 @@ def answer(task: Task, job: JobSpec, runtime: Runtime) -> Answer:
     if isinstance(task, IdleCheck):
         return [poll_table(run) for run in runs]
     return [attempt(run, totals_of(job)) for run in runs]
-
-
-def _reporter(orders: Connection) -> Callable[[Step], None]:
-    def report(step: Step) -> None:
-        orders.send(step)
-
-    return report

@@ -22,7 +22,7 @@ from typing import Self
 from airflow_gddl.contract import codec
 from airflow_gddl.contract.errors import FatalError, GddlError, RetriableError
 from airflow_gddl.contract.layout import join
-from airflow_gddl.stores import Storage
+from airflow_gddl.stores import Storage, read_if_there
 from spark_jobs.ledger.process_identity import ProcessIdentity
 
 TTL_SECONDS = 60.0
@@ -122,7 +122,7 @@ class Claim:
         Raises:
             RetriableError: `CLAIM_LOST` when another run has taken over.
         """
-        newer = self._claims.newer_than(self._number)
+        newer = self._claims.numbers(after=self._number)
         if newer:
             what = f"run {self._document.run_id!r} lost the table to claim {max(newer)}, being silent for too long"
             raise RetriableError("CLAIM_LOST", what, where=self._claims.folder, remedy="run again; nothing is lost")
@@ -179,9 +179,6 @@ class _Claims:
         found = self.storage.list(self.folder, self.path(after).rpartition("/")[2] if after else "")
         return [number for item in found if (number := _number_of(item.path)) is not None]
 
-    def newer_than(self, number: int) -> list[int]:
-        return self.numbers(after=number)
-
     def highest(self) -> tuple[int, ClaimDocument | None]:
         """Number and document of the holder; 0 and None when there is none."""
         while True:
@@ -198,7 +195,8 @@ class _Claims:
         """Claim `number` and remove superseded claims; False when another run was faster."""
         data = codec.to_json(document).encode()
         path = self.path(number)
-        if not self.storage.create(path, data) and not self._is(path, data):
+        # After a lost response the store has this run's claim, and reported that it exists.
+        if not self.storage.create(path, data) and read_if_there(self.storage, path) != data:
             return False
         # The number may have been used and cleaned up while we read the listing: then a higher one holds.
         numbers = self.numbers()
@@ -212,13 +210,6 @@ class _Claims:
 
     def write(self, number: int, document: ClaimDocument) -> None:
         self.storage.write(self.path(number), codec.to_json(document).encode())
-
-    def _is(self, path: str, data: bytes) -> bool:
-        """Whether a response was lost: the store has this run's claim, and reported that it exists."""
-        try:
-            return self.storage.read(path) == data
-        except FileNotFoundError:
-            return False
 
     def _decode(self, number: int, data: bytes) -> ClaimDocument:
         try:

@@ -12,7 +12,7 @@ from datetime import datetime
 from airflow_gddl.contract import codec
 from airflow_gddl.contract.errors import FatalError, RetriableError
 from airflow_gddl.contract.layout import join
-from airflow_gddl.stores import Storage
+from airflow_gddl.stores import Storage, read_if_there
 from spark_jobs.plan.files import PlannedFile
 from spark_jobs.rules.erased_keys import Bound, ErasedKeys
 
@@ -124,10 +124,8 @@ class ErasureRegister:
         return ErasedKeys(table=self.table, salt=salt, columns=self.columns)
 
     def read(self, key_hash: str) -> Erasure | None:
-        try:
-            return codec.from_json(Erasure, self.storage.read(self._path(key_hash)).decode())
-        except FileNotFoundError:
-            return None
+        data = read_if_there(self.storage, self._path(key_hash))
+        return None if data is None else codec.from_json(Erasure, data.decode())
 
     def write(self, erasure: Erasure) -> None:
         self.storage.write(self._path(erasure.hash), codec.to_json(erasure).encode())
@@ -139,10 +137,8 @@ class ErasureRegister:
 
     def _require_same_keys(self) -> None:
         path = join(self.root, _KEYED_BY)
-        try:
-            known = json.loads(self.storage.read(path))["keys"]
-        except FileNotFoundError:
-            return
+        data = read_if_there(self.storage, path)
+        known = self._keyed_by() if data is None else json.loads(data)["keys"]
         if known != self._keyed_by():
             raise FatalError(
                 "ERASED_BY_OTHER_KEYS",
@@ -177,7 +173,5 @@ class ErasureRegister:
         return join(self.root.rsplit("/", 2)[0], "salt.json")
 
     def _stored_salt(self) -> bytes | None:
-        try:
-            return bytes.fromhex(json.loads(self.storage.read(self._salt_path))["salt"])
-        except FileNotFoundError:
-            return None
+        data = read_if_there(self.storage, self._salt_path)
+        return None if data is None else bytes.fromhex(json.loads(data)["salt"])

@@ -23,7 +23,7 @@ from datetime import timedelta
 from airflow_gddl.contract import codec
 from airflow_gddl.contract.errors import GddlError, RetriableError
 from airflow_gddl.contract.layout import SHARDS, join
-from airflow_gddl.stores import Storage
+from airflow_gddl.stores import Storage, read_if_there
 from spark_jobs.ledger import documents as files
 from spark_jobs.ledger.documents import CommitFile, Head, LedgerSnapshot, ListedVersion
 from spark_jobs.ledger.moves import require_not_moved
@@ -133,7 +133,7 @@ class Ledger:
         if _PLAN not in self._names:
             return None
         path = join(self._root, _PLAN)
-        data = self._content(path)
+        data = read_if_there(self._storage, path)
         if data is None:
             return None
         with files.damaged_is_fatal(path):
@@ -227,7 +227,7 @@ class Ledger:
     def _put(self, head: Head, data: bytes) -> None:
         name = f"commits/{head.number:020d}.json"
         path = join(self._root, name)
-        if not self._storage.create(path, data) and self._content(path) != data:
+        if not self._storage.create(path, data) and read_if_there(self._storage, path) != data:
             raise self._conflict(f"another run has committed batch {head.number}")
         self._names.add(name)
         self._newest = files.decode_commit(path, data)
@@ -255,7 +255,7 @@ class Ledger:
         if newest is None:
             return None
         path = join(self._root, newest)
-        data = self._content(path)
+        data = read_if_there(self._storage, path)
         if data is None:
             raise self._conflict(f"{newest} was deleted while this ledger was opened")
         found = files.decode_commit(path, data)
@@ -265,7 +265,7 @@ class Ledger:
 
     def _read_seen(self) -> ListedVersion:
         path = join(self._root, _SEEN)
-        data = self._content(path) if _SEEN in self._names else None
+        data = read_if_there(self._storage, path) if _SEEN in self._names else None
         if data is None:
             return ListedVersion()
         with files.damaged_is_fatal(path):
@@ -275,12 +275,6 @@ class Ledger:
         self._seen = seen
         self._storage.write(join(self._root, _SEEN), files.seal([codec.to_json(seen)]))
         self._names.add(_SEEN)
-
-    def _content(self, path: str) -> bytes | None:
-        try:
-            return self._storage.read(path)
-        except FileNotFoundError:
-            return None
 
     def _expect_next(self, number: int) -> None:
         if number != self.state.batch + 1:

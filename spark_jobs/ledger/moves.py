@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from airflow_gddl.contract import codec
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.layout import join
-from airflow_gddl.stores import Storage
+from airflow_gddl.stores import Storage, read_if_there
 from spark_jobs.ledger.documents import small_document
 
 NOTE = "move.json"
@@ -27,30 +27,20 @@ class MoveNote:
     at: str
 
 
-@dataclass(frozen=True)
-class MoveNotes:
-    """Notes of moves in ledger folders."""
+def read_note(storage: Storage, state: str) -> MoveNote | None:
+    """The note in a ledger's folder.
 
-    storage: Storage
+    Raises:
+        FatalError: `LEDGER_DAMAGED`.
+    """
+    path = join(state, NOTE)
+    data = read_if_there(storage, path)
+    remedy = 'rewrite it with the old and new name of the table: {"old": ..., "new": ..., "at": ...}'
+    return None if data is None else small_document(MoveNote, path, data, remedy)
 
-    def read(self, state: str) -> MoveNote | None:
-        """
-        Raises:
-            FatalError: `LEDGER_DAMAGED`.
-        """
-        path = join(state, NOTE)
-        try:
-            data = self.storage.read(path)
-        except FileNotFoundError:
-            return None
-        remedy = 'rewrite it with the old and new name of the table: {"old": ..., "new": ..., "at": ...}'
-        return small_document(MoveNote, path, data, remedy)
 
-    def write(self, state: str, note: MoveNote) -> None:
-        self.storage.write(join(state, NOTE), codec.to_json(note).encode())
-
-    def remove(self, state: str) -> None:
-        self.storage.delete(join(state, NOTE))
+def write_note(storage: Storage, state: str, note: MoveNote) -> None:
+    storage.write(join(state, NOTE), codec.to_json(note).encode())
 
 
 def _folder(table: str) -> str:
@@ -66,11 +56,11 @@ def require_not_moved(storage: Storage, state: str, names: Collection[str]) -> N
     Raises:
         FatalError: `TABLE_MOVED`.
     """
-    note = MoveNotes(storage).read(state) if NOTE in names else None
+    note = read_note(storage, state) if NOTE in names else None
     if note is None:
         return
     new = f"{state.removesuffix(_folder(note.old)).removesuffix(_folder(note.new))}{_folder(note.new)}"
-    if MoveNotes(storage).read(new) is not None:
+    if read_note(storage, new) is not None:
         remedy = f"finish it with gddl move --table {note.old} --to {note.new}"
         raise FatalError("TABLE_MOVED", f"the move of {note.old} to {note.new} is not finished", remedy=remedy)
     remedy = f"set the row's target to {note.new}, or move it back with gddl move --table {note.new} --to {note.old}; "

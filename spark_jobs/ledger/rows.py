@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 
 from airflow_gddl.contract.spec import TableSpec
 from spark_jobs.dialects.probed import Unreadable
@@ -68,17 +68,7 @@ def _entry(file: PlannedFile, plan: BatchPlan) -> FileEntry:
 def _read_entry(file: PlannedFile, plan: BatchPlan, decoded_batch: DecodedBatch) -> FileEntry:
     entry = replace(_entry(file, plan), schema=decoded_batch.schema_of[file.path], rows=0)
     figures = decoded_batch.figures.files.get(file.path)
-    if figures is None:
-        return entry
-    return replace(
-        entry,
-        rows=figures.rows,
-        quarantined=figures.quarantined,
-        min_sequence=figures.min_sequence,
-        max_sequence=figures.max_sequence,
-        min_commit_ts=figures.min_commit_ts,
-        max_commit_ts=figures.max_commit_ts,
-    )
+    return entry if figures is None else replace(entry, **asdict(figures))
 
 
 def state_of(

@@ -6,7 +6,9 @@ from dataclasses import dataclass
 
 from airflow_gddl.contract import codec
 from airflow_gddl.contract.layout import join
-from airflow_gddl.stores import Storage
+from airflow_gddl.stores import Storage, read_if_there
+
+_NAME = "cut.json"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -17,26 +19,13 @@ class Cut:
     at: str
 
 
-@dataclass(frozen=True)
-class CutMark:
-    """The mark of the table whose state folder is `root`."""
+def note_cut(storage: Storage, root: str, cut: Cut) -> None:
+    """Record a cut of the table whose state folder is `root`; a longer retention later does not restore changes."""
+    before = max(cut.before, cut_before(storage, root) or "")
+    storage.write(join(root, _NAME), codec.to_json(Cut(before=before, at=cut.at)).encode())
 
-    storage: Storage
-    root: str
 
-    @property
-    def _path(self) -> str:
-        return join(self.root, "cut.json")
-
-    def note(self, cut: Cut) -> None:
-        """Record a cut; a longer retention later does not restore changes."""
-        known = self.read()
-        before = cut.before if known is None else max(cut.before, known.before)
-        self.storage.write(self._path, codec.to_json(Cut(before=before, at=cut.at)).encode())
-
-    def read(self) -> Cut | None:
-        """None when nothing was cut."""
-        try:
-            return codec.from_json(Cut, self.storage.read(self._path).decode())
-        except FileNotFoundError:
-            return None
+def cut_before(storage: Storage, root: str) -> str | None:
+    """See `Cut.before`; None when nothing was cut."""
+    data = read_if_there(storage, join(root, _NAME))
+    return None if data is None else codec.from_json(Cut, data.decode()).before

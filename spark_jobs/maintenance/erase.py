@@ -15,7 +15,6 @@ from dataclasses import asdict, dataclass, field, replace
 from datetime import timedelta
 from typing import Any
 
-from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.layout import STATE, Layout, answer_name, join
 from airflow_gddl.contract.result import JobResult, MainCounts, RunWarning
 from airflow_gddl.contract.spec import TableSpec
@@ -50,41 +49,20 @@ def erase(run: TableRun, totals: RunTotals) -> JobResult:
     started, run = run.runtime.clock(), of_key(run, "ERASE_KEY_INVALID")
     with run.claim() as claim:
         ledger, context = run.ledger(), run.context()
-        _require_idle(run, ledger)
+        notices.require_keyed(run.spec, ledger.state, "ERASE_NOT_POSSIBLE")
+        require_same_identity(run.spec, ledger.state)
+        notices.require_finished(run.title, ledger, run.layout.state, then="erase")
         context = replace(context, engine=context.engine.suited(few_rows=has_few_rows(ledger.state)))
         table_schema = context.stored_schema(ledger.state)
         code = "ERASE_KEY_INVALID"
         wanted = WantedKey.of(run.spec, table_schema, run.job.options.key, code)
-        done, found = _Erasing(
+        done = _Erasing(
             run=run, context=context, table_schema=table_schema, wanted=wanted, claim=claim, ledger=ledger,
             totals=totals,
         ).carry_out()  # fmt: skip
-    totals.warn(_warnings(run.spec, done, found))
     result = totals.result(run.spec.table, run.job.run_id, started, run.runtime.clock())
     run.report("done")
     return replace(result, status="succeeded", details=asdict(done))
-
-
-def _require_idle(run: TableRun, ledger: Ledger) -> None:
-    if ledger.state.keys is None or not run.spec.keys:
-        raise FatalError(
-            "ERASE_NOT_POSSIBLE",
-            f"{run.spec.table} has no keys, or was never loaded",
-            remedy="load the table first; rows of a table without keys can't be distinguished",
-        )
-    require_same_identity(run.spec, ledger.state)
-    notices.require_finished(run.title, ledger, run.layout.state, then="erase")
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Found:
-    """Attributes:
-    unread: landing files that can't be read.
-    others: keys from which rows were moved to this one, as text.
-    """
-
-    unread: tuple[str, ...]
-    others: tuple[tuple[str, ...], ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,14 +75,15 @@ class _Erasing:
     ledger: Ledger
     totals: RunTotals
     others: list[tuple[str, ...]] = field(default_factory=list)
+    """Keys from which rows were moved to this one, as text."""
 
     @property
     def book(self) -> ErasureRegister:
         """Register of erased keys."""
         return self.context.erasures
 
-    def carry_out(self) -> tuple[Erasure, _Found]:
-        """Search, record and remove the key; return its record and warnings.
+    def carry_out(self) -> Erasure:
+        """Search, record and remove the key, with warnings; return its record.
 
         A repeated erasure that removes nothing keeps the times of the record.
         """
@@ -136,7 +115,8 @@ class _Erasing:
         done = replace(known, removed=removed, done_at=known.done_at or iso(now),
                        stored_until=until or iso(now + timedelta(hours=hours)))  # fmt: skip
         self.book.write(done)
-        return done, _Found(unread=unread, others=tuple(self.others))
+        self.totals.warn(_warnings(run.spec, done, unread, self.others))
+        return done
 
     def _bounded(self, known: Erasure, files: Sequence[PlannedFile], asked_at: str) -> Erasure:
         """The record with bounds that distinguish erased rows from later rows with a reused key."""
@@ -231,20 +211,21 @@ class _Erasing:
         storage.delete(f"{state}/{DIFFERENCES}")
 
 
-def _warnings(spec: TableSpec, done: Erasure, found: _Found) -> list[RunWarning]:
+def _warnings(
+    spec: TableSpec, done: Erasure, unread: tuple[str, ...], others: Sequence[tuple[str, ...]]
+) -> list[RunWarning]:
     warnings = []
     if done.files:
         message = "landing files still hold the key; they are the source's to remove"
         warnings.append(
             RunWarning(code="ERASED_IN_FILES", message=message, count=len(done.files), sample=done.files[:5])
         )
-    if found.unread:
+    if unread:
         message = "landing files that can't be read may hold the key"
-        unread = found.unread
         warnings.append(RunWarning(code="FILE_UNREADABLE", message=message, count=len(unread), sample=unread[:5]))
-    if found.others:
+    if others:
         message = "rows were moved to the key from others, under which their older changes stay: erase these too"
-        keys = tuple(json.dumps(dict(zip(spec.keys, key, strict=True)), ensure_ascii=False) for key in found.others)
+        keys = tuple(json.dumps(dict(zip(spec.keys, key, strict=True)), ensure_ascii=False) for key in others)
         warnings.append(RunWarning(code="ERASED_KEY_MOVED", message=message, count=len(keys), sample=keys))
     if not done.files and not any(done.removed.values()):
         message = (

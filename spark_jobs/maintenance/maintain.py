@@ -20,7 +20,7 @@ from spark_jobs.engines.base import TableContext
 from spark_jobs.iceberg.publish import clean, publish
 from spark_jobs.ledger.claim import Claim
 from spark_jobs.ledger.ledger import Ledger
-from spark_jobs.maintenance.cut_mark import Cut, CutMark
+from spark_jobs.maintenance.cut_mark import Cut, note_cut
 from spark_jobs.maintenance.log_cut import LogCut
 from spark_jobs.plan.identity import has_same_identity
 from spark_jobs.plan.retention import vacuum_hours
@@ -169,9 +169,9 @@ class _Maintenance:
             return 0
         before = now - timedelta(seconds=seconds(retention))
         table_schema, swept = context.stored_schema(ledger.state), ledger.state.swept
-        mark = CutMark(self.run.runtime.storage, context.layout.state)
         if not self._dry:  # first, so that a comparison that misses changes finds the reason
-            mark.note(Cut(before=before.isoformat(), at=now.isoformat()))
+            cut_now = Cut(before=before.isoformat(), at=now.isoformat())
+            note_cut(self.run.runtime.storage, context.layout.state, cut_now)
         cut = context.engine.maintenance().cut_changes(context, table_schema, before, swept, dry_run=self._dry)
         self.run.report("cut", rows=cut)
         return cut

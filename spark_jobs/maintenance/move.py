@@ -22,7 +22,7 @@ from spark_jobs.iceberg.publish import publish
 from spark_jobs.iceberg.versions import MetadataVersions
 from spark_jobs.ledger.claim import Claim
 from spark_jobs.ledger.ledger import Ledger
-from spark_jobs.ledger.moves import NOTE, MoveNote, MoveNotes
+from spark_jobs.ledger.moves import NOTE, MoveNote, read_note, write_note
 from spark_jobs.ledger.targets import TargetRecords
 from spark_jobs.table.outcome import RunTotals
 from spark_jobs.table.run import TableRun
@@ -62,10 +62,6 @@ class _Move:
     old: TableSpec
     new: TableSpec
 
-    @property
-    def _notes(self) -> MoveNotes:
-        return MoveNotes(self.run.runtime.storage)
-
     def _layout(self, spec: TableSpec) -> Layout:
         return Layout.of(self.run.job.roots, spec)
 
@@ -75,25 +71,25 @@ class _Move:
 
     def carry_out(self, old_claim: Claim, new_claim: Claim) -> int:
         """Number of copied files, including earlier attempts."""
-        old, new = self._layout(self.old), self._layout(self.new)
-        note, files = self._notes.read(old.state), 0
+        storage, old, new = self.run.runtime.storage, self._layout(self.old), self._layout(self.new)
+        note, files = read_note(storage, old.state), 0
         if note is None or note.new != self.new.table:
             self._require_possible(note)
             note = MoveNote(old=self.old.table, new=self.new.table, at=iso(self.run.runtime.clock()))
-            self._notes.write(new.state, note)
+            write_note(storage, new.state, note)
             self.run.report("noted")
-            self._notes.write(old.state, note)
-        if self._notes.read(new.state) is not None:
+            write_note(storage, old.state, note)
+        if read_note(storage, new.state) is not None:
             files = self._copied()
             self.run.report("copied", rows=files)
             old_claim.check()
             new_claim.check()
             self._record()
             self.run.report("recorded")
-            self._notes.remove(new.state)
+            storage.delete(join(new.state, NOTE))
         self.run.report("counts")
         # Iceberg readers find the new table, or the next run warns.
-        publish(self.run.runtime.storage, new, self.new)
+        publish(storage, new, self.new)
         self._remove_old()
         return files
 
@@ -109,7 +105,7 @@ class _Move:
         if plan is not None and plan.mode == "refresh":
             remedy = f"run {self.old.table} under its old target until it is done"
             raise _impossible(self.old.table, self.new.table, "a full refresh is not finished", remedy)
-        unfinished = self._notes.read(new.state)
+        unfinished = read_note(storage, new.state)
         if unfinished is not None and unfinished.old not in (self.old.table, self.new.table):
             remedy = f"finish that one first: gddl move --table {unfinished.old} --to {unfinished.new}"
             raise FatalError("TARGET_TAKEN", f"{unfinished.old} is being moved to {unfinished.new}", remedy=remedy)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import takewhile
 
-from spark_jobs.plan.batch import BatchMode, BatchPlan, TableState
+from spark_jobs.plan.batch import BatchPlan, TableState
 from spark_jobs.plan.discover import Discovery
 from spark_jobs.plan.file_times import BY_NAME, FileTimes, newest
 from spark_jobs.plan.files import PlannedFile
@@ -36,7 +36,7 @@ def next_batch(
     files = _within(alike, limits)
     return BatchPlan(
         number=state.batch + 1,
-        mode=_mode(first, state),
+        mode="initial" if state.batch == 0 or (first.kind == "load" and first.generation == 1) else "incremental",
         planned_at=now.astimezone(UTC).isoformat(timespec="microseconds"),
         generation=max(first.generation, state.generation),
         files=tuple(files),
@@ -54,10 +54,6 @@ def _within(files: Sequence[PlannedFile], limits: BatchLimits) -> list[PlannedFi
     return taken
 
 
-def _mode(first: PlannedFile, state: TableState) -> BatchMode:
-    return "initial" if state.batch == 0 or (first.kind == "load" and first.generation == 1) else "incremental"
-
-
 def state_after(
     plan: BatchPlan,
     state: TableState,
@@ -72,8 +68,8 @@ def state_after(
         left: the discovery without the plan's files; its full listing counts once nothing of it waits, so that a crash
             in between lists in full again. None for a plan found from an earlier run.
     """
-    new = plan.generation - len(state.generation_floor)
     listed = left.listed_in_full_at if left is not None and not left.waiting else None
+    names = [file.path.removeprefix(f"{landing.rstrip('/')}/") for file in plan.files if file.kind == "change"]
     return replace(
         state,
         batch=plan.number,
@@ -81,27 +77,18 @@ def state_after(
         loaded_at=plan.planned_at if any(file.kind == "load" for file in plan.files) else state.loaded_at,
         held=state.held if plan.generation == state.generation else None,
         openings=_openings_after(plan, state.openings if left is None else left.openings),
-        generation_floor=state.generation_floor + (state.max_sequence,) * new,
-        cursor=_cursor_after(plan, state.cursor, landing, times),
-        oldest=_oldest_after(plan, state.oldest, landing, times),
+        generation_floor=generation_low_watermarks_of(plan, state),
+        cursor=newest(times, names, datetime.fromisoformat(plan.planned_at), state.cursor),
+        oldest=min(filter(None, (*map(times.of, names), state.oldest)), default=None),
         listed_in_full_at=listed or state.listed_in_full_at,
     )
+
+
+def generation_low_watermarks_of(plan: BatchPlan, state: TableState) -> tuple[str | None, ...]:
+    """Highest sequence ingested before each generation, including the plan's."""
+    return state.generation_floor + (state.max_sequence,) * (plan.generation - len(state.generation_floor))
 
 
 def _openings_after(plan: BatchPlan, openings: tuple[str, ...]) -> tuple[str, ...]:
     """None once the last generation that they report is open: from then on a rewritten file opens one."""
     return openings if plan.generation <= len(openings) else ()
-
-
-def _cursor_after(plan: BatchPlan, cursor: str | None, landing: str, times: FileTimes) -> str | None:
-    """The newest change file by the time in its path."""
-    return newest(times, _change_names(plan, landing), datetime.fromisoformat(plan.planned_at), cursor)
-
-
-def _oldest_after(plan: BatchPlan, oldest: str | None, landing: str, times: FileTimes) -> str | None:
-    found = (times.of(name) for name in _change_names(plan, landing))
-    return min((time for time in (*found, oldest) if time is not None), default=None)
-
-
-def _change_names(plan: BatchPlan, landing: str) -> list[str]:
-    return [file.path.removeprefix(f"{landing.rstrip('/')}/") for file in plan.files if file.kind == "change"]

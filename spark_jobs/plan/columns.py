@@ -8,12 +8,11 @@ The rule, for every table the same:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
 from airflow_gddl.contract.errors import FatalError
-from airflow_gddl.contract.sql_types import ArrayType, MapType, SqlType, StructField, StructType, parse_type, quote
+from airflow_gddl.contract.sql_types import ArrayType, MapType, SqlType, StructField, StructType, quote
 
 _REFUSED = str.maketrans(dict.fromkeys(" ,;{}()\n\t=", "_"))
 # Ours, Spark's hidden file column, and the names that a change data feed takes.
@@ -38,22 +37,9 @@ class Schema:
 
     columns: tuple[Column, ...]
 
-    @classmethod
-    def of(cls, types: Mapping[str, str]) -> Schema:
-        """From names and SQL type texts, in their order.
-
-        Raises:
-            FatalError: `COLUMN_TYPE_UNSUPPORTED` for a text that is no type.
-        """
-        return cls(tuple(Column(name, parse_type(text)) for name, text in types.items()))
-
     @property
     def names(self) -> tuple[str, ...]:
         return tuple(column.name for column in self.columns)
-
-    def types(self) -> dict[str, str]:
-        """Names to SQL type texts, in order: what `of` reads."""
-        return {column.name: str(column.type) for column in self.columns}
 
     def column(self, name: str) -> Column | None:
         """The column of that name, case-insensitive; null when there is none."""

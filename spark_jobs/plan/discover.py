@@ -27,7 +27,6 @@ class Discovery:
 
     Attributes:
         waiting: files to ingest in the order to ingest them; input of `batching.next_batch`.
-        rewritten: paths among `waiting` that the ledger knows with other content.
         touched: path to (fingerprint, etag now) where only the etag changed, not the content.
         missing: paths that the ledger knows, within what was listed, but that no longer exist.
         folder_missing: there is no landing folder (on S3: nothing below it).
@@ -47,7 +46,6 @@ class Discovery:
     """
 
     waiting: tuple[PlannedFile, ...] = ()
-    rewritten: tuple[str, ...] = ()
     touched: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     missing: tuple[str, ...] = ()
     folder_missing: bool = False
@@ -108,7 +106,6 @@ def find(
     older = [item.file.path for item in resting if item.was_read and item.generation < newest]
     return Discovery(
         waiting=planned,
-        rewritten=tuple(item.file.path for item in waiting if item.known is not None),
         touched={
             item.file.path: (item.fingerprint, item.file.etag)
             for item in found

@@ -8,7 +8,7 @@ from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.schema_evolution import SchemaEvolution
 from airflow_gddl.contract.sql_types import SqlType, quote, unsupported_part, without_void
 from spark_jobs.plan.columns import LandedGroup, Schema, landed_name
-from spark_jobs.plan.merging import NOTHING, Path, extra_fields, merge, missing_fields
+from spark_jobs.plan.merging import NOTHING, Path, extra_fields, merge
 from spark_jobs.plan.refusal import FieldDifference, refusal
 
 PARTITION_TYPES = ("boolean", "tinyint", "smallint", "int", "bigint", "date", "string")
@@ -141,7 +141,7 @@ def _missing(target: Schema, group: LandedGroup) -> dict[Path, SqlType]:
         if found is None:
             missing[(column.name,)] = column.type
         else:
-            missing |= {m.path: m.type for m in missing_fields(column.type, found.type, (column.name,))}
+            missing |= {m.path: m.type for m in extra_fields(found.type, column.type, (column.name,))}
     return missing
 
 

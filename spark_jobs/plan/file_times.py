@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Protocol
 
 from airflow_gddl.contract.name_times import change_time, digits_of, moment
 from airflow_gddl.contract.path_format import PathFormat
@@ -17,53 +16,32 @@ from spark_jobs.plan.files import FileEntry
 _CLOCK_SKEW = timedelta(days=1)
 
 
-class FileTimes(Protocol):
-    """Times are digits as `name_times.change_time` gives them, of one zone, whichever it is."""
+@dataclass(frozen=True)
+class FileTimes:
+    """Times are digits as `name_times.change_time` gives them, of one zone, whichever it is.
+
+    Attributes:
+        format: of folders that partition by time, as sinks make them: files of a folder have one time, when it begins.
+            Null: files are named as DMS names them.
+    """
+
+    format: PathFormat | None = None
 
     @property
     def rule(self) -> str:
         """Tells one rule from another: what was archived by one says nothing under another. Empty: names as DMS's."""
-        ...
+        return "" if self.format is None else self.format.text
 
     def of(self, relative: str) -> str | None:
         """Of a change file by its path below the landing folder; null: it has none."""
-        ...
+        return change_time(relative) if self.format is None else self.format.time(relative)
 
     def floor(self, time: datetime) -> datetime:
         """The time that a file of this moment has."""
-        ...
+        return time if self.format is None else self.format.floor(time)
 
 
-class ByName:
-    """As DMS names files."""
-
-    rule = ""
-
-    def of(self, relative: str) -> str | None:
-        return change_time(relative)
-
-    def floor(self, time: datetime) -> datetime:
-        return time
-
-
-@dataclass(frozen=True)
-class ByFolder:
-    """As sinks make folders that partition by time. Files of a folder have one time, when it begins."""
-
-    format: PathFormat
-
-    @property
-    def rule(self) -> str:
-        return self.format.text
-
-    def of(self, relative: str) -> str | None:
-        return self.format.time(relative)
-
-    def floor(self, time: datetime) -> datetime:
-        return self.format.floor(time)
-
-
-BY_NAME = ByName()
+BY_NAME = FileTimes()
 
 
 def time_of(times: FileTimes, relative: str | None) -> datetime | None:

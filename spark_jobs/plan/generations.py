@@ -6,30 +6,18 @@ See docs/semantics.md, section 2. A guess is never made: where neither states, `
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import groupby
-from typing import Literal, Protocol
+from typing import Literal
 
-from airflow_gddl.contract.file_names import FileKind
 from airflow_gddl.contract.spec import Generations
+from spark_jobs.plan.files import LandedFile, PlannedFile
 
 Certainty = Literal["certain", "inferred", "unknown"]
+TimedFile = LandedFile | PlannedFile
 NEAR = timedelta(minutes=1)
 FAR = timedelta(days=1)
-
-
-class TimedFile(Protocol):
-    """A landed file; `modified` is ISO 8601 UTC with microseconds."""
-
-    @property
-    def path(self) -> str: ...
-
-    @property
-    def kind(self) -> FileKind: ...
-
-    @property
-    def modified(self) -> str: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +51,8 @@ def infer(files: Iterable[TimedFile], said: Generations = "auto") -> Inference:
     """
     listed = list(files)
     loads = sorted((f for f in listed if f.kind == "load"), key=lambda f: f.modified)
-    older = sorted((f for f in listed if f.kind == "change" and f.modified < _newest(loads)), key=lambda f: f.modified)
+    newest = loads[-1].modified if loads else ""
+    older = sorted((f for f in listed if f.kind == "change" and f.modified < newest), key=lambda f: f.modified)
     if not older or said == "one":
         return CERTAIN
     if said == "by_time":
@@ -72,17 +61,13 @@ def infer(files: Iterable[TimedFile], said: Generations = "auto") -> Inference:
     if _between(older[0], loads[-1]) <= NEAR:
         return found
     if _between(older[-1], loads[0]) >= FAR:
-        return Inference(**{**vars(found), "openings": (loads[0].modified,)})
-    return Inference(**{**vars(found), "certainty": "unknown"})
+        return replace(found, openings=(loads[0].modified,))
+    return replace(found, certainty="unknown")
 
 
 def generation_at(modified: str, openings: Sequence[str]) -> int:
     """The generation of a file that was last modified then."""
     return 1 + sum(opening <= modified for opening in openings)
-
-
-def _newest(loads: Sequence[TimedFile]) -> str:
-    return loads[-1].modified if loads else ""
 
 
 def _between(earlier: TimedFile, later: TimedFile) -> timedelta:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.spec import TableSpec
 from spark_jobs.plan.batch import TableState
-from spark_jobs.plan.selection import SelectionRules, select_columns
+from spark_jobs.plan.selection import select_columns
 from spark_jobs.plan.shards import refreshed
 
 
@@ -36,7 +36,7 @@ def reselected_columns(spec: TableSpec, state: TableState) -> dict[str, str]:
     before = replace(
         spec, columns=state.applied.columns, exclude_columns=state.applied.exclude_columns, mask=state.applied.mask
     )
-    was, now = (select_columns(names, SelectionRules.of(row)) for row in (before, spec))
+    was, now = (select_columns(names, row) for row in (before, spec))
     found = {name: "columns" for name in was.kept if name not in now.kept}
     if spec.schema_evolution.new_column == "rescue":  # which may hold values of columns that no table has
         known = {name.lower() for name in names}

@@ -131,11 +131,6 @@ def extra_fields(table: SqlType, incoming: SqlType, path: Path) -> Iterator[Addi
         yield from extra_fields(ours, theirs, (*path, part))
 
 
-def missing_fields(table: SqlType, incoming: SqlType, path: Path) -> Iterator[Addition]:
-    """Nested fields that only `table` has, outermost first."""
-    return extra_fields(incoming, table, path)
-
-
 def widenings(before: SqlType, after: SqlType, path: Path) -> Iterator[Widening]:
     """The scalar parts of `before` that have another type in `after`, which `merge` made of it."""
     if isinstance(before, StructType) and isinstance(after, StructType):

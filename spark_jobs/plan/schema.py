@@ -12,26 +12,12 @@ from dataclasses import dataclass
 from typing import Literal
 
 from airflow_gddl.contract.schema_evolution import SchemaEvolution
-from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.contract.sql_types import VOID, SqlType, without_void
 from spark_jobs.plan.columns import Column, IncomingSchema, LandedGroup, Schema, land, landed_name
 from spark_jobs.plan.conversion import convertible
 from spark_jobs.plan.enforcement import refuse, require_keys, require_partitions, require_supported
 from spark_jobs.plan.evolution import added, evolve, widened
 from spark_jobs.plan.merging import NOTHING, Addition, Widening, extra_fields, merge
-
-__all__ = [
-    "Addition",
-    "Column",
-    "ColumnAction",
-    "GroupPlan",
-    "IncomingSchema",
-    "Schema",
-    "SchemaPlan",
-    "SchemaRules",
-    "Widening",
-    "plan_schema",
-]
 
 How = Literal["same", "cast", "fit", "missing_keep", "missing_null"]
 Misfit = Literal["rescue", "quarantine"]
@@ -44,21 +30,11 @@ class SchemaRules:
     Attributes:
         required: key columns, as the source names them: every group must have them.
         partitions: partition columns, as the source names them: the table must have them.
-        prefer_rewrite: carry out widenings by rewriting the table rather than by Delta's table feature `typeWidening`,
-            which not every reader knows. Only passed on to `SchemaPlan.rewrite`.
     """
 
     evolution: SchemaEvolution
     required: tuple[str, ...] = ()
     partitions: tuple[str, ...] = ()
-    prefer_rewrite: bool = False
-
-    @classmethod
-    def of(cls, spec: TableSpec, *, prefer_rewrite: bool) -> SchemaRules:
-        return cls(
-            evolution=spec.schema_evolution, required=spec.keys, partitions=spec.partition_by,
-            prefer_rewrite=prefer_rewrite,
-        )  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,13 +83,8 @@ class GroupPlan:
     void: tuple[str, ...] = ()
 
     @property
-    def carried(self) -> tuple[str, ...]:
-        """Columns that a change of this group carries (semantics, section 5)."""
-        return tuple(self.schema)
-
-    @property
     def schema(self) -> dict[str, str]:
-        """The same with their types in the files."""
+        """Columns that a change of this group carries (semantics, section 5), with their types in the files."""
         kept = {a.target.name: str(a.source_type or VOID) for a in self.actions if a.how != "missing_keep"}
         return kept | dict.fromkeys(self.void, str(VOID))
 
@@ -126,28 +97,18 @@ class SchemaPlan:
         target: the delivered columns of the table after evolution: its own in their order, then new ones as they came.
         additions, widenings: what must change in the table; empty when it is created by this batch.
         groups: by `schema_id`.
-        rewrite: apply the widenings by rewriting the table under `target`.
     """
 
     target: Schema
     additions: tuple[Addition, ...]
     widenings: tuple[Widening, ...]
     groups: Mapping[int, GroupPlan]
-    rewrite: bool = False
 
     @property
     def changes(self) -> tuple[str, ...]:
         """The same for people: `added column tail_no string`, `widened seats int -> bigint`."""
         added = (f"added column {a.name} {a.type}" for a in self.additions)
         return (*added, *(f"widened {w.name} {w.before} -> {w.after}" for w in self.widenings))
-
-    @property
-    def rescues(self) -> bool:
-        """Whether the table needs its `_rescued_data` column for this batch."""
-        return any(
-            group.rescued or any(a.keep_original or (a.how == "fit" and a.misfit == "rescue") for a in group.actions)
-            for group in self.groups.values()
-        )
 
 
 def plan_schema(table: Schema | None, incoming: tuple[IncomingSchema, ...], rules: SchemaRules) -> SchemaPlan:
@@ -173,13 +134,11 @@ def plan_schema(table: Schema | None, incoming: tuple[IncomingSchema, ...], rule
     require_partitions(target, rules.partitions)
     refuse(table, target, groups, rules.evolution)
     require_supported(table, target, groups)
-    grown = () if table is None else tuple(widened(table, target))
     return SchemaPlan(
         target=target,
         additions=() if table is None else tuple(added(table, target)),
-        widenings=grown,
+        widenings=() if table is None else tuple(widened(table, target)),
         groups={g.incoming.schema_id: _plan_group(g, target, rules.evolution, set(keys)) for g in groups},
-        rewrite=rules.prefer_rewrite and bool(grown),
     )
 
 

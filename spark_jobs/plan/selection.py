@@ -7,33 +7,12 @@ not the file has that column: what is excluded or masked must not leak through i
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.contract.result import RunWarning
 from airflow_gddl.contract.spec import MaskMethod, TableSpec
 from spark_jobs.plan.columns import clean_name, landed_name
-
-
-@dataclass(frozen=True, kw_only=True)
-class SelectionRules:
-    """The parts of a `TableSpec` that select; `columns` null: all."""
-
-    keys: tuple[str, ...]
-    columns: tuple[str, ...] | None = None
-    exclude_columns: tuple[str, ...] = ()
-    mask: Mapping[str, MaskMethod] = field(default_factory=dict)
-    before_image_prefix: str | None = None
-
-    @classmethod
-    def of(cls, spec: TableSpec) -> SelectionRules:
-        return cls(
-            keys=spec.keys,
-            columns=spec.columns,
-            exclude_columns=spec.exclude_columns,
-            mask=spec.mask,
-            before_image_prefix=spec.before_image_prefix,
-        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,11 +24,10 @@ class ColumnSelection:
     """
 
     kept: tuple[str, ...]
-    dropped: tuple[str, ...]
     masks: Mapping[str, MaskMethod]
 
 
-def select_columns(names: Iterable[str], rules: SelectionRules) -> ColumnSelection:
+def select_columns(names: Iterable[str], spec: TableSpec) -> ColumnSelection:
     """Decide for the delivered columns of a group of files, technical ones taken out.
 
     Keys and their before images are always kept. `exclude_columns` beats `columns`.
@@ -57,7 +35,7 @@ def select_columns(names: Iterable[str], rules: SelectionRules) -> ColumnSelecti
     Raises:
         MetadataError: `KEY_MASKED` where a key would be emptied; hashing a key is fine, equal keys stay equal.
     """
-    emptied = [key for key in rules.keys if _mask(key, rules) == "null"]
+    emptied = [key for key in spec.keys if _mask(key, spec) == "null"]
     if emptied:
         raise MetadataError(
             "KEY_MASKED",
@@ -65,19 +43,18 @@ def select_columns(names: Iterable[str], rules: SelectionRules) -> ColumnSelecti
             where="mask",
             remedy="mask it with 'hash', or choose other keys",
         )
-    names = tuple(names)
-    kept = tuple(name for name in names if _is_kept(name, rules))
-    masks = {name: method for name in kept if (method := _mask(name, rules)) is not None}
-    return ColumnSelection(kept=kept, dropped=tuple(name for name in names if name not in kept), masks=masks)
+    kept = tuple(name for name in names if _is_kept(name, spec))
+    masks = {name: method for name in kept if (method := _mask(name, spec)) is not None}
+    return ColumnSelection(kept=kept, masks=masks)
 
 
-def unknown_columns(groups: Iterable[Iterable[str]], rules: SelectionRules) -> tuple[RunWarning, ...]:
+def unknown_columns(groups: Iterable[Iterable[str]], spec: TableSpec) -> tuple[RunWarning, ...]:
     """Names in `columns`, `exclude_columns` and `mask` that no file of the batch has, not even as a before image.
 
     A warning each (`COLUMN_NOT_FOUND`), for a misspelt exclusion or mask lets through what it was meant to hold back.
     """
-    found = {alias for names in groups for name in names for alias in _aliases(name, rules)}
-    fields = {"columns": rules.columns or (), "exclude_columns": rules.exclude_columns, "mask": tuple(rules.mask)}
+    found = {alias for names in groups for name in names for alias in _aliases(name, spec)}
+    fields = {"columns": spec.columns or (), "exclude_columns": spec.exclude_columns, "mask": tuple(spec.mask)}
     return tuple(
         warning
         for setting, listed in fields.items()
@@ -102,28 +79,28 @@ def _not_found(setting: str, names: Sequence[str], where: str) -> tuple[RunWarni
     return (RunWarning(code="COLUMN_NOT_FOUND", message=message, count=len(names), sample=tuple(names)),)
 
 
-def _is_kept(name: str, rules: SelectionRules) -> bool:
-    if _listed(name, rules.keys, rules):
+def _is_kept(name: str, spec: TableSpec) -> bool:
+    if _listed(name, spec.keys, spec):
         return True
-    if _listed(name, rules.exclude_columns, rules):
+    if _listed(name, spec.exclude_columns, spec):
         return False
-    return rules.columns is None or _listed(name, rules.columns, rules)
+    return spec.columns is None or _listed(name, spec.columns, spec)
 
 
-def _mask(name: str, rules: SelectionRules) -> MaskMethod | None:
+def _mask(name: str, spec: TableSpec) -> MaskMethod | None:
     """The column's own mask; for a before image its column's."""
-    return next((method for masked, method in rules.mask.items() if _listed(name, (masked,), rules)), None)
+    return next((method for masked, method in spec.mask.items() if _listed(name, (masked,), spec)), None)
 
 
-def _listed(name: str, listed: Iterable[str], rules: SelectionRules) -> bool:
-    aliases = _aliases(name, rules)
+def _listed(name: str, listed: Iterable[str], spec: TableSpec) -> bool:
+    aliases = _aliases(name, spec)
     return any(clean_name(other).lower() in aliases for other in listed)
 
 
-def _aliases(name: str, rules: SelectionRules) -> set[str]:
+def _aliases(name: str, spec: TableSpec) -> set[str]:
     """Every name by which metadata may mean this column of a file: its own and, for a before image, its column's."""
     names = [name]
-    prefix = rules.before_image_prefix
+    prefix = spec.before_image_prefix
     if prefix and len(name) > len(prefix) and name.lower().startswith(prefix.lower()):
         names.append(name[len(prefix) :])
     return {form(each).lower() for each in names for form in (clean_name, landed_name)}

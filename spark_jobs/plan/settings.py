@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
 from airflow_gddl.contract.spec import DeleteMode, MaskMethod, TableSpec
 
@@ -29,18 +29,7 @@ class AppliedSettings:
 
 
 def settings_of(spec: TableSpec) -> AppliedSettings:
-    return AppliedSettings(
-        history=spec.history,
-        delete=spec.delete,
-        columns=spec.columns,
-        exclude_columns=spec.exclude_columns,
-        mask=dict(spec.mask),
-        table_properties=dict(spec.table_properties),
-        cluster_by=spec.cluster_by,
-        partition_by=spec.partition_by,
-        description=spec.description,
-        column_descriptions=dict(spec.column_descriptions),
-    )
+    return AppliedSettings(**{f.name: getattr(spec, f.name) for f in fields(AppliedSettings) if f.name != "layout"})
 
 
 def history_begins(spec: TableSpec, applied: AppliedSettings | None) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
@@ -93,12 +93,10 @@ class DeltaSchema:
 
     Attributes:
         metadata: column to what the log says of it besides: comments and the like.
-        required: columns or nested fields that may not be null.
     """
 
     columns: tuple[Column, ...]
     metadata: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    required: tuple[str, ...] = ()
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -111,6 +109,10 @@ class DeltaSchema:
     @functools.cached_property
     def arrow(self) -> pa.Schema:
         return pa.schema([pa.field(c.name, arrow_type(c.type)) for c in self.columns])
+
+    def retyped(self, types: Mapping[str, SqlType]) -> DeltaSchema:
+        """The same columns, some of them with other types."""
+        return replace(self, columns=tuple(Column(c.name, types.get(c.name, c.type)) for c in self.columns))
 
     def to_json(self) -> str:
         fields = [_delta_field(c.name, c.type, self.metadata.get(c.name, {})) for c in self.columns]
@@ -125,4 +127,4 @@ def schema_of(text: str) -> DeltaSchema:
     for column in columns:
         arrow_type(column.type)
     metadata = {f["name"]: f["metadata"] for f in fields if f.get("metadata")}
-    return DeltaSchema(columns, metadata, tuple(f["name"] for f in fields if not f.get("nullable", True)))
+    return DeltaSchema(columns, metadata)

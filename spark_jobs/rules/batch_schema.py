@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.result import RunWarning
@@ -16,25 +16,15 @@ from spark_jobs.dialects.roles import SortOrder, declared_types, match, resolve_
 from spark_jobs.plan.batch import TableState
 from spark_jobs.plan.columns import Column, IncomingSchema, Schema, landed_name
 from spark_jobs.plan.schema import GroupPlan, SchemaPlan, SchemaRules, plan_schema
-from spark_jobs.plan.selection import SelectionRules, select_columns, unknown_columns, unknown_described
+from spark_jobs.plan.selection import select_columns, unknown_columns, unknown_described
 from spark_jobs.plan.sequence import has_normal_text
 from spark_jobs.plan.table_schema import TableSchema
 
+if TYPE_CHECKING:
+    from spark_jobs.rules.decoded_batch import Landed
+
 _STRING = ScalarType("string")
 _BEFORE_IMAGES = SchemaEvolution(new_column="add", type_change="widen", dropped_column="null")
-
-
-class LandedColumns(Protocol):
-    """Files with equal columns."""
-
-    @property
-    def kind(self) -> str: ...
-    @property
-    def columns(self) -> tuple[tuple[str, str], ...]: ...
-    @property
-    def label(self) -> str: ...
-    @property
-    def only_deletes(self) -> bool: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,12 +61,9 @@ class Stored:
 
     data: Schema | None
     before: Schema | None
-    prefer_rewrite: bool = False
 
 
-def order_of_table(
-    dialect: Dialect, groups: Sequence[LandedColumns], state: TableState
-) -> tuple[tuple[str, ...], str, bool]:
+def order_of_table(dialect: Dialect, groups: Sequence[Landed], state: TableState) -> tuple[tuple[str, ...], str, bool]:
     """Sequence columns, type of `_gddl.sequence`, and whether the order is total.
 
     What the ledger knows stays, for comparing sequences of two types would be no order (rule 14 guards the metadata).
@@ -110,7 +97,7 @@ def _normal_text(dialect: Dialect, sequence: tuple[str, ...], state: TableState)
     return tuple(name for name in sequence if name.lower() not in own) if has_normal_text(state) else ()
 
 
-def _types_of(column: str, groups: Sequence[LandedColumns]) -> list[str]:
+def _types_of(column: str, groups: Sequence[Landed]) -> list[str]:
     found = []
     for group in groups:
         came = match([n for n, _ in group.columns], column)
@@ -119,7 +106,7 @@ def _types_of(column: str, groups: Sequence[LandedColumns]) -> list[str]:
     return found
 
 
-def plan_batch(dialect: Dialect, groups: Sequence[LandedColumns], stored: Stored, state: TableState) -> BatchSchema:
+def plan_batch(dialect: Dialect, groups: Sequence[Landed], stored: Stored, state: TableState) -> BatchSchema:
     """Decide the shape of the table after this batch and the way of every group's columns into it.
 
     Raises:
@@ -136,7 +123,7 @@ def plan_batch(dialect: Dialect, groups: Sequence[LandedColumns], stored: Stored
     before = [
         IncomingSchema(i, g.label, d.before, True) for i, (g, d) in enumerate(zip(groups, delivered, strict=True))
     ]
-    rules = SchemaRules.of(spec, prefer_rewrite=stored.prefer_rewrite)
+    rules = SchemaRules(evolution=spec.schema_evolution, required=spec.keys, partitions=spec.partition_by)
     plan = plan_schema(_with_technical(stored.data, technical, delivered), tuple(data), rules)
     images = plan_schema(stored.before, tuple(before), SchemaRules(evolution=_BEFORE_IMAGES))
     ids, schemas = _register([plan.groups[i] for i in range(len(groups))], state.schemas)
@@ -171,7 +158,7 @@ def plan_batch(dialect: Dialect, groups: Sequence[LandedColumns], stored: Stored
 
 def _unknown(spec: TableSpec, delivered: Sequence[_Delivered], target: Schema) -> tuple[RunWarning, ...]:
     """Columns that the row names and that are not there."""
-    given = unknown_columns([[name for name, _ in each.selectable] for each in delivered], SelectionRules.of(spec))
+    given = unknown_columns([[name for name, _ in each.selectable] for each in delivered], spec)
     return (*given, *unknown_described((column.name for column in target.columns), spec.column_descriptions))
 
 
@@ -193,11 +180,11 @@ class _Delivered:
     selectable: tuple[tuple[str, str], ...]
 
     @classmethod
-    def of(cls, dialect: Dialect, group: LandedColumns) -> _Delivered:
+    def of(cls, dialect: Dialect, group: Landed) -> _Delivered:
         spec = dialect.spec
         op = match([n for n, _ in group.columns], dialect.op_column)
         selectable = tuple((n, t) for n, t in group.columns if n != op)
-        chosen = select_columns([n for n, _ in selectable], SelectionRules.of(spec))
+        chosen = select_columns([n for n, _ in selectable], spec)
         declared = declared_types(dict(selectable), dialect)
         columns = []
         for name, kind in selectable:

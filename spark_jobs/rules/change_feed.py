@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from spark_jobs.rules.codes import shared_codes
+from spark_jobs.rules.codes import changes, shared_codes
 
 CHANGE_TYPE = "_change_type"
 
@@ -41,7 +41,7 @@ def _surplus(mine: np.ndarray, theirs: np.ndarray) -> np.ndarray:
     others = np.bincount(theirs, minlength=size)
     order = np.argsort(mine, kind="stable")
     ranked = mine[order]
-    starts = np.flatnonzero(np.r_[True, ranked[1:] != ranked[:-1]]) if len(ranked) else np.array([], np.int64)
+    starts = np.flatnonzero(changes(ranked))
     lengths = np.diff(np.r_[starts, len(ranked)])
     rank = np.arange(len(ranked)) - np.repeat(starts, lengths)
     return np.sort(order[rank >= others[ranked]])

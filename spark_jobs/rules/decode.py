@@ -108,9 +108,6 @@ class _Decoder:
             rescued=_set_in_good(rescued, bad),
         )
 
-    def _all(self, value: bool) -> Mask:
-        return np.full(self.group.rows, value) if value and self.group.rows else None
-
     def _op(self) -> pa.Array:
         found = match(self.how.names, self.how.dialect.op_column)
         if found is None:
@@ -161,7 +158,8 @@ class _Decoder:
 
     def _key_problems(self, key: str, kind: SqlType, value: pa.Array) -> list[RowProblem]:
         source = next(a.source for a in self.how.plan.actions if a.target.name == key)
-        empty = self._all(True) if source is None else _null_mask(self.group.columns[source])
+        every = np.ones(self.group.rows, dtype=bool)
+        empty = every if source is None else _null_mask(self.group.columns[source])
         return [
             RowProblem(empty, "KEY_NULL", key, "a part of the key is null"),
             RowProblem(_null_mask(value), "CAST_FAILED", key, f"the key doesn't fit {kind}"),

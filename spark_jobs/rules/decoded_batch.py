@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from spark_jobs.dialects.probed import Unreadable
 from spark_jobs.rules.batch_schema import BatchSchema
 from spark_jobs.rules.figures import Figures
 
@@ -23,7 +22,6 @@ class Landed:
 @dataclass(frozen=True, kw_only=True)
 class DecodedBatch:
     """Attributes:
-    unreadable: files that go to the quarantine whole.
     change_schemas: schema ids of the groups with changes.
     schema_of: ledger path to schema id.
     rows_by_footer: rows that the files' footers promise, less `erased`; null where a file has no footer.
@@ -33,7 +31,6 @@ class DecodedBatch:
     schema: BatchSchema
     figures: Figures
     change_schemas: frozenset[int]
-    unreadable: tuple[Unreadable, ...] = ()
     schema_of: Mapping[str, int] = field(default_factory=dict)
     rows_by_footer: int | None = None
     erased: int = 0

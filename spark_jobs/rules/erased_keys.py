@@ -14,25 +14,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from airflow_gddl.contract.sql_types import DecimalType, SqlType
+from spark_jobs.plan.files import PlannedFile
 from spark_jobs.plan.sequence import is_after
 from spark_jobs.rules.value_text import WIDE, as_text
 
 T = TypeVar("T")
-
-
-class LandedVersion(Protocol):
-    """Facts about the file of a row."""
-
-    @property
-    def modified(self) -> str:
-        """ISO 8601 UTC."""
-        ...
-
-    @property
-    def fingerprint(self) -> str: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +38,7 @@ class Bound:
     sequence: str | None = None
     fingerprints: frozenset[str] = frozenset()
 
-    def covers(self, commit_ts: datetime | None, sequence: str | None, file: LandedVersion | None) -> bool:
+    def covers(self, commit_ts: datetime | None, sequence: str | None, file: PlannedFile | None) -> bool:
         """Whether a row is of before: by its file, by its commit time, by its sequence, by its file's time.
 
         Args:
@@ -101,7 +90,7 @@ class ErasedKeys:
     hashes: frozenset[str] = frozenset()
     columns: tuple[str, ...] = ()
     bound: Callable[[str], Bound] = field(default=_without_end, compare=False)
-    files: Mapping[str, LandedVersion] = field(default_factory=dict, compare=False)
+    files: Mapping[str, PlannedFile] = field(default_factory=dict, compare=False)
 
     def resolved(self) -> ErasedKeys:
         """A copy with all bounds resolved, for other processes."""
@@ -118,12 +107,8 @@ class ErasedKeys:
         by_name = sorted(range(len(self.columns)), key=lambda at: self.columns[at].lower())
         return [texts[at] for at in by_name] if self.columns else list(texts)
 
-    def holds(self, texts: Sequence[str | None]) -> bool:
-        """Whether this key was erased; one with a null part is none."""
-        return self.held(texts) is not None
-
     def held(self, texts: Sequence[str | None]) -> str | None:
-        """The hash of this key if it was erased."""
+        """The hash of this key if it was erased; one with a null part is none."""
         whole = [text for text in texts if text is not None]
         found = self.hash_of(whole) if self.hashes and len(whole) == len(texts) else None
         return found if found in self.hashes else None

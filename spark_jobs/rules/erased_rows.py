@@ -14,6 +14,7 @@ from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.rules.arrays import flat
 from spark_jobs.rules.decode import DecodedGroup
 from spark_jobs.rules.erased_keys import ErasedKeys, key_text
+from spark_jobs.rules.order import gddl_fields, with_gddl
 from spark_jobs.rules.value_text import json_writer
 
 Holds = Callable[[int, Sequence[str | None]], bool]
@@ -102,12 +103,7 @@ def as_deletes(rows: pa.Table, table_schema: TableSchema, where: np.ndarray) -> 
         else:
             value = pa.scalar(None, kind)
         rows = rows.set_column(at, rows.schema.field(at), pc.if_else(chosen, value, own))
-    at = rows.schema.get_field_index(GDDL)
-    struct = flat(rows.column(at))
-    parts = dict(zip((field.name for field in struct.type), struct.flatten(), strict=True))
-    parts["op"] = pc.if_else(chosen, "D", parts["op"])
-    turned = pa.StructArray.from_arrays(list(parts.values()), fields=list(struct.type))
-    return rows.set_column(at, rows.schema.field(at), turned)
+    return with_gddl(rows, op=pc.if_else(chosen, "D", gddl_fields(rows)["op"]))
 
 
 def emptied(rows: pa.Table, table_schema: TableSchema, where: np.ndarray) -> pa.Table:

@@ -89,9 +89,6 @@ class Figures:
         return Appended(written=written, redelivered=redelivered, warnings=warnings)
 
 
-NOTHING = Figures(files={}, rows=0, quarantined=0, identities=0, keys=0, low=None, high=None, widths={}, loads=0)
-
-
 @dataclass(frozen=True, kw_only=True)
 class Appended:
     """What reached the change table."""

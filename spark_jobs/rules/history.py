@@ -91,7 +91,7 @@ def _timeline(found: OrderedEvents, schema: TableSchema, watermarks: Sequence[st
     whole = _Timeline(found=found, event=event, key=key, dead=dead, sequence=sequence, sequences=sequences,
                       rank=rank[sequence]).where(order)  # fmt: skip
     last = np.ones(len(order), dtype=bool)
-    last[:-1] = (whole.key[1:] != whole.key[:-1]) | (whole.rank[1:] != whole.rank[:-1])
+    last[:-1] = (changes(whole.key) | changes(whole.rank))[1:]
     return whole.where(last)
 
 

@@ -14,11 +14,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pyarrow.types as pt
 
+from airflow_gddl.contract.dms import DmsOptions
 from airflow_gddl.contract.errors import QuarantinableError
 from airflow_gddl.contract.sql_types import parse_type, unsupported_part
 from airflow_gddl.stores import Storage
 from spark_jobs.dialects.probe import reading
-from spark_jobs.dialects.probed import CsvForm, Probed, Unreadable
+from spark_jobs.dialects.probed import Probed, Unreadable
 from spark_jobs.rules.arrays import count_past_micros, flat, recast, with_leaves
 from spark_jobs.rules.arrow_schema import arrow_type
 from spark_jobs.rules.errors_table import ROW_BITS
@@ -140,7 +141,7 @@ def _written(kind: pa.DataType) -> pa.DataType:
     return pa.string() if pt.is_temporal(kind) else kind
 
 
-def _csv(data: bytes, probed: Probed, form: CsvForm) -> FileRows:
+def _csv(data: bytes, probed: Probed, form: DmsOptions) -> FileRows:
     text = gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data
     table, malformed = read_csv(text, [n for n, _ in probed.columns], form, header=probed.header)
     return FileRows(tuple(flat(c) for c in table.columns), table.num_rows, malformed)

@@ -7,17 +7,17 @@ import csv
 import io
 import itertools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.csv as pcsv
 
-from spark_jobs.dialects.probed import CsvForm
+from airflow_gddl.contract.dms import DmsOptions
 
 _MARK = codecs.BOM_UTF8
 
 
-def read_csv(data: bytes, names: Sequence[str], form: CsvForm, *, header: bool) -> tuple[pa.Table, pa.Array | None]:
+def read_csv(data: bytes, names: Sequence[str], form: DmsOptions, *, header: bool) -> tuple[pa.Table, pa.Array | None]:
     """Rows, and the text of lines with more or fewer fields than names (null elsewhere; None: there are none).
 
     An empty field is null, a quoted empty one is empty text; the text of null is plain text where it is quoted.
@@ -27,7 +27,8 @@ def read_csv(data: bytes, names: Sequence[str], form: CsvForm, *, header: bool) 
     if _is_text(data):
         return _read(data, len(names), form, header=header)
     # Arrow's reader wants UTF-8 for lines that it can't take: each byte goes through it as one character.
-    table, lines = _read(data.decode("latin-1").encode(), len(names), _Bytewise(form), header=header)
+    bytewise = replace(form, csv_null=form.csv_null.encode().decode("latin-1"))
+    table, lines = _read(data.decode("latin-1").encode(), len(names), bytewise, header=header)
     columns = [_as_text(_map(column, pa.binary(), _bytes)) for column in table.columns]
     lines = None if lines is None else _map(lines, pa.string(), lambda v: _bytes(v).decode(errors="replace"))
     return pa.table(columns, names=table.column_names), lines
@@ -39,21 +40,6 @@ def _is_text(data: bytes) -> bool:
     except UnicodeDecodeError:
         return False
     return True
-
-
-@dataclass(frozen=True)
-class _Bytewise:
-    """The same form where each byte is a character."""
-
-    form: CsvForm
-
-    @property
-    def csv_delimiter(self) -> str:
-        return self.form.csv_delimiter
-
-    @property
-    def csv_null(self) -> str:
-        return self.form.csv_null.encode().decode("latin-1")
 
 
 def _bytes(text: str) -> bytes:
@@ -69,7 +55,7 @@ def _as_text(values: pa.Array) -> pa.Array:
     return pa.Array.from_buffers(pa.string(), len(values), values.buffers())
 
 
-def _read(data: bytes, width: int, form: CsvForm, *, header: bool) -> tuple[pa.Table, pa.Array | None]:
+def _read(data: bytes, width: int, form: DmsOptions, *, header: bool) -> tuple[pa.Table, pa.Array | None]:
     broken: list[tuple[int, str]] = []
 
     def note(row: pcsv.InvalidRow) -> str:
@@ -94,7 +80,7 @@ def _read(data: bytes, width: int, form: CsvForm, *, header: bool) -> tuple[pa.T
     return (table, None) if not broken else _with_broken(table.columns, broken, form, skipped)
 
 
-def _require_closed_quotes(data: bytes, form: CsvForm) -> None:
+def _require_closed_quotes(data: bytes, form: DmsOptions) -> None:
     """Refuse a file that ends inside quotes: all that follows the last of them would be one field.
 
     Raises:
@@ -112,7 +98,7 @@ def _require_closed_quotes(data: bytes, form: CsvForm) -> None:
 
 
 def _with_broken(
-    columns: Sequence[pa.ChunkedArray], broken: Sequence[tuple[int, str]], form: CsvForm, skipped: int
+    columns: Sequence[pa.ChunkedArray], broken: Sequence[tuple[int, str]], form: DmsOptions, skipped: int
 ) -> tuple[pa.Table, pa.Array]:
     """Put the broken lines back in their places, with as many fields as they have."""
     good = iter(zip(*(c.to_pylist() for c in columns), strict=True))
@@ -128,7 +114,7 @@ def _with_broken(
     return pa.table(arrays, names=list(map(str, range(len(columns))))), pa.array(lines, pa.string())
 
 
-def _fields(text: str, width: int, form: CsvForm) -> list[str | None]:
+def _fields(text: str, width: int, form: DmsOptions) -> list[str | None]:
     found = next(csv.reader([text], delimiter=form.csv_delimiter), [])
     values: list[str | None] = [None if v in ("", form.csv_null) else v for v in found[:width]]
     return values + [None] * (width - len(values))

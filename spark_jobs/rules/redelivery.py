@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from airflow_gddl.contract.result import RunWarning
 from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.rules.arrays import flat
-from spark_jobs.rules.codes import row_codes, sorted_rows
+from spark_jobs.rules.codes import changes, row_codes, sorted_rows
 from spark_jobs.rules.order import file_places, gddl_fields
 from spark_jobs.rules.value_text import MILLIS, json_writer, object_json
 
@@ -43,12 +43,10 @@ def new_changes(batch: pa.Table, stored: pa.Table | None, schema: TableSchema) -
 
 def _groups(rows: pa.Table, gddl: dict[str, pa.Array], schema: TableSchema) -> np.ndarray:
     """Changes that share key and sequence; full-load rows only within their generation."""
+    generation = gddl["generation"]
+    of_load = pc.if_else(pc.equal(gddl["op"], "R"), generation, pa.scalar(None, generation.type))
     columns = [rows.column(k) for k in schema.keys]
-    return row_codes([*columns, _load_generation(gddl), gddl["sequence"]], rows.num_rows)
-
-
-def _load_generation(gddl: dict[str, pa.Array]) -> pa.Array:
-    return pc.if_else(pc.equal(gddl["op"], "R"), gddl["generation"], pa.scalar(None, gddl["generation"].type))
+    return row_codes([*columns, of_load, gddl["sequence"]], rows.num_rows)
 
 
 def _first_deliveries(
@@ -62,7 +60,7 @@ def _first_deliveries(
     nth = np.zeros(count, np.int64) if schema.one_change else _number_in_file(same, mine)
     at = sorted_rows([pa.array(same), pa.array(nth), mine["position"]])
     first = np.zeros(count, dtype=bool)
-    first[at] = np.append([True], (same[at][1:] != same[at][:-1]) | (nth[at][1:] != nth[at][:-1]))[:count]
+    first[at] = changes(same[at]) | changes(nth[at])
     kept = first & (nth >= known[same])
     result: np.ndarray = kept if schema.keys else kept | np.asarray(pc.equal(mine["op"], "R"))
     return result
@@ -72,10 +70,9 @@ def _number_in_file(same: np.ndarray, gddl: dict[str, pa.Array]) -> np.ndarray:
     """Number of equal changes before each one in its file."""
     file = row_codes([pa.array(same), gddl["source_file"], gddl["batch_id"]], len(same))
     at = sorted_rows([pa.array(file), gddl["position"]])
-    begins = np.append([True], file[at][1:] != file[at][:-1])[: len(at)]
     numbers = np.arange(len(at))
     found = np.empty(len(at), np.int64)
-    found[at] = numbers - np.maximum.accumulate(np.where(begins, numbers, 0))
+    found[at] = numbers - np.maximum.accumulate(np.where(changes(file[at]), numbers, 0))
     return found
 
 

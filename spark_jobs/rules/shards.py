@@ -47,8 +47,3 @@ def with_shard(raw: RawGroup, shard: str) -> RawGroup:
 def of_shard(rows: pa.Table, shard: str | None) -> pa.Table:
     """Rows of one source; null: all."""
     return rows if shard is None else rows.filter(pc.equal(rows.column(SHARD_COLUMN), shard))
-
-
-def outside_shard(rows: pa.Table, shard: str | None) -> pa.Table:
-    """Rows of the other sources; null: none."""
-    return rows.slice(0, 0) if shard is None else rows.filter(pc.not_equal(rows.column(SHARD_COLUMN), shard))

@@ -102,8 +102,8 @@ def check_executors(session: SparkSession, slots: int) -> None:
 
 _REMEDY = (
     "set runners.spark_submit.archive to the environment that `gddl bundle --for spark` packs, or `python` to one "
+    "that every node has"
 )
-_REMEDY += "that every node has"
 
 
 def _probe(libraries: tuple[str, ...]) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from airflow_gddl.contract.errors import FatalError
 from spark_jobs.spark import class_archive, jars, log_store
 from spark_jobs.spark.cluster_check import check_versions
-from spark_jobs.spark.session_cluster import DELTA, open_on_cluster, shipped
+from spark_jobs.spark.session_cluster import DELTA, open_on_cluster
 from spark_jobs.spark.session_settings import SessionSettings, is_on_a_cluster
 
 __all__ = ["FOR_FEW_ROWS", "SCRATCH", "SQL_SETTINGS", "SessionSettings", "class_path_of", "open_session", "scratch_of"]
@@ -141,7 +141,7 @@ def _driver_settings(settings: SessionSettings) -> dict[str, str]:
         return given
     if settings.s3:
         given |= {**log_store.SETTINGS, "spark.driver.extraClassPath": os.pathsep.join(_log_store(settings))}
-    return {**given, **shipped(_jars(settings, scratch))}
+    return {**given, "spark.jars": ",".join(_jars(settings, scratch))}
 
 
 def _java_options(settings: SessionSettings, scratch: Path) -> str:

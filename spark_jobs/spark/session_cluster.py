@@ -24,9 +24,6 @@ DELTA = {
 }
 _STARTED = ("PYSPARK_GATEWAY_PORT", "SPARK_REMOTE", "DATABRICKS_RUNTIME_VERSION")
 """Variables of a job whose Spark was started by another program."""
-_TUNING = {
-    "spark.sql.codegen.maxFields": "300",
-}
 
 
 def open_on_cluster(settings: SessionSettings, driver: Mapping[str, str]) -> SparkSession:
@@ -70,7 +67,8 @@ def _get_or_create() -> SparkSession:
 def submitted(settings: SessionSettings, driver: Mapping[str, str], environ: Mapping[str, str]) -> str:
     """Arguments for spark-submit: ours, then those that were given, of which the last counts."""
     given = shlex.split(environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell"))
-    ours = {"spark.app.name": "gddl-job", "spark.ui.showConsoleProgress": "false", **DELTA, **_TUNING}
+    ours = {"spark.app.name": "gddl-job", "spark.ui.showConsoleProgress": "false", **DELTA}
+    ours["spark.sql.codegen.maxFields"] = "300"
     ours |= {"spark.databricks.delta.snapshotPartitions": str(max(2, settings.cores)), **driver}
     # A list of JARs that is given would take the place of ours.
     jars = ours.pop("spark.jars", "")
@@ -87,8 +85,3 @@ def submitted(settings: SessionSettings, driver: Mapping[str, str], environ: Map
 def _first_line(error: BaseException) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return next((line for line in lines if "Exception" in line or "Error" in line), f"{type(error).__name__}")[:500]
-
-
-def shipped(jars: list[str]) -> dict[str, str]:
-    """Setting that sends these JARs to driver and executors."""
-    return {"spark.jars": ",".join(jars)}

@@ -130,11 +130,6 @@ def load_is_whole(plan: BatchPlan, bad_files: Sequence[Unreadable], ledger: Ledg
     return not any(e.kind == "load" and e.state == "unreadable" and e.generation == plan.generation for e in others)
 
 
-def generation_low_watermarks_of(plan: BatchPlan, state: TableState) -> tuple[str | None, ...]:
-    """Highest sequence ingested before each generation, including the plan's."""
-    return state.generation_floor + (state.max_sequence,) * (plan.generation - len(state.generation_floor))
-
-
 def overlap_of(figures: Figures, plan: BatchPlan, ledger: Ledger) -> Overlap:
     """Overlap of the batch's changes with earlier batches, by the ledger."""
     lows = [f.min_sequence for f in figures.files.values() if f.min_sequence is not None]

@@ -54,7 +54,8 @@ def next_plan(
     elif is_emptied(run, found, ledger):
         plan = _emptying(ledger, now)
     elif sweep_of(run, found, ledger.state) == "due":
-        plan = _sweeping(ledger, now, released=releases(run))
+        # Without files: it removes the rows that the newest full load lacks.
+        plan = replace(_without_files(ledger.state, now), sweep=True, released=releases(run))
     elif releases(run):
         plan = None
     else:
@@ -114,11 +115,6 @@ def _replay(ledger: Ledger, now: datetime, codes: tuple[str, ...]) -> BatchPlan 
     if state.keys is None:
         return None
     return replace(_without_files(state, now), source="quarantine", codes=codes)
-
-
-def _sweeping(ledger: Ledger, now: datetime, *, released: bool) -> BatchPlan:
-    """A batch without files, which removes the rows that the newest full load lacks."""
-    return replace(_without_files(ledger.state, now), sweep=True, released=released)
 
 
 def _emptying(ledger: Ledger, now: datetime) -> BatchPlan:

@@ -39,13 +39,14 @@ def of_discovery(found: Discovery, landing: str, dialect: Dialect) -> tuple[RunW
         warnings.append(
             RunWarning(code="FILES_REFUSED", message=message, count=found.refused, sample=found.refused_sample)
         )
+    message = "change files were written again: their later version counts, rows that it lacks stay"
     corrected = [file.path for file in found.waiting if file.corrects]
-    if corrected:
-        message = "change files were written again: their later version counts, rows that it lacks stay"
-        warnings.append(
-            RunWarning(code="FILE_REWRITTEN", message=message, count=len(corrected), sample=tuple(corrected[:SAMPLE]))
-        )
-    return (*warnings, *of_generations(found.inference))
+    return (*warnings, *_of_paths("FILE_REWRITTEN", message, corrected), *of_generations(found.inference))
+
+
+def _of_paths(code: str, message: str, paths: Sequence[str]) -> tuple[RunWarning, ...]:
+    """Warning about files; none where there are none."""
+    return (RunWarning(code=code, message=message, count=len(paths), sample=tuple(paths[:SAMPLE])),) if paths else ()
 
 
 def _missing(landing: str, there: Sequence[str]) -> str:
@@ -57,11 +58,8 @@ def _missing(landing: str, there: Sequence[str]) -> str:
 
 def of_unsettled(found: Discovery) -> tuple[RunWarning, ...]:
     """Files that may still be written."""
-    if not found.unsettled:
-        return ()
     message = "files that may still be written were left; they are taken once they have not changed for a time"
-    sample = found.unsettled[:SAMPLE]
-    return (RunWarning(code="FILES_UNSETTLED", message=message, count=len(found.unsettled), sample=sample),)
+    return _of_paths("FILES_UNSETTLED", message, found.unsettled)
 
 
 def of_generations(inference: Inference) -> tuple[RunWarning, ...]:
@@ -170,22 +168,11 @@ def of_rescues(count: int) -> tuple[RunWarning, ...]:
 
 def of_files(bad: Sequence[Unreadable]) -> tuple[RunWarning, ...]:
     """Warnings about unreadable files, and files removed between listing and reading."""
-    vanished = [u for u in bad if u.code == "FILE_VANISHED"]
-    unreadable = [u for u in bad if u.code != "FILE_VANISHED"]
-    warnings = []
-    if unreadable:
-        message = "files could not be read; they are in the quarantine and are tried again when they change"
-        warnings.append(
-            RunWarning(code="FILE_UNREADABLE", message=message, count=len(unreadable), sample=_paths(unreadable))
-        )
-    if vanished:
-        message = "files were removed after the listing; they are loaded if they are delivered again"
-        warnings.append(RunWarning(code="FILE_VANISHED", message=message, count=len(vanished), sample=_paths(vanished)))
-    return tuple(warnings)
-
-
-def _paths(files: Sequence[Unreadable]) -> tuple[str, ...]:
-    return tuple(u.file.path for u in files[:SAMPLE])
+    vanished = [u.file.path for u in bad if u.code == "FILE_VANISHED"]
+    unreadable = [u.file.path for u in bad if u.code != "FILE_VANISHED"]
+    kept = "files could not be read; they are in the quarantine and are tried again when they change"
+    gone = "files were removed after the listing; they are loaded if they are delivered again"
+    return (*_of_paths("FILE_UNREADABLE", kept, unreadable), *_of_paths("FILE_VANISHED", gone, vanished))
 
 
 def require_first_load(table: str, ledger: Ledger) -> None:
@@ -205,6 +192,18 @@ def require_first_load(table: str, ledger: Ledger) -> None:
             remedy=f"see the reasons with `gddl errors list --table {table}`; then correct the row, "
             "or have the files written again",
         )
+
+
+def require_keyed(spec: TableSpec, state: TableState, code: str) -> None:
+    """Refuse to look for a key in a table without keys, or one that was never loaded.
+
+    Raises:
+        FatalError: of this code.
+    """
+    if state.keys is None or not spec.keys:
+        what = f"{spec.table} has no keys, or was never loaded"
+        remedy = "load the table first; rows of a table without keys can't be distinguished"
+        raise FatalError(code, what, remedy=remedy)
 
 
 def require_finished(title: str, ledger: Ledger, state_path: str, *, then: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from airflow_gddl.contract.result import ResultColumn
 from spark_jobs.engines.table_columns import replica_columns
-from spark_jobs.plan.selection import SelectionRules, select_columns
+from spark_jobs.plan.selection import select_columns
 from spark_jobs.rules.batch_schema import BatchSchema
 
 
@@ -25,7 +25,7 @@ def columns_of(schema: BatchSchema) -> tuple[ResultColumn, ...]:
                 masked |= {action.target.name} if action.source in group.masks else set()
     absent = [name for name in delivered if not sources[name]]
     sources |= {name: (name,) for name in absent}
-    masked |= set(select_columns(absent, SelectionRules.of(table.spec)).masks)
+    masked |= set(select_columns(absent, table.spec).masks)
     return tuple(
         ResultColumn(
             name=column.name, type=str(column.type), sources=sources.get(column.name, ()), masked=column.name in masked

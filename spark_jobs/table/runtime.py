@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import shutil
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -42,10 +44,23 @@ class Step:
 
 Observer = Callable[[Step], None]
 
-
+PROGRESS = "GDDL-PROGRESS "
 _LOG = logging.getLogger(__name__)
 _AGAIN_AFTER = 60.0
 """Seconds after which a start that failed for a reason that may pass is tried again: a job may go on for days."""
+
+
+def silent(_: object) -> None:
+    """Report nothing."""
+
+
+def print_step(step: Step) -> None:
+    """A line on standard error, for the program that started the job.
+
+    One write a line: a pipe that several processes share keeps it whole.
+    """
+    sys.stderr.write(f"{PROGRESS}{json.dumps(asdict(step))}\n")
+    sys.stderr.flush()
 
 
 class SparkSource(Protocol):
@@ -68,10 +83,6 @@ class SparkSource(Protocol):
         ...
 
 
-def unheard(_: SparkSession) -> None:
-    """Report nothing."""
-
-
 @dataclass
 class LazySpark:
     """Starts Spark when a table has work, and gives each table its own session for its transaction settings.
@@ -86,7 +97,7 @@ class LazySpark:
     """
 
     settings: SessionSettings = field(default_factory=SessionSettings)
-    opened: Callable[[SparkSession], None] = unheard
+    opened: Callable[[SparkSession], None] = silent
     now: Callable[[], float] = time.monotonic
     _session: SparkSession | None = None
     _scratch: Path | None = None
@@ -176,10 +187,6 @@ def spark_gone() -> RetriableError:
 
 def utc_now() -> datetime:
     return datetime.now(UTC)
-
-
-def silent(_: Step) -> None:
-    """Report nothing."""
 
 
 class Spread(Protocol):

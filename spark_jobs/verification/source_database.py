@@ -90,7 +90,8 @@ def opened(url: URL, schema: str, name: str) -> Iterator[SourceTable]:
             if url.get_backend_name() in ("postgresql", "mysql", "mariadb"):
                 connection.execution_options(isolation_level="REPEATABLE READ")
             with connection.begin():
-                yield SourceTable(connection, _reflected(sa, connection, schema, name))
+                made = sa.Table(name, sa.MetaData(), schema=schema, autoload_with=connection, resolve_fks=False)
+                yield SourceTable(connection, made)
     except sa.exc.NoSuchTableError as error:
         raise FatalError(
             "SOURCE_TABLE_MISSING", f"the source has no table {schema}.{name}", remedy="check connection and rights"
@@ -99,10 +100,6 @@ def opened(url: URL, schema: str, name: str) -> Iterator[SourceTable]:
         raise connections.unreachable(url, error) from error
     finally:
         engine.dispose()
-
-
-def _reflected(sa: Any, connection: Any, schema: str, name: str) -> Any:
-    return sa.Table(name, sa.MetaData(), schema=schema, autoload_with=connection, resolve_fks=False)
 
 
 def _type_of(kind: Any) -> SourceType:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from airflow_gddl.contract import codec
 from airflow_gddl.contract.layout import join
-from airflow_gddl.stores import Storage
+from airflow_gddl.stores import Storage, read_if_there
 
 DIFFERENCES = "source-looks.json"
 
@@ -33,22 +33,11 @@ class DifferenceRecords:
     unsettled: Mapping[str, SeenDifferences] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class DifferenceLog:
-    """Document of earlier differences, next to the ledger; if it is lost, one more comparison is needed."""
+def read_differences(storage: Storage, root: str) -> Mapping[str, SeenDifferences]:
+    """Those of the table whose state folder is `root`; if the document is lost, one more comparison is needed."""
+    data = read_if_there(storage, join(root, DIFFERENCES))
+    return {} if data is None else codec.from_json(DifferenceRecords, data.decode()).unsettled
 
-    storage: Storage
-    root: str
 
-    @property
-    def path(self) -> str:
-        return join(self.root, DIFFERENCES)
-
-    def read(self) -> DifferenceRecords:
-        try:
-            return codec.from_json(DifferenceRecords, self.storage.read(self.path).decode())
-        except FileNotFoundError:
-            return DifferenceRecords()
-
-    def write(self, known: DifferenceRecords) -> None:
-        self.storage.write(self.path, codec.to_json(known).encode())
+def write_differences(storage: Storage, root: str, unsettled: Mapping[str, SeenDifferences]) -> None:
+    storage.write(join(root, DIFFERENCES), codec.to_json(DifferenceRecords(unsettled=unsettled)).encode())

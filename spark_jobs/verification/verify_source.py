@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -21,7 +22,7 @@ from spark_jobs.plan.table_schema import TableSchema
 from spark_jobs.table.runtime import iso
 from spark_jobs.verification.source_columns import Columns
 from spark_jobs.verification.source_database import Range, SourceTable
-from spark_jobs.verification.source_differences import DifferenceLog, DifferenceRecords, SeenDifferences
+from spark_jobs.verification.source_differences import SeenDifferences, read_differences, write_differences
 
 ROWS_PER_RANGE, MOST_RANGES = 10_000, 1000
 _SETTLE_SECONDS = 3600
@@ -148,8 +149,8 @@ class _Comparing:
 
     def _settled(self, found: Mapping[tuple[str, ...], Hashes], looked_at: datetime) -> set[tuple[str, ...]]:
         """Keys that differ though their change would have arrived; all are remembered for the next poll."""
-        book = DifferenceLog(self.context.storage, self.context.layout.state)
-        before = book.read().unsettled
+        storage, root = self.context.storage, self.context.layout.state
+        before = read_differences(storage, root)
         now: dict[str, SeenDifferences] = {}
         settled: set[tuple[str, ...]] = set()
         for key, hashes in found.items():
@@ -162,7 +163,7 @@ class _Comparing:
             if len(now) < _MOST_REMEMBERED:
                 now[_mark(key)] = seen
         if before or now:
-            book.write(DifferenceRecords(unsettled=now))
+            write_differences(storage, root, now)
         return settled
 
     def _has_settled(self, seen: SeenDifferences) -> bool:
@@ -202,17 +203,7 @@ def ranges_of(count: int, low: Any, high: Any) -> list[Range]:
 
 def range_of(ranges: Sequence[Range], value: Any) -> int:
     """Number of the range that a value of the first key column is in."""
-    if len(ranges) == 1:
-        return 0
-    low, high = 0, len(ranges) - 1
-    while low < high:
-        middle = (low + high) // 2
-        end = ranges[middle][1]
-        if end is not None and value >= end:
-            low = middle + 1
-        else:
-            high = middle
-    return low
+    return bisect_right(ranges, value, hi=len(ranges) - 1, key=lambda within: within[1] or 0)
 
 
 def _state(hashes: Hashes) -> str:
@@ -226,8 +217,3 @@ def _mark(key: Sequence[str]) -> str:
 
 def _plain(hashes: Hashes) -> tuple[str, ...]:
     return tuple("" if h is None else f"{h:016x}" for h in hashes)
-
-
-def plain_verdict(verdict: SourceVerdict) -> dict[str, Any]:
-    """For a JobResult's details."""
-    return asdict(replace(verdict, not_compared=dict(verdict.not_compared)))

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from airflow_gddl.contract.layout import answer_name, join
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.stores import Storage
 from spark_jobs.job.spread_spark import SparkSpread
@@ -57,7 +58,8 @@ def kill_workers(lake: SmallLake, name: str, times: int, stop: threading.Event) 
     while killed < times and not stop.wait(0.01):
         if results.tries(spec_of(name)) > killed:
             killed += 1
-            os.kill(results.process(spec_of(name), killed), signal.SIGKILL)
+            begun = join(results.folder, f"{answer_name(spec_of(name).table)}.begun-{killed}")
+            os.kill(int(Storage().read(begun).split()[1]), signal.SIGKILL)
 
 
 def run_killing(lake: SmallLake, names: tuple[str, ...], name: str, times: int) -> dict[str, JobResult]:

@@ -35,7 +35,6 @@ def test_first_files_are_generation_one_loads_before_changes_in_order() -> None:
     ]
     discovery = found(map(landed, names), state=TableState())
     assert waiting(discovery) == [(name, 1) for name in reversed(names)]
-    assert discovery.rewritten == ()
     assert discovery.waiting[0].fingerprint == "content:etag-1"
 
 
@@ -52,7 +51,6 @@ def test_a_rewritten_change_file_waits_in_the_current_generation() -> None:
     old, new = landed("20240101-000000000.csv"), landed("20240101-000000000.csv", 2)
     discovery = found([new], entry(old))
     assert waiting(discovery) == [("20240101-000000000.csv", 1)]
-    assert discovery.rewritten == (new.path,)
     assert discovery.waiting[0].fingerprint == "content:etag-2"
 
 
@@ -148,4 +146,4 @@ def test_full_listing_is_void_with_an_older_version_in_the_plan() -> None:
     same = BatchPlan(number=1, mode="initial", planned_at="", generation=1, files=listed.waiting)
     assert listed.without(same).listed_in_full_at == "2024-01-02"
     older = replace(same, files=(replace(listed.waiting[0], etag="etag-1"),))
-    assert listed.without(older) == Discovery(rewritten=())
+    assert listed.without(older) == Discovery()

@@ -10,7 +10,7 @@ from airflow_gddl.contract.dms import DateDelimiter, DatePartition, DmsOptions
 from airflow_gddl.contract.dms_names import classify
 from airflow_gddl.contract.file_names import is_temporary
 from airflow_gddl.contract.name_times import change_time, digits_of, moment
-from spark_jobs.dialects.dms_windows import windows
+from spark_jobs.dialects.dms import windows
 from spark_jobs.dialects.window import EVERYTHING, Window
 
 OPTIONS = DmsOptions()

@@ -34,7 +34,7 @@ from tests.unit.pages import DOCS, PAGES, ROOT, SOURCES, TESTS, anchors, bare, c
 
 CODE = re.compile(r"(?=.{4})[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)*")
 CARRIERS = ("Error", "RunWarning", "ErrorInfo", "Unreadable", "Refused", "_refused", "roblem", "__init__", "JarSet")
-CARRIERS += ("Notice", "Finding", "advice")
+CARRIERS += ("Notice", "Finding", "advice", "_of_paths", "require_keyed")
 LINK = re.compile(r"\[[^\]]*\]\((?!https?:)([^)#\s]*)(?:#([^)\s]+))?\)")
 NAMED_FILE = re.compile(r"`((?:airflow_gddl|spark_jobs|tests|docs|metadata|benchmarks|website)/[\w./-]*)`")
 REFERENCE = re.compile(r"(semantics|design)(?:\.md)?`?,? (section|rule)?s? ?((?:\d+(?:, | and | to )?)+)")

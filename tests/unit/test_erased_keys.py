@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -14,7 +14,9 @@ from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.sql_types import parse_type
 from airflow_gddl.stores import Storage
 from spark_jobs.ledger.erasures import Erasure, ErasureRegister
+from spark_jobs.plan.files import PlannedFile
 from spark_jobs.rules.erased_keys import Bound, ErasedKeys, key_text, message_of
+from tests.landed import planned_file
 
 
 @pytest.mark.parametrize(
@@ -67,9 +69,9 @@ def test_register_requires_its_salt(tmp_path: Path) -> None:
     book.write(erasure)
     assert book.read(key_hash) == erasure
     assert book.read("0" * 64) is None
-    assert book.keys().holds(["1"])
-    assert not book.keys().holds(["2"])
-    assert not book.keys().holds([None])
+    assert book.keys().held(["1"]) == key_hash
+    assert book.keys().held(["2"]) is None
+    assert book.keys().held([None]) is None
     (tmp_path / "erased" / "salt.json").unlink()
     with pytest.raises(FatalError, match="ERASURE_SALT_MISSING"):
         book.keys()
@@ -79,13 +81,11 @@ UNTIL = datetime(2024, 5, 1, 12, tzinfo=UTC)
 BEFORE, AFTER = UNTIL - timedelta(hours=1), UNTIL + timedelta(hours=1)
 
 
-@dataclass(frozen=True)
-class Version:
-    modified: str
-    fingerprint: str
+def version(at: datetime, fingerprint: str) -> PlannedFile:
+    return replace(planned_file("LOAD00000001.csv"), modified=at.isoformat(), fingerprint=fingerprint)
 
 
-OLD, NEW = (Version(at.isoformat(), name) for at, name in ((BEFORE, "old"), (AFTER, "new")))
+OLD, NEW = version(BEFORE, "old"), version(AFTER, "new")
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ OLD, NEW = (Version(at.isoformat(), name) for at, name in ((BEFORE, "old"), (AFT
         (AFTER, "1", NEW, False),
         (AFTER, "9", OLD, False),
         (AFTER.replace(tzinfo=None), None, NEW, False),
-        (AFTER, "9", Version(AFTER.isoformat(), "held"), True),  # the very file that held the key
+        (AFTER, "9", version(AFTER, "held"), True),  # the very file that held the key
         (None, "5", NEW, True),  # without a commit time: the sequence
         (None, "6", NEW, False),
         (None, "6", OLD, True),  # on its way when it was asked for
@@ -107,7 +107,7 @@ OLD, NEW = (Version(at.isoformat(), name) for at, name in ((BEFORE, "old"), (AFT
     ],
 )
 def test_bound_of_an_erasure(
-    commit_ts: datetime | None, sequence: str | None, file: Version | None, expected: bool
+    commit_ts: datetime | None, sequence: str | None, file: PlannedFile | None, expected: bool
 ) -> None:
     bound = Bound(until=UNTIL, sequence="5", fingerprints=frozenset({"held"}))
     assert bound.covers(commit_ts, sequence, file) is expected

@@ -11,7 +11,7 @@ from airflow_gddl.contract.file_names import FileKind
 from airflow_gddl.stores import Storage
 from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.plan.batch import BatchCommit, BatchPlan, TableState
-from spark_jobs.rules.figures import NOTHING, Figures, FileFigures, Overlap
+from spark_jobs.rules.figures import Figures, FileFigures, Overlap
 from spark_jobs.table.decisions import overlap_of
 from tests.landed import entry, landed, planned_file
 
@@ -37,7 +37,9 @@ def figures(lowest: str | None, loads: int = 0) -> Figures:
     file = FileFigures(
         rows=3, quarantined=0, min_sequence=lowest, max_sequence=lowest, min_commit_ts=None, max_commit_ts=None
     )
-    return replace(NOTHING, files={"a": file}, rows=3, loads=loads)
+    return Figures(
+        files={"a": file}, rows=3, quarantined=0, identities=0, keys=0, low=None, high=None, widths={}, loads=loads
+    )
 
 
 def test_changes_above_all_that_came_before_are_later(ledger: Ledger) -> None:

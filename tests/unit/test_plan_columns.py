@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 
 from airflow_gddl.contract.errors import FatalError
-from spark_jobs.plan.columns import IncomingSchema, Schema, land, landed_name
-from spark_jobs.plan.selection import SelectionRules, select_columns
+from airflow_gddl.contract.spec import TableSpec
+from spark_jobs.plan.columns import IncomingSchema, land, landed_name
+from spark_jobs.plan.selection import select_columns
+from tests.typed_columns import schema_of
 
 
 @pytest.mark.parametrize(
@@ -52,14 +54,14 @@ def test_landed_name(name: str, landed: str) -> None:
 )
 def test_collisions_inside_a_file_are_refused(types: dict[str, str], code: str, named: tuple[str, ...]) -> None:
     with pytest.raises(FatalError) as caught:
-        land(IncomingSchema(1, "f.parquet", Schema.of(types).columns))
+        land(IncomingSchema(1, "f.parquet", schema_of(types).columns))
     assert caught.value.code == code
     assert caught.value.where.startswith("f.parquet")
     assert all(name in caught.value.what for name in named)
 
 
 def test_equal_names_collide_too() -> None:
-    twice = Schema.of({"id": "int"}).columns * 2
+    twice = schema_of({"id": "int"}).columns * 2
     with pytest.raises(FatalError) as caught:
         land(IncomingSchema(1, "f.csv", twice))
     assert caught.value.code == "COLUMN_NAMES_COLLIDE"
@@ -67,22 +69,16 @@ def test_equal_names_collide_too() -> None:
 
 def test_the_remedy_of_a_collision_names_no_setting_that_leaves_out_both() -> None:
     with pytest.raises(FatalError) as caught:
-        land(IncomingSchema(1, "f.csv", Schema.of({"id": "int", "v": "int", "V": "int"}).columns))
+        land(IncomingSchema(1, "f.csv", schema_of({"id": "int", "v": "int", "V": "int"}).columns))
     assert caught.value.remedy == (
         "rename one of them at the source, or have it left out there: exclude_columns would leave out both"
     )
-    rules = SelectionRules(keys=("id",), exclude_columns=("V",))
-    assert select_columns(["id", "v", "V"], rules).kept == ("id",)
+    spec = TableSpec(table="s.t", keys=("id",), exclude_columns=("V",))
+    assert select_columns(["id", "v", "V"], spec).kept == ("id",)
 
 
 def test_nested_names_are_cleaned_and_sources_kept() -> None:
-    schema = Schema.of({"my col": "array<struct<`x y`:map<string,struct<`=`:int>>,_gddl:int>>"})
+    schema = schema_of({"my col": "array<struct<`x y`:map<string,struct<`=`:int>>,_gddl:int>>"})
     (column,) = land(IncomingSchema(1, "f", schema.columns)).columns
     assert (column.name, column.source) == ("my_col", schema.columns[0])
     assert str(column.type) == "array<struct<x_y:map<string,struct<_:int>>,_gddl:int>>"
-
-
-def test_schemas_are_read_back_as_they_are_written() -> None:
-    types = {"Id": "int", "odd name": "struct<`a:b`:decimal(3,1)>"}
-    assert Schema.of(types).types() == types
-    assert Schema.of(Schema.of(types).types()) == Schema.of(types)

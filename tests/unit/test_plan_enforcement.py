@@ -6,7 +6,9 @@ import pytest
 
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.schema_evolution import SchemaEvolution
-from spark_jobs.plan.schema import IncomingSchema, Schema, SchemaPlan, SchemaRules, plan_schema
+from spark_jobs.plan.columns import IncomingSchema
+from spark_jobs.plan.schema import SchemaPlan, SchemaRules, plan_schema
+from tests.typed_columns import schema_of, types_of
 
 Types = dict[str, str]
 ADD = SchemaEvolution()
@@ -19,10 +21,10 @@ def plan(
     table: Types | None, *groups: Types, evolution: SchemaEvolution = ADD, keys: tuple[str, ...] = ()
 ) -> SchemaPlan:
     incoming = tuple(
-        IncomingSchema(number, f"file{number}.parquet", Schema.of(types).columns) for number, types in enumerate(groups)
+        IncomingSchema(number, f"file{number}.parquet", schema_of(types).columns) for number, types in enumerate(groups)
     )
     rules = SchemaRules(evolution=evolution, required=keys)
-    return plan_schema(None if table is None else Schema.of(table), incoming, rules)
+    return plan_schema(None if table is None else schema_of(table), incoming, rules)
 
 
 def refused(
@@ -86,7 +88,7 @@ def test_each_policy_refuses_on_its_own(evolution: SchemaEvolution, incoming: Ty
 def test_a_file_from_before_a_column_was_added_has_not_dropped_it() -> None:
     groups: tuple[Types, ...] = ({"id": "int"}, {"id": "int", "v": "int"})
     first = plan({"id": "int"}, *groups, evolution=NO_DROP)
-    again = plan(first.target.types(), *groups, evolution=NO_DROP)
+    again = plan(types_of(first.target), *groups, evolution=NO_DROP)
     assert again.groups == first.groups
     assert [action.how for action in first.groups[0].actions] == ["same", "missing_keep"]
     for table in ({"id": "int"}, {"id": "int", "v": "int"}, None):

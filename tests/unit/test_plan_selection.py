@@ -6,14 +6,14 @@ import pytest
 
 from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.contract.spec import TableSpec
-from spark_jobs.plan.selection import SelectionRules, select_columns, unknown_columns, unknown_described
+from spark_jobs.plan.selection import select_columns, unknown_columns, unknown_described
 
 FILE = ("Id", "Name", "SSN", "BI_Id", "bi_name", "BI_SSN")
 
 
-def rules(**given: object) -> SelectionRules:
+def row(**given: object) -> TableSpec:
     spec = {"table": "hr.people", "keys": ("id",), "before_image_prefix": "BI_", **given}
-    return SelectionRules.of(TableSpec(**spec))  # type: ignore[arg-type]  # a table's row, field by field
+    return TableSpec(**spec)  # type: ignore[arg-type]  # a table's row, field by field
 
 
 @pytest.mark.parametrize(
@@ -31,37 +31,36 @@ def rules(**given: object) -> SelectionRules:
     ],
 )
 def test_selection(given: dict[str, object], kept: tuple[str, ...]) -> None:
-    found = select_columns(FILE, rules(**given))
+    found = select_columns(FILE, row(**given))
     assert found.kept == kept
-    assert found.dropped == tuple(name for name in FILE if name not in kept)
 
 
 def test_before_image_of_an_excluded_absent_column_is_excluded() -> None:
-    found = select_columns(("id", "BI_ssn", "BI_name"), rules(exclude_columns=("ssn",), mask={"name": "hash"}))
+    found = select_columns(("id", "BI_ssn", "BI_name"), row(exclude_columns=("ssn",), mask={"name": "hash"}))
     assert (found.kept, found.masks) == (("id", "BI_name"), {"BI_name": "hash"})
 
 
 def test_masks_follow_before_images_and_kept_columns_only() -> None:
-    found = select_columns(FILE, rules(mask={"NAME": "hash", "ssn": "null", "id": "hash"}, exclude_columns=("ssn",)))
+    found = select_columns(FILE, row(mask={"NAME": "hash", "ssn": "null", "id": "hash"}, exclude_columns=("ssn",)))
     assert found.masks == {"Id": "hash", "Name": "hash", "BI_Id": "hash", "bi_name": "hash"}
 
 
 def test_names_match_as_the_file_writes_them_or_as_they_land() -> None:
     for name in ("order id", "Order_Id"):
-        assert select_columns(("id", "Order Id"), rules(exclude_columns=(name,))).kept == ("id",)
+        assert select_columns(("id", "Order Id"), row(exclude_columns=(name,))).kept == ("id",)
     for name in ("__v", "__V_source"):
-        assert select_columns(("id", "__v"), rules(mask={name: "hash"})).masks == {"__v": "hash"}
+        assert select_columns(("id", "__v"), row(mask={name: "hash"})).masks == {"__v": "hash"}
 
 
 def test_a_key_cannot_be_emptied() -> None:
     with pytest.raises(MetadataError) as caught:
-        select_columns(FILE, rules(mask={"ID": "null"}))
+        select_columns(FILE, row(mask={"ID": "null"}))
     assert caught.value.code == "KEY_MASKED"
     assert "'id'" in caught.value.what
 
 
 def test_unknown_column_names_cause_a_warning() -> None:
-    given = rules(columns=("name", "nme"), exclude_columns=("snn", "ssn", "zip"), mask={"nam": "hash", "extra": "null"})
+    given = row(columns=("name", "nme"), exclude_columns=("snn", "ssn", "zip"), mask={"nam": "hash", "extra": "null"})
     warnings = unknown_columns([FILE, ("id", "extra")], given)
     assert [(w.code, w.count, w.sample) for w in warnings] == [
         ("COLUMN_NOT_FOUND", 1, ("nme",)),
@@ -72,8 +71,8 @@ def test_unknown_column_names_cause_a_warning() -> None:
 
 
 def test_a_column_that_comes_only_as_a_before_image_is_known() -> None:
-    assert unknown_columns([("id", "BI_ssn")], rules(exclude_columns=("SSN",))) == ()
-    assert unknown_columns([FILE], rules()) == ()
+    assert unknown_columns([("id", "BI_ssn")], row(exclude_columns=("SSN",))) == ()
+    assert unknown_columns([FILE], row()) == ()
 
 
 def test_a_description_of_no_column_is_named() -> None:

@@ -7,11 +7,11 @@ from itertools import pairwise
 
 import pytest
 
-from spark_jobs.spark.session_cluster import DELTA, shipped, submitted
+from spark_jobs.spark.session_cluster import DELTA, submitted
 from spark_jobs.spark.session_settings import SessionSettings, is_on_a_cluster
 
 GIVEN = "--master yarn --conf spark.app.name=mine --conf spark.sql.extensions=own pyspark-shell"
-JARS = shipped(["/delta-a.jar", "/delta-b.jar"])
+JARS = {"spark.jars": "/delta-a.jar,/delta-b.jar"}
 
 
 def conf_of(arguments: list[str]) -> dict[str, str]:

@@ -16,15 +16,14 @@ from airflow_gddl.contract.file_names import Names
 from airflow_gddl.contract.path_format import PathFormat
 from spark_jobs.dialects.base import Dialect, InputOpener
 from spark_jobs.dialects.debezium import names
-from spark_jobs.dialects.debezium.epochs import with_epochs
 from spark_jobs.dialects.debezium.events import read_events
 from spark_jobs.dialects.debezium.json_table import table_of
 from spark_jobs.dialects.debezium.parquet_table import read_parquet
-from spark_jobs.dialects.debezium.technical import CARRIED, OP, SEQUENCE, TIME, with_keys
+from spark_jobs.dialects.debezium.technical import CARRIED, OP, SEQUENCE, TIME, with_epochs, with_keys
 from spark_jobs.dialects.probe import reading
 from spark_jobs.dialects.probed import Probed
 from spark_jobs.dialects.window import EVERYTHING, Window
-from spark_jobs.plan.file_times import BY_NAME, ByFolder, FileTimes
+from spark_jobs.plan.file_times import FileTimes
 from spark_jobs.plan.files import PlannedFile
 
 _GZIP, _PARQUET = b"\x1f\x8b", b"PAR1"
@@ -64,9 +63,9 @@ class DebeziumDialect(Dialect):
     def commit_times(self) -> Sequence[str]:
         return (TIME,)
 
-    @cached_property
+    @property
     def times(self) -> FileTimes:
-        return BY_NAME if self._format is None else ByFolder(self._format)
+        return FileTimes(self._format)
 
     def file_order(self, path: str) -> str | None:
         return names.offset_order(path)

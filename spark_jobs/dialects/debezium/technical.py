@@ -8,6 +8,7 @@ from datetime import datetime
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from airflow_gddl.contract.durations import moment_of
 from spark_jobs.dialects.debezium.position import Source, commit_time, is_placed, position
 from spark_jobs.dialects.roles import match
 from spark_jobs.plan.columns import landed_name
@@ -74,3 +75,22 @@ def with_keys(table: pa.Table, keys: Sequence[str]) -> pa.Table:
         if match(table.column_names, key) is None:
             table = table.append_column(key, pa.nulls(table.num_rows))
     return table
+
+
+def with_epochs(table: pa.Table, began: Sequence[str]) -> pa.Table:
+    """Rows with the epoch of their commit time in their position: how often the source's log was reset before it.
+
+    Positions of different epochs don't compare. From the first reset on they are prefixed with the epoch's number,
+    which sorts after every position without one.
+
+    Args:
+        began: ISO 8601, oldest first.
+    """
+    if not began or not {SEQUENCE, TIME} <= set(table.column_names):
+        return table
+    times, positions = table.column(TIME), table.column(SEQUENCE)
+    for number, text in enumerate(began, start=1):
+        since = pa.scalar(moment_of(text), _TIME)
+        named = pc.binary_join_element_wise(f"log{number:04d}", table.column(SEQUENCE), ":")
+        positions = pc.if_else(pc.fill_null(pc.greater_equal(times, since), False), named, positions)
+    return table.set_column(table.column_names.index(SEQUENCE), SEQUENCE, positions)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
@@ -17,6 +18,8 @@ from spark_jobs.engines.transactions import version_of
 from spark_jobs.plan.batch import BatchPlan
 from spark_jobs.plan.table_schema import TableSchema
 from spark_jobs.rules.codes import comparable
+from spark_jobs.rules.merge import AT
+from spark_jobs.rules.outcome import replaced
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,6 +41,10 @@ class BatchContext:
     def has_made(self, path: str, app: str) -> bool:
         """Whether a step of this batch is in the table; not checked for a batch that is new in this run."""
         return self.resumed and self.tables.last_transaction(path, app) >= self.transaction
+
+    def metrics(self, path: str, app: str) -> dict[str, int]:
+        """Metrics of the commit of a step of this batch; empty where there is none."""
+        return self.tables.metrics(path, app, self.transaction)
 
     def write(
         self,
@@ -67,6 +74,25 @@ class KeyMatches:
     at: pa.Table
     files: tuple[DataFile, ...] = ()
     whole: Mapping[int, pa.Table] = field(default_factory=dict)
+
+    def rewritten(self, outcome: pa.Table, schema: pa.Schema) -> tuple[list[pa.Table], list[DataFile]]:
+        """New contents of the files that hold a changed row, and these files.
+
+        Args:
+            outcome: see `merge.decided`; columns that only the table has keep their value.
+        """
+        touched = outcome.filter(outcome.column(AT).is_valid())
+        if not touched.num_rows:
+            return [], []
+        places = self.at.take(touched.column(AT).combine_chunks())
+        numbers = places.column("file").to_numpy()
+        added, removed = [], []
+        for number in sorted(set(numbers.tolist())):
+            mine = pa.array(np.flatnonzero(numbers == number))
+            at = places.column("row").take(mine).to_numpy()
+            added.append(replaced(self.whole[number], at, touched.take(mine), schema))
+            removed.append(self.files[number])
+        return added, removed
 
 
 def find(tables: Tables, snapshot: TableSnapshot, keys: pa.Table, names: tuple[str, ...]) -> KeyMatches:

@@ -74,16 +74,13 @@ class ChangeTableWriter:
         """Number of rows that the batch appended, in this attempt or an earlier one."""
         batch_context, path = self.batch_context, self.batch_context.layout.changes
         if batch_context.has_made(path, APPEND):
-            counted = batch_context.tables.metrics(path, APPEND, batch_context.transaction).get("numOutputRows")
-            return (
-                batch_rows(batch_context.tables, path, batch_context.plan.batch_id).num_rows
-                if counted is None
-                else counted
-            )
+            counted = batch_context.metrics(path, APPEND).get("numOutputRows")
+            if counted is None:
+                counted = batch_rows(batch_context.tables, path, batch_context.plan.batch_id).num_rows
+            return counted
         if not batch_context.resumed:
             join_in_passing(batch_context.tables, path)
-        added = [good] if good.num_rows else []
-        batch_context.tables.commit(path, batch_context.write(APPEND, added, metrics={"numOutputRows": good.num_rows}))
+        batch_context.tables.commit(path, batch_context.write(APPEND, [good], metrics={"numOutputRows": good.num_rows}))
         return int(good.num_rows)
 
     def _stored(self, overlap: Overlap) -> pa.Table | None:
@@ -112,9 +109,8 @@ class ChangeTableWriter:
         if wanted is None:
             return None
         others = pc.not_equal(pc.struct_field(gddl, "batch_id"), self.batch_context.plan.batch_id)
-        return by_name(
-            rows.filter(pc.and_(pc.fill_null(wanted, False), others)), change_schema(self.batch_context.table_schema)
-        )
+        found = rows.filter(pc.and_(pc.fill_null(wanted, False), others))
+        return by_name(found, change_schema(self.batch_context.table_schema))
 
     def _inside(self, sequence: pa.ChunkedArray, span: tuple[Any, Any]) -> pa.ChunkedArray:
         kind = parse_type(self.batch_context.table_schema.sequence_type)

@@ -40,7 +40,7 @@ class DeltaRsEraser:
                 rows = emptied(
                     as_deletes(rows, table_schema, matches.turned), table_schema, images | matches.turned
                 ).filter(pa.array(~gone))
-                added += [rows] if rows.num_rows else []
+                added.append(rows)
                 removed.append(file)
                 done = ChangesErased(
                     removed=done.removed + int(matches.own.sum()), images=done.images + int(images.sum()),

@@ -11,8 +11,6 @@ from spark_jobs.engines.delta_rs.tables import Tables, Write
 from spark_jobs.engines.table_definition import TableDefinition
 from spark_jobs.plan.merging import grown
 from spark_jobs.plan.table_schema import GDDL, TableSchema
-from spark_jobs.rules.arrays import by_name
-from spark_jobs.rules.arrow_schema import DeltaSchema
 
 
 def ensure(tables: Tables, definition: TableDefinition) -> None:
@@ -26,16 +24,11 @@ def ensure(tables: Tables, definition: TableDefinition) -> None:
     changed = {c.name: grown(stored[c.name], c.type) for c in definition.columns if c.name in stored}
     changed = {name: kind for name, kind in changed.items() if kind != stored[name]}
     if changed:
-        columns = tuple(replace(c, type=changed.get(c.name, c.type)) for c in snapshot.schema.columns)
-        _rewrite(tables, definition.path, DeltaSchema((*columns, *new), snapshot.schema.metadata))
+        schema = snapshot.schema.retyped(changed)
+        schema = replace(schema, columns=(*schema.columns, *new))
+        tables.commit(definition.path, Write(added=[tables.read(definition.path)], removed=None, schema=schema))
     elif new:
         tables.add_columns(definition.path, new)
-
-
-def _rewrite(tables: Tables, path: str, schema: DeltaSchema) -> None:
-    """Rewrite all rows in one commit, with a new schema."""
-    rows = by_name(tables.read(path), schema.arrow)
-    tables.commit(path, Write(added=[rows] if rows.num_rows else [], removed=None, schema=schema))
 
 
 def retype_sequence(tables: Tables, path: str, table_schema: TableSchema, extra: tuple[str, ...] = ()) -> None:
@@ -49,8 +42,7 @@ def retype_sequence(tables: Tables, path: str, table_schema: TableSchema, extra:
         return
     struct = StructType((StructField("sequence", kind), *stored.fields[1:]))
     changed: dict[str, SqlType] = {GDDL: struct, **dict.fromkeys(extra, kind)}
-    columns = tuple(replace(c, type=changed.get(c.name, c.type)) for c in snapshot.schema.columns)
-    schema = DeltaSchema(columns, snapshot.schema.metadata)
+    schema = snapshot.schema.retyped(changed)
     rows = tables.read(path)
     for name in extra:
         rows = rows.drop_columns([name])
@@ -58,5 +50,4 @@ def retype_sequence(tables: Tables, path: str, table_schema: TableSchema, extra:
     parts = [pa.nulls(rows.num_rows, schema.arrow.field(GDDL).type.field(0).type), *gddl.flatten()[1:]]
     emptied = pa.StructArray.from_arrays(parts, fields=list(schema.arrow.field(GDDL).type))
     rows = rows.set_column(rows.schema.get_field_index(GDDL), GDDL, emptied)
-    rows = by_name(rows, schema.arrow)
-    tables.commit(path, Write(added=[rows] if rows.num_rows else [], removed=None, schema=schema))
+    tables.commit(path, Write(added=[rows], removed=None, schema=schema))

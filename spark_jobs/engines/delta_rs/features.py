@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from deltalake import DeltaTable, TableFeatures
-from deltalake.exceptions import DeltaError
 
 from airflow_gddl.contract.spec import TableSpec, TierSpec
 from airflow_gddl.contract.sql_types import MapType, parts
@@ -43,23 +42,13 @@ _CREATABLE = {
 }
 
 
-def require_known(found: DeltaTable | Exception) -> DeclinedError:
-    """Check an opened table, or the reason that it can't be opened.
-
+def require_known(delta: DeltaTable) -> None:
+    """
     Raises:
         DeclinedError: it has a feature that this engine doesn't support.
-
-    Returns:
-        the error to raise for a table that can't be opened; undefined for others.
     """
-    if isinstance(found, DeltaTable):
-        reason = _reason(found)
-        if reason:
-            raise DeclinedError(reason)
-        return DeclinedError("")
-    if isinstance(found, DeltaError | OSError | ValueError):
-        return DeclinedError(f"deltalake can't open it: {str(found).splitlines()[0][:200]}")
-    raise found
+    if reason := _reason(delta):
+        raise DeclinedError(reason)
 
 
 def _reason(delta: DeltaTable) -> str:

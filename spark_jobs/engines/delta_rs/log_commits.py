@@ -11,7 +11,6 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
-from urllib.parse import unquote
 
 from deltalake import DeltaTable
 
@@ -143,8 +142,3 @@ def is_on(properties: Mapping[str, Any], name: str) -> bool:
 def log_path(path: str) -> str:
     """A relative path as written in the log: a URI with unescaped non-ASCII letters, as Spark writes it."""
     return _ESCAPED.sub(lambda found: f"%{ord(found[0]):02X}", path)
-
-
-def file_path(path: str) -> str:
-    """The inverse; also accepts unescaped paths."""
-    return unquote(path)

@@ -10,7 +10,6 @@ import pyarrow.compute as pc
 from airflow_gddl.contract.result import MainCounts
 from spark_jobs.engines.delta_commits import main_counts, merge_metrics
 from spark_jobs.engines.delta_rs.batch_context import BatchContext, KeyMatches
-from spark_jobs.engines.delta_rs.rewrite import rewritten
 from spark_jobs.engines.delta_rs.small_files import FULL, with_smallest
 from spark_jobs.engines.delta_rs.versions import update_history
 from spark_jobs.engines.transactions import MERGE
@@ -38,16 +37,14 @@ class MergeWriter:
         batch_context, path = self.batch_context, self.batch_context.layout.replica
         warnings = unknown_keys_warning(self.outcome.unknown_keys, batch_context.table_schema)
         done = batch_context.has_made(path, MERGE)
-        main = (
-            main_counts(batch_context.tables.metrics(path, MERGE, batch_context.transaction)) if done else self._put()
-        )
+        main = main_counts(batch_context.metrics(path, MERGE)) if done else self._put()
         return Applied(main=main, warnings=warnings, late=self.outcome.late)
 
     def _put(self) -> MainCounts:
         """Write the outcome: rewrite files with a changed row, add new rows to one of them or to the smallest file."""
         batch_context, path, outcome = self.batch_context, self.batch_context.layout.replica, self.outcome.rows
         snapshot = batch_context.tables.existing(path)
-        added, removed = rewritten(self.found, outcome, snapshot.schema.arrow)
+        added, removed = self.found.rewritten(outcome, snapshot.schema.arrow)
         fresh = by_name(outcome.filter(pc.equal(outcome.column(ACTION), "insert")), snapshot.schema.arrow)
         if fresh.num_rows and removed:
             least = min(range(len(removed)), key=lambda i: removed[i].size)
@@ -61,9 +58,7 @@ class MergeWriter:
             removed += small
         counts = self.outcome.counts
         metrics = merge_metrics(counts)
-        batch_context.tables.commit(
-            path, batch_context.write(MERGE, [a for a in added if a.num_rows], removed, metrics)
-        )
+        batch_context.tables.commit(path, batch_context.write(MERGE, added, removed, metrics))
         return counts
 
     def history(self, generation_low_watermarks: tuple[str | None, ...], *, swept: int) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
 
@@ -14,7 +14,7 @@ from spark_jobs.engines import rebuilding, table_definition
 from spark_jobs.engines.base import RebuildRequest
 from spark_jobs.engines.delta_rs import evolve, quarantine
 from spark_jobs.engines.delta_rs.features import require_creatable
-from spark_jobs.engines.delta_rs.indexing import index_as_defined, indexed_after
+from spark_jobs.engines.delta_rs.indexing import indexed_with
 from spark_jobs.engines.delta_rs.reconcile import settle_properties
 from spark_jobs.engines.delta_rs.removal import remove_rows
 from spark_jobs.engines.delta_rs.tables import Tables, Write
@@ -32,6 +32,7 @@ from spark_jobs.rules.outcome import tombstones_of
 from spark_jobs.rules.rebuild import lacking, rebuilt_rows, rebuilt_state, restamped
 from spark_jobs.rules.superseded import are_changes, changes_in
 from spark_jobs.rules.sweep import undeleted
+from spark_jobs.rules.verify import expected_state
 
 Generations = Literal["swept", "standing"]
 
@@ -65,18 +66,8 @@ class Rebuild:
         """Live rows of the replica that `swap` would make."""
         fresh, gone = self._fresh, self._gone()
         source = fresh if gone is None else pa.concat_tables([fresh, by_name(gone, fresh.schema)])
-        if not self.table_schema.keys:
-            return self._unswept(source)
-        rows = rebuilt_state(events(source, self.table_schema), self.table_schema, self.order.swept)
-        return rows.filter(pc.not_equal(pc.struct_field(rows.column(GDDL), "op"), "D"))
-
-    def _write(self, step: str, added: pa.Table, removed: tuple[()] | None = (), schema: DeltaSchema | None = None,
-               metrics: dict[str, int] | None = None) -> Write:  # fmt: skip
-        return Write(
-            app=f"refresh:{step}", version=version_of(self.order.plan), added=[added] if added.num_rows else [],
-            removed=removed, schema=schema, metrics=metrics or {},
-            keys=self.table_schema.keys,
-        )  # fmt: skip
+        happened = events(source, self.table_schema) if self.table_schema.keys else source
+        return expected_state(happened, self.table_schema, self.order.swept)
 
     def _stored(self) -> pa.Table | None:
         """Live changes except those that this refresh has added."""
@@ -126,7 +117,9 @@ class Rebuild:
         added, stored = fresh, self._stored()
         if stored is not None:
             added = lacking(fresh, by_name(stored, change_schema(self.table_schema)), self.table_schema)
-        self.tables.commit(path, self._write("changes", added, metrics={"numOutputRows": added.num_rows}))
+        metrics = {"numOutputRows": added.num_rows}
+        write = Write(app=app, version=version, added=[added], metrics=metrics, keys=self.table_schema.keys)
+        self.tables.commit(path, write)
         return int(added.num_rows)
 
     def _stale(self, generations: Generations) -> pa.Table:
@@ -180,9 +173,14 @@ class Rebuild:
         self._overwrite(definition, step, by_name(rows, schema.arrow), schema)
 
     def _overwrite(self, definition: TableDefinition, step: str, rows: pa.Table, schema: DeltaSchema) -> None:
-        write = replace(self._write(step, rows, None, schema), partition_by=definition.partition_by)
-        self.tables.commit(definition.path, replace(write, indexed=indexed_after(self.tables, definition, schema)))
-        index_as_defined(self.tables, definition)
+        write = Write(
+            app=f"refresh:{step}", version=version_of(self.order.plan), added=[rows], removed=None, schema=schema,
+            indexed=indexed_with(self.tables, definition.path, schema.columns, definition.skipping),
+            partition_by=definition.partition_by, keys=self.table_schema.keys,
+        )  # fmt: skip
+        self.tables.commit(definition.path, write)
+        # The property follows the statistics.
+        self.tables.set_properties(definition.path, {**definition.skipping, **table_definition.CURRENT})
 
     def errors(self) -> None:
         """Replace the quarantined rows of the files by the current ones."""

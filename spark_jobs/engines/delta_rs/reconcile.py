@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from airflow_gddl.contract.sql_types import StructType
 from spark_jobs.engines import skipping
 from spark_jobs.engines.delta_rs.features import require_settable
@@ -11,8 +9,6 @@ from spark_jobs.engines.delta_rs.indexing import indexed_with
 from spark_jobs.engines.delta_rs.tables import Tables, Write
 from spark_jobs.engines.table_definition import CLUSTER_BY, TableDefinition, marks_deletes, new_comments
 from spark_jobs.plan.table_schema import GDDL
-from spark_jobs.rules.arrays import by_name
-from spark_jobs.rules.arrow_schema import DeltaSchema
 from spark_jobs.rules.sweep import undeleted, unmarked
 
 
@@ -25,11 +21,10 @@ def settle_deletes(tables: Tables, definition: TableDefinition) -> None:
     stored = snapshot.schema.types[GDDL]
     if marks_deletes(stored) == marks_deletes(wanted):
         return
-    columns = tuple(replace(c, type=wanted) if c.name == GDDL else c for c in snapshot.schema.columns)
-    schema = DeltaSchema(columns, snapshot.schema.metadata)
     rows = tables.read(definition.path)
-    rows = by_name(unmarked(rows) if marks_deletes(stored) else undeleted(rows), schema.arrow)
-    tables.commit(definition.path, Write(added=[rows] if rows.num_rows else [], removed=None, schema=schema))
+    rows = unmarked(rows) if marks_deletes(stored) else undeleted(rows)
+    schema = snapshot.schema.retyped({GDDL: wanted})
+    tables.commit(definition.path, Write(added=[rows], removed=None, schema=schema))
 
 
 def settle_comments(tables: Tables, definition: TableDefinition) -> None:
@@ -58,5 +53,6 @@ def settle_properties(tables: Tables, definition: TableDefinition) -> None:
         return
     require_settable(changed)
     if {name.lower() for name in changed} & {skipping.COLUMNS.lower(), skipping.COUNT.lower()}:
-        tables.restate(definition.path, indexed_with(tables, definition.path, changed))
+        columns = tables.existing(definition.path).schema.columns
+        tables.restate(definition.path, indexed_with(tables, definition.path, columns, changed))
     tables.set_properties(definition.path, changed)

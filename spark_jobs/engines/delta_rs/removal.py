@@ -29,8 +29,7 @@ def remove_rows(tables: Tables, path: str, hit: Hit, *, dry_run: bool = False) -
         if here:
             count += here
             removed.append(file)
-            left = rows.filter(pc.invert(gone))
-            added += [left] if left.num_rows else []
+            added.append(rows.filter(pc.invert(gone)))
     if removed and not dry_run:
         tables.commit(path, Write(added=added, removed=removed))
     return count

@@ -55,24 +55,20 @@ class ReplicaWriter:
         return self.batch_context.table_schema
 
     def resolve_rows(self) -> None:
-        plan = self.batch_context.plan
-        quarantine.resolve(
-            self.batch_context.tables, self.batch_context.layout.errors, good_again(self.decoded.good), plan.planned_at
-        )
+        batch_context, chosen = self.batch_context, good_again(self.decoded.good)
+        quarantine.resolve(batch_context.tables, batch_context.layout.errors, chosen, batch_context.plan.planned_at)
 
     def tombstones(self) -> MergeWriter:
-        batch_context, schema = self.batch_context, self.table_schema
+        tables, schema = self.batch_context.tables, self.table_schema
         partial = schema.carries_parts(self.decoded_batch.change_schemas)
         net = net_changes(events(self.changes, schema), schema, partial=partial)
         keys = net.select(schema.keys)
-        found = find(
-            batch_context.tables, batch_context.tables.existing(batch_context.layout.replica), keys, schema.keys
-        )
+        found = find(tables, tables.existing(self.batch_context.layout.replica), keys, schema.keys)
         stored = StoredState(replica=found.rows, tombstones=self._stored_tombstones(keys))
         outcome = outcome_of(net, stored, schema, self._refold, partial=partial)
         if outcome.deletes.num_rows:
             self._remember(outcome.deletes)
-        return MergeWriter(batch_context=batch_context, keys=keys, found=found, outcome=outcome)
+        return MergeWriter(batch_context=self.batch_context, keys=keys, found=found, outcome=outcome)
 
     def _stored_tombstones(self, keys: pa.Table) -> pa.Table | None:
         """Tombstones of earlier batches of these keys, and possibly of others."""
@@ -103,7 +99,6 @@ class ReplicaWriter:
             if not batch_context.resumed:
                 join_in_passing(batch_context.tables, path)
             rows = undeleted(self.changes) if self.table_schema.spec.delete == "soft" else self.changes
-            added = [rows] if rows.num_rows else []
             metrics = {"numTargetRowsInserted": self.changes.num_rows}
-            batch_context.tables.commit(path, batch_context.write(MERGE, added, metrics=metrics))
-        return Applied(main=main_counts(batch_context.tables.metrics(path, MERGE, batch_context.transaction)))
+            batch_context.tables.commit(path, batch_context.write(MERGE, [rows], metrics=metrics))
+        return Applied(main=main_counts(batch_context.metrics(path, MERGE)))

@@ -6,11 +6,12 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import unquote
 
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from spark_jobs.engines.delta_rs.log_commits import CDF, file_path, is_on
+from spark_jobs.engines.delta_rs.log_commits import CDF, is_on
 from spark_jobs.engines.table_definition import CLUSTER_BY
 from spark_jobs.rules.arrow_schema import DeltaSchema
 from spark_jobs.rules.partition_values import PartitionText, value_text
@@ -29,7 +30,6 @@ class DataFile:
 
     path: str
     size: int
-    rows: int | None
     low: Mapping[str, Any] = field(default_factory=dict)
     high: Mapping[str, Any] = field(default_factory=dict)
     values: Mapping[str, Any] = field(default_factory=dict)
@@ -53,7 +53,7 @@ class TableSnapshot:
         actions = pa.table(self.delta.get_add_actions()).to_pylist()
         return tuple(
             DataFile(
-                file_path(a["path"]), a["size_bytes"], a["num_records"], a.get("min") or {}, a.get("max") or {},
+                unquote(a["path"]), a["size_bytes"], a.get("min") or {}, a.get("max") or {},
                 a.get("partition") or {}, a["path"],
             )
             for a in actions

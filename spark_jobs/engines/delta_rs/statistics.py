@@ -18,13 +18,11 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from spark_jobs.engines.skipping import ColumnPath
+from spark_jobs.rules.years import outside_years
 
 LONGEST = 64
 """Characters of a text's bounds; longer ones are truncated, the upper one rounded up."""
 _LAST = "\U0010ffff"
-_DAYS = (-719_162, 2_932_896)
-"""0001-01-01 and 9999-12-31: many readers, e.g. Python, can't represent dates outside."""
-_MICROSECONDS = (-62_135_596_800_000_000, 253_402_300_799_999_999)
 
 
 def statistics(rows: pa.Table, indexed: Sequence[ColumnPath]) -> str:
@@ -95,12 +93,11 @@ def _bounds(values: pa.ChunkedArray) -> tuple[Any, Any] | None:
 
 
 def _times(values: pa.ChunkedArray) -> tuple[str, str] | None:
-    whole, limits = (pa.int32(), _DAYS) if pt.is_date(values.type) else (pa.int64(), _MICROSECONDS)
-    ends = pc.min_max(values.cast(whole))
-    if ends["min"].as_py() < limits[0] or ends["max"].as_py() > limits[1]:
+    """Null where one is outside the years 1 to 9999, which many readers, e.g. Python, can't represent."""
+    if outside_years(values) is not None:
         return None
-    low, high = (ends[end].cast(values.type).as_py() for end in ("min", "max"))
-    return _time(low), _time(high)
+    ends = pc.min_max(values)
+    return _time(ends["min"].as_py()), _time(ends["max"].as_py())
 
 
 def _time(moment: date | datetime) -> str:

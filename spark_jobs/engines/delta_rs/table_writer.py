@@ -26,17 +26,18 @@ class TableWriter:
     batch_context: BatchContext
 
     def ensure_tables(self) -> tuple[RunWarning, ...]:
-        batch_context, spec = self.batch_context, self.batch_context.table_schema.spec
-        definitions = table_definition.definitions(batch_context.table_schema, batch_context.layout, batch_context.tier)
-        if any(not batch_context.tables.exists(d.path) for d in definitions):
-            require_creatable(spec, batch_context.tier)
+        tables, layout, tier = self.batch_context.tables, self.batch_context.layout, self.batch_context.tier
+        schema = self.batch_context.table_schema
+        definitions = table_definition.definitions(schema, layout, tier)
+        if any(not tables.exists(d.path) for d in definitions):
+            require_creatable(schema.spec, tier)
         for definition in definitions:
-            extra = (START, END) if definition.path == batch_context.layout.history else ()
-            evolve.retype_sequence(batch_context.tables, definition.path, batch_context.table_schema, extra)
-            reconcile.settle_deletes(batch_context.tables, definition)
-            evolve.ensure(batch_context.tables, definition)
-            reconcile.settle_properties(batch_context.tables, definition)
-            reconcile.settle_comments(batch_context.tables, definition)
+            extra = (START, END) if definition.path == layout.history else ()
+            evolve.retype_sequence(tables, definition.path, schema, extra)
+            reconcile.settle_deletes(tables, definition)
+            evolve.ensure(tables, definition)
+            reconcile.settle_properties(tables, definition)
+            reconcile.settle_comments(tables, definition)
         return self._completed(definitions)
 
     def _completed(self, definitions: Sequence[TableDefinition]) -> tuple[RunWarning, ...]:
@@ -60,22 +61,19 @@ class TableWriter:
         batch_context, path = self.batch_context, self.batch_context.layout.replica
         if not batch_context.has_made(path, SWEEP):
             self._sweep()
-        return main_counts(batch_context.tables.metrics(path, SWEEP, batch_context.transaction))
+        return main_counts(batch_context.metrics(path, SWEEP))
 
     def _sweep(self) -> None:
         batch_context, path = self.batch_context, self.batch_context.layout.replica
         snapshot = batch_context.tables.existing(path)
         added, removed, count = [], [], 0
         for file in snapshot.files:
-            left, hit = sweep.swept(
-                batch_context.tables.read_files(snapshot, [file]),
-                batch_context.plan.generation,
-                batch_context.table_schema,
-            )
+            rows = batch_context.tables.read_files(snapshot, [file])
+            left, hit = sweep.swept(rows, batch_context.plan.generation, batch_context.table_schema)
             if hit:
                 count += hit
                 removed.append(file)
-                added += [left] if left.num_rows else []
+                added.append(left)
         metric = "numUpdatedRows" if sweep.marks(batch_context.table_schema) else "numDeletedRows"
         batch_context.tables.commit(path, batch_context.write(SWEEP, added, removed, {metric: count}))
 

@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pyarrow as pa
 from deltalake import DeltaTable, Schema
-from deltalake.exceptions import TableNotFoundError
+from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from airflow_gddl.stores import Storage
+from spark_jobs.engines.base import DeclinedError
 from spark_jobs.engines.delta_commits import OURS, DeltaCommits
 from spark_jobs.engines.delta_rs import log_commits
 from spark_jobs.engines.delta_rs.checkpoints import keep_log_short
@@ -27,9 +28,9 @@ from spark_jobs.engines.transactions import app_of, user_metadata
 from spark_jobs.plan.columns import Column
 from spark_jobs.plan.table_schema import GDDL
 from spark_jobs.rules.arrays import by_name
-from spark_jobs.rules.arrow_schema import DeltaSchema, arrow_type, schema_of
+from spark_jobs.rules.arrow_schema import DeltaSchema, schema_of
 
-__all__ = ["DataFile", "TableSnapshot", "Tables", "Write", "empty_of"]
+__all__ = ["DataFile", "TableSnapshot", "Tables", "Write"]
 
 Clock = Callable[[], datetime]
 
@@ -40,7 +41,7 @@ class Write:
 
     Attributes:
         app, version: the transaction; a commit without one must be idempotent.
-        added: rows of each new file.
+        added: rows of each new file; where there are none, no file is made.
         removed: removed files; null: all files, and `schema` replaces the table's.
         metrics: in the names of Delta on Spark.
         indexed: columns to write statistics of; null: those that the table's properties name.
@@ -98,7 +99,9 @@ class Tables:
         except Exception as error:
             if not self.log.exists(path):
                 return None
-            raise require_known(error) from error
+            if not isinstance(error, DeltaError | OSError | ValueError):
+                raise
+            raise DeclinedError(f"deltalake can't open it: {str(error).splitlines()[0][:200]}") from error
         require_known(delta)
         self._there.add(path)
         return TableSnapshot(path, delta, schema_of(delta.schema().to_json()))
@@ -252,7 +255,7 @@ class Tables:
         schema = write.schema or snapshot.schema
         write = replace(
             write,
-            added=[by_name(rows, schema.arrow) for rows in write.added],
+            added=[by_name(rows, schema.arrow) for rows in write.added if rows.num_rows],
             removed=snapshot.files if write.removed is None else write.removed,
             indexed=write.indexed
             if write.indexed is not None
@@ -286,7 +289,3 @@ class Tables:
         log_commits.commit(self.storage, path, snapshot.delta, [*head, *actions])
         keep_log_short(snapshot.delta)
         self._versions[path] = snapshot.delta.version() + 1
-
-
-def empty_of(columns: Sequence[Column]) -> pa.Table:
-    return pa.schema([pa.field(c.name, arrow_type(c.type)) for c in columns]).empty_table()

@@ -9,7 +9,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_jobs.engines.delta_rs.batch_context import BatchContext, KeyMatches, find, matching
-from spark_jobs.engines.delta_rs.rewrite import rewritten
 from spark_jobs.engines.delta_rs.tables import DataFile
 from spark_jobs.engines.transactions import HISTORY
 from spark_jobs.plan.table_schema import GDDL, TableSchema
@@ -72,10 +71,10 @@ def update_history(
     gone = mine[extra]
     stale = pa.table({ACTION: pa.repeat("delete", len(gone)), AT: pa.array(gone, pa.int64())})
     fresh = by_name(missing, snapshot.schema.arrow)
-    added, removed = rewritten(found, stale, snapshot.schema.arrow)
+    added, removed = found.rewritten(stale, snapshot.schema.arrow)
     if fresh.num_rows:
         _place(batch_context, fresh, added, removed)
-    batch_context.tables.commit(path, batch_context.write(HISTORY, [a for a in added if a.num_rows], removed))
+    batch_context.tables.commit(path, batch_context.write(HISTORY, added, removed))
 
 
 def with_keys(rows: pa.Table, keys: pa.Table, table_schema: TableSchema) -> np.ndarray:

@@ -28,7 +28,7 @@ from spark_jobs.rules.history import versions
 from spark_jobs.rules.merge import ACTION, AT, StoredState
 from spark_jobs.rules.order import events
 from spark_jobs.rules.outcome import Outcome, outcome_of, replaced, unknown_keys_warning
-from spark_jobs.rules.quarantine import good_again, of_earlier_versions, resolved
+from spark_jobs.rules.quarantine import Chosen, good_again, of_earlier_versions, resolved
 from spark_jobs.rules.redelivery import TIED, new_changes, tie_warnings
 
 
@@ -52,6 +52,13 @@ class MemoryTableWork:
     def of_others(self, rows: pa.Table) -> pa.Table:
         """Rows of other batches."""
         return rows.filter(pc.not_equal(pc.struct_field(rows.column(GDDL), "batch_id"), self.plan.batch_id))
+
+    def resolve(self, chosen: Chosen) -> None:
+        """Set `resolved_at` of the chosen unresolved rows of the errors table."""
+        path = self.context.layout.errors
+        found = resolved(self.memory.rows(path), chosen, self.plan.planned_at)
+        if found is not None:
+            self.memory.replace_rows(path, found)
 
     def ensure_tables(self) -> tuple[RunWarning, ...]:
         for definition in table_definition.definitions(self.table_schema, self.context.layout, self.context.tier):
@@ -96,10 +103,7 @@ class MemoryBatchWork:
             tables.memory.ensure(table_definition.errors(path))
             tables.memory.append(path, tables.of(QUARANTINE), bad)
         if again and tables.memory.get(path) is not None:
-            older = of_earlier_versions(again, stamp.batch_id)
-            stored = tables.memory.rows(path)
-            found = resolved(stored, older, stamp.applied_at)
-            tables.memory.replace_rows(path, stored if found is None else found)
+            tables.resolve(of_earlier_versions(again, stamp.batch_id))
 
     def append(self, overlap: Overlap) -> MemoryAppendedWork:
         tables, figures, schema = self.tables, self.decoded_batch.figures, self.tables.table_schema
@@ -125,10 +129,7 @@ class MemoryAppendedWork:
         return self.decoded.decoded_batch
 
     def resolve_rows(self) -> None:
-        tables, path = self.tables, self.tables.context.layout.errors
-        stored = tables.memory.rows(path)
-        found = resolved(stored, good_again(self.decoded.good), tables.plan.planned_at)
-        tables.memory.replace_rows(path, stored if found is None else found)
+        self.tables.resolve(good_again(self.decoded.good))
 
     def tombstones(self) -> MemoryMergeWork:
         tables, schema = self.tables, self.tables.table_schema
