@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from spark_jobs.dialects.probed import Probed, Unreadable
+from spark_jobs.dialects.probed import Probed
 from spark_jobs.engines.base import TableContext
 from spark_jobs.plan.batch import BatchPlan, TableState
 from spark_jobs.plan.table_schema import TableSchema
@@ -95,7 +95,6 @@ class Decoding:
             schema=self.schema,
             figures=figures_of(whole, self.schema.table_schema, distinct),
             change_schemas=frozenset(i for i, g in zip(ids, self.landed, strict=True) if g.kind == "change"),
-            unreadable=found.unreadable,
             schema_of={f.file.path: i for i, group in zip(ids, found.groups, strict=False) for f in group},
             rows_by_footer=None if found.rows is None else found.rows - whole.erased,
             erased=whole.erased,
@@ -104,10 +103,9 @@ class Decoding:
 
 @dataclass(frozen=True, kw_only=True)
 class Files:
-    """The files of a batch, by group, and those that can't be read."""
+    """The files of a batch, by group."""
 
     groups: Sequence[Sequence[Probed]] = ()
-    unreadable: tuple[Unreadable, ...] = ()
 
     @property
     def rows(self) -> int | None:

@@ -31,6 +31,7 @@ from spark_jobs.job.task_limits import Watchdog
 from spark_jobs.job.task_results import Found, TaskResultStore, from_bytes, to_bytes
 from spark_jobs.job.worker import NoSpark
 from spark_jobs.ledger.claim import TTL_SECONDS
+from spark_jobs.spark.arrow_tasks import map_in_arrow
 from spark_jobs.spark.cluster_check import check_executors
 from spark_jobs.table.outcome import Declined, TableOutcome
 from spark_jobs.table.run import TableRun
@@ -184,7 +185,8 @@ def _dealt(specs: Sequence[TableSpec], costs: dict[str, int], slots: int) -> _Sh
 def _run_tasks(session: SparkSession, job: JobSpec, shares: _Shares, *, steps: bool = False) -> list[Found]:
     """One row per task: the indexes of its tables. Each task gets all shares, which take few bytes."""
     dealt, tasks = zlib.compress(codec.to_json(shares).encode()), len(shares.tasks)
-    rows = session.range(0, tasks, 1, tasks).mapInArrow(_task(job, dealt, steps=steps), "found binary").collect()
+    numbers = session.range(0, tasks, 1, tasks)
+    rows = map_in_arrow(numbers, _task(job, dealt, steps=steps), "found binary").collect()
     specs = {spec.table: spec for share in shares.tasks for spec in share}
     return [found.found(specs[found.table]) for found in (from_bytes(bytes(row["found"])) for row in rows)]
 

@@ -40,6 +40,7 @@ from spark_jobs.rules.measure import PartFigures, combined, figures_of
 from spark_jobs.rules.measure import distinct as distinct_at_hand
 from spark_jobs.rules.read import FileRows, read_file
 from spark_jobs.rules.records import landed_columns
+from spark_jobs.spark.arrow_tasks import map_in_arrow
 
 DRIVER_BYTES = 4 * 1024**2
 """Bytes up to which files are decoded in the driver: starting tasks would take longer."""
@@ -91,7 +92,7 @@ class BatchReader:
             found = self._decoded(decoding, alike)
             unreadable = (*unreadable, *found.damaged)
             if not found.damaged:
-                batch = decoding.batch(found.whole, found.distinct, Files(groups=alike, unreadable=unreadable))
+                batch = decoding.batch(found.whole, found.distinct, Files(groups=alike))
                 return Decoded(decoded_batch=batch, rows=found.rows, kept=found.kept), unreadable
             bad = {u.file.path for u in found.damaged}
             files = tuple(f for f in files if f.file.path not in bad)
@@ -130,7 +131,7 @@ class BatchReader:
         tasks = tuple(dealt(splits(alike, ordinals, slots), slots))
         decode = DecodeFiles(decoder=decoding.decoder.to_send(), dialect=self.context.dialect, tasks=tasks)
         numbers = self.tables.spark.range(0, len(tasks), 1, len(tasks))
-        return self._in_tasks(numbers.mapInArrow(decode, reported_type(decoding.decoder.table_schema)), decoding)
+        return self._in_tasks(map_in_arrow(numbers, decode, reported_type(decoding.decoder.table_schema)), decoding)
 
     def _in_driver(self, decoding: Decoding, alike: Sequence[Sequence[Probed]], ordinals: dict[str, int]) -> _Rows:
         decode = DecodeFiles(decoder=decoding.decoder, dialect=self.context.dialect, tasks=())
@@ -159,13 +160,14 @@ class BatchReader:
         hashed = hashes(frame, table_schema, ERROR, REPORT)
         measured = hashed.withColumn(ERROR, F.col(ERROR).isNotNull())
         measured = measured if kept else measured.persist()  # few bytes per row, and the files are decoded once less
-        reports = measured.where(F.col(REPORT).isNotNull()).select(REPORT).collect()
+        reports = [Report.from_json(r[0]) for r in measured.where(F.col(REPORT).isNotNull()).select(REPORT).collect()]
         good = measured.where(F.col(REPORT).isNull() & ~F.col(ERROR))
-        distinct = count_distinct(good) if table_schema.keys else (0, 0)
+        count = sum(f.rows for r in reports if r.figures is not None for f in r.figures.files.values())
+        distinct = count_distinct(good, count) if table_schema.keys else (0, 0)
         if not kept:
             measured.unpersist()
         found = _Rows(rows=rows, whole=PartFigures(), distinct=distinct, kept=kept)
-        return self._reported(found, [Report.from_json(row[REPORT]) for row in reports], decoding)
+        return self._reported(found, reports, decoding)
 
     def _reported(self, found: _Rows, reports: Sequence[Report], decoding: Decoding) -> _Rows:
         """Adds the figures of the reports.
@@ -217,5 +219,5 @@ class BatchReader:
         ]
         decoding = Decoding.planned(self.context, self.plan, self.state, alike)
         decode = DecodeRecords(decoder=decoding.decoder.to_send(), numbers=numbers)
-        found = self._in_tasks(waiting.mapInArrow(decode, reported_type(decoding.decoder.table_schema)), decoding)
+        found = self._in_tasks(map_in_arrow(waiting, decode, reported_type(decoding.decoder.table_schema)), decoding)
         return Decoded(decoded_batch=decoding.batch(found.whole, found.distinct), rows=found.rows, kept=found.kept)

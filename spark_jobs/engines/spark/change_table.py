@@ -89,7 +89,7 @@ class ChangeTableWriter:
             return AppendedChanges(replica=replica, decoded=self.decoded, appended=self._append(fresh))
         # Much of both is planning in the driver: in parallel the cores stay busy.
         with ThreadPoolExecutor(1, thread_name_prefix="net") as aside:
-            deciding = aside.submit(replica.decide_ahead)
+            deciding = aside.submit(self.batch_context.tables.in_own_pool, replica.decide_ahead)
             appended = self._append(fresh)
             return AppendedChanges(replica=replica, decoded=self.decoded, appended=appended, ahead=deciding.result())
 

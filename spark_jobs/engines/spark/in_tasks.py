@@ -15,6 +15,7 @@ from pyspark.sql import types as T
 from spark_jobs.engines.spark.columns import name
 from spark_jobs.plan.table_schema import GDDL
 from spark_jobs.rules.arrays import flat
+from spark_jobs.spark.arrow_tasks import BatchRule, map_in_arrow
 
 _BATCH = 65_536
 """Maximum rows of a record batch that a task returns."""
@@ -22,7 +23,6 @@ _TASK = 1_000_000
 """Maximum rows of a task, which holds them in memory."""
 _PLACE, _FRAME = f"{GDDL}__place", f"{GDDL}__frame"
 
-BatchRule = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 RowRule = Callable[[pa.Table], pa.Table]
 KeyRule = Callable[[Mapping[str, pa.Table]], pa.Table]
 
@@ -45,7 +45,7 @@ def map_batches(rows: DataFrame, run: BatchRule, schema: T.StructType | str) -> 
     def renamed(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return run(batch.rename_columns(columns) for batch in batches)
 
-    return rows.toDF(*(f"c{number}" for number in range(len(columns)))).mapInArrow(renamed, schema)
+    return map_in_arrow(rows.toDF(*(f"c{number}" for number in range(len(columns)))), renamed, schema)
 
 
 def by_key(
@@ -70,7 +70,7 @@ def by_key(
 
     usual = int(joined.sparkSession.conf.get("spark.sql.shuffle.partitions") or 1)
     placed = joined.repartition(rows // _TASK, _PLACE) if rows // _TASK > usual else joined.repartition(_PLACE)
-    return placed.mapInArrow(run, schema)
+    return map_in_arrow(placed, run, schema)
 
 
 def place_of(kinds: Mapping[str, T.DataType]) -> Column:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import functools
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias, TypeVar, cast
 
 import pyarrow as pa
 from delta.tables import DeltaTable
@@ -24,6 +24,7 @@ from spark_jobs.plan import columns as plan_columns
 from spark_jobs.plan.table_schema import GDDL
 from spark_jobs.spark.session import FOR_FEW_ROWS, SQL_SETTINGS
 
+Result = TypeVar("Result")
 Assignments: TypeAlias = dict[str, str | Column]
 """Assignments of a clause of Delta's merge builder."""
 
@@ -58,6 +59,16 @@ class Tables:
             return max(1, int(self.spark.sparkContext.defaultParallelism))
         except Exception:  # noqa: BLE001 - Connect raises various errors for missing methods
             return 4
+
+    def in_own_pool(self, run: Callable[[], Result]) -> Result:
+        """Run in a scheduler pool of its own, for a thread of its own.
+
+        Its small jobs then need not wait for all tasks of a large job of another thread. A cluster whose scheduler is
+        not fair ignores pools.
+        """
+        with suppress(Exception):  # Connect has none, and raises various errors
+            self.spark.sparkContext.setLocalProperty("spark.scheduler.pool", "beside")
+        return run()
 
     def local(self, rows: pa.Table, kind: T.StructType) -> DataFrame:
         """Local rows as a frame of a type."""
