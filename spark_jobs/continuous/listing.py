@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
+import os
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
@@ -14,6 +15,7 @@ from airflow_gddl.contract.spec import Roots, TableSpec
 from airflow_gddl.stores import Storage
 from spark_jobs.dialects.registry import dialect_of
 from spark_jobs.discovery.listing import LandingLocation, glance, next_glance
+from spark_jobs.discovery.settling import Settling, settle_of
 from spark_jobs.table.runtime import Clock
 
 _AT_ONCE = 8
@@ -26,7 +28,7 @@ class _Folder:
 
     Attributes:
         next: time of the next poll.
-        seen: path to etag of the files of the last poll.
+        seen: path to etag of the files of the last poll, without those that may still be written.
         newest: relative path of the change file shortly before which polls start; null: they list everything.
     """
 
@@ -42,10 +44,19 @@ class ListedFiles:
 
     Args:
         now: seconds, monotonic: a clock that is set back delays no poll.
+        environ: of the job, for `GDDL_SETTLE`.
     """
 
-    def __init__(self, roots: Roots, storage: Storage, clock: Clock, now: Callable[[], float] = time.monotonic) -> None:
-        self._roots, self._storage, self._clock, self._now = roots, storage, clock, now
+    def __init__(
+        self,
+        roots: Roots,
+        storage: Storage,
+        clock: Clock,
+        now: Callable[[], float] = time.monotonic,
+        *,
+        environ: Mapping[str, str] = os.environ,
+    ) -> None:
+        self._roots, self._storage, self._clock, self._now, self._environ = roots, storage, clock, now, environ
         self._folders: dict[str, _Folder] = {}
         self._threads = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="glance")
 
@@ -73,14 +84,20 @@ class ListedFiles:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     def _poll(self, folder: _Folder) -> bool:
-        """Whether a file was added or changed since the last poll; true also where the folder can't be listed."""
+        """Whether a file was added or changed since the last poll; true also where the folder can't be listed.
+
+        A file that may still be written is left to a later poll: the table's run would leave it, too.
+        """
+        settling, now = Settling(after=settle_of(folder.spec, folder.root, self._environ)), self._clock()
         try:
             place = LandingLocation(storage=self._storage, landing=folder.root, dialect=dialect_of(folder.spec))
-            found = list(glance(place, folder.newest, self._clock()))
-            folder.newest = next_glance(place, found, folder.newest, self._clock())
+            found = list(glance(place, folder.newest, now))
+            new = [file for file in found if folder.seen.get(file.path) != file.etag]
+            young = {file.path for file in settling.young(new, now)}
+            if not young:
+                folder.newest = next_glance(place, found, folder.newest, now)
         except GddlError as error:  # the table's run raises it again, and reports it
             _LOG.info("%s could not be listed: %s", folder.root, error)
             return True
-        is_new = any(folder.seen.get(file.path) != file.etag for file in found)
-        folder.seen = {file.path: file.etag for file in found}
-        return is_new
+        folder.seen = {file.path: file.etag for file in found if file.path not in young}
+        return len(new) > len(young)

@@ -81,11 +81,11 @@ def open_streams(job: JobSpec, runtime: Runtime, wake: Callable[[], None]) -> Fi
         wake: called, from any thread, when there are new files to fetch.
     """
     if "SPARK_REMOTE" in runtime.environ:  # Spark Connect runs `foreachBatch` in another process than the job
-        return ListedFiles(job.roots, runtime.storage, runtime.clock)
+        return ListedFiles(job.roots, runtime.storage, runtime.clock, environ=runtime.environ)
 
     def opened(root: str) -> FileStream:
         if root == _LISTED:
-            return ListedFiles(job.roots, runtime.storage, runtime.clock)
+            return ListedFiles(job.roots, runtime.storage, runtime.clock, environ=runtime.environ)
         return SparkFiles(root, runtime.spark, wake)
 
     def name_of(spec: TableSpec) -> str:

@@ -49,12 +49,16 @@ class Settling:
         """
         files = list(listing)
         new = [file for file in files if file.path not in known or known[file.path].etag != file.etag]
-        since = (now - self.after).astimezone(UTC).isoformat(timespec="microseconds")
-        young = [file for file in new if file.modified > since] if self.after else []
+        young = self.young(new, now)
         if young and (self.wait == "always" or (self.wait == "idle" and len(young) == len(new))):
             young = self._still_growing(storage, young, now)
         left = {file.path for file in young}
         return [file for file in files if file.path not in left], tuple(sorted(left))
+
+    def young(self, new: Iterable[LandedFile], now: datetime) -> list[LandedFile]:
+        """Files among new ones that may still be growing."""
+        since = (now - self.after).astimezone(UTC).isoformat(timespec="microseconds")
+        return [file for file in new if file.modified > since] if self.after else []
 
     def _still_growing(self, storage: Storage, young: Sequence[LandedFile], now: datetime) -> list[LandedFile]:
         newest = datetime.fromisoformat(max(file.modified for file in young))

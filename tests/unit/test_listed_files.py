@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -14,6 +15,7 @@ from airflow_gddl.contract.spec import Roots, TableSpec
 from airflow_gddl.stores import Storage
 from spark_jobs.continuous.listing import ListedFiles
 
+WRITTEN = datetime(2026, 1, 1, 12, tzinfo=UTC).timestamp()
 SPEC = TableSpec(table="s.a", keys=("id",), trigger="2s")
 
 
@@ -73,3 +75,17 @@ def test_folders_are_polled_by_trigger_and_files_reported_once(
         land(tmp_path, f"20260101-12{number:02d}00000.parquet")
         assert list(files.news()) == ["s.a"]
         assert list(files.news()) == []
+
+
+def test_a_file_is_reported_once_it_has_settled(tmp_path: Path, clocks: Clocks) -> None:
+    """Reported while it is written, it would be left by the table's run, and wait for the next poll of all tables."""
+    roots = Roots(landing=str(tmp_path / "landing"), lake=str(tmp_path / "lake"))
+    files = ListedFiles(roots, Storage(), lambda: clocks.wall, lambda: clocks.now, environ={"GDDL_SETTLE": "3s"})
+    files.follow([SPEC])
+    land(tmp_path, "20260101-115900000.parquet")
+    (path,) = tmp_path.rglob("*.parquet")
+    for seconds, reported in ((0, []), (2, []), (2, ["s.a"]), (2, [])):
+        clocks.later(seconds)
+        os.utime(path, (WRITTEN, WRITTEN))
+        assert list(files.news()) == reported
+    files.close()
