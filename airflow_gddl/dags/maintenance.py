@@ -74,7 +74,8 @@ def build_upkeep_dags(
     if not wanted:
         return {}
     metadata = configuration.metadata_place(metadata_dir, beside)
-    tiers = {pipeline.tier: pipeline for pipeline in configuration.snapshot(metadata).pipelines()}
+    snapshot = configuration.snapshot(metadata)
+    tiers = {pipeline.tier: pipeline for pipeline in snapshot.pipelines()}
     if not tiers:
         return {}
     prefix = next(iter(tiers.values())).prefix
@@ -82,6 +83,8 @@ def build_upkeep_dags(
     common = _Common(metadata=metadata, prefix=prefix, custom=custom)
     other = {WATCH: _watch, RERUN: _rerun}
     made = [other[name](common) if name in other else _dag(name, common, tiers) for name in wanted]
+    if running is None:
+        snapshot.note_upkeep(dag.dag_id for dag in made)
     return {dag.dag_id: custom.complete(dag) for dag in made if running in (None, dag.dag_id)}
 
 

@@ -172,6 +172,19 @@ def test_a_forgotten_prefix_is_an_import_error(second: Path) -> None:
             raise_problems(folder)
 
 
+def test_a_forgotten_prefix_is_found_by_the_dags_of_whole_folders(second: Path) -> None:
+    (second / "gddl.yaml").write_text(ROOTS.replace("../lake", "../other"))
+    (second / "tables" / "shop.yaml").write_text("tables: [{table: elsewhere.b, keys: [id], source: elsewhere}]")
+    build_dags()
+    build_upkeep_dags()
+    build_dags(second)
+    raise_problems()
+    build_upkeep_dags(second)
+    for folder in (None, second):
+        with pytest.raises(MetadataProblems, match=r"DAG_IDS_TAKEN.* has 3 DAGs of the same ids, e\.g\. gddl_maint"):
+            raise_problems(folder)
+
+
 def test_two_versions_of_a_dag_bundle_do_not_hide_each_other(second: Path) -> None:
     """Each has a folder of its own, and both are parsed when one is deployed; landing root and lake are the same."""
     (second / "gddl.yaml").write_text(ROOTS)

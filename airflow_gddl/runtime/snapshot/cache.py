@@ -8,7 +8,7 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,7 @@ from airflow_gddl.runtime.snapshot.documents import (
 )
 
 _STATE, _LOCK, _INDEX, _PROBLEMS, _UNBUILT = "state.json", "lock", "index.json", "problems.json", "unbuilt.json"
-_TABLES, _PLACEMENT, _PARSED = "tables.json", "placement.json", "parsed"
+_TABLES, _PLACEMENT, _PARSED, _UPKEEP = "tables.json", "placement.json", "parsed", "upkeep.json"
 _KEPT = 3
 _ROW = tuple(field.name for field in fields(TableRow))
 
@@ -129,6 +129,23 @@ def note_parsed(generation: Path) -> None:
     """Remember that a DAG file was parsed that builds all DAGs of this metadata folder."""
     with contextlib.suppress(OSError):  # only `parsed_since` asks for it
         (generation.parent / _PARSED).touch()
+
+
+def note_upkeep(generation: Path, dag_ids: Iterable[str]) -> None:
+    """Remember the ids of the DAGs that a DAG file built for the metadata folder as a whole."""
+    with contextlib.suppress(OSError):  # only `read_upkeep` asks for them
+        (generation.parent / _UPKEEP).write_text(json.dumps(sorted(dag_ids)), encoding="utf-8")
+
+
+def read_upkeep(generation: Path, since: float) -> list[str]:
+    """Ids of `note_upkeep`, if noted since then, in seconds since the epoch.
+
+    Raises:
+        ValueError: they are damaged.
+    """
+    path = generation.parent / _UPKEEP
+    noted = path.exists() and path.stat().st_mtime >= since
+    return [str(dag_id) for dag_id in json.loads(path.read_bytes())] if noted else []
 
 
 def parsed_since(folder: Path, since: float) -> Iterator[tuple[str, Path]]:

@@ -6,7 +6,7 @@ import contextlib
 import os
 import stat
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self, TypeVar
@@ -117,6 +117,11 @@ class MetadataSnapshot:
             cache.write_unbuilt(self.generation, lines)
             cache.note_parsed(self.generation)
 
+    def note_upkeep(self, dag_ids: Iterable[str]) -> None:
+        """Store the ids of the DAGs for the metadata folder as a whole; called when a DAG file has built all of them."""
+        if self.generation is not None:
+            cache.note_upkeep(self.generation, dag_ids)
+
     def taken(self) -> tuple[str, ...]:
         """One line for each other metadata folder whose DAG files build DAGs with the same ids.
 
@@ -125,11 +130,13 @@ class MetadataSnapshot:
         """
         if self.generation is None:
             return ()
-        lines, own = [], {pipeline.dag_id for pipeline in self.served()}
         since = self.settings.clock() - _PARSED_FOR
+        lines: list[str] = []
         for metadata, generation in cache.parsed_since(self.generation.parent.parent, since):
             with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-                ids = sorted(own.intersection(str(entry["dag_id"]) for entry in cache.read_index(generation)))
+                own = {pipeline.dag_id for pipeline in self.served()} | {*cache.read_upkeep(self.generation, since)}
+                theirs = {str(entry["dag_id"]) for entry in cache.read_index(generation)}
+                ids = sorted(own & (theirs | {*cache.read_upkeep(generation, since)}))
                 others = cache.read_roots(generation) != cache.read_roots(self.generation)
                 if ids and metadata != self.settings.metadata and others:
                     what = f"{metadata} has {len(ids)} DAGs of the same ids, e.g. {ids[0]}; one hides the other"
