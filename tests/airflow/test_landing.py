@@ -248,6 +248,7 @@ class World:
             if each.table in tables:
                 hint = TableHint(mark=mark(each, self.poll(each.table)), looked_at=T1, run=run)
                 self.hints = self.hints.taken(each.table, hint)
+                self.replicas.add(each.table)
 
     def decide(
         self, asked: RunRequestForm | None = None, run: str = "now", since: dict[str, str] | None = None
@@ -428,6 +429,15 @@ def test_a_manual_run_passes_large_folders_to_the_job() -> None:
     world.taken("s.a", "s.b")
     assert not world.decide(run="scheduled__2024-01-01T00:00:00+00:00").is_some
     assert sorted(world.decide(run="manual__2024-01-01T00:00:00+00:00").increments) == ["s.b"]
+
+
+def test_a_manual_run_passes_tables_that_lost_their_replica_to_the_job() -> None:
+    world = World((spec("s.a"), spec("s.b"), spec("s.new")), polls={"s.a": Poll(1, "x"), "s.b": Poll(1, "y")})
+    world.taken("s.a", "s.b")
+    world.replicas = {"s.a"}
+    assert not world.decide(run="scheduled__2024-01-01T00:00:00+00:00").is_some
+    work = world.decide(run="manual__2024-01-01T00:00:00+00:00")
+    assert (sorted(work.initial), sorted(work.increments)) == ([], ["s.b"])
 
 
 def test_tables_of_several_roots_are_polled_together(tmp_path: Path) -> None:

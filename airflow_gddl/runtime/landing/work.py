@@ -65,7 +65,7 @@ class ListingSnapshot:
         hints: of the pipeline.
         others: hints of the pipelines that load those.
         since: table to the first poll that made it wait, ISO 8601 UTC.
-        exists: whether a table has a replica; called only for tables without a hint.
+        exists: whether a table has a replica; called for tables without a hint, and of all where a user started the run.
         of_older_run: tables of this older, cleared run; they are loaded again.
     """
 
@@ -139,12 +139,15 @@ def decide(document: PipelineDocument, asked: RunRequestForm, run: str, seen: Li
 
     A table has work when its files or its row differ from the last load, or when it is requested. A finished run that
     is cleared, or an older one, repeats its tables. The job lists only part of a large folder unless a user started the
-    run; then all tables are passed, since an earlier job may have skipped files that were seen here.
+    run; then such tables are passed, since an earlier job may have skipped files that were seen here, and loaded tables
+    without a replica.
     """
     finished = seen.hints.finished.get("increments") == run
     again = {name for name, hint in seen.hints.tables.items() if finished and hint.run == run} | seen.of_older_run
     if is_by_person(run) and not asked.is_some:
         again |= {name for name in document.pipeline.tables if seen.polls[name].files > LISTED_IN_PART}
+        loaded = (spec for spec in document.specs if spec.table in seen.hints.tables)
+        again |= {spec.table for spec in loaded if not seen.exists(spec)}  # its job reports what became of it
     forced = asked.names(document.pipeline.tables) | again if asked.is_some else again
     marks = {spec.table: mark(spec, seen.polls[spec.table]) for spec in document.specs}
     busy = {spec.table: spec for spec in document.specs if _has_work(spec, marks, seen, asked, forced)}
