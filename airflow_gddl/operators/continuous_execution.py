@@ -23,6 +23,7 @@ from airflow_gddl.runtime.landing.monitoring import ContinuousJobMonitor
 from airflow_gddl.runtime.landing.observing import Question, observe
 from airflow_gddl.runtime.landing.run_request import RunRequestForm, from_params
 from airflow_gddl.runtime.runners.base import JobOutcome
+from airflow_gddl.runtime.runners.job_process import how_it_ended
 from airflow_gddl.runtime.runners.remote import RemoteRunner
 from airflow_gddl.triggers.tables import utc_now
 from airflow_gddl.version_compat import AirflowException
@@ -120,7 +121,8 @@ class _Execution(Task):
         if monitor.failing:
             raise AirflowException(explained(monitor.failing, len(results)))
         if outcome.exit_status:
-            raise AirflowException(f"the job ended with exit status {outcome.exit_status}; see its log: {outcome.log}")
+            ended = how_it_ended(outcome.exit_status)
+            raise AirflowException(f"[JOB_DIED] the job {ended}; the next try continues. See its log: {outcome.log}")
         max_tries = self.context["ti"].max_tries
         pending = monitor.book.finish("increments", self.context["run_id"], max_tries)
         add_events(self.context, self.operator.pipeline, pending)

@@ -284,11 +284,22 @@ def _written_beside(path: str, data: bytes) -> Iterator[Path]:
         try:
             beside.write_bytes(data)
         except FileNotFoundError:
-            Path(folder).mkdir(parents=True, exist_ok=True)
+            _make(folder)
             beside.write_bytes(data)
         yield beside
     finally:
         beside.unlink(missing_ok=True)
+
+
+def _make(folder: str) -> None:
+    """
+    Raises:
+        OSError: never a `FileNotFoundError`, which says that an object is missing.
+    """
+    try:
+        Path(folder).mkdir(parents=True, exist_ok=True)
+    except FileNotFoundError as error:
+        raise OSError(errno.ENOTDIR, "the folder can't be made", folder) from error
 
 
 def delete(paths: Sequence[str]) -> None:

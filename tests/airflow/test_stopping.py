@@ -106,7 +106,7 @@ def test_a_load_that_reaches_its_time_limit_is_recorded(stage: Stage) -> None:
     load = dag.get_task("initial_load")
     load.execution_timeout = timedelta(seconds=4)
     done = dag.test(logical_date=datetime(2027, 1, 1, tzinfo=UTC))
-    newest = out_of_time(stage, done, "raise run_timeout of the tier")
+    newest = out_of_time(stage, done, "run_timeout of the tier small")
     (record,) = (stage.lake / "_gddl" / "runs" / "shop" / "b").glob("*.json")
     assert '"RUN_TIMEOUT"' in record.read_text()
     assert (stage.lake / "_gddl" / "logs" / PACK / f"{newest.run_id}.log").exists()

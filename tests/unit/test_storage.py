@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
+import sys
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -292,3 +293,9 @@ def test_a_path_no_store_understands_is_refused(tmp_path: Path) -> None:
     storage.write(f"{tmp_path}/file", b"")
     with pytest.raises(FatalError, match="STORAGE_UNUSABLE"):
         storage.write(f"{tmp_path}/file/below", b"")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the file system of processes is Linux's")
+def test_a_folder_that_cant_be_made_is_no_missing_object() -> None:
+    with pytest.raises(FatalError, match=r"STORAGE_UNUSABLE.*the folder can't be made"):
+        Storage().write("/proc/nowhere/file", b"")

@@ -143,17 +143,17 @@ def _why(child: Child, status: int, log: JobLog) -> ErrorInfo:
     if lacking := _LACKING.fullmatch(last):
         what = f"the job's Python lacks the package {lacking[1]}: install 'airflow-gddl[spark]' where jobs run"
         return ErrorInfo(code="JOB_PACKAGE_MISSING", message=what)
-    ended = f"exit status {status}"
-    if status > 128:
-        ended = (
-            f"killed by {_signal_name(status - 128)} (out of memory?)" if status == 137 else _signal_name(status - 128)
-        )
     said = f"; last lines of its log:\n{log.tail}" if log.tail else "; it wrote no log"
-    return ErrorInfo(code="JOB_DIED", message=f"the job ended with {ended} before this table was done{said}")
+    return ErrorInfo(code="JOB_DIED", message=f"the job {how_it_ended(status)} before this table was done{said}")
 
 
-def _signal_name(number: int) -> str:
-    return signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"
+def how_it_ended(status: int) -> str:
+    """In words, from the exit status; see `JobOutcome`."""
+    if status <= 128:
+        return f"ended with exit status {status}"
+    number = status - 128
+    name = signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"
+    return f"was killed by {name}{' (out of memory?)' if number == signal.SIGKILL else ''}"
 
 
 def _open_log(spec: JobSpec) -> JobLog:
