@@ -124,7 +124,7 @@ def _cutting(spec: TableSpec) -> Iterator[SpecProblem]:
 
 def _trigger(spec: TableSpec) -> Iterator[SpecProblem]:
     if spec.trigger is not None and spec.schedule not in ("continuous", TableSpec.schedule):
-        message = "trigger makes a table continuous, which excludes another schedule"
+        message = f"trigger makes a table continuous, which excludes another schedule, here {spec.schedule!r}"
         yield spec_problem(
             "TRIGGER_REFUSED", ("trigger",), spec.trigger, message, "write schedule: continuous, or drop trigger"
         )

@@ -132,7 +132,8 @@ def explained(failed: Sequence[JobResult], total: int, *, final: bool = False) -
         by_reason.setdefault(reason(result), []).append(result.table)
     reasons = list(by_reason.items())
     then = "no retry would help these; fix their causes, then clear the task" if final else "a retry loads only these"
-    lines = [f"{len(failed)} of {total} tables failed; the others succeeded, and {then}:"]
+    others = "the others succeeded, and " if len(failed) < total else ""
+    lines = [f"{len(failed)} of {total} tables failed; {others}{then}:"]
     lines += [f"- {', '.join(tables)}: {why}" for why, tables in reasons[:SHOWN]]
     if left := [table for _, tables in reasons[SHOWN:] for table in tables]:
         lines.append(f"- also {', '.join(left)}")
