@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import re
+from pathlib import Path
 
 from airflow_gddl.contract.errors import FatalError, GddlError, RetriableError
 from airflow_gddl.contract.s3 import is_s3
@@ -59,6 +60,17 @@ def _s3_fault(error: Exception, path: str) -> GddlError | None:
     if isinstance(error, refused) or _NO_STORE_TEXT.search(str(error)):
         return _unusable(path, error)
     return _busy(path, error)
+
+
+def make_folder(folder: str | Path) -> None:
+    """
+    Raises:
+        OSError: never a `FileNotFoundError`, which would say that an object is missing.
+    """
+    try:
+        Path(folder).mkdir(parents=True, exist_ok=True)
+    except FileNotFoundError as error:
+        raise OSError(errno.ENOTDIR, "the folder can't be made", str(folder)) from error
 
 
 def os_error(error: OSError, path: str) -> GddlError:

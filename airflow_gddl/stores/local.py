@@ -22,6 +22,7 @@ from stat import S_ISDIR, S_ISREG
 from typing import BinaryIO, NamedTuple
 
 from airflow_gddl.contract.errors import FatalError
+from airflow_gddl.stores.faults import make_folder
 from airflow_gddl.stores.links import has_link, leaves
 from airflow_gddl.stores.objects import StoredObject
 from airflow_gddl.stores.readers import StoreReader
@@ -264,7 +265,7 @@ def _create_unlinked(path: str, data: bytes) -> bool:
 def swap(path: str, data: bytes, tag: str | None) -> bool:
     """See `Storage.swap`."""
     target = Path(bare(path))
-    target.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(target.parent)
     # A rename can't detect a concurrent writer, so the folder is locked briefly.
     with (target.parent / ".lock").open("a") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -284,22 +285,11 @@ def _written_beside(path: str, data: bytes) -> Iterator[Path]:
         try:
             beside.write_bytes(data)
         except FileNotFoundError:
-            _make(folder)
+            make_folder(folder)
             beside.write_bytes(data)
         yield beside
     finally:
         beside.unlink(missing_ok=True)
-
-
-def _make(folder: str) -> None:
-    """
-    Raises:
-        OSError: never a `FileNotFoundError`, which says that an object is missing.
-    """
-    try:
-        Path(folder).mkdir(parents=True, exist_ok=True)
-    except FileNotFoundError as error:
-        raise OSError(errno.ENOTDIR, "the folder can't be made", folder) from error
 
 
 def delete(paths: Sequence[str]) -> None:

@@ -65,7 +65,7 @@ class ListingSnapshot:
         hints: of the pipeline.
         others: hints of the pipelines that load those.
         since: table to the first poll that made it wait, ISO 8601 UTC.
-        exists: whether a table has a replica; called for tables without a hint, and of all where a user started the run.
+        exists: whether a table has a replica; for tables without a hint, and all in a run by a user.
         of_older_run: tables of this older, cleared run; they are loaded again.
     """
 

@@ -118,7 +118,7 @@ class MetadataSnapshot:
             cache.note_parsed(self.generation)
 
     def note_upkeep(self, dag_ids: Iterable[str]) -> None:
-        """Store the ids of the DAGs for the metadata folder as a whole; called when a DAG file has built all of them."""
+        """Store the ids of the DAGs for the metadata folder as a whole; called when a DAG file has built them."""
         if self.generation is not None:
             cache.note_upkeep(self.generation, dag_ids)
 
