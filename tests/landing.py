@@ -92,7 +92,7 @@ def _suggested(values: Iterable[Any]) -> pa.DataType:
 
 
 def _typed(value: Any, kind: pa.DataType) -> Any:
-    """Text of a time, date, decimal or binary as such; everything else as it is."""
+    """Text of a time, date, decimal, floating-point number or binary as such; everything else as it is."""
     if isinstance(value, dict) and pa.types.is_struct(kind):
         return {field.name: _typed(value.get(field.name), field.type) for field in kind}
     if value is not None and pa.types.is_decimal(kind):
@@ -109,6 +109,8 @@ def _of_text(text: str, kind: pa.DataType) -> Any:
         return time_of_day.fromisoformat(text)
     if pa.types.is_date(kind):
         return date.fromisoformat(text)
+    if pa.types.is_floating(kind):
+        return float(text)
     return text.encode() if pa.types.is_binary(kind) else text
 
 

@@ -24,6 +24,7 @@ class BatchPlan:
         generation: current generation once this batch is committed.
         sweep: after the merge, rows of older generations vanish.
         schemas: the ledger's schemas as the batch leaves them, where it adds to them; null otherwise.
+        sequence_by, sequence_type: as the batch leaves them in the ledger, where it changes them; null otherwise.
         resync: a refresh that is checked before it swaps, by any run that finds it.
         swapping: the check of a refresh is over, and tables may have been exchanged: it can only go on.
         source_connection: the one that this check was asked to use; empty: the row's own.
@@ -47,6 +48,8 @@ class BatchPlan:
     source_connection: str = ""
     released: bool = False
     shard: str = field(default="", metadata={OMIT_DEFAULT: True})
+    sequence_by: tuple[str, ...] | None = field(default=None, metadata={OMIT_DEFAULT: True})
+    sequence_type: str | None = field(default=None, metadata={OMIT_DEFAULT: True})
 
     @property
     def batch_id(self) -> str:

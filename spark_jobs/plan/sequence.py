@@ -30,13 +30,38 @@ LSN_DIGITS, DIGITS = 8, 20
 EPOCH = r"\Alog[0-9]{4}:"
 """Prefix of a position in a log that was reset."""
 _EPOCH = re.compile(EPOCH)
+_LOWEST = "-Infinity"
+_NOT_FINITE = (_LOWEST, "Infinity", "NaN")
+"""Floating-point numbers that are text in JSON; the last two are above all other numbers, in this order."""
 _FRACTION = re.compile(r"\A([0-9]+)\.[0-9]+\Z")
 
 
-def sort_key(text: str) -> tuple[Any, ...]:
-    """A tuple that compares as the sequence does: text by code point, numbers as numbers, columns left to right."""
+def sort_key(text: str) -> tuple[tuple[int, Any], ...]:
+    """A tuple that compares as the sequence does: text by code point, numbers as numbers, columns left to right.
+
+    Infinity and NaN are text in JSON. They have their place in the order of Delta and Spark: NaN is greatest.
+
+    Returns:
+        a pair for each column: its place among the kinds of values, and the value.
+    """
+    return tuple((_kind(value), value) for value in _values(text))
+
+
+def have_one_type(first: str, second: str) -> bool:
+    """Whether two sequences compare: both text, or both numbers, in each column."""
+    pairs = zip(_values(first), _values(second), strict=False)
+    return all(isinstance(a, str) == isinstance(b, str) or a in _NOT_FINITE or b in _NOT_FINITE for a, b in pairs)
+
+
+def _values(text: str) -> tuple[Any, ...]:
     value = json.loads(text, parse_float=Decimal)
     return tuple(value.values()) if isinstance(value, dict) else (value,)
+
+
+def _kind(value: object) -> int:
+    if value == _LOWEST:
+        return 0
+    return 2 if isinstance(value, str) else 1
 
 
 def greater(first: str | None, second: str | None) -> str | None:
@@ -69,13 +94,13 @@ def widths_of(sequence: str | None, columns: Sequence[str]) -> dict[str, int]:
     }
 
 
-def require_one_width(widths: Widths, known: Mapping[str, int], examples: Iterable[str], remedy: str) -> None:
+def require_one_width(widths: Widths, known: Mapping[str, int], examples: Mapping[str, str], remedy: str) -> None:
     """Refuse text of differing width: as text `9` comes after `10`, and a newer row would be lost in silence.
 
     Args:
         widths: of the batch's texts.
         known: of what was ingested so far.
-        examples: sequences for the message, JSON text.
+        examples: sequences for the message, JSON text, to the file that they are in; empty: ingested earlier.
 
     Raises:
         FatalError: `SEQUENCE_WIDTH`.
@@ -83,13 +108,18 @@ def require_one_width(widths: Widths, known: Mapping[str, int], examples: Iterab
     for column, found in widths.items():
         lengths = {*found, *((known[column],) if column in known else ())}
         if len(lengths) > 1:
-            shown = ", ".join(dict.fromkeys(_shortest_and_longest(examples)))
+            shown = ", ".join(dict.fromkeys(_of_file(text, examples) for text in _shortest_and_longest(examples)))
             raise FatalError(
                 "SEQUENCE_WIDTH",
                 f"{column}: sequences are text of {min(lengths)} to {max(lengths)} characters, which have no order "
                 f"as text (e.g. {shown}); nothing was written",
                 remedy=remedy,
             )
+
+
+def _of_file(sequence: str, examples: Mapping[str, str]) -> str:
+    file = examples[sequence]
+    return f"{sequence} in {file}" if file else sequence
 
 
 def _shortest_and_longest(examples: Iterable[str]) -> list[str]:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_gddl.contract.errors import FatalError
-from spark_jobs.plan.sequence import require_one_width, widths_of
+from spark_jobs.plan.sequence import have_one_type, require_one_width, sort_key, widths_of
 from spark_jobs.rules.sequence_text import normal_form, normal_json, width
 from tests.oracle.casting import normal_text
 
@@ -75,7 +75,17 @@ def test_digits_after_the_point_have_no_width() -> None:
 
 
 def test_text_of_varying_width_is_refused_with_examples() -> None:
-    require_one_width({"seq": (5, 5)}, {"seq": 5}, ['"log-9"'], "")
-    with pytest.raises(FatalError, match=r"seq: sequences are text of 5 to 6 characters.*log-9.*log-10") as raised:
-        require_one_width({"seq": (6, 6)}, {"seq": 5}, ['"log-10"', '"log-9"'], "name another column")
+    require_one_width({"seq": (5, 5)}, {"seq": 5}, {'"log-9"': ""}, "")
+    with pytest.raises(
+        FatalError, match=r"seq: sequences are text of 5 to 6 characters.*log-9\", \"log-10\" in a.csv"
+    ) as raised:
+        require_one_width({"seq": (6, 6)}, {"seq": 5}, {'"log-10"': "a.csv", '"log-9"': ""}, "name another column")
     assert raised.value.code == "SEQUENCE_WIDTH"
+
+
+def test_ledgers_numbers_without_digits_have_the_order_of_delta() -> None:
+    ordered = ['"-Infinity"', "-1.5", "0", "1.0E308", '"Infinity"', '"NaN"']
+    assert sorted(sorted(ordered), key=sort_key) == ordered
+    assert min('{"a": "NaN", "b": 1}', '{"a": 2, "b": 3}', key=sort_key) == '{"a": 2, "b": 3}'
+    assert have_one_type("1", '"NaN"')
+    assert not have_one_type("1", '"text"')
