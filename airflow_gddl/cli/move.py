@@ -18,7 +18,10 @@ from airflow_gddl.contract.checks import table_name_fault
 from airflow_gddl.contract.errors import GddlError, MetadataError
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, TableSpec
+from airflow_gddl.runtime.state.documents import forget
+from airflow_gddl.runtime.state.facts import KEPT_RUNS
 from airflow_gddl.runtime.state.records import read_records
+from airflow_gddl.stores import open_store
 
 if TYPE_CHECKING:
     from airflow_gddl.metadata.loading import Catalog
@@ -45,7 +48,7 @@ def move(
     old = replace(spec, table=table, source_table=None if name == table else name)
     outcome = run_tables(cli, catalog, (old,), Request(metadata=metadata, options=asked, as_json=json))
     if all(result.error is None for result in outcome.results):
-        _record(cli, catalog, to)
+        _record(cli, catalog, table, to)
     if not json:
         for result in outcome.results:
             _show(cli.screen, result, has_target=spec.table == to)
@@ -71,11 +74,12 @@ def _row(tables: tuple[TableSpec, ...], table: str, to: str) -> TableSpec:
     return found
 
 
-def _record(cli: CliContext, catalog: Catalog, table: str) -> None:
-    """Write the state under the table's new name; the next run would write it anyway."""
+def _record(cli: CliContext, catalog: Catalog, old: str, table: str) -> None:
+    """Write the state under the table's new name, and remove that of tables that had one of the names before."""
     recorder = recorder_of(cli, catalog)
     try:
-        found = read_records(catalog.roots, table, 1, cli.environ, loads_only=True).results
+        found = read_records(catalog.roots, table, KEPT_RUNS, cli.environ, loads_only=True).results
+        forget(open_store(cli.environ), catalog.roots.lake, (old, table))
     except GddlError as error:
         cli.screen.warn(f"the last run of {table} can't be read, so that it counts as new until its next one: {error}")
         return

@@ -5,19 +5,24 @@ from __future__ import annotations
 import functools
 import json
 import secrets
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
+from typing import Any
 
 from airflow_gddl.contract import codec
 from airflow_gddl.contract.errors import FatalError, RetriableError
-from airflow_gddl.contract.layout import join
+from airflow_gddl.contract.layout import Layout, join
+from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.stores import Storage, read_if_there
+from spark_jobs.ledger.erased_names import earlier_names
 from spark_jobs.plan.files import PlannedFile
 from spark_jobs.rules.erased_keys import Bound, ErasedKeys
 
 _SALT_BYTES = 32
 _KEYED_BY = "keyed-by"
+"""Document of what hashes depend on: the key's columns with their masks, and the table's names."""
+_KEYS, _NAMES = "keys", "tables"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,6 +67,7 @@ class ErasureRegister:
 
     Attributes:
         columns: the table's current keys; `masks`: column to method, also of others.
+        name_in_source: the table's name in its source, which may have been its name in the lake, too.
     """
 
     storage: Storage
@@ -69,11 +75,17 @@ class ErasureRegister:
     table: str
     columns: tuple[str, ...] = ()
     masks: Mapping[str, str] = field(default_factory=dict)
+    name_in_source: str = ""
 
-    def keys(self, files: Iterable[PlannedFile] = ()) -> ErasedKeys:
+    @classmethod
+    def of(cls, storage: Storage, layout: Layout, spec: TableSpec) -> ErasureRegister:
+        return cls(storage, layout.erased, spec.table, spec.keys, spec.mask, spec.name_in_source)
+
+    def keys(self, files: Iterable[PlannedFile] = (), *, keep: bool = False) -> ErasedKeys:
         """
         Args:
             files: files of the batch to exclude the keys from.
+            keep: store what a register of an earlier release doesn't state; under the table's claim.
 
         Raises:
             FatalError: `ERASURE_SALT_MISSING`, `ERASED_BY_OTHER_KEYS`.
@@ -81,13 +93,42 @@ class ErasureRegister:
         hashes = self.hashes()
         if not hashes:
             return ErasedKeys(table=self.table, columns=self.columns)
-        self._require_same_keys()
+        stated = self._stated()
+        self._require_same_keys(stated)
         salt = self._stored_salt()
         if salt is None:
             raise self._salt_gone(self.table)
-        bound = functools.cache(self._bound)
-        return ErasedKeys(table=self.table, salt=salt, hashes=hashes, columns=self.columns, bound=bound,
-                          files={file.path: file for file in files})  # fmt: skip
+        bound, names = functools.cache(self._bound), self._names(stated, hashes)
+        if keep and _NAMES not in stated:
+            self._state({**stated, _NAMES: names})
+        return ErasedKeys(table=names[0], former=names[1:], salt=salt, hashes=hashes, columns=self.columns,
+                          bound=bound, files={file.path: file for file in files})  # fmt: skip
+
+    def adopt(self, former: ErasureRegister) -> None:
+        """Take over the erasures of the table's register under another name; idempotent.
+
+        Raises:
+            FatalError: `ERASED_BY_OTHER_KEYS`: both have erasures, by different keys.
+        """
+        hashes, own = former.hashes(), self.hashes()
+        if not hashes:
+            return
+        stated, there = former._stated(), self._stated() if own else {}
+        if _KEYS in there and there[_KEYS] != stated.get(_KEYS, there[_KEYS]):
+            raise self._by_others(there[_KEYS], stated[_KEYS])
+        names = [*former._names(stated, hashes), *(self._names(there, own) if own - hashes else ())]
+        self._state({**stated, **there, _NAMES: list(dict.fromkeys(names))})
+        for key_hash in sorted(hashes):
+            found, mine = former.read(key_hash), self.read(key_hash) if key_hash in own else None
+            if found is not None and (mine is None or mine.bound.until < found.bound.until):
+                self.write(replace(found, table=self.table))
+
+    def _names(self, stated: Mapping[str, Any], hashes: frozenset[str]) -> tuple[str, ...]:
+        """Names that the hashes were made with; new ones are made with the first."""
+        if _NAMES in stated:
+            return tuple(stated[_NAMES])
+        earlier = earlier_names(self.storage, self.root, self.table, hashes)
+        return tuple(dict.fromkeys(filter(None, (self.table, self.name_in_source, *earlier))))
 
     def _bound(self, key_hash: str) -> Bound:
         found = self.read(key_hash)
@@ -108,12 +149,13 @@ class ErasureRegister:
         Raises:
             FatalError: as `keys`; `ERASURE_SALT_MISSING` also when another table has erasures.
         """
-        known = self.keys()
-        path, keyed_by = join(self.root, _KEYED_BY), json.dumps({"keys": self._keyed_by()}).encode()
+        known = self.keys(keep=True)
         if known:
-            self.storage.create(path, keyed_by)  # lost, or of an erasure before it was stored
+            stated = self._stated()
+            if _KEYS not in stated:  # lost, or of an erasure before it was stored
+                self._state({**stated, _KEYS: self._keyed_by()})
             return known
-        self.storage.write(path, keyed_by)
+        self._state({_KEYS: self._keyed_by(), _NAMES: [self.table]})
         salt = self._stored_salt()
         if salt is None:
             self._require_first()
@@ -135,19 +177,28 @@ class ErasureRegister:
         masks = {column.lower(): method for column, method in self.masks.items()}
         return sorted(f"{name} {masks.get(name, '')}".rstrip() for name in map(str.lower, self.columns))
 
-    def _require_same_keys(self) -> None:
-        path = join(self.root, _KEYED_BY)
-        data = read_if_there(self.storage, path)
-        known = self._keyed_by() if data is None else json.loads(data)["keys"]
+    def _stated(self) -> dict[str, Any]:
+        """What hashes depend on, as far as it was stored."""
+        data = read_if_there(self.storage, join(self.root, _KEYED_BY))
+        return {} if data is None else dict(json.loads(data))
+
+    def _state(self, what: Mapping[str, Any]) -> None:
+        self.storage.write(join(self.root, _KEYED_BY), json.dumps(what).encode())
+
+    def _require_same_keys(self, stated: Mapping[str, Any]) -> None:
+        known = stated.get(_KEYS, self._keyed_by())
         if known != self._keyed_by():
-            raise FatalError(
-                "ERASED_BY_OTHER_KEYS",
-                f"keys were erased from {self.table} by [{', '.join(known)}], the metadata says "
-                f"[{', '.join(self._keyed_by())}]: they would not be recognized and could be loaded again",
-                where=path,
-                remedy="restore keys and their masks; or, once no landing file holds the erased rows any more, delete "
-                "this folder",
-            )
+            raise self._by_others(known, self._keyed_by())
+
+    def _by_others(self, known: Sequence[str], now: Sequence[str]) -> FatalError:
+        return FatalError(
+            "ERASED_BY_OTHER_KEYS",
+            f"keys were erased from {self.table} by [{', '.join(known)}], the metadata says "
+            f"[{', '.join(now)}]: they would not be recognized and could be loaded again",
+            where=join(self.root, _KEYED_BY),
+            remedy="restore keys and their masks; or, once no landing file holds the erased rows any more, delete "
+            "this folder",
+        )
 
     def _require_first(self) -> None:
         """While other tables have erasures, a new salt would hide the loss of theirs and admit erased keys."""

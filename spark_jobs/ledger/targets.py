@@ -12,7 +12,7 @@ has a record of its own, since its source may load the same table alone, too. An
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from airflow_gddl.contract import codec
 from airflow_gddl.contract.errors import FatalError
@@ -20,6 +20,7 @@ from airflow_gddl.contract.layout import STATE, LandingFolder, Layout, join
 from airflow_gddl.contract.spec import Roots, TableSpec
 from airflow_gddl.stores import Storage, read_if_there
 from spark_jobs.ledger.documents import small_document
+from spark_jobs.ledger.erasures import ErasureRegister
 from spark_jobs.ledger.ledger import Ledger
 
 _UNDECLARED = ""
@@ -77,8 +78,14 @@ class TargetRecords:
                 before = found.target
         self._require_new()
         if keep:
+            if before:  # its landing files are read again, and erased keys with them
+                former = replace(self.spec, table=before)
+                self._register(self.spec).adopt(self._register(former))
             self.note()
         return before
+
+    def _register(self, spec: TableSpec) -> ErasureRegister:
+        return ErasureRegister.of(self.storage, Layout.of(self.roots, spec), spec)
 
     def note(self) -> None:
         """Overwrite the records."""

@@ -21,6 +21,7 @@ from spark_jobs.catalogs.store import RegistrationStore
 from spark_jobs.iceberg.publish import publish
 from spark_jobs.iceberg.versions import MetadataVersions
 from spark_jobs.ledger.claim import Claim
+from spark_jobs.ledger.erasures import ErasureRegister
 from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.ledger.moves import NOTE, MoveNote, read_note, write_note
 from spark_jobs.ledger.targets import TargetRecords
@@ -81,6 +82,7 @@ class _Move:
             write_note(storage, old.state, note)
         if read_note(storage, new.state) is not None:
             files = self._copied()
+            ErasureRegister.of(storage, new, self.new).adopt(ErasureRegister.of(storage, old, self.old))
             self.run.report("copied", rows=files)
             old_claim.check()
             new_claim.check()

@@ -1,9 +1,10 @@
 """Keys that were erased for good, known by a keyed hash alone; pure.
 
-The hash is HMAC-SHA256 under a salt that the lake keeps, over the table's name and the texts of the key's parts, each
-with its length before it. Texts are those of Spark's cast to string, so that both engines find the same, but that a
-value has the same text in every type that its column may be widened to: `5` also as a decimal of two places or as a
-double, a date also as a time without a zone. Else a wider type would let erased keys in again.
+The hash is HMAC-SHA256 under a salt that the lake keeps, over a name of the table and the texts of the key's parts,
+each with its length before it. The name is the one that the table had at its first erasure: moves keep it. Texts are
+those of Spark's cast to string, so that both engines find the same, but that a value has the same text in every type
+that its column may be widened to: `5` also as a decimal of two places or as a double, a date also as a time without a
+zone. Else a wider type would let erased keys in again.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import Any, TypeVar
 
 from airflow_gddl.contract.sql_types import DecimalType, SqlType
 from spark_jobs.plan.files import PlannedFile
-from spark_jobs.plan.sequence import is_after
+from spark_jobs.plan.sequence import have_one_type, is_after
 from spark_jobs.rules.value_text import WIDE, as_text
 
 T = TypeVar("T")
@@ -55,17 +56,15 @@ class Bound:
 
 def _is_up_to(sequence: str, bound: str) -> bool:
     """False for sequences that don't compare, such as those of before `sequence_by` was changed."""
-    try:
-        return not is_after(sequence, bound)
-    except TypeError:
-        return False
+    return have_one_type(sequence, bound) and not is_after(sequence, bound)
 
 
 def _without_end(_: str) -> Bound:
     return Bound(until=datetime.max.replace(tzinfo=UTC))
 
 
-_WHOLE = ("tinyint", "smallint", "int", "bigint")
+_WHOLE = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}
+"""Type to its bits."""
 _REAL = ("float", "double")
 EXACT_REAL = 2**53
 """Whole numbers below this are distinguished as doubles."""
@@ -78,6 +77,8 @@ class ErasedKeys:
     """The erased keys of one table; false when there are none.
 
     Attributes:
+        table: the name that new hashes are made with.
+        former: other names that hashes may have been made with. A name too many is harmless: it fits no hash.
         hashes: hexadecimal.
         columns: the key's columns in the order in which texts come. What is hashed has them by name, since the
             metadata may name them in another order at any time.
@@ -86,6 +87,7 @@ class ErasedKeys:
     """
 
     table: str
+    former: tuple[str, ...] = ()
     salt: bytes = b""
     hashes: frozenset[str] = frozenset()
     columns: tuple[str, ...] = ()
@@ -100,7 +102,11 @@ class ErasedKeys:
         return bool(self.hashes)
 
     def hash_of(self, texts: Sequence[str]) -> str:
-        return hmac.new(self.salt, message_of(self.table, self.arranged(texts)).encode(), hashlib.sha256).hexdigest()
+        """The hash by which the key was erased; else that of a new erasure."""
+        return self.held(texts) or self._hash(self.table, texts)
+
+    def _hash(self, table: str, texts: Sequence[str]) -> str:
+        return hmac.new(self.salt, message_of(table, self.arranged(texts)).encode(), hashlib.sha256).hexdigest()
 
     def arranged(self, texts: Sequence[T]) -> list[T]:
         """The parts of a key in the order in which they are hashed."""
@@ -110,8 +116,10 @@ class ErasedKeys:
     def held(self, texts: Sequence[str | None]) -> str | None:
         """The hash of this key if it was erased; one with a null part is none."""
         whole = [text for text in texts if text is not None]
-        found = self.hash_of(whole) if self.hashes and len(whole) == len(texts) else None
-        return found if found in self.hashes else None
+        if not self.hashes or len(whole) != len(texts):
+            return None
+        made = (self._hash(table, whole) for table in (self.table, *self.former))
+        return next((found for found in made if found in self.hashes), None)
 
     def is_kept_out(self, key_hash: str, commit_ts: datetime | None, sequence: str | None, source: str) -> bool:
         """Whether a row of an erased key is within its bound.
@@ -161,12 +169,19 @@ def _text(value: Any, kind: SqlType) -> str | None:
 def _number(given: Decimal, kind: SqlType) -> str | None:
     if isinstance(kind, DecimalType):
         fitted = given.quantize(Decimal(1).scaleb(-kind.scale), context=WIDE)
-        return _plain(fitted) if fitted == given else None
+        fits = fitted == given and len(fitted.as_tuple().digits) <= kind.precision
+        return _plain(fitted) if fits else None
     if given != int(given):
         return None
     # Other doubles have no text that both engines agree on, and don't equal typed text.
-    exact = str(kind) in _WHOLE or abs(given) < EXACT_REAL
-    return str(int(given)) if exact else None
+    bounds = whole_bounds(kind) or (1 - EXACT_REAL, EXACT_REAL - 1)
+    return str(int(given)) if bounds[0] <= given <= bounds[1] else None
+
+
+def whole_bounds(kind: SqlType) -> tuple[int, int] | None:
+    """Least and greatest value of a type of whole numbers; null: it is none."""
+    bits = _WHOLE.get(str(kind))
+    return None if bits is None else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
 
 
 def _plain(value: Decimal) -> str:

@@ -10,9 +10,9 @@ from decimal import Decimal
 
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.spec import TableSpec
-from airflow_gddl.contract.sql_types import SqlType
+from airflow_gddl.contract.sql_types import DecimalType, SqlType
 from spark_jobs.plan.table_schema import TableSchema
-from spark_jobs.rules.erased_keys import key_text
+from spark_jobs.rules.erased_keys import key_text, whole_bounds
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,8 +53,8 @@ class WantedKey:
             text, hashed = given[key.lower()], masks.get(key.lower()) == "hash"
             fitted = text if hashed else key_text(text, kinds[key])
             if fitted is None:
-                what = f"the value for {key} can't be read as its type, {kinds[key]}"
-                raise _invalid(spec, what, code)
+                what = f"the value for {key} is none of its type, {kinds[key]}, that can be named"
+                raise FatalError(code, what, where=spec.table, remedy=_how_written(key, kinds[key]))
             source[key] = fitted
             stored.append(hashlib.sha256(text.encode()).hexdigest() if hashed else fitted)
         return cls(kinds={k: kinds[k] for k in table_schema.keys}, source=source, stored=tuple(stored),
@@ -70,6 +70,27 @@ class WantedKey:
             own.append(key_text(value, kind))
             old.append(key_text(value if image is None else image, kind))
         return self.stored in {tuple(own), tuple(old)}
+
+
+def _how_written(key: str, kind: SqlType) -> str:
+    """The values of a type that have a text, and how it is written; see `key_text`."""
+    bounds, name = whole_bounds(kind), str(kind)
+    if bounds is not None:
+        return f"write --key {key}=… with a whole number from {bounds[0]} to {bounds[1]}"
+    if isinstance(kind, DecimalType):
+        before, after = kind.precision - kind.scale, kind.scale
+        return f"write --key {key}=… with a number of at most {before} digits before the point and {after} after it"
+    if name in ("float", "double"):
+        return (
+            f"write --key {key}=… with a whole number below 2^53; a fraction, NaN and infinity can't be named, since "
+            "their text is not exact"
+        )
+    examples = {"boolean": "true or false", "date": "a date such as 2024-02-29",
+                "timestamp": "a time such as 2024-02-29T12:00:00Z",
+                "timestamp_ntz": "a time without zone, such as 2024-02-29T12:00:00"}  # fmt: skip
+    if name in examples:
+        return f"write --key {key}=… with {examples[name]}"
+    return f"keys of type {name} can't be named"
 
 
 def _invalid(spec: TableSpec, what: str, code: str) -> FatalError:

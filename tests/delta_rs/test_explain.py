@@ -127,6 +127,32 @@ def test_composite_key(tmp_path: Path) -> None:
     assert "name the whole key: --key id=… --key v=…" in message
 
 
+@pytest.mark.parametrize(
+    ("kind", "text", "remedy"),
+    [
+        (pa.int64(), "99999999999999999999", "a whole number from -9223372036854775808 to 9223372036854775807"),
+        (pa.decimal128(4, 2), "123.45", "a number of at most 2 digits before the point and 2 after it"),
+        (pa.float64(), "NaN", "a fraction, NaN and infinity can't be named"),
+        (pa.bool_(), "yes", "with true or false"),
+        (pa.date32(), "29.2.2024", "a date such as 2024-02-29"),
+        (pa.timestamp("us", "UTC"), "today", "a time such as 2024-02-29T12:00:00Z"),
+        (pa.binary(), "x", "keys of type binary can't be named"),
+    ],
+    ids=lambda value: str(value)[:12],
+)
+def test_value_that_is_not_of_the_key_is_refused(kind: pa.DataType, text: str, remedy: str, tmp_path: Path) -> None:
+    row, lake = spec_of(), SmallLake(tmp_path)
+    values = pa.table({"id": pa.array([None], kind), "v": ["x"]})
+    write(Path(lake.layout(row).landing), "LOAD00000001.parquet", values)
+    lake.done(row)
+    for action in ("explain", "erase"):
+        message = error_of(lake, row, JobOptions(action=action, key={"id": text}))
+        assert f"[{action.upper()}_KEY_INVALID] the value for id is none of its type" in message
+        assert remedy in message
+        assert text not in message.replace(remedy, "")
+    assert not Path(lake.layout(row).erased).exists()
+
+
 def test_erased_key_shows_erasure_time(tmp_path: Path) -> None:
     row = spec_of()
     lake = filled(tmp_path, row)

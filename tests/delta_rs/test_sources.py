@@ -139,6 +139,29 @@ def test_move_before_the_metadata_change(tmp_path: Path) -> None:
     assert gddl(tmp_path, "run")[0][0]["status"] == "skipped"
 
 
+def test_status_of_a_name_that_another_table_had(tmp_path: Path) -> None:
+    metadata(tmp_path, "crm", "erp")
+    load(tmp_path, "crm", 3)
+    load(tmp_path, "erp", 1)
+    gddl(tmp_path, "run")
+    gddl(tmp_path, "move", "--table", "crm_public.orders", "--to", "other.orders")
+    rows = tmp_path / "metadata" / "tables"
+    for source, target in (("crm", "other.orders"), ("erp", "crm_public.orders")):
+        (rows / f"{source}.yaml").write_text(ROWS.replace("keys", f"target: {target}, keys"))
+    (lost,) = (line for line in gddl(tmp_path, "status")[0] if line["table"] == "crm_public.orders")
+    assert (lost["state"], lost["rows"], lost["last_success"]) == ("new", None, None), "not that of the former table"
+    gddl(tmp_path, "move", "--table", "erp_public.orders", "--to", "crm_public.orders")
+    gddl(tmp_path, "move", "--table", "erp_public.orders", "--to", "crm_public.orders")
+    found = gddl(tmp_path, "status")[0]
+    names = ("table", "state", "rows")
+    expected = [("crm_public.orders", "fresh", 1), ("other.orders", "fresh", 3)]
+    assert sorted(tuple(line[name] for name in names) for line in found) == expected
+    gddl(tmp_path, "status", "--rebuild")
+    assert [{**line, "age_seconds": 0, "behind_seconds": 0} for line in gddl(tmp_path, "status")[0]] == [
+        {**line, "age_seconds": 0, "behind_seconds": 0} for line in found
+    ]
+
+
 @pytest.mark.parametrize(
     ("table", "to", "code"),
     [

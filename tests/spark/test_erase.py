@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -72,6 +73,21 @@ def test_erasure_covers_moved_rows_and_logs_no_key(tmp_path: Path) -> None:
     assert done(lake, spec, JobOptions(), port).redelivered == 2
     done(lake, spec, JobOptions(full_refresh=True), port)
     assert {row["id"] for row in port.read(layout.replica)} == ids
+
+
+def test_key_stays_erased_after_a_move(tmp_path: Path) -> None:
+    """As on the other engine (`tests/delta_rs/test_erase_moved.py`)."""
+    port, spec = LocalPort("spark"), spec_of()
+    lake = SmallLake(tmp_path, TIER)
+    lake.load(spec, 5)
+    done(lake, spec, JobOptions(), port)
+    done(lake, spec, JobOptions(action="erase", key={"id": "1"}), port)
+    done(lake, spec, JobOptions(action="move", move_to="t.q"), port)
+    spec = replace(spec, table="t.q", source_table="s.t")
+    result = done(lake, spec, JobOptions(full_refresh=True), port)
+    assert {w.code: w.count for w in result.warnings if w.code == "ERASED_SKIPPED"} == {"ERASED_SKIPPED": 1}
+    assert {row["id"] for row in port.read(lake.layout(spec).replica)} == {0, 2, 3, 4}
+    assert done(lake, spec, JobOptions(action="explain", key={"id": "1"}), port).details["erased_at"]
 
 
 def test_reused_key_is_loaded_after_erasure(tmp_path: Path) -> None:

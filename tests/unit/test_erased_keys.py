@@ -23,7 +23,11 @@ from tests.landed import planned_file
     ("value", "kind", "text"),
     [
         ("5", "int", "5"), (5, "bigint", "5"), ("05", "int", "5"), (Decimal("5.0"), "int", "5"), ("5.5", "int", None),
-        ("five", "int", None), ("1.5", "decimal(10,2)", "1.5"), (Decimal("0.00"), "decimal(10,2)", "0"),
+        ("five", "int", None), ("127", "tinyint", "127"), ("-129", "tinyint", None), ("3000000000", "int", None),
+        ("9223372036854775807", "bigint", "9223372036854775807"), ("99999999999999999999", "bigint", None),
+        ("-9223372036854775809", "bigint", None), ("123.45", "decimal(4,2)", None), ("12.3", "decimal(4,2)", "12.3"),
+        ("NaN", "double", None), ("Infinity", "float", None), ("NaN", "decimal(4,2)", None),
+        ("1.5", "decimal(10,2)", "1.5"), (Decimal("0.00"), "decimal(10,2)", "0"),
         ("-0", "decimal(10,2)", "0"),
         ("100.00", "decimal(10,2)", "100"), (Decimal(5), "decimal(12,2)", "5"), ("1.555", "decimal(10,2)", None),
         ("1E-10", "decimal(38,10)", "0.0000000001"),

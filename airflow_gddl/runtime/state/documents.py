@@ -11,8 +11,8 @@ are rebuilt from the run records.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal
 
 from airflow_gddl.contract.errors import RetriableError
@@ -150,6 +150,32 @@ def update_runs(
             return after
     what = f"other writers kept changing it, {_TRIES} times"
     raise RetriableError("STATE_CONTENDED", what, where=path, remedy="no data is lost; the next run writes it")
+
+
+def forget(store: Storage, lake: str, names: Collection[str]) -> None:
+    """Remove what is known of tables' runs, as of another table that had the name; damaged objects are left.
+
+    Raises:
+        RetriableError: `STORAGE_BUSY`, or `STATE_CONTENDED`.
+    """
+    for found in tuple(store.list(folder(lake))):
+        if not found.path.endswith(".runs.json"):
+            continue
+        try:
+            known = decode_runs(store.read(found.path))
+        except (FileNotFoundError, ValueError):
+            continue
+        if {*known.tables, *known.notified, *known.seen} & set(names):
+            update_runs(store, found.path, lambda document: _without(document, names), RunsDocument)
+
+
+def _without(document: RunsDocument, names: Collection[str]) -> RunsDocument:
+    return replace(
+        document,
+        tables={name: value for name, value in document.tables.items() if name not in names},
+        notified={name: value for name, value in document.notified.items() if name not in names},
+        seen={name: value for name, value in document.seen.items() if name not in names},
+    )
 
 
 def _to_record(values: list[Any]) -> TableRecord:
