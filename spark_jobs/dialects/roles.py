@@ -85,3 +85,11 @@ def declared_types(columns: Mapping[str, str], dialect: Dialect) -> dict[str, st
     return {
         name: declared[name.lower()] for name, kind in columns.items() if name.lower() in declared and kind == "string"
     }
+
+
+def applied_columns(dialect: Dialect, sequence: Sequence[str]) -> frozenset[str]:
+    """Columns, in lower case, without which a row of the quarantine can't be replayed, excluded or not."""
+    spec = dialect.spec
+    order = sequence if spec.sequence_by else (*sequence, *dialect.total_order)
+    named = (*order, *dialect.commit_times, spec.columns_to_update, spec.force_update, dialect.carried)
+    return frozenset(name.lower() for name in named if name is not None)

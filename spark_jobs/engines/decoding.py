@@ -72,6 +72,7 @@ class Decoding:
             GroupDecoding(
                 raw=group.columns, kind=group.kind, plan=planned.plan, before=planned.before,
                 schema_id=planned.schema_id, dialect=context.dialect, masks=planned.masks,
+                withheld=planned.withheld,
             )
             for group, planned in zip(landed, schema.groups, strict=True)
         )  # fmt: skip
@@ -79,7 +80,7 @@ class Decoding:
             groups=groups,
             table_schema=schema.table_schema,
             stamp=Stamp.of(plan),
-            erased=context.erasures.keys(plan.files),
+            erased=context.erasures.keys(plan.files, keep=True),
         )
         return cls(schema=schema, landed=tuple(landed), decoder=decoder)
 
@@ -116,7 +117,12 @@ class Files:
 
 def resumed_schema(context: TableContext, plan: BatchPlan, state: TableState) -> BatchSchema:
     """The schema of a batch that resumes from the change table, by its plan and the tables."""
-    known = replace(state, schemas=plan.schemas or state.schemas)
+    known = replace(
+        state,
+        schemas=plan.schemas or state.schemas,
+        sequence_by=plan.sequence_by or state.sequence_by,
+        sequence_type=plan.sequence_type or state.sequence_type,
+    )
     return plan_batch(context.dialect, (), context.stored_columns(), known)
 
 

@@ -48,6 +48,11 @@ def select_columns(names: Iterable[str], spec: TableSpec) -> ColumnSelection:
     return ColumnSelection(kept=kept, masks=masks)
 
 
+def withholds(spec: TableSpec) -> bool:
+    """Whether some values must not be stored as they came: then none may be whose column is unknown."""
+    return bool(spec.mask or spec.exclude_columns or spec.columns is not None)
+
+
 def unknown_columns(groups: Iterable[Iterable[str]], spec: TableSpec) -> tuple[RunWarning, ...]:
     """Names in `columns`, `exclude_columns` and `mask` that no file of the batch has, not even as a before image.
 

@@ -10,9 +10,9 @@ from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.result import RunWarning
 from airflow_gddl.contract.schema_evolution import SchemaEvolution
 from airflow_gddl.contract.spec import MaskMethod, TableSpec
-from airflow_gddl.contract.sql_types import VOID, ScalarType, parse_type
+from airflow_gddl.contract.sql_types import VOID, ScalarType, parse_type, without_void
 from spark_jobs.dialects.base import Dialect
-from spark_jobs.dialects.roles import SortOrder, declared_types, match, resolve_sequence, sequence_type
+from spark_jobs.dialects.roles import SortOrder, applied_columns, declared_types, match, resolve_sequence, sequence_type
 from spark_jobs.plan.batch import TableState
 from spark_jobs.plan.columns import Column, IncomingSchema, Schema, landed_name
 from spark_jobs.plan.schema import GroupPlan, SchemaPlan, SchemaRules, plan_schema
@@ -29,12 +29,17 @@ _BEFORE_IMAGES = SchemaEvolution(new_column="add", type_change="widen", dropped_
 
 @dataclass(frozen=True, kw_only=True)
 class GroupSchema:
-    """What decoding needs to know of one group."""
+    """What decoding needs to know of one group.
+
+    Attributes:
+        withheld: columns of the files that no table may hold, the errors table included.
+    """
 
     plan: GroupPlan
     before: GroupPlan
     masks: Mapping[str, MaskMethod]
     schema_id: int
+    withheld: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,6 +49,8 @@ class BatchSchema:
     Attributes:
         groups: in the order given.
         plan, before: changes to make to the tables; `before` concerns the change table alone.
+        new_technical: technical columns that the tables lack. They are no change of the source's schema, and so not in
+            `plan.additions`.
         schemas: the ledger's schemas, those of this batch appended where new.
     """
 
@@ -53,6 +60,7 @@ class BatchSchema:
     before: SchemaPlan
     schemas: tuple[dict[str, str], ...]
     warnings: tuple[RunWarning, ...] = field(default_factory=tuple)
+    new_technical: tuple[Column, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,7 +74,8 @@ class Stored:
 def order_of_table(dialect: Dialect, groups: Sequence[Landed], state: TableState) -> tuple[tuple[str, ...], str, bool]:
     """Sequence columns, type of `_gddl.sequence`, and whether the order is total.
 
-    What the ledger knows stays, for comparing sequences of two types would be no order (rule 14 guards the metadata).
+    What the ledger knows stays once changes have come, for comparing sequences of two types would be no order (rule 14
+    guards the metadata). What a full load alone has suggested gives way to the first change files.
 
     Raises:
         FatalError: `SEQUENCE_MISSING`.
@@ -74,14 +83,15 @@ def order_of_table(dialect: Dialect, groups: Sequence[Landed], state: TableState
     spec = dialect.spec
     changes = [[n for n, _ in g.columns] for g in groups if g.kind == "change"]
     loads = [[n for n, _ in g.columns] for g in groups if g.kind == "load"]
-    if state.sequence_by and not spec.sequence_by:
+    settled = state.max_sequence is not None or not changes
+    if settled and state.sequence_by and not spec.sequence_by:
         times = {t.lower() for t in dialect.commit_times}
         found: SortOrder | None = SortOrder(state.sequence_by, state.sequence_by[0].lower() not in times)
     else:
         found = resolve_sequence(dialect, changes, loads)
     if found is None:
         return (), state.sequence_type or "string", True
-    if state.sequence_type is not None and (state.max_sequence is not None or not changes):
+    if settled and state.sequence_type is not None:
         return found.columns, state.sequence_type, found.total
     ordered = [*(g for g in groups if g.kind == "change"), *(g for g in groups if g.kind == "load")]
     types = [sequence_type(c, _types_of(c, ordered), dialect) for c in found.columns]
@@ -116,15 +126,15 @@ def plan_batch(dialect: Dialect, groups: Sequence[Landed], stored: Stored, state
     sequence, kind, total = order_of_table(dialect, groups, state)
     technical = _technical(dialect, sequence)
     delivered = [_Delivered.of(dialect, group) for group in groups]
+    numbered = list(enumerate(zip(groups, delivered, strict=True)))
     data = [
         IncomingSchema(i, g.label, _with_absent(dialect, d.data, technical, stored.data), g.only_deletes)
-        for i, (g, d) in enumerate(zip(groups, delivered, strict=True))
+        for i, (g, d) in numbered
     ]
-    before = [
-        IncomingSchema(i, g.label, d.before, True) for i, (g, d) in enumerate(zip(groups, delivered, strict=True))
-    ]
+    before = [IncomingSchema(i, g.label, d.before, True) for i, (g, d) in numbered]
     rules = SchemaRules(evolution=spec.schema_evolution, required=spec.keys, partitions=spec.partition_by)
-    plan = plan_schema(_with_technical(stored.data, technical, delivered), tuple(data), rules)
+    new_technical = _new_technical(stored.data, technical, delivered)
+    plan = plan_schema(_with_columns(stored.data, new_technical), tuple(data), rules)
     images = plan_schema(stored.before, tuple(before), SchemaRules(evolution=_BEFORE_IMAGES))
     ids, schemas = _register([plan.groups[i] for i in range(len(groups))], state.schemas)
     table_schema = TableSchema(
@@ -142,17 +152,19 @@ def plan_batch(dialect: Dialect, groups: Sequence[Landed], stored: Stored, state
         lacking=_lacking(spec, plan.target, schemas, technical),
         file_order=dialect.file_order,
     )
-    unordered = not total and any(g.kind == "change" for g in groups)
+    shaped = tuple(
+        GroupSchema(plan=plan.groups[i], before=images.groups[i], masks=d.masks, schema_id=ids[i],
+                    withheld=d.withheld(applied_columns(dialect, sequence)))
+        for i, d in enumerate(delivered)
+    )  # fmt: skip
     return BatchSchema(
         table_schema=table_schema,
-        groups=tuple(
-            GroupSchema(plan=plan.groups[i], before=images.groups[i], masks=delivered[i].masks, schema_id=ids[i])
-            for i in range(len(groups))
-        ),
+        groups=shaped,
         plan=plan,
         before=images,
         schemas=schemas,
-        warnings=(*_unknown(spec, delivered, plan.target), *((_order_not_total(sequence[0]),) if unordered else ())),
+        warnings=(*_unknown(spec, delivered, plan.target), *(() if total else _order_not_total(groups, sequence[0]))),
+        new_technical=new_technical,
     )
 
 
@@ -162,12 +174,11 @@ def _unknown(spec: TableSpec, delivered: Sequence[_Delivered], target: Schema) -
     return (*given, *unknown_described((column.name for column in target.columns), spec.column_descriptions))
 
 
-def _order_not_total(column: str) -> RunWarning:
-    return RunWarning(
-        code="ORDER_NOT_TOTAL",
-        message=f"changes are ordered by {column}, a commit time that several changes can share; "
-        "name a total order in `sequence_by`",
-    )
+def _order_not_total(groups: Sequence[Landed], column: str) -> tuple[RunWarning, ...]:
+    message = f"changes are ordered by {column}, a commit time that several changes can share; "
+    message += "name a total order in `sequence_by`"
+    changes = any(group.kind == "change" for group in groups)
+    return (RunWarning(code="ORDER_NOT_TOTAL", message=message),) if changes else ()
 
 
 @dataclass(frozen=True)
@@ -195,6 +206,11 @@ class _Delivered:
         images = tuple(c for c in columns if prefix and c.name.lower().startswith(prefix.lower()))
         return cls(tuple(c for c in columns if c not in images), images, chosen.masks, selectable)
 
+    def withheld(self, applied: frozenset[str]) -> frozenset[str]:
+        """Columns that `exclude_columns` or `columns` leaves out, without those needed to apply rows."""
+        kept = {column.name for column in (*self.data, *self.before)}
+        return frozenset(name for name, _ in self.selectable if name not in kept and name.lower() not in applied)
+
 
 def _technical(dialect: Dialect, sequence: tuple[str, ...]) -> tuple[str, ...]:
     """Columns that the CDC service adds; that a full load lacks them is no change of the source's schema."""
@@ -216,16 +232,24 @@ def _with_absent(
     return (*columns, *(Column(c.name, VOID) for c in absent))
 
 
-def _with_technical(table: Schema | None, technical: tuple[str, ...], groups: Sequence[_Delivered]) -> Schema | None:
-    """The table with the technical columns that are new to it: no policy of the source's schema concerns them."""
+def _new_technical(
+    table: Schema | None, technical: tuple[str, ...], groups: Sequence[_Delivered]
+) -> tuple[Column, ...]:
+    """Technical columns that are new to the table: no policy of the source's schema concerns them."""
     if table is None:
-        return None
+        return ()
     wanted = {t.lower() for t in technical}
-    columns = list(table.columns)
+    known = {c.name.lower() for c in table.columns}
+    found: dict[str, Column] = {}
     for column in (c for g in groups for c in g.data):
-        if column.name.lower() in wanted and all(column.name.lower() != c.name.lower() for c in columns):
-            columns.append(Column(landed_name(column.name), column.type))
-    return Schema(tuple(columns))
+        name, kind = column.name.lower(), without_void(column.type)
+        if name in wanted and name not in known and kind is not None:
+            found.setdefault(name, Column(landed_name(column.name), kind))
+    return tuple(found.values())
+
+
+def _with_columns(table: Schema | None, added: tuple[Column, ...]) -> Schema | None:
+    return None if table is None else Schema((*table.columns, *added))
 
 
 def _spelled(target: Schema, key: str) -> str:

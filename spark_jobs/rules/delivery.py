@@ -34,6 +34,7 @@ class GroupDecoding:
         plan: how delivered columns reach the table; `before` the same for before images.
         masks: file column to method; applied before anything is written, quarantine included.
         schema_id: index into the ledger's schemas.
+        withheld: columns of the file that no table may hold, the errors table included.
     """
 
     raw: tuple[tuple[str, str], ...]
@@ -43,6 +44,7 @@ class GroupDecoding:
     schema_id: int
     dialect: Dialect
     masks: Mapping[str, MaskMethod] = field(default_factory=dict)
+    withheld: frozenset[str] = frozenset()
 
     @cached_property
     def names(self) -> tuple[str, ...]:

@@ -39,17 +39,21 @@ def record_ddl(
     masks: Mapping[str, MaskMethod],
     nanos: Collection[str],
     unread: Collection[str] = (),
+    withheld: Collection[str] = (),
 ) -> str:
     """The DDL to read a record's JSON back with: hashed columns are text; a comment has the type of what isn't JSON.
 
     Args:
         unread: columns in which the record has text that is not UTF-8.
+        withheld: columns that the record lacks: of no type, so that they are read back as null.
     """
     fields = []
     for column, kind in columns:
         hashed = masks.get(column) == "hash"
         text = "string" if hashed or kind == "void" or kind.startswith(UNSUPPORTED) else kind
-        if column in unread:
+        if column in withheld:
+            text = "void"
+        elif column in unread:
             text = f"binary COMMENT '{BYTES}{kind}'"
         elif column in nanos and not hashed:
             text = f"bigint COMMENT '{NANOS}{kind}'"

@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from airflow_gddl.contract.sql_types import ScalarType, SqlType, parse_type, unsupported_part
+from spark_jobs.plan.selection import withholds
 from spark_jobs.rules.arrays import is_text
 from spark_jobs.rules.arrow_schema import arrow_type
 from spark_jobs.rules.delivery import STRING, DeliveredColumns
@@ -25,7 +26,7 @@ _BINARY = ScalarType("binary")
 
 @dataclass(frozen=True)
 class Record:
-    """A row as it was delivered, masked: JSON, and the DDL to read it back with."""
+    """A row as it was delivered, masked, without what the row's selection leaves out: JSON, and the DDL to read it."""
 
     json: str
     schema: str
@@ -41,7 +42,8 @@ def records(columns: DeliveredColumns, bad: Sequence[int]) -> tuple[Record, ...]
 
 def _by_unread(columns: DeliveredColumns, bad: Sequence[int]) -> dict[frozenset[str], list[int]]:
     """Rows by the columns in which they have text that is not UTF-8."""
-    unread = {n: v for n, v in columns.group.invalid.items() if n not in columns.how.masks}
+    hidden = {*columns.how.masks, *columns.how.withheld}
+    unread = {n: v for n, v in columns.group.invalid.items() if n not in hidden}
     parts: dict[frozenset[str], list[int]] = {}
     for row in bad:
         parts.setdefault(frozenset(n for n, v in unread.items() if v[row].is_valid), []).append(row)
@@ -51,12 +53,22 @@ def _by_unread(columns: DeliveredColumns, bad: Sequence[int]) -> dict[frozenset[
 def _alike(columns: DeliveredColumns, rows: Sequence[int], unread: frozenset[str]) -> list[Record]:
     group, how = columns.group, columns.how
     at = pa.array(rows, pa.int64())
-    shown = [(name, *_shown(columns, name, kind, at, unread)) for name, kind in how.types.items()]
-    ddl = record_ddl(how.raw, how.masks, group.nanos, unread)
-    lines = _lines(columns).take(at).to_pylist()
+    kept = [(name, kind) for name, kind in how.types.items() if name not in how.withheld]
+    shown = [(name, *_shown(columns, name, kind, at, unread)) for name, kind in kept]
+    ddl = record_ddl(how.raw, how.masks, group.nanos, unread, how.withheld)
     texts = rows_json(shown, nulls=True)
-    return [Record(text if line is None else f'{{"line":{_TEXT(line)}}}', ddl)
-            for text, line in zip(texts, lines, strict=True)]  # fmt: skip
+    if group.malformed is not None:
+        lines = group.malformed.take(at).to_pylist()
+        texts = [text if line is None else _malformed(columns, text, line, [name for name, _ in kept])
+                 for text, line in zip(texts, lines, strict=True)]  # fmt: skip
+    return [Record(text, ddl) for text in texts]
+
+
+def _malformed(columns: DeliveredColumns, text: str, line: str, names: Sequence[str]) -> str:
+    """The record of a row that is no row: nobody knows which values are of columns that must not be stored."""
+    if withholds(columns.how.dialect.spec):
+        return rows_json([(name, pa.nulls(1, pa.string()), STRING) for name in names], nulls=True)[0]
+    return f'{{"line":{_TEXT(line)}}}' if columns.group.translated else text
 
 
 def _shown(
@@ -74,14 +86,6 @@ def _shown(
     if name in group.nanos:
         return group.columns[name].take(at), ScalarType("bigint")
     return group.columns[name].take(at), STRING if unsupported_part(kind) else kind
-
-
-def _lines(columns: DeliveredColumns) -> pa.Array:
-    """Original texts that a dialect could not translate; they can't be masked, so rows with masks drop them."""
-    group = columns.group
-    if group.malformed is None or not group.translated or columns.how.dialect.spec.mask:
-        return pa.nulls(group.rows, pa.string())
-    return group.malformed
 
 
 @dataclass(frozen=True, kw_only=True)

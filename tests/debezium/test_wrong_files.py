@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from pathlib import Path
 from typing import Any
@@ -105,3 +106,82 @@ def test_unmaskable_texts_are_dropped(engine: EnginePort, tmp_path: Path) -> Non
     (error,) = lake.errors()
     assert error["code"] == "ROW_MALFORMED"
     assert "secret" not in str(error)
+
+
+def test_values_left_out_are_in_no_record(engine: EnginePort, tmp_path: Path) -> None:
+    """Nor in that of a line that is no event, whose values nobody can tell apart."""
+    lake = Lake(engine, tmp_path, exclude_columns=["pin"], before_image_prefix="before_")
+    lost = {**event("u", {"id": None, "v": "b", "Pin": "secret"}, 2), "before": {"id": 1, "pin": "secret"}}
+    lake.land(text(event("c", {"id": 1, "v": "a", "pin": "secret"}), {"pin": "secret"}, lost))
+    lake.run()
+    assert [error["code"] for error in lake.errors()] == ["ROW_MALFORMED", "KEY_NULL"]
+    assert "secret" not in str(lake.errors())
+    assert json.loads(lake.errors()[1]["record"])["v"] == "b"
+    assert lake.replica("id", "v") == [(1, "a")]
+
+
+def test_lines_that_select_columns_keep_no_text(engine: EnginePort, tmp_path: Path) -> None:
+    lake = Lake(engine, tmp_path, columns=["v"])
+    other = event("x", {"pin": "secret"}, 2)
+    lake.land(text(event("c", {"id": 1, "v": "a", "pin": "secret"}), {"pin": "secret"}, other))
+    lake.run()
+    assert [error["code"] for error in lake.errors()] == ["ROW_MALFORMED", "OP_UNKNOWN"]
+    assert "secret" not in str(lake.errors())
+
+
+HALF = "x\ud83d"
+"""Half of a surrogate pair: JSON has an escape for it, UTF-8 no bytes."""
+
+
+def test_half_a_surrogate_pair_stops_only_its_row(engine: EnginePort, tmp_path: Path) -> None:
+    lake = Lake(engine, tmp_path, before_image_prefix="before_")
+    lake.land(
+        text(
+            event("c", {"id": 1, "v": "a\U0001f600", "w": ["a"]}),
+            event("c", {"id": 2, "v": HALF, "w": ["b"]}, 2),
+            event("c", {"id": 3, "v": "c", "w": ["c", HALF]}, 3),
+            event("c", {"id": 4, "v": "d", HALF: 1}, 4),
+            event("c", {"id": 5, "v": {"k": {HALF: 1}}}, 5),
+            event(HALF, {"id": 6, "v": "f"}, 6),
+            {**event("u", {"id": 1, "v": "g"}, 7), "before": {"id": 1, "v": HALF}},
+            event("c", {"id": HALF, "v": "h"}, 8),
+            event("c", {"id": 9, "v": "i", "w": ["i"]}, 9),
+        )
+    )
+    assert lake.run().quarantined == 7
+    found = [(row["position"], row["code"], row["column"]) for row in lake.errors()]
+    assert found == [
+        (1, "TEXT_NOT_UTF8", "v"), (2, "ROW_MALFORMED", None), (3, "ROW_MALFORMED", None), (4, "ROW_MALFORMED", None),
+        (5, "ROW_MALFORMED", None), (6, "TEXT_NOT_UTF8", "before_v"), (7, "TEXT_NOT_UTF8", "id"),
+    ]  # fmt: skip
+    stored = json.loads(lake.errors()[0]["record"])["v"]
+    assert base64.b64decode(stored) == HALF.encode("utf-8", "surrogatepass")
+    assert "\\ud83d" in json.loads(lake.errors()[1]["record"])["line"]
+    assert lake.replica("id", "v") == [("1", "a\U0001f600"), ("9", "i")]
+
+
+def test_bytes_that_are_no_text_stop_only_their_row(engine: EnginePort, tmp_path: Path) -> None:
+    lake = Lake(engine, tmp_path)
+    rows = ({"id": 1, "v": "a", "w": "A"}, {"id": 2, "v": "?", "w": "B"}, {"id": 3, "v": "c", "w": ["?"]})
+    good, value, nested = (text(event("c", row, row["id"])).encode() for row in rows)
+    lake.land(good + value.replace(b"?", b"\xe9") + nested.replace(b"?", b"\xe9") + b"\xe9\n" + good)
+    lake.run()
+    assert [(row["position"], row["code"]) for row in lake.errors()] == [
+        (1, "TEXT_NOT_UTF8"), (2, "ROW_MALFORMED"), (3, "ROW_MALFORMED"),
+    ]  # fmt: skip
+    assert json.loads(lake.errors()[0]["record"])["v"] == base64.b64encode(b"\xe9").decode()
+    assert lake.replica("id", "v") == [(1, "a")]
+
+
+def test_array_of_events_with_half_a_surrogate_pair(engine: EnginePort, tmp_path: Path) -> None:
+    lake = Lake(engine, tmp_path)
+    lake.land(json.dumps([event("c", {"id": 1, "v": "a"}), event("c", {"id": 2, HALF: "b"}, 2)]))
+    lake.run()
+    assert [(row["position"], row["code"]) for row in lake.errors()] == [(1, "ROW_MALFORMED")]
+
+
+def test_masked_and_excluded_texts_need_no_form(engine: EnginePort, tmp_path: Path) -> None:
+    lake = Lake(engine, tmp_path, mask={"v": "hash"}, exclude_columns=["w"])
+    lake.land(text(event("c", {"id": 1, "v": HALF, "w": HALF}), event("c", {"id": 2, "v": "b", "w": "b"}, 2)))
+    assert lake.run().quarantined == 0
+    assert [len(found) for _, found in lake.replica("id", "v")] == [64, 64]

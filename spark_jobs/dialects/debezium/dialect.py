@@ -37,7 +37,10 @@ class DebeziumDialect(Dialect):
 
     title = "a Debezium sink"
     operations = "c, u, d, r; a truncate (t) empties nothing here"
-    malformed = "not a change event of Debezium: no op with the before or after that it needs"
+    malformed = (
+        "not a change event of Debezium: no op with the before or after that it needs, "
+        "or half of a surrogate pair in a name or a nested value"
+    )
     total_order = (SEQUENCE,)
     of_one_length = True
     log_positions = True

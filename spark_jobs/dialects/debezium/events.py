@@ -19,6 +19,7 @@ Schema = Mapping[str, Any]
 OPERATIONS = {"c": "I", "r": "I", "u": "U", "d": "D"}
 DECODER = json.JSONDecoder(parse_float=fraction)
 _SPACE = re.compile(r"\s*")
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 _WRAPPER, _PAYLOAD = '{"schema":{', ',"payload":'
 
 
@@ -70,9 +71,10 @@ class Events:
 def read_events(data: bytes) -> Events:
     """
     Raises:
-        ValueError: it ends inside a record, holds no event though it has records, or is no text.
+        ValueError: it ends inside a record, or holds no event though it has records.
     """
-    text = data.decode("utf-8")
+    text = decoded(data)
+    is_whole = _is_encodable if _SURROGATE.search(text) or not _in_utf8(text) else _always
     found: list[Event] = []
     broken: dict[int, str] = {}
     schemas = _Schemas()
@@ -80,12 +82,19 @@ def read_events(data: bytes) -> Events:
         if value is None:
             continue
         event = event_of(value, schemas.fields(schema))
-        if event is None:
-            broken[len(found)] = original if original is not None else json.dumps(value, ensure_ascii=False)
+        if event is None or not is_whole(event):
+            event = None
+            written = original if original is not None else json.dumps(value, ensure_ascii=False)
+            broken[len(found)] = written.encode("utf-8", "backslashreplace").decode()
         found.append(event or NO_EVENT)
     if broken and len(broken) == len(found):
         raise ValueError(f"none of its {len(found)} records is a change event of Debezium")
     return Events(found, broken, schemas.versions, text)
+
+
+def decoded(data: bytes) -> str:
+    """The text, with surrogates for bytes that are not UTF-8. JSON itself can hold one half of a surrogate pair."""
+    return data.decode("utf-8", "surrogateescape")
 
 
 def event_of(value: Json, fields: Mapping[str, Schema]) -> Event | None:
@@ -101,6 +110,24 @@ def event_of(value: Json, fields: Mapping[str, Schema]) -> Event | None:
     row = row if isinstance(row, Mapping) else {}
     before = before if op == "u" and isinstance(before, Mapping) else {}
     return Event(OPERATIONS.get(op, op.upper()), row, source, before, fields)
+
+
+def _always(event: Event) -> bool:  # noqa: ARG001 - stands for a check
+    return True
+
+
+def _is_encodable(event: Event) -> bool:
+    """Whether UTF-8 can hold the names, the operation and nested values; other texts are looked at in their columns."""
+    nested = [value for row in (event.row, event.before) for value in row.values() if not isinstance(value, str)]
+    return _in_utf8(json.dumps([event.op, *event.row, *event.before, nested], ensure_ascii=False))
+
+
+def _in_utf8(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 class _Schemas:
@@ -204,4 +231,5 @@ def _row_fields(envelope: Schema) -> dict[str, Schema]:
     """Schemas of the columns: those of `after`, or of `before`."""
     parts = {part.get("field"): part for part in envelope.get("fields") or ()}
     row = parts.get("after") or parts.get("before") or {}
-    return {part["field"]: part for part in row.get("fields") or () if isinstance(part.get("field"), str)}
+    named = [part for part in row.get("fields") or () if isinstance(part.get("field"), str)]
+    return {part["field"]: part for part in named if _in_utf8(part["field"])}

@@ -22,7 +22,23 @@ def array_of(values: Sequence[Any], kind: Kind | None) -> pa.Array:
     try:
         return pa.array([None if value is None else kind.of(value) for value in values], kind.type)
     except _NOT_SUCH:
-        return pa.array([_text(value, kind) for value in values], pa.string())
+        return text_array([_text(value, kind) for value in values])
+
+
+def text_array(values: Sequence[str | None]) -> pa.Array:
+    """Texts; those with surrogates (`events.decoded`) as bytes that are not UTF-8, which `valid_text` finds."""
+    try:
+        return pa.array(values, pa.string())
+    except UnicodeEncodeError:
+        raw = pa.array([None if value is None else _bytes(value) for value in values], pa.binary())
+        return pa.Array.from_buffers(pa.string(), len(raw), raw.buffers())
+
+
+def _bytes(text: str) -> bytes:
+    try:
+        return text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "surrogatepass")
 
 
 def kind_for(name: str, fields: Mapping[str, Mapping[str, Any]], options: DebeziumOptions) -> Kind | None:
@@ -86,5 +102,5 @@ def _inferred(values: Sequence[Any]) -> pa.Array:
     except _NOT_SUCH:
         found = None
     if found is None or "struct" in str(found.type):
-        return pa.array([None if value is None else text_of(value) for value in values], pa.string())
+        return text_array([None if value is None else text_of(value) for value in values])
     return found
