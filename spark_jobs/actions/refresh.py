@@ -71,7 +71,7 @@ def refresh_table(run: TableRun, outcome: RunTotals) -> JobResult:
     outcome.mode = "refresh"
     with run.claim() as claim:
         ledger, context = run.ledger(), run.context()
-        context.erasures.keys()  # checks that stop every batch come before the first write
+        context.erasures.keys(keep=True)  # checks that stop every batch come before the first write
         plan = ledger.plan()
         if plan is not None and plan.mode != "refresh":
             ledger.drop_plan()
@@ -130,7 +130,7 @@ def _built(work: _Refresh, outcome: RunTotals) -> tuple[RebuildRequest, Ledger, 
         live=work.live, shadow=work.shadow.layout, plan=work.plan, table_schema=table_schema,
         generation_low_watermarks=refresh_generations.watermarks(table_schema, fresh.state, again),
         swept=_swept(work, fresh)[0].swept,
-        landed=tuple(files), read=tuple(path for path, row in files.items() if row.state == "committed"),
+        landed=tuple(files), read={path: row.generation for path, row in files.items() if row.state == "committed"},
         resequenced=again, reselected=bool(reselected_columns(work.run.spec, work.ledger.state)),
     )  # fmt: skip
     if work.plan.swapping:

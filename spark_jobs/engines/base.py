@@ -43,7 +43,7 @@ class RebuildRequest:
         generation_low_watermarks: greatest sequence ingested before each generation.
         swept: first generation whose rows are in the replica.
         landed: paths of all existing files.
-        read: the readable ones, whether or not any of their rows was kept.
+        read: generations of the readable ones, whether or not any of their rows was kept.
         reselected: the live tables hold values that the metadata now masks or excludes.
         resequenced: the live change table has another form of the same sequences, so the two don't compare.
     """
@@ -55,7 +55,7 @@ class RebuildRequest:
     generation_low_watermarks: tuple[str | None, ...]
     swept: int
     landed: tuple[str, ...]
-    read: tuple[str, ...]
+    read: Mapping[str, int]
     resequenced: bool = False
     reselected: bool = False
 
@@ -241,7 +241,7 @@ class TableContext:
 
     @property
     def erasures(self) -> ErasureRegister:
-        return ErasureRegister(self.storage, self.layout.erased, self.spec.table, self.spec.keys, self.spec.mask)
+        return ErasureRegister.of(self.storage, self.layout, self.spec)
 
     def stored_schema(self, state: TableState) -> TableSchema:
         """The schema that the table was last written with, as its change table and the ledger state it."""

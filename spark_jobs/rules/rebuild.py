@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 
 import numpy as np
@@ -12,9 +13,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_jobs.plan.table_schema import GDDL, TableSchema
+from spark_jobs.rules.arrays import flat
 from spark_jobs.rules.codes import shared_codes
 from spark_jobs.rules.errors_table import ROW_BITS
-from spark_jobs.rules.fold import net_changes, of_newest_generation
+from spark_jobs.rules.fold import COLUMNS_BEFORE_DELETE, net_changes, of_newest_generation
 from spark_jobs.rules.order import gddl_fields, with_gddl
 from spark_jobs.rules.redelivery import new_changes
 
@@ -42,6 +44,14 @@ def row_in_file(gddl: dict[str, pa.Array]) -> pa.Array:
     refreshed = pc.ends_with(gddl["batch_id"], pattern="r")
     bits = pc.if_else(refreshed, pa.scalar((1 << _FILE_BITS) - 1), pa.scalar((1 << ROW_BITS) - 1))
     return pc.bit_wise_and(gddl["position"], bits)
+
+
+def held_by(changes: pa.Table, files: Mapping[str, int]) -> pa.Array:
+    """Mask of changes that came in one of these files, in its generation."""
+    gddl = gddl_fields(changes)
+    encoded = pc.dictionary_encode(gddl["source_file"], null_encoding="encode")
+    generations = pa.array([files.get(path) for path in encoded.dictionary.to_pylist()], pa.int32())
+    return pc.fill_null(pc.equal(generations.take(encoded.indices), gddl["generation"]), False)
 
 
 def lacking(changes: pa.Table, others: pa.Table, schema: TableSchema) -> pa.Table:
@@ -83,12 +93,39 @@ def rebuilt_rows(happened: pa.Table, schema: TableSchema, swept: int) -> pa.Tabl
     Args:
         happened: see `order.events`; all events of each key, of all generations.
     """
-    rows = rebuilt_state(happened, schema, swept)
-    gone = np.asarray(pc.equal(gddl_fields(rows)["op"], "D"))
     if schema.spec.delete == "hard":
-        return rows.filter(pa.array(~gone)).select([*schema.columns, GDDL])
-    keys = [[table.column(k) for k in schema.keys] for table in (rows, happened)]
-    mine, all_keys = shared_codes(keys, [rows.num_rows, happened.num_rows])
-    had = all_keys[np.asarray(pc.not_equal(gddl_fields(happened)["op"], "D"))]
-    kept = with_gddl(rows.select([*schema.columns, GDDL]), deleted=pa.array(gone))
-    return kept.filter(pa.array(~gone | np.isin(mine, had)))
+        rows = rebuilt_state(happened, schema, swept)
+        return rows.filter(pc.not_equal(gddl_fields(rows)["op"], "D")).select([*schema.columns, GDDL])
+    rows = rebuilt_state(happened, schema, 0)
+    gddl = gddl_fields(rows)
+    gone = pc.or_(pc.equal(gddl["op"], "D"), pc.less(gddl["generation"], swept))
+    had, rows = _with_last_columns(rows, happened, schema)
+    return with_gddl(rows, deleted=gone).filter(had)
+
+
+def _with_last_columns(rows: pa.Table, happened: pa.Table, schema: TableSchema) -> tuple[pa.Array, pa.Table]:
+    """Whether each key had a row in any generation, and the rows with the columns of the last one it had."""
+    had = flat(rows.column(COLUMNS_BEFORE_DELETE))
+    rows, generation = rows.select([*schema.columns, GDDL]), gddl_fields(happened)["generation"]
+    for older in sorted(pc.unique(generation).to_pylist(), reverse=True):
+        if pc.all(had).as_py() is not False:
+            break
+        net = net_changes(happened.filter(pc.equal(generation, older)), schema, partial=True)
+        net = net.filter(net.column(COLUMNS_BEFORE_DELETE))
+        keys = [[table.column(k) for k in schema.keys] for table in (rows, net)]
+        mine, found = shared_codes(keys, [rows.num_rows, net.num_rows])
+        place = np.full(int(max(mine.max(initial=0), found.max(initial=0))) + 1, -1)
+        place[found] = np.arange(net.num_rows)
+        at = np.where(np.asarray(had), -1, place[mine])
+        rows, had = _columns_from(rows, net, at, schema), pc.or_(had, pa.array(at >= 0))
+    return had, rows
+
+
+def _columns_from(rows: pa.Table, others: pa.Table, at: np.ndarray, schema: TableSchema) -> pa.Table:
+    """The rows with the columns of these rows of `others`; -1: their own."""
+    taken, indices = pa.array(at >= 0), pa.array(at, pa.int64(), mask=at < 0)
+    for name in schema.columns:
+        if name not in schema.keys:
+            chosen = pc.if_else(taken, flat(others.column(name)).take(indices), flat(rows.column(name)))
+            rows = rows.set_column(rows.schema.get_field_index(name), name, chosen)
+    return rows

@@ -42,9 +42,9 @@ def live_rows(replica: pa.Table, schema: TableSchema) -> pa.Table:
     """Rows that are not marked deleted. Marks are as of the last batch, regardless of the current row.
 
     Args:
-        replica: `_gddl` may be left out where it has no marks.
+        replica: `_gddl` may be left out where it has no marks. Columns that it lacks are left out.
     """
-    return unmarked(replica).select(schema.columns)
+    return unmarked(replica).select([name for name in schema.columns if name in replica.column_names])
 
 
 @dataclass(frozen=True, kw_only=True)

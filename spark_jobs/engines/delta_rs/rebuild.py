@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -29,12 +29,10 @@ from spark_jobs.rules.figures import Rebuilt
 from spark_jobs.rules.history import versions
 from spark_jobs.rules.order import events
 from spark_jobs.rules.outcome import tombstones_of
-from spark_jobs.rules.rebuild import lacking, rebuilt_rows, rebuilt_state, restamped
+from spark_jobs.rules.rebuild import held_by, lacking, rebuilt_rows, rebuilt_state, restamped
 from spark_jobs.rules.superseded import are_changes, changes_in
 from spark_jobs.rules.sweep import undeleted
 from spark_jobs.rules.verify import expected_state
-
-Generations = Literal["swept", "standing"]
 
 
 @dataclass(frozen=True)
@@ -64,8 +62,10 @@ class Rebuild:
 
     def _live(self) -> pa.Table:
         """Live rows of the replica that `swap` would make."""
-        fresh, gone = self._fresh, self._gone()
-        source = fresh if gone is None else pa.concat_tables([fresh, by_name(gone, fresh.schema)])
+        source, stored = self._fresh, self._stored() if self._compatible() else None
+        if stored is not None:
+            kept = stored.filter(pc.invert(held_by(stored, self.order.read)))
+            source = pa.concat_tables([source, by_name(kept, source.schema)])
         happened = events(source, self.table_schema) if self.table_schema.keys else source
         return expected_state(happened, self.table_schema, self.order.swept)
 
@@ -80,12 +80,10 @@ class Rebuild:
     def _gone(self) -> pa.Table | None:
         """Live changes whose files were removed or are unreadable."""
         rows = self._stored()
-        return None if rows is None else rows.filter(pc.invert(self._is_read(rows)))
-
-    def _is_read(self, rows: pa.Table) -> pa.Array:
-        """Mask of changes whose files exist and are readable."""
+        if rows is None:
+            return None
         files = pc.struct_field(rows.column(GDDL), "source_file")
-        return pc.is_in(files, value_set=pa.array(self.order.read, pa.string()))
+        return rows.filter(pc.invert(pc.is_in(files, value_set=pa.array(list(self.order.read), pa.string()))))
 
     def _compatible(self) -> bool:
         snapshot = self.tables.snapshot(self.order.live.layout.changes)
@@ -111,7 +109,7 @@ class Rebuild:
         app, version = "refresh:changes", version_of(self.order.plan)
         if self.tables.last_transaction(path, app) >= version:
             return self.tables.metrics(path, app, version).get("numOutputRows", 0)
-        stale = changes_in(self._stale("standing"))
+        stale = changes_in(self._stale())
         if stale:
             remove_rows(self.tables, path, lambda rows: are_changes(rows, stale))
         added, stored = fresh, self._stored()
@@ -122,20 +120,19 @@ class Rebuild:
         self.tables.commit(path, write)
         return int(added.num_rows)
 
-    def _stale(self, generations: Generations) -> pa.Table:
-        """Stored changes that their files, rewritten or now read with other settings, no longer hold."""
+    def _stale(self) -> pa.Table:
+        """Stored changes that their files, rewritten or now read with other settings, no longer hold.
+
+        Those of another generation than the file's stay: what the file held then is part of the history.
+        """
         fresh, stored = self._fresh, self._stored()
         if stored is None:
             return fresh.slice(0, 0)
-        read = by_name(stored.filter(self._is_read(stored)), change_schema(self.table_schema))
-        swept = pc.less(pc.struct_field(read.column(GDDL), "generation"), self.order.swept)
-        return lacking(read.filter(swept if generations == "swept" else pc.invert(swept)), fresh, self.table_schema)
+        read = by_name(stored.filter(held_by(stored, self.order.read)), change_schema(self.table_schema))
+        return lacking(read, fresh, self.table_schema)
 
     def source(self) -> pa.Table:
-        """All changes, except changes of swept generations that their files no longer hold."""
-        rows = by_name(self.tables.read(self.order.live.layout.changes), change_schema(self.table_schema))
-        stale = changes_in(self._stale("swept")) if self.order.swept > 1 else frozenset()
-        return rows.filter(pc.invert(are_changes(rows, stale))) if stale else rows
+        return by_name(self.tables.read(self.order.live.layout.changes), change_schema(self.table_schema))
 
     def _unswept(self, source: pa.Table) -> pa.Table:
         """Changes of the generations whose rows are in the replica."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from pyspark.sql import Column as SqlColumn
 from pyspark.sql import DataFrame
@@ -31,8 +31,8 @@ from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.rules.figures import Rebuilt
 from spark_jobs.rules.rebuild import rebuilt_rows, rebuilt_state, restamped
 
-_READ = f"{GDDL}__read"
-"""A name that no column of a table can have."""
+_FILE, _GENERATION, _READ = (f"{GDDL}__{name}" for name in ("file", "generation", "read"))
+"""Columns of `_stored`: the change's file, its generation, and whether it is the change's; null: it was not read."""
 
 
 @dataclass(frozen=True)
@@ -69,8 +69,9 @@ class Rebuild:
 
     def _live(self) -> DataFrame:
         """Live rows of the replica that `swap` would make."""
-        fresh, gone = self._fresh(), self._gone()
-        source = fresh if gone is None else fresh.unionByName(self._known(gone))
+        source = self._fresh()
+        if self._compatible() and self.tables.exists(self.live.changes):
+            source = source.unionByName(self._known(self._stored().where(~F.coalesce(F.col(_READ), F.lit(False)))))
         if not self.table_schema.keys:
             return source.where(F.col(GDDL)["generation"] >= self.order.swept)
         return self._state(source).where(F.col(GDDL)["op"] != "D")
@@ -83,13 +84,18 @@ class Rebuild:
 
     def _gone(self) -> DataFrame | None:
         """Live changes whose files were removed or are unreadable."""
-        return self._stored("left_anti") if self.tables.exists(self.live.changes) else None
+        if not self.tables.exists(self.live.changes):
+            return None
+        return self._stored().where(F.col(_READ).isNull())
 
-    def _stored(self, how: Literal["left_anti", "left_semi"]) -> DataFrame:
-        """Live changes except those that this refresh added: `left_semi` those of files that it read."""
-        read = self.tables.spark.createDataFrame([(path,) for path in self.order.read], f"{_READ} string")
-        rows = self.tables.read(self.live.changes).where(F.col(GDDL)["batch_id"] != self.plan.batch_id)
-        return rows.join(F.broadcast(read), F.col(GDDL)["source_file"] == F.col(_READ), how)
+    def _stored(self) -> DataFrame:
+        """Live changes except those that this refresh added, with `_READ`."""
+        read = self.tables.spark.createDataFrame(list(self.order.read.items()), f"{_FILE} string, {_GENERATION} int")
+        rows, gddl = self.tables.read(self.live.changes), F.col(GDDL)
+        found = rows.where(gddl["batch_id"] != self.plan.batch_id).join(
+            F.broadcast(read), gddl["source_file"] == F.col(_FILE), "left"
+        )
+        return found.withColumn(_READ, F.col(_GENERATION) == gddl["generation"])
 
     def _compatible(self) -> bool:
         path = self.live.changes
@@ -111,8 +117,7 @@ class Rebuild:
             return self._fresh().count()
         evolve.ensure(self.tables, definition, rewrite=not self.tier.deletion_vectors)
         fresh, count = self._fresh(), self._count_of_changes()
-        standing = self._stale(F.col(GDDL)["generation"] >= self.order.swept)
-        remove_changes(self.tables, self.live.changes, standing)
+        remove_changes(self.tables, self.live.changes, self._stale())
         stored = self.tables.read(self.live.changes).where(F.col(GDDL)["batch_id"] != self.plan.batch_id)
         lacking = lacking_rows(fresh, self._known(stored), self.table_schema, rows=count)
         self.tables.append(lacking, self.live.changes, self.app("changes"), version_of(self.plan))
@@ -120,19 +125,16 @@ class Rebuild:
             "numOutputRows", 0
         )
 
-    def _stale(self, where: SqlColumn) -> DataFrame:
-        """Stored changes that their files, rewritten or now read with other settings, no longer hold."""
-        read = self._known(self._stored("left_semi").where(where))
+    def _stale(self) -> DataFrame:
+        """Stored changes that their files, rewritten or now read with other settings, no longer hold.
+
+        Those of another generation than the file's stay: what the file held then is part of the history.
+        """
+        read = self._known(self._stored().where(F.col(_READ)))
         return changes_in(lacking_rows(read, self._fresh(), self.table_schema, rows=self._count_of_changes()))
 
     def source(self) -> DataFrame:
-        """All changes, except changes of swept generations that their files no longer hold."""
-        rows, swept = self._known(self.tables.read(self.live.changes)), F.col(GDDL)["generation"] < self.order.swept
-        if self.order.swept == 1 or rows.where(swept).isEmpty():
-            return rows
-        gddl, stale = F.col(GDDL), self.tables.keep(self._stale(swept))
-        same = (gddl["batch_id"] == F.col("b")) & (gddl["position"] == F.col("p"))
-        return rows.join(F.broadcast(stale), same, "left_anti")
+        return self._known(self.tables.read(self.live.changes))
 
     def _known(self, rows: DataFrame) -> DataFrame:
         """Rows with the change table's columns and types; without columns that the metadata no longer selects."""

@@ -6,12 +6,14 @@ from collections.abc import Mapping
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from spark_jobs.engines.spark import row_types
 from spark_jobs.engines.spark.columns import name
 from spark_jobs.engines.spark.in_tasks import by_key, place_of, place_of_rows
 from spark_jobs.engines.spark.merge import as_events, to_events
+from spark_jobs.engines.spark.tables import spark_type
 from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.rules.figures import Verdict
 from spark_jobs.rules.verify import Comparison, compare, expected_state, live_rows, verdict_of
@@ -29,7 +31,12 @@ def verify(
 ) -> Verdict:
     """See `Engine.verify`; `rows`: approximate number of changes."""
     marked = "deleted" in replica.select(f"{GDDL}.*").columns
-    live = replica.select(*map(name, table_schema.columns), *([GDDL] if marked else []))
+    kinds = {column.name: str(column.type) for column in table_schema.data}
+    columns = [
+        name(c) if c in replica.columns else F.lit(None).cast(spark_type(kinds.get(c, "string"))).alias(c)
+        for c in table_schema.columns
+    ]
+    live = replica.select(*columns, *([GDDL] if marked else []))
 
     def rule(tables: Mapping[str, pa.Table]) -> pa.Table:
         happened = as_events(tables["changes"], table_schema) if table_schema.keys else tables["changes"]
