@@ -34,6 +34,7 @@ from spark_jobs.table.decisions import (
     overlap_of,
     require_sound,
     schema_changes,
+    with_decision,
 )
 from spark_jobs.table.next_batch import next_plan, withdraw
 from spark_jobs.table.outcome import RunTotals
@@ -172,6 +173,7 @@ def ingest(run: TableRun, context: TableContext, batch: Batch, outcome: RunTotal
     outcome.warn(notices.of_erased(decoded_batch.erased))
     outcome.warn(notices.of_times(decoded_batch.figures.reduced, run.spec.sub_microseconds))
     outcome.warn(notices.of_rescues(decoded_batch.figures.rescued))
+    outcome.warn(notices.of_incomplete_moves(decoded_batch.figures.incomplete))
     outcome.rescued += decoded_batch.figures.rescued
     require_sound(run.dialect, decoded_batch, state)
     batch.claim.check()
@@ -181,8 +183,9 @@ def ingest(run: TableRun, context: TableContext, batch: Batch, outcome: RunTotal
     except FatalError:
         withdraw(context, plan, batch.ledger)
         raise
-    if decoded_batch.schema.schemas != state.schemas:
-        batch.ledger.write_plan(replace(plan, schemas=decoded_batch.schema.schemas))
+    known = with_decision(plan, decoded_batch.schema, state)
+    if known != plan:
+        batch.ledger.write_plan(known)
     if batch.coming.resumed or state.keys is None or schema_changes(decoded_batch, state) or _is_changed(run, state):
         outcome.warn(work.tables.ensure_tables())
     if plan.source == "files":

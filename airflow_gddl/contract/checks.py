@@ -173,7 +173,9 @@ def table_name_fault(table: str) -> str:
         return "not schema.name: it has no dot"
     for part in (schema, name):
         if not _NAME_PART.fullmatch(part) or part != part.strip():
-            return "schema and name must be letters, digits, _ $ # @ - or inner blanks, 1 to 128 each, one dot between"
+            return (
+                "schema and name are ASCII letters, digits, _ $ # @ - or inner blanks, 1 to 128 each, one dot between"
+            )
         if part.lower().startswith("_gddl"):
             return "names that start with _gddl are this package's own"
     if name.lower().endswith(RESERVED_SUFFIXES):

@@ -17,9 +17,11 @@ from spark_jobs.plan.batch import BatchPlan
 from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.rules.arrays import recast
 from spark_jobs.rules.arrow_schema import arrow_type
+from spark_jobs.rules.carried import incomplete
 from spark_jobs.rules.codes import in_one_form
 from spark_jobs.rules.convert import Fitted, Mask, but, either, mask_of
 from spark_jobs.rules.delivery import STRING, DeliveredColumns, GroupDecoding, RowProblem
+from spark_jobs.rules.order import moved_rows
 from spark_jobs.rules.partition_values import unfit_texts
 from spark_jobs.rules.read import RawGroup
 from spark_jobs.rules.records import Record, records
@@ -37,6 +39,7 @@ class DecodedGroup:
     bad: numbers of the bad rows, with `problems` and `records` of each.
     reduced: times that were cut or rounded to microseconds.
     rescued: good rows with values in `_rescued_data`.
+    incomplete: good rows that moved and may lack values, see `carried.incomplete`.
     """
 
     kind: str
@@ -46,6 +49,7 @@ class DecodedGroup:
     records: tuple[Record, ...] = ()
     reduced: int = 0
     rescued: int = 0
+    incomplete: int = 0
 
     @property
     def good(self) -> pa.Table:
@@ -98,14 +102,17 @@ class _Decoder:
         names = [*self.table_schema.change_columns, GDDL]
         keys = {*self.table_schema.keys, *self.table_schema.before_of_key.values()}
         columns = [in_one_form(v) if name in keys else v for name, v in zip(names, columns, strict=True)]
+        rows = pa.Table.from_arrays(columns, names=names)
+        partly = incomplete(rows, self.table_schema, moved_rows(rows, self.table_schema))
         return DecodedGroup(
             kind=self.how.kind,
-            rows=pa.Table.from_arrays(columns, names=names),
+            rows=rows,
             bad=bad,
             problems=found,
             records=records(self._columns, bad),
             reduced=planned.reduced + before.reduced + self.group.reduced,
             rescued=_set_in_good(rescued, bad),
+            incomplete=int(np.delete(partly, list(bad)).sum()),
         )
 
     def _op(self) -> pa.Array:

@@ -26,6 +26,20 @@ class FileFigures:
     max_commit_ts: str | None
 
 
+@dataclass(frozen=True, order=True)
+class BadRow:
+    """A bad row: ledger path of its file, row in it from 0, what is wrong with it, and where (empty: in no column)."""
+
+    file: str
+    row: int
+    code: str
+    column: str = ""
+
+    def __str__(self) -> str:
+        where = f" in column {self.column!r}" if self.column else ""
+        return f"{self.code}{where}, position {self.row} of {self.file}"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Figures:
     """Of a whole batch.
@@ -39,6 +53,8 @@ class Figures:
         widths: of the changes' sequences, see `plan.sequence`.
         reduced: times that were cut or rounded to microseconds.
         rescued: good rows with values in `_rescued_data`.
+        incomplete: good rows that moved and may lack values.
+        first_bad: of the bad rows, the one of the least path and position.
     """
 
     files: Mapping[str, FileFigures]
@@ -52,6 +68,8 @@ class Figures:
     loads: int
     reduced: int = 0
     rescued: int = 0
+    incomplete: int = 0
+    first_bad: BadRow | None = None
 
     @property
     def good(self) -> int:
@@ -59,10 +77,10 @@ class Figures:
 
     @property
     def sequence_span(self) -> tuple[Any, Any] | None:
-        """Lowest and highest sequence by its first column, as `sort_key` reads them; None without a good change."""
+        """Lowest and highest sequence by its first column, read by `sort_key`; None without a good change."""
         lows = [sort_key(f.min_sequence) for f in self.files.values() if f.min_sequence is not None]
         highs = [sort_key(f.max_sequence) for f in self.files.values() if f.max_sequence is not None]
-        return (min(lows)[0], max(highs)[0]) if lows else None
+        return (min(lows)[0][1], max(highs)[0][1]) if lows else None
 
     def may_repeat(self, schema: TableSchema) -> bool:
         """Whether rows of the batch may be deliveries of one change, so that they have to be compared."""

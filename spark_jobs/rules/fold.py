@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.types as pt
 
-from spark_jobs.plan.table_schema import GDDL, RESCUED, TableSchema
+from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.rules.arrays import flat
+from spark_jobs.rules.carried import carried
 from spark_jobs.rules.codes import row_codes
 from spark_jobs.rules.order import OrderedEvents, gddl_fields, ordered
 
@@ -19,6 +18,10 @@ FIRST, FORCED, HAS_FORCED, LOWEST, LOWEST_FORCED, REPLACES_ROW, COLUMNS_BEFORE_D
     f"{GDDL}__{n}" for n in ("first", "forced", "has_forced", "lowest", "lowest_forced", "replaces", "before_delete")
 )
 """Columns of net changes, see `net_changes`."""
+MOVE_DELETED = f"{GDDL}__move_deleted"
+"""A column of net changes as well."""
+ONTO_BATCH, ONTO_STORED = "batch", "stored"
+"""Values of `MOVE_DELETED`."""
 UNSEEN = "U"
 """`FIRST` of a key whose lowest event is an update that did not change its key."""
 
@@ -52,6 +55,8 @@ def net_changes(happened: pa.Table, schema: TableSchema, *, partial: bool) -> pa
     Returns:
         the replica's columns, `_gddl` of the last event with its effective sequence, and
         `FIRST`: operation of the lowest event, `M` for an update that changed its key;
+        where keys can change, `MOVE_DELETED`: a row was moved to the key and deleted next, though the key may have had
+        another row: `ONTO_BATCH`: by the event before it, `ONTO_STORED`: by what is stored; empty: none of this;
         where the table `refolds`, `FORCED` of the last event, `HAS_FORCED` of any, and of the lowest event `LOWEST`
         (its `_gddl`) and `LOWEST_FORCED`;
         where `partial`, `carried_name` for each column that is no key: columns that no event carries keep what is
@@ -72,6 +77,8 @@ def _spans(found: OrderedEvents, schema: TableSchema) -> dict[str, pa.Array]:
     starts, ends = found.starts, found.ends
     first = np.where(found.moved[starts], "M", found.op[starts])
     columns = {FIRST: pa.array(first, pa.string())}
+    if schema.before_of_key:
+        columns[MOVE_DELETED] = _moves_deleted(found)
     if refolds(schema):
         some = np.logical_or.reduceat(found.forced, starts) if len(starts) else found.forced
         columns |= {
@@ -80,6 +87,17 @@ def _spans(found: OrderedEvents, schema: TableSchema) -> dict[str, pa.Array]:
             LOWEST_FORCED: pa.array(found.forced[starts]),
         }  # fmt: skip
     return columns
+
+
+def _moves_deleted(found: OrderedEvents) -> pa.Array:
+    deletes, starts = found.op == "D", found.starts
+    lost, onto = found.moved.copy(), np.zeros(len(found.at), dtype=bool)
+    lost[:-1] &= deletes[1:] & ~found.begins[1:]
+    lost[-1:] = False
+    onto[1:] = ~deletes[:-1] & ~found.begins[1:]
+    in_batch = np.logical_or.reduceat(lost & onto, starts) if len(starts) else lost
+    stored = lost[starts]
+    return pa.array(np.select([in_batch, stored], [ONTO_BATCH, ONTO_STORED], ""), pa.string())
 
 
 def _partial_rows(found: OrderedEvents, schema: TableSchema) -> dict[str, pa.Array]:
@@ -121,25 +139,9 @@ def segments(found: OrderedEvents) -> tuple[np.ndarray, np.ndarray]:
 
 
 def carries(found: OrderedEvents, schema: TableSchema, column: str) -> np.ndarray:
-    """Whether each event carries a column; `R` and `I` carry all."""
-    carried = np.ones(len(found.at), dtype=bool)
-    if column in schema.lacking:
-        lacking = pa.array(schema.lacking[column], pa.int32())
-        carried &= ~np.asarray(pc.is_in(gddl_fields(found.rows)["schema"], value_set=lacking))[found.at]
-    listing = schema.spelled(schema.spec.columns_to_update)
-    if listing is not None and column not in (listing, RESCUED) and not schema.is_technical(column):
-        carried &= _listed(flat(found.rows.column(listing)), column.lower())[found.at]
-    if schema.spec.ignore_null_updates:
-        carried &= np.asarray(flat(found.rows.column(column)).is_valid())[found.at]
-    return carried | np.isin(found.op.astype(str), ("R", "I"))
-
-
-def _listed(lists: pa.Array, column: str) -> np.ndarray:
-    """Whether lists of columns, texts with commas or arrays, have a column in lower case; a null list has all."""
-    if pt.is_list(lists.type) or pt.is_large_list(lists.type):
-        lists = pa.array([None if names is None else ",".join(map(str, names)) for names in lists.to_pylist()])
-    encoded = pc.dictionary_encode(lists.cast(pa.string()), null_encoding="encode")
-    bare = str.maketrans("", "", '[]" \t\r\n\f\v')
-    texts = encoded.dictionary.to_pylist()
-    named = [text is None or column in text.translate(bare).lower().split(",") for text in texts]
-    return np.array(named, dtype=bool)[np.asarray(encoded.indices)] if named else np.zeros(len(lists), dtype=bool)
+    """Whether each event carries a column; `R` and `I` carry all, a moved row what `events` has found for it."""
+    own = carried(found.rows, schema, column)[found.at]
+    if found.moved.any():
+        own |= found.moved & np.asarray(flat(found.rows.column(column)).is_valid())[found.at]
+    result: np.ndarray = own | np.isin(found.op.astype(str), ("R", "I"))
+    return result

@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, field
 from decimal import Decimal
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
@@ -20,8 +21,10 @@ from airflow_gddl.contract.sql_types import DecimalType, SqlType, parse_type
 from spark_jobs.plan.sequence import Widths, sort_key
 from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.rules.arrays import flat
+from spark_jobs.rules.codes import sortable, sorted_rows
 from spark_jobs.rules.decode import DecodedGroup
-from spark_jobs.rules.figures import Figures, FileFigures
+from spark_jobs.rules.errors_table import ROW_MASK
+from spark_jobs.rules.figures import BadRow, Figures, FileFigures
 from spark_jobs.rules.sequence_text import width
 from spark_jobs.rules.value_text import json_writer, read_json, utc_text
 
@@ -39,7 +42,9 @@ class PartFigures:
         loads: good rows of a full load.
         reduced: times that were cut or rounded to microseconds.
         rescued: good rows with values in `_rescued_data`.
+        incomplete: good rows that moved and may lack values.
         erased: rows of erased keys, which are in none of the others.
+        first_bad: as in `Figures`.
     """
 
     files: Mapping[str, FileFigures] = field(default_factory=dict)
@@ -49,7 +54,9 @@ class PartFigures:
     loads: int = 0
     reduced: int = 0
     rescued: int = 0
+    incomplete: int = 0
     erased: int = 0
+    first_bad: BadRow | None = None
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))
@@ -59,7 +66,8 @@ class PartFigures:
         found = json.loads(text)
         files = {path: FileFigures(**figures) for path, figures in found.pop("files").items()}
         widths = {column: (least, most) for column, (least, most) in found.pop("widths").items()}
-        return cls(**found, files=files, widths=widths)
+        bad = found.pop("first_bad")
+        return cls(**found, files=files, widths=widths, first_bad=None if bad is None else BadRow(**bad))
 
 
 def measure(group: DecodedGroup, table_schema: TableSchema, *, erased: int = 0) -> PartFigures:
@@ -76,7 +84,16 @@ def measure(group: DecodedGroup, table_schema: TableSchema, *, erased: int = 0) 
     low, high = _range(good, table_schema)
     loads = good.num_rows if kind == "load" else 0
     return PartFigures(files=files, low=low, high=high, widths=widths, loads=loads,
-                       reduced=group.reduced, rescued=group.rescued, erased=erased)  # fmt: skip
+                       reduced=group.reduced, rescued=group.rescued, incomplete=group.incomplete,
+                       erased=erased, first_bad=_first_bad(group))  # fmt: skip
+
+
+def _first_bad(group: DecodedGroup) -> BadRow | None:
+    if not group.bad:
+        return None
+    gddl = flat(group.rows.column(GDDL)).take(pa.array(group.bad, pa.int64()))
+    places = zip(gddl.field("source_file").to_pylist(), gddl.field("position").to_pylist(), group.problems, strict=True)
+    return min(BadRow(file, place & ROW_MASK, p.code, p.column or "") for file, place, p in places)
 
 
 def combined(parts: Iterable[PartFigures], table_schema: TableSchema) -> PartFigures:
@@ -100,7 +117,9 @@ def combined(parts: Iterable[PartFigures], table_schema: TableSchema) -> PartFig
         loads=sum(p.loads for p in parts),
         reduced=sum(p.reduced for p in parts),
         rescued=sum(p.rescued for p in parts),
+        incomplete=sum(p.incomplete for p in parts),
         erased=sum(p.erased for p in parts),
+        first_bad=min((p.first_bad for p in parts if p.first_bad is not None), default=None),
     )
 
 
@@ -122,6 +141,8 @@ def figures_of(whole: PartFigures, table_schema: TableSchema, distinct_ones: tup
         loads=whole.loads,
         reduced=whole.reduced,
         rescued=whole.rescued,
+        incomplete=whole.incomplete,
+        first_bad=whole.first_bad,
     )
 
 
@@ -174,19 +195,20 @@ def _figures(good: pa.Table, count: int, table_schema: TableSchema, *, change: b
 
 def _ends(values: pa.ChunkedArray) -> tuple[Any, Any]:
     if pt.is_struct(values.type):
-        return _struct_ends(flat(values))
+        return _sorted_ends(flat(values), flat(values).flatten())
+    if pt.is_floating(values.type):  # `min_max` leaves NaN out, which is greatest
+        return _sorted_ends(flat(values), [flat(values)])
     ends = pc.min_max(values)
     return ends["min"].as_py(), ends["max"].as_py()
 
 
-def _struct_ends(values: pa.StructArray) -> tuple[Any, Any]:
-    """Of structs that compare field by field; null ones aside."""
-    values = values.drop_null()
-    if not len(values):
+def _sorted_ends(values: pa.Array, columns: Sequence[pa.Array]) -> tuple[Any, Any]:
+    """Of values that compare as these columns do, left to right; null ones aside."""
+    there = np.flatnonzero(np.asarray(values.is_valid()))
+    if not len(there):
         return None, None
-    names = [str(i) for i in range(values.type.num_fields)]
-    order = pc.sort_indices(pa.table(values.flatten(), names=names), sort_keys=[(n, "ascending") for n in names])
-    return values[order[0].as_py()].as_py(), values[order[-1].as_py()].as_py()
+    rows = sorted_rows([part.take(pa.array(there)) for column in columns for part in sortable(column)])
+    return values[there[rows[0]]].as_py(), values[there[rows[-1]]].as_py()
 
 
 def _lengths(good: pa.Table, column: str) -> tuple[int, int] | None:

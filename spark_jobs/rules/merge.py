@@ -22,6 +22,9 @@ from spark_jobs.rules.fold import (
     HAS_FORCED,
     LOWEST,
     LOWEST_FORCED,
+    MOVE_DELETED,
+    ONTO_BATCH,
+    ONTO_STORED,
     REPLACES_ROW,
     UNSEEN,
     carried_name,
@@ -29,7 +32,9 @@ from spark_jobs.rules.fold import (
 )
 from spark_jobs.rules.order import forced_rows, gddl_fields, orders_of, with_gddl
 
-ACTION, AT, LATE, IGNORED, UNKNOWN_KEY = (f"{GDDL}__{n}" for n in ("action", "at", "late", "ignored", "unknown_key"))
+ACTION, AT, LATE, IGNORED, UNKNOWN_KEY, MOVE_LOST = (
+    f"{GDDL}__{n}" for n in ("action", "at", "late", "ignored", "unknown_key", "move_lost")
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,6 +66,7 @@ def decide(
         `LATE`: the key is to be refolded from all its changes, so that the action doesn't count yet;
         `IGNORED`: what is known of the key is of a later generation or sequence, see `Applied.late`;
         `UNKNOWN_KEY`: the key begins with an update though nothing is known of it (`UPDATE_WITHOUT_PRIOR`);
+        `MOVE_LOST`: a row was moved to the key while it had another row, and was deleted (`MOVED_ROW_DELETED`);
         where `partial`, `carried_name` for each column that is no key: the row's value replaces the stored one.
     """
     meeting = _Meeting(net, stored, schema, partial=partial, refolded=refolded)
@@ -71,6 +77,7 @@ def decide(
         AT: pa.array(meeting.at, pa.int64(), mask=~meeting.matched),
         LATE: pa.array(late),
         IGNORED: pa.array(meeting.ignored()),
+        MOVE_LOST: pa.array(meeting.move_lost()),
         UNKNOWN_KEY: pa.array(np.asarray(pc.equal(net.column(FIRST), UNSEEN)) & ~(meeting.matched | meeting.dead)),
     }
     if partial:
@@ -207,6 +214,16 @@ class _Meeting:
         if self.refolded:
             return np.zeros(len(self.op), dtype=bool)
         result: np.ndarray = self._outranked & (self.op != "R") & ~_flags(self.net, HAS_FORCED)
+        return result
+
+    def move_lost(self) -> np.ndarray:
+        if MOVE_DELETED not in self.net.column_names:
+            return np.zeros(len(self.op), dtype=bool)
+        found = np.asarray(flat(self.net.column(MOVE_DELETED)).to_numpy(zero_copy_only=False), dtype=object)
+        live, gddl = self.matched.copy(), gddl_fields(self.replica)
+        if "deleted" in gddl and self.replica.num_rows:
+            live &= ~_mask(gddl["deleted"])[self.at]
+        result: np.ndarray = (found == ONTO_BATCH) | ((found == ONTO_STORED) & live)
         return result
 
     def rows(self) -> pa.Table:

@@ -15,6 +15,7 @@ import pyarrow.types as pt
 
 from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.rules.arrays import flat
+from spark_jobs.rules.carried import completed
 from spark_jobs.rules.codes import changes as differs
 from spark_jobs.rules.codes import codes, ranks, row_codes, shared_codes, sortable, sorted_rows
 
@@ -45,10 +46,10 @@ def events(changes: pa.Table, schema: TableSchema) -> pa.Table:
         changes: rows with the columns of the change table.
 
     Returns:
-        the replica's columns, `_gddl` and `MOVED`.
+        the replica's columns, `_gddl` and `MOVED`; moved rows as `completed`.
     """
-    rows = changes.select([*schema.columns, GDDL])
     moved = moved_rows(changes, schema)
+    rows = (completed(changes, schema, moved) if moved.any() else changes).select([*schema.columns, GDDL])
     happened = rows.append_column(MOVED, pa.array(moved, pa.bool_()))
     if not moved.any():
         return happened
@@ -72,7 +73,7 @@ def moved_rows(changes: pa.Table, schema: TableSchema) -> np.ndarray:
         return np.zeros(count, dtype=bool)
     before = list(old_keys(changes, schema).values())
     old, new = shared_codes([before, [changes.column(k) for k in schema.keys]], [count, count])
-    result: np.ndarray = np.asarray(pc.equal(gddl_fields(changes)["op"], "U")) & (old != new)
+    result: np.ndarray = np.asarray(pc.fill_null(pc.equal(gddl_fields(changes)["op"], "U"), False)) & (old != new)
     return result
 
 

@@ -14,7 +14,7 @@ from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.rules.arrays import by_name, flat
 from spark_jobs.rules.codes import shared_codes
 from spark_jobs.rules.fold import FORCED, net_changes
-from spark_jobs.rules.merge import ACTION, AT, IGNORED, LATE, UNKNOWN_KEY, StoredState, decide, overlaid
+from spark_jobs.rules.merge import ACTION, AT, IGNORED, LATE, MOVE_LOST, UNKNOWN_KEY, StoredState, decide, overlaid
 from spark_jobs.rules.order import events, gddl_fields
 from spark_jobs.rules.redelivery import sample_keys
 
@@ -27,12 +27,14 @@ class Outcome:
     rows: the replica's columns and `_gddl`, `ACTION` and `AT` of the action.
     deletes: net changes that are deletes: keys, `_gddl`, and `FORCED` under `force_update`.
     unknown_keys: unknown keys whose first change is an update.
+    lost_moves: keys of `merge.MOVE_LOST`.
     late: see `Applied.late`.
     """
 
     rows: pa.Table
     deletes: pa.Table
     unknown_keys: pa.Table
+    lost_moves: pa.Table
     late: int
 
     @property
@@ -52,7 +54,7 @@ def outcome_of(
     """
     decided = decide(net, stored, schema, partial=partial)
     late = flat(decided.column(LATE))
-    unknown = decided.filter(flat(decided.column(UNKNOWN_KEY))).select(schema.keys)
+    unknown, lost = (decided.filter(flat(decided.column(c))).select(schema.keys) for c in (UNKNOWN_KEY, MOVE_LOST))
     parts = [overlaid(_acting(decided, ~np.asarray(late)), stored.replica, schema, partial=partial)]
     ignored = int(np.asarray(decided.column(IGNORED)).sum())
     deletes = [tombstones_of(net.filter(pc.invert(late)), schema)]
@@ -64,7 +66,7 @@ def outcome_of(
         deletes.append(tombstones_of(again, schema))
     names = [*schema.columns, GDDL, ACTION, AT]
     return Outcome(rows=pa.concat_tables([part.select(names) for part in parts]), deletes=pa.concat_tables(deletes),
-                   unknown_keys=unknown, late=ignored)  # fmt: skip
+                   unknown_keys=unknown, lost_moves=lost, late=ignored)  # fmt: skip
 
 
 def replaced(rows: pa.Table, at: np.ndarray, outcome: pa.Table, schema: pa.Schema) -> pa.Table:
@@ -111,11 +113,23 @@ def tombstones_of(net: pa.Table, schema: TableSchema) -> pa.Table:
     return dead.select([*schema.keys, GDDL, *([FORCED] if schema.spec.force_update else [])])
 
 
-def unknown_keys_warning(keys: pa.Table, schema: TableSchema) -> tuple[RunWarning, ...]:
-    """`UPDATE_WITHOUT_PRIOR` for these keys."""
-    return update_without_prior(keys.num_rows, sample_keys(keys, schema)) if keys.num_rows else ()
+def warnings_of(outcome: Outcome, schema: TableSchema) -> tuple[RunWarning, ...]:
+    """`UPDATE_WITHOUT_PRIOR` and `MOVED_ROW_DELETED`."""
+    unknown, lost = outcome.unknown_keys, outcome.lost_moves
+    return (
+        *(update_without_prior(unknown.num_rows, sample_keys(unknown, schema)) if unknown.num_rows else ()),
+        *(moved_row_deleted(lost.num_rows, sample_keys(lost, schema)) if lost.num_rows else ()),
+    )
 
 
 def update_without_prior(count: int, sample: tuple[str, ...]) -> tuple[RunWarning, ...]:
     message = "updates of unknown keys were stored as delivered; their earlier changes were not delivered"
     return (RunWarning(code="UPDATE_WITHOUT_PRIOR", message=message, count=count, sample=sample),)
+
+
+def moved_row_deleted(count: int, sample: tuple[str, ...]) -> tuple[RunWarning, ...]:
+    message = (
+        "updates moved rows to keys of other rows, which moved away later and took them along: compare these rows with "
+        "the source"
+    )
+    return (RunWarning(code="MOVED_ROW_DELETED", message=message, count=count, sample=sample),)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from airflow_gddl.contract.errors import FatalError
@@ -14,6 +15,7 @@ from spark_jobs.plan.batch import BatchPlan, TableState
 from spark_jobs.plan.sequence import is_after, log_place, require_one_width, widths_of
 from spark_jobs.plan.shards import refreshed
 from spark_jobs.plan.table_schema import TableSchema
+from spark_jobs.rules.batch_schema import BatchSchema
 from spark_jobs.rules.decoded_batch import DecodedBatch
 from spark_jobs.rules.figures import Figures, Overlap
 
@@ -35,7 +37,7 @@ def require_sound(dialect: Dialect, decoded_batch: DecodedBatch, state: TableSta
         bad = {path: f.quarantined for path, f in figures.files.items() if f.quarantined}
         raise FatalError(
             "BAD_ROWS",
-            f"{figures.quarantined} bad rows in {', '.join(sorted(bad))}",
+            f"{figures.quarantined} bad rows in {', '.join(sorted(bad))}; the first: {figures.first_bad}",
             where=spec.table,
             remedy="correct them at the source, or set on_bad_row to quarantine; nothing was written",
         )
@@ -77,8 +79,8 @@ def _is_later(since: str, newest: str, known: str) -> bool:
 
 def _require_ordered_text(dialect: Dialect, decoded_batch: DecodedBatch, state: TableState) -> None:
     table_schema, figures = decoded_batch.schema.table_schema, decoded_batch.figures
-    ends = [end for f in figures.files.values() for end in (f.min_sequence, f.max_sequence)]
-    examples = [end for end in (*ends, state.max_sequence) if end is not None]
+    ends = {end: path for path, f in figures.files.items() for end in (f.min_sequence, f.max_sequence)}
+    examples = {end: path for end, path in {**ends, state.max_sequence: ""}.items() if end is not None}
     again = refreshed(dialect.spec, "run a full refresh")
     remedy = (
         "take files of another connector out of the landing folder; where the source itself has changed, set "
@@ -118,7 +120,24 @@ def schema_changes(decoded_batch: DecodedBatch, state: TableState) -> bool:
     """Whether the tables have to change for this batch."""
     schema = decoded_batch.schema
     planned = (*schema.plan.additions, *schema.plan.widenings, *schema.before.additions, *schema.before.widenings)
-    return bool(planned) or schema.schemas != state.schemas or schema.table_schema.sequence_type != state.sequence_type
+    return (
+        bool(planned or schema.new_technical)
+        or schema.schemas != state.schemas
+        or schema.table_schema.sequence_type != state.sequence_type
+    )
+
+
+def with_decision(plan: BatchPlan, schema: BatchSchema, state: TableState) -> BatchPlan:
+    """The plan with what the batch adds to the ledger's schemas and changes in the order of the table.
+
+    A run that resumes the batch from the change table has no files to decide it from.
+    """
+    if schema.schemas != state.schemas:
+        plan = replace(plan, schemas=schema.schemas)
+    ordered = schema.table_schema
+    if ordered.sequence and (ordered.sequence, ordered.sequence_type) != (state.sequence_by, state.sequence_type):
+        plan = replace(plan, sequence_by=ordered.sequence, sequence_type=ordered.sequence_type)
+    return plan
 
 
 def load_is_whole(plan: BatchPlan, bad_files: Sequence[Unreadable], ledger: Ledger) -> bool:

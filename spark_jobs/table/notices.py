@@ -166,6 +166,15 @@ def of_rescues(count: int) -> tuple[RunWarning, ...]:
     return (RunWarning(code="VALUES_RESCUED", message=message, count=count),) if count else ()
 
 
+def of_incomplete_moves(count: int) -> tuple[RunWarning, ...]:
+    """Updates that changed a key and carry a part of the row only."""
+    message = (
+        "updates that changed a key carry a part of the row and no before images of the rest: the moved rows may lack "
+        "values; have the source send whole before images, or reload the table"
+    )
+    return (RunWarning(code="MOVED_ROW_INCOMPLETE", message=message, count=count),) if count else ()
+
+
 def of_files(bad: Sequence[Unreadable]) -> tuple[RunWarning, ...]:
     """Warnings about unreadable files, and files removed between listing and reading."""
     vanished = [u.file.path for u in bad if u.code == "FILE_VANISHED"]

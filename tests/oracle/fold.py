@@ -77,5 +77,13 @@ def _step(table_schema: Shape, row: State, event: Event) -> State:
         return None
     if event.op == "U":
         base = row or dict.fromkeys(table_schema.replica)
-        return {**base, **{column: change.row.get(column) for column in change.carried}}
+        return {**base, **_images(table_schema, change), **{c: change.row.get(c) for c in change.carried}}
     return {column: change.row.get(column) for column in table_schema.replica}
+
+
+def _images(table_schema: Shape, change: Change) -> dict[str, Value]:
+    """Before images of columns that a key update doesn't carry: the row comes from another key."""
+    if change.old_key is None:
+        return {}
+    images = {column: change.row.get(table_schema.before(column) or "") for column in table_schema.replica}
+    return {column: value for column, value in images.items() if value is not None}

@@ -152,7 +152,7 @@ def test_what_is_refused(
     assert not (tmp_path / "landing").exists()
 
 
-NAME_REMEDY = "schema and name must be letters, digits, _ $ # @ - or inner blanks, 1 to 128 each, one dot between"
+NAME_REMEDY = "schema and name are ASCII letters, digits, _ $ # @ - or inner blanks, 1 to 128 each, one dot between"
 EVENT_REMEDY = (
     "ROUND:KIND[:TABLE[:COLUMN]], e.g. 2:add_column; kinds: add_column, drop_column, rename_case, reorder, widen, "
     "add_nested_field"

@@ -12,7 +12,7 @@ from airflow_gddl.runtime.state.judging import NEEDS_ATTENTION
 
 Notified = Mapping[str, tuple[str, ...]]
 """Table to the codes with a sent alert that have not ended."""
-_WARNED = ("SEQUENCE_TIE", "UPDATE_WITHOUT_PRIOR", *NEEDS_ATTENTION)
+_WARNED = ("SEQUENCE_TIE", "UPDATE_WITHOUT_PRIOR", "MOVED_ROW_DELETED", "MOVED_ROW_INCOMPLETE", *NEEDS_ATTENTION)
 _REFUSED = "SCHEMA_REFUSED"
 _LATE = "FRESHNESS_MISSED"
 

@@ -16,7 +16,7 @@ from spark_jobs.engines.transactions import MERGE
 from spark_jobs.rules.arrays import by_name
 from spark_jobs.rules.figures import Applied
 from spark_jobs.rules.merge import ACTION
-from spark_jobs.rules.outcome import Outcome, unknown_keys_warning
+from spark_jobs.rules.outcome import Outcome, warnings_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,7 +35,7 @@ class MergeWriter:
 
     def merge(self) -> Applied:
         batch_context, path = self.batch_context, self.batch_context.layout.replica
-        warnings = unknown_keys_warning(self.outcome.unknown_keys, batch_context.table_schema)
+        warnings = warnings_of(self.outcome, batch_context.table_schema)
         done = batch_context.has_made(path, MERGE)
         main = main_counts(batch_context.metrics(path, MERGE)) if done else self._put()
         return Applied(main=main, warnings=warnings, late=self.outcome.late)

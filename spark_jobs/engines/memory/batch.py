@@ -27,7 +27,7 @@ from spark_jobs.rules.fold import net_changes
 from spark_jobs.rules.history import versions
 from spark_jobs.rules.merge import ACTION, AT, StoredState
 from spark_jobs.rules.order import events
-from spark_jobs.rules.outcome import Outcome, outcome_of, replaced, unknown_keys_warning
+from spark_jobs.rules.outcome import Outcome, outcome_of, replaced, warnings_of
 from spark_jobs.rules.quarantine import Chosen, good_again, of_earlier_versions, resolved
 from spark_jobs.rules.redelivery import TIED, new_changes, tie_warnings
 
@@ -179,7 +179,7 @@ class MemoryMergeWork:
             return pa.concat_tables([left, by_name(inserts, table.schema)]), outcome.counts
 
         main = tables.memory.commit(tables.context.layout.replica, tables.of(MERGE), merged)
-        warnings = unknown_keys_warning(outcome.unknown_keys, tables.table_schema)
+        warnings = warnings_of(outcome, tables.table_schema)
         return Applied(main=main, warnings=warnings, late=outcome.late)
 
     def history(self, generation_low_watermarks: tuple[str | None, ...], *, swept: int) -> None:

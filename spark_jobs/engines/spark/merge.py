@@ -15,7 +15,7 @@ from spark_jobs.engines.spark.columns import at, name, quoted
 from spark_jobs.engines.spark.in_tasks import by_key, place_of, row_by_row
 from spark_jobs.engines.spark.tables import Assignments, Tables
 from spark_jobs.plan.table_schema import GDDL, TableSchema
-from spark_jobs.rules.fold import COLUMNS_BEFORE_DELETE, FIRST, FORCED, UNSEEN, carried_name, net_changes
+from spark_jobs.rules.fold import COLUMNS_BEFORE_DELETE, FIRST, FORCED, MOVE_DELETED, UNSEEN, carried_name, net_changes
 from spark_jobs.rules.merge import ACTION, StoredState, decide
 from spark_jobs.rules.order import events
 
@@ -44,6 +44,7 @@ class NetChanges:
         keys: number of rows; null: not counted.
         deletes: number of deletes; null as above.
         unseen: number of keys whose first change is an update, so that an earlier one should exist; null as above.
+        moves: number of keys with a `MOVE_DELETED`; null as above.
     """
 
     rows: DataFrame
@@ -51,12 +52,14 @@ class NetChanges:
     keys: int | None = None
     deletes: int | None = None
     unseen: int | None = None
+    moves: int | None = None
 
     def counted(self) -> NetChanges:
         """A copy with counts, by one pass over the rows."""
         deletes, unseen = F.count_if(F.col(GDDL)["op"] == "D"), F.count_if(F.col(FIRST) == UNSEEN)
-        found = self.rows.agg(F.count(F.lit(1)), deletes, unseen).collect()[0]
-        return replace(self, keys=int(found[0]), deletes=int(found[1]), unseen=int(found[2]))
+        moves = F.count_if(F.col(MOVE_DELETED) != "") if MOVE_DELETED in self.rows.columns else F.lit(0)
+        found = self.rows.agg(F.count(F.lit(1)), deletes, unseen, moves).collect()[0]
+        return replace(self, keys=int(found[0]), deletes=int(found[1]), unseen=int(found[2]), moves=int(found[3]))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -31,9 +31,9 @@ from spark_jobs.engines.spark.merge import (
 from spark_jobs.engines.spark.redelivery import sample_keys
 from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.rules.figures import UNKNOWN, Applied, Figures, Overlap
-from spark_jobs.rules.fold import FIRST, FORCED, UNSEEN, carried_name, refolds
-from spark_jobs.rules.merge import ACTION, IGNORED, LATE, UNKNOWN_KEY
-from spark_jobs.rules.outcome import update_without_prior
+from spark_jobs.rules.fold import FIRST, FORCED, MOVE_DELETED, ONTO_BATCH, UNSEEN, carried_name, refolds
+from spark_jobs.rules.merge import ACTION, IGNORED, LATE, MOVE_LOST, UNKNOWN_KEY
+from spark_jobs.rules.outcome import moved_row_deleted, update_without_prior
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,7 +79,8 @@ class ReplicaWriter:
             rows = net_of(self.changes(), schema, partial=partial, rows=self.figures.good)
             net = NetChanges(rows=rows, partial=partial)
         if self._only_loads:
-            return replace(net, deletes=0, unseen=0)  # the rows are not cached: a count would read all of them again
+            # The rows are not cached: a count would read all of them again.
+            return replace(net, deletes=0, unseen=0, moves=0)
         return replace(net, rows=self.batch_context.tables.keep(net.rows)).counted()
 
     @property
@@ -96,7 +97,7 @@ class ReplicaWriter:
         """Outcome of the batch's keys, by the tables before it."""
         if self.first:
             return self._all_new(net)
-        if self.overlap.later and not refolds(self.table_schema):
+        if self.overlap.later and not refolds(self.table_schema) and not net.moves:
             return self._all_later(net)
         return self._merge_input(net)
 
@@ -104,6 +105,9 @@ class ReplicaWriter:
         """Outcome where replica and tombstones are empty."""
         updated = net.rows.where(F.col(FIRST) == UNSEEN)
         warnings = self._without_prior(updated, updated.count() if net.unseen is None else net.unseen)
+        if net.moves:
+            lost = net.rows.where(F.col(MOVE_DELETED) == ONTO_BATCH)
+            warnings += self._moves_lost(lost, lost.count())
         deletes = self._deletes(net)
         return MergeInput(rows=net.rows, partial=net.partial, deletes=deletes, keys=net.keys, warnings=warnings)
 
@@ -138,14 +142,17 @@ class ReplicaWriter:
         if are_few(net.keys):
             stored = stored.of(net.rows, schema)
         rows = tables.keep(decided(net, stored, schema, rows=self.figures.good))
-        flags = [F.count_if(F.col(flag)) for flag in (LATE, IGNORED, UNKNOWN_KEY)]
-        late, ignored, unknown = rows.agg(*flags).collect()[0]
+        flags = [F.count_if(F.col(flag)) for flag in (LATE, IGNORED, UNKNOWN_KEY, MOVE_LOST)]
+        late, ignored, unknown, lost = rows.agg(*flags).collect()[0]
         found = MergeInput(
             rows=rows.where(F.col(ACTION).isNotNull() & ~F.col(LATE)),
             partial=net.partial,
             deletes=self._deletes(net),
             keys=net.keys,
-            warnings=self._without_prior(rows.where(F.col(UNKNOWN_KEY)), int(unknown)),
+            warnings=(
+                *self._without_prior(rows.where(F.col(UNKNOWN_KEY)), int(unknown)),
+                *self._moves_lost(rows.where(F.col(MOVE_LOST)), int(lost)),
+            ),
             late=int(ignored),
         )
         return self._refolded(net, found, rows.where(F.col(LATE)).select(*map(name, schema.keys)), int(late))
@@ -233,6 +240,9 @@ class ReplicaWriter:
 
     def _without_prior(self, rows: DataFrame, count: int) -> tuple[RunWarning, ...]:
         return update_without_prior(count, sample_keys(rows, self.table_schema)) if count else ()
+
+    def _moves_lost(self, rows: DataFrame, count: int) -> tuple[RunWarning, ...]:
+        return moved_row_deleted(count, sample_keys(rows, self.table_schema)) if count else ()
 
 
 def _every_flag(rows: DataFrame, table_schema: TableSchema) -> DataFrame:

@@ -17,11 +17,12 @@ from spark_jobs.rules.fold import (
     HAS_FORCED,
     LOWEST,
     LOWEST_FORCED,
+    MOVE_DELETED,
     REPLACES_ROW,
     carried_name,
     refolds,
 )
-from spark_jobs.rules.merge import ACTION, IGNORED, LATE, UNKNOWN_KEY
+from spark_jobs.rules.merge import ACTION, IGNORED, LATE, MOVE_LOST, UNKNOWN_KEY
 from spark_jobs.rules.order import MOVED
 from spark_jobs.rules.redelivery import TIED
 
@@ -61,6 +62,8 @@ def net_rows(table_schema: TableSchema, *, partial: bool) -> T.StructType:
     """See `fold.net_changes`."""
     gddl = _gddl(table_schema)
     others: dict[str, T.DataType] = {GDDL: gddl, FIRST: _TEXT}
+    if table_schema.before_of_key:
+        others[MOVE_DELETED] = _TEXT
     if refolds(table_schema):
         others |= {FORCED: _FLAG, HAS_FORCED: _FLAG, LOWEST: gddl, LOWEST_FORCED: _FLAG}
     if partial:
@@ -70,7 +73,7 @@ def net_rows(table_schema: TableSchema, *, partial: bool) -> T.StructType:
 
 def decided_rows(table_schema: TableSchema, *, partial: bool) -> T.StructType:
     """See `merge.decide`."""
-    others: dict[str, T.DataType] = {ACTION: _TEXT, LATE: _FLAG, IGNORED: _FLAG, UNKNOWN_KEY: _FLAG}
+    others: dict[str, T.DataType] = {ACTION: _TEXT} | dict.fromkeys((LATE, IGNORED, MOVE_LOST, UNKNOWN_KEY), _FLAG)
     if partial:
         others |= dict.fromkeys(carried_names(table_schema), _FLAG)
     return struct(table_columns.replica_columns(table_schema), **others)
