@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import re
 import tomllib
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+from packaging.version import Version
 
 from airflow_gddl.cli.check import _JOB_PACKAGES
+from airflow_gddl.metadata.runners.databricks import DatabricksSettings
+from airflow_gddl.metadata.runners.glue import GlueSettings
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -54,6 +58,28 @@ def test_every_requirement_is_pinned_within_its_limits(extra: str) -> None:
 def test_every_package_has_a_hash(extra: str) -> None:
     blocks = re.split(r"\n(?=\S)", (ROOT / "requirements" / f"{extra}.txt").read_text().strip())
     assert [block.split("\n")[0] for block in blocks if "--hash=sha256:" not in block] == []
+
+
+@pytest.mark.parametrize("settings", [DatabricksSettings, GlueSettings])
+def test_jobs_elsewhere_have_the_deltalake_of_the_extra(settings: type) -> None:
+    (own,) = (each for each in asked("spark") if each.name == "deltalake")
+    (default,) = next(field.default for field in fields(settings) if field.name == "dependencies")
+    assert Requirement(default) == own
+
+
+def test_the_lowest_versions_are_those_that_are_tested() -> None:
+    makefile = (ROOT / "Makefile").read_text()
+    tested = dict(re.findall(r"(\S+?)==(\S+)", makefile.partition("FLOORS := ")[2].partition("test-floors:")[0]))
+    needed = [
+        *asked("cli"),
+        *asked("spark"),
+        *asked("prometheus"),
+        *map(Requirement, PROJECT["project"]["dependencies"]),
+    ]
+    stated = {each.name: each.specifier for each in needed if each.name not in ("delta-spark", "pyspark")}
+    lowest = {name: of.version for name, bound in stated.items() for of in bound if of.operator == ">="}
+    wrong = [name for name in stated if Version(lowest[name]) != Version(tested.get(name, "0"))]
+    assert not wrong
 
 
 def test_the_image_has_the_airflow_that_is_pinned() -> None:

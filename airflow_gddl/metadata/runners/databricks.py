@@ -75,7 +75,7 @@ class DatabricksSettings:
     """Airflow connection; commands outside Airflow take DATABRICKS_HOST and the like instead."""
     job_name: str = "gddl"
     """The job of a tier is named `<job_name>-<tier>`."""
-    dependencies: tuple[str, ...] = ("deltalake>=1.6,<1.7",)
+    dependencies: tuple[str, ...] = ("deltalake>=1.6.6,<1.7",)
     """What is installed beside the wheel."""
     max_concurrent_runs: int = 20
     """Runs of a job at once; more are queued."""

@@ -43,7 +43,7 @@ class GlueSettings:
     """`s3://` URL of `gddl_glue.py`."""
     wheel: str
     """`s3://` URL of the wheel of this package."""
-    dependencies: tuple[str, ...] = ("deltalake>=1.6,<1.7",)
+    dependencies: tuple[str, ...] = ("deltalake>=1.6.6,<1.7",)
     """What is installed beside the wheel."""
     glue_version: str = "6.0"
     """Version of Glue, 6.0 or newer."""
