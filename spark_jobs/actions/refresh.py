@@ -136,7 +136,7 @@ def _built(work: _Refresh, outcome: RunTotals) -> tuple[RebuildRequest, Ledger, 
     if work.plan.swapping:
         return order, fresh, None
     checked = _checked(work, order, fresh) if work.plan.resync else None
-    _require_all_changes(work, order)
+    _require_all_changes(work, order, fresh.state)
     return order, fresh, checked
 
 
@@ -156,13 +156,17 @@ def _checked(work: _Refresh, order: RebuildRequest, fresh: Ledger) -> ResyncChec
     return checked
 
 
-def _require_all_changes(work: _Refresh, order: RebuildRequest) -> None:
+def _require_all_changes(work: _Refresh, order: RebuildRequest, fresh: TableState) -> None:
+    before = work.ledger.state.sequence_by or ()
+    other = before and before != fresh.sequence_by
+    own = f"write sequence_by: [{', '.join(before)}] in the row, which is their order, or " if other else ""
     if work.live.engine.rebuild(order).drops_changes():
         raise FatalError(
             "CHANGES_INCOMPATIBLE",
             "the change table holds changes of removed files, with another order or other types than the files now",
             where=work.live.layout.changes,
-            remedy="restore those files, or move the change table away and refresh again; the tables are unchanged",
+            remedy=f"{own}restore those files, or move the change table away and refresh again; "
+            "the tables are unchanged",
         )
 
 

@@ -14,7 +14,7 @@ from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.spec import Roots, TableSpec
 from airflow_gddl.stores import Storage
 from spark_jobs.dialects.registry import dialect_of
-from spark_jobs.discovery.listing import LandingLocation, glance, next_glance
+from spark_jobs.discovery.listing import GLANCE_BACK, LandingLocation, glance, next_glance
 from spark_jobs.discovery.settling import Settling, settle_of
 from spark_jobs.table.runtime import Clock
 
@@ -88,15 +88,17 @@ class ListedFiles:
 
         A file that may still be written is left to a later poll: the table's run would leave it, too.
         """
-        settling, now = Settling(after=settle_of(folder.spec, folder.root, self._environ)), self._clock()
+        now = self._clock()
         try:
+            settling = Settling(after=settle_of(folder.spec, folder.root, self._environ))
             place = LandingLocation(storage=self._storage, landing=folder.root, dialect=dialect_of(folder.spec))
             found = list(glance(place, folder.newest, now))
             new = [file for file in found if folder.seen.get(file.path) != file.etag]
             young = {file.path for file in settling.young(new, now)}
-            if not young:
-                folder.newest = next_glance(place, found, folder.newest, now)
-        except GddlError as error:  # the table's run raises it again, and reports it
+            if not young or settling.after < GLANCE_BACK:  # else later polls would leave young files out
+                settled = [file for file in found if file.path not in young]
+                folder.newest = next_glance(place, settled, folder.newest, now)
+        except (GddlError, ValueError) as error:  # the table's run raises it again, and reports it
             _LOG.info("%s could not be listed: %s", folder.root, error)
             return True
         folder.seen = {file.path: file.etag for file in found if file.path not in young}

@@ -102,6 +102,7 @@ class TableState:
         generation: current generation; 0 before the first file.
         keys, sequence_by: as of the first batch or the last full refresh; null before the first batch.
         sequence_type: SQL type of `_gddl.sequence`; null while unknown.
+        keeps_order: the columns of its order are those of other shards that had changes, and stay though it had none.
         normal_text: numbers that come as text are in their normal form in `_gddl.sequence` (`plan.sequence`); false in
             tables whose first changes were ingested before there was one.
         log_began: the row's `log_began` at the last batch: positions in the source's log are written by it.
@@ -131,6 +132,7 @@ class TableState:
     keys: tuple[str, ...] | None = None
     sequence_by: tuple[str, ...] | None = None
     sequence_type: str | None = None
+    keeps_order: bool = False
     normal_text: bool = False
     log_began: tuple[str, ...] = ()
     schemas: tuple[dict[str, str], ...] = field(default_factory=tuple)

@@ -31,7 +31,7 @@ def beside_others(state: TableState, others: Sequence[TableState]) -> TableState
     ordered = _ordered(others)
     if state.max_sequence is not None or ordered is None:
         return state
-    return replace(state, sequence_by=ordered.sequence_by, sequence_type=ordered.sequence_type)
+    return replace(state, sequence_by=ordered.sequence_by, sequence_type=ordered.sequence_type, keeps_order=True)
 
 
 def _ordered(states: Sequence[TableState]) -> TableState | None:

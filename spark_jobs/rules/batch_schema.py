@@ -84,7 +84,7 @@ def order_of_table(dialect: Dialect, groups: Sequence[Landed], state: TableState
     changes = [[n for n, _ in g.columns] for g in groups if g.kind == "change"]
     loads = [[n for n, _ in g.columns] for g in groups if g.kind == "load"]
     settled = state.max_sequence is not None or not changes
-    if settled and state.sequence_by and not spec.sequence_by:
+    if (settled or state.keeps_order) and state.sequence_by and not spec.sequence_by:
         times = {t.lower() for t in dialect.commit_times}
         found: SortOrder | None = SortOrder(state.sequence_by, state.sequence_by[0].lower() not in times)
     else:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from airflow_gddl.stores import Storage, StoredObject
 from spark_jobs.table.outcome import TableOutcome
 from tests.delta_rs.commands import gddl, gddl_process
 from tests.delta_rs.small_lake import SmallLake
+from tests.landing import write
 from tests.sharded import Sharded as Landed
 from tests.sharded import rows_of
 
@@ -196,6 +198,20 @@ def test_sequences_of_different_types_are_refused(tmp_path: Path) -> None:
     one.land("crm_us", 1, [("U", 1, "x")], seq=["00017"])
     assert one.refused() == "SHARD_ORDER_DIFFERS"
     assert one.replica == one.expected
+
+
+def test_a_shard_follows_the_order_of_those_that_had_changes(tmp_path: Path) -> None:
+    """Their sequences are of one type; without them, its first change files would decide."""
+    one = Sharded(tmp_path, TWO)
+    spec, times = replace(one.spec, sequence_by=()), [datetime(2024, 1, day, tzinfo=UTC) for day in (1, 2)]
+    for shard, own in (("crm_eu", {}), ("crm_us", {"transact_seq": "0001"})):
+        load, update = ({"dms_timestamp": time, "id": 1, "v": shard} for time in times)
+        write(one.folder(shard), "LOAD00000001.parquet", pa.Table.from_pylist([load]))
+        one.lake.done(spec)
+        update |= {"Op": "U", "v": f"{shard} changed", **own}
+        write(one.folder(shard), "20240102-000000000.parquet", pa.Table.from_pylist([update]))
+        one.lake.done(spec)
+    assert one.replica == {("crm_eu", 1): "crm_eu changed", ("crm_us", 1): "crm_us changed"}
 
 
 def test_the_ledger_of_a_table_without_shards_has_no_word_of_them(tmp_path: Path) -> None:

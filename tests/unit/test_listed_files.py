@@ -89,3 +89,28 @@ def test_a_file_is_reported_once_it_has_settled(tmp_path: Path, clocks: Clocks) 
         os.utime(path, (WRITTEN, WRITTEN))
         assert list(files.news()) == reported
     files.close()
+
+
+def test_young_files_do_not_make_polls_list_everything(tmp_path: Path, clocks: Clocks) -> None:
+    roots = Roots(landing=str(tmp_path / "landing"), lake=str(tmp_path / "lake"))
+    files = ListedFiles(roots, Storage(), lambda: clocks.wall, lambda: clocks.now, environ={"GDDL_SETTLE": "3s"})
+    files.follow([SPEC])
+    for _ in range(60):
+        clocks.later(60)
+        land(tmp_path, f"{clocks.wall:%Y%m%d-%H%M%S}000.parquet")
+        newest = max(tmp_path.rglob("*.parquet"))
+        os.utime(newest, (clocks.wall.timestamp(),) * 2)
+        files.news()
+    (folder,) = files._folders.values()
+    assert folder.newest is not None
+    assert len(folder.seen) < 20
+    files.close()
+
+
+def test_a_wrong_settle_is_for_the_table_s_run_to_report(tmp_path: Path, clocks: Clocks) -> None:
+    roots = Roots(landing=str(tmp_path / "landing"), lake=str(tmp_path / "lake"))
+    files = ListedFiles(roots, Storage(), lambda: clocks.wall, lambda: clocks.now, environ={"GDDL_SETTLE": "soon"})
+    files.follow([SPEC])
+    land(tmp_path, "20260101-115900000.parquet")
+    assert list(files.news()) == ["s.a"]
+    files.close()

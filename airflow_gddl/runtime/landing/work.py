@@ -1,9 +1,10 @@
-"""Decides which tables of a pipeline have work, and in which task; pure."""
+"""Decides which tables of a pipeline have work, and in which task; pure but for `ListingSnapshot.exists`."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
 from airflow_gddl.contract.codec import to_json
@@ -13,6 +14,9 @@ from airflow_gddl.runtime.landing.polling import Poll
 from airflow_gddl.runtime.landing.run_request import RunRequestForm, is_by_person
 from airflow_gddl.runtime.landing.watermarks import LISTED_IN_PART
 from airflow_gddl.runtime.snapshot import Dependency, PipelineDocument
+
+_AT_ONCE = 8
+"""Replicas that are looked for at once."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,11 +150,11 @@ def decide(document: PipelineDocument, asked: RunRequestForm, run: str, seen: Li
     again = {name for name, hint in seen.hints.tables.items() if finished and hint.run == run} | seen.of_older_run
     if is_by_person(run) and not asked.is_some:
         again |= {name for name in document.pipeline.tables if seen.polls[name].files > LISTED_IN_PART}
-        loaded = (spec for spec in document.specs if spec.table in seen.hints.tables)
-        again |= {spec.table for spec in loaded if not seen.exists(spec)}  # its job reports what became of it
     forced = asked.names(document.pipeline.tables) | again if asked.is_some else again
     marks = {spec.table: mark(spec, seen.polls[spec.table]) for spec in document.specs}
     busy = {spec.table: spec for spec in document.specs if _has_work(spec, marks, seen, asked, forced)}
+    if is_by_person(run) and not asked.is_some:  # their jobs report what became of them
+        busy |= _lost([spec for spec in document.specs if spec.table not in busy], seen)
     unmet = {name: missing for name, spec in busy.items() if (missing := _unmet(document, spec))}
     held = {
         name: waiting
@@ -169,6 +173,14 @@ def decide(document: PipelineDocument, asked: RunRequestForm, run: str, seen: Li
         pending=bool(seen.hints.pending),
         metadata_at=document.metadata_at,
     )
+
+
+def _lost(specs: Sequence[TableSpec], seen: ListingSnapshot) -> dict[str, TableSpec]:
+    """Loaded tables without a replica."""
+    loaded = [spec for spec in specs if spec.table in seen.hints.tables]
+    with ThreadPoolExecutor(_AT_ONCE) as threads:
+        there = list(threads.map(seen.exists, loaded))
+    return {spec.table: spec for spec, exists in zip(loaded, there, strict=True) if not exists}
 
 
 def _has_work(

@@ -131,10 +131,11 @@ class MetadataSnapshot:
         if self.generation is None:
             return ()
         since = self.settings.clock() - _PARSED_FOR
-        lines: list[str] = []
+        lines, own = [], {pipeline.dag_id for pipeline in self.served()}
+        with contextlib.suppress(OSError, ValueError):
+            own |= {*cache.read_upkeep(self.generation, since)}
         for metadata, generation in cache.parsed_since(self.generation.parent.parent, since):
             with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-                own = {pipeline.dag_id for pipeline in self.served()} | {*cache.read_upkeep(self.generation, since)}
                 theirs = {str(entry["dag_id"]) for entry in cache.read_index(generation)}
                 ids = sorted(own & (theirs | {*cache.read_upkeep(generation, since)}))
                 others = cache.read_roots(generation) != cache.read_roots(self.generation)
