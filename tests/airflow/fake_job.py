@@ -40,21 +40,20 @@ def main() -> int:
         return keep(orders, spec)
     if orders.get("die_at") in names:
         for name in names[: names.index(orders["die_at"])]:
-            work(orders, spec["run_id"], name)
+            load(orders, spec, name)
         os.kill(os.getpid(), signal.SIGKILL)
-    bad = [name for name in names if not work(orders, spec["run_id"], name)]
-    leave_replicas(spec, [name for name in names if name not in bad])
+    bad = [name for name in names if not load(orders, spec, name)]
     return 1 if bad else 0
 
 
-def leave_replicas(spec: dict, names: list[str]) -> None:
-    """The log of a replica is all that the Airflow side looks for."""
-    lake = spec["roots"]["lake"]
-    if spec["options"]["action"] == "run" and not lake.startswith("s3://"):
-        for name in names:
-            log = Path(lake, *name.split("."), "_delta_log")
-            log.mkdir(parents=True, exist_ok=True)
-            (log / f"{0:020}.json").touch()
+def load(orders: dict, spec: dict, table: str) -> bool:
+    """Work, and leave the log of a replica, which is all that the Airflow side looks for."""
+    done, lake = work(orders, spec["run_id"], table), spec["roots"]["lake"]
+    if done and spec["options"].get("action", "run") == "run" and not lake.startswith("s3://"):
+        log = Path(lake, *table.split("."), "_delta_log")
+        log.mkdir(parents=True, exist_ok=True)
+        (log / f"{0:020}.json").touch()
+    return done
 
 
 def keep(orders: dict, spec: dict) -> int:

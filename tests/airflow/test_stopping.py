@@ -80,8 +80,9 @@ def test_a11_the_job_of_a_killed_worker_ends_and_the_next_try_resumes(
     stage.order()
     done = subprocess.run(command("load", stage.metadata, PACK), capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "ended []"
-    assert stage.loaded[1:] in ([["shop.a", "shop.b"]], [["shop.b"]])
-    assert sorted(stage.hints(PACK).tables) == ["shop.a", "shop.b"]
+    # Where the hint of shop.a was lost with the worker, it has a replica, and is for the other task.
+    assert stage.loaded[1:] == [["shop.b"]]
+    assert "shop.b" in stage.hints(PACK).tables
 
 
 def out_of_time(stage: Stage, done: Any, said: str) -> RunFact:
