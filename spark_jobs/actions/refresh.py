@@ -157,10 +157,10 @@ def _checked(work: _Refresh, order: RebuildRequest, fresh: Ledger) -> ResyncChec
 
 
 def _require_all_changes(work: _Refresh, order: RebuildRequest, fresh: TableState) -> None:
-    before = work.ledger.state.sequence_by or ()
-    other = before and before != fresh.sequence_by
-    own = f"write sequence_by: [{', '.join(before)}] in the row, which is their order, or " if other else ""
     if work.live.engine.rebuild(order).drops_changes():
+        before = work.ledger.state.sequence_by or ()
+        other = before and before != fresh.sequence_by
+        own = f"write sequence_by: [{', '.join(before)}] in the row, which is their order, or " if other else ""
         raise FatalError(
             "CHANGES_INCOMPATIBLE",
             "the change table holds changes of removed files, with another order or other types than the files now",

@@ -37,8 +37,10 @@ def completed(changes: pa.Table, schema: TableSchema, moved: np.ndarray) -> pa.T
     Args:
         moved: which of them did, see `order.moved_rows`.
     """
+    if not schema.partial:
+        return changes
     rows = changes
-    for column in (c for c in schema.columns if c not in schema.keys and schema.partial):
+    for column in (c for c in schema.columns if c not in schema.keys):
         without = moved & ~carried(changes, schema, column)
         if without.any():
             own, image = flat(changes.column(column)), _image(changes, schema, column)

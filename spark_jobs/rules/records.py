@@ -65,7 +65,7 @@ def _alike(columns: DeliveredColumns, rows: Sequence[int], unread: frozenset[str
 
 
 def _malformed(columns: DeliveredColumns, text: str, line: str, names: Sequence[str]) -> str:
-    """The record of a row that is no row: nobody knows which values are of columns that must not be stored."""
+    """The record of a malformed row: its values, of unknown columns, may be some that must not be stored."""
     if withholds(columns.how.dialect.spec):
         return rows_json([(name, pa.nulls(1, pa.string()), STRING) for name in names], nulls=True)[0]
     return f'{{"line":{_TEXT(line)}}}' if columns.group.translated else text

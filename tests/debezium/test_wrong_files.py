@@ -109,7 +109,7 @@ def test_unmaskable_texts_are_dropped(engine: EnginePort, tmp_path: Path) -> Non
 
 
 def test_values_left_out_are_in_no_record(engine: EnginePort, tmp_path: Path) -> None:
-    """Nor in that of a line that is no event, whose values nobody can tell apart."""
+    """Nor in that of a line that is no event, whose values belong to no known column."""
     lake = Lake(engine, tmp_path, exclude_columns=["pin"], before_image_prefix="before_")
     lost = {**event("u", {"id": None, "v": "b", "Pin": "secret"}, 2), "before": {"id": 1, "pin": "secret"}}
     lake.land(text(event("c", {"id": 1, "v": "a", "pin": "secret"}), {"pin": "secret"}, lost))

@@ -145,7 +145,7 @@ def test_a_run_that_can_t_be_cancelled_at_its_time_limit_is_waited_for() -> None
     world.platform.refuses_cancel = True
     with pytest.raises(FatalError, match="PLATFORM_REFUSED"):
         world.time_out()
-    assert not world.work(), "it goes on"
+    assert not world.work(), "the run has not ended"
     to_the_end(world)
     assert world.work()
     assert world.done == set(TABLES)

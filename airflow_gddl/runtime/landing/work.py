@@ -148,12 +148,13 @@ def decide(document: PipelineDocument, asked: RunRequestForm, run: str, seen: Li
     """
     finished = seen.hints.finished.get("increments") == run
     again = {name for name, hint in seen.hints.tables.items() if finished and hint.run == run} | seen.of_older_run
-    if is_by_person(run) and not asked.is_some:
+    checks_all = is_by_person(run) and not asked.is_some
+    if checks_all:
         again |= {name for name in document.pipeline.tables if seen.polls[name].files > LISTED_IN_PART}
     forced = asked.names(document.pipeline.tables) | again if asked.is_some else again
     marks = {spec.table: mark(spec, seen.polls[spec.table]) for spec in document.specs}
     busy = {spec.table: spec for spec in document.specs if _has_work(spec, marks, seen, asked, forced)}
-    if is_by_person(run) and not asked.is_some:  # their jobs report what became of them
+    if checks_all:  # their jobs report what became of them
         busy |= _lost([spec for spec in document.specs if spec.table not in busy], seen)
     unmet = {name: missing for name, spec in busy.items() if (missing := _unmet(document, spec))}
     held = {
