@@ -48,8 +48,7 @@ def probe_lake(root: str, environ: Mapping[str, str], name: str) -> str:
             store.delete(path)
         return f"{root} can be written, read and cleaned"
     if not Path(root).exists():
-        parent = next(folder for folder in Path(root).parents if folder.exists())
-        _require_access(str(parent), os.W_OK | os.X_OK, "write to")
+        _require_room(next(folder for folder in Path(root).parents if folder.exists()), root)
         return f"{root} does not exist yet; the first run can create it"
     _require_folder(root, "lake")
     try:
@@ -58,6 +57,17 @@ def probe_lake(root: str, environ: Mapping[str, str], name: str) -> str:
     except OSError as error:
         raise _unusable(f"can't write to {root}: {error.strerror}", f"check permissions and space of {root}") from error
     return f"{root} can be written"
+
+
+def _require_room(parent: Path, root: str) -> None:
+    """A folder can be made in `parent`: permissions alone do not tell, e.g. of a file or of `/proc`."""
+    try:
+        with tempfile.TemporaryDirectory(dir=parent):
+            return
+    except OSError as error:
+        what = f"{root} does not exist and can't be created: can't make a folder in {parent}: {error.strerror}"
+        remedy = f"give the user permission to write to {parent}, or correct `lake` in gddl.yaml"
+        raise _unusable(what, remedy) from error
 
 
 def _require_folder(root: str, field: str) -> None:

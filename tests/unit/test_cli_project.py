@@ -201,6 +201,23 @@ def test_check_continues_after_a_failure(gddl: Gddl, monkeypatch: pytest.MonkeyP
     }
 
 
+@pytest.mark.parametrize(
+    ("lake", "why"), [("../taken/lake", "Not a directory"), ("/proc/lake", "No such file or directory")]
+)
+def test_check_refuses_a_lake_that_no_run_can_create(gddl: Gddl, lake: str, why: str) -> None:
+    gddl("init")
+    Path("taken").write_text("a file")
+    settings = Path("metadata/gddl.yaml")
+    settings.write_text(settings.read_text().replace("lake: ../lake", f"lake: {lake}"))
+    root = Path("metadata", lake).resolve()
+    status, found = gddl("check", "--json").checked["lake"]
+    assert status == "failed"
+    assert found == (
+        f"[ROOT_UNUSABLE] {root} does not exist and can't be created: can't make a folder in {root.parent}: {why}. "
+        f"Remedy: give the user permission to write to {root.parent}, or correct `lake` in gddl.yaml"
+    )
+
+
 @contextmanager
 def unity(status: int) -> Iterator[str]:
     """A server that answers every request with this status; its URL."""
