@@ -4,12 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Literal
 
 from airflow_gddl.contract.table_spec import STRICT
 
 DatePartition = Literal["none", "YYYYMMDD", "YYYYMMDDHH", "YYYYMM", "MMYYYYDD", "DDMMYYYY"]
 DateDelimiter = Literal["slash", "dash", "underscore", "none"]
+DATE_DELIMITERS: Mapping[DateDelimiter, str] = {"slash": "/", "dash": "-", "underscore": "_", "none": ""}
+DATES_IN_ORDER: Mapping[str, tuple[str, ...]] = {
+    "YYYYMMDD": ("%Y", "%m", "%d"),
+    "YYYYMMDDHH": ("%Y", "%m", "%d", "%H"),
+    "YYYYMM": ("%Y", "%m"),
+}
+"""Date partitions whose folders sort by time, as formats of `strftime`."""
+DATES_OUT_OF_ORDER: Mapping[str, tuple[str, ...]] = {"MMYYYYDD": ("%m", "%Y", "%d"), "DDMMYYYY": ("%d", "%m", "%Y")}
 TOTAL_ORDER = ("AR_H_CHANGE_SEQ", "transact_seq")
 """Columns that may order changes; the first that exists is used."""
 COMMIT_TIMES = ("AR_H_COMMIT_TIMESTAMP", "AR_H_TIMESTAMP", "dms_timestamp")
@@ -48,3 +57,9 @@ class DmsOptions:
     """Meaning of a missing folder: a warning, an empty table, or no new files."""
     verify_connection: str | None = None
     """Name of the connection to the source that `gddl verify` compares with; null: none. Never its content."""
+
+
+def date_folder(partition: DatePartition, delimiter: DateDelimiter, time: datetime) -> str:
+    """Folder of change files that were written at `time`; empty for `none`."""
+    parts = (*DATES_IN_ORDER.get(partition, ()), *DATES_OUT_OF_ORDER.get(partition, ()))
+    return DATE_DELIMITERS[delimiter].join(time.strftime(part) for part in parts)

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from airflow_gddl.contract.checks import table_name_fault
-from airflow_gddl.contract.dms import COMMIT_TIMES, TOTAL_ORDER
+from airflow_gddl.contract.dms import COMMIT_TIMES, DATE_DELIMITERS, TOTAL_ORDER
 from airflow_gddl.contract.name_times import change_time, moment
 from airflow_gddl.devtools.simulate.proposing import key_rank
 from airflow_gddl.onboarding.facts import Activity, KeyFact, Notice, TableFacts
@@ -30,7 +30,7 @@ _TIMES = (
 _SEQUENCE = re.compile(r"(^|_)(change_?seq|seq|sequence|scn|lsn|change_number)$", re.IGNORECASE)
 _DATED = re.compile(r"\d{4}(?P<by>[-_/]?)\d\d(?P<day>(?P=by)\d\d)?(?P<hour>(?P=by)\d\d)?")
 _MOST_CANDIDATES = 6
-_DELIMITERS = {"/": "slash", "-": "dash", "_": "underscore", "": "none"}
+_DELIMITER_NAMES = {delimiter: name for name, delimiter in DATE_DELIMITERS.items()}
 _UNFIT = re.compile(r"^(float|double|halffloat|list|large_list|map|struct|binary|large_binary|time32|time64|bool)")
 
 
@@ -157,7 +157,7 @@ def _partition(files: Sequence[LandedName]) -> dict[str, str]:
         return {}
     by, day, hour = kinds.pop()
     partition = {"options.date_partition": "YYYYMM" + ("DD" if day else "") + ("HH" if hour else "")}
-    return partition | ({} if by == "/" else {"options.date_delimiter": _DELIMITERS[by]})
+    return partition | ({} if by == "/" else {"options.date_delimiter": _DELIMITER_NAMES[by]})
 
 
 def _source_columns(folder: TableFolder) -> dict[str, str]:

@@ -12,7 +12,14 @@ from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Literal
 
-from airflow_gddl.contract.dms import COMMIT_TIMES, TOTAL_ORDER, DmsOptions
+from airflow_gddl.contract.dms import (
+    COMMIT_TIMES,
+    DATES_IN_ORDER,
+    DATES_OUT_OF_ORDER,
+    TOTAL_ORDER,
+    DmsOptions,
+    date_folder,
+)
 from airflow_gddl.contract.dms_names import classify
 from airflow_gddl.contract.file_names import Names
 from spark_jobs.dialects.base import Dialect, InputOpener
@@ -24,9 +31,6 @@ from spark_jobs.plan.files import PlannedFile
 _DAY = timedelta(days=1)
 _MOST_DAYS = 60
 _AFTER_DIGITS = ":"
-_DELIMITERS = {"slash": "/", "dash": "-", "underscore": "_", "none": ""}
-_SORTED = {"YYYYMMDD": ("%Y", "%m", "%d"), "YYYYMMDDHH": ("%Y", "%m", "%d", "%H"), "YYYYMM": ("%Y", "%m")}
-_UNSORTED = {"MMYYYYDD": ("%m", "%Y", "%d"), "DDMMYYYY": ("%d", "%m", "%Y")}
 
 
 @dataclass(frozen=True)
@@ -77,12 +81,12 @@ def windows(options: DmsOptions, cursor: str, since: datetime, until: datetime) 
         return (_flat(since),) if flat else EVERYTHING
     # A folder's date may be in another time zone than the names in it: a day earlier or later.
     start, end = since - _DAY, until + _DAY
-    if partition in _UNSORTED and end - start > _MOST_DAYS * _DAY:
+    if partition in DATES_OUT_OF_ORDER and end - start > _MOST_DAYS * _DAY:
         return EVERYTHING
     found = [_flat(since)] if flat else []
-    if partition in _SORTED:
-        return (*found, Window(start_after=f"{_folder(options, _SORTED[partition], start)}/{_name(start)}"))
-    days = (Window(folder=_folder(options, _UNSORTED[partition], day)) for day in _days(start, end))
+    if partition in DATES_IN_ORDER:
+        return (*found, Window(start_after=f"{_folder(options, start)}/{_name(start)}"))
+    days = (Window(folder=_folder(options, day)) for day in _days(start, end))
     return (*found, *days, Window(start_after=_AFTER_DIGITS))
 
 
@@ -95,8 +99,8 @@ def _name(time: datetime) -> str:
     return f"{time:%Y%m%d-%H%M%S}"
 
 
-def _folder(options: DmsOptions, parts: tuple[str, ...], time: datetime) -> str:
-    return _DELIMITERS[options.date_delimiter].join(f"{time:{part}}" for part in parts)
+def _folder(options: DmsOptions, time: datetime) -> str:
+    return date_folder(options.date_partition, options.date_delimiter, time)
 
 
 def _days(start: datetime, end: datetime) -> Iterator[datetime]:

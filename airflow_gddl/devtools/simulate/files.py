@@ -14,17 +14,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pyarrow.types as pt
 
+from airflow_gddl.contract.dms import date_folder
 from airflow_gddl.devtools.simulate.events import Envelopes, json_bytes
 from airflow_gddl.devtools.simulate.spec import Delivery
 
-_DELIMITERS = {"slash": "/", "dash": "-", "underscore": "_", "none": ""}
-_PARTS = {
-    "YYYYMMDD": ("%Y", "%m", "%d"),
-    "YYYYMMDDHH": ("%Y", "%m", "%d", "%H"),
-    "YYYYMM": ("%Y", "%m"),
-    "MMYYYYDD": ("%m", "%Y", "%d"),
-    "DDMMYYYY": ("%d", "%m", "%Y"),
-}
 _MARKS = (",", '"', "\n", "\r")
 
 
@@ -49,10 +42,8 @@ class Namer:
         if self.delivery.debezium:
             return self._of_offset(int(moment.timestamp() * 1000))
         name = f"{moment:%Y%m%d-%H%M%S}{moment.microsecond // 1000:03d}.{self.delivery.format}"
-        if self.delivery.date_partition == "none":
-            return name
-        parts = [moment.strftime(part) for part in _PARTS[self.delivery.date_partition]]
-        return f"{_DELIMITERS[self.delivery.date_delimiter].join(parts)}/{name}"
+        folder = date_folder(self.delivery.date_partition, self.delivery.date_delimiter, moment)
+        return f"{folder}/{name}" if folder else name
 
     def _of_offset(self, offset: int) -> str:
         """As Confluent's sink: offsets only have to grow."""
