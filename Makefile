@@ -3,9 +3,9 @@ VENV ?= .venv
 PYTHON ?=
 DEMO ?=
 BIN := $(VENV)/bin
-# One run of pytest has one closing line; the quick tests come first in it, those with Spark after them. Two processes
-# keep two cores busy; with three, Spark's scenarios take beyond their time limit. WORKERS=0 runs all in one.
-WORKERS ?= 2
+# One run of pytest has one closing line. Two processes keep two cores busy, a third has the tests that mostly wait
+# (tests/scheduling.py). WORKERS=0 runs all in one.
+WORKERS ?= 3
 QUICK := tests/architecture tests/unit
 
 PINS ?=

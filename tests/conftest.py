@@ -44,6 +44,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.xdist_group(group))
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object | None:
+    """Null: xdist's own, where tests are not spread by group."""
+    from tests.scheduling import WaitingApart  # noqa: PLC0415 - xdist may be missing where the hook is not called
+
+    return WaitingApart(config, log) if config.getoption("dist") == "loadgroup" else None
+
+
 ENGINES: tuple[EngineName, ...] = get_args(EngineName)
 # All tests share it, and Delta keeps each table that it has seen for an hour: with less, collecting takes over.
 SPARK = LazySpark(SessionSettings(cores=2, memory="6g", brief=True))
