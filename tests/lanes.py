@@ -32,6 +32,7 @@ _LONG_ON_SPARK = {
     "test_scenarios": ("test_in_another_order", "test_in_one_go"),
     "test_end_to_end": (
         "test_interrupted_run_is_resumed",
+        "test_unsent_values_are_kept",
         "test_key_update_moves_the_row",
         "test_redelivered_events_change_nothing",
         "test_source_without_positions_is_ordered_by_time_and_offset",
@@ -57,7 +58,7 @@ _LONG_ON_SPARK = {
         "test_late_file_is_no_new_log",
     ),
     "test_foreign": (
-        "test_foreign_commit_is_reported_until_a_full_refresh[spark-restored-RESTORE]",
+        "test_foreign_commit_is_reported_until_a_full_refresh",
         "test_foreign_commit_without_data_change_is_ignored",
         "test_missing_table_folder_is_reported_and_restored_by_a_refresh",
         "test_foreign_rows_stop_the_table_until_removed",
@@ -67,10 +68,14 @@ _LONG_ON_SPARK = {
         "test_existing_table_changes_its_engine",
     ),
     "test_erase": (
+        "test_key_stays_erased_after_a_move",
         "test_with_deletion_vectors",
         "test_reused_key_is_loaded_after_erasure",
         "test_log_drops_the_key_after_retention",
     ),
+    "test_replay_of_excluded": ("test_column_that_is_excluded_no_more_is_null",),
+    "test_shards": ("test_loads_changes_reloads_and_verification",),
+    "test_explain": ("test_explain_is_equal_on_both_engines",),
     "test_forgotten_commits": ("test_resume_after_log_cut",),
     "test_histories": ("test_engine_and_oracle_agree",),
     "test_bounded_batches": (  # one scenario of rule 5 is played each time, and limits are the plan's, not the engine's
