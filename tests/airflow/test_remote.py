@@ -22,7 +22,6 @@ import pytest
 pytest.importorskip("databricks.sdk")
 pytest.importorskip("airflow.providers.databricks")
 
-from airflow.sdk.exceptions import TaskDeferred
 
 from airflow_gddl import configuration
 from airflow_gddl import version_compat as capabilities
@@ -45,6 +44,7 @@ from airflow_gddl.runtime.state.reading import read_pipeline
 from airflow_gddl.stores import open_store
 from airflow_gddl.triggers.runs import TIME_TO_END, GddlRunTrigger, Watch
 from tests.airflow.clearing import clear
+from tests.airflow.deferral import TaskDeferred
 from tests.airflow.stage import Stage
 from tests.airflow.test_alerting import ListNotifier
 

@@ -15,7 +15,6 @@ import pytest
 pytest.importorskip("databricks.sdk")
 pytest.importorskip("airflow.providers.databricks")
 
-from airflow.sdk.exceptions import TaskDeferred
 
 from airflow_gddl.dags.factory import build_dags
 from airflow_gddl.dags.maintenance import build_upkeep_dags
@@ -24,6 +23,7 @@ from airflow_gddl.devtools.fakes.databricks.server import FakeServer
 from airflow_gddl.operators import maintenance_execution
 from airflow_gddl.triggers.runs import GddlRunTrigger, ends_at
 from airflow_gddl.version_compat import AirflowException
+from tests.airflow.deferral import TaskDeferred
 from tests.airflow.stage import Stage
 from tests.airflow.test_remote import DATES, PACK, fake, run, tables
 from tests.airflow.test_stopping import out_of_time
