@@ -156,7 +156,8 @@ def _met(tables: Sequence[str], now: float, before: RunsDocument) -> RunsDocumen
 
 
 def _notify(context: Context, wanted: Sequence[Any], fresh: Sequence[Alert]) -> None:
-    given = {**context, "gddl_alerts": fresh, "gddl_text": text_of(fresh)}
+    # A trigger's context has no DAG; notifiers of Airflow 3.0 fail without the key.
+    given = {"dag": None, **context, "gddl_alerts": fresh, "gddl_text": text_of(fresh)}
     for notifier in wanted:
         notifier(given)
 
