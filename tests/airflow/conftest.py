@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.airflow.bag import kept
 from tests.airflow.stage import Stage
 from tests.s3_server import Bucket, serving
 
@@ -49,6 +50,27 @@ def database() -> None:
 
     with contextlib.redirect_stdout(io.StringIO()):
         initdb()
+    if importlib.util.find_spec("airflow.sdk.configuration") is None:
+        store_before_tests()
+
+
+def store_before_tests() -> None:
+    """`DAG.test` of Airflow 3.0 leaves it to the DAG processor to store a DAG and to activate its assets."""
+    from airflow.models.dag import DAG as STORED  # noqa: PLC0415 - not before the settings above
+    from airflow.models.dagbundle import DagBundleModel  # noqa: PLC0415
+    from airflow.sdk import DAG  # noqa: PLC0415
+    from airflow.utils.session import create_session  # noqa: PLC0415
+
+    test = DAG.test
+
+    def stored_first(dag: DAG, **given: object) -> object:
+        with create_session() as session:
+            session.merge(DagBundleModel(name="dags-folder"))
+            session.flush()
+            STORED.bulk_write_to_db("dags-folder", None, [kept(dag)], session=session)
+        return test(dag, **given)
+
+    DAG.test = stored_first
 
 
 @pytest.fixture
