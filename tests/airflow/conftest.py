@@ -57,9 +57,9 @@ def database() -> None:
 def store_before_tests() -> None:
     """`DAG.test` of Airflow 3.0 leaves it to the DAG processor to store a DAG and to activate its assets."""
     from airflow.models.dag import DAG as STORED  # noqa: PLC0415 - not before the settings above
-    from airflow.models.dagbundle import DagBundleModel  # noqa: PLC0415
-    from airflow.sdk import DAG  # noqa: PLC0415
-    from airflow.utils.session import create_session  # noqa: PLC0415
+    from airflow.models.dagbundle import DagBundleModel  # noqa: PLC0415 - as above
+    from airflow.sdk import DAG  # noqa: PLC0415 - as above
+    from airflow.utils.session import create_session  # noqa: PLC0415 - as above
 
     test = DAG.test
 
