@@ -1,7 +1,8 @@
 """Which process of pytest works on which group of tests, where there are more processes than cores.
 
 A third of the time of `make test` is spent on waiting: for Airflow, for an S3 server, for the end of a killed process.
-One process more works on tests that wait. The others, which compute, keep the cores busy, and only they start Spark.
+One process more works on tests that wait, then on tests that stand alone. The others, which compute, keep the cores
+busy, and start Spark.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ class WaitingApart(LoadGroupScheduling):
         if self.nodes.index(node) < _COMPUTING:
             chosen = next((group for group in groups if not waits(group)), groups[0])
         else:
-            waiting = sorted(filter(waits, groups), key=lambda group: group != "e2e")
-            chosen = next(iter(waiting), groups[-1])  # the last have the fewest tests, none of which starts Spark
+            alone = next((group for group in groups if "::" in group), groups[-1])  # starts no Spark
+            chosen = min(filter(waits, groups), key=lambda group: group != "e2e", default=alone)
         self.workqueue.move_to_end(chosen, last=False)
         super()._assign_work_unit(node)
 
