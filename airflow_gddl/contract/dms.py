@@ -12,13 +12,16 @@ from airflow_gddl.contract.table_spec import STRICT
 DatePartition = Literal["none", "YYYYMMDD", "YYYYMMDDHH", "YYYYMM", "MMYYYYDD", "DDMMYYYY"]
 DateDelimiter = Literal["slash", "dash", "underscore", "none"]
 DATE_DELIMITERS: Mapping[DateDelimiter, str] = {"slash": "/", "dash": "-", "underscore": "_", "none": ""}
-DATES_IN_ORDER: Mapping[str, tuple[str, ...]] = {
+DATES_IN_ORDER: Mapping[DatePartition, tuple[str, ...]] = {
     "YYYYMMDD": ("%Y", "%m", "%d"),
     "YYYYMMDDHH": ("%Y", "%m", "%d", "%H"),
     "YYYYMM": ("%Y", "%m"),
 }
 """Date partitions whose folders sort by time, as formats of `strftime`."""
-DATES_OUT_OF_ORDER: Mapping[str, tuple[str, ...]] = {"MMYYYYDD": ("%m", "%Y", "%d"), "DDMMYYYY": ("%d", "%m", "%Y")}
+DATES_OUT_OF_ORDER: Mapping[DatePartition, tuple[str, ...]] = {
+    "MMYYYYDD": ("%m", "%Y", "%d"),
+    "DDMMYYYY": ("%d", "%m", "%Y"),
+}
 TOTAL_ORDER = ("AR_H_CHANGE_SEQ", "transact_seq")
 """Columns that may order changes; the first that exists is used."""
 COMMIT_TIMES = ("AR_H_COMMIT_TIMESTAMP", "AR_H_TIMESTAMP", "dms_timestamp")

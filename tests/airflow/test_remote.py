@@ -24,7 +24,6 @@ import pytest
 pytest.importorskip("databricks.sdk")
 pytest.importorskip("airflow.providers.databricks")
 
-
 from airflow_gddl import configuration
 from airflow_gddl import version_compat as capabilities
 from airflow_gddl.contract.codec import plain

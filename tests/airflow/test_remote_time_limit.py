@@ -15,7 +15,6 @@ import pytest
 pytest.importorskip("databricks.sdk")
 pytest.importorskip("airflow.providers.databricks")
 
-
 from airflow_gddl.dags.factory import build_dags
 from airflow_gddl.dags.maintenance import build_upkeep_dags
 from airflow_gddl.devtools.fakes.databricks.run import LIVE
