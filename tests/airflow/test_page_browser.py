@@ -295,3 +295,44 @@ def test_a_table_s_page_follows_what_happens(pages: Any, shop: Site) -> None:
     page.locator(".facts .state.fresh").wait_for()
     expect(page.locator("table.wide tbody tr")).to_have_count(1)
     expect(page.get_by_label("Value of id")).to_have_value("42")  # what was typed stays
+
+
+def test_a_search_that_was_just_typed_does_not_undo_a_click(pages: Any) -> None:
+    page = pages(**size(900))
+    page.goto("/gddl/")
+    page.get_by_role("link", name="shop.late").wait_for()
+    page.evaluate("""() => {
+      const search = document.querySelector("input[type=search]");
+      search.value = "late";
+      search.dispatchEvent(new Event("input"));
+      document.querySelector('a[href="#/table/shop.late"]').click();
+      return new Promise((done) => setTimeout(done, 500));
+    }""")
+    page.get_by_role("heading", name="shop.late").wait_for()
+    assert page.url.endswith("/gddl/#/table/shop.late")
+    page.go_back()
+    expect(page.get_by_role("searchbox")).to_have_value("late")
+    page.get_by_text("1 of 9 tables").wait_for()
+
+
+def test_a_click_is_not_lost_when_the_list_is_drawn_again(pages: Any) -> None:
+    page = pages(**size(900))
+    page.goto("/gddl/")
+    link = page.get_by_role("link", name="shop.late")
+    link.wait_for()
+    held: list[Any] = []
+
+    def hold(route: Any) -> None:
+        held.append(route)
+
+    asked = re.compile("/gddl/api/tables.*search=late")
+    page.route(asked, hold)
+    with page.expect_request(asked):
+        page.get_by_role("searchbox").fill("late")
+    link.hover()
+    page.mouse.down()
+    with page.expect_response(asked):
+        held[0].continue_()
+    page.evaluate("new Promise((done) => setTimeout(done, 300))")  # it would be drawn meanwhile
+    page.mouse.up()
+    page.get_by_role("heading", name="shop.late").wait_for()

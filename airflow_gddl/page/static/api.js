@@ -1,5 +1,7 @@
 // Requests to this page's API and to Airflow's, as the logged-in user.
 
+import { released } from "./dom.js";
+
 /** Path of Airflow: the part before this page's folder. */
 export const root = location.pathname.replace(/\/gddl\/.*$/, "");
 
@@ -17,6 +19,7 @@ async function send(url, options = {}) {
   if (token) headers.Authorization = `Bearer ${token.replace(/^"|"$/g, "")}`;
   const answer = await fetch(url, { ...options, headers, credentials: "same-origin", cache: "no-store" });
   const body = await answer.json().catch(() => null);
+  await released(); // callers replace what is displayed
   if (!answer.ok) {
     const detail = body && body.detail;
     throw new Refused(answer.status, typeof detail === "string" ? detail : detail ? JSON.stringify(detail) : answer.statusText);

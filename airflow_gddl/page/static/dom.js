@@ -60,3 +60,16 @@ export function grid(columns, rows, label, kind = "") {
     el("thead", {}, el("tr", {}, titled.map((one) => el("th", { scope: "col", class: one.kind }, one.title)))),
     el("tbody", {}, body));
 }
+
+let pressed = Promise.resolve();
+window.addEventListener("pointerdown", ({ button }) => {
+  if (button !== 0) return;
+  pressed = new Promise((done) => {
+    for (const kind of ["pointerup", "pointercancel"]) window.addEventListener(kind, () => setTimeout(done), { once: true });
+  });
+}, true);
+
+/** Resolves when the pointer is not pressed. An element that is replaced under a pressed pointer gets no click. */
+export function released() {
+  return pressed;
+}

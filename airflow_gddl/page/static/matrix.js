@@ -24,17 +24,28 @@ export class Matrix {
     };
     this.search = el("input", {
       type: "search", placeholder: "Search tables ( / )", "aria-label": "Search tables", value: query.get("search") ?? "",
-      oninput: () => { clearTimeout(this.soon); this.soon = setTimeout(() => this.set("search", this.search.value), 200); },
+      oninput: () => { this.note("search", this.search.value); clearTimeout(this.soon); this.soon = setTimeout(() => this.show(), 200); },
     });
     replace(place, this.parts.banner, el("div", { class: "bar" }, this.search, this.parts.filters), this.parts.states, this.parts.list);
   }
 
+  /** A search typed just before is not asked any more, and an answer under way is dropped. */
+  leave() {
+    clearTimeout(this.soon);
+    this.asked += 1;
+  }
+
   /** Changes one field of the query; the first page of the answer is shown. */
   set(name, value, keepPage = false) {
+    this.note(name, value, keepPage);
+    this.show();
+  }
+
+  /** As `set`, in the URL only. At once: later, the URL may be that of another part of the page. */
+  note(name, value, keepPage = false) {
     if (value) this.query.set(name, value); else this.query.delete(name);
     if (!keepPage) this.query.delete("page");
     history.replaceState(null, "", `#/?${this.query}`);
-    this.show();
   }
 
   async show() {
