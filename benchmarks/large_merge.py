@@ -35,9 +35,15 @@ _PROGRAMS = {this_engine.SIDE: "this_engine.py", handwritten.SIDE: "handwritten.
 
 @dataclass(frozen=True, kw_only=True)
 class Figures:
-    """One side on one workload. `rewritten`: rows written to the replica though nothing had changed in them."""
+    """One side on one workload.
+
+    Attributes:
+        load_seconds: of the full load.
+        rewritten: rows written to the replica though nothing had changed in them.
+    """
 
     answer: Answer
+    load_seconds: float
     rewritten: int
     work: Workload
 
@@ -68,13 +74,14 @@ def compare(work: Workload, root: Path, engine: EngineName = "spark") -> dict[st
     workload.write(work, folders)
     found, class_path = {}, ""
     for side, program in _PROGRAMS.items():
-        class_path = run_child(program, _order(side, "load", folders, engine, class_path)).class_path
+        load = run_child(program, _order(side, "load", folders, engine, class_path))
+        class_path = load.class_path
         loaded = last_version(folders.replica(side))
         tiny = replace(work, rows=_LEAST_ROWS, files=1, changes_per_file=_LEAST_CHANGES)
         workload.write(tiny, _warm(folders, side))
         answer = run_child(program, _order(side, "run", folders, engine, class_path))
         rewritten = written_after(folders.replica(side), loaded).rewritten
-        found[side] = Figures(answer=answer, rewritten=rewritten, work=work)
+        found[side] = Figures(answer=answer, load_seconds=load.seconds, rewritten=rewritten, work=work)
         say(f"{side}: {answer.seconds:.1f} s; {truth.check(folders, side):,} rows are right")
         shutil.rmtree(folders.exported(side))
     return found
@@ -127,7 +134,7 @@ def report(sides: dict[str, Figures], growth: list[Growth]) -> None:
             f"{side:12} {figures.answer.seconds:8.1f} s {figures.changes_per_second:10,.0f} changes/s "
             f"{figures.rewritten / figures.work.changes:8.2f} rows rewritten/change {figures.answer.peak_mib:8,.0f} MiB"
         )
-        print(f"{'':12} seconds by step: {steps}")
+        print(f"{'':12} seconds by step: {steps}; full load before: {figures.load_seconds:.1f}")
     for g in growth:
         print(f"{g.changes:,} changes into {g.rows:,} rows: {g.seconds:.1f} s, by hand {g.handwritten_seconds:.1f} s")
     print(json.dumps(_summary(sides, growth)))
@@ -139,6 +146,8 @@ def _summary(sides: dict[str, Figures], growth: list[Growth]) -> dict[str, objec
         "changes_per_second": round(mine.changes_per_second, 1),
         "baseline_changes_per_second": round(other.changes_per_second, 1),
         "ratio": round(mine.changes_per_second / other.changes_per_second, 2),
+        "load_seconds": round(mine.load_seconds, 1),
+        "baseline_load_seconds": round(other.load_seconds, 1),
         "rows_rewritten_per_change": round(mine.rewritten / mine.work.changes, 4),
         "peak_mib": round(mine.answer.peak_mib),
     }

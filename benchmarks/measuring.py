@@ -55,7 +55,7 @@ class Answer:
     """What a child found.
 
     Attributes:
-        seconds: of the timed part; 0 for a load.
+        seconds: of the timed part: the full load, or the changes.
         peak_mib: largest resident memory of the child and its JVM up to the end of the timed part.
         steps: in the order in which they first ended.
         class_path: Delta's JARs that it ran with.

@@ -207,6 +207,7 @@ def _settings(job: JobSpec, verbose: bool, environ: Mapping[str, str]) -> Sessio
         memory=largest.memory,
         brief=brief,
         lasting=job.options.continuous is not None,
+        single=len(job.tables) == 1,
     )
 
 

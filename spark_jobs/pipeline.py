@@ -73,7 +73,7 @@ def bring_up_to_date(run: TableRun, outcome: RunTotals) -> None:
 
 
 def idle_result(run: TableRun, outcome: RunTotals) -> JobResult | int:
-    """The result of an idle table; for any other the bytes of its new files.
+    """The result of an idle table; for any other what it has to do (`PendingWork.cost`).
 
     Raises:
         GddlError: as `run_table`.
@@ -100,7 +100,7 @@ def _process_pending(run: TableRun, claim: Claim, seen: PendingWork, outcome: Ru
     The listing from before the claim is valid unless another run came between: a file that was rewritten
     since is found by the next listing, like one that is written while the batch runs.
     """
-    ledger, context = run.ledger(), run.context()
+    ledger, context = run.ledger(), run.context(None if run.shard else seen.cost)
     keep(run.place, ledger)
     if ledger.plan() is None or ledger.state.batch:
         there = has_tables(run, context, ledger.state)

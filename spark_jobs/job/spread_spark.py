@@ -115,7 +115,7 @@ class SparkSpread:
 
 
 def _polled(run: TableRun) -> Found | int:
-    """The outcome of a table that needs no task, since it is idle or only read; else the bytes of its new files."""
+    """The outcome of a table that needs no task, since it is idle or only read; else its work (`poll_table`)."""
     options = run.job.options
     if options.action in _IN_DRIVER:
         return attempt(run, totals_of(run.job))

@@ -87,7 +87,10 @@ def _is_held(run: TableRun, result: JobResult) -> bool:
 
 
 def poll_table(run: TableRun) -> TableOutcome | int:
-    """The outcome of an idle table, or of one that can't be polled; else the bytes of its new files."""
+    """The outcome of an idle table, or of one that can't be polled; else what it has to do (`PendingWork.cost`).
+
+    Zero: that could not be found out.
+    """
     started, totals = run.runtime.clock(), totals_of(run.job)
     totals.engine = run.engine
     try:

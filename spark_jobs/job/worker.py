@@ -40,13 +40,13 @@ READY = "ready"
 """Sent once, when the process is ready."""
 Task = IdleCheck | TableTask
 Answer = list[TableOutcome | Declined | int]
-"""One for each table of the task: an outcome, or the bytes of its new files for an `IdleCheck`."""
+"""One for each table of the task: an outcome, or what it has to do (`poll_table`) for an `IdleCheck`."""
 
 
 class NoSpark:
     """`SparkSource` of a worker, which has no Spark."""
 
-    def for_table(self) -> SparkSession:
+    def for_table(self, _work: int | None = None, /) -> SparkSession:
         raise DeclinedError("it needs Spark")
 
     @property

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+
+LITTLE_WORK = 512 * 1024**2
+"""Work (`PendingWork.cost`) that is done sooner by code that is compiled quickly: see docs/decisions/175."""
 
 
 @dataclass(frozen=True)
@@ -16,6 +19,8 @@ class SessionSettings:
         verbose: let Spark's own log through.
         brief: the job is short and its data small: compile quickly rather than well.
         lasting: the job runs for hours with the same code, so that compiling it pays even for small data.
+        single: the job has one table, so that what it has to do is what the session has to do.
+        quick_code: compile quickly rather than well, by C1 alone.
         s3: a root is on S3, so that its JARs are needed.
         extra: Spark settings (`spark.…`) beyond these.
         start_seconds: how long a cluster may take to give a first executor.
@@ -27,10 +32,28 @@ class SessionSettings:
     verbose: bool = False
     brief: bool = False
     lasting: bool = False
+    single: bool = False
+    quick_code: bool = False
     s3: bool = False
     extra: Mapping[str, str] = field(default_factory=dict)
     start_seconds: float = 600.0
     ship_delta: bool = True
+
+    @property
+    def java_flags(self) -> tuple[str, ...]:
+        """How Java collects and compiles."""
+        flags: tuple[str, ...] = ("-XX:+UseSerialGC",) if self.brief else ()
+        if self.quick_code or (self.brief and not self.lasting):
+            flags += ("-XX:TieredStopAtLevel=1",)
+        if self.quick_code or self.brief:
+            # C1 alone has 48 MiB by default. Once they are full, Java compiles no more, and calls fail (InternalError).
+            flags += ("-XX:ReservedCodeCacheSize=256m",)
+        return flags
+
+    def suited(self, work: int | None) -> SessionSettings:
+        """The settings of a session whose first table has so much to do (`PendingWork.cost`); None: not known."""
+        little = self.single and not self.lasting and work is not None and work <= LITTLE_WORK
+        return replace(self, quick_code=True) if little else self
 
 
 def is_on_a_cluster(environ: Mapping[str, str]) -> bool:

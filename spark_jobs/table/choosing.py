@@ -8,11 +8,11 @@ from spark_jobs.engines.delta_commits import DeltaCommits
 from spark_jobs.table.runtime import Runtime
 
 
-def make_engine(name: EngineName, runtime: Runtime) -> Engine:
-    """The engine of this name, unless the runtime has one for all tables."""
+def make_engine(name: EngineName, runtime: Runtime, work: int | None = None) -> Engine:
+    """The engine of this name, unless the runtime has one for all tables; `work` as `SparkSource.for_table`."""
     if runtime.engine is not None:
         return runtime.engine
-    return _delta_rs(runtime) if name == "delta_rs" else _spark(runtime)
+    return _delta_rs(runtime) if name == "delta_rs" else _spark(runtime, work)
 
 
 def _delta_rs(runtime: Runtime) -> Engine:
@@ -22,8 +22,8 @@ def _delta_rs(runtime: Runtime) -> Engine:
     return DeltaRsEngine(Tables(runtime.storage, runtime.clock))
 
 
-def _spark(runtime: Runtime) -> Engine:
+def _spark(runtime: Runtime, work: int | None) -> Engine:
     from spark_jobs.engines.spark.engine import SparkEngine  # noqa: PLC0415 - see above
     from spark_jobs.engines.spark.tables import Tables  # noqa: PLC0415 - see above
 
-    return SparkEngine(Tables(runtime.spark.for_table(), DeltaCommits(runtime.storage)))
+    return SparkEngine(Tables(runtime.spark.for_table(work), DeltaCommits(runtime.storage)))

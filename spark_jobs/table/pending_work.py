@@ -14,6 +14,8 @@ from spark_jobs.table.outcome import RunTotals
 from spark_jobs.table.run import TableRun
 
 _BYTES_A_ROW = 50
+_LANDED_WEIGHT = 7
+"""What a byte of a landing file costs, in bytes of a replica that is merged into: see docs/decisions/175."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,8 +31,8 @@ class PendingWork:
 
     @property
     def cost(self) -> int:
-        """Estimated bytes to process: waiting files plus replica."""
-        return sum(f.size for f in self.found.waiting) + self.state.rows * _BYTES_A_ROW
+        """Estimated work, in bytes of the replica: waiting files, which cost more, plus the replica."""
+        return sum(f.size for f in self.found.waiting) * _LANDED_WEIGHT + self.state.rows * _BYTES_A_ROW
 
 
 def find_pending(run: TableRun, outcome: RunTotals) -> PendingWork | None:

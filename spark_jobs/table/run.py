@@ -69,11 +69,12 @@ class TableRun:
     def engine(self) -> EngineName:
         return self.instead or self.job.tiers[self.spec.size].engine
 
-    def context(self) -> TableContext:
+    def context(self, work: int | None = None) -> TableContext:
+        """What engines get; `work`: what the run has to do (`PendingWork.cost`); None: not known."""
         if self.engine == "spark" and self.runtime.engine is None and not self.runtime.spark.is_started:
             self.report("starting Spark")
         tier = self.job.tiers[self.spec.size]
-        engine = make_engine(self.engine, self.runtime)
+        engine = make_engine(self.engine, self.runtime, work)
         return TableContext(
             dialect=self.dialect,
             # Iceberg readers take data files as they are: no deletion vectors, no widened types.

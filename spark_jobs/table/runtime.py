@@ -66,7 +66,9 @@ def print_step(step: Step) -> None:
 class SparkSource(Protocol):
     """Hands out Spark sessions; the first one starts Spark."""
 
-    def for_table(self) -> SparkSession: ...
+    def for_table(self, work: int | None = None, /) -> SparkSession:
+        """A session; `work`: what its table has to do (`PendingWork.cost`); None: not known."""
+        ...
 
     @property
     def is_started(self) -> bool:
@@ -107,10 +109,10 @@ class LazySpark:
     _lost: int = 0
     _starting: threading.Lock = field(default_factory=threading.Lock)
 
-    def for_table(self) -> SparkSession:
+    def for_table(self, work: int | None = None, /) -> SparkSession:
         from spark_jobs.spark.session import SQL_SETTINGS  # noqa: PLC0415 - a job without work imports no Spark
 
-        session = self._opened().newSession()
+        session = self._opened(work).newSession()
         for key, value in SQL_SETTINGS.items():
             session.conf.set(key, value)
         return session
@@ -127,7 +129,7 @@ class LazySpark:
     def end(self) -> GddlError | None:
         return self._end
 
-    def _opened(self) -> SparkSession:
+    def _opened(self, work: int | None) -> SparkSession:
         from spark_jobs.spark.session import open_session, scratch_of  # noqa: PLC0415 - imported when needed
 
         with self._starting:
@@ -137,7 +139,7 @@ class LazySpark:
                 raise self._failed
             if self._session is None:
                 try:
-                    self._session = open_session(self.settings)
+                    self._session = open_session(self.settings.suited(work))
                 except GddlError as error:
                     # After a successful start, a failed one is more likely transient.
                     passing = isinstance(error, RetriableError) or self._lost > 0

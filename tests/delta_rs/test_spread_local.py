@@ -30,7 +30,7 @@ GOOD = ("a", "b", "c", "d", "e")
 class NoJava(NoSpark):
     """A driver that can't start Spark."""
 
-    def for_table(self) -> Any:
+    def for_table(self, _work: int | None = None, /) -> Any:
         raise FatalError("JAVA_MISSING", "there is no Java")
 
 

@@ -46,7 +46,7 @@ class Listings(Storage):
 class Unread(NoSpark):
     """Sessions in which the content of a file that is asked for is an error."""
 
-    def for_table(self) -> SparkSession:
+    def for_table(self, _work: int | None = None, /) -> SparkSession:
         session = SPARK.for_table()
         session.conf.set("spark.sql.sources.binaryFile.maxLength", "1")
         return session

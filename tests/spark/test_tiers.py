@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
+from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, JobSpec, Roots, TableSpec
@@ -102,7 +103,7 @@ def features_of(root: Path, engine: EnginePort, *wanted: str) -> None:
 class Untouched(NoSpark):
     """Must not be asked."""
 
-    def for_table(self) -> Any:
+    def for_table(self, _work: int | None = None, /) -> Any:
         raise AssertionError("Spark was started for nothing")
 
 
@@ -110,3 +111,28 @@ def test_idle_run_starts_no_spark(engine: EnginePort, tmp_path: Path) -> None:
     play(engine, tmp_path, "small")
     (idle,) = run_job(job(tmp_path, "small"), Runtime(storage=Storage(), spark=Untouched()), lambda _: None)
     assert (idle.result.status, idle.result.error) == ("skipped", None)
+
+
+class Asked(NoSpark):
+    """Notes for how much work a session is asked for, and has none."""
+
+    def __init__(self) -> None:
+        self.work: list[int | None] = []
+
+    def for_table(self, work: int | None = None, /) -> Any:
+        self.work.append(work)
+        raise FatalError("JAVA_MISSING", "there is no Java")
+
+
+def test_a_session_is_asked_for_with_the_work_to_do(tmp_path: Path) -> None:
+    name, columns = ROUNDS[0]
+    file = tmp_path / "landing" / "shop" / "t" / name
+    file.parent.mkdir(parents=True)
+    pq.write_table(pa.table(columns), file)
+    spark = Asked()
+    (outcome,) = run_job(job(tmp_path, "large"), Runtime(storage=Storage(), spark=spark), lambda _: None)
+    assert outcome.result.error is not None
+    assert (outcome.result.error.code, spark.work) == (
+        "JAVA_MISSING",
+        [7 * file.stat().st_size],
+    )  # a landed byte costs some seven of the replica

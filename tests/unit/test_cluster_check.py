@@ -109,7 +109,7 @@ def test_other_deltas_and_none_are_refused(delta: str | None, code: str) -> None
 class Refusing(NoSpark):
     """A source of Spark sessions whose Spark is too old."""
 
-    def for_table(self) -> Any:
+    def for_table(self, _work: int | None = None, /) -> Any:
         old: Any = Cluster("3.5.6")
         check_versions(old, {})
 

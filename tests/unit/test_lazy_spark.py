@@ -10,6 +10,7 @@ import pytest
 pytest.importorskip("pyspark")
 
 from airflow_gddl.contract.errors import FatalError, GddlError, RetriableError
+from spark_jobs.spark.session_settings import LITTLE_WORK, SessionSettings
 from spark_jobs.table.runtime import LazySpark
 
 
@@ -45,9 +46,11 @@ class Cluster:
     starts: int = 0
     now: float = 0.0
     session: Session = field(default_factory=Session)
+    settings: SessionSettings | None = None
 
-    def open(self, _settings: object) -> Any:
+    def open(self, settings: SessionSettings) -> Any:
         self.starts += 1
+        self.settings = settings
         if self.faults:
             raise self.faults.pop(0)
         return self.session
@@ -97,3 +100,25 @@ def test_external_spark_is_not_replaced(monkeypatch: pytest.MonkeyPatch) -> None
     assert spark.end is not None
     assert spark.end.code == "SPARK_GONE"
     spark.stop()
+
+
+@pytest.mark.parametrize(
+    ("work", "more", "quick"),
+    [
+        (LITTLE_WORK, {"single": True}, True),
+        (LITTLE_WORK + 1, {"single": True}, False),
+        (None, {"single": True}, False),
+        (1, {"single": False}, False),
+        (1, {"single": True, "lasting": True}, False),
+    ],
+)
+def test_a_session_for_little_work_compiles_quickly(
+    monkeypatch: pytest.MonkeyPatch, work: int | None, more: dict[str, bool], quick: bool
+) -> None:
+    cluster = Cluster([])
+    spark = lazy(cluster, monkeypatch)
+    spark.settings = SessionSettings(**more)
+    spark.for_table(work)
+    assert cluster.settings is not None
+    flags = cluster.settings.java_flags
+    assert ("-XX:TieredStopAtLevel=1" in flags, "-XX:ReservedCodeCacheSize=256m" in flags) == (quick, quick)
