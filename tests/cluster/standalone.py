@@ -26,7 +26,7 @@ WORKERS = 2
 WORKER_MIB = 1024
 _ANSWER_SECONDS = 20
 _DRIVER = re.compile(r'href="(http[^"]+)"[^>]*>\s*Application Detail UI')
-_HEAP = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+_HEAP = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m"
 
 
 @dataclass
