@@ -8,6 +8,7 @@ retried once; if that task dies too, the table fails, and the other tables of th
 
 from __future__ import annotations
 
+import os
 import time
 import zlib
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -32,7 +33,7 @@ from spark_jobs.job.task_results import Found, TaskResultStore, from_bytes, to_b
 from spark_jobs.job.worker import NoSpark
 from spark_jobs.ledger.claim import TTL_SECONDS
 from spark_jobs.spark.arrow_tasks import map_in_arrow
-from spark_jobs.spark.cluster_check import check_executors
+from spark_jobs.spark.cluster_check import check_executors, is_this_python
 from spark_jobs.table.outcome import Declined, TableOutcome
 from spark_jobs.table.run import TableRun
 from spark_jobs.table.runtime import Observer, Runtime, SparkSource, print_step, silent, spark_gone
@@ -82,7 +83,8 @@ class SparkSpread:
         """Run Spark jobs until every table has its outcome: one, or more if tasks died."""
         try:
             session = self.spark.for_table()
-            check_executors(session, _slots(session))
+            if not is_this_python(os.environ):
+                check_executors(session, _slots(session))
         except GddlError as error:
             yield from (refused(job, spec, error) for spec in specs)
             return

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import json
 import os
+import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,7 @@ import pyarrow as pa
 from airflow_gddl.contract.errors import FatalError, RetriableError
 from airflow_gddl.contract.spec import CONTRACT_VERSION
 from spark_jobs.spark import versions
+from spark_jobs.spark.session_settings import is_on_a_cluster
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -80,6 +82,11 @@ def wait_for_executors(session: SparkSession, seconds: float) -> None:
     if faults:
         what = f"the cluster's first task failed: {str(faults[0]).splitlines()[0][:500]}"
         raise FatalError("CLUSTER_UNUSABLE", what, remedy="see the job's log and the executors' logs") from faults[0]
+
+
+def is_this_python(environ: Mapping[str, str]) -> bool:
+    """Whether tasks run in the Python of this process, which has what they need. Asking it takes most of a second."""
+    return not is_on_a_cluster(environ) and environ.get("PYSPARK_PYTHON") == sys.executable
 
 
 def check_executors(session: SparkSession, slots: int) -> None:

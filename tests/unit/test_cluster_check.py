@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -146,3 +147,17 @@ def test_mismatched_executors_are_reported(said: dict[str, Any], code: str, show
     assert caught.value.code == code
     assert shown in str(caught.value)
     assert said.get("host", "") in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("environ", "own"),
+    [
+        ({"PYSPARK_PYTHON": sys.executable}, True),
+        ({"PYSPARK_PYTHON": "/opt/another/python"}, False),
+        ({}, False),
+        ({"PYSPARK_PYTHON": sys.executable, "GDDL_SPARK_MASTER": "spark://there:7077"}, False),
+        ({"PYSPARK_PYTHON": sys.executable, "PYSPARK_GATEWAY_PORT": "1"}, False),
+    ],
+)
+def test_only_this_process_s_own_python_is_not_asked(environ: dict[str, str], own: bool) -> None:
+    assert cluster_check.is_this_python(environ) is own
