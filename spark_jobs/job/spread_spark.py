@@ -8,6 +8,7 @@ retried once; if that task dies too, the table fails, and the other tables of th
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 import zlib
@@ -41,6 +42,7 @@ from spark_jobs.table.runtime import Observer, Runtime, SparkSource, print_step,
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+_LOG = logging.getLogger(__name__)
 _POLL_SECONDS = 0.5
 _ROUNDS = 20
 """Maximum Spark jobs over remaining tables: each round with dead tasks settles at least one table."""
@@ -95,7 +97,7 @@ class SparkSpread:
             if fault is None or not left:
                 break
         yield from (refused(job, spec, fault or _unknown()) for spec in left.values())
-        results.clear()
+        results.clear(specs)
 
     def _round(self, job: JobSpec, work: _Round) -> Generator[Found, None, GddlError | None]:
         """Run one Spark job over the remaining tables; returns the error that ended it early, or None."""
@@ -224,13 +226,21 @@ def once(job: JobSpec, spec: TableSpec, observe: Observer = silent) -> Found:
             # A task of this job that held the claim meanwhile has stored its result.
             known = results.get(spec)
             if known is None:
-                results.put(found)
+                _store(results, found)
             return known or found
         # A task of this job holds the table: it stores its result, or is dead and its claim expires.
         deadline = deadline or time.monotonic() + 2 * TTL_SECONDS + seconds(tier.delta_rs_timeout)
         if time.monotonic() > deadline:
             return found
         time.sleep(_POLL_SECONDS)
+
+
+def _store(results: TaskResultStore, found: Found) -> None:
+    """The task returns the result anyway: a second try would find the files loaded, and report nothing of them."""
+    try:
+        results.put(found)
+    except (GddlError, OSError) as error:
+        _LOG.warning("a result could not be stored: %s", error)
 
 
 def _watched(job: JobSpec, spec: TableSpec, results: TaskResultStore) -> Watchdog:

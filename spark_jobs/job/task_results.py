@@ -100,12 +100,19 @@ class TaskResultStore:
             return []
         return [result for result in found if result is not None]
 
-    def clear(self) -> None:
-        for item in list(self.storage.list(self.folder)):
-            self.storage.delete(item.path)
+    def clear(self, specs: Iterable[TableSpec]) -> None:
+        """Delete what tasks wrote for these tables, none of which is running; others of a continuous job may be."""
+        names = {answer_name(spec.table) for spec in specs}
+        self.storage.delete(*(item.path for item in self.storage.list(self.folder) if _result_name(item.path) in names))
 
     def _note(self, spec: TableSpec, number: int) -> str:
         return f"{self._path(spec.table)}.begun-{number}"
 
     def _path(self, table: str) -> str:
         return join(self.folder, answer_name(table))
+
+
+def _result_name(path: str) -> str:
+    """Name of the result to which an object belongs: the result, its notes `….begun-1`, and `.….tmp` of either."""
+    stem, end, _ = path.rpartition("/")[2].removeprefix(".").partition(".json")
+    return stem + end

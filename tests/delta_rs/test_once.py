@@ -6,6 +6,8 @@ import threading
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from airflow_gddl.contract.layout import answer_name
 from airflow_gddl.contract.result import MainCounts, RunWarning
 from airflow_gddl.contract.spec import JobSpec
@@ -73,8 +75,8 @@ def test_only_results_of_expected_tables_are_read(tmp_path: Path) -> None:
     assert store.all([SPEC]) == []
     assert status(once(job, SPEC)) == ("skipped", None)
     assert not planted.exists()
-    store.clear()
-    assert list(mine.parent.iterdir()) == []
+    store.clear([SPEC, spec_of("other")])
+    assert [file.name for file in mine.parent.iterdir()] == ["0.pickle"]
 
 
 def test_declined_table_keeps_its_reason_and_totals(tmp_path: Path) -> None:
@@ -87,3 +89,33 @@ def test_declined_table_keeps_its_reason_and_totals(tmp_path: Path) -> None:
     store = TaskResultStore.of(job, Storage())
     store.put(declined)
     assert store.get(SPEC) == declined
+
+
+def test_clearing_leaves_what_tasks_of_other_tables_write(tmp_path: Path) -> None:
+    """In a continuous job other tables are at work: a result that is deleted while it is renamed fails its task."""
+    lake, job = landed(tmp_path)
+    other = spec_of("other")
+    lake.load(other)
+    for spec in (SPEC, other):
+        once(job, spec)
+    store = TaskResultStore.of(job, Storage())
+    (folder,) = tmp_path.glob("lake/_gddl/jobs/*")
+    for name in (answer_name(SPEC.table), answer_name(other.table)):
+        (folder / f".{name}.begun-2.5f2a.tmp").write_bytes(b"")
+    before = {file.name for file in folder.iterdir()}
+    store.clear([SPEC])
+    left = {file.name for file in folder.iterdir()}
+    assert left == {name for name in before if answer_name(other.table) in name}
+    assert store.tries(other) == 1
+    assert store.get(other) is not None
+
+
+def test_a_result_that_can_t_be_stored_is_returned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A second try would find the files loaded, and say `skipped`."""
+    _, job = landed(tmp_path)
+
+    def refuse(_: object, __: object) -> None:
+        raise FileNotFoundError("deleted meanwhile")
+
+    monkeypatch.setattr(TaskResultStore, "put", refuse)
+    assert status(once(job, SPEC)) == ("succeeded", None)

@@ -51,7 +51,9 @@ def places_in(store: Storage, lake: str, names: Collection[str]) -> set[str]:
 def remove_before(store: Storage, lake: str, moment: datetime) -> None:
     """Remove objects that every pipeline has read, or covers by a full listing."""
     last = _stamp(moment - OVERLAP)
-    store.delete(*(found.path for found in store.list(folder(lake)) if found.name < last))
+    # Names with a dot are of objects that another process is about to rename.
+    old = (found for found in store.list(folder(lake)) if found.name < last and not found.name.startswith("."))
+    store.delete(*(found.path for found in old))
 
 
 def _stamp(moment: datetime) -> str:
