@@ -85,7 +85,9 @@ class Ground:
     @classmethod
     def of(cls, root: Path, engine: EngineName, tables: int = TABLES) -> Ground:
         roots = Roots(landing=str(root / "landing"), lake=str(root / "lake"))
-        specs = [TableSpec(table=f"bench.t{n}", keys=("id",), trigger="1s") for n in range(1, tables + 1)]
+        # Files are renamed into place, as object stores show them: none is being written when it is seen.
+        names = [f"bench.t{n}" for n in range(1, tables + 1)]
+        specs = [TableSpec(table=name, keys=("id",), trigger="1s", settle="0s") for name in names]
         made = cls(root, engine, tuple(Table(spec, Layout.of(roots, spec)) for spec in specs))
         for table in made.tables:
             table.load()
