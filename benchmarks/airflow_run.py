@@ -9,15 +9,16 @@ import argparse
 import json
 import os
 import shutil
-import sqlite3
 import sys
 import tempfile
 import time
-from contextlib import closing
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
+import sqlalchemy as sa
 from measuring import WrongResultError
+from onboard_source import postgres
 
 from airflow_gddl.contract.spec import AirflowView
 from airflow_gddl.devtools.standalone import processes
@@ -42,6 +43,8 @@ _GROWING = (
     "rendered_task_instance_fields",
 )
 _LIMIT_SECONDS = 4 * 3600.0
+NO_ARGUMENTS: dict[str, object] = {}
+"""Of the driver of PostgreSQL, where the standalone Airflow passes those of SQLite."""
 HERE = Path(__file__).parent
 _SETTINGS = """\
 landing: ../landing
@@ -73,10 +76,13 @@ def main() -> None:
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--scale", type=float, default=1.0, help="1: 200 tables")
     options.add_argument("--views", nargs="+", choices=_VIEWS, default=_VIEWS, help="what Airflow shows of the tables")
+    options.add_argument(
+        "--postgres", action="store_true", help="as Airflow's database, instead of SQLite"
+    )
     asked = options.parse_args()
     tables, views = max(2, round(_TABLES * asked.scale)), asked.views
     with tempfile.TemporaryDirectory(prefix="gddl-run-") as folder, stoppable():
-        spent = {view: measure(Path(folder, view), tables, view) for view in views}
+        spent = {view: measure(Path(folder, view), tables, view, asked.postgres) for view in views}
     answer: dict[str, float] = {"tables": tables}
     for view, one in spent.items():
         answer |= {f"{view}_seconds": round(one.wall, 1), f"{view}_cpu_seconds": round(one.cpu, 1)}
@@ -92,7 +98,7 @@ def main() -> None:
     sys.stdout.write(f"{json.dumps(answer)}\n")
 
 
-def measure(root: Path, tables: int, view: AirflowView) -> Spent:
+def measure(root: Path, tables: int, view: AirflowView, on_postgres: bool) -> Spent:
     """Load every table once.
 
     Raises:
@@ -103,14 +109,17 @@ def measure(root: Path, tables: int, view: AirflowView) -> Spent:
     catalog = load(root / "metadata", {})
     dags = pipelines(catalog.tables, catalog.tiers, catalog.dag_prefix)
     record = root / "record"
-    with Standalone(order(root, record)) as airflow:
+    with ExitStack() as stack:
+        engine = stack.enter_context(postgres()) if on_postgres else None
+        airflow = stack.enter_context(Standalone(order(root, record, engine)))
+        engine = engine or sa.create_engine(f"sqlite:///{airflow.order.home.database}")
         airflow.begin()
         airflow.start()
         airflow.wait_ready()
         runs = Runs(airflow, lambda _: None)
         runs.create_pools(pools(dags))
         airflow.wait("all DAGs", lambda: airflow.rest.get("dags", limit=1)["total_entries"] == len(dags))
-        spent = timed(airflow, runs, [dag.dag_id for dag in dags])
+        spent = timed(airflow, runs, [dag.dag_id for dag in dags], engine)
     loaded = sorted(record.read_text().split())
     if loaded != sorted(f"shop.t{n}" for n in range(tables)):
         raise WrongResultError(f"{len(loaded)} loads of {len(set(loaded))} tables instead of {tables}")
@@ -119,15 +128,15 @@ def measure(root: Path, tables: int, view: AirflowView) -> Spent:
     return spent
 
 
-def timed(airflow: Standalone, runs: Runs, dag_ids: list[str]) -> Spent:
+def timed(airflow: Standalone, runs: Runs, dag_ids: list[str], engine: sa.Engine) -> Spent:
     cpu, begun = processes.cpu_seconds(airflow.mark), time.monotonic()
     for dag_id in dag_ids:
         runs.trigger(dag_id)
     airflow.wait("all runs to be green", lambda: _green(airflow) == len(dag_ids), _LIMIT_SECONDS)
     wall = time.monotonic() - begun
-    with closing(sqlite3.connect(airflow.order.home.database)) as database:
-        counts = {table: database.execute(f"select count(*) from {table}").fetchone()[0] for table in _GROWING}  # noqa: S608 - names of ours
-        (stored,) = database.execute("select sum(length(data)) from serialized_dag").fetchone()
+    with engine.connect() as database:
+        counts = {table: database.scalar(sa.text(f"select count(*) from {table}")) for table in _GROWING}  # noqa: S608 - names of ours
+        stored = database.scalar(sa.text("select sum(length(cast(data as text))) from serialized_dag"))
     rows = sum(counts.values())
     cpu = processes.cpu_seconds(airflow.mark) - cpu
     return Spent(wall, cpu, instances=counts["task_instance"], rows=rows, stored=stored)
@@ -152,18 +161,35 @@ def write(root: Path, tables: int, view: AirflowView) -> None:
         (folder / "LOAD00000001.parquet").write_text("not read by the stand-in")
 
 
-def order(root: Path, record: Path) -> StartOrder:
+def _on(engine: sa.Engine | None) -> dict[str, dict[str, str]]:
+    """Settings of Airflow for this database; none: SQLite."""
+    if engine is None:
+        return {}
+    arguments = f"{Path(__file__).stem}.NO_ARGUMENTS"
+    sync, asynchronous = (engine.url.set(drivername=f"postgresql+{driver}") for driver in ("psycopg2", "asyncpg"))
+    return {
+        "database": {
+            "sql_alchemy_conn": sync.render_as_string(hide_password=False),
+            "sql_alchemy_conn_async": asynchronous.render_as_string(hide_password=False),
+            "sql_alchemy_connect_args": arguments,
+            "sql_alchemy_connect_args_async": arguments,
+        }
+    }
+
+
+def order(root: Path, record: Path, engine: sa.Engine | None) -> StartOrder:
     job = json.dumps([sys.executable, str(HERE / "airflow_stand_in.py")])
     more = {
         "gddl": {"metadata": str(root / "metadata"), "job_command": job},
         "dag_processor": {"min_file_process_interval": "600"},
         "core": {"max_active_tasks_per_dag": str(_PARALLELISM)},
+        **_on(engine),
     }
     dags = root / "dags"
     dags.mkdir(parents=True, exist_ok=True)
     shutil.copy(HERE.parent / "dags" / "gddl.py", dags)  # without those of upkeep, which load nothing
     settings = HomeSettings(dags=dags, port=free_port(0), parallelism=_PARALLELISM, title="benchmark", more=more)
-    own = {"AIRFLOW_RUN_RECORD": str(record)}
+    own = {"AIRFLOW_RUN_RECORD": str(record), "PYTHONPATH": str(HERE)}
     return StartOrder(home=Home(root / "airflow"), settings=settings, environ=os.environ, own=own)
 
 
