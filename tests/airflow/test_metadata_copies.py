@@ -42,6 +42,8 @@ def bucket_settings(bucket: Bucket, tmp_path: Path) -> SnapshotSettings:
 def test_a_new_container_serves_the_copy_while_the_metadata_can_t_be_read(tmp_path: Path, bucket: Bucket) -> None:
     settings = bucket_settings(bucket, tmp_path)
     before = MetadataSnapshot.current(settings)
+    (copy,) = (tmp_path / "lake").rglob("*.gz")
+    copy.with_name(f".{copy.name}.5f2a.tmp").write_bytes(copy.read_bytes()[:40])  # of a process that was killed
     bucket.fail = 403
     replaced = MetadataSnapshot.current(replace(settings, cache=tmp_path / "new container"))
     assert [p.dag_id for p in replaced.pipelines()] == [p.dag_id for p in before.pipelines()]

@@ -15,7 +15,7 @@ from airflow_gddl import __version__
 from airflow_gddl.contract.errors import RetriableError
 from airflow_gddl.contract.layout import STATE, join
 from airflow_gddl.runtime.snapshot.documents import FORMAT
-from airflow_gddl.stores import Storage, open_store
+from airflow_gddl.stores import Storage, StoredObject, open_store
 
 _KEPT = 2
 _NAME = re.compile(r"(pipelines/)?[A-Za-z0-9_-][A-Za-z0-9_.-]*\.json")
@@ -60,7 +60,7 @@ class Copies:
     def keep(self, signature: str, built_at: str, generation: Path) -> None:
         """Write the generation, unless a copy of the same metadata exists; older copies are removed."""
         store, name = self._store, f"{signature}.json.gz"
-        found = sorted(store.list(self.folder), key=lambda item: item.modified, reverse=True)
+        found = self._newest_first(store)
         if any(item.name == name for item in found):
             return
         paths = sorted([*generation.glob("*.json"), *generation.glob("pipelines/*.json")])
@@ -75,11 +75,11 @@ class Copies:
         Raises:
             RetriableError: `METADATA_UNREACHABLE`: the copy is damaged.
         """
-        found = sorted(self._store.list(self.folder), key=lambda item: item.modified)
+        found = self._newest_first(self._store)
         if not found:
             return None
         try:
-            data = json.loads(gzip.decompress(self._store.read(join(self.folder, found[-1].name))))
+            data = json.loads(gzip.decompress(self._store.read(join(self.folder, found[0].name))))
             files = {str(name): str(text) for name, text in data["files"].items() if _NAME.fullmatch(name)}
             return MetadataCopy(str(data["built_at"]), files)
         except (OSError, EOFError, ValueError, KeyError, TypeError, AttributeError) as error:
@@ -87,6 +87,11 @@ class Copies:
             raise RetriableError(
                 "METADATA_UNREACHABLE", f"the copy is damaged: {error}", where=self.folder, remedy=remedy
             ) from error
+
+    def _newest_first(self, store: Storage) -> list[StoredObject]:
+        """Without those whose writing has not ended, or was killed."""
+        copies = [item for item in store.list(self.folder) if not item.name.startswith(".")]
+        return sorted(copies, key=lambda item: item.modified, reverse=True)
 
     @property
     def _store(self) -> Storage:
