@@ -147,7 +147,7 @@ def _driver_settings(settings: SessionSettings) -> dict[str, str]:
 def _java_options(settings: SessionSettings, scratch: Path) -> str:
     logging = scratch / "log4j2.properties"
     logging.write_text(_LOG4J)
-    java = " ".join((f"-Dderby.system.home={scratch} -Duser.timezone=UTC", *settings.java_flags))
+    java = " ".join((f"-Dderby.system.home={scratch} -Duser.timezone=UTC", *settings.java_flags(os.environ)))
     return java if settings.verbose else f"{java} -Dlog4j2.configurationFile=file:{logging}"
 
 

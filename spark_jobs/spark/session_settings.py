@@ -39,16 +39,18 @@ class SessionSettings:
     start_seconds: float = 600.0
     ship_delta: bool = True
 
-    @property
-    def java_flags(self) -> tuple[str, ...]:
-        """How Java collects and compiles."""
-        flags: tuple[str, ...] = ("-XX:+UseSerialGC",) if self.brief else ()
+    def java_flags(self, environ: Mapping[str, str]) -> tuple[str, ...]:
+        """How Java collects and compiles, as far as the environment does not say so: Java refuses two collectors."""
+        given = " ".join(environ.get(name, "") for name in ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS"))
+        flags = []
+        if self.brief and "GC" not in given:
+            flags.append("-XX:+UseSerialGC")
         if self.quick_code or (self.brief and not self.lasting):
-            flags += ("-XX:TieredStopAtLevel=1",)
-        if self.quick_code or self.brief:
+            flags.append("-XX:TieredStopAtLevel=1")
+        if (self.quick_code or self.brief) and "CodeCacheSize" not in given:
             # C1 alone has 48 MiB by default. Once they are full, Java compiles no more, and calls fail (InternalError).
-            flags += ("-XX:ReservedCodeCacheSize=256m",)
-        return flags
+            flags.append("-XX:ReservedCodeCacheSize=256m")
+        return tuple(flags)
 
     def suited(self, work: int | None) -> SessionSettings:
         """The settings of a session whose first table has so much to do (`PendingWork.cost`); None: not known."""

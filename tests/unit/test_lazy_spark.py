@@ -120,5 +120,17 @@ def test_a_session_for_little_work_compiles_quickly(
     spark.settings = SessionSettings(**more)
     spark.for_table(work)
     assert cluster.settings is not None
-    flags = cluster.settings.java_flags
+    flags = cluster.settings.java_flags({})
     assert ("-XX:TieredStopAtLevel=1" in flags, "-XX:ReservedCodeCacheSize=256m" in flags) == (quick, quick)
+
+
+@pytest.mark.parametrize(
+    ("given", "left"),
+    [
+        ("-Xmx1g", ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=256m")),
+        ("-XX:+UseG1GC -XX:InitialCodeCacheSize=300m", ("-XX:TieredStopAtLevel=1",)),
+    ],
+)
+def test_flags_of_the_environment_are_kept(given: str, left: tuple[str, ...]) -> None:
+    for name in ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS"):
+        assert SessionSettings(brief=True).java_flags({name: given}) == left
