@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
+from airflow_gddl.contract.errors import GddlError
 from airflow_gddl.contract.spec import JobSpec, TableSpec
 from spark_jobs.continuous.desired_state import DesiredStateReader, Stop
 from spark_jobs.continuous.executor_pools import ExecutorPools
@@ -20,6 +21,8 @@ from spark_jobs.table.runtime import Runtime
 
 _LONGEST_WAIT = 1.0
 _BUSY_WAIT = 0.1
+_LAST_SECONDS = 120.0
+"""For tables at work when the job fails; it is started again only after its end."""
 
 OpenStreams = Callable[[JobSpec, Runtime, Callable[[], None]], FileStream]
 OpenExecutors = Callable[[JobSpec, Runtime, Callable[[], None]], ExecutorPools]
@@ -90,16 +93,24 @@ class Loop:
                 self._collect()
                 if self.now() >= ends:
                     self.stop.ask("its time is over")
-            self.executor_pools.drop()
-            while self.executor_pools.is_busy:
-                self._wait(_BUSY_WAIT)
-                self._collect()
+            self._finish()
+        except GddlError:
+            self._finish(_LAST_SECONDS)
+            raise
         finally:
             self.stream.close()
             self.executor_pools.close()
             self.registrations.close()
             self._publish()
         return list(self.outcomes.values())
+
+    def _finish(self, within: float = float("inf")) -> None:
+        """Wait for the tables at work, whose batches are committed and whose results would be lost."""
+        until = self.now() + within
+        self.executor_pools.drop()
+        while self.executor_pools.is_busy and self.now() < until:
+            self._wait(_BUSY_WAIT)
+            self._collect()
 
     def _receive_news(self) -> None:
         """

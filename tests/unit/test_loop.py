@@ -8,11 +8,13 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from airflow_gddl.contract.codec import to_json
 from airflow_gddl.contract.desired_state import DesiredState, order_path
+from airflow_gddl.contract.errors import FatalError, GddlError
 from airflow_gddl.contract.result import ErrorInfo, JobResult
 from airflow_gddl.contract.spec import DEFAULT_TIERS, Continuous, JobOptions, JobSpec, Roots, TableSpec, TierSpec
 from airflow_gddl.stores import Storage
@@ -346,3 +348,69 @@ def test_executors_open_for_a_job_without_tables() -> None:
     assert executor_pools.fit(JobSpec(run_id="r", roots=roots, tables=(), tiers={"small": TierSpec(cores=7)})) == []
     assert (executor_pools.is_busy, executor_pools.waits) == (False, False)
     executor_pools.close()
+
+
+class BrokenStream:
+    """Fails for good once a table is at work."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def follow(self, specs: Sequence[TableSpec]) -> None:
+        pass
+
+    def news(self) -> Collection[str]:
+        self.asked += 1
+        if self.asked > 1:
+            raise FatalError("STREAM_BROKEN", "it can't be read")
+        return ()
+
+    def taken(self, table: str) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+class SlowPools(ExecutorPools):
+    """Executors whose tables end at the third question."""
+
+    specs: Sequence[TableSpec] = ()
+    asked = 0
+
+    def __post_init__(self) -> None:
+        pass
+
+    @property
+    def is_busy(self) -> bool:
+        return self.asked < 3
+
+    @property
+    def waits(self) -> bool:
+        return True
+
+    def start(self, specs: Sequence[TableSpec]) -> None:
+        self.specs = self.specs or specs
+
+    def finished(self, within: float) -> list[TableOutcome]:  # noqa: ARG002 - of the executors' protocol
+        self.asked += 1
+        done = self.specs if self.asked == 3 else ()
+        return [TableOutcome(JobResult(table=spec.table, status="succeeded"), retriable=False) for spec in done]
+
+    def drop(self) -> list[str]:
+        return []
+
+    def close(self) -> None:
+        pass
+
+
+def test_a_job_whose_stream_fails_reports_the_tables_at_work() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        roots, shown = Roots(landing=f"{folder}/landing", lake=f"{folder}/lake"), list[JobResult]()
+        options = JobOptions(continuous=Continuous())
+        job = JobSpec(run_id="r", roots=roots, tables=tuple(TABLES.values()), options=options)
+        runtime = Runtime(storage=Storage(), spark=NoSpark())
+        loop = Loop(job, runtime, shown.append, Stop(), streams=lambda *_: BrokenStream(), open_executors=SlowPools)
+        with pytest.raises(GddlError, match="STREAM_BROKEN"):
+            loop.run()
+    assert {result.table for result in shown} == set(TABLES)
