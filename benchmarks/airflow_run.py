@@ -76,9 +76,7 @@ def main() -> None:
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--scale", type=float, default=1.0, help="1: 200 tables")
     options.add_argument("--views", nargs="+", choices=_VIEWS, default=_VIEWS, help="what Airflow shows of the tables")
-    options.add_argument(
-        "--postgres", action="store_true", help="as Airflow's database, instead of SQLite"
-    )
+    options.add_argument("--postgres", action="store_true", help="as Airflow's database, instead of SQLite")
     asked = options.parse_args()
     tables, views = max(2, round(_TABLES * asked.scale)), asked.views
     with tempfile.TemporaryDirectory(prefix="gddl-run-") as folder, stoppable():

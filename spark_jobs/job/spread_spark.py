@@ -27,15 +27,16 @@ from airflow_gddl.contract.spec import JobSpec, TableSpec
 from airflow_gddl.stores import Storage
 from spark_jobs.discovery.lookback import DeepListings
 from spark_jobs.job.faults import translated
+from spark_jobs.job.run_records import is_recorded, write_record
 from spark_jobs.job.table_job import attempt, poll_table, totals_of
-from spark_jobs.job.task_faults import NEEDS_MEMORY, died_twice, failed, refused, too_late
+from spark_jobs.job.task_faults import NEEDS_MEMORY, died_twice, failed, refused, too_late_after
 from spark_jobs.job.task_limits import Watchdog
 from spark_jobs.job.task_results import Found, TaskResultStore, from_bytes, to_bytes
 from spark_jobs.job.worker import NoSpark
 from spark_jobs.ledger.claim import TTL_SECONDS
 from spark_jobs.spark.arrow_tasks import map_in_arrow
 from spark_jobs.spark.cluster_check import check_executors, is_this_python
-from spark_jobs.table.outcome import Declined, TableOutcome
+from spark_jobs.table.outcome import Declined, RunTotals, TableOutcome
 from spark_jobs.table.run import TableRun
 from spark_jobs.table.runtime import Observer, Runtime, SparkSource, print_step, silent, spark_gone
 
@@ -83,21 +84,26 @@ class SparkSpread:
 
     def _spread(self, job: JobSpec, specs: Sequence[TableSpec], costs: dict[str, int]) -> Iterator[Found]:
         """Run Spark jobs until every table has its outcome: one, or more if tasks died."""
+        results = TaskResultStore.of(job, self.storage)
         try:
             session = self.spark.for_table()
             if not is_this_python(os.environ):
                 check_executors(session, _slots(session))
+            results.clear(specs)  # of an earlier start of this job, which was killed
         except GddlError as error:
             yield from (refused(job, spec, error) for spec in specs)
             return
-        results = TaskResultStore.of(job, self.storage)
         left = {spec.table: spec for spec in specs}
-        for _ in range(_ROUNDS):
+        for _ in range(max(_ROUNDS, len(specs))):
             fault = yield from self._round(job, _Round(session, results, left, costs))
             if fault is None or not left:
                 break
+            results.forgive(left.values())
         yield from (refused(job, spec, fault or _unknown()) for spec in left.values())
-        results.clear(specs)
+        try:
+            results.clear(specs)
+        except GddlError as error:  # every result has been given
+            _LOG.warning("results of tasks could not be removed: %s", error)
 
     def _round(self, job: JobSpec, work: _Round) -> Generator[Found, None, GddlError | None]:
         """Run one Spark job over the remaining tables; returns the error that ended it early, or None."""
@@ -219,8 +225,9 @@ def once(job: JobSpec, spec: TableSpec, observe: Observer = silent) -> Found:
         known = results.get(spec)
         if known is not None:
             return known
-        with _watched(job, spec, results):
-            found: Found = failed(job, spec, died_twice(spec)) if dead else attempt(run, totals_of(job))
+        totals = totals_of(job)
+        with _watched(run, totals, results):
+            found: Found = failed(job, spec, died_twice(spec)) if dead else attempt(run, totals)
         mine: Any = isinstance(found, TableOutcome) and found.result.error
         if not mine or mine.code != _BUSY or repr(job.run_id) not in mine.message:
             # A task of this job that held the claim meanwhile has stored its result.
@@ -243,12 +250,25 @@ def _store(results: TaskResultStore, found: Found) -> None:
         _LOG.warning("a result could not be stored: %s", error)
 
 
-def _watched(job: JobSpec, spec: TableSpec, results: TaskResultStore) -> Watchdog:
-    """Watchdog with the limits of the table's tier; exceeding them stores an outcome and ends this process."""
-    tier = job.tiers[spec.size]
+def _watched(run: TableRun, totals: RunTotals, results: TaskResultStore) -> Watchdog:
+    """Watchdog with the limits of the table's tier; exceeding them stores an outcome and ends this process.
+
+    Args:
+        totals: of the run so far: what its batches did is committed.
+    """
+    job, spec, clock = run.job, run.spec, run.runtime.clock
+    tier, started = job.tiers[spec.size], clock()
+
+    def late() -> None:
+        done = totals.result(spec.table, job.run_id, started, clock())
+        outcome = too_late_after(done, spec)
+        results.put(outcome)
+        if is_recorded(outcome.result):
+            write_record(run.runtime.storage, job.roots, spec, outcome.result)
+
     return Watchdog(
         seconds=seconds(tier.delta_rs_timeout),
         memory=size_bytes(tier.delta_rs_memory),
-        late=lambda: results.put(failed(job, spec, too_late(spec))),
-        hungry=lambda: results.put(Declined(spec, NEEDS_MEMORY, totals_of(job))),
+        late=late,
+        hungry=lambda: results.put(Declined(spec, NEEDS_MEMORY, totals)),
     )

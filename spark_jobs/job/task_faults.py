@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 
 from airflow_gddl.contract.errors import GddlError, RetriableError
 from airflow_gddl.contract.result import JobResult, error_info
@@ -31,6 +32,17 @@ def died_twice(spec: TableSpec, status: int | None = None) -> RetriableError:
 def failed(job: JobSpec, spec: TableSpec, error: RetriableError) -> TableOutcome:
     _LOG.error("%s failed: %s", spec.table, error)
     return refused(job, spec, error)
+
+
+def too_late_after(done: JobResult, spec: TableSpec) -> TableOutcome:
+    """The failure of a table that was stopped.
+
+    Args:
+        done: what its run had done by then.
+    """
+    error = too_late(spec)
+    _LOG.error("%s failed: %s", spec.table, error)
+    return TableOutcome(replace(done, status="failed", error=error_info(error)), retriable=True)
 
 
 def refused(job: JobSpec, spec: TableSpec, error: GddlError) -> TableOutcome:

@@ -50,6 +50,8 @@ class Watchdog:
     hungry: Callable[[], None]
     end: Callable[[], None] = end_process
     _done: threading.Event = field(default_factory=threading.Event)
+    _ending: threading.Lock = field(default_factory=threading.Lock)
+    """Held by whoever decides which came first: the table's outcome or a limit."""
 
     def __enter__(self) -> Self:
         start = resident_bytes(os.getpid())
@@ -57,14 +59,22 @@ class Watchdog:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self._done.set()
+        with self._ending:
+            self._done.set()
 
     def _watch(self, start: int, deadline: float) -> None:
         while not self._done.wait(_WATCH_SECONDS):
             exceeded = self.late if time.monotonic() > deadline else None
             if resident_bytes(os.getpid()) - start > self.memory:
                 exceeded = self.hungry
-            if exceeded is not None and not self._done.is_set():
-                exceeded()
-                self.end()
+            if exceeded is not None:
+                with self._ending:
+                    if not self._done.is_set():
+                        self._end_with(exceeded)
                 return
+
+    def _end_with(self, exceeded: Callable[[], None]) -> None:
+        try:
+            exceeded()
+        finally:
+            self.end()

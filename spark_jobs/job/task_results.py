@@ -9,7 +9,7 @@ import os
 import socket
 from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import count
+from itertools import chain, count
 
 from airflow_gddl.contract import codec
 from airflow_gddl.contract.errors import GddlError
@@ -19,6 +19,7 @@ from airflow_gddl.stores import Storage
 from spark_jobs.table.outcome import Declined, RunTotals, TableOutcome
 
 Found = TableOutcome | Declined
+_STARTED = ".begun-"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,11 +103,22 @@ class TaskResultStore:
 
     def clear(self, specs: Iterable[TableSpec]) -> None:
         """Delete what tasks wrote for these tables, none of which is running; others of a continuous job may be."""
-        names = {answer_name(spec.table) for spec in specs}
-        self.storage.delete(*(item.path for item in self.storage.list(self.folder) if _result_name(item.path) in names))
+        self.storage.delete(*chain.from_iterable(self._written(specs).values()))
+
+    def forgive(self, specs: Iterable[TableSpec]) -> None:
+        """Forget that a task started these tables once: it may have ended with another table's task."""
+        written = self._written(specs).values()
+        self.storage.delete(*(paths[0] for paths in written if len(paths) == 1 and _STARTED in paths[0]))
+
+    def _written(self, specs: Iterable[TableSpec]) -> dict[str, list[str]]:
+        """Paths of what tasks wrote, by the names of the tables' results."""
+        found: dict[str, list[str]] = {answer_name(spec.table): [] for spec in specs}
+        for item in self.storage.list(self.folder):
+            found.get(_result_name(item.path), []).append(item.path)
+        return found
 
     def _note(self, spec: TableSpec, number: int) -> str:
-        return f"{self._path(spec.table)}.begun-{number}"
+        return f"{self._path(spec.table)}{_STARTED}{number}"
 
     def _path(self, table: str) -> str:
         return join(self.folder, answer_name(table))

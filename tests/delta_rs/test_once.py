@@ -12,12 +12,14 @@ from airflow_gddl.contract.layout import answer_name
 from airflow_gddl.contract.result import MainCounts, RunWarning
 from airflow_gddl.contract.spec import JobSpec
 from airflow_gddl.stores import Storage
-from spark_jobs.job.spread_spark import once
-from spark_jobs.job.table_job import totals_of
+from spark_jobs.job.spread_spark import _watched, once
+from spark_jobs.job.table_job import attempt, totals_of
 from spark_jobs.job.task_results import Found, TaskResultStore
+from spark_jobs.job.worker import NoSpark
 from spark_jobs.ledger.claim import Claim
 from spark_jobs.table.outcome import Declined, TableOutcome
-from spark_jobs.table.runtime import utc_now
+from spark_jobs.table.run import TableRun
+from spark_jobs.table.runtime import Runtime, utc_now
 from tests.delta_rs.small_lake import SmallLake, spec_of
 
 SPEC = spec_of()
@@ -119,3 +121,32 @@ def test_a_result_that_can_t_be_stored_is_returned(tmp_path: Path, monkeypatch: 
 
     monkeypatch.setattr(TaskResultStore, "put", refuse)
     assert status(once(job, SPEC)) == ("succeeded", None)
+
+
+@pytest.mark.parametrize("limit", ["late", "hungry"])
+def test_a_stopped_table_reports_what_it_had_committed(tmp_path: Path, limit: str) -> None:
+    _, job = landed(tmp_path)
+    run, totals = TableRun(job=job, spec=SPEC, runtime=Runtime(storage=Storage(), spark=NoSpark())), totals_of(job)
+    attempt(run, totals)
+    store = TaskResultStore.of(job, Storage())
+    getattr(_watched(run, totals, store), limit)()
+    found = store.get(SPEC)
+    if isinstance(found, TableOutcome):
+        assert status(found) == ("failed", "TABLE_TIMEOUT")
+        assert (found.result.batches, found.result.rows_read) == (1, 3)
+        records = [record for record in Path(run.layout.runs).rglob("*.json") if "TABLE_TIMEOUT" in record.read_text()]
+        assert len(records) == 1
+    else:
+        assert found is not None
+        assert (found.totals.batches, found.totals.rows_read) == (1, 3)
+    assert isinstance(found, TableOutcome) == (limit == "late")
+
+
+def test_a_table_whose_task_ended_with_another_s_may_start_again(tmp_path: Path) -> None:
+    _, job = landed(tmp_path)
+    store, twice, done = TaskResultStore.of(job, Storage()), spec_of("twice"), spec_of("done")
+    for spec in (SPEC, twice, twice, done):
+        store.begin(spec)
+    store.put(Declined(done, "", totals_of(job)))
+    store.forgive([SPEC, twice, done])
+    assert [store.tries(spec) for spec in (SPEC, twice, done)] == [0, 2, 1]

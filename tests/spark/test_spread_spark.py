@@ -16,6 +16,7 @@ from airflow_gddl.stores import Storage
 from spark_jobs.job.spread_spark import SparkSpread
 from spark_jobs.job.tables import run_job
 from spark_jobs.job.task_results import TaskResultStore
+from spark_jobs.table.outcome import TableOutcome
 from spark_jobs.table.runtime import Runtime
 from tests.conftest import SPARK
 from tests.delta_rs.small_lake import TIER, SmallLake, spec_of
@@ -38,6 +39,10 @@ def test_tables_are_spread_over_tasks(tmp_path: Path, request: pytest.FixtureReq
     lake = SmallLake(tmp_path, replace(TIER, delta_rs_max_bytes=20_000))
     for name in NAMES:
         lake.load(spec_of(name), rows=10_000 if name == "large" else 3)
+    left = TaskResultStore.of(lake.job([]), Storage())  # by an earlier start of the job, which was killed
+    left.put(TableOutcome(JobResult(table=spec_of("a").table, status="failed"), retriable=True))
+    for _ in range(2):
+        left.begin(spec_of("b"))
     write_bytes(Path(lake.layout(spec_of("poisoned")).state), "commits/00000000000000000001.json", b"not json")
     done = run(lake, NAMES)
     assert {n: (r.status, r.engine) for n, r in done.items()} == {
