@@ -115,6 +115,7 @@ def test_codes_that_other_pages_name_exist() -> None:
         "AR_H_COMMIT_TIMESTAMP",
         "AR_H_TIMESTAMP",
         "JAVA_HOME",
+        "JAVA_TOOL_OPTIONS",
         "NO_CODEGEN",
         "DATABRICKS_HOST",
         "DATABRICKS_TOKEN",
