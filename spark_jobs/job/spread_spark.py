@@ -29,7 +29,7 @@ from spark_jobs.discovery.lookback import DeepListings
 from spark_jobs.job.faults import translated
 from spark_jobs.job.run_records import is_recorded, write_record
 from spark_jobs.job.table_job import attempt, poll_table, totals_of
-from spark_jobs.job.task_faults import NEEDS_MEMORY, died_twice, failed, refused, too_late_after
+from spark_jobs.job.task_faults import NEEDS_MEMORY, died_twice, failed, refused, too_late
 from spark_jobs.job.task_limits import Watchdog
 from spark_jobs.job.task_results import Found, TaskResultStore, from_bytes, to_bytes
 from spark_jobs.job.worker import NoSpark
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger(__name__)
 _POLL_SECONDS = 0.5
 _ROUNDS = 20
-"""Maximum Spark jobs over remaining tables: each round with dead tasks settles at least one table."""
+"""Spark jobs in a row that give no table an outcome, after which the remaining tables fail."""
 _TRIES = 2
 """Attempts of a table whose task dies."""
 _WAVES = 8
@@ -94,11 +94,14 @@ class SparkSpread:
             yield from (refused(job, spec, error) for spec in specs)
             return
         left = {spec.table: spec for spec in specs}
-        for _ in range(max(_ROUNDS, len(specs))):
+        fault, in_vain = None, 0
+        while left and in_vain < _ROUNDS:
+            before = len(left)
             fault = yield from self._round(job, _Round(session, results, left, costs))
-            if fault is None or not left:
+            if fault is None:
                 break
-            results.forgive(left.values())
+            in_vain = in_vain + 1 if len(left) == before else 0
+            results.forget_single_starts(left.values())
         yield from (refused(job, spec, fault or _unknown()) for spec in left.values())
         try:
             results.clear(specs)
@@ -261,7 +264,7 @@ def _watched(run: TableRun, totals: RunTotals, results: TaskResultStore) -> Watc
 
     def late() -> None:
         done = totals.result(spec.table, job.run_id, started, clock())
-        outcome = too_late_after(done, spec)
+        outcome = failed(job, spec, too_late(spec), done)
         results.put(outcome)
         if is_recorded(outcome.result):
             write_record(run.runtime.storage, job.roots, spec, outcome.result)

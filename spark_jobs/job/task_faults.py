@@ -29,23 +29,19 @@ def died_twice(spec: TableSpec, status: int | None = None) -> RetriableError:
     return RetriableError("WORKER_DIED", what, remedy="see the job's log; a tier with engine spark may take the table")
 
 
-def failed(job: JobSpec, spec: TableSpec, error: RetriableError) -> TableOutcome:
+def failed(job: JobSpec, spec: TableSpec, error: RetriableError, done: JobResult | None = None) -> TableOutcome:
+    """`refused`, logged."""
     _LOG.error("%s failed: %s", spec.table, error)
-    return refused(job, spec, error)
+    return refused(job, spec, error, done)
 
 
-def too_late_after(done: JobResult, spec: TableSpec) -> TableOutcome:
-    """The failure of a table that was stopped.
+def refused(job: JobSpec, spec: TableSpec, error: GddlError, done: JobResult | None = None) -> TableOutcome:
+    """The failure of a table without an outcome, which need not be that of its own process.
 
     Args:
-        done: what its run had done by then.
+        done: what its run had done by then; None: that is not known.
     """
-    error = too_late(spec)
-    _LOG.error("%s failed: %s", spec.table, error)
-    return TableOutcome(replace(done, status="failed", error=error_info(error)), retriable=True)
-
-
-def refused(job: JobSpec, spec: TableSpec, error: GddlError) -> TableOutcome:
-    """The failure of a table without an outcome, which need not be that of its own process."""
-    result = JobResult(table=spec.table, status="failed", engine="delta_rs", run_id=job.run_id, error=error_info(error))
-    return TableOutcome(result, retriable=isinstance(error, RetriableError))
+    known = done or JobResult(table=spec.table, status="failed", engine="delta_rs", run_id=job.run_id)
+    return TableOutcome(
+        replace(known, status="failed", error=error_info(error)), retriable=isinstance(error, RetriableError)
+    )

@@ -51,7 +51,7 @@ class Watchdog:
     end: Callable[[], None] = end_process
     _done: threading.Event = field(default_factory=threading.Event)
     _ending: threading.Lock = field(default_factory=threading.Lock)
-    """Held by whoever decides which came first: the table's outcome or a limit."""
+    """Guards the decision whether the table ended or exceeded a limit first."""
 
     def __enter__(self) -> Self:
         start = resident_bytes(os.getpid())

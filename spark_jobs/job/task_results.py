@@ -105,8 +105,8 @@ class TaskResultStore:
         """Delete what tasks wrote for these tables, none of which is running; others of a continuous job may be."""
         self.storage.delete(*chain.from_iterable(self._written(specs).values()))
 
-    def forgive(self, specs: Iterable[TableSpec]) -> None:
-        """Forget that a task started these tables once: it may have ended with another table's task."""
+    def forget_single_starts(self, specs: Iterable[TableSpec]) -> None:
+        """Delete the record of a table's only start: its task may have ended because of another table."""
         written = self._written(specs).values()
         self.storage.delete(*(paths[0] for paths in written if len(paths) == 1 and _STARTED in paths[0]))
 

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Generator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from airflow_gddl.contract.errors import GddlError, RetriableError
 from airflow_gddl.contract.layout import answer_name
 from airflow_gddl.contract.result import MainCounts, RunWarning
 from airflow_gddl.contract.spec import JobSpec
 from airflow_gddl.stores import Storage
-from spark_jobs.job.spread_spark import _watched, once
+from spark_jobs.job.spread_spark import SparkSpread, _watched, once
 from spark_jobs.job.table_job import attempt, totals_of
+from spark_jobs.job.task_faults import refused
 from spark_jobs.job.task_results import Found, TaskResultStore
 from spark_jobs.job.worker import NoSpark
 from spark_jobs.ledger.claim import Claim
@@ -148,5 +152,34 @@ def test_a_table_whose_task_ended_with_another_s_may_start_again(tmp_path: Path)
     for spec in (SPEC, twice, twice, done):
         store.begin(spec)
     store.put(Declined(done, "", totals_of(job)))
-    store.forgive([SPEC, twice, done])
+    store.forget_single_starts([SPEC, twice, done])
     assert [store.tries(spec) for spec in (SPEC, twice, done)] == [0, 2, 1]
+
+
+class Rounds(SparkSpread):
+    """Spark jobs that fail; each gives the first table its outcome if it `settles`."""
+
+    settles = True
+    count = 0
+
+    def _round(self, job: JobSpec, work: Any) -> Generator[Found, None, GddlError | None]:
+        self.count += 1
+        if self.settles:
+            name = next(iter(work.left))
+            yield refused(job, work.left.pop(name), RetriableError("TABLE_TIMEOUT", "too late"))
+        return RetriableError("WORKER_DIED", "its task died")
+
+
+@pytest.mark.parametrize(("settles", "rounds", "code"), [(True, 40, "TABLE_TIMEOUT"), (False, 20, "WORKER_DIED")])
+def test_failed_spark_jobs_are_repeated_while_tables_get_outcomes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settles: bool, rounds: int, code: str
+) -> None:
+    monkeypatch.setattr("spark_jobs.job.spread_spark.is_this_python", lambda _: True)
+    monkeypatch.setattr(NoSpark, "for_table", lambda *_: None)
+    _, job = landed(tmp_path)
+    specs = [spec_of(f"t{n}") for n in range(40)]
+    spread = Rounds(NoSpark(), Storage())
+    spread.settles = settles
+    found = list(spread._spread(job, specs, dict.fromkeys((spec.table for spec in specs), 1)))
+    assert [status(one) for one in found] == [("failed", code)] * 40
+    assert spread.count == rounds
