@@ -31,6 +31,11 @@ class StoredObject(NamedTuple):
         return f"{self.folder}/{self.name}" if self.name else self.folder
 
     @property
+    def is_unfinished(self) -> bool:
+        """Whether a local store writes it beside its target, which it is about to replace, or was killed before."""
+        return self.name.rpartition("/")[2].startswith(".")
+
+    @property
     def modified_at(self) -> str:
         """ISO 8601 UTC with microseconds."""
         return datetime.fromtimestamp(self.modified, UTC).isoformat(timespec="microseconds")

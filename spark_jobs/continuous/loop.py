@@ -105,7 +105,7 @@ class Loop:
         return list(self.outcomes.values())
 
     def _finish(self, within: float = float("inf")) -> None:
-        """Wait at most so many seconds for the results of the tables at work: their batches are committed in any case."""
+        """Wait at most so many seconds for results of the tables at work: their batches are committed in any case."""
         until = self.now() + within
         self.executor_pools.drop()
         while self.executor_pools.is_busy and self.now() < until:

@@ -51,8 +51,7 @@ def places_in(store: Storage, lake: str, names: Collection[str]) -> set[str]:
 def remove_before(store: Storage, lake: str, moment: datetime) -> None:
     """Remove objects that every pipeline has read, or covers by a full listing."""
     last = _stamp(moment - OVERLAP)
-    # Names with a dot are of objects that another process is about to rename.
-    old = (found for found in store.list(folder(lake)) if found.name < last and not found.name.startswith("."))
+    old = (found for found in store.list(folder(lake)) if found.name < last and not found.is_unfinished)
     store.delete(*(found.path for found in old))
 
 

@@ -90,7 +90,7 @@ class Copies:
 
     def _newest_first(self, store: Storage) -> list[StoredObject]:
         """Without those whose writing has not ended, or was killed."""
-        copies = [item for item in store.list(self.folder) if not item.name.startswith(".")]
+        copies = [item for item in store.list(self.folder) if not item.is_unfinished]
         return sorted(copies, key=lambda item: item.modified, reverse=True)
 
     @property

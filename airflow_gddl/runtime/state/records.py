@@ -144,8 +144,8 @@ def compact(store: Storage, roots: Roots, table: str) -> int:
 
 def _names(store: Storage, place: str) -> tuple[list[str], list[str]]:
     """Loose records and archives, newest first; names begin with their time."""
-    found = sorted((found.name for found in store.list(place)), reverse=True)
-    loose = [name for name in found if "/" not in name and name.endswith(".json") and not name.startswith(".")]
+    found = sorted((found.name for found in store.list(place) if not found.is_unfinished), reverse=True)
+    loose = [name for name in found if "/" not in name and name.endswith(".json")]
     return loose, [name for name in found if name.startswith(f"{ARCHIVE}/") and name.endswith(".jsonl")]
 
 
