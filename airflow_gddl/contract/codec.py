@@ -11,7 +11,7 @@ import functools
 import json
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 
 from airflow_gddl.contract.errors import FatalError
@@ -81,67 +81,151 @@ def decode(cls: type[T], data: Any) -> T:
     Raises:
         FatalError: `SPEC_INVALID`.
     """
-    return typing.cast("T", _decode(cls, data, cls.__name__))
+    try:
+        return typing.cast("T", _decoder(typing.cast("Hashable", cls))(data))
+    except _MismatchError as error:
+        raise _wrong(cls.__name__ + error.path, error.what, error.remedy) from None
 
 
-def _decode(hint: Any, data: Any, path: str) -> Any:
+_Decoder = Callable[[Any], Any]
+
+
+class _MismatchError(Exception):
+    """A value that its type refuses.
+
+    Attributes:
+        path: to the value, from where the error has been raised to so far.
+    """
+
+    def __init__(self, what: str, path: str = "", remedy: str = "") -> None:
+        super().__init__(what)
+        self.what, self.path, self.remedy = what, path, remedy
+
+    def below(self, step: str) -> _MismatchError:
+        self.path = step + self.path
+        return self
+
+
+@functools.cache
+def _decoder(hint: Any) -> _Decoder:
+    """Built once a type: a job decodes the same few types for each of its tables."""
     if hint is Any:
-        return data
+        return lambda data: data
     if dataclasses.is_dataclass(hint):
-        return _decode_dataclass(typing.cast("type", hint), data, path)
-    if get_origin(hint) is None:
-        return _decode_scalar(hint, data, path)
-    return _decode_generic(hint, data, path)
-
-
-def _decode_generic(hint: Any, data: Any, path: str) -> Any:
+        return _dataclass_decoder(typing.cast("type", hint))
     origin = get_origin(hint)
     if origin in (Union, types.UnionType):
-        return _decode_union(get_args(hint), data, path)
+        return _union_decoder(get_args(hint))
     if origin is Literal:
-        return _expect(data in get_args(hint) and isinstance(data, str), data, path, f"one of {get_args(hint)}")
-    if origin in (tuple, list):
-        _expect(isinstance(data, (list, tuple)), data, path, "a list")
-        return origin(_decode(get_args(hint)[0], item, f"{path}[{i}]") for i, item in enumerate(data))
-    if issubclass(typing.cast("type", origin), Mapping):
-        _expect(isinstance(data, Mapping), data, path, "an object")
-        return {str(k): _decode(get_args(hint)[1], v, f"{path}.{k}") for k, v in data.items()}
-    return _decode_scalar(hint, data, path)
+        return _literal_decoder(get_args(hint))
+    return _scalar_decoder(hint) if origin is None else _container_decoder(origin, get_args(hint))
 
 
-def _decode_scalar(hint: Any, data: Any, path: str) -> Any:
-    if hint is type(None):
-        return _expect(data is None, data, path, "null")
-    if hint is float:
-        return float(_expect(isinstance(data, (int, float)) and not isinstance(data, bool), data, path, "a number"))
-    if hint is int:
-        return _expect(isinstance(data, int) and not isinstance(data, bool), data, path, "a whole number")
-    return _expect(isinstance(data, hint), data, path, {str: "text", bool: "true or false"}.get(hint, hint.__name__))
+def _container_decoder(origin: Any, args: tuple[Any, ...]) -> _Decoder:
+    if issubclass(origin, Mapping):
+        return _mapping_decoder(args[1])
+    return _list_decoder(origin, args[0])
 
 
-def _decode_union(options: tuple[Any, ...], data: Any, path: str) -> Any:
-    problems = []
-    for option in options:
-        try:
-            return _decode(option, data, path)
-        except FatalError as error:
-            problems.append(error)
-    raise problems[0] if data is not None else problems[-1]
+def _scalar_decoder(kind: Any) -> _Decoder:
+    accepted = (int, float) if kind is float else kind
+    numeric = kind in (int, float)
+    known = {type(None): "null", float: "a number", int: "a whole number", str: "text", bool: "true or false"}
+    wanted = known.get(kind, kind.__name__)
+
+    def scalar(data: Any) -> Any:
+        if not isinstance(data, accepted) or (numeric and isinstance(data, bool)):
+            raise _unexpected(data, wanted)
+        return float(data) if kind is float else data
+
+    return scalar
 
 
-def _decode_dataclass(cls: type, data: Any, path: str) -> Any:
-    _expect(isinstance(data, Mapping), data, path, "an object")
+def _literal_decoder(options: tuple[Any, ...]) -> _Decoder:
+    def literal(data: Any) -> Any:
+        if not isinstance(data, str) or data not in options:
+            raise _unexpected(data, f"one of {options}")
+        return data
+
+    return literal
+
+
+def _list_decoder(kind: Callable[[Iterable[Any]], Any], hint: Any) -> _Decoder:
+    item = _decoder(hint)
+
+    def items(data: Any) -> Any:
+        if not isinstance(data, (list, tuple)):
+            raise _unexpected(data, "a list")
+        return kind(_decode_each(enumerate(data), lambda _: item, "[{}]").values())
+
+    return items
+
+
+def _mapping_decoder(hint: Any) -> _Decoder:
+    item = _decoder(hint)
+
+    def mapping(data: Any) -> dict[str, Any]:
+        if not isinstance(data, Mapping):
+            raise _unexpected(data, "an object")
+        return {str(name): value for name, value in _decode_each(data.items(), lambda _: item, ".{}").items()}
+
+    return mapping
+
+
+def _union_decoder(hints: tuple[Any, ...]) -> _Decoder:
+    options = [_decoder(hint) for hint in hints]
+
+    def union(data: Any) -> Any:
+        if data is None and type(None) in hints:
+            return None
+        problems = []
+        for option in options:
+            try:
+                return option(data)
+            except _MismatchError as error:
+                problems.append(error)
+        raise problems[0] if data is not None else problems[-1]
+
+    return union
+
+
+def _dataclass_decoder(cls: type) -> _Decoder:
     hints = _hints(cls)
-    unknown = sorted(set(data) - set(hints))
-    if unknown:
-        raise _wrong(
-            f"{path}.{unknown[0]}", f"unknown field {unknown[0]!r}", f"known fields: {', '.join(sorted(hints))}"
-        )
-    values = {name: _decode(hints[name], value, f"{path}.{name}") for name, value in data.items()}
-    missing = [f.name for f in dataclasses.fields(cls) if _required(f) and f.name not in values]
-    if missing:
-        raise _wrong(f"{path}.{missing[0]}", f"missing field {missing[0]!r}")
-    return cls(**values)
+    required = [f.name for f in dataclasses.fields(cls) if _required(f)]
+
+    def record(data: Any) -> Any:
+        if not isinstance(data, Mapping):
+            raise _unexpected(data, "an object")
+        unknown = data.keys() - hints.keys()
+        if unknown:
+            name, known = min(unknown), f"known fields: {', '.join(sorted(hints))}"
+            raise _MismatchError(f"unknown field {name!r}", f".{name}", known)
+        values = _decode_each(data.items(), _field_decoders(cls).__getitem__, ".{}")
+        for name in required:
+            if name not in values:
+                raise _MismatchError(f"missing field {name!r}", f".{name}")
+        return cls(**values)
+
+    return record
+
+
+def _decode_each(items: Iterable[tuple[Any, Any]], decoder: Callable[[Any], _Decoder], step: str) -> dict[Any, Any]:
+    """
+    Args:
+        step: of the path to an item, by its name or number.
+    """
+    found = {}
+    for name, value in items:
+        try:
+            found[name] = decoder(name)(value)
+        except _MismatchError as error:
+            raise error.below(step.format(name)) from None
+    return found
+
+
+@functools.cache
+def _field_decoders(cls: type) -> dict[str, _Decoder]:
+    return {name: _decoder(hint) for name, hint in _hints(cls).items()}
 
 
 @functools.cache
@@ -154,10 +238,8 @@ def _required(field: dataclasses.Field[Any]) -> bool:
     return field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
 
 
-def _expect(good: bool, data: Any, path: str, wanted: str) -> Any:
-    if not good:
-        raise _wrong(path, f"{data!r:.80} is not {wanted}")
-    return data
+def _unexpected(data: Any, wanted: str) -> _MismatchError:
+    return _MismatchError(f"{data!r:.80} is not {wanted}")
 
 
 def _wrong(path: str, what: str, remedy: str = "") -> FatalError:
