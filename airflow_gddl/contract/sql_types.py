@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Literal, TypeAlias, get_args
 
 from airflow_gddl.contract.errors import FatalError
@@ -163,6 +163,7 @@ def without_void(kind: SqlType) -> SqlType | None:
     return None if kind == VOID else kind
 
 
+@lru_cache(maxsize=4096)
 def parse_type(text: str) -> SqlType:
     """Read a type as Spark prints or accepts it: any case, aliases, `name: type`, `NOT NULL` and `COMMENT` in structs.
 

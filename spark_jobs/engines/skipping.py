@@ -8,6 +8,7 @@ undefined with NaN. A struct is named with all its fields or not at all: Polars 
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -50,8 +51,12 @@ def indexed_columns(columns: Sequence[Column], properties: Mapping[str, str | No
     if named is None:
         count = int(properties.get(COUNT) or MOST)
         return tuple(leaves if count < 0 else leaves[:count])
-    wanted = [tuple(part.lower() for part in path) for path in _paths(named)]
-    return tuple(x for x in leaves if any(tuple(p.lower() for p in x[: len(path)]) == path for path in wanted))
+    return tuple(x for x in leaves if not _named(named).isdisjoint(_prefixes(x)))
+
+
+@functools.lru_cache(maxsize=512)
+def _named(text: str) -> frozenset[ColumnPath]:
+    return frozenset(_folded(path) for path in _paths(text))
 
 
 def restricted(named: str, columns: Sequence[Column] | None) -> str:
@@ -59,8 +64,8 @@ def restricted(named: str, columns: Sequence[Column] | None) -> str:
     paths = list(_paths(named))
     if columns is None:
         return ",".join(map(_text, paths))
-    there = {tuple(p.lower() for p in x[:n]) for x in _all_leaves(columns) for n in range(1, len(x) + 1)}
-    return ",".join(_text(path) for path in paths if tuple(p.lower() for p in path) in there)
+    there = {path for leaf in _all_leaves(columns) for path in _prefixes(leaf)}
+    return ",".join(_text(path) for path in paths if _folded(path) in there)
 
 
 def usual(columns: Sequence[Column]) -> frozenset[ColumnPath]:
@@ -87,6 +92,17 @@ def _leaves(path: ColumnPath, kind: SqlType) -> Iterator[tuple[ColumnPath, SqlTy
             yield from _leaves((*path, field.name), field.type)
     else:
         yield path, kind
+
+
+def _folded(path: ColumnPath) -> ColumnPath:
+    """Names are compared without regard to case."""
+    return tuple(part.lower() for part in path)
+
+
+def _prefixes(leaf: ColumnPath) -> list[ColumnPath]:
+    """The leaf and all structs that it is in."""
+    folded = _folded(leaf)
+    return [folded[:n] for n in range(1, len(folded) + 1)]
 
 
 def _text(path: ColumnPath) -> str:

@@ -57,6 +57,7 @@ class Ledger:
         self._newest: CommitFile | None = None
         self._seen = ListedVersion()
         self._others: Sequence[TableState] = ()
+        self._state = TableState()
 
     @classmethod
     def open(cls, storage: Storage, root: str, others: Sequence[TableState] = ()) -> Ledger:
@@ -74,6 +75,7 @@ class Ledger:
         ledger._newest = ledger._read_newest()
         ledger._seen = ledger._read_seen()
         ledger._others = others
+        ledger._state = ledger._merged_state()
         return ledger
 
     @property
@@ -89,6 +91,9 @@ class Ledger:
     @property
     def state(self) -> TableState:
         """As of the newest commit, or of a later full listing or erasure."""
+        return self._state
+
+    def _merged_state(self) -> TableState:
         state = TableState() if self._newest is None else self._newest.head.state
         listed = max(filter(None, (state.listed_in_full_at, self._seen.listed_in_full_at)), default=None)
         erased = self._seen.rows is not None and self._seen.rows_at == state.batch
@@ -231,6 +236,7 @@ class Ledger:
             raise self._conflict(f"another run has committed batch {head.number}")
         self._names.add(name)
         self._newest = files.decode_commit(path, data)
+        self._state = self._merged_state()
 
     def _clean_up(self, before: LedgerSnapshot, after: LedgerSnapshot) -> None:
         needed = names_of(before) | names_of(after)
@@ -273,6 +279,7 @@ class Ledger:
 
     def _write_seen(self, seen: ListedVersion) -> None:
         self._seen = seen
+        self._state = self._merged_state()
         self._storage.write(join(self._root, _SEEN), files.seal([codec.to_json(seen)]))
         self._names.add(_SEEN)
 

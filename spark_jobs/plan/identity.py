@@ -8,6 +8,7 @@ from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.spec import TableSpec
 from spark_jobs.plan.batch import TableState
 from spark_jobs.plan.selection import select_columns
+from spark_jobs.plan.settings import AppliedSettings
 from spark_jobs.plan.shards import refreshed
 
 
@@ -30,13 +31,12 @@ def require_same_identity(spec: TableSpec, state: TableState) -> None:
 
 def reselected_columns(spec: TableSpec, state: TableState) -> dict[str, str]:
     """Stored columns whose values the metadata now masks otherwise (`mask`) or no longer lets in (`columns`)."""
-    if state.applied is None:
+    before = state.applied
+    if before is None or _selected(spec) == _selected(before):
         return {}
     names = tuple(dict.fromkeys(name for schema in state.schemas for name in schema))
-    before = replace(
-        spec, columns=state.applied.columns, exclude_columns=state.applied.exclude_columns, mask=state.applied.mask
-    )
-    was, now = (select_columns(names, row) for row in (before, spec))
+    earlier = replace(spec, columns=before.columns, exclude_columns=before.exclude_columns, mask=before.mask)
+    was, now = (select_columns(names, row) for row in (earlier, spec))
     found = {name: "columns" for name in was.kept if name not in now.kept}
     if spec.schema_evolution.new_column == "rescue":  # which may hold values of columns that no table has
         known = {name.lower() for name in names}
@@ -45,6 +45,10 @@ def reselected_columns(spec: TableSpec, state: TableState) -> dict[str, str]:
         }
         found |= {n: "mask" for n, m in spec.mask.items() if n.lower() not in known and before.mask.get(n) != m}
     return found | {n: "mask" for n in was.kept if n in now.kept and was.masks.get(n) != now.masks.get(n)}
+
+
+def _selected(row: TableSpec | AppliedSettings) -> tuple[object, ...]:
+    return row.columns, row.exclude_columns, row.mask
 
 
 def _require_same_selection(spec: TableSpec, state: TableState) -> None:

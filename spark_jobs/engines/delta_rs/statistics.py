@@ -23,6 +23,7 @@ from spark_jobs.rules.years import outside_years
 LONGEST = 64
 """Characters of a text's bounds; longer ones are truncated, the upper one rounded up."""
 _LAST = "\U0010ffff"
+_encode = json.JSONEncoder(ensure_ascii=False).encode
 
 
 def statistics(rows: pa.Table, indexed: Sequence[ColumnPath]) -> str:
@@ -124,7 +125,5 @@ def _put(into: dict[str, Any], path: ColumnPath, value: Any) -> None:
 def _json(value: Any) -> str:
     """Like `json.dumps`, with decimals as numbers."""
     if isinstance(value, dict):
-        return (
-            "{" + ",".join(f"{json.dumps(key, ensure_ascii=False)}:{_json(part)}" for key, part in value.items()) + "}"
-        )
-    return format(value, "f") if isinstance(value, Decimal) else json.dumps(value, ensure_ascii=False)
+        return "{" + ",".join(f"{_encode(key)}:{_json(part)}" for key, part in value.items()) + "}"
+    return format(value, "f") if isinstance(value, Decimal) else _encode(value)

@@ -282,9 +282,9 @@ class Tables:
         if app:
             head.append(log_commits.transaction(app, write.version, now))
         partitions = snapshot.partition_by if write.partition_by is None else write.partition_by
-        schema = (write.schema or snapshot.schema).to_json()
-        if schema != snapshot.schema.to_json() or partitions != snapshot.partition_by:
-            head.append(log_commits.metadata(snapshot.delta, schema=schema, partition_by=partitions))
+        schema = write.schema or snapshot.schema
+        if schema != snapshot.schema or partitions != snapshot.partition_by:
+            head.append(log_commits.metadata(snapshot.delta, schema=schema.to_json(), partition_by=partitions))
         self.forget(path)
         log_commits.commit(self.storage, path, snapshot.delta, [*head, *actions])
         keep_log_short(snapshot.delta)
