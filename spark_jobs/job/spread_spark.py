@@ -13,7 +13,7 @@ import os
 import time
 import zlib
 from collections.abc import Callable, Generator, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -45,6 +45,8 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger(__name__)
 _POLL_SECONDS = 0.5
+_LISTING_SHARE = 20
+"""The driver waits this many times as long as its last listing of results took: 10,000 tables leave 20,000 objects."""
 _ROUNDS = 20
 """Spark jobs in a row that give no table an outcome, after which the remaining tables fail."""
 _TRIES = 2
@@ -72,21 +74,28 @@ class SparkSpread:
         bare = replace(job, tables=())
         runtime = Runtime(storage=self.storage, spark=NoSpark())
         costs: dict[str, int] = {}
-        for spec in specs:
-            polled = _polled(TableRun(job=bare, spec=spec, runtime=runtime))
-            if isinstance(polled, int):
-                costs[spec.table] = polled
-            else:
-                yield polled
-        waiting = sorted((s for s in specs if s.table in costs), key=lambda s: -costs[s.table])
-        if waiting:
-            yield from self._spread(bare, waiting, costs)
+        with ThreadPoolExecutor(1, thread_name_prefix="start-spark") as pool:
+            starting: Future[SparkSession] | None = None
+            for spec in specs:
+                polled = _polled(TableRun(job=bare, spec=spec, runtime=runtime))
+                if isinstance(polled, int):
+                    costs[spec.table] = polled
+                    starting = starting or pool.submit(
+                        self.spark.for_table
+                    )  # which takes as long as thousands of polls
+                else:
+                    yield polled
+            waiting = sorted((s for s in specs if s.table in costs), key=lambda s: -costs[s.table])
+            if starting is not None:
+                yield from self._spread(bare, waiting, costs, starting)
 
-    def _spread(self, job: JobSpec, specs: Sequence[TableSpec], costs: dict[str, int]) -> Iterator[Found]:
+    def _spread(
+        self, job: JobSpec, specs: Sequence[TableSpec], costs: dict[str, int], starting: Future[SparkSession]
+    ) -> Iterator[Found]:
         """Run Spark jobs until every table has its outcome: one, or more if tasks died."""
         results = TaskResultStore.of(job, self.storage)
         try:
-            session = self.spark.for_table()
+            session = starting.result()
             if not is_this_python(os.environ):
                 check_executors(session, _slots(session))
             results.clear(specs)  # of an earlier start of this job, which was killed
@@ -114,8 +123,12 @@ class SparkSpread:
         shares = _dealt(list(work.left.values()), work.costs, _slots(work.session))
         with ThreadPoolExecutor(1, thread_name_prefix="spread") as pool:
             running = pool.submit(_run_tasks, work.session, job, shares, steps=self.steps)
-            while wait([running], _POLL_SECONDS).not_done:
-                yield from _taken(work.results.all(work.left.values()), work.left)
+            pause = _POLL_SECONDS
+            while wait([running], pause).not_done:
+                started = time.monotonic()
+                known = work.results.all(work.left.values())
+                pause = max(_POLL_SECONDS, _LISTING_SHARE * (time.monotonic() - started))
+                yield from _taken(known, work.left)
         fault = running.exception()
         found = running.result() if fault is None else work.results.all(work.left.values())
         yield from _taken(found, work.left)
@@ -174,13 +187,13 @@ def _slots(session: SparkSession) -> int:
 
 
 @dataclass(frozen=True)
-class _Shares:
-    """The tables of each task."""
+class _Share:
+    """The tables of a task."""
 
-    tasks: tuple[tuple[TableSpec, ...], ...]
+    tables: tuple[TableSpec, ...]
 
 
-def _dealt(specs: Sequence[TableSpec], costs: dict[str, int], slots: int) -> _Shares:
+def _dealt(specs: Sequence[TableSpec], costs: dict[str, int], slots: int) -> list[_Share]:
     """Distribute tables over tasks of about equal cost, the largest in the first ones.
 
     Args:
@@ -192,25 +205,26 @@ def _dealt(specs: Sequence[TableSpec], costs: dict[str, int], slots: int) -> _Sh
         least = load.index(min(load))
         bins[least].append(spec)
         load[least] += costs[spec.table] + 1
-    return _Shares(tuple(tuple(share) for share in bins))
+    return [_Share(tuple(share)) for share in bins]
 
 
-def _run_tasks(session: SparkSession, job: JobSpec, shares: _Shares, *, steps: bool = False) -> list[Found]:
-    """One row per task: the indexes of its tables. Each task gets all shares, which take few bytes."""
-    dealt, tasks = zlib.compress(codec.to_json(shares).encode()), len(shares.tasks)
-    numbers = session.range(0, tasks, 1, tasks)
+def _run_tasks(session: SparkSession, job: JobSpec, shares: Sequence[_Share], *, steps: bool = False) -> list[Found]:
+    """One row per task: the index of its share. A task gets all shares, which take few bytes, and decodes its own."""
+    dealt = [zlib.compress(codec.to_json(share).encode()) for share in shares]
+    numbers = session.range(0, len(shares), 1, len(shares))
     rows = map_in_arrow(numbers, _task(job, dealt, steps=steps), "found binary").collect()
-    specs = {spec.table: spec for share in shares.tasks for spec in share}
+    specs = {spec.table: spec for share in shares for spec in share.tables}
     return [found.found(specs[found.table]) for found in (from_bytes(bytes(row["found"])) for row in rows)]
 
 
-def _task(job: JobSpec, dealt: bytes, *, steps: bool) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def _task(
+    job: JobSpec, dealt: Sequence[bytes], *, steps: bool
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        shares = codec.from_json(_Shares, zlib.decompress(dealt).decode())
         observe = print_step if steps else silent
         for batch in batches:
             for slot in batch.column("id").to_pylist():
-                for spec in shares.tasks[slot]:
+                for spec in codec.from_json(_Share, zlib.decompress(dealt[slot]).decode()).tables:
                     yield pa.RecordBatch.from_pydict({"found": [to_bytes(once(job, spec, observe))]})
 
     return work
@@ -222,15 +236,15 @@ def once(job: JobSpec, spec: TableSpec, observe: Observer = silent) -> Found:
     results, tier = TaskResultStore.of(job, storage), job.tiers[spec.size]
     runtime = Runtime(storage=storage, spark=NoSpark(), observe=observe, deep_listings=_POLLED)
     run = TableRun(job=job, spec=spec, runtime=runtime)
-    dead, deadline = results.tries(spec) >= _TRIES, None
-    results.begin(spec)
+    tries, deadline = results.tries(spec), None
+    results.begin(spec, tries + 1)
     while True:
         known = results.get(spec)
         if known is not None:
             return known
         totals = totals_of(job)
         with _watched(run, totals, results):
-            found: Found = failed(job, spec, died_twice(spec)) if dead else attempt(run, totals)
+            found: Found = failed(job, spec, died_twice(spec)) if tries >= _TRIES else attempt(run, totals)
         mine: Any = isinstance(found, TableOutcome) and found.result.error
         if not mine or mine.code != _BUSY or repr(job.run_id) not in mine.message:
             # A task of this job that held the claim meanwhile has stored its result.

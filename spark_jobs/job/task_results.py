@@ -84,9 +84,9 @@ class TaskResultStore:
             return None
         return result.found(spec) if result.table == spec.table else None
 
-    def begin(self, spec: TableSpec) -> None:
+    def begin(self, spec: TableSpec, number: int) -> None:
         """Record that a task starts the table, with its process; `tries` counts these records."""
-        self.storage.write(self._note(spec, self.tries(spec) + 1), f"{socket.gethostname()} {os.getpid()}".encode())
+        self.storage.write(self._note(spec, number), f"{socket.gethostname()} {os.getpid()}".encode())
 
     def tries(self, spec: TableSpec) -> int:
         """Number of tasks that started the table and left no result."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Generator
+from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -149,8 +150,8 @@ def test_a_stopped_table_reports_what_it_had_committed(tmp_path: Path, limit: st
 def test_a_table_whose_task_ended_with_another_s_may_start_again(tmp_path: Path) -> None:
     _, job = landed(tmp_path)
     store, twice, done = TaskResultStore.of(job, Storage()), spec_of("twice"), spec_of("done")
-    for spec in (SPEC, twice, twice, done):
-        store.begin(spec)
+    for spec, number in ((SPEC, 1), (twice, 1), (twice, 2), (done, 1)):
+        store.begin(spec, number)
     store.put(Declined(done, "", totals_of(job)))
     store.forget_single_starts([SPEC, twice, done])
     assert [store.tries(spec) for spec in (SPEC, twice, done)] == [0, 2, 1]
@@ -175,11 +176,12 @@ def test_failed_spark_jobs_are_repeated_while_tables_get_outcomes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settles: bool, rounds: int, code: str
 ) -> None:
     monkeypatch.setattr("spark_jobs.job.spread_spark.is_this_python", lambda _: True)
-    monkeypatch.setattr(NoSpark, "for_table", lambda *_: None)
     _, job = landed(tmp_path)
     specs = [spec_of(f"t{n}") for n in range(40)]
     spread = Rounds(NoSpark(), Storage())
     spread.settles = settles
-    found = list(spread._spread(job, specs, dict.fromkeys((spec.table for spec in specs), 1)))
+    started: Future[Any] = Future()
+    started.set_result(None)
+    found = list(spread._spread(job, specs, dict.fromkeys((spec.table for spec in specs), 1), started))
     assert [status(one) for one in found] == [("failed", code)] * 40
     assert spread.count == rounds

@@ -41,8 +41,8 @@ def test_tables_are_spread_over_tasks(tmp_path: Path, request: pytest.FixtureReq
         lake.load(spec_of(name), rows=10_000 if name == "large" else 3)
     left = TaskResultStore.of(lake.job([]), Storage())  # by an earlier start of the job, which was killed
     left.put(TableOutcome(JobResult(table=spec_of("a").table, status="failed"), retriable=True))
-    for _ in range(2):
-        left.begin(spec_of("b"))
+    for number in (1, 2):
+        left.begin(spec_of("b"), number)
     write_bytes(Path(lake.layout(spec_of("poisoned")).state), "commits/00000000000000000001.json", b"not json")
     done = run(lake, NAMES)
     assert {n: (r.status, r.engine) for n, r in done.items()} == {
