@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from airflow_gddl.cli import metadata
 from airflow_gddl.cli.context import CliContext
-from airflow_gddl.cli.display import DisplayRecords, Lines
+from airflow_gddl.cli.display import Lines
 from airflow_gddl.cli.exits import of_outcome
 from airflow_gddl.cli.job import Done, Request, recorder_of, runner_of
 from airflow_gddl.contract.desired_state import DesiredState
@@ -51,8 +51,7 @@ def keep(cli: CliContext, request: Request) -> Done:
     )
     recorder = recorder_of(cli, catalog)
     # One line for each turn, since a continuous job has no end for a progress bar.
-    lines = Lines(cli.screen)
-    listener = _Live(recorder, DisplayRecords(cli.screen, lines) if request.as_json else lines)
+    listener = _Live(recorder, Lines(cli.screen, as_json=request.as_json))
     try:
         cli.screen.warn("the tables are loaded until Ctrl-C", "dim")
         outcome = runner_of(cli, catalog, run_id, _Ticks(cli, standing, recorder)).run(spec, listener)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Protocol
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
@@ -13,27 +12,19 @@ from airflow_gddl.cli.screen import Screen
 from airflow_gddl.cli.summary import STYLES
 from airflow_gddl.cli.text import count, counted, duration, safe
 from airflow_gddl.contract.result import JobResult
-from airflow_gddl.runtime.runners.base import STARTING_SPARK, Listener, ProgressEvent
+from airflow_gddl.runtime.runners.base import STARTING_SPARK, ProgressEvent
 from airflow_gddl.runtime.runners.heartbeat import Heartbeat
 
 
-class Display(Listener, Protocol):
-    """A listener that is also called periodically."""
-
-    def tick(self) -> None:
-        """Called several times a second while the job runs."""
-
-
 @contextmanager
-def display(screen: Screen, tables: int, *, as_json: bool) -> Iterator[Display]:
-    """The display for the terminal; with `as_json` every result is also written to standard output immediately."""
+def display(screen: Screen, tables: int, *, as_json: bool) -> Iterator[Lines | ProgressBars]:
+    """The display for the terminal; see `Lines` for its arguments."""
+    lines = Lines(screen, tables, as_json=as_json)
     if screen.err.is_terminal:
         with _progress(screen) as progress:
-            bars = ProgressBars(progress, screen, tables)
-            yield DisplayRecords(screen, bars) if as_json else bars
+            yield ProgressBars(progress, lines, tables)
     else:
-        lines = Lines(screen, tables)
-        yield DisplayRecords(screen, lines) if as_json else lines
+        yield lines
 
 
 class Lines:
@@ -41,12 +32,21 @@ class Lines:
 
     Args:
         tables: number of tables; null in a continuous job.
+        as_json: also write every result to standard output immediately, as a line of JSON.
         clock: seconds, monotonic.
     """
 
-    def __init__(self, screen: Screen, tables: int | None = None, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        screen: Screen,
+        tables: int | None = None,
+        *,
+        as_json: bool = False,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._screen = screen
         self._tables = tables
+        self._as_json = as_json
         self._heartbeat = Heartbeat(clock)
         self._is_starting = False
         self._done = 0
@@ -59,6 +59,7 @@ class Lines:
         self._is_starting = is_starting
 
     def tick(self) -> None:
+        """Called several times a second while the job runs."""
         if (line := self._heartbeat.line()) is not None:
             self._screen.warn(line, "dim")
 
@@ -69,14 +70,16 @@ class Lines:
         number = "" if self._tables is None else f"{self._done} of {self._tables}  "
         line = f"{number}{result.table}: {result.status}{read} in {duration(result.seconds)}"
         self._screen.warn(line, STYLES.get(result.status, ""))
+        if self._as_json:
+            self._screen.record(result)
 
 
 class ProgressBars:
     """A bar for the job and for each running table, with a line above for each finished table."""
 
-    def __init__(self, progress: Progress, screen: Screen, tables: int) -> None:
+    def __init__(self, progress: Progress, lines: Lines, tables: int) -> None:
         self._progress = progress
-        self._lines = Lines(screen, tables)
+        self._lines = lines
         self._all = progress.add_task("starting the job", total=tables, note="")
         self._tables: dict[str, TaskID] = {}
 
@@ -99,24 +102,6 @@ class ProgressBars:
         if task is not None:
             self._progress.remove_task(task)
         self._progress.update(self._all, advance=1, description="tables")
-
-
-class DisplayRecords:
-    """Writes results as JSON lines to standard output, and calls another listener."""
-
-    def __init__(self, screen: Screen, beside: Display) -> None:
-        self._screen = screen
-        self._beside = beside
-
-    def on_progress(self, event: ProgressEvent) -> None:
-        self._beside.on_progress(event)
-
-    def tick(self) -> None:
-        self._beside.tick()
-
-    def on_result(self, result: JobResult) -> None:
-        self._beside.on_result(result)
-        self._screen.record(result)
 
 
 def _progress(screen: Screen) -> Progress:
