@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import typer
 
-from airflow_gddl.cli import context, exits, options, summary
-from airflow_gddl.cli.job import Request, perform
+from airflow_gddl.cli import context, options
+from airflow_gddl.cli.execution import carry_out
+from airflow_gddl.cli.job import Request
 from airflow_gddl.cli.screen import Cell, Screen, ScreenColumn
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import Action, JobOptions
@@ -44,14 +46,8 @@ def _request(action: Action, metadata: str, table: list[str] | None, json: bool)
 
 
 def _compare(ctx: typer.Context, request: Request) -> None:
-    cli = context.of(ctx)
-    done = perform(cli, request)
-    results, acted = done.outcome.results, request.options.action == "catalog_sync"
-    if not request.as_json:
-        show(cli.screen, results, acted=acted)
-    summary.show_troubles(cli.screen, done.outcome)
-    left = any(is_different(result, acted=acted) for result in results)
-    raise typer.Exit(exits.FAILED if left and done.exit_status == exits.OK else done.exit_status)
+    acted = request.options.action == "catalog_sync"
+    carry_out(context.of(ctx), request, partial(show, acted=acted), partial(is_different, acted=acted))
 
 
 def show(screen: Screen, results: Sequence[JobResult], *, acted: bool) -> None:

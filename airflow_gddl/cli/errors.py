@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from airflow_gddl.cli import context, exits, options, summary
+from airflow_gddl.cli import context, options, summary
 from airflow_gddl.cli.context import CliContext
 from airflow_gddl.cli.execution import carry_out
-from airflow_gddl.cli.job import Request, perform
+from airflow_gddl.cli.job import Request
 from airflow_gddl.cli.screen import Cell, Screen
 from airflow_gddl.cli.text import count, counted
 from airflow_gddl.contract.errors import FatalError, GddlError
@@ -60,13 +60,9 @@ def replay(
     """Process the quarantined rows again, after their cause was fixed; exit status 1 when some fail again."""
     cli = context.of(ctx)
     asked = JobOptions(action="errors_replay", wait_seconds=wait, codes=tuple(code or ()))
-    request = Request(metadata=metadata, tables=tuple(table or ()), options=asked, as_json=json)
-    done = perform(cli, replace(request, check=partial(_require_codes, cli, asked.codes)))
-    if not json:
-        show_replays(cli.screen, done.outcome.results, codes=asked.codes)
-    summary.show_troubles(cli.screen, done.outcome)
-    again = done.exit_status == exits.OK and any(result.quarantined for result in done.outcome.results)
-    raise typer.Exit(exits.FAILED if again else done.exit_status)
+    check = partial(_require_codes, cli, asked.codes)
+    request = Request(metadata=metadata, tables=tuple(table or ()), options=asked, as_json=json, check=check)
+    carry_out(cli, request, partial(show_replays, codes=asked.codes), attrgetter("quarantined"))
 
 
 def _require_codes(cli: CliContext, codes: Sequence[str], catalog: Catalog, tables: Sequence[TableSpec]) -> None:
@@ -95,14 +91,14 @@ def _require_codes(cli: CliContext, codes: Sequence[str], catalog: Catalog, tabl
         raise FatalError("CODE_NOT_QUARANTINED", what, remedy=remedy)
 
 
-def show_replays(screen: Screen, results: Sequence[JobResult], *, codes: Sequence[str] = ()) -> None:
+def show_replays(screen: Screen, results: Sequence[JobResult], *, codes: Sequence[str]) -> None:
     """Show each table's result, then how many of its quarantined rows were accepted."""
     summary.show_runs(screen, results)
     for result in results:
-        show_replay(screen, result, codes=codes)
+        _show_replay(screen, result, codes)
 
 
-def show_replay(screen: Screen, result: JobResult, *, codes: Sequence[str] = ()) -> None:
+def _show_replay(screen: Screen, result: JobResult, codes: Sequence[str]) -> None:
     """How many of the quarantined rows of one table were accepted."""
     if result.status == "failed":
         return

@@ -7,7 +7,7 @@ from typing import NoReturn
 
 import typer
 
-from airflow_gddl.cli import summary
+from airflow_gddl.cli import exits, summary
 from airflow_gddl.cli.context import CliContext
 from airflow_gddl.cli.job import Request, perform
 from airflow_gddl.cli.screen import Cell, Screen, ScreenColumn
@@ -16,8 +16,13 @@ from airflow_gddl.contract.result import JobResult
 Show = Callable[[Screen, Sequence[JobResult]], None]
 
 
-def carry_out(cli: CliContext, request: Request, show: Show) -> NoReturn:
+def carry_out(
+    cli: CliContext, request: Request, show: Show, is_finding: Callable[[JobResult], object] | None = None
+) -> NoReturn:
     """Run the request, show the results unless they are printed as JSON, and exit.
+
+    Args:
+        is_finding: whether a result makes a command fail that else succeeds; null: none does.
 
     Raises:
         typer.Exit: always, with the command's status.
@@ -27,7 +32,8 @@ def carry_out(cli: CliContext, request: Request, show: Show) -> NoReturn:
     if not request.as_json:
         show(cli.screen, done.outcome.results)
     summary.show_troubles(cli.screen, done.outcome)
-    raise typer.Exit(done.exit_status)
+    found = is_finding is not None and any(map(is_finding, done.outcome.results))
+    raise typer.Exit(exits.FAILED if found and done.exit_status == exits.OK else done.exit_status)
 
 
 def each(show: Callable[[Screen, JobResult], None]) -> Show:

@@ -8,7 +8,8 @@ import typer
 
 from airflow_gddl.cli import context, options, summary
 from airflow_gddl.cli.continuous import keep
-from airflow_gddl.cli.job import Request, perform
+from airflow_gddl.cli.execution import carry_out
+from airflow_gddl.cli.job import Request
 from airflow_gddl.cli.plans import show_plans
 from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.contract.spec import JobOptions
@@ -49,8 +50,5 @@ def run(  # noqa: PLR0913 - typer reads each option of the command from one para
         raise typer.Exit(kept.exit_status)
     asked = JobOptions(action="plan" if dry_run else "run", full_refresh=full_refresh, full_listing=True,
                        wait_seconds=wait)  # fmt: skip
-    done = perform(cli, Request(metadata=metadata, tables=names, options=asked, as_json=json))
-    if not json:
-        (show_plans if dry_run else summary.show_runs)(cli.screen, done.outcome.results)
-    summary.show_troubles(cli.screen, done.outcome)
-    raise typer.Exit(done.exit_status)
+    request = Request(metadata=metadata, tables=names, options=asked, as_json=json)
+    carry_out(cli, request, show_plans if dry_run else summary.show_runs)
