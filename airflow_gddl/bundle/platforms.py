@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from pathlib import Path
-from typing import Literal
 
 from airflow_gddl.bundle.archives import EPOCH, write_zip
 from airflow_gddl.bundle.code import write_code
@@ -14,9 +14,6 @@ from airflow_gddl.bundle.environment import Target, requirements, write_environm
 from airflow_gddl.bundle.pins import pinned
 from airflow_gddl.bundle.wheel import write_wheel
 
-Platform = Literal["mwaa", "databricks", "emr_serverless", "glue", "spark"]
-Runner = Literal["databricks", "emr_serverless", "glue"]
-Extra = Literal["events", "openlineage", "s3", "source"]
 ENTRY = '"""Entry point for spark-submit; code and libraries are passed separately."""\n\nimport sys\n\n'
 ENTRY += 'from spark_jobs.main import main\n\nif __name__ == "__main__":\n    sys.exit(main())\n'
 ENTRY_TASK = '"""Entry point on EMR Serverless: the details of a failed run name the error."""\n\n'
@@ -43,6 +40,27 @@ _PLUGINS = "/usr/local/airflow/plugins"
 """Path of the unpacked plugins.zip on MWAA."""
 _CONSTRAINTS = "https://raw.githubusercontent.com/apache/airflow/constraints-{0}/constraints-{1}.txt"
 DAGS = {**DAG_FILES, ".airflowignore": "metadata/\n"}
+
+
+class Platform(StrEnum):
+    MWAA = "mwaa"
+    DATABRICKS = "databricks"
+    EMR_SERVERLESS = "emr_serverless"
+    GLUE = "glue"
+    SPARK = "spark"
+
+
+class Runner(StrEnum):
+    DATABRICKS = "databricks"
+    EMR_SERVERLESS = "emr_serverless"
+    GLUE = "glue"
+
+
+class Extra(StrEnum):
+    EVENTS = "events"
+    OPENLINEAGE = "openlineage"
+    S3 = "s3"
+    SOURCE = "source"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,7 +109,7 @@ def _mwaa(bundle: Bundle, wheel: Path) -> list[Path]:
     lines = [f'--constraint "{constraints}"', *pinned(extras), f"{_PLUGINS}/{wheel.name}[{','.join(extras)}]"]
     plugins = write_zip(bundle.out / "plugins.zip", {wheel.name: wheel.read_bytes()}, epoch=bundle.epoch)
     dags = [bundle.text(f"dags/{name}", text) for name, text in DAGS.items()]
-    jobs = replace(bundle, out=bundle.out / "jobs").write(bundle.runner) if bundle.runner else []
+    jobs = replace(bundle, out=bundle.out / "jobs").write(Platform(bundle.runner)) if bundle.runner else []
     return [bundle.text("requirements.txt", "".join(f"{line}\n" for line in lines)), plugins, *dags, *jobs]
 
 
@@ -121,9 +139,9 @@ def _environment(bundle: Bundle, wheel: Path) -> list[Path]:
 
 
 _WRITERS: dict[Platform, Callable[[Bundle, Path], list[Path]]] = {
-    "mwaa": _mwaa,
-    "databricks": _databricks,
-    "emr_serverless": _emr_serverless,
-    "glue": _glue,
-    "spark": _spark,
+    Platform.MWAA: _mwaa,
+    Platform.DATABRICKS: _databricks,
+    Platform.EMR_SERVERLESS: _emr_serverless,
+    Platform.GLUE: _glue,
+    Platform.SPARK: _spark,
 }

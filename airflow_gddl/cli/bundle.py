@@ -10,32 +10,11 @@ import typer
 
 from airflow_gddl.bundle.archives import EPOCH
 from airflow_gddl.bundle.environment import Target, here
-from airflow_gddl.bundle.platforms import Bundle
+from airflow_gddl.bundle.platforms import Bundle, Extra, Platform, Runner
 from airflow_gddl.cli import context
 from airflow_gddl.contract.errors import MetadataError
 
 _EMR_PYTHON = "/usr/bin/python3.11"
-
-
-class BundleTarget(StrEnum):
-    MWAA = "mwaa"
-    DATABRICKS = "databricks"
-    EMR_SERVERLESS = "emr_serverless"
-    GLUE = "glue"
-    SPARK = "spark"
-
-
-class BundleRunner(StrEnum):
-    DATABRICKS = "databricks"
-    EMR_SERVERLESS = "emr_serverless"
-    GLUE = "glue"
-
-
-class BundleExtra(StrEnum):
-    EVENTS = "events"
-    OPENLINEAGE = "openlineage"
-    S3 = "s3"
-    SOURCE = "source"
 
 
 class Arch(StrEnum):
@@ -47,7 +26,7 @@ def bundle(  # noqa: PLR0913 - typer reads each option of the command from one p
     ctx: typer.Context,
     *,
     platform: Annotated[
-        BundleTarget | None, typer.Option("--for", help="Target platform; without it, only the wheel is built.")
+        Platform | None, typer.Option("--for", help="Target platform; without it, only the wheel is built.")
     ] = None,
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder for the files.")] = Path("dist"),
     python: Annotated[
@@ -57,11 +36,9 @@ def bundle(  # noqa: PLR0913 - typer reads each option of the command from one p
     no_environment: Annotated[
         bool, typer.Option("--no-environment", metavar="", help="Neither fetch nor pack the libraries.")
     ] = False,
-    runner: Annotated[
-        BundleRunner | None, typer.Option("--runner", help="With --for mwaa: where its jobs run.")
-    ] = None,
+    runner: Annotated[Runner | None, typer.Option("--runner", help="With --for mwaa: where its jobs run.")] = None,
     extra: Annotated[
-        list[BundleExtra] | None,
+        list[Extra] | None,
         typer.Option("--extra", help="With --for mwaa: an extra that Airflow needs, too; may be given several times."),
     ] = None,
     airflow: Annotated[str, typer.Option("--airflow", metavar="VERSION", help="Airflow's version on MWAA.")] = "3.0.6",
@@ -71,23 +48,23 @@ def bundle(  # noqa: PLR0913 - typer reads each option of the command from one p
 ) -> None:
     """Build the wheel and the files that a platform needs; reproducible."""
     cli = context.of(ctx)
-    if runner is not None and platform is not BundleTarget.MWAA:
+    if runner is not None and platform is not Platform.MWAA:
         raise MetadataError("OPTION_INVALID", f"--runner {runner} without --for mwaa", remedy=f"write --for {runner}")
-    if extra and platform is not BundleTarget.MWAA:
+    if extra and platform is not Platform.MWAA:
         remedy = "leave --extra out, or write --for mwaa"
         raise MetadataError("OPTION_INVALID", f"--extra {extra[0]} without --for mwaa", remedy=remedy)
-    on_emr = platform is BundleTarget.EMR_SERVERLESS or runner is BundleRunner.EMR_SERVERLESS
+    on_emr = platform is Platform.EMR_SERVERLESS or runner is Runner.EMR_SERVERLESS
     nodes = python or (_EMR_PYTHON if on_emr else here())
     made = Bundle(
         out=out,
-        target=Target(python=nodes, arch=arch.value) if not no_environment else None,
+        target=Target(python=nodes, arch=arch) if not no_environment else None,
         airflow=airflow,
         airflow_python=airflow_python,
-        runner=runner.value if runner else None,
-        extras=tuple(one.value for one in extra or ()),
+        runner=runner,
+        extras=tuple(extra or ()),
         epoch=_epoch(cli.environ.get("SOURCE_DATE_EPOCH", "")),
     )
-    for path in made.write(platform.value if platform else None):
+    for path in made.write(platform):
         typer.echo(path)
 
 
