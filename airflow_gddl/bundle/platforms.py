@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
@@ -11,7 +11,6 @@ from airflow_gddl.bundle.archives import EPOCH, write_zip
 from airflow_gddl.bundle.code import write_code
 from airflow_gddl.bundle.dag_files import DAG_FILES
 from airflow_gddl.bundle.environment import Target, requirements, write_environment
-from airflow_gddl.bundle.pins import pinned
 from airflow_gddl.bundle.wheel import write_wheel
 
 ENTRY = '"""Entry point for spark-submit; code and libraries are passed separately."""\n\nimport sys\n\n'
@@ -39,6 +38,10 @@ if __name__ == "__main__":
 _PLUGINS = "/usr/local/airflow/plugins"
 """Path of the unpacked plugins.zip on MWAA."""
 _CONSTRAINTS = "https://raw.githubusercontent.com/apache/airflow/constraints-{0}/constraints-{1}.txt"
+PINS: Mapping[str, str] = {"databricks-sdk": "0.156.0", "obstore": "0.12.1"}
+"""Packages of the Airflow side's extras that no constraints file pins, with the version tested with MWAA's pins."""
+_PINNED: Mapping[str, tuple[str, ...]] = {"databricks": ("databricks-sdk",)}
+"""By extra, beside `obstore`."""
 DAGS = {**DAG_FILES, ".airflowignore": "metadata/\n"}
 
 
@@ -106,11 +109,17 @@ def _mwaa(bundle: Bundle, wheel: Path) -> list[Path]:
     constraints = _CONSTRAINTS.format(bundle.airflow, bundle.airflow_python)
     extras = ("cli", *([bundle.runner.replace("_", "-")] if bundle.runner else []), *sorted(set(bundle.extras)))
     # Packages without a constraint are pinned, too, so that a rebuilt environment equals the tested one.
-    lines = [f'--constraint "{constraints}"', *pinned(extras), f"{_PLUGINS}/{wheel.name}[{','.join(extras)}]"]
+    lines = [f'--constraint "{constraints}"', *_pinned(extras), f"{_PLUGINS}/{wheel.name}[{','.join(extras)}]"]
     plugins = write_zip(bundle.out / "plugins.zip", {wheel.name: wheel.read_bytes()}, epoch=bundle.epoch)
     dags = [bundle.text(f"dags/{name}", text) for name, text in DAGS.items()]
     jobs = replace(bundle, out=bundle.out / "jobs").write(Platform(bundle.runner)) if bundle.runner else []
     return [bundle.text("requirements.txt", "".join(f"{line}\n" for line in lines)), plugins, *dags, *jobs]
+
+
+def _pinned(extras: tuple[str, ...]) -> list[str]:
+    """Requirement lines for these extras, sorted."""
+    names = {"obstore", *(name for extra in extras for name in _PINNED.get(extra, ()))}
+    return [f"{name}=={PINS[name]}" for name in sorted(names)]
 
 
 def _databricks(bundle: Bundle, wheel: Path) -> list[Path]:

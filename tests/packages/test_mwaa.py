@@ -19,8 +19,7 @@ from typing import Any
 
 import pytest
 
-from airflow_gddl.bundle.pins import PINS
-from airflow_gddl.bundle.platforms import Bundle
+from airflow_gddl.bundle.platforms import PINS, Bundle
 from tests.unit.pages import ROOT
 
 VERSIONS = ("3.0.6", "3.2.1", "3.3.1")

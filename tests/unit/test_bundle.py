@@ -22,8 +22,7 @@ import airflow_gddl
 from airflow_gddl.bundle import environment
 from airflow_gddl.bundle.archives import write_tar
 from airflow_gddl.bundle.environment import Target
-from airflow_gddl.bundle.pins import PINS
-from airflow_gddl.bundle.platforms import DAGS, Bundle, Extra, Platform, Runner
+from airflow_gddl.bundle.platforms import DAGS, PINS, Bundle, Extra, Platform, Runner
 from airflow_gddl.cli import context
 from airflow_gddl.cli.main import invoke
 from airflow_gddl.contract.codec import to_json
