@@ -93,7 +93,7 @@ def land(rows: dict[str, pa.Table], tables: list[SourceTable], landing: Path) ->
     """Full loads of all tables."""
     shapes = {table.name: TableShape(keys=table.keys) for table in tables}
     simulator = prepare(SimulateSpec(input=rows, landing=landing, schema=SCHEMA, tables=shapes, rounds=0))
-    simulator.land_full_load()
+    simulator.land(0)
     return simulator
 
 

@@ -40,7 +40,7 @@ class DemoSource:
 
     def land(self, number: int) -> str:
         """Land the full load (0) or a round of changes; return a description."""
-        files = self.simulator.land_round(number) if number else self.simulator.land_full_load()
+        files = self.simulator.land(number)
         round_ = f"round {number} of {self.source.rounds}, files late, repeated and out of order"
         return f"{round_ if number else 'full load'}: {len(files)} files landed"
 

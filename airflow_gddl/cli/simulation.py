@@ -20,15 +20,14 @@ from airflow_gddl.devtools.simulate import (
     OpMix,
     SimulateReport,
     SimulateSpec,
-    Simulator,
     TableReport,
     TableShape,
     Troubles,
     demo_tables,
     find_tables,
-    prepare,
     propose_keys,
     read_table,
+    simulate,
 )
 from airflow_gddl.devtools.simulate.clock import recent_start
 
@@ -91,12 +90,10 @@ def carry_out(screen: Screen, options: SimulationOptions, *, as_json: bool) -> N
         MetadataError: `SIMULATE_...`: the simulation or a round was not written.
     """
     spec = _spec(options)
-    simulator = _land(spec, options.only)
+    simulator = simulate(spec, only=options.only, truth=options.truth)
     if options.rows is not None:
         names = list(simulator.report().tables)
         write_rows(options.rows, options.schema, [simulator.metadata_row(name) for name in names])
-    if options.truth is not None:
-        simulator.write_truth(options.truth)
     show_report(screen, simulator.report(), spec.start, as_json=as_json)
 
 
@@ -130,15 +127,6 @@ def _report_row(name: str, table: TableReport) -> list[str]:
     outcomes = (table.expected_quarantined, table.expected_redelivered, table.truth_rows)
     troubles = ", ".join(f"{trouble} {times}" for trouble, times in table.troubles.items())
     return [name, ", ".join(table.keys) or "none", *(count(number) for number in (*numbers, *outcomes)), troubles]
-
-
-def _land(spec: SimulateSpec, only: int | None) -> Simulator:
-    simulator = prepare(spec, landed=only - 1 if only else None)
-    if only is None or only == 0:
-        simulator.land_full_load()
-    for number in range(1, spec.rounds + 1) if only is None else [only] if only else []:
-        simulator.land_round(number)
-    return simulator
 
 
 def _spec(options: SimulationOptions) -> SimulateSpec:

@@ -54,7 +54,7 @@ def test_replica_equals_the_simulated_source(engine: EnginePort, tmp_path: Path)
     assert table.dialect == "debezium"
     layout, results = Layout.of(roots, table), []
     for number in range(4):
-        _ = simulator.land_round(number) if number else simulator.land_full_load()
+        simulator.land(number)
         results += engine.run(JobSpec(run_id=f"r{number}", roots=roots, tables=(table,)))
         assert results[-1].status == "succeeded", results[-1].error
     rows = engine.read(layout.replica)

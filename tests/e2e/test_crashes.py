@@ -70,12 +70,12 @@ def test_a_worker_killed_during_a_job_loses_and_repeats_no_rows(site: Site) -> N
         changes=100,
     )
     simulator = prepare(spec)
-    simulator.land_full_load()
+    simulator.land(0)
     site.load(REAL)
     replica = site.lake / "real" / "orders"
     assert not differences(simulator.truth("orders"), read_replica(replica), ("id",))
 
-    simulator.land_round(1)
+    simulator.land(1)
     before = commits(site.lake / "real" / "orders__changes")
     run = site.runs.trigger(REAL)
     site.running.wait(

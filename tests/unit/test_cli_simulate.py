@@ -152,6 +152,16 @@ def test_what_is_refused(
     assert not (tmp_path / "landing").exists()
 
 
+def test_a_truth_inside_landing_is_refused_before_files_are_written(
+    source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    landing = tmp_path / "landing"
+    arguments = ["--landing", str(landing), "--truth", str(landing / "truth")]
+    assert invoke(["simulate", str(source), *arguments], cli(tmp_path)) == 2
+    assert "[SIMULATE_SPEC_INVALID] truth folder" in capsys.readouterr().err
+    assert not landing.exists()
+
+
 NAME_REMEDY = "schema and name are ASCII letters, digits, _ $ # @ - or inner blanks, 1 to 128 each, one dot between"
 EVENT_REMEDY = (
     "ROUND:KIND[:TABLE[:COLUMN]], e.g. 2:add_column; kinds: add_column, drop_column, rename_case, reorder, widen, "

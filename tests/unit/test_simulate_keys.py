@@ -42,10 +42,10 @@ def test_a_composite_key_is_proposed_and_kept(table: tuple[tuple[str, ...], pa.T
             input={"order_lines": rows}, landing=Path(landing), schema="s", tables=shapes, changes=8, seed=seed
         )
         simulator = prepare(spec)
-        simulator.land_full_load()
+        simulator.land(0)
         known = {tuple(row.values()) for row in rows.select(list(keys)).to_pylist()}
         for number in (1, 2, 3):
-            for path in sorted(simulator.land_round(number)):
+            for path in sorted(simulator.land(number)):
                 for row in pq.read_table(path).to_pylist():
                     key = tuple(row[name] for name in keys)
                     assert (row["Op"] == "I") or key in known, "an update or delete of a key that never was"

@@ -206,10 +206,8 @@ def assert_replay_gives_truth(spec: SimulateSpec) -> None:
     for name, table_schema in spec.tables.items():
         options: Any = simulator.metadata_row(name).get("options", {})
         replays[name] = Replay(folder / name, spec, table_schema.keys, list(options.get("csv_columns", ())))
-    simulator.land_full_load()
     for number in range(spec.rounds + 1):
-        if number:
-            simulator.land_round(number)
+        simulator.land(number)
         for name, replay in replays.items():
             replay.ingest()
             if simulator.report().tables[name].pending_files == 0:

@@ -35,27 +35,26 @@ class Simulator:
         self._tables = tables
         self._next = 0
 
-    def land_full_load(self) -> tuple[Path, ...]:
-        """Write the LOAD files of all tables; answers every file written, hidden ones too.
+    def land(self, number: int) -> tuple[Path, ...]:
+        """Write the full load (0), or the change files of a round and what was held back from the round before.
+
+        Returns:
+            Every file written, hidden ones too.
 
         Raises:
-            MetadataError: `SIMULATE_LANDING_NOT_EMPTY`, `SIMULATE_WRONG_ROUND`.
+            MetadataError: `SIMULATE_LANDING_NOT_EMPTY`; `SIMULATE_WRONG_ROUND` unless it is the next one.
         """
-        self._step(0)
+        if number != self._next or number > self._spec.rounds:
+            due = f"round {self._next} is due" if self._next <= self._spec.rounds else "all rounds are written"
+            raise MetadataError(
+                "SIMULATE_WRONG_ROUND",
+                f"round {number} asked for, {due}",
+                remedy="land the full load (0), then 1, 2, ...",
+            )
+        self._next += 1
         for run in self._tables.values():
-            run.full_load()
-        return self._written()
-
-    def land_round(self, number: int) -> tuple[Path, ...]:
-        """Write the change files of round `number`, and what was held back from the round before.
-
-        Raises:
-            MetadataError: `SIMULATE_WRONG_ROUND` unless it is the next one.
-        """
-        self._step(number or -1)
-        for run in self._tables.values():
-            run.round(number)
-        return self._written()
+            run.land(number)
+        return tuple(path for run in self._tables.values() for path in run.folder.take_written())
 
     def truth(self, table: str, *, phantoms: bool = True) -> pa.Table:
         """Rows that a correct replica holds once it took in all that was written, sorted by key.
@@ -72,16 +71,6 @@ class Simulator:
         """
         return self._run(table).maker.state.rows(phantoms=phantoms)
 
-    def write_truth(self, folder: Path) -> None:
-        """Write each table's truth to `folder/<table>.parquet`.
-
-        Raises:
-            MetadataError: `SIMULATE_SPEC_INVALID` for a folder inside the landing root.
-        """
-        _require_outside(folder, self._spec.landing)
-        for name in self._tables:
-            write(folder / f"{name}.parquet", parquet_bytes(self.truth(name)))
-
     def metadata_row(self, table: str) -> dict[str, object]:
         """Fields of the metadata row that replicates the table, with the schema it has after the last round."""
         run = self._run(table)
@@ -96,25 +85,15 @@ class Simulator:
         tables = {name: run.report() for name, run in self._tables.items()}
         return SimulateReport(rounds=max(self._next - 1, 0), tables=tables)
 
-    def go_through(self, rounds: int) -> None:
-        """Take the full load and so many rounds as landed by an earlier process: nothing is written."""
+    def go_through(self, steps: int) -> None:
+        """Take so many steps, of which the full load is the first, as landed by an earlier process: nothing is
+        written."""
         for run in self._tables.values():
             run.folder.dry = True
-        self.land_full_load()
-        for number in range(1, rounds + 1):
-            self.land_round(number)
+        for number in range(steps):
+            self.land(number)
         for run in self._tables.values():
             run.folder.dry = False
-
-    def _step(self, number: int) -> None:
-        if number != self._next or number > self._spec.rounds:
-            due = f"round {self._next} is due" if self._next <= self._spec.rounds else "all rounds are written"
-            raise MetadataError(
-                "SIMULATE_WRONG_ROUND",
-                f"round {number} asked for, {due}",
-                remedy="land the full load (0), then 1, 2, ...",
-            )
-        self._next += 1
 
     def _run(self, table: str) -> SimulatedTable:
         if table not in self._tables:
@@ -122,15 +101,12 @@ class Simulator:
             raise MetadataError("SIMULATE_INPUT_MISSING", f"no table {table!r} is simulated", remedy=known)
         return self._tables[table]
 
-    def _written(self) -> tuple[Path, ...]:
-        return tuple(path for run in self._tables.values() for path in run.folder.take_written())
 
-
-def prepare(spec: SimulateSpec, *, landed: int | None = None) -> Simulator:
+def prepare(spec: SimulateSpec, *, landed: int = 0) -> Simulator:
     """Read the input, write nothing yet.
 
     Args:
-        landed: an earlier process with an equal spec has landed the full load and so many rounds; null: nothing yet.
+        landed: an earlier process with an equal spec has landed so many steps, of which the full load is the first.
 
     Raises:
         MetadataError: `SIMULATE_SPEC_INVALID`, `SIMULATE_INPUT_MISSING`, `SIMULATE_KEYS_INVALID`,
@@ -141,34 +117,29 @@ def prepare(spec: SimulateSpec, *, landed: int | None = None) -> Simulator:
     tables = {name: _table_run(spec, name, table, sequencer) for name, table in load_sources(spec).items()}
     _check_events(spec, tables)
     simulator = Simulator(spec, tables)
-    if landed is not None:
-        simulator.go_through(landed)
+    simulator.go_through(landed)
     return simulator
 
 
-def simulate(spec: SimulateSpec, *, truth: Path | None = None) -> SimulateReport:
+def simulate(spec: SimulateSpec, *, only: int | None = None, truth: Path | None = None) -> Simulator:
     """Write the full load and every round in one go.
 
     Args:
-        truth: folder outside the landing root for `<table>.parquet` with the final rows; null: not written.
+        only: write this round alone (0: the full load), after earlier processes have landed those before it; null: all.
+        truth: folder outside the landing root for `<table>.parquet` with the rows then; null: not written.
 
     Raises:
-        MetadataError: as `prepare`, and `SIMULATE_LANDING_NOT_EMPTY`.
+        MetadataError: as `prepare` and `Simulator.land`.
     """
-    if truth is not None:
-        _require_outside(truth, spec.landing)
-    simulator = prepare(spec)
-    simulator.land_full_load()
-    for number in range(1, spec.rounds + 1):
-        simulator.land_round(number)
-    if truth is not None:
-        simulator.write_truth(truth)
-    return simulator.report()
-
-
-def _require_outside(truth: Path, landing: Path | str) -> None:
-    if isinstance(landing, Path) and truth.resolve().is_relative_to(landing.resolve()):
+    if truth and isinstance(spec.landing, Path) and truth.resolve().is_relative_to(spec.landing.resolve()):
         raise MetadataError("SIMULATE_SPEC_INVALID", f"truth folder {truth} is inside landing", remedy="choose another")
+    simulator = prepare(spec, landed=only or 0)
+    for number in range(spec.rounds + 1) if only is None else (only,):
+        simulator.land(number)
+    if truth:
+        for name in spec.tables:
+            write(truth / f"{name}.parquet", parquet_bytes(simulator.truth(name)))
+    return simulator
 
 
 def _check_events(spec: SimulateSpec, tables: dict[str, SimulatedTable]) -> None:

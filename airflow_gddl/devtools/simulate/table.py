@@ -42,31 +42,35 @@ class SimulatedTable:
     load_names: tuple[str, ...] = ()
     cluttered: bool = False
 
-    def full_load(self) -> None:
-        self.folder.require_empty()
-        self._load(RoundTime(self.spec.start, self.spec.round_seconds, 0))
-
-    def round(self, number: int) -> None:
+    def land(self, number: int) -> None:
+        """The full load (0), or a round."""
         time = RoundTime(self.spec.start, self.spec.round_seconds, number)
-        self.recent = [*self.recent[-1:], []]
-        self.cluttered = False
-        for packet in self.pending:
-            self._land(packet)
-        self.pending = []
-        self._evolve(number)
-        if number in self.spec.reload_rounds:
-            self.maker.state.rebase()
+        if number:
+            self._round(time)
+        else:
+            self.folder.require_empty()
             self._load(time)
-            self.counts.troubles["reload"] += 1
-        self._deliver(self._packets(time), number)
-        self._land_bad_values(time)
-        self._land_again(time)
-        self._land_unreadable(time)
 
     def events(self) -> list[SchemaEvent]:
         """Those that concern this table, in the order in which they happen."""
         mine = [event for event in self.spec.events if event.table in (None, self.name)]
         return sorted(mine, key=lambda event: event.round)
+
+    def _round(self, time: RoundTime) -> None:
+        self.recent = [*self.recent[-1:], []]
+        self.cluttered = False
+        for packet in self.pending:
+            self._land(packet)
+        self.pending = []
+        self._evolve(time.number)
+        if time.number in self.spec.reload_rounds:
+            self.maker.state.rebase()
+            self._load(time)
+            self.counts.troubles["reload"] += 1
+        self._deliver(self._packets(time), time.number)
+        self._land_bad_values(time)
+        self._land_again(time)
+        self._land_unreadable(time)
 
     def report(self) -> TableReport:
         state, counts = self.maker.state, self.counts
