@@ -27,6 +27,7 @@ from airflow_gddl.devtools.simulate import (
 from airflow_gddl.stores import Storage
 from tests.engine_port import EnginePort
 from tests.scenarios import delta_log
+from tests.typed_tables import with_typed_columns
 
 PEOPLE = pa.table({
     "id": pa.array(range(1, 61), pa.int32()),
@@ -41,8 +42,8 @@ TROUBLES = Troubles(
 
 def simulation(root: Path, **more: Any) -> SimulateSpec:
     given: dict[str, Any] = {"delivery": Delivery(format="json"), "rounds": 3, "changes": 30, **more}
-    return SimulateSpec(input={"people": PEOPLE}, landing=root / "landing", schema="hr",
-                        tables={"people": TableShape(keys=("id",), typed_columns=True)}, **given)  # fmt: skip
+    return SimulateSpec(input={"people": with_typed_columns(PEOPLE)}, landing=root / "landing", schema="hr",
+                        tables={"people": TableShape(keys=("id",))}, **given)  # fmt: skip
 
 
 def test_replica_equals_the_simulated_source(engine: EnginePort, tmp_path: Path) -> None:

@@ -32,6 +32,7 @@ from airflow_gddl.devtools.simulate import (
     read_table,
     simulate,
 )
+from tests.typed_tables import with_typed_columns
 
 PEOPLE = pa.table(
     {
@@ -283,12 +284,11 @@ def test_schema_events_show_in_the_files_that_follow(spec: SimulateSpec) -> None
 
 
 def test_widening_and_nested_fields(spec: SimulateSpec) -> None:
-    tables = {"people": TableShape(keys=("id",), typed_columns=True)}
     events = (
         SchemaEvent(round=1, kind="widen", column="t_int32"),
         SchemaEvent(round=1, kind="add_nested_field", table="people"),
     )
-    simulator = prepare(replace(spec, tables=tables, events=events, changes=60))
+    simulator = prepare(replace(spec, input={"people": with_typed_columns(PEOPLE)}, events=events, changes=60))
     loaded = pq.read_schema(simulator.land(0)[0])
     changed = pq.read_schema(simulator.land(1)[0])
     assert (loaded.field("t_int32").type, changed.field("t_int32").type) == (pa.int32(), pa.int64())

@@ -154,7 +154,7 @@ def _check_events(spec: SimulateSpec, tables: dict[str, SimulatedTable]) -> None
     for event in spec.events:
         if event in impossible:
             what = f"{event.kind} of column {event.column or 'any'!r} in round {event.round} fits nothing"
-            remedy = "name a table and a column that fit, or set typed_columns"
+            remedy = "name a table and a column that fit"
             raise MetadataError("SIMULATE_EVENT_IMPOSSIBLE", what, where=str(event.table), remedy=remedy)
 
 

@@ -10,22 +10,12 @@ import pyarrow.parquet as pq
 import pyarrow.types as pt
 
 from airflow_gddl.contract.errors import MetadataError
-from airflow_gddl.devtools.simulate.chance import chance
 from airflow_gddl.devtools.simulate.proposing import unique
 from airflow_gddl.devtools.simulate.spec import SimulateSpec, TableShape
-from airflow_gddl.devtools.simulate.values import make
 
 TIMESTAMP = pa.timestamp("us", "UTC")
 _SUFFIXES = (".parquet", ".csv", ".csv.gz")
 _BLOCK = 1 << 30  # one block for any sane file: a column's type is inferred from all of it
-_TYPED: dict[str, pa.DataType] = {
-    "t_int8": pa.int8(), "t_int16": pa.int16(), "t_int32": pa.int32(), "t_int64": pa.int64(),
-    "t_uint8": pa.uint8(), "t_uint16": pa.uint16(), "t_uint32": pa.uint32(), "t_uint64": pa.uint64(),
-    "t_float32": pa.float32(), "t_float64": pa.float64(), "t_decimal_9_2": pa.decimal128(9, 2),
-    "t_decimal_38_10": pa.decimal128(38, 10), "t_boolean": pa.bool_(), "t_date": pa.date32(),
-    "t_timestamp": TIMESTAMP, "t_string": pa.string(),
-}  # fmt: skip
-_STRUCT = pa.struct([("a", pa.int32()), ("b", pa.string())])
 
 
 def find_tables(folder: Path) -> dict[str, Path]:
@@ -87,21 +77,10 @@ def _prepare(spec: SimulateSpec, name: str, given: pa.Table | Path) -> pa.Table:
     table = read_table(given) if isinstance(given, Path) else given
     if shape.surrogate is not None:
         table = table.add_column(0, shape.surrogate, pa.array(range(1, table.num_rows + 1), pa.int64()))
-    if shape.typed_columns:
-        table = _with_typed_columns(table, spec, name)
     arrays = [_normal(table[c], milliseconds=spec.delivery.source_times == "ms") for c in table.schema.names]
     table = pa.table(dict(zip(table.schema.names, arrays, strict=True))).combine_chunks()
     _check_columns(table, spec, name)
     _check_keys(table, shape, name)
-    return table
-
-
-def _with_typed_columns(table: pa.Table, spec: SimulateSpec, name: str) -> pa.Table:
-    nested = {} if spec.delivery.format.startswith("csv") else {"t_struct": _STRUCT}
-    for column, kind in (_TYPED | nested).items():
-        rng = chance(spec.seed, name, column)
-        values = [make(kind, rng) if rng.random() < 0.9 else None for _ in range(table.num_rows)]
-        table = table.append_column(column, pa.array(values, kind))
     return table
 
 

@@ -32,12 +32,10 @@ class TableShape:
     Attributes:
         keys: primary key; unique and never null in the input; empty: the source only inserts.
         surrogate: adds a leading `int64` column of this name that numbers the rows from 1.
-        typed_columns: adds `t_...` columns of every small, unsigned, decimal, time and nested type (no struct in CSV).
     """
 
     keys: tuple[str, ...]
     surrogate: str | None = None
-    typed_columns: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
