@@ -15,6 +15,8 @@ from airflow_gddl.devtools.simulate.values import Values
 
 _REUSE_SHARE = 0.3
 _MOST_COLUMNS = 3
+_MOST_CHANGES = 4
+"""Of a transaction, which share a commit time."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,7 @@ class Maker:
 
     def changes(self, count: int, time: RoundTime, rng: random.Random) -> list[SimulatedChange]:
         """`count` changes (fewer when nothing can change), in order, already applied to the table."""
-        sizes = list(_transactions(count, self.spec.transaction_size, rng))
+        sizes = list(_transactions(count, rng))
         made = []
         for index, size in enumerate(sizes):
             commit = time.commit(index, len(sizes))
@@ -141,9 +143,9 @@ class Maker:
         return freed.pop(rng.randrange(len(freed)))
 
 
-def _transactions(count: int, most: int, rng: random.Random) -> Iterator[int]:
+def _transactions(count: int, rng: random.Random) -> Iterator[int]:
     while count > 0:
-        size = min(count, rng.randint(1, most))
+        size = min(count, rng.randint(1, _MOST_CHANGES))
         yield size
         count -= size
 

@@ -154,7 +154,6 @@ class SimulateSpec:
         start: time of the full load; round n takes place `n * round_seconds` later.
         made_up: share of new values that are made up from the column's type, extremes among them; the others are taken
             from the column. Columns that are all alike then keep their value if the share is 0.
-        transaction_size: most changes that share a commit time.
         reload_rounds: rounds that begin with a new full load under the old names. The replica must have taken in all
             before such a round lands, for LOAD files then replace what was not read yet.
     """
@@ -170,23 +169,20 @@ class SimulateSpec:
     start: datetime = datetime(2024, 1, 1, tzinfo=UTC)
     round_seconds: int = 3600
     made_up: float = 0.4
-    transaction_size: int = 4
     delivery: Delivery = field(default_factory=Delivery)
     troubles: Troubles = field(default_factory=Troubles)
     events: tuple[SchemaEvent, ...] = ()
     reload_rounds: tuple[int, ...] = ()
 
 
-def check(spec: SimulateSpec) -> SimulateSpec:
-    """The spec itself.
-
+def check(spec: SimulateSpec) -> None:
+    """
     Raises:
         MetadataError: `SIMULATE_SPEC_INVALID`.
     """
     for good, what, remedy in (*_numbers(spec), *_combinations(spec)):
         if not good:
             raise MetadataError("SIMULATE_SPEC_INVALID", what, remedy=remedy)
-    return spec
 
 
 def _numbers(spec: SimulateSpec) -> tuple[tuple[bool, str, str], ...]:
@@ -195,7 +191,7 @@ def _numbers(spec: SimulateSpec) -> tuple[tuple[bool, str, str], ...]:
     wrong = {name: value for name, value in (shares | {"made_up": spec.made_up}).items() if not 0 <= value <= 1}
     names = {f"{spec.schema}.{name}": table_name_fault(f"{spec.schema}.{name}") for name in spec.tables}
     refused = {name: fault for name, fault in names.items() if fault}
-    whole = (spec.transaction_size, spec.delivery.files_per_round, spec.delivery.rows_per_load_file, spec.round_seconds)
+    whole = (spec.delivery.files_per_round, spec.delivery.rows_per_load_file, spec.round_seconds)
     weights = (mix.update, mix.insert, mix.delete)
     rounds = (*(event.round for event in spec.events), *spec.reload_rounds)
     return (
@@ -203,7 +199,7 @@ def _numbers(spec: SimulateSpec) -> tuple[tuple[bool, str, str], ...]:
         (spec.rounds >= 0, f"rounds is {spec.rounds}", "0 or more"),
         (not refused, f"no table can be called {', '.join(map(repr, refused))}", "; ".join(refused.values())),
         (not wrong, ", ".join(f"{name} is {value}" for name, value in wrong.items()), "a share is from 0 to 1"),
-        (all(n >= 1 for n in whole), f"sizes are {whole}", "transaction, files, rows, seconds: 1 or more"),
+        (all(n >= 1 for n in whole), f"sizes are {whole}", "files, rows, seconds: 1 or more"),
         (min(weights) >= 0 and sum(weights) > 0, f"mix is {weights}", "weights of 0 or more, not all 0"),
         (spec.changes >= 0, f"changes is {spec.changes}", "a share or a count of 0 or more"),
         (all(1 <= n <= spec.rounds for n in rounds), f"events or reloads in rounds {rounds}", f"1 to {spec.rounds}"),
