@@ -92,6 +92,7 @@ class SourceFacts:
     """All facts of a source.
 
     Attributes:
+        tables: those whose names a row can have.
         schemas: those that were read; null: all.
         names: only these tables were asked for; empty: all of the schemas.
         shown: schemas of which the source shows any table at all; null: all.

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from airflow_gddl.contract.checks import table_name_fault
 from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.metadata.folder import Folder
 from airflow_gddl.metadata.loading import Catalog, load_folder
@@ -103,10 +102,6 @@ def _new(files: SourceFiles, proposal: Proposal) -> NewRow:
 def _obstacle(table: TableFacts, files: SourceFiles, seen: Mapping[str, str]) -> Notice | None:
     """Why a table gets no row here; null: it gets one."""
     name = table.table
-    if fault := table_name_fault(name):
-        return Notice(
-            table=name, code="TABLE_NAME_INVALID", message=fault, remedy="rename it with a rule of the CDC task"
-        )
     if other := seen.get(name.lower()):
         message = f"differs from {other} only by case; some readers can't distinguish their folders and tables"
         return Notice(
