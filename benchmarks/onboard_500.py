@@ -22,7 +22,7 @@ from onboard_source import SCHEMA, SourceTable, counts, dump, fill, land, postgr
 
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.devtools.simulate import Simulator, differences
-from airflow_gddl.devtools.simulate.replica import read_replica
+from airflow_gddl.devtools.simulate.compare import read_replica
 from airflow_gddl.devtools.standalone.home import Home, HomeSettings
 from airflow_gddl.devtools.standalone.ports import free_port
 from airflow_gddl.devtools.standalone.runs import Runs

@@ -19,7 +19,7 @@ from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, Roots, TableSpec
 from airflow_gddl.devtools.simulate import differences
-from airflow_gddl.devtools.simulate.replica import read_replica
+from airflow_gddl.devtools.simulate.compare import read_replica
 from airflow_gddl.devtools.standalone.home import Home, HomeSettings
 from airflow_gddl.devtools.standalone.ports import free_port
 from airflow_gddl.devtools.standalone.runs import Runs

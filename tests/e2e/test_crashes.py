@@ -15,7 +15,7 @@ import pytest
 
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.devtools.simulate import SimulateSpec, TableShape, differences, prepare
-from airflow_gddl.devtools.simulate.replica import read_replica
+from airflow_gddl.devtools.simulate.compare import read_replica
 from airflow_gddl.devtools.standalone import processes
 from tests.e2e.site import Site
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -35,6 +36,21 @@ class Differences:
     def __bool__(self) -> bool:
         """True when there is any difference."""
         return bool(self.missing or self.unexpected or self.different or self.columns)
+
+
+def read_replica(path: Path | str, options: Mapping[str, str] | None = None) -> pa.Table:
+    """All rows and columns of a Delta table, those behind deletion vectors left out. Needs the package `deltalake`.
+
+    Args:
+        path: local, or an `s3://` URL.
+        options: storage options of `deltalake`; null: from the environment.
+    """
+    from deltalake import DeltaTable, QueryBuilder  # noqa: PLC0415 - needed only by demos
+
+    builder = QueryBuilder().register(
+        "replica", DeltaTable(str(path), storage_options=dict(options) if options else None)
+    )
+    return pa.table(builder.execute("select * from replica").read_all())
 
 
 def differences(truth: pa.Table, replica: pa.Table, keys: tuple[str, ...]) -> Differences:
