@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from airflow_gddl.devtools.standalone.home import Home, HomeSettings
+from airflow_gddl.devtools.standalone.part import Part
 from airflow_gddl.devtools.standalone.ports import free_port
 from airflow_gddl.devtools.standalone.runs import RunRef, Runs
 from airflow_gddl.devtools.standalone.supervisor import Standalone, StartOrder
@@ -62,6 +63,12 @@ class Site:
         path = self.landing / table.replace(".", "/", 1) / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(name)
+
+    def restart(self, name: str) -> None:
+        """Start a part of Airflow again, ending it first if it still runs."""
+        old = self.running.parts[name]
+        old.kill()
+        self.running.parts[name] = Part(old.spec, self.running.environ, self.running.order.home.logs)
 
     def hold(self, table: str) -> Path:
         """Have the stand-in wait at this table until the file is removed."""

@@ -80,7 +80,7 @@ def test_loads_end_although_a_scheduler_is_lost(cluster: tuple[Site, sa.Engine])
     runs = [site.runs.trigger(f"gddl.{lane}") for lane in LANES]
     site.running.wait("all jobs to start", lambda: len(site.jobs("queue")) >= len(LANES))
     assert schedulers(engine) == 2
-    site.running.lose("scheduler")
+    site.running.parts.pop("scheduler").kill()
     for hold in holds:
         hold.unlink()
     site.runs.finish(runs)
@@ -101,10 +101,10 @@ def test_a_wait_outlives_its_triggerer(cluster: tuple[Site, sa.Engine]) -> None:
     waiting = site.runs.trigger("gddl.wait.a")
     place = f"{waiting.path}/taskInstances/landed"
     site.running.wait("the sensor to wait", lambda: site.running.rest.get(place)["state"] == "deferred")
-    os.kill(site.running.pid("triggerer"), signal.SIGKILL)
+    os.kill(site.running.parts["triggerer"].pid, signal.SIGKILL)
     with suppress(FatalError):
         site.running.wait("the triggerer to be missed", lambda: False, 5)
-    site.running.restart("triggerer")
+    site.restart("triggerer")
     site.load("gddl.wait.b")
     site.runs.finish([waiting])
     assert [job["tables"] for job in site.jobs("wait", "end")] == [["wait.b"], ["wait.a"]]

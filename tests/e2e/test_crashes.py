@@ -101,12 +101,12 @@ def test_a_killed_triggerer_is_noticed_and_a_new_one_resumes_waiting(site: Site)
     waiting = site.runs.trigger("gddl.wait.a")
     landed = f"{waiting.path}/taskInstances/landed"
     site.running.wait("it to wait", lambda: site.running.rest.get(landed)["state"] == "deferred")
-    os.kill(site.running.pid("triggerer"), signal.SIGKILL)
+    os.kill(site.running.parts["triggerer"].pid, signal.SIGKILL)
     with pytest.raises(FatalError, match="triggerer was ended by SIGKILL; its last lines:") as caught:
         site.running.wait("somebody to notice", lambda: False, 30)
     assert caught.value.code == "PART_DIED"
     assert site.jobs("wait") == []
-    site.running.restart("triggerer")
+    site.restart("triggerer")
     site.load("gddl.wait.b")
     site.runs.finish([waiting])
     assert [job["tables"] for job in site.jobs("wait")] == [["wait.b"], ["wait.a"]]

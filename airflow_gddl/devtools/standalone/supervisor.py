@@ -50,13 +50,14 @@ class Standalone:
     A context manager: leaving it ends every process. Use it from the main thread.
 
     Attributes:
+        parts: what runs, by name; one that is taken out is no longer monitored.
         mark: what its processes have in their environment, see `processes`.
     """
 
     def __init__(self, order: StartOrder) -> None:
         self.order = order
         self.rest = Rest(order.settings.url)
-        self._parts: dict[str, Part] = {}
+        self.parts: dict[str, Part] = {}
         self.mark = f"{os.getpid()}:{order.home.root}"
 
     def __enter__(self) -> Self:
@@ -83,7 +84,7 @@ class Standalone:
     def begin(self) -> None:
         """Write the home, and start to create the database."""
         self.order.home.write(self.order.settings)
-        self._parts = {MIGRATION.name: Part(MIGRATION, self.environ, self.order.home.logs)}
+        self.parts = {MIGRATION.name: Part(MIGRATION, self.environ, self.order.home.logs)}
 
     def start(self) -> None:
         """Wait for the database, then start the parts.
@@ -91,12 +92,12 @@ class Standalone:
         Raises:
             FatalError: `PART_DIED`, `STANDALONE_SLOW`.
         """
-        migration = self._parts[MIGRATION.name]
+        migration = self.parts[MIGRATION.name]
         self.wait("its database", lambda: migration.exit_status is not None)
-        del self._parts[MIGRATION.name]
+        del self.parts[MIGRATION.name]
         if migration.exit_status:
             raise _died(migration)
-        self._parts = {spec.name: Part(spec, self.environ, self.order.home.logs) for spec in self.order.parts}
+        self.parts = {spec.name: Part(spec, self.environ, self.order.home.logs) for spec in self.order.parts}
 
     def wait_ready(self) -> None:
         """Return when every part is healthy.
@@ -111,7 +112,7 @@ class Standalone:
         Raises:
             FatalError: `PART_DIED`, with the last lines of its log.
         """
-        for part in self._parts.values():
+        for part in self.parts.values():
             if part.exit_status is not None and part.spec != MIGRATION:
                 raise _died(part)
 
@@ -132,24 +133,10 @@ class Standalone:
                 raise FatalError("STANDALONE_SLOW", f"waited {limit:g} s for {what}", remedy=remedy)
             time.sleep(pause)
 
-    def pid(self, name: str) -> int:
-        """Process id of a part."""
-        return self._parts[name].pid
-
-    def lose(self, name: str) -> None:
-        """Kill a part like a lost machine, and stop monitoring it."""
-        self._parts.pop(name).kill()
-
-    def restart(self, name: str) -> None:
-        """Start a part again, ending it first if it still runs."""
-        old = self._parts[name]
-        old.kill()
-        self._parts[name] = Part(old.spec, self.environ, self.order.home.logs)
-
     def stop(self) -> None:
         """End every process, those of tasks and jobs too. A second Ctrl-C makes it quick."""
         try:
-            for part in self._parts.values():
+            for part in self.parts.values():
                 part.ask_to_end()
             # Java processes end with their job.
             processes.end(
@@ -157,11 +144,11 @@ class Standalone:
             )
         finally:
             with unstoppable():
-                for part in self._parts.values():
+                for part in self.parts.values():
                     part.kill()
                 while left := processes.marked(self.mark):
                     processes.kill(left)
-                self._parts = {}
+                self.parts = {}
 
     @property
     def environ(self) -> dict[str, str]:
