@@ -24,25 +24,13 @@ _START_REMEDY = "a time with its zone, e.g. 2026-01-31T08:00:00Z"
 _ATTRIBUTE = re.compile(r"^\s*(\w+(?:, \w+)*): (.+)$")
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Setting:
-    """A name that `--set` knows. `form`: type or the values it may have; `text`: empty where the name says all."""
-
-    name: str
-    form: str
-    default: str
-    text: str
-
-
-def known_settings() -> Iterator[Setting]:
-    """All of them, in the order of the specs."""
+def known_settings() -> Iterator[tuple[str, str, str, str]]:
+    """What `--set` knows, in the order of the specs: name, type or the values that it may have, default, and
+    meaning, empty where the name says all."""
     for group in _GROUPS:
         hints, texts = get_type_hints(group), _field_texts(group)
         for field in dataclasses.fields(group):
-            default = json.dumps(field.default)
-            yield Setting(
-                name=field.name, form=_form(hints[field.name]), default=default, text=texts.get(field.name, "")
-            )
+            yield field.name, _form(hints[field.name]), json.dumps(field.default), texts.get(field.name, "")
 
 
 def build(group: type[T], assignments: Sequence[str]) -> T:
@@ -69,7 +57,7 @@ def check_names(assignments: Sequence[str]) -> None:
     Raises:
         MetadataError: `SIMULATE_SETTING_INVALID`.
     """
-    names = {setting.name for setting in known_settings()}
+    names = {name for name, *_ in known_settings()}
     for assignment in assignments:
         if _split(assignment)[0] not in names:
             raise _invalid(f"no setting is called {_split(assignment)[0]!r}", "--set")

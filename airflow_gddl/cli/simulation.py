@@ -106,7 +106,7 @@ def write_rows(path: Path, source: str, rows: list[dict[str, object]]) -> None:
 def show_settings(screen: Screen) -> None:
     """What `--set` knows, in the order of the simulator's specs."""
     columns = [ScreenColumn("setting"), ScreenColumn("value"), ScreenColumn("default"), ScreenColumn("meaning")]
-    screen.table(columns, [(s.name, s.form, s.default, s.text) for s in sim_settings.known_settings()])
+    screen.table(columns, sim_settings.known_settings())
 
 
 def show_report(screen: Screen, report: SimulateReport, start: datetime, *, as_json: bool) -> None:
