@@ -34,10 +34,8 @@ def show_plan(screen: Screen, files: Sequence[FileChange], plan: OnboardingPlan)
     _show_kept(screen, plan.merged.kept)
     _show_notices(screen, plan.notices)
     merged = plan.merged
-    parts = ((len(merged.rows), "new"), (len(plan.dropped), "dropped"), (len(merged.changes), "values changed"))
-    screen.warn(
-        ", ".join(f"{count(number)} {what}" for number, what in (*parts, (len(merged.kept), "values kept"))), "bold"
-    )
+    parts = {"new": merged.rows, "dropped": plan.dropped, "values changed": merged.changes, "values kept": merged.kept}
+    screen.warn(", ".join(f"{count(len(found))} {what}" for what, found in parts.items()), "bold")
 
 
 def diff(file: FileChange) -> Iterator[str]:

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from airflow_gddl.cli import context, exits, options, plan_view, problems
+from airflow_gddl.cli import context, exits, options, plan_view
 from airflow_gddl.cli import metadata as metadata_folder
 from airflow_gddl.cli.context import CliContext
 from airflow_gddl.contract.codec import plain
@@ -65,8 +65,7 @@ def plan(  # noqa: PLR0913, PLR0917 - typer reads each option of the command fro
     limits = replace(made, **{name: value for name, value in own.items() if value is not None})
     chosen = _day(day)
     catalog = metadata_folder.read(cli, metadata)
-    if catalog.problems:
-        problems.show(cli.screen, catalog.problems, metadata, error=True)
+    metadata_folder.show_problems(cli, catalog.problems, metadata)
     records = {} if no_records else _records(cli, catalog)
     planned = _planned(cli, catalog, records, _given(seconds or (), catalog))
     shown = make_plan(planned, limits, cli.now().date(), chosen)
