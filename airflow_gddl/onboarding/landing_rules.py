@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC
 from typing import Any
 
 from airflow_gddl.contract.checks import table_name_fault
@@ -183,10 +183,5 @@ def _activity(folder: TableFolder, now: float) -> Activity | None:
     times = [found for file in changes if (found := moment(change_time(file.name) or "")) is not None]
     if not times:
         return None
-    return Activity(
-        changes=landing_rows(changes, folder.footers_of("change")) or 0, since=_seconds(min(times)), until=now
-    )
-
-
-def _seconds(time: datetime) -> float:
-    return time.replace(tzinfo=UTC).timestamp()
+    since = min(times).replace(tzinfo=UTC).timestamp()
+    return Activity(changes=landing_rows(changes, folder.footers_of("change")) or 0, since=since, until=now)

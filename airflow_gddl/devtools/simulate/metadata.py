@@ -65,16 +65,9 @@ def _types(columns: SimulatedColumns, delivery: Delivery) -> dict[str, str]:
     """Types of the columns that come as text though the source has another."""
     sent = {f.name: f.type for f in Encoder(delivery, columns).changes([]).schema}
     csv = delivery.format.startswith("csv")
+    is_timed = delivery.source_times == "ms" and not csv
     typed = {c.delivered: sql_type(c.type) for c in columns.live if csv or sent[c.delivered] != c.type}
-    return {
-        name: kind
-        for name, kind in typed.items()
-        if kind is not None and not (kind == "timestamp" and _timed(delivery))
-    }
-
-
-def _timed(delivery: Delivery) -> bool:
-    return delivery.source_times == "ms" and not delivery.format.startswith("csv")
+    return {name: kind for name, kind in typed.items() if kind and not (kind == "timestamp" and is_timed)}
 
 
 def sql_type(kind: pa.DataType) -> str | None:

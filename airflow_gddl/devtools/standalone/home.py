@@ -100,13 +100,7 @@ def _sections(home: Home, settings: HomeSettings) -> Sections:
         "workers": {"execution_api_timeout": "30"},
         "logging": {"base_log_folder": str(home.root / "logs")},
         "usage_data_collection": {"enabled": "False"},
-        **_rhythm(),
-    }
-
-
-def _rhythm() -> Sections:
-    """Poll intervals: edited rows appear soon, without a high load on a machine of two cores."""
-    return {
+        # Poll intervals: edited rows appear soon, without a high load on a machine of two cores.
         "scheduler": {"task_instance_heartbeat_timeout": "60", "parsing_cleanup_interval": "20"},
         "dag_processor": {
             "parsing_processes": "1",

@@ -18,11 +18,6 @@ _REFERENCE = re.compile(r"\{\{job\.parameters\.(\w+)\}\}")
 _ENTRY = ("airflow_gddl", "gddl-task")
 
 
-def _brief(settings: JobSettings) -> JobSettings:
-    """A job in a listing."""
-    return JobSettings(name=settings.name, tags=settings.tags)
-
-
 @dataclass
 class FakeWorkspace:
     """State of the server.
@@ -56,9 +51,12 @@ class FakeWorkspace:
         self.jobs[job_id] = settings
 
     def listed(self, name: str | None) -> list[BaseJob]:
-        """Jobs of that name, as `list` matches it: in full, whatever its case."""
-        wanted = [(n, s) for n, s in self.jobs.items() if name is None or (s.name or "").lower() == name.lower()]
-        return [BaseJob(job_id=number, settings=_brief(settings)) for number, settings in wanted]
+        """Jobs of that name, as `list` matches it: in full, whatever its case; in brief."""
+        return [
+            BaseJob(job_id=number, settings=JobSettings(name=settings.name, tags=settings.tags))
+            for number, settings in self.jobs.items()
+            if name is None or (settings.name or "").lower() == name.lower()
+        ]
 
     def run_now(self, arguments: dict[str, Any]) -> FakeRun:
         """A new run, or the one that was started with the same token."""
