@@ -49,6 +49,12 @@ class InspectionRequest:
     updates_without_row: tuple[InspectedFiles, ...] | None = None
 
 
+def service_columns(spec: TableSpec | None) -> DmsOptions:
+    """Only the names of the service's columns, as the row sets them."""
+    known = {} if spec is None else spec.options
+    return DmsOptions(**{name: known[name] for name in ("op_column", "timestamp_column") if name in known})
+
+
 def inspect_folder(landing: Landing, folder: TableFolder, spec: TableSpec | None) -> InspectionRequest:
     """Reads a few files of a table, and the key columns of all of them where they are few."""
     times: dict[str, InspectedFiles] = {}
@@ -129,9 +135,6 @@ def _updates_without_row(
     landing: Landing, folder: TableFolder, spec: TableSpec | None
 ) -> tuple[InspectedFiles, ...] | None:
     """Updates of a key that neither the full load nor an earlier insert had."""
-    options = (
-        DmsOptions() if spec is None else DmsOptions(**{n: v for n, v in spec.options.items() if n == "op_column"})
-    )
     files = [file for file in folder.files if file.format == "parquet"]
     rows = landing_rows(files, folder.footers) or 0
     few = rows <= MOST_KEYED_ROWS and len(files) <= 1000
@@ -140,7 +143,7 @@ def _updates_without_row(
     known: set[tuple[Any, ...]] = set()
     found: list[InspectedFiles] = []
     spelled = {column.lower(): column for footer in folder.footers for column in footer.columns}
-    operation, *keys = (spelled.get(name.lower(), name) for name in (options.op_column, *spec.keys))
+    operation, *keys = (spelled.get(name.lower(), name) for name in (service_columns(spec).op_column, *spec.keys))
     for file in files:
         for batch in landing.read(folder.table, [file], [*keys, operation]):
             if not set(keys) <= set(batch.schema.names):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from airflow_gddl.contract.dms import COMMIT_TIMES, TOTAL_ORDER, DmsOptions
+from airflow_gddl.contract.dms import COMMIT_TIMES, TOTAL_ORDER
 from airflow_gddl.onboarding.inspection import findings
 from airflow_gddl.onboarding.inspection.findings import Finding
-from airflow_gddl.onboarding.inspection.reading import InspectionRequest
+from airflow_gddl.onboarding.inspection.reading import InspectionRequest, service_columns
 from airflow_gddl.onboarding.landing_files import Footer
 from airflow_gddl.onboarding.landing_rules import before_prefix
 
@@ -20,18 +20,13 @@ def judge(request: InspectionRequest) -> tuple[Finding, ...]:
     return tuple(found for rule in _RULES for found in rule(request))
 
 
-def _options(request: InspectionRequest) -> DmsOptions:
-    known = {} if request.spec is None else request.spec.options
-    return DmsOptions(**{name: known[name] for name in ("op_column", "timestamp_column") if name in known})
-
-
 def _order(request: InspectionRequest) -> Iterator[Finding]:
     changes = request.folder.footers_of("change")
     if not changes:
         return
     newest, table = changes[-1], request.folder.table
     own = () if request.spec is None else request.spec.sequence_by
-    times = tuple(name for name in (_options(request).timestamp_column, *COMMIT_TIMES) if name)
+    times = tuple(name for name in (service_columns(request.spec).timestamp_column, *COMMIT_TIMES) if name)
     if own and not _lower(own) <= _lower(times):
         missing = [name for name in own if name.lower() not in _lower(newest.columns)]
         if missing:
@@ -77,12 +72,10 @@ def _has_small_groups(footer: Footer) -> bool:
 
 def _operation(request: InspectionRequest) -> Iterator[Finding]:
     loads, changes = request.folder.footers_of("load"), request.folder.footers_of("change")
-    name = _options(request).op_column.lower()
-    bare = [footer for footer in loads if name not in _lower(footer.columns)]
-    if bare and any(name in _lower(footer.columns) for footer in changes):
-        evidence = (
-            f"first column {next(iter(bare[0].columns), '(none)')}; change files have {_options(request).op_column}"
-        )
+    name = service_columns(request.spec).op_column
+    bare = [footer for footer in loads if name.lower() not in _lower(footer.columns)]
+    if bare and any(name.lower() in _lower(footer.columns) for footer in changes):
+        evidence = f"first column {next(iter(bare[0].columns), '(none)')}; change files have {name}"
         yield findings.FULL_LOAD_WITHOUT_OP.at(request.folder.table, bare[0].file.name, evidence)
 
 
