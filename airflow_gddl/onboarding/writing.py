@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from airflow_gddl.contract.codec import plain
@@ -86,10 +87,10 @@ def _table_edits(files: SourceFiles, merged: Merged) -> list[Edit]:
     for change in merged.changes:
         if change.field != "keys":
             path: Path = ("tables", files.rows[change.table.lower()], *change.field.split("."))
-            edits.append(_removing(path) if isinstance(change.new, Absent) else _setting(path, change.new))
+            edits.append(partial(_remove, path) if isinstance(change.new, Absent) else partial(_set, path, change.new))
     if merged.rows:
         rows = [(_row(row), row.proposal.evidence.get("size", "")) for row in merged.rows]
-        edits.append(_appending(rows))
+        edits.append(partial(_append, rows))
     return edits
 
 
@@ -120,60 +121,42 @@ def _key_edits(files: SourceFiles, merged: Merged) -> list[Edit]:
             if name is None:
                 added.append((f"{files.key_prefix}{change.table}", change.new, change.evidence))
             else:
-                edits.append(_renewing(name, change, files.before.get(change.table)))
-    return [*edits, _extending(added)] if added else edits
+                edits.append(partial(_renew, name, change, files.before.get(change.table)))
+    return [*edits, partial(_extend, added)] if added else edits
 
 
-def _setting(path: Path, new: Any) -> Edit:
-    def edit(text: YamlText, value: Any) -> None:
-        text.set(path, new)
-        here = value
-        for part in path[:-1]:
-            here = here.setdefault(part, {}) if isinstance(part, str) else here[part]
-        here[path[-1]] = plain(new)
-
-    return edit
+def _set(path: Path, new: Any, text: YamlText, value: Any) -> None:
+    text.set(path, new)
+    for part in path[:-1]:
+        value = value.setdefault(part, {}) if isinstance(part, str) else value[part]
+    value[path[-1]] = plain(new)
 
 
-def _removing(path: Path) -> Edit:
-    def edit(text: YamlText, value: Any) -> None:
-        text.remove(path)
-        here = value
-        for part in path[:-1]:
-            here = here[part]
-        del here[path[-1]]
-        if not here:
-            _removing_empty(value, path[:-1])
-
-    return edit
+def _remove(path: Path, text: YamlText, value: Any) -> None:
+    text.remove(path)
+    if not _without(value, path):
+        _without(value, path[:-1])
 
 
-def _removing_empty(value: Any, path: Path) -> None:
+def _without(value: Any, path: Path) -> Any:
+    """Remove the value at a path; return what held it."""
     for part in path[:-1]:
         value = value[part]
     del value[path[-1]]
+    return value
 
 
-def _renewing(name: str, change: ProposedChange, before: Proposal | None) -> Edit:
-    def edit(text: YamlText, value: Any) -> None:
-        text.set(("keys", name), change.new)
-        text.remark(("keys", name), "" if before is None else before.evidence.get("keys", ""), change.evidence)
-        value["keys"][name] = plain(change.new)
-
-    return edit
+def _renew(name: str, change: ProposedChange, before: Proposal | None, text: YamlText, value: Any) -> None:
+    text.set(("keys", name), change.new)
+    text.remark(("keys", name), "" if before is None else before.evidence.get("keys", ""), change.evidence)
+    value["keys"][name] = plain(change.new)
 
 
-def _appending(rows: Sequence[tuple[dict[str, Any], str]]) -> Edit:
-    def edit(text: YamlText, value: Any) -> None:
-        text.append(("tables",), rows)
-        value["tables"] = [*(value.get("tables") or ()), *(row for row, _ in rows)]
-
-    return edit
+def _append(rows: Sequence[tuple[dict[str, Any], str]], text: YamlText, value: Any) -> None:
+    text.append(("tables",), rows)
+    value["tables"] = [*(value.get("tables") or ()), *(row for row, _ in rows)]
 
 
-def _extending(entries: Sequence[tuple[str, Sequence[str], str]]) -> Edit:
-    def edit(text: YamlText, value: Any) -> None:
-        text.extend(("keys",), entries)
-        value["keys"] = {**(value.get("keys") or {}), **{name: list(columns) for name, columns, _ in entries}}
-
-    return edit
+def _extend(entries: Sequence[tuple[str, Sequence[str], str]], text: YamlText, value: Any) -> None:
+    text.extend(("keys",), entries)
+    value["keys"] = {**(value.get("keys") or {}), **{name: list(columns) for name, columns, _ in entries}}
