@@ -11,7 +11,7 @@ import typer
 from airflow_gddl.cli import context, options
 from airflow_gddl.cli.execution import carry_out
 from airflow_gddl.cli.job import Request
-from airflow_gddl.cli.screen import Cell, Screen, ScreenColumn
+from airflow_gddl.cli.screen import Cell, Screen
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import Action, JobOptions
 
@@ -55,7 +55,7 @@ def show(screen: Screen, results: Sequence[JobResult], *, acted: bool) -> None:
     rows = [line for result in results for line in _lines(result, acted=acted)]
     if rows:
         titles = ("table", "catalog", "entry", "state", "what", "registered", "wanted")
-        screen.table([ScreenColumn(title) for title in titles], rows)
+        screen.table(titles, rows)
         return
     many = sum(len(_tables(result)) for result in results)
     if many:

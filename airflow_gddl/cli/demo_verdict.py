@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from airflow_gddl.cli import summary
-from airflow_gddl.cli.screen import Cell, Screen, ScreenColumn
+from airflow_gddl.cli.screen import Cell, Screen, number_columns
 from airflow_gddl.cli.text import count, duration
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.devtools.simulate import Differences
 
-_TITLES = ("rows in source", "rows in replica", "changes", "re-delivered", "quarantined", "lag")
+_NUMBERS = number_columns("rows in source", "rows in replica", "changes", "re-delivered", "quarantined", "lag")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,8 +58,7 @@ class Ending:
 
 def conclude(screen: Screen, endings: Sequence[Ending]) -> bool:
     """Show one line for each table; return whether all are correct."""
-    columns = [ScreenColumn("table"), *(ScreenColumn(title, "right") for title in _TITLES), ScreenColumn("verdict")]
-    screen.table(columns, [ending.line() for ending in endings])
+    screen.table(["table", *_NUMBERS, "verdict"], [ending.line() for ending in endings])
     for ending in endings:
         if ending.differences:
             screen.warn(f"{ending.verified.table} differs from its source: {ending.differences}", "red")

@@ -12,7 +12,7 @@ import typer
 
 from airflow_gddl.cli import context, options
 from airflow_gddl.cli import metadata as catalogs
-from airflow_gddl.cli.screen import Cell, Screen, ScreenColumn
+from airflow_gddl.cli.screen import Cell, Screen
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.spec import TierSpec
 from airflow_gddl.runtime.runners.connections import DatabricksAccess
@@ -110,7 +110,7 @@ def _show(screen: Screen, changes: Sequence[JobChange[Any]]) -> None:
     for change in changes:
         rows.append((change.name, Cell(change.action, _STYLES[change.action]), "", "", ""))
         rows += [("", "", field.path, _text(field.before), _text(field.after)) for field in change.fields]
-    screen.table([ScreenColumn(title) for title in ("job", "action", "field", "is", "becomes")], rows)
+    screen.table(("job", "action", "field", "is", "becomes"), rows)
 
 
 def _record(screen: Screen, changes: Sequence[JobChange[Any]]) -> None:

@@ -10,7 +10,7 @@ import typer
 from airflow_gddl.cli import exits, summary
 from airflow_gddl.cli.context import CliContext
 from airflow_gddl.cli.job import Request, perform
-from airflow_gddl.cli.screen import Cell, Screen, ScreenColumn
+from airflow_gddl.cli.screen import Cell, Screen, number_columns
 from airflow_gddl.contract.result import JobResult
 
 Show = Callable[[Screen, Sequence[JobResult]], None]
@@ -50,6 +50,5 @@ def show_counts(
     screen: Screen, titles: Sequence[str], results: Sequence[JobResult], counts: Callable[[JobResult], Sequence[str]]
 ) -> None:
     """A row for each table: its status, and numbers under these titles."""
-    columns = [ScreenColumn("table"), ScreenColumn("status"), *(ScreenColumn(title, "right") for title in titles)]
     rows: list[list[Cell | str]] = [[r.table, summary.status(r.status), *counts(r)] for r in results]
-    screen.table(columns, rows)
+    screen.table(["table", "status", *number_columns(*titles)], rows)

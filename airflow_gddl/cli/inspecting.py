@@ -8,7 +8,7 @@ from pathlib import Path
 from airflow_gddl.cli import metadata as metadata_folder
 from airflow_gddl.cli.context import CliContext
 from airflow_gddl.cli.options import absolute, check_names
-from airflow_gddl.cli.screen import Cell, Screen, ScreenColumn
+from airflow_gddl.cli.screen import Cell, Screen
 from airflow_gddl.cli.text import counted
 from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.contract.layout import LandingFolder
@@ -83,6 +83,6 @@ def show(screen: Screen, found: list[Finding], tables: int) -> None:
         screen.say(f"[{code}] {mine[0].message}", _STYLES[mine[0].level])
         screen.say(f"  set: {mine[0].setting}")
         rows: list[list[Cell | str]] = [[one.table, one.file, Cell(one.evidence)] for one in mine]
-        screen.table([ScreenColumn("table"), ScreenColumn("file"), ScreenColumn("seen")], rows)
+        screen.table(("table", "file", "seen"), rows)
     ends = f"{counted(len(found), 'finding')} in {counted(tables, 'table')}"
     screen.say(ends if found else f"{counted(tables, 'table')}, no findings", "bold" if found else "green")

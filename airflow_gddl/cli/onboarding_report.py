@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from airflow_gddl.cli.screen import Cell, Screen, ScreenColumn
+from airflow_gddl.cli.screen import Cell, Screen
 from airflow_gddl.cli.text import count, counted
 from airflow_gddl.onboarding.facts import Notice
 from airflow_gddl.onboarding.merging import Absent, KeptValue
@@ -54,9 +54,8 @@ def shown(value: Any) -> str:
 def _show_kept(screen: Screen, kept: Sequence[KeptValue]) -> None:
     if kept:
         screen.warn("kept as edited:", "bold")
-        columns = [ScreenColumn(title) for title in ("table", "field", "kept", "proposed", "because")]
         rows = [[one.table, one.field, shown(one.value), shown(one.proposed), one.evidence] for one in kept]
-        screen.table(columns, rows, error=True)
+        screen.table(("table", "field", "kept", "proposed", "because"), rows, error=True)
 
 
 def _show_notices(screen: Screen, notices: Sequence[Notice]) -> None:
@@ -68,7 +67,6 @@ def _show_notices(screen: Screen, notices: Sequence[Notice]) -> None:
             f"[{code}] {counted(len(found), 'table')}{'. Remedy: ' if found[0].remedy else ''}{found[0].remedy}",
             "yellow",
         )
-        columns = [ScreenColumn("table"), ScreenColumn("what")]
         rows = [[Cell(one.table), Cell(one.message)] for one in found[:_MOST]]
         more = [["…", f"and {count(len(found) - _MOST)} more; --json lists all"]] if len(found) > _MOST else []
-        screen.table(columns, [*rows, *more], error=True)
+        screen.table(("table", "what"), [*rows, *more], error=True)

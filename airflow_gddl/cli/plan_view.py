@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
-from airflow_gddl.cli.screen import Cell, Screen, ScreenColumn
+from airflow_gddl.cli.screen import Cell, Screen, ScreenColumn, number_columns
 from airflow_gddl.cli.text import count, counted, duration
 from airflow_gddl.contract.spec import AirflowView
 from airflow_gddl.planning import Plan
@@ -24,9 +24,10 @@ def show(screen: Screen, plan: Plan) -> None:
     screen.say(
         f"{counted(plan.tables, 'table')} in {plan.dags:,} DAGs ({kinds}, 2 of upkeep), runner {plan.runner}", "bold"
     )
-    _table(screen, ("", "planned", "limit", ""), [_figure(figure) for figure in plan.figures])
+    _table(screen, ("", *number_columns("planned", "limit"), ""), [_figure(figure) for figure in plan.figures])
     _tiers(screen, plan)
-    _table(screen, ("pool", "slots", "wanted", "taken", "longest wait", ""), [_pool(pool) for pool in plan.pools])
+    slots = number_columns("slots", "wanted", "taken", "longest wait")
+    _table(screen, ("pool", *slots, ""), [_pool(pool) for pool in plan.pools])
     screen.say("")
     screen.say(f"{counted(plan.runs, 'run')} on {plan.day}, by the minute (UTC)", "bold")
     for line in histogram(plan.runs_per_minute, _limit(plan)):
@@ -53,7 +54,7 @@ def moves(plan: Plan) -> Iterator[str]:
 
 
 def _tiers(screen: Screen, plan: Plan) -> None:
-    heads = ("tier", "tables", "DAGs", "runs", "a table", "a full run", "engine", "seconds from", "Airflow shows")
+    numbers = number_columns("tables", "DAGs", "runs", "a table", "a full run")
     rows = [
         (
             tier.tier,
@@ -68,9 +69,7 @@ def _tiers(screen: Screen, plan: Plan) -> None:
         )
         for tier in plan.tiers
     ]
-    columns = [ScreenColumn(head, "right" if 1 <= number <= 5 else "left") for number, head in enumerate(heads)]
-    screen.say("")
-    screen.table(columns, rows)
+    _table(screen, ("tier", *numbers, "engine", "seconds from", "Airflow shows"), rows)
 
 
 def _views(views: Mapping[AirflowView, int]) -> str:
@@ -78,10 +77,9 @@ def _views(views: Mapping[AirflowView, int]) -> str:
     return next(iter(views)) if len(views) == 1 else ", ".join(f"{many:,} {view}" for view, many in views.items())
 
 
-def _table(screen: Screen, heads: Sequence[str], rows: list[list[Cell | str]]) -> None:
+def _table(screen: Screen, heads: Sequence[ScreenColumn | str], rows: Sequence[Sequence[Cell | str]]) -> None:
     screen.say("")
-    last = len(heads) - 1
-    screen.table([ScreenColumn(head, "right" if 0 < n < last else "left") for n, head in enumerate(heads)], rows)
+    screen.table(heads, rows)
 
 
 def _figure(figure: Figure) -> list[Cell | str]:

@@ -5,24 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from airflow_gddl.cli.screen import Cell, Screen, ScreenColumn
+from airflow_gddl.cli.screen import Cell, Screen, number_columns
 from airflow_gddl.cli.summary import answer, status
 from airflow_gddl.cli.text import count
 from airflow_gddl.contract.result import JobResult
 
 _NAMED = 10
-_RIGHT = ("batch", "files", "bytes")
 
 
 def show_plans(screen: Screen, results: Sequence[JobResult]) -> None:
     """A row for each batch, or one for a table without any; below them the first files of each batch."""
-    columns = [
-        ScreenColumn("table"),
-        ScreenColumn("status"),
-        ScreenColumn("mode"),
-        *(ScreenColumn(title, "right") for title in _RIGHT),
-    ]
-    screen.table([*columns, ScreenColumn("note")], [row for result in results for row in _rows(result)])
+    rows = [row for result in results for row in _rows(result)]
+    screen.table(["table", "status", "mode", *number_columns("batch", "files", "bytes"), "note"], rows)
     for result in results:
         for batch in _batches(result):
             paths = batch["files"]

@@ -44,6 +44,11 @@ class ScreenColumn:
     spare: int = 0
 
 
+def number_columns(*titles: str) -> list[ScreenColumn]:
+    """Headings of numbers."""
+    return [ScreenColumn(title, "right") for title in titles]
+
+
 class Screen:
     """Shows texts and tables. Markup is not interpreted, and control characters are escaped."""
 
@@ -82,7 +87,7 @@ class Screen:
         self.out.clear()
 
     def table(
-        self, columns: Sequence[ScreenColumn], rows: Iterable[Sequence[Cell | str]], *, error: bool = False
+        self, headings: Iterable[ScreenColumn | str], rows: Iterable[Sequence[Cell | str]], *, error: bool = False
     ) -> None:
         """A table on standard output, or on standard error; values are never wrapped.
 
@@ -90,6 +95,7 @@ class Screen:
         one line for each value. Pipes without `COLUMNS` get all columns.
         """
         console = self.err if error else self.out
+        columns = [one if isinstance(one, ScreenColumn) else ScreenColumn(one) for one in headings]
         shown = [[_text(cell) for cell in row] for row in rows]
         is_bounded = console.is_terminal or "COLUMNS" in os.environ
         kept = _kept(columns, shown, console.width) if is_bounded else list(range(len(columns)))

@@ -11,7 +11,7 @@ import pyarrow as pa
 import yaml
 
 from airflow_gddl.cli import sim_settings
-from airflow_gddl.cli.screen import Screen, ScreenColumn
+from airflow_gddl.cli.screen import Screen, number_columns
 from airflow_gddl.cli.text import count
 from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.devtools.simulate import (
@@ -105,8 +105,7 @@ def write_rows(path: Path, source: str, rows: list[dict[str, object]]) -> None:
 
 def show_settings(screen: Screen) -> None:
     """What `--set` knows, in the order of the simulator's specs."""
-    columns = [ScreenColumn("setting"), ScreenColumn("value"), ScreenColumn("default"), ScreenColumn("meaning")]
-    screen.table(columns, sim_settings.known_settings())
+    screen.table(("setting", "value", "default", "meaning"), sim_settings.known_settings())
 
 
 def show_report(screen: Screen, report: SimulateReport, start: datetime, *, as_json: bool) -> None:
@@ -116,9 +115,8 @@ def show_report(screen: Screen, report: SimulateReport, start: datetime, *, as_j
             screen.record({"table": name, "rounds": report.rounds, "start": start.isoformat(), **vars(table)})
         return
     titles = ("load files", "load rows", "change files", "change rows", "for quarantine", "repeated", "rows now")
-    numbers = [ScreenColumn(title, "right") for title in titles]
-    columns = [ScreenColumn("table"), ScreenColumn("key"), *numbers, ScreenColumn("troubles")]
-    screen.table(columns, [_report_row(name, table) for name, table in report.tables.items()])
+    rows = [_report_row(name, table) for name, table in report.tables.items()]
+    screen.table(["table", "key", *number_columns(*titles), "troubles"], rows)
     screen.say(f"start: {start.isoformat()}", "dim")
 
 

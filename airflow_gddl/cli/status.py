@@ -123,8 +123,8 @@ _NONE = {
     ("late", "failed"): "no table is both late and failed",
 }
 _COLUMNS = (
-    ScreenColumn("table"),
-    ScreenColumn("state"),
+    "table",
+    "state",
     ScreenColumn("mode", spare=5),
     ScreenColumn("rows", "right", spare=1),
     ScreenColumn("lag", "right", spare=3),

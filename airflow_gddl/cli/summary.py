@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from airflow_gddl.cli.screen import Cell, Screen, ScreenColumn
+from airflow_gddl.cli.screen import Cell, Screen, ScreenColumn, number_columns
 from airflow_gddl.cli.text import count, counted, duration
 from airflow_gddl.contract.result import JobResult, Status
 from airflow_gddl.runtime.runners.base import JobOutcome
@@ -33,8 +33,7 @@ _NUMBERS = {
 def show_runs(screen: Screen, results: Sequence[JobResult]) -> None:
     """One row for each table with rows read and changes of the replica; totals below."""
     numbers = [ScreenColumn(title, "right", spare=spare) for title, spare in _NUMBERS.items()]
-    columns = [ScreenColumn("table"), ScreenColumn("status"), ScreenColumn("mode", spare=5), *numbers]
-    screen.table(columns, [_run_row(result) for result in results])
+    screen.table(["table", "status", ScreenColumn("mode", spare=5), *numbers], [_run_row(result) for result in results])
     screen.say(totals(results), "bold")
 
 
@@ -64,9 +63,8 @@ def _run_row(result: JobResult) -> list[Cell | str]:
 
 def show_verdicts(screen: Screen, results: Sequence[JobResult]) -> None:
     """One row for each table: whether the replica equals its changes, and its source where requested."""
-    numbers = [ScreenColumn(title, "right") for title in ("rows", "expected", "in the source", "unsettled")]
-    columns = [ScreenColumn("table"), ScreenColumn("verdict"), *numbers, ScreenColumn("keys")]
-    screen.table(columns, [_verdict_row(result) for result in results])
+    numbers = number_columns("rows", "expected", "in the source", "unsettled")
+    screen.table(["table", "verdict", *numbers, "keys"], [_verdict_row(result) for result in results])
 
 
 def verdict(result: JobResult) -> str:
