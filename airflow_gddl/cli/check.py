@@ -152,8 +152,7 @@ def _runner(cli: CliContext, catalog: Catalog) -> Iterator[Checked]:
         yield _tried(subject, _job_packages)
         yield _java(cli, catalog)
         return
-    own = catalog.runners.get(catalog.runner, {})
-    yield _tried(subject, lambda: _platform(catalog.runner, own, cli))
+    yield _tried(subject, lambda: _platform(cli, catalog))
 
 
 def _job_packages() -> str:
@@ -172,8 +171,9 @@ def _java(cli: CliContext, catalog: Catalog) -> Checked:
     return _tried("Java", lambda: str(find_java(cli.environ)))
 
 
-def _platform(name: str, own: object, cli: CliContext) -> str:
-    make_platform(name, own if isinstance(own, dict) else {}, cli.environ, FromEnvironment())
+def _platform(cli: CliContext, catalog: Catalog) -> str:
+    name = catalog.runner
+    make_platform(name, catalog.runners.get(name, {}), cli.environ, FromEnvironment())
     login = f"; `gddl deploy {name} --dry-run` tries the login" if name in _DEPLOYED else ""
     return f"its package and settings are complete{login}"
 

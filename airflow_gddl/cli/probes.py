@@ -24,7 +24,8 @@ def probe_landing(root: str, environ: Mapping[str, str]) -> str:
     """
     if not is_s3(root):
         _require_folder(root, "landing")
-        _require_access(root, os.R_OK | os.X_OK, "read")
+        if not os.access(root, os.R_OK | os.X_OK):
+            raise _unusable(f"this user can't read {root}", "give the user permission to read it")
     first = next(iter(open_store(environ).list(root)), None)
     return f"{root} can be listed" + ("" if first else "; there are no files yet")
 
@@ -73,11 +74,6 @@ def _require_room(parent: Path, root: str) -> None:
 def _require_folder(root: str, field: str) -> None:
     if not Path(root).is_dir():
         raise _unusable(f"there is no folder {root}", f"create it, or correct `{field}` in gddl.yaml")
-
-
-def _require_access(path: str, mode: int, doing: str) -> None:
-    if not os.access(path, mode):
-        raise _unusable(f"this user can't {doing} {path}", f"give the user permission to {doing} it")
 
 
 def _unusable(what: str, remedy: str) -> FatalError:
