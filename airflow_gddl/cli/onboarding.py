@@ -14,7 +14,6 @@ from airflow_gddl.cli.options import absolute, check_names
 from airflow_gddl.cli.text import counted
 from airflow_gddl.cli.verify import require_name
 from airflow_gddl.contract.checks import check_values
-from airflow_gddl.contract.codec import plain
 from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.contract.layout import join
 from airflow_gddl.contract.spec import TableSpec
@@ -22,8 +21,8 @@ from airflow_gddl.metadata.folder import Folder, open_folder
 from airflow_gddl.metadata.loading import load
 from airflow_gddl.metadata.settings import FILE, Settings, read_settings
 from airflow_gddl.onboarding.database import Database
-from airflow_gddl.onboarding.facts import SourceFacts
-from airflow_gddl.onboarding.merging import Absent
+from airflow_gddl.onboarding.facts import Notice, SourceFacts
+from airflow_gddl.onboarding.merging import Absent, KeptValue, ProposedChange
 from airflow_gddl.onboarding.plan import OnboardingPlan, Overlay, make_plan
 from airflow_gddl.onboarding.writing import FileChange
 from airflow_gddl.onboarding.yaml_values import flow
@@ -158,17 +157,14 @@ def records(files: tuple[FileChange, ...], plan: OnboardingPlan, *, written: boo
         )
     for change in plan.merged.changes:
         kind = "dropped_table" if change.table in plan.dropped and change.field == "enabled" else "change"
-        value = {"old": _value(change.old), "new": _value(change.new), "evidence": change.evidence}
-        found.append({"kind": kind, "table": change.table, "field": change.field, **value})
-    for kept in plan.merged.kept:
-        value = {"value": _value(kept.value), "proposed": _value(kept.proposed), "evidence": kept.evidence}
-        found.append({"kind": "kept", "table": kept.table, "field": kept.field, **value})
-    found += [{"kind": "notice", **vars(notice)} for notice in plan.notices]
+        found.append(_record(kind, change))
+    found += [_record("kept", kept) for kept in plan.merged.kept]
+    found += [_record("notice", notice) for notice in plan.notices]
     return [
         *found,
         *({"kind": "file", "file": f.name, "written": written, "diff": "".join(diff(f))} for f in files),
     ]
 
 
-def _value(value: Any) -> Any:
-    return None if isinstance(value, Absent) else plain(value)
+def _record(kind: str, one: ProposedChange | KeptValue | Notice) -> dict[str, Any]:
+    return {"kind": kind, **{name: None if isinstance(v, Absent) else v for name, v in vars(one).items()}}
