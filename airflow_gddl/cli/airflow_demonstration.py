@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import json
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from airflow_gddl.cli import exits, metadata, summary
+from airflow_gddl.cli import exits, metadata
 from airflow_gddl.cli.context import CliContext
 from airflow_gddl.cli.demo_folder import DemoFolder
 from airflow_gddl.cli.demo_source import DemoSource, SourceOptions
-from airflow_gddl.cli.demo_verdict import Ending, conclude
-from airflow_gddl.cli.job import Request, perform
+from airflow_gddl.cli.demo_verdict import Ending, verify
 from airflow_gddl.cli.text import duration
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.result import JobResult
-from airflow_gddl.contract.spec import JobOptions, Roots, TableSpec
 from airflow_gddl.devtools.simulate import differences
 from airflow_gddl.devtools.simulate.compare import read_replica
 from airflow_gddl.devtools.standalone.home import Home, HomeSettings
@@ -81,7 +80,8 @@ class AirflowDemonstration:
         self.place.begin()
         if self.project is None:
             self.place.write_project()
-        catalog = metadata.read(self._around(), self._metadata)
+        cli = self.cli.apart(**self._roots())
+        catalog = metadata.read(cli, self._metadata)
         self._say(f"starting Airflow in {self.place.airflow}")
         airflow.begin()
         source = DemoSource(self.source)
@@ -90,8 +90,7 @@ class AirflowDemonstration:
         airflow.wait_ready()
         self._say(f"Airflow is up at {airflow.rest.url} after {duration(time.monotonic() - begun)}")
         self._rounds(airflow, source, catalog)
-        self._say("verifying: each replica against its change table, and its rows against the source")
-        right = self._conclude(source, catalog)
+        right = verify(cli, self._metadata, source.tables, partial(_ending, source, catalog))
         self._say(f"that took {duration(time.monotonic() - begun)}")
         return right
 
@@ -105,16 +104,6 @@ class AirflowDemonstration:
         for number in range(1, self.source.rounds + 1):
             self._say(source.land(number))
             runs.finish([runs.trigger(pipeline.dag_id) for pipeline in made])
-
-    def _conclude(self, source: DemoSource, catalog: Catalog) -> bool:
-        verified = perform(self._around(), Request(metadata=self._metadata, options=JobOptions(action="verify")))
-        summary.show_troubles(self.cli.screen, verified.outcome)
-        specs = {spec.table: spec for spec in catalog.tables}
-        # Further rows in the project's metadata have no expected content.
-        results = [result for result in verified.outcome.results if result.table in source.tables]
-        endings = [_ending(source, catalog.roots, specs[result.table], result) for result in results]
-        right = conclude(self.cli.screen, endings)
-        return right and verified.exit_status == 0 and len(endings) == len(source.tables)
 
     def _stay(self, airflow: Standalone) -> None:
         for line in _next_steps(airflow.rest.url, self.place, self._metadata):
@@ -143,21 +132,18 @@ class AirflowDemonstration:
     def _roots(self) -> dict[str, str]:
         return {"GDDL_LANDING": str(self.place.landing), "GDDL_LAKE": str(self.place.lake)}
 
-    def _around(self) -> CliContext:
-        environ = {name: value for name, value in self.cli.environ.items() if not name.startswith("GDDL_")}
-        return replace(self.cli, environ={**environ, **self._roots()})
-
     def _say(self, text: str) -> None:
         self.cli.screen.say(text, "bold")
 
 
-def _ending(source: DemoSource, roots: Roots, spec: TableSpec, verified: JobResult) -> Ending:
+def _ending(source: DemoSource, catalog: Catalog, verified: JobResult) -> Ending:
+    spec = next(spec for spec in catalog.tables if spec.table == verified.table)
     truth = source.truth(spec.table)
     return Ending(
         verified=verified,
-        runs=read_records(roots, spec.table, _NEWEST_RUNS).results[::-1],
+        runs=read_records(catalog.roots, spec.table, _NEWEST_RUNS).results[::-1],
         truth_rows=truth.num_rows,
-        differences=differences(truth, read_replica(Path(Layout.of(roots, spec).replica)), spec.keys),
+        differences=differences(truth, read_replica(Path(Layout.of(catalog.roots, spec).replica)), spec.keys),
     )
 
 

