@@ -27,7 +27,7 @@ def diff(
     json: options.Json = False,
 ) -> None:
     """Show missing and different catalog entries; exit status 1 if there are any."""
-    _compare(ctx, _request("catalog_diff", metadata, table, json))
+    _compare(ctx, "catalog_diff", metadata, table, json)
 
 
 @app.command()
@@ -38,15 +38,12 @@ def sync(
     json: options.Json = False,
 ) -> None:
     """Register missing tables, including dropped entries, and update different entries."""
-    _compare(ctx, _request("catalog_sync", metadata, table, json))
+    _compare(ctx, "catalog_sync", metadata, table, json)
 
 
-def _request(action: Action, metadata: str, table: list[str] | None, json: bool) -> Request:
-    return Request(metadata=metadata, tables=tuple(table or ()), options=JobOptions(action=action), as_json=json)
-
-
-def _compare(ctx: typer.Context, request: Request) -> None:
-    acted = request.options.action == "catalog_sync"
+def _compare(ctx: typer.Context, action: Action, metadata: str, table: list[str] | None, json: bool) -> None:
+    request = Request(metadata=metadata, tables=tuple(table or ()), options=JobOptions(action=action), as_json=json)
+    acted = action == "catalog_sync"
     carry_out(context.of(ctx), request, partial(show, acted=acted), partial(is_different, acted=acted))
 
 
@@ -75,7 +72,7 @@ def _lines(result: JobResult, *, acted: bool) -> Iterator[list[Cell | str]]:
     for table in _tables(result):
         first = [result.table, result.details["catalog"], table["name"]]
         if table["code"]:
-            yield [*first, Cell("problem", "red"), table["code"], "", ""]
+            yield [*first, _state("problem"), table["code"], "", ""]
         if table["action"] == "create":
             yield [*first, _state("registered" if acted else "missing"), "", "", ""]
         for one in table["differences"]:
