@@ -52,9 +52,8 @@ def run_table(run: TableRun, outcome: RunTotals) -> JobResult:
     Raises:
         GddlError: the cause of the failure; `outcome` holds the counts so far.
     """
-    started = run.runtime.clock()
     bring_up_to_date(run, outcome)
-    return finished(run, outcome, started)
+    return finished(run, outcome)
 
 
 def bring_up_to_date(run: TableRun, outcome: RunTotals) -> None:
@@ -78,20 +77,18 @@ def idle_result(run: TableRun, outcome: RunTotals) -> JobResult | int:
     Raises:
         GddlError: as `run_table`.
     """
-    started = run.runtime.clock()
     turns = Turns(run, outcome)
     turns.find_pending()
     if turns.pending:
         return turns.cost
     turns.require_all()
-    return finished(run, outcome, started)
+    return finished(run, outcome)
 
 
-def finished(run: TableRun, outcome: RunTotals, started: datetime) -> JobResult:
-    """The result of a run that started then."""
-    result = outcome.result(run.spec.table, run.job.run_id, started, run.runtime.clock())
+def finished(run: TableRun, outcome: RunTotals) -> JobResult:
+    """The result of a run, after its last step is reported."""
     run.report("done", outcome.batches, outcome.rows_read)
-    return result
+    return run.result(outcome)
 
 
 def _process_pending(run: TableRun, claim: Claim, seen: PendingWork, outcome: RunTotals) -> None:

@@ -35,7 +35,7 @@ def explain(run: TableRun, totals: RunTotals) -> JobResult:
         FatalError: `EXPLAIN_NOT_POSSIBLE`, `EXPLAIN_KEY_INVALID`, `KEY_NOT_FOUND`, `KEYS_CHANGED`, `TABLES_MISSING`,
             `FIRST_LOAD_UNREADABLE`.
     """
-    started, run = run.runtime.clock(), of_key(run, "EXPLAIN_KEY_INVALID")
+    run = of_key(run, "EXPLAIN_KEY_INVALID")
     ledger = run.ledger()
     notices.require_first_load(run.spec.table, ledger)
     notices.require_keyed(run.spec, ledger.state, "EXPLAIN_NOT_POSSIBLE")
@@ -49,8 +49,7 @@ def explain(run: TableRun, totals: RunTotals) -> JobResult:
     wanted = WantedKey.of(run.spec, table_schema, run.job.options.key, code)
     details = _details(run, context, table_schema, wanted, ledger)
     details["batch_unfinished"] = unfinished
-    result = totals.result(run.spec.table, run.job.run_id, started, run.runtime.clock())
-    return replace(result, status="succeeded", details=details)
+    return run.result(totals, status="succeeded", details=details)
 
 
 def _details(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import asdict, replace
-from datetime import datetime
 from typing import Any
 
 from airflow_gddl.contract.errors import FatalError
@@ -29,18 +28,16 @@ from spark_jobs.verification.verify_source import CompareRequest, SourceVerdict,
 
 def show_plan(run: TableRun, totals: RunTotals) -> JobResult:
     """The batches that a run, or a full refresh, would make, without making them; never starts Spark."""
-    started = run.runtime.clock()
     pending = run.ledger().plan()  # which refuses a table that was loaded otherwise
     is_refresh = run.job.options.full_refresh or (pending is not None and pending.mode == "refresh")
     planned = [_refresh(run, totals)] if is_refresh else [_planned(one) for one in run.shard_runs() or (run,)]
     batches = [batch for one, _ in planned for batch in one]
-    result = totals.result(run.spec.table, run.job.run_id, started, run.runtime.clock())
     details = {
         "batches": batches,
         "missing": [path for _, found in planned for path in found.missing],
         "folder_missing": any(found.folder_missing for _, found in planned),
     }
-    return replace(result, status="succeeded" if batches else "skipped", details=details)
+    return run.result(totals, status="succeeded" if batches else "skipped", details=details)
 
 
 def _refresh(run: TableRun, totals: RunTotals) -> tuple[list[dict[str, Any]], Discovery]:
@@ -86,34 +83,32 @@ def verify(run: TableRun, totals: RunTotals) -> JobResult:
     Raises:
         FatalError: as `url_of`, also for a table that is not loaded yet; `BATCH_UNFINISHED`.
     """
-    started = run.runtime.clock()
     run.ledger()  # which refuses a table that was loaded otherwise
     if not run.spec.shards and (connection := _connection(run)):
         url_of(connection, run.runtime.environ)  # a table that is not loaded yet must not hide a wrong name
-    found, unfinished = _judged_by_shard(run, totals, started)
+    found, unfinished = _judged_by_shard(run, totals)
     if not found:
-        return totals.result(run.spec.table, run.job.run_id, started, run.runtime.clock())
+        return run.result(totals)
     verdict, source = together([one for one, _ in found], run.job.options.limit), found[0][1]
     if source is not None and source.unsettled:
         totals.warn([_unsettled(source)])
-    result = totals.result(run.spec.table, run.job.run_id, started, run.runtime.clock())
     equal = verdict.equal and (source is None or not source.different)
     details = {"verdict": "equal" if equal else "different", **asdict(verdict)}
     details["changes_cut_before"] = cut_before(run.runtime.storage, run.layout.state)
     details["source"] = None if source is None else asdict(source)
-    result = replace(result, status="succeeded", details=details)
+    result = run.result(totals, status="succeeded", details=details)
     error = unfinished if equal else _difference(run.spec, verdict, source)
     return result if error is None else replace(result, status="failed", error=error_info(error))
 
 
 def _judged_by_shard(
-    run: TableRun, totals: RunTotals, started: datetime
+    run: TableRun, totals: RunTotals
 ) -> tuple[list[tuple[Verdict, SourceVerdict | None]], FatalError | None]:
     """The verdicts on a table, or on its sources, and the error of the first of these with an unfinished batch."""
     found, unfinished = [], None
     for one in run.shard_runs() or (run,):
         try:
-            judged = _judged(one, totals, started)
+            judged = _judged(one, totals)
         except FatalError as error:
             if error.code != notices.UNFINISHED_CODE or not one.shard:
                 raise
@@ -127,7 +122,7 @@ def _judged_by_shard(
     return found, unfinished
 
 
-def _judged(run: TableRun, totals: RunTotals, started: datetime) -> tuple[Verdict, SourceVerdict | None] | None:
+def _judged(run: TableRun, totals: RunTotals) -> tuple[Verdict, SourceVerdict | None] | None:
     """The verdicts on a table, or on the rows of one of its sources; null: nothing of it was loaded."""
     ledger = run.ledger()
     if ledger.state.keys is None:
@@ -143,7 +138,7 @@ def _judged(run: TableRun, totals: RunTotals, started: datetime) -> tuple[Verdic
     if run.shard or not table_schema.keys:
         totals.warn(_not_compared(run))
         return verdict, None
-    return verdict, _against_source(run, context, table_schema, ledger.state, started)
+    return verdict, _against_source(run, context, table_schema, ledger.state)
 
 
 def _not_compared(run: TableRun) -> tuple[RunWarning, ...]:
@@ -155,14 +150,14 @@ def _not_compared(run: TableRun) -> tuple[RunWarning, ...]:
 
 
 def _against_source(
-    run: TableRun, context: TableContext, table_schema: TableSchema, state: TableState, now: datetime
+    run: TableRun, context: TableContext, table_schema: TableSchema, state: TableState
 ) -> SourceVerdict | None:
     """Null without a connection."""
     connection = _connection(run)
     if not connection:
         return None
     options, spec = run.job.options, run.spec
-    asked = CompareRequest(now=now, limit=options.limit, settle_seconds=options.settle_seconds)
+    asked = CompareRequest(now=run.runtime.clock(), limit=options.limit, settle_seconds=options.settle_seconds)
     with opened(url_of(connection, run.runtime.environ), *spec.name_in_source.split(".", 1)) as table:
         return verify_source(context, table_schema, state, table, asked)
 
@@ -198,11 +193,9 @@ def _difference(spec: TableSpec, verdict: Verdict, source: SourceVerdict | None)
 
 def list_errors(run: TableRun, totals: RunTotals) -> JobResult:
     """Unresolved rows of the quarantine, oldest first."""
-    started = run.runtime.clock()
     context = run.context()
     details: dict[str, Any] = {"unresolved": 0, "rows": []}
     if context.engine.exists(context.layout.errors):
         count, rows = context.engine.unresolved(context.layout.errors, run.job.options.limit)
         details = {"unresolved": count, "rows": rows}
-    result = totals.result(run.spec.table, run.job.run_id, started, run.runtime.clock())
-    return replace(result, status="succeeded", quarantined=details["unresolved"], details=details)
+    return run.result(totals, status="succeeded", quarantined=details["unresolved"], details=details)

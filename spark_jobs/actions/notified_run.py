@@ -39,7 +39,6 @@ def run_streamed(run: TableRun, source: FileStreamSource, outcome: RunTotals) ->
     Raises:
         GddlError: as `run_table`. The files of the failed group are notified again next time.
     """
-    started = run.runtime.clock()
     outcome.max_commit_ts = run.ledger().state.max_commit_ts
     spec, session = run.spec, run.runtime.spark.for_table()
     checkpoint = join(run.job.roots.lake, STATE, "streams", spec.schema_name, spec.name, source.name)
@@ -51,4 +50,4 @@ def run_streamed(run: TableRun, source: FileStreamSource, outcome: RunTotals) ->
             raise
         outcome.warn([RunWarning(code="FILE_STREAM_FAILED", message=str(error))])
         bring_up_to_date(run, outcome)
-    return finished(run, outcome, started)
+    return finished(run, outcome)

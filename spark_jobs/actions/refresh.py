@@ -67,7 +67,6 @@ def refresh_table(run: TableRun, outcome: RunTotals) -> JobResult:
     Raises:
         GddlError: the cause of the failure; readers see the old table until the swap.
     """
-    started = run.runtime.clock()
     outcome.mode = "refresh"
     with run.claim() as claim:
         ledger, context = run.ledger(), run.context()
@@ -82,9 +81,8 @@ def refresh_table(run: TableRun, outcome: RunTotals) -> JobResult:
             ledger.write_plan(plan)
         run.report("plan", plan.number)
         checked = _carry_out(_Refresh(run=run, live=context, ledger=ledger, plan=plan, claim=claim), outcome)
-    result = outcome.result(run.spec.table, run.job.run_id, started, run.runtime.clock())
     run.report("done", outcome.batches, outcome.rows_read)
-    return result if checked is None else replace(result, details={"resync": asdict(checked)})
+    return run.result(outcome, details=None if checked is None else {"resync": asdict(checked)})
 
 
 def _with_check(plan: BatchPlan, run: TableRun) -> BatchPlan:

@@ -273,12 +273,11 @@ def _watched(run: TableRun, totals: RunTotals, results: TaskResultStore) -> Watc
     Args:
         totals: of the run so far: what its batches did is committed.
     """
-    job, spec, clock = run.job, run.spec, run.runtime.clock
-    tier, started = job.tiers[spec.size], clock()
+    job, spec = run.job, run.spec
+    tier = job.tiers[spec.size]
 
     def late() -> None:
-        done = totals.result(spec.table, job.run_id, started, clock())
-        outcome = failed(job, spec, too_late(spec), done)
+        outcome = failed(job, spec, too_late(spec), run.result(totals))
         results.put(outcome)
         if is_recorded(outcome.result):
             write_record(run.runtime.storage, job.roots, spec, outcome.result)

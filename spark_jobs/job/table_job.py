@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from datetime import datetime
 from typing import cast
 
 from airflow_gddl.contract.errors import GddlError, RetriableError
@@ -25,7 +24,7 @@ from spark_jobs.pipeline import idle_result, run_table
 from spark_jobs.table import notices
 from spark_jobs.table.outcome import Declined, RunTotals, TableOutcome, is_busy
 from spark_jobs.table.run import TableRun
-from spark_jobs.table.runtime import Runtime, spark_gone
+from spark_jobs.table.runtime import Runtime, iso, spark_gone
 from spark_jobs.table.shards import require_supported
 
 _LOG = logging.getLogger(__name__)
@@ -57,7 +56,7 @@ def on_spark(job: JobSpec, declined: Declined, runtime: Runtime) -> TableOutcome
 
 def attempt(run: TableRun, totals: RunTotals) -> TableOutcome | Declined:
     """Run the action; nothing is raised."""
-    started, lost = run.runtime.clock(), run.runtime.spark.losses()
+    totals.started_at, lost = iso(run.runtime.clock()), run.runtime.spark.losses()
     try:
         result, retriable = _mirrored(run, act(run, totals)), False
     except DeclinedError as declined:
@@ -65,7 +64,7 @@ def attempt(run: TableRun, totals: RunTotals) -> TableOutcome | Declined:
     except Exception as error:  # noqa: BLE001 - one table's error must not stop the next table
         if _lacks_memory(error) and run.engine == "delta_rs":
             return Declined(run.spec, "it needs more memory than delta_rs_memory", totals)
-        result, retriable = _failed(run, totals, started, _cause(error, run, lost))
+        result, retriable = _failed(run, totals, _cause(error, run, lost))
     options = run.job.options
     result = replace(result, action=options.action, origin=options.origin)
     if is_recorded(result, dry_run=options.dry_run) and not _is_held(run, result):
@@ -91,8 +90,8 @@ def poll_table(run: TableRun) -> TableOutcome | int:
 
     Zero: that could not be found out.
     """
-    started, totals = run.runtime.clock(), totals_of(run.job)
-    totals.engine = run.engine
+    totals = totals_of(run.job)
+    totals.started_at, totals.engine = iso(run.runtime.clock()), run.engine
     try:
         found = idle_result(run, totals)
         behind = is_behind(run.runtime.storage, run.layout, run.spec)
@@ -100,17 +99,14 @@ def poll_table(run: TableRun) -> TableOutcome | int:
         return 0
     if isinstance(found, int):
         return found
-    if behind:
-        return 0
-    return TableOutcome(replace(found, started_at=started.isoformat(timespec="microseconds")))
+    return 0 if behind else TableOutcome(found)
 
 
-def _failed(run: TableRun, totals: RunTotals, started: datetime, error: Exception) -> tuple[JobResult, bool]:
+def _failed(run: TableRun, totals: RunTotals, error: Exception) -> tuple[JobResult, bool]:
     fault = _needing_spark(run, translated(error))
     # A `GddlError` is complete; for other errors the log has the traceback.
     _LOG.error("%s failed: %s", run.spec.table, fault, exc_info=None if fault is error else error)
-    failed = totals.result(run.spec.table, run.job.run_id, started, run.runtime.clock())
-    return replace(failed, status="failed", error=error_info(fault)), isinstance(fault, RetriableError)
+    return run.result(totals, status="failed", error=error_info(fault)), isinstance(fault, RetriableError)
 
 
 def _needing_spark(run: TableRun, fault: GddlError) -> GddlError:

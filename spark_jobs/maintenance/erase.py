@@ -46,7 +46,7 @@ def erase(run: TableRun, totals: RunTotals) -> JobResult:
             `ERASED_BY_OTHER_KEYS`.
         RetriableError: `TABLE_BUSY`.
     """
-    started, run = run.runtime.clock(), of_key(run, "ERASE_KEY_INVALID")
+    run = of_key(run, "ERASE_KEY_INVALID")
     with run.claim() as claim:
         ledger, context = run.ledger(), run.context()
         notices.require_keyed(run.spec, ledger.state, "ERASE_NOT_POSSIBLE")
@@ -60,9 +60,8 @@ def erase(run: TableRun, totals: RunTotals) -> JobResult:
             run=run, context=context, table_schema=table_schema, wanted=wanted, claim=claim, ledger=ledger,
             totals=totals,
         ).carry_out()  # fmt: skip
-    result = totals.result(run.spec.table, run.job.run_id, started, run.runtime.clock())
     run.report("done")
-    return replace(result, status="succeeded", details=asdict(done))
+    return run.result(totals, status="succeeded", details=asdict(done))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -64,7 +64,6 @@ def maintain(run: TableRun, totals: RunTotals) -> JobResult:
         FatalError: `RETENTION_TOO_SHORT`, `RETENTION_UNREADABLE`.
         RetriableError: `TABLE_BUSY`.
     """
-    started = run.runtime.clock()
     if vacuum_seconds(run.spec) < LEAST_VACUUM_SECONDS:
         raise FatalError(
             "RETENTION_TOO_SHORT",
@@ -74,10 +73,9 @@ def maintain(run: TableRun, totals: RunTotals) -> JobResult:
         )
     with nullcontext() if run.job.options.dry_run else run.claim() as claim:
         kept = _Maintenance(run, claim).run_steps(run.runtime.clock())
-    result = totals.result(run.spec.table, run.job.run_id, started, run.runtime.clock())
     run.report("done")
-    details = {**asdict(kept), "dry_run": run.job.options.dry_run}
-    return replace(result, status="succeeded", warnings=(*result.warnings, *_warnings(kept)), details=details)
+    totals.warn(_warnings(kept))
+    return run.result(totals, status="succeeded", details={**asdict(kept), "dry_run": run.job.options.dry_run})
 
 
 def _warnings(kept: MaintenanceResult) -> Iterator[RunWarning]:

@@ -41,15 +41,14 @@ def move(run: TableRun, totals: RunTotals) -> JobResult:
         FatalError: `MOVE_NOT_POSSIBLE`, `TARGET_TAKEN`.
         RetriableError: `TABLE_BUSY`.
     """
-    started, new = run.runtime.clock(), run.job.options.move_to
+    new = run.job.options.move_to
     if (fault := table_name_fault(new)) or new == run.spec.table:
         raise _impossible(run.spec.table, new, fault or "it has this name", "name another one as schema.name")
     work = _Move(run, run.spec, _renamed(run.spec, new))
     with run.claim() as old_claim, work.claim_new() as new_claim:
         files = work.carry_out(old_claim, new_claim)
-    result = totals.result(run.spec.table, run.job.run_id, started, run.runtime.clock())
     run.report("done")
-    return replace(result, status="succeeded", details={"from": run.spec.table, "to": new, "files": files})
+    return run.result(totals, status="succeeded", details={"from": run.spec.table, "to": new, "files": files})
 
 
 def _renamed(spec: TableSpec, table: str) -> TableSpec:

@@ -17,8 +17,13 @@ MOST_COLUMNS = 500
 
 @dataclass
 class RunTotals:
-    """Counts so far; updated during the run, so that a failed run reports its completed batches."""
+    """Counts so far; updated during the run, so that a failed run reports its completed batches.
 
+    Attributes:
+        started_at: when the run started, ISO 8601 UTC; empty: as it ends.
+    """
+
+    started_at: str = ""
     mode: Mode = "incremental"
     engine: EngineName = "spark"
     batches: int = 0
@@ -57,8 +62,9 @@ class RunTotals:
             rows=self.main.rows,
         )
 
-    def result(self, table: str, run_id: str, started: datetime, ended: datetime) -> JobResult:
+    def result(self, table: str, run_id: str, ended: datetime) -> JobResult:
         """As a succeeded result, or a skipped one where there was nothing to do."""
+        started_at = self.started_at or ended.isoformat(timespec="microseconds")
         return JobResult(
             table=table,
             status="succeeded" if self.batches else "skipped",
@@ -77,9 +83,9 @@ class RunTotals:
             schema_changes=tuple(self.schema_changes),
             warnings=tuple(self.warnings.values()),
             freshness=_freshness(self.max_commit_ts, ended),
-            seconds=round((ended - started).total_seconds(), 3),
+            seconds=round((ended - datetime.fromisoformat(started_at)).total_seconds(), 3),
             run_id=run_id,
-            started_at=started.isoformat(timespec="microseconds"),
+            started_at=started_at,
             version=self.version,
             not_listed_days=0 if self.not_listed is None else self.not_listed.days,
             listed_in_full_at=None if self.not_listed is None else self.not_listed.since,

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 from airflow_gddl.contract.layout import Layout
+from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import EngineName, JobSpec, TableSpec
 from spark_jobs.dialects.base import Dialect
 from spark_jobs.dialects.registry import dialect_of
@@ -22,6 +24,7 @@ from spark_jobs.plan.batching import BatchLimits
 from spark_jobs.plan.discover import Discovery
 from spark_jobs.plan.shards import require_same_kind
 from spark_jobs.table.choosing import make_engine
+from spark_jobs.table.outcome import RunTotals
 from spark_jobs.table.runtime import Runtime, Step
 
 
@@ -163,6 +166,10 @@ class TableRun:
 
     def report(self, step: str, batch: int = 0, rows: int = 0) -> None:
         self.runtime.observe(Step(table=self.spec.table, step=step, batch=batch, rows=rows))
+
+    def result(self, totals: RunTotals, **changes: Any) -> JobResult:
+        """The result of this run as it ends now, with some of its fields changed."""
+        return replace(totals.result(self.spec.table, self.job.run_id, self.runtime.clock()), **changes)
 
     @property
     def limits(self) -> BatchLimits:
