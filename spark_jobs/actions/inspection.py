@@ -23,7 +23,7 @@ from spark_jobs.table.foreign import foreign_commits, require_replica, warnings_
 from spark_jobs.table.outcome import RunTotals
 from spark_jobs.table.run import TableRun
 from spark_jobs.verification.source_database import opened, url_of
-from spark_jobs.verification.verify_source import CompareRequest, SourceVerdict, verify_source
+from spark_jobs.verification.verify_source import SourceVerdict, verify_source
 
 
 def show_plan(run: TableRun, totals: RunTotals) -> JobResult:
@@ -156,10 +156,9 @@ def _against_source(
     connection = _connection(run)
     if not connection:
         return None
-    options, spec = run.job.options, run.spec
-    asked = CompareRequest(now=run.runtime.clock(), limit=options.limit, settle_seconds=options.settle_seconds)
-    with opened(url_of(connection, run.runtime.environ), *spec.name_in_source.split(".", 1)) as table:
-        return verify_source(context, table_schema, state, table, asked)
+    runtime = run.runtime
+    with opened(url_of(connection, runtime.environ), *run.spec.name_in_source.split(".", 1)) as table:
+        return verify_source(context, table_schema, state, table, run.job.options, runtime.clock())
 
 
 def _connection(run: TableRun) -> str:

@@ -16,6 +16,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from airflow_gddl.contract.durations import seconds
+from airflow_gddl.contract.spec import JobOptions
 from spark_jobs.engines.base import TableContext
 from spark_jobs.plan.batch import TableState
 from spark_jobs.plan.table_schema import TableSchema
@@ -55,29 +56,22 @@ class SourceVerdict:
     looked_at: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class CompareRequest:
-    """Attributes:
-    now: our clock.
-    limit: keys that are named at most.
-    settle_seconds: how long a change may take to arrive; null: the table's freshness, or an hour.
-    """
-
-    now: datetime
-    limit: int
-    settle_seconds: float | None = None
-
-
 def verify_source(
-    context: TableContext, table_schema: TableSchema, state: TableState, table: SourceTable, asked: CompareRequest
-) -> SourceVerdict:
+    context: TableContext, table_schema: TableSchema, state: TableState, table: SourceTable, options: JobOptions,
+    now: datetime,
+) -> SourceVerdict:  # fmt: skip
     """Compare, and remember what is unsettled.
+
+    Args:
+        options: `limit`: keys that are named at most; `settle_seconds`: how long a change may take to arrive; null: the
+            table's freshness, or an hour.
+        now: our clock.
 
     Raises:
         FatalError: `SOURCE_KEYS_NOT_COMPARABLE`.
     """
     columns = Columns.of(table, table_schema)
-    return _Comparing(context, table_schema, state, table, columns, asked).verdict()
+    return _Comparing(context, table_schema, state, table, columns, options, now).verdict()
 
 
 @dataclass(frozen=True)
@@ -87,7 +81,8 @@ class _Comparing:
     state: TableState
     table: SourceTable
     columns: Columns
-    asked: CompareRequest
+    options: JobOptions
+    now: datetime
 
     def verdict(self) -> SourceVerdict:
         # The replica is read before the source, so that what differs is newer there.
@@ -154,7 +149,7 @@ class _Comparing:
         now: dict[str, SeenDifferences] = {}
         settled: set[tuple[str, ...]] = set()
         for key, hashes in found.items():
-            seen = SeenDifferences(rows=_plain(hashes), source_time=iso(looked_at), at=iso(self.asked.now))
+            seen = SeenDifferences(rows=_plain(hashes), source_time=iso(looked_at), at=iso(self.now))
             earlier = before.get(_mark(key))
             if earlier is not None and earlier.rows == seen.rows:
                 seen = earlier
@@ -170,18 +165,18 @@ class _Comparing:
         """Whether the replica has passed the source's time of that comparison, or had the time to."""
         newest = self.state.max_commit_ts
         caught_up = newest is not None and datetime.fromisoformat(newest) > datetime.fromisoformat(seen.source_time)
-        return caught_up or self.asked.now - datetime.fromisoformat(seen.at) >= self._wait()
+        return caught_up or self.now - datetime.fromisoformat(seen.at) >= self._wait()
 
     def _wait(self) -> timedelta:
         own = self.context.spec.freshness
         usual = seconds(own) if own is not None else _SETTLE_SECONDS
-        return timedelta(seconds=usual if self.asked.settle_seconds is None else self.asked.settle_seconds)
+        return timedelta(seconds=usual if self.options.settle_seconds is None else self.options.settle_seconds)
 
     def _named(
         self, found: Mapping[tuple[str, ...], Hashes], settled: set[tuple[str, ...]]
     ) -> tuple[dict[str, Any], ...]:
         """Settled ones first."""
-        chosen = sorted(found, key=lambda key: (key not in settled, key))[: self.asked.limit]
+        chosen = sorted(found, key=lambda key: (key not in settled, key))[: self.options.limit]
         return tuple(
             {
                 "key": json.dumps(dict(zip(self.columns.lake, key, strict=False)), ensure_ascii=False),
