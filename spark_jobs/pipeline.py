@@ -20,12 +20,12 @@ from spark_jobs.engines.base import TableContext
 from spark_jobs.engines.batch_steps import AppendedWork
 from spark_jobs.iceberg.publish import publish
 from spark_jobs.ledger.claim import Claim
-from spark_jobs.ledger.rows import SettledBatch, entries_of, state_of
-from spark_jobs.plan.batch import BatchCommit, BatchPlan, TableState
+from spark_jobs.plan.batch import BatchPlan, TableState
 from spark_jobs.plan.batching import generation_low_watermarks_of
 from spark_jobs.plan.settings import history_begins, settings_of
 from spark_jobs.plan.shards import require_same_order
 from spark_jobs.table import foreign, notices
+from spark_jobs.table.batch_commit import commit_of
 from spark_jobs.table.batch_run import Batch, Ingested
 from spark_jobs.table.decisions import (
     is_late_as_a_whole,
@@ -216,21 +216,7 @@ def commit(
     plan = batch.plan
     run.report("commit", plan.number)
     batch.claim.check()
-    state = batch.ledger.state
-    settled = SettledBatch(
-        spec=run.spec, plan=plan, decoded_batch=done.decoded_batch, unreadable=done.bad_files, swept=swept.done
-    )
-    entries = entries_of(settled, state)
-    after = state_of(settled, state, context.layout.landing, batch.left, context.dialect.times)
-    after = replace(
-        after,
-        rows=max(0, state.rows + grown),
-        tombstones_purged_at=done.purged_at or after.tombstones_purged_at,
-        delta_versions=foreign.versions_of(context.engine, context.layout),
-        foreign=batch.foreign,
-        held=swept.held or (None if swept.done else after.held),
-    )
-    batch.ledger.commit(BatchCommit(number=plan.number, plan=plan, files=entries, state=after))
+    batch.ledger.commit(commit_of(context, batch, done, swept, grown))
     run.report("committed", plan.number)
 
 

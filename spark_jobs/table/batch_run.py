@@ -53,5 +53,10 @@ class Ingested:
         return None if self.work is None else self.work.decoded_batch
 
     @property
+    def opens(self) -> bool:
+        """A generation is opened by a readable load file or a missing folder; not by a damaged file."""
+        return self.work is not None or not self.bad_files
+
+    @property
     def appended(self) -> Appended:
         return NOTHING_APPENDED if self.work is None else self.work.appended

@@ -1,54 +1,50 @@
-"""Ledger rows and table state of a committed batch."""
+"""The commit of a batch whose tables are written: its files' ledger rows, and the table's state after it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 
-from airflow_gddl.contract.spec import TableSpec
-from spark_jobs.dialects.probed import Unreadable
-from spark_jobs.plan.batch import BatchPlan, TableState
+from spark_jobs.engines.base import TableContext
+from spark_jobs.plan.batch import BatchCommit, BatchPlan, TableState
 from spark_jobs.plan.batching import state_after
-from spark_jobs.plan.discover import Discovery
-from spark_jobs.plan.file_times import FileTimes
 from spark_jobs.plan.files import FileEntry, PlannedFile
 from spark_jobs.plan.sequence import greater, has_normal_text
 from spark_jobs.plan.settings import settings_of
 from spark_jobs.rules.decoded_batch import DecodedBatch
+from spark_jobs.table.batch_run import Batch, Ingested
+from spark_jobs.table.foreign import versions_of
+from spark_jobs.table.sweep import Swept
 
 
-@dataclass(frozen=True, kw_only=True)
-class SettledBatch:
-    """A batch whose tables are written.
-
-    Attributes:
-        decoded_batch: null when no file could be read.
-        swept: rows of older generations were removed.
+def commit_of(context: TableContext, batch: Batch, done: Ingested, swept: Swept, grown: int) -> BatchCommit:
     """
+    Args:
+        grown: rows that the replica has gained.
+    """
+    plan, before = batch.plan, batch.ledger.state
+    after = _state_of(context, batch, done, before, swept=swept.done)
+    after = replace(
+        after,
+        rows=max(0, before.rows + grown),
+        tombstones_purged_at=done.purged_at or after.tombstones_purged_at,
+        delta_versions=versions_of(context.engine, context.layout),
+        foreign=batch.foreign,
+        held=swept.held or (None if swept.done else after.held),
+    )
+    return BatchCommit(number=plan.number, plan=plan, files=_entries_of(plan, done, before), state=after)
 
-    spec: TableSpec
-    plan: BatchPlan
-    decoded_batch: DecodedBatch | None
-    unreadable: Sequence[Unreadable]
-    swept: bool = False
 
-    @property
-    def opens(self) -> bool:
-        """A generation is opened by a readable load file or a missing folder; not by a damaged file."""
-        return self.decoded_batch is not None or not self.unreadable
-
-
-def entries_of(done: SettledBatch, state: TableState) -> tuple[FileEntry, ...]:
+def _entries_of(plan: BatchPlan, done: Ingested, state: TableState) -> tuple[FileEntry, ...]:
     """A row for each readable or unreadable file of the plan; none for files that were removed."""
-    bad = {u.file.path for u in done.unreadable}
+    bad = {u.file.path for u in done.bad_files}
     rows = []
-    for file in done.plan.files:
+    for file in plan.files:
         if file.path in bad:
             reopens = not done.opens and file.kind == "load" and file.generation > max(state.generation, 1)
             generation = max(state.generation, 1) if reopens else file.generation
-            rows.append(replace(_entry(file, done.plan), state="unreadable", generation=generation, reopens=reopens))
+            rows.append(replace(_entry(file, plan), state="unreadable", generation=generation, reopens=reopens))
         elif done.decoded_batch is not None and file.path in done.decoded_batch.schema_of:
-            rows.append(_read_entry(file, done.plan, done.decoded_batch))
+            rows.append(_read_entry(file, plan, done.decoded_batch))
     return tuple(rows)
 
 
@@ -71,14 +67,17 @@ def _read_entry(file: PlannedFile, plan: BatchPlan, decoded_batch: DecodedBatch)
     return entry if figures is None else replace(entry, **asdict(figures))
 
 
-def state_of(
-    done: SettledBatch, state: TableState, landing: str, left: Discovery | None, times: FileTimes
-) -> TableState:
-    """The table's state after the commit."""
-    decoded_batch = done.decoded_batch
-    plan = done.plan if done.opens else replace(done.plan, generation=max(state.generation, 1))
-    after = state_after(plan, state, landing=landing, left=left, times=times)
-    if done.swept:
+def _state_of(context: TableContext, batch: Batch, done: Ingested, state: TableState, *, swept: bool) -> TableState:
+    """The table's state by the batch's files.
+
+    Args:
+        swept: rows of older generations were removed.
+    """
+    decoded_batch, spec = done.decoded_batch, context.spec
+    plan = batch.plan if done.opens else replace(batch.plan, generation=max(state.generation, 1))
+    landing, times = context.layout.landing, context.dialect.times
+    after = state_after(plan, state, landing=landing, left=batch.left, times=times)
+    if swept:
         after = replace(after, swept=plan.generation)
     if decoded_batch is None:
         return after
@@ -89,13 +88,13 @@ def state_of(
     table_schema = decoded_batch.schema.table_schema
     return replace(
         after,
-        keys=done.spec.keys,
+        keys=spec.keys,
         sequence_by=table_schema.sequence or state.sequence_by,
         sequence_type=table_schema.sequence_type if table_schema.sequence else state.sequence_type,
         normal_text=has_normal_text(state),
-        log_began=tuple(map(str, done.spec.options.get("log_began") or ())),
+        log_began=tuple(map(str, spec.options.get("log_began") or ())),
         schemas=decoded_batch.schema.schemas,
         max_sequence=highest,
         max_commit_ts=newest,
-        applied=settings_of(done.spec),
+        applied=settings_of(spec),
     )
