@@ -3,25 +3,15 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 from importlib.abc import MetaPathFinder
-from importlib.machinery import ModuleSpec
-from types import ModuleType
 
 import pyarrow as pa
 
 
 class _NoPandas(MetaPathFinder):
-    def find_spec(
-        self,
-        fullname: str,
-        path: Sequence[str] | None,  # noqa: ARG002 - the protocol of finders
-        target: ModuleType | None = None,  # noqa: ARG002 - likewise
-        /,
-    ) -> ModuleSpec | None:
+    def find_spec(self, fullname: str, *_: object) -> None:
         if fullname == "pandas":
             raise ImportError("pandas is left out")
-        return None
 
 
 def leave_pandas_out() -> None:
