@@ -6,12 +6,13 @@ periodic full listing (`discovery.FULL_LISTING_EVERY`).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from airflow_gddl.contract.errors import GddlError
 from airflow_gddl.contract.layout import STATE, join
 from airflow_gddl.contract.result import JobResult, RunWarning
-from spark_jobs.discovery.file_stream import FileStreamSource, TableStream
+from spark_jobs.discovery.file_stream import FileStreamSource, NotifiedFile, drain
 from spark_jobs.discovery.listing import is_listing_due
 from spark_jobs.pipeline import bring_up_to_date, finished
 from spark_jobs.plan.batch import TableState
@@ -42,9 +43,12 @@ def run_streamed(run: TableRun, source: FileStreamSource, outcome: RunTotals) ->
     outcome.max_commit_ts = run.ledger().state.max_commit_ts
     spec, session = run.spec, run.runtime.spark.for_table()
     checkpoint = join(run.job.roots.lake, STATE, "streams", spec.schema_name, spec.name, source.name)
-    stream = TableStream(source=source, session=session, folder=run.layout.landing, checkpoint=checkpoint)
+
+    def take(files: Sequence[NotifiedFile]) -> None:
+        bring_up_to_date(replace(run, notified=tuple(files)), outcome)
+
     try:
-        stream.drain(lambda files: bring_up_to_date(replace(run, notified=tuple(files)), outcome))
+        drain(source, session, run.layout.landing, checkpoint, take)
     except GddlError as error:
         if error.code != "FILE_STREAM_FAILED":
             raise

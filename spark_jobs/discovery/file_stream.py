@@ -73,58 +73,45 @@ class NotifiedFile:
     modified: int
 
 
-Take = Callable[[Sequence[NotifiedFile]], None]
+def drain(
+    source: FileStreamSource, session: SparkSession, folder: str, checkpoint: str,
+    take: Callable[[Sequence[NotifiedFile]], None],
+) -> None:  # fmt: skip
+    """Pass new files of a folder to `take`, group by group, until there are none.
 
+    A group is acknowledged when `take` returns; if it raises, the group is reported again next time.
 
-@dataclass(frozen=True, kw_only=True)
-class TableStream:
-    """A folder's stream.
-
-    Attributes:
+    Args:
         checkpoint: folder with the files reported so far; without it all are reported again.
+
+    Raises:
+        RetriableError: `FILE_STREAM_FAILED`: Spark can't start or continue the stream.
+        Exception: what `take` raised.
     """
+    own: list[Exception] = []
 
-    source: FileStreamSource
-    session: SparkSession
-    folder: str
-    checkpoint: str
-
-    def drain(self, take: Take) -> None:
-        """Pass new files to `take`, group by group, until there are none.
-
-        A group is acknowledged when `take` returns; if it raises, the group is reported again next time.
-
-        Raises:
-            RetriableError: `FILE_STREAM_FAILED`: Spark can't start or continue the stream.
-            Exception: what `take` raised.
-        """
-        own: list[Exception] = []
-
-        def hand_over(batch: DataFrame, _number: int) -> None:
-            files = [NotifiedFile(path=r["path"], size=r["size"], modified=r["modified"]) for r in batch.collect()]
-            try:
-                take(files)
-            except Exception as error:
-                own.append(error)
-                raise
-
+    def hand_over(batch: DataFrame, _number: int) -> None:
+        files = [NotifiedFile(path=r["path"], size=r["size"], modified=r["modified"]) for r in batch.collect()]
         try:
-            self._run(hand_over)
+            take(files)
         except Exception as error:
-            if own:
-                raise own[0] from None
-            what = f"Spark's stream of {self.source.format} fails: {_first_line(error)}"
-            remedy = "files are found by listing until then; see the job's log, or remove the folder, which is safe"
-            raise RetriableError("FILE_STREAM_FAILED", what, where=self.checkpoint, remedy=remedy) from error
+            own.append(error)
+            raise
 
-    def _run(self, hand_over: Callable[[DataFrame, int], None]) -> None:
-        files = self.source.files(self.session, self.folder).writeStream.foreachBatch(hand_over)
-        query = files.trigger(availableNow=True).option("checkpointLocation", self.checkpoint).start()
+    try:
+        files = source.files(session, folder).writeStream.foreachBatch(hand_over)
+        query = files.trigger(availableNow=True).option("checkpointLocation", checkpoint).start()
         try:
             query.awaitTermination()
         finally:
             with suppress(Exception):  # it has ended, or ends with its Spark
                 query.stop()
+    except Exception as error:
+        if own:
+            raise own[0] from None
+        what = f"Spark's stream of {source.format} fails: {_first_line(error)}"
+        remedy = "files are found by listing until then; see the job's log, or remove the folder, which is safe"
+        raise RetriableError("FILE_STREAM_FAILED", what, where=checkpoint, remedy=remedy) from error
 
 
 def _first_line(error: Exception) -> str:
