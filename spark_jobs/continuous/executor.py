@@ -5,7 +5,6 @@ from __future__ import annotations
 import queue
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import replace
 from functools import partial
 from typing import Protocol
 
@@ -14,7 +13,7 @@ from spark_jobs.job.faults import translated
 from spark_jobs.job.spread_by_tier import SpreadByTier, by_spread
 from spark_jobs.job.spread_local import LocalSpread
 from spark_jobs.job.table_job import not_started, run_guarded
-from spark_jobs.job.tables import threads_of
+from spark_jobs.job.tables import by_engine, threads_of
 from spark_jobs.job.worker import TableTask
 from spark_jobs.table.outcome import Declined, TableOutcome
 from spark_jobs.table.runtime import Runtime, Spread
@@ -166,6 +165,5 @@ def _spread_one(spread: Spread, job: JobSpec, spec: TableSpec) -> Found:
 
 def heavy_executor(job: JobSpec, runtime: Runtime, wake: Callable[[], None]) -> Threads:
     """For tables of engine `spark`, which share a Spark as those of any job do."""
-    heavy = tuple(s for s in job.tables if s.size in job.tiers and job.tiers[s.size].engine == "spark")
-    at_once = threads_of(replace(job, tables=heavy))
-    return Threads(job, lambda spec: run_guarded(job, spec, runtime), at_once, wake)
+    _, heavy = by_engine(job, job.tables)
+    return Threads(job, lambda spec: run_guarded(job, spec, runtime), threads_of(job, heavy), wake)

@@ -10,7 +10,7 @@ from airflow_gddl.contract.spec import JobSpec, TableSpec
 from spark_jobs.continuous.executor import Executor, SparkExecutor, heavy_executor, light_executor
 from spark_jobs.job.spread_local import processes_of
 from spark_jobs.job.table_job import on_spark
-from spark_jobs.job.tables import threads_of
+from spark_jobs.job.tables import by_engine, threads_of
 from spark_jobs.table.outcome import Declined, TableOutcome
 from spark_jobs.table.runtime import Runtime
 
@@ -19,7 +19,7 @@ OpenHeavy = Callable[[JobSpec, Runtime, Callable[[], None]], SparkExecutor]
 
 
 def open_light(job: JobSpec, runtime: Runtime, wake: Callable[[], None]) -> Executor:
-    light, _ = split(job, job.tables)
+    light, _ = by_engine(job, job.tables)
     return light_executor(replace(job, tables=()), runtime, light, wake)
 
 
@@ -64,7 +64,7 @@ class ExecutorPools:
 
     def start(self, specs: Sequence[TableSpec]) -> None:
         """See `Executor.start`."""
-        light, heavy = split(self.job, specs)
+        light, heavy = by_engine(self.job, specs)
         self._light.start(light)
         self._heavy.start(heavy)
 
@@ -100,14 +100,8 @@ class ExecutorPools:
             self._before.remove(executor)
 
 
-def split(job: JobSpec, specs: Sequence[TableSpec]) -> tuple[list[TableSpec], list[TableSpec]]:
-    """Tables of the engine without Spark, and the others."""
-    sizes = {size for size, tier in job.tiers.items() if tier.engine == "delta_rs"}
-    return [spec for spec in specs if spec.size in sizes], [spec for spec in specs if spec.size not in sizes]
-
-
 def _shape(job: JobSpec) -> tuple[object, ...]:
     """Settings that executors depend on: tiers, sizes in use, and the number of tables at once."""
-    light, heavy = split(job, job.tables)
+    light, heavy = by_engine(job, job.tables)
     sizes = frozenset(spec.size for spec in light)
-    return job.tiers, sizes, processes_of(job, light), threads_of(replace(job, tables=tuple(heavy)))
+    return job.tiers, sizes, processes_of(job, light), threads_of(job, heavy)

@@ -43,9 +43,8 @@ def run_job(job: JobSpec, runtime: Runtime, show: Show) -> list[TableOutcome]:
         return done.all()
     left: list[TableSpec | Declined] = list(reached)
     if runtime.spread is not None and reached:
-        light = [spec for spec in reached if spec.size in job.tiers and job.tiers[spec.size].engine == "delta_rs"]
-        names = {spec.table for spec in light}
-        left = [spec for spec in reached if spec.table not in names]
+        light, heavy = by_engine(job, reached)
+        left = [*heavy]
         for found in runtime.spread.run(job, light):
             if isinstance(found, Declined):
                 left.append(found)
@@ -56,8 +55,8 @@ def run_job(job: JobSpec, runtime: Runtime, show: Show) -> list[TableOutcome]:
         done.add(on_spark(job, item, runtime) if isinstance(item, Declined) else run_guarded(job, item, runtime))
 
     if left:
-        specs = tuple(item.spec if isinstance(item, Declined) else item for item in left)
-        with ThreadPoolExecutor(threads_of(replace(job, tables=specs)), thread_name_prefix="table") as pool:
+        specs = [item.spec if isinstance(item, Declined) else item for item in left]
+        with ThreadPoolExecutor(threads_of(job, specs), thread_name_prefix="table") as pool:
             list(pool.map(one, left))
     return done.all()
 
@@ -117,9 +116,15 @@ def _fault(root: str, storage: Storage) -> GddlError | None:
     return None
 
 
-def threads_of(job: JobSpec) -> int:
+def by_engine(job: JobSpec, specs: Sequence[TableSpec]) -> tuple[list[TableSpec], list[TableSpec]]:
+    """Tables of the engine without Spark, and the others."""
+    sizes = {size for size, tier in job.tiers.items() if tier.engine == "delta_rs"}
+    return [spec for spec in specs if spec.size in sizes], [spec for spec in specs if spec.size not in sizes]
+
+
+def threads_of(job: JobSpec, specs: Sequence[TableSpec]) -> int:
     """Number of concurrent tables: small tables share Spark, a large one uses all of it."""
-    tiers = [job.tiers[t.size] for t in job.tables if t.size in job.tiers]
+    tiers = [job.tiers[spec.size] for spec in specs if spec.size in job.tiers]
     if not tiers or any(tier.tables_per_job == 1 for tier in tiers):
         return 1
     return max(1, min(len(tiers), *(tier.cores for tier in tiers)))
