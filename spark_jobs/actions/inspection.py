@@ -12,7 +12,6 @@ from spark_jobs.actions.refresh_plan import refresh_batches
 from spark_jobs.engines.base import TableContext
 from spark_jobs.maintenance.cut_mark import cut_before
 from spark_jobs.plan.batch import BatchPlan, TableState
-from spark_jobs.plan.batching import next_batch
 from spark_jobs.plan.discover import Discovery
 from spark_jobs.plan.identity import require_same_identity
 from spark_jobs.plan.shards import LOAD_AGAIN
@@ -20,6 +19,7 @@ from spark_jobs.plan.table_schema import TableSchema
 from spark_jobs.rules.figures import BUCKETS, Verdict, together
 from spark_jobs.table import notices
 from spark_jobs.table.foreign import foreign_commits, require_replica, warnings_of
+from spark_jobs.table.next_batch import batches_ahead
 from spark_jobs.table.outcome import RunTotals
 from spark_jobs.table.run import TableRun
 from spark_jobs.verification.source_database import opened, url_of
@@ -49,17 +49,9 @@ def _planned(run: TableRun) -> tuple[list[dict[str, Any]], Discovery]:
     """The batches of a table, or of one of its sources, and what was found besides."""
     ledger = run.ledger()
     found = run.discover(ledger)
-    state, batches = ledger.state, []
-    require_same_identity(run.spec, state)
-    pending = ledger.plan()
-    while True:
-        plan = pending or next_batch(found.waiting, limits=run.limits, state=state, now=run.runtime.clock())
-        if plan is None:
-            break
-        batches.append(_described(replace(plan, shard=run.shard), resumed=pending is not None))
-        pending, found = None, found.without(plan)
-        state = replace(state, batch=plan.number, generation=plan.generation)
-    return batches, found
+    require_same_identity(run.spec, ledger.state)
+    ahead = batches_ahead(run, ledger.plan(), ledger.state, found)
+    return [_described(replace(plan, shard=run.shard), resumed=resumed) for plan, resumed in ahead], found
 
 
 def _described(plan: BatchPlan, *, resumed: bool) -> dict[str, Any]:

@@ -223,15 +223,9 @@ def _empty_commit(work: _Refresh, state: TableState) -> BatchCommit:
 
 
 def _with_generations(work: _Refresh, found: Discovery, outcome: RunTotals) -> Discovery:
-    recorded = work.recorded
-    if recorded is not None:
-        generations, warning = refresh_generations.of_change_table(found.waiting, recorded)
-        outcome.warn([warning])
-        return refresh_generations.with_generations(found, generations)
-    waiting = work.run.discover(work.ledger)
-    notices.require_known_generations(waiting.inference, work.run.spec.table)
-    outcome.warn(notices.of_generations(waiting.inference))
-    return refresh_generations.with_generations(found, refresh_generations.of_ledger(work.ledger, waiting))
+    if work.recorded is not None:
+        return refresh_generations.by_change_table(found, work.recorded, outcome)
+    return refresh_generations.by_ledger(work.run, work.ledger, found, outcome)
 
 
 def _commit(work: _Refresh, fresh: Ledger, order: RebuildRequest, rows_now: int) -> None:

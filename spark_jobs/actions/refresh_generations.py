@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
 
@@ -11,13 +11,15 @@ from spark_jobs.engines.base import TableContext
 from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.plan.batch import BatchPlan, TableState
 from spark_jobs.plan.discover import Discovery
-from spark_jobs.plan.files import FileEntry, PlannedFile
+from spark_jobs.plan.files import FileEntry
 from spark_jobs.plan.generations import Recorded, reconstruct
 from spark_jobs.plan.sequence import greater
 from spark_jobs.plan.sweeping import SweepRule, sweep_state
 from spark_jobs.plan.table_schema import TableSchema
 from spark_jobs.rules.sequence_text import normal_json
 from spark_jobs.table import notices
+from spark_jobs.table.outcome import RunTotals
+from spark_jobs.table.run import TableRun
 
 
 def recorded_files(context: TableContext, state: TableState) -> Recorded | None:
@@ -44,24 +46,32 @@ def _greatest_before(generation: int, recorded: Recorded) -> str | None:
     return found
 
 
-def of_ledger(live: Ledger, waiting: Discovery) -> Mapping[str, int]:
-    """The generation that the ledger gave each file, or would give it now."""
+def by_ledger(run: TableRun, live: Ledger, found: Discovery, totals: RunTotals) -> Discovery:
+    """The files with the generations that the live ledger gave them, or would give them now.
+
+    Raises:
+        FatalError: as `notices.require_known_generations`.
+    """
+    waiting = run.discover(live)
+    notices.require_known_generations(waiting.inference, run.spec.table)
+    totals.warn(notices.of_generations(waiting.inference))
     known = {path: entry.generation for path, entry in live.all_entries().items()}
-    return {**known, **{file.path: file.generation for file in waiting.waiting}}
+    return _with_generations(found, {**known, **{file.path: file.generation for file in waiting.waiting}})
 
 
-def of_change_table(files: Sequence[PlannedFile], recorded: Recorded) -> tuple[Mapping[str, int], RunWarning]:
-    """The generation of each file without a ledger, and a warning about it."""
+def by_change_table(found: Discovery, recorded: Recorded, totals: RunTotals) -> Discovery:
+    """The files with generations that are inferred without a ledger, with a warning."""
+    files = found.waiting
     message = (
         "the ledger was lost: which full load files belong to was taken from the change table, and of files that it "
         "does not know from their times; compare the table with its source"
     )
     paths = tuple(file.path for file in files[: notices.SAMPLE])
-    warning = RunWarning(code="GENERATIONS_INFERRED", message=message, count=len(files), sample=paths)
-    return reconstruct(files, recorded), warning
+    totals.warn([RunWarning(code="GENERATIONS_INFERRED", message=message, count=len(files), sample=paths)])
+    return _with_generations(found, reconstruct(files, recorded))
 
 
-def with_generations(found: Discovery, generations: Mapping[str, int]) -> Discovery:
+def _with_generations(found: Discovery, generations: Mapping[str, int]) -> Discovery:
     """The files with these generations, in the order of ingestion."""
     files = [replace(f, generation=generations.get(f.path, f.generation)) for f in found.waiting]
     return replace(found, waiting=tuple(sorted(files, key=lambda f: f.generation)))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 from airflow_gddl.contract.errors import FatalError
@@ -11,10 +10,8 @@ from spark_jobs.actions import refresh_generations
 from spark_jobs.engines.transactions import version_of
 from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.plan.batch import BatchPlan
-from spark_jobs.plan.batching import next_batch
 from spark_jobs.plan.discover import Discovery
-from spark_jobs.table import notices
-from spark_jobs.table.next_batch import moment
+from spark_jobs.table.next_batch import batches_ahead, moment
 from spark_jobs.table.outcome import RunTotals
 from spark_jobs.table.run import TableRun
 from spark_jobs.table.runtime import iso
@@ -67,20 +64,10 @@ def refresh_batches(run: TableRun, totals: RunTotals) -> tuple[list[tuple[BatchP
     found = shadow.discover(fresh)
     if begun is not None and is_sealed(fresh):
         return [(begun, True)], found
-    waiting = run.discover(ledger)
-    notices.require_known_generations(waiting.inference, run.spec.table)
-    totals.warn(notices.of_generations(waiting.inference))
-    found = refresh_generations.with_generations(found, refresh_generations.of_ledger(ledger, waiting))
+    found = refresh_generations.by_ledger(run, ledger, found, totals)
     if not found.waiting and fresh.state.batch <= 1:
         raise nothing_to_refresh(run.spec.table, run.layout.landing)
-    return list(_batches(shadow, ledger, fresh, found)), found
-
-
-def _batches(shadow: TableRun, live: Ledger, fresh: Ledger, found: Discovery) -> Iterator[tuple[BatchPlan, bool]]:
-    state = fresh.state if fresh.state.batch else refresh_generations.seed(live.state, None)
-    pending, now = fresh.plan(), shadow.runtime.clock()
-    while (plan := pending or next_batch(found.waiting, limits=shadow.limits, state=state, now=now)) is not None:
-        # The first commit of the shadow ledger has no files.
-        yield replace(plan, number=plan.number - 1, mode="refresh", sweep=False), pending is not None
-        pending, found = None, found.without(plan)
-        state = replace(state, batch=plan.number, generation=plan.generation)
+    state = fresh.state if fresh.state.batch else refresh_generations.seed(ledger.state, None)
+    ahead = batches_ahead(shadow, fresh.plan(), state, found)
+    # The first commit of the shadow ledger has no files.
+    return [(replace(p, number=p.number - 1, mode="refresh", sweep=False), resumed) for p, resumed in ahead], found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
@@ -62,6 +63,22 @@ def next_plan(
         plan = next_batch(found.waiting, limits=run.limits, state=ledger.state, now=now)
         plan = None if plan is None else with_sweep(plan, found, SweepRule.of(run.spec))
     return None if plan is None else NextBatch(plan=replace(plan, shard=run.shard))
+
+
+def batches_ahead(
+    run: TableRun, pending: BatchPlan | None, state: TableState, found: Discovery
+) -> Iterator[tuple[BatchPlan, bool]]:
+    """Batches that a run would make of what was found, each with whether it is resumed; writes nothing.
+
+    Args:
+        pending: a started batch; null: none.
+        state: before these batches.
+    """
+    now = run.runtime.clock()
+    while (plan := pending or next_batch(found.waiting, limits=run.limits, state=state, now=now)) is not None:
+        yield plan, pending is not None
+        pending, found = None, found.without(plan)
+        state = replace(state, batch=plan.number, generation=plan.generation)
 
 
 def releases(run: TableRun) -> bool:
