@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
 
 from airflow_gddl.contract.result import Freshness, JobResult, MainCounts, Mode, ResultColumn, RunWarning
@@ -13,6 +13,10 @@ from spark_jobs.plan.discover import NotListed
 _SAMPLE = 5
 MOST_COLUMNS = 500
 """Columns that a result lists."""
+
+
+_UNLIKE = frozenset({"started_at", "schema_changes", "warnings", "max_commit_ts", "not_listed", "columns"})
+"""Fields of `RunTotals` that a result has in another form; it has the others as they are."""
 
 
 @dataclass
@@ -68,28 +72,15 @@ class RunTotals:
         return JobResult(
             table=table,
             status="succeeded" if self.batches else "skipped",
-            mode=self.mode,
-            engine=self.engine,
-            batches=self.batches,
-            files=self.files,
-            rows_read=self.rows_read,
-            bytes_read=self.bytes_read,
-            changes_written=self.changes_written,
-            redelivered=self.redelivered,
-            quarantined=self.quarantined,
-            rescued=self.rescued,
-            late_ignored=self.late_ignored,
-            main=self.main,
+            **{f.name: getattr(self, f.name) for f in fields(self) if f.name not in _UNLIKE},
             schema_changes=tuple(self.schema_changes),
             warnings=tuple(self.warnings.values()),
             freshness=_freshness(self.max_commit_ts, ended),
             seconds=round((ended - datetime.fromisoformat(started_at)).total_seconds(), 3),
             run_id=run_id,
             started_at=started_at,
-            version=self.version,
             not_listed_days=0 if self.not_listed is None else self.not_listed.days,
             listed_in_full_at=None if self.not_listed is None else self.not_listed.since,
-            revisit=self.revisit,
             columns=self.columns[:MOST_COLUMNS],
             columns_left_out=max(0, len(self.columns) - MOST_COLUMNS),
         )
