@@ -22,20 +22,20 @@ class Metric:
     help: str
 
 
+_COUNTS: Mapping[str, str] = {
+    "rows_read": "Rows read from landing files.",
+    "changes_written": "Changes appended to change tables.",
+    "redelivered": "Re-delivered changes.",
+    "quarantined": "Rows written to the quarantine.",
+    "late_ignored": "Changes ignored as late.",
+    "rescued": "Rows with values in _rescued_data.",
+    "bytes_read": "Bytes of landing files.",
+    "batches": "Batches committed.",
+    "seconds": "Seconds spent on tables.",
+}
+"""Fields of a result that are counters of the same name."""
 _HELP: Mapping[Kind, Mapping[str, str]] = {
-    "counter": {
-        "runs": "Runs of tables by status.",
-        "rows_read": "Rows read from landing files.",
-        "changes_written": "Changes appended to change tables.",
-        "redelivered": "Re-delivered changes.",
-        "quarantined": "Rows written to the quarantine.",
-        "late_ignored": "Changes ignored as late.",
-        "rescued": "Rows with values in _rescued_data.",
-        "bytes_read": "Bytes of landing files.",
-        "batches": "Batches committed.",
-        "seconds": "Seconds spent on tables.",
-        "warnings": "Warnings by code.",
-    },
+    "counter": {"runs": "Runs of tables by status.", **_COUNTS, "warnings": "Warnings by code."},
     "gauge": {
         "lag_seconds": "Now minus the newest source commit applied, at the last run.",
         "last_run_timestamp_seconds": "When the last run ended.",
@@ -68,13 +68,7 @@ def points_of(result: JobResult, tier: str, now: float) -> list[Point]:
         now: seconds since the epoch.
     """
     labels: Labels = (("table", result.table), ("tier", tier))
-    counts = {
-        "gddl_rows_read": result.rows_read, "gddl_changes_written": result.changes_written,
-        "gddl_redelivered": result.redelivered, "gddl_quarantined": result.quarantined,
-        "gddl_late_ignored": result.late_ignored, "gddl_rescued": result.rescued,
-        "gddl_bytes_read": result.bytes_read, "gddl_batches": result.batches, "gddl_seconds": result.seconds,
-    }  # fmt: skip
-    points = [Point(name, labels, float(value)) for name, value in counts.items()]
+    points = [Point(f"gddl_{name}", labels, float(getattr(result, name))) for name in _COUNTS]
     points.append(Point("gddl_runs", (("status", result.status), *labels), 1.0))
     points += [Point("gddl_warnings", (("code", w.code), *labels), float(w.count)) for w in result.warnings]
     points.append(Point("gddl_last_run_timestamp_seconds", labels, now))
