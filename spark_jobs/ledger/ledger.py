@@ -27,7 +27,7 @@ from airflow_gddl.stores import Storage, read_if_there
 from spark_jobs.ledger import documents as files
 from spark_jobs.ledger.documents import CommitFile, Head, LedgerSnapshot, ListedVersion
 from spark_jobs.ledger.moves import require_not_moved
-from spark_jobs.ledger.segments import ARCHIVE, RECENT, Rows, Segments, moved, names_of
+from spark_jobs.ledger.segments import ARCHIVE, RECENT, Rows, Segments, names_of
 from spark_jobs.plan.batch import BatchCommit, BatchPlan, TableState
 from spark_jobs.plan.file_times import BY_NAME, FileAging, FileTimes
 from spark_jobs.plan.files import FileEntry
@@ -250,10 +250,11 @@ class Ledger:
             self._write_seen(replace(self._seen, touched={}))
 
     def _moved(self, rows: Rows) -> Rows:
-        touched = self._seen.touched
-        found = {path: rows[path] for path in touched.keys() & rows.keys()}
+        """Rows of files that got a new etag and kept their content. `modified` is kept: it identifies a reload."""
         return {
-            path: moved(row, touched[path][1]) for path, row in found.items() if row.fingerprint == touched[path][0]
+            path: replace(rows[path], etag=etag)
+            for path, (fingerprint, etag) in self._seen.touched.items()
+            if path in rows and rows[path].fingerprint == fingerprint
         }
 
     def _read_newest(self) -> CommitFile | None:

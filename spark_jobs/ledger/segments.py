@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from airflow_gddl.contract.errors import RetriableError
 from airflow_gddl.contract.layout import join
@@ -88,8 +88,3 @@ def names_of(snapshot: LedgerSnapshot) -> set[str]:
     """Segments that a snapshot needs."""
     recent = {snapshot.recent} if snapshot.recent is not None else set()
     return recent | {archive.name for archive in snapshot.archives}
-
-
-def moved(row: FileEntry, etag: str) -> FileEntry:
-    """The row of a file that got a new etag and kept its content. `modified` is kept: it identifies a reload."""
-    return replace(row, etag=etag)
