@@ -5,15 +5,14 @@ Spark brings a compiler (Janino), so that neither a JDK nor a JAR of ours is nee
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import importlib.resources
-import os
-import tempfile
 from pathlib import Path
 from typing import Any
 
 from pyspark.sql import SparkSession
+
+from airflow_gddl.stores import Storage
 
 CLASS = "gddl.ConditionalLogStore"
 SETTINGS = {f"spark.delta.logStore.{scheme}.impl": CLASS for scheme in ("s3", "s3a")}
@@ -40,15 +39,8 @@ def compile_into(folder: Path, session: SparkSession) -> None:
     compiler = jvm.org.codehaus.janino.SimpleCompiler()
     compiler.setParentClassLoader(jvm.java.lang.Thread.currentThread().getContextClassLoader())
     compiler.cook(_source())
-    target.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=target.parent)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(bytes(compiler.getBytecodes().get(CLASS)))
-        Path(name).replace(target)  # another job may be doing the same
-    finally:
-        with contextlib.suppress(FileNotFoundError):
-            Path(name).unlink()
+    # Appears at once: another job may be doing the same.
+    Storage().write(str(target), bytes(compiler.getBytecodes().get(CLASS)))
 
 
 def _source() -> str:
