@@ -18,6 +18,7 @@ from spark_jobs.engines.base import DeclinedError
 from spark_jobs.iceberg.publish import is_behind, publish
 from spark_jobs.job.faults import translated
 from spark_jobs.job.run_records import is_recorded, write_record
+from spark_jobs.job.task_faults import NEEDS_MEMORY
 from spark_jobs.ledger.targets import TargetRecords
 from spark_jobs.maintenance.maintain import maintain
 from spark_jobs.pipeline import idle_result, run_table
@@ -63,7 +64,7 @@ def attempt(run: TableRun, totals: RunTotals) -> TableOutcome | Declined:
         return Declined(run.spec, declined.reason, totals)
     except Exception as error:  # noqa: BLE001 - one table's error must not stop the next table
         if _lacks_memory(error) and run.engine == "delta_rs":
-            return Declined(run.spec, "it needs more memory than delta_rs_memory", totals)
+            return Declined(run.spec, NEEDS_MEMORY, totals)
         result, retriable = _failed(run, totals, _cause(error, run, lost))
     options = run.job.options
     result = replace(result, action=options.action, origin=options.origin)

@@ -16,14 +16,12 @@ from pyspark.sql import SparkSession
 
 from airflow_gddl.contract.errors import FatalError
 from spark_jobs.spark.cluster_check import check_versions, wait_for_executors
-from spark_jobs.spark.session_settings import SessionSettings
+from spark_jobs.spark.session_settings import STARTED_ELSEWHERE, SessionSettings
 
 DELTA = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
 }
-_STARTED = ("PYSPARK_GATEWAY_PORT", "SPARK_REMOTE", "DATABRICKS_RUNTIME_VERSION")
-"""Variables of a job whose Spark was started by another program."""
 
 
 def open_on_cluster(settings: SessionSettings, driver: Mapping[str, str]) -> SparkSession:
@@ -36,7 +34,7 @@ def open_on_cluster(settings: SessionSettings, driver: Mapping[str, str]) -> Spa
         FatalError: `SPARK_UNSUPPORTED`, `DELTA_MISSING`, `DELTA_UNSUPPORTED`, `CLUSTER_UNUSABLE`.
         RetriableError: `NO_EXECUTORS`.
     """
-    if "GDDL_SPARK_MASTER" in os.environ and not any(name in os.environ for name in _STARTED):
+    if "GDDL_SPARK_MASTER" in os.environ and not any(name in os.environ for name in STARTED_ELSEWHERE):
         os.environ["PYSPARK_SUBMIT_ARGS"] = submitted(settings, driver, os.environ)
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     session = _get_or_create()

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+STARTED_ELSEWHERE = ("PYSPARK_GATEWAY_PORT", "SPARK_REMOTE", "DATABRICKS_RUNTIME_VERSION")
+"""Variables of a job whose Spark was started by another program."""
 LITTLE_WORK = 512 * 1024**2
 """Work (`PendingWork.cost`) that is done sooner by code that is compiled quickly: see docs/decisions/175."""
 
@@ -61,5 +63,4 @@ class SessionSettings:
 def is_on_a_cluster(environ: Mapping[str, str]) -> bool:
     """Started by spark-submit, on Databricks, for a Spark Connect server, or given a master that isn't local."""
     master = environ.get("GDDL_SPARK_MASTER", "local")
-    started = ("PYSPARK_GATEWAY_PORT", "DATABRICKS_RUNTIME_VERSION", "SPARK_REMOTE")
-    return not master.startswith("local") or any(name in environ for name in started)
+    return not master.startswith("local") or any(name in environ for name in STARTED_ELSEWHERE)
