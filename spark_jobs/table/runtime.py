@@ -38,7 +38,6 @@ class Step:
     table: str
     step: str
     batch: int = 0
-    batches: int | None = None
     rows: int = 0
 
 
