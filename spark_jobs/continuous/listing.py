@@ -64,10 +64,10 @@ class ListedFiles:
         now, before = self._now(), self._folders
         self._folders = {}
         for spec in specs:
-            known = before.get(spec.table)
-            same = known is not None and known.spec == spec
-            root = Layout.of(self._roots, spec).landing
-            self._folders[spec.table] = known if known is not None and same else _Folder(spec, root, now)
+            folder = before.get(spec.table)
+            if folder is None or folder.spec != spec:
+                folder = _Folder(spec, Layout.of(self._roots, spec).landing, now)
+            self._folders[spec.table] = folder
 
     def news(self) -> Collection[str]:
         now = self._now()

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
-from typing import Any
 
 from airflow_gddl.contract import codec
 from airflow_gddl.contract.layout import LOADS, UPKEEP, Layout, join, record_name
@@ -25,7 +24,7 @@ def is_recorded(result: JobResult, *, dry_run: bool = False) -> bool:
         return not result.is_idle
     if result.action not in UPKEEP or dry_run or result.status == "skipped":
         return False
-    return result.action != "maintain" or result.status == "failed" or _any(result.details)
+    return result.action != "maintain" or result.status == "failed" or any((result.details or {}).values())
 
 
 def for_record(result: JobResult) -> JobResult:
@@ -46,8 +45,3 @@ def write_record(storage: Storage, roots: Roots, spec: TableSpec, result: JobRes
     record = for_record(result)
     name = record_name(datetime.fromisoformat(record.started_at), record.run_id, record.action)
     storage.write(join(Layout.of(roots, spec).runs, name), codec.to_json(record).encode())
-
-
-def _any(details: Any) -> bool:
-    """Whether a maintenance has done anything."""
-    return isinstance(details, Mapping) and any(details.values())

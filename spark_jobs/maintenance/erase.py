@@ -21,7 +21,7 @@ from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.contract.table_spec import SHARD_COLUMN
 from spark_jobs.engines.base import TableContext
 from spark_jobs.ledger.claim import Claim
-from spark_jobs.ledger.erasures import Erasure, ErasureRegister
+from spark_jobs.ledger.erasures import Erasure
 from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.maintenance.landing_search import Search
 from spark_jobs.plan.files import PlannedFile
@@ -76,34 +76,30 @@ class _Erasing:
     others: list[tuple[str, ...]] = field(default_factory=list)
     """Keys from which rows were moved to this one, as text."""
 
-    @property
-    def book(self) -> ErasureRegister:
-        """Register of erased keys."""
-        return self.context.erasures
-
     def carry_out(self) -> Erasure:
         """Search, record and remove the key, with warnings; return its record.
 
         A repeated erasure that removes nothing keeps the times of the record.
         """
         run, hours, asked_at = self.run, vacuum_hours(self.run.spec), iso(self.run.runtime.clock())
+        register = self.context.erasures
         delivered = {
             name: text for name, text in self.wanted.source.items() if not (run.shard and name == SHARD_COLUMN)
         }
         files, unread = Search(context=self.context, key=delivered, kinds=self.wanted.kinds).run()
-        key_hash = self.book.salted().hash_of(self.wanted.stored)
+        key_hash = register.salted().hash_of(self.wanted.stored)
         first = Erasure(hash=key_hash, table=run.spec.table, asked_at=asked_at,
                         by=run.job.options.asked_by, run_id=run.job.run_id)  # fmt: skip
-        known = self._bounded(self.book.read(key_hash) or first, files, asked_at)
+        known = self._bounded(register.read(key_hash) or first, files, asked_at)
         self.claim.check()
-        self.book.write(known)
+        register.write(known)
         run.report("remembered")
         removed = dict(known.removed)
         for name, count in self._tables():
             removed[name] = removed.get(name, 0) + count
             if name == "replica":
                 self._count(count)
-            self.book.write(replace(known, removed=removed))
+            register.write(replace(known, removed=removed))
             run.report(name, rows=count)
             self.claim.check()
         self._records()
@@ -113,7 +109,7 @@ class _Erasing:
         until = known.stored_until if removed == dict(known.removed) else None
         done = replace(known, removed=removed, done_at=known.done_at or iso(now),
                        stored_until=until or iso(now + timedelta(hours=hours)))  # fmt: skip
-        self.book.write(done)
+        register.write(done)
         self.totals.warn(_warnings(run.spec, done, unread, self.others))
         return done
 

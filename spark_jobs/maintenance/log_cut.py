@@ -56,13 +56,13 @@ class LogCut:
         catalog) is unchanged: they may hold the same statistics, or be needed by remaining versions.
         """
         everything = list(self.storage.list(join(path, "_delta_log")))
-        if unknown := sorted(name for name in map(_name, everything) if not any(k.fullmatch(name) for k in _KNOWN)):
+        if unknown := sorted(f.name for f in everything if not any(k.fullmatch(f.name) for k in _KNOWN)):
             return CutLog(unknown=tuple(unknown))
-        return CutLog(removed=self._cut(path, [f for f in everything if _VERSION.match(_name(f))], hours, dry_run))
+        return CutLog(removed=self._cut(path, [f for f in everything if _VERSION.match(f.name)], hours, dry_run))
 
     def _cut(self, path: str, files: Sequence[StoredObject], hours: int, dry_run: bool) -> int:
         before = self.now - timedelta(hours=hours)
-        old = [_version(f) for f in files if _COMMIT.fullmatch(_name(f)) and _modified(f) < before]
+        old = [_version(f) for f in files if _COMMIT.fullmatch(f.name) and _modified(f) < before]
         if not old:
             return 0
         last = max(old)
@@ -77,16 +77,12 @@ class LogCut:
         return len(doomed)
 
 
-def _name(found: StoredObject) -> str:
-    return found.path.rpartition("/_delta_log/")[2]
-
-
 def _version(found: StoredObject) -> int:
-    return int(_name(found)[:20])
+    return int(found.name[:20])
 
 
 def _last_version(found: StoredObject) -> int:
-    joined = _JOINED.fullmatch(_name(found))
+    joined = _JOINED.fullmatch(found.name)
     return int(joined[1]) if joined else _version(found)
 
 
@@ -98,7 +94,7 @@ def _checkpoints(files: Sequence[StoredObject]) -> list[StoredObject]:
     """One file of each complete checkpoint."""
     parts: dict[tuple[int, str], list[StoredObject]] = defaultdict(list)
     for found in files:
-        match = _CHECKPOINT.fullmatch(_name(found))
+        match = _CHECKPOINT.fullmatch(found.name)
         if match:
             parts[_version(found), match[2] or ""].append(found)
     return [found[-1] for (_, total), found in parts.items() if len(found) == int(total or 1)]
