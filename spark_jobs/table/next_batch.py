@@ -49,18 +49,22 @@ def next_plan(
         if context.engine.last_transaction(context.layout.changes, APPEND) >= version_of(pending):
             return NextBatch(plan=pending, resumed=True, appended=True)
         _drop(context, pending, ledger)
-    now = moment(run, ledger, pending)
+    now, state = moment(run, ledger, pending), ledger.state
+    without_files = BatchPlan(
+        number=state.batch + 1, mode="incremental", planned_at=iso(now), generation=state.generation, files=()
+    )
     if run.job.options.action == "errors_replay":
-        plan = None if replayed else _replay(ledger, now, run.job.options.codes)
+        is_done = replayed or state.keys is None
+        plan = None if is_done else replace(without_files, source="quarantine", codes=run.job.options.codes)
     elif is_emptied(run, found, ledger):
-        plan = _emptying(ledger, now)
-    elif sweep_of(run, found, ledger.state) == "due":
-        # Without files: it removes the rows that the newest full load lacks.
-        plan = replace(_without_files(ledger.state, now), sweep=True, released=releases(run))
+        plan = replace(without_files, generation=state.generation + 1, sweep=True, released=True)
+    elif sweep_of(run, found, state) == "due":
+        # It removes the rows that the newest full load lacks.
+        plan = replace(without_files, sweep=True, released=releases(run))
     elif releases(run):
         plan = None
     else:
-        plan = next_batch(found.waiting, limits=run.limits, state=ledger.state, now=now)
+        plan = next_batch(found.waiting, limits=run.limits, state=state, now=now)
         plan = None if plan is None else with_sweep(plan, found, SweepRule.of(run.spec))
     return None if plan is None else NextBatch(plan=replace(plan, shard=run.shard))
 
@@ -125,21 +129,3 @@ def withdraw(context: TableContext, plan: BatchPlan, ledger: Ledger) -> None:
     """Drop a batch that can't be loaded, so that nothing waits for it, unless its changes are in the change table."""
     if context.engine.last_transaction(context.layout.changes, APPEND) < version_of(plan):
         _drop(context, plan, ledger)
-
-
-def _replay(ledger: Ledger, now: datetime, codes: tuple[str, ...]) -> BatchPlan | None:
-    state = ledger.state
-    if state.keys is None:
-        return None
-    return replace(_without_files(state, now), source="quarantine", codes=codes)
-
-
-def _emptying(ledger: Ledger, now: datetime) -> BatchPlan:
-    state = ledger.state
-    return replace(_without_files(state, now), generation=state.generation + 1, sweep=True, released=True)
-
-
-def _without_files(state: TableState, now: datetime) -> BatchPlan:
-    return BatchPlan(
-        number=state.batch + 1, mode="incremental", planned_at=iso(now), generation=state.generation, files=()
-    )
