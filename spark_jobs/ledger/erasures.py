@@ -64,22 +64,15 @@ class ErasureRegister:
 
     The salt is the lake's: without it erased keys could be loaded again, so a table with erasures and no salt is
     refused. So is one with changed key columns or masks of them: no erased key would be recognized.
-
-    Attributes:
-        columns: the table's current keys; `masks`: column to method, also of others.
-        name_in_source: the table's name in its source, which may have been its name in the lake, too.
     """
 
     storage: Storage
     root: str
-    table: str
-    columns: tuple[str, ...] = ()
-    masks: Mapping[str, str] = field(default_factory=dict)
-    name_in_source: str = ""
+    spec: TableSpec
 
     @classmethod
     def of(cls, storage: Storage, layout: Layout, spec: TableSpec) -> ErasureRegister:
-        return cls(storage, layout.erased, spec.table, spec.keys, spec.mask, spec.name_in_source)
+        return cls(storage, layout.erased, spec)
 
     def keys(self, files: Iterable[PlannedFile] = (), *, keep: bool = False) -> ErasedKeys:
         """
@@ -92,16 +85,16 @@ class ErasureRegister:
         """
         hashes = self.hashes()
         if not hashes:
-            return ErasedKeys(table=self.table, columns=self.columns)
+            return ErasedKeys(table=self.spec.table, columns=self.spec.keys)
         stated = self._stated()
         self._require_same_keys(stated)
         salt = self._stored_salt()
         if salt is None:
-            raise self._salt_gone(self.table)
+            raise self._salt_gone(self.spec.table)
         bound, names = functools.cache(self._bound), self._names(stated, hashes)
         if keep and _NAMES not in stated:
             self._state({**stated, _NAMES: names})
-        return ErasedKeys(table=names[0], former=names[1:], salt=salt, hashes=hashes, columns=self.columns,
+        return ErasedKeys(table=names[0], former=names[1:], salt=salt, hashes=hashes, columns=self.spec.keys,
                           bound=bound, files={file.path: file for file in files})  # fmt: skip
 
     def adopt(self, former: ErasureRegister) -> None:
@@ -121,19 +114,20 @@ class ErasureRegister:
         for key_hash in sorted(hashes):
             found, mine = former.read(key_hash), self.read(key_hash) if key_hash in own else None
             if found is not None and (mine is None or mine.bound.until < found.bound.until):
-                self.write(replace(found, table=self.table))
+                self.write(replace(found, table=self.spec.table))
 
     def _names(self, stated: Mapping[str, Any], hashes: frozenset[str]) -> tuple[str, ...]:
         """Names that the hashes were made with; new ones are made with the first."""
         if _NAMES in stated:
             return tuple(stated[_NAMES])
-        earlier = earlier_names(self.storage, self.root, self.table, hashes)
-        return tuple(dict.fromkeys(filter(None, (self.table, self.name_in_source, *earlier))))
+        earlier = earlier_names(self.storage, self.root, self.spec.table, hashes)
+        # Its name in the source may have been its name in the lake, too.
+        return tuple(dict.fromkeys((self.spec.table, self.spec.name_in_source, *earlier)))
 
     def _bound(self, key_hash: str) -> Bound:
         found = self.read(key_hash)
         if found is None:
-            raise RetriableError("LEDGER_CONFLICT", f"an erasure of {self.table} was removed", remedy="run again")
+            raise RetriableError("LEDGER_CONFLICT", f"an erasure of {self.spec.table} was removed", remedy="run again")
         return found.bound
 
     def hashes(self) -> frozenset[str]:
@@ -155,7 +149,7 @@ class ErasureRegister:
             if _KEYS not in stated:  # lost, or of an erasure before it was stored
                 self._state({**stated, _KEYS: self._keyed_by()})
             return known
-        self._state({_KEYS: self._keyed_by(), _NAMES: [self.table]})
+        self._state({_KEYS: self._keyed_by(), _NAMES: [self.spec.table]})
         salt = self._stored_salt()
         if salt is None:
             self._require_first()
@@ -163,7 +157,7 @@ class ErasureRegister:
             self.storage.create(self._salt_path, made)
             salt = self._stored_salt()
         assert salt is not None  # noqa: S101 - put if absent: ours or another's is there now
-        return ErasedKeys(table=self.table, salt=salt, columns=self.columns)
+        return ErasedKeys(table=self.spec.table, salt=salt, columns=self.spec.keys)
 
     def read(self, key_hash: str) -> Erasure | None:
         data = read_if_there(self.storage, self._path(key_hash))
@@ -174,8 +168,8 @@ class ErasureRegister:
 
     def _keyed_by(self) -> list[str]:
         """The columns that hashes depend on: key columns, each with its mask, if any."""
-        masks = {column.lower(): method for column, method in self.masks.items()}
-        return sorted(f"{name} {masks.get(name, '')}".rstrip() for name in map(str.lower, self.columns))
+        masks = {column.lower(): method for column, method in self.spec.mask.items()}
+        return sorted(f"{name} {masks.get(name, '')}".rstrip() for name in map(str.lower, self.spec.keys))
 
     def _stated(self) -> dict[str, Any]:
         """What hashes depend on, as far as it was stored."""
@@ -193,7 +187,7 @@ class ErasureRegister:
     def _by_others(self, known: Sequence[str], now: Sequence[str]) -> FatalError:
         return FatalError(
             "ERASED_BY_OTHER_KEYS",
-            f"keys were erased from {self.table} by [{', '.join(known)}], the metadata says "
+            f"keys were erased from {self.spec.table} by [{', '.join(known)}], the metadata says "
             f"[{', '.join(now)}]: they would not be recognized and could be loaded again",
             where=join(self.root, _KEYED_BY),
             remedy="restore keys and their masks; or, once no landing file holds the erased rows any more, delete "

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from airflow_gddl.contract.errors import FatalError
+from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.contract.sql_types import parse_type
 from airflow_gddl.stores import Storage
 from spark_jobs.ledger.erasures import Erasure, ErasureRegister
@@ -55,8 +56,12 @@ def test_no_two_keys_are_hashed_alike() -> None:
     assert len({message_of(table, texts) for table, texts in reported}) == len(reported)
 
 
+def register(lake: Path, name: str) -> ErasureRegister:
+    return ErasureRegister(Storage(), str(lake / "erased" / "s" / name), TableSpec(table=f"s.{name}", keys=()))
+
+
 def test_the_salt_is_made_once_and_hashes_depend_on_it(tmp_path: Path) -> None:
-    books = [ErasureRegister(Storage(), str(tmp_path / "erased" / "s" / name), f"s.{name}") for name in ("a", "b")]
+    books = [register(tmp_path, "a"), register(tmp_path, "b")]
     assert not books[0].keys()
     salts = {book.salted().salt for book in (*books, *books)}
     assert len(salts) == 1
@@ -66,7 +71,7 @@ def test_the_salt_is_made_once_and_hashes_depend_on_it(tmp_path: Path) -> None:
 
 
 def test_register_requires_its_salt(tmp_path: Path) -> None:
-    book = ErasureRegister(Storage(), str(tmp_path / "erased" / "s" / "a"), "s.a")
+    book = register(tmp_path, "a")
     key_hash = book.salted().hash_of(["1"])
     when = datetime(2024, 1, 1).isoformat()  # noqa: DTZ001 - any text
     erasure = Erasure(hash=key_hash, table="s.a", asked_at=when, by="me", run_id="r", removed={"changes": 1})
