@@ -38,43 +38,31 @@ class CutLog:
     unknown: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class LogCut:
-    """Attributes:
-    now: time of the cut.
+def cut_log(
+    storage: Storage, maintenance: Maintenance, path: str, now: datetime, before: datetime, *, dry_run: bool
+) -> CutLog:
+    """Remove files of a table's log about commits from before that time.
+
+    Later versions are unchanged. If no checkpoint that is old enough replaces them, one is written,
+    and a later call removes them. A log with files of another kind (sidecars of v2 checkpoints, commits of a
+    catalog) is unchanged: they may hold the same statistics, or be needed by remaining versions.
     """
-
-    storage: Storage
-    maintenance: Maintenance
-    now: datetime
-
-    def cut(self, path: str, hours: int, *, dry_run: bool) -> CutLog:
-        """Remove files of a table's log about commits older than `hours`.
-
-        Later versions are unchanged. If no checkpoint that is old enough replaces them, one is written,
-        and a later call removes them. A log with files of another kind (sidecars of v2 checkpoints, commits of a
-        catalog) is unchanged: they may hold the same statistics, or be needed by remaining versions.
-        """
-        everything = list(self.storage.list(join(path, "_delta_log")))
-        if unknown := sorted(f.name for f in everything if not any(k.fullmatch(f.name) for k in _KNOWN)):
-            return CutLog(unknown=tuple(unknown))
-        return CutLog(removed=self._cut(path, [f for f in everything if _VERSION.match(f.name)], hours, dry_run))
-
-    def _cut(self, path: str, files: Sequence[StoredObject], hours: int, dry_run: bool) -> int:
-        before = self.now - timedelta(hours=hours)
-        old = [_version(f) for f in files if _COMMIT.fullmatch(f.name) and _modified(f) < before]
-        if not old:
-            return 0
-        last = max(old)
-        standing = [f for f in _checkpoints(files) if _version(f) > last]
-        if not any(_modified(found) < self.now - _SETTLED for found in standing):
-            if not standing and not dry_run:
-                self.maintenance.checkpoint(path)
-            return 0
-        doomed = [found for found in files if _last_version(found) <= last]
-        for found in doomed if not dry_run else ():
-            self.storage.delete(found.path)
-        return len(doomed)
+    everything = list(storage.list(join(path, "_delta_log")))
+    if unknown := sorted(f.name for f in everything if not any(k.fullmatch(f.name) for k in _KNOWN)):
+        return CutLog(unknown=tuple(unknown))
+    files = [f for f in everything if _VERSION.match(f.name)]
+    last = max((_version(f) for f in files if _COMMIT.fullmatch(f.name) and _modified(f) < before), default=None)
+    if last is None:
+        return CutLog()
+    standing = [f for f in _checkpoints(files) if _version(f) > last]
+    if not any(_modified(found) < now - _SETTLED for found in standing):
+        if not standing and not dry_run:
+            maintenance.checkpoint(path)
+        return CutLog()
+    doomed = [found for found in files if _last_version(found) <= last]
+    for found in doomed if not dry_run else ():
+        storage.delete(found.path)
+    return CutLog(removed=len(doomed))
 
 
 def _version(found: StoredObject) -> int:

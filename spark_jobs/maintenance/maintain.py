@@ -21,7 +21,7 @@ from spark_jobs.iceberg.publish import clean, publish
 from spark_jobs.ledger.claim import Claim
 from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.maintenance.cut_mark import Cut, note_cut
-from spark_jobs.maintenance.log_cut import LogCut
+from spark_jobs.maintenance.log_cut import cut_log
 from spark_jobs.plan.identity import has_same_identity
 from spark_jobs.plan.retention import vacuum_hours
 from spark_jobs.rules.figures import Compacted
@@ -130,8 +130,7 @@ class _Maintenance:
         # A batch under way may be in the change table in part; by other keys or another order other changes matter.
         if ledger.plan() is None and has_same_identity(spec, ledger.state):
             kept.changes_cut = self._cut(context, ledger, now)
-        hours = vacuum_hours(spec)
-        erased = LogCut(self.run.runtime.storage, maintenance, now) if context.erasures.hashes() else None
+        hours, has_erased = vacuum_hours(spec), bool(context.erasures.hashes())
         for name, path in tables_of(layout).items():
             if not engine.exists(path):
                 continue
@@ -145,8 +144,9 @@ class _Maintenance:
                 continue
             kept.files_removed += maintenance.vacuum(path, hours, dry_run=self._dry)
             self.run.report("vacuum")
-            if erased is not None:
-                cut = erased.cut(path, hours, dry_run=self._dry)
+            if has_erased:
+                before = now - timedelta(hours=hours)
+                cut = cut_log(self.run.runtime.storage, maintenance, path, now, before, dry_run=self._dry)
                 kept.log_files_removed += cut.removed
                 kept.logs_kept |= {name: cut.unknown} if cut.unknown else {}
                 self.run.report("log")
