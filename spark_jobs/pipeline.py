@@ -140,15 +140,14 @@ def run_batch(run: TableRun, context: TableContext, batch: Batch, outcome: RunTo
     context = replace(context, engine=context.engine.suited(few_rows=few), resumed=batch.coming.resumed)
     done = resume(run, context, batch, outcome) if batch.coming.appended else ingest(run, context, batch, outcome)
     sweeps = plan.sweep and load_is_whole(plan, done.bad_files, batch.ledger)
-    if done.work is not None:
-        main, swept = apply(run, context, done.work, batch, outcome, sweeps=sweeps)
+    if (work := done.work) is not None:
+        main, swept = apply(run, context, work, batch, outcome, sweeps=sweeps)
         done = replace(done, purged_at=purge(run, context, state))
+        if plan.source == "quarantine":
+            work.resolve_rows()
     else:
-        watermarks = generation_low_watermarks_of(plan, state)
-        swept = sweep_alone(context, plan, state, watermarks, sweeps=sweeps)
+        swept = sweep_alone(context, plan, state, sweeps=sweeps)
         main = swept.counts
-    if done.work is not None and plan.source == "quarantine":
-        done.work.resolve_rows()
     grown = main.inserted - (main.deleted if run.spec.delete == "hard" else 0)
     commit(run, context, batch, done, swept=swept, grown=grown)
     count(outcome, plan, done)

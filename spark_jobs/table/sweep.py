@@ -8,6 +8,7 @@ from airflow_gddl.contract.result import MainCounts
 from spark_jobs.engines.base import TableContext
 from spark_jobs.engines.batch_steps import TableWork
 from spark_jobs.plan.batch import BatchPlan, HeldSweep, TableState
+from spark_jobs.plan.batching import generation_low_watermarks_of
 from spark_jobs.plan.settings import history_begins, settings_of
 from spark_jobs.plan.sweeping import SweepRule, held_sweep
 
@@ -36,10 +37,7 @@ def sweep(context: TableContext, work: TableWork, plan: BatchPlan) -> Swept:
     return Swept(held=held) if held is not None else Swept(done=True, counts=work.sweep())
 
 
-def sweep_alone(
-    context: TableContext, plan: BatchPlan, state: TableState, generation_low_watermarks: tuple[str | None, ...],
-    *, sweeps: bool,
-) -> Swept:  # fmt: skip
+def sweep_alone(context: TableContext, plan: BatchPlan, state: TableState, *, sweeps: bool) -> Swept:
     """Run a batch without rows: for a missing folder, or a settled reload.
 
     Args:
@@ -55,5 +53,5 @@ def sweep_alone(
     derived = swept.done or history_begins(context.spec, state.applied)
     if derived and context.spec.history and context.spec.keys:
         vanished = plan.generation if swept.done else state.swept
-        work.history(generation_low_watermarks, swept=vanished)
+        work.history(generation_low_watermarks_of(plan, state), swept=vanished)
     return swept
