@@ -41,7 +41,7 @@ class ResultStore:
             return
         try:
             keeps = result.status == "skipped" and not self.is_continuous
-            if keeps and not self.storage.create(path, data) and not self._is_failed(path):
+            if keeps and (self.storage.create(path, data) or not self._is_failed(path)):
                 return
             self.storage.write(path, data)
         except GddlError as error:

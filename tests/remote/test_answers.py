@@ -88,6 +88,14 @@ def test_a_job_that_is_started_again_does_not_hide_what_it_had_loaded(lake: str)
         assert (found.status, found.rows_read) == kept
 
 
+def test_an_idle_result_is_written_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    put = Put.of(spec_of(str(tmp_path)), Storage())
+    monkeypatch.setattr(Storage, "write", lambda *_: pytest.fail("it is there already"))
+    put.put(result("skipped"))
+    (found,) = Read(open_store(), str(tmp_path), "j-1").new()
+    assert found.status == "skipped"
+
+
 def test_what_is_no_result_is_passed_over(lake: str) -> None:
     store, folder = open_store(), answers_folder(lake, "j-1")
     store.write(join(folder, "a.json"), b"{")
