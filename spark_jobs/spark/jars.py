@@ -141,14 +141,14 @@ def class_path(bundle: JarSet, scratch: Path) -> list[str]:
     for each in sets:
         if found := _kept(each):
             return found
-    said = ""
+    said = []
     for each in sets:
-        said = said or _resolve(cache_folder() / each.name, scratch, each)
+        said.append(_resolve(cache_folder() / each.name, scratch, each))
         if found := _kept(each):
             return found
     raise FatalError(
         bundle.code,
-        f"the JARs of {bundle.what} could not be had from Maven Central: {said}",
+        f"the JARs of {bundle.what} could not be had from Maven Central: {next(filter(None, said), '')}",
         remedy=f"open the way to Maven Central, or put the JARs into {cache_folder() / bundle.name}",
     )
 

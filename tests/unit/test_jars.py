@@ -55,6 +55,22 @@ def test_missing_patch_release_uses_the_known_one(cache: Path, monkeypatch: pyte
     assert jars.class_path(wanted, cache) == [str(jar)]
 
 
+def test_the_known_release_is_fetched_where_the_patch_release_is_not_to_be_had(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def resolve(folder: Path, _scratch: Path, bundle: jars.JarSet) -> str:
+        if "4.4.9" in bundle.name:
+            return "module not found"
+        folder.mkdir()
+        (folder / "io.delta_delta-spark_4.2_2.13-4.4.0.jar").touch()
+        return ""
+
+    installed(monkeypatch, "4.2.0", "4.4.9")
+    monkeypatch.setattr(jars, "_resolve", resolve)
+    (found,) = jars.class_path(jars.delta(), cache)
+    assert found.endswith("2.13-4.4.0.jar")
+
+
 def test_s3a_is_of_the_hadoop_that_spark_brings() -> None:
     hadoop = jars.hadoop_version()
     assert hadoop in versions.AWS_SDK
