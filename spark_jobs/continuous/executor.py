@@ -14,7 +14,7 @@ from spark_jobs.job.spread_by_tier import SpreadByTier, by_spread
 from spark_jobs.job.spread_local import LocalSpread
 from spark_jobs.job.table_job import not_started, run_guarded
 from spark_jobs.job.tables import by_engine, threads_of
-from spark_jobs.job.worker import TableTask
+from spark_jobs.job.worker import Task
 from spark_jobs.table.outcome import Declined, TableOutcome
 from spark_jobs.table.runtime import Runtime, Spread
 
@@ -73,7 +73,7 @@ class Processes:
         return self._pool.is_busy
 
     def start(self, specs: Sequence[TableSpec]) -> None:
-        self._pool.left.extend(TableTask((spec,)) for spec in specs)
+        self._pool.left.extend(Task((spec,)) for spec in specs)
 
     def finished(self, within: float) -> list[Found]:
         if not self.is_busy:

@@ -16,7 +16,7 @@ from airflow_gddl.contract.spec import JobSpec, TableSpec
 from spark_jobs.job.table_job import totals_of
 from spark_jobs.job.task_faults import NEEDS_MEMORY, died_twice, failed, too_late
 from spark_jobs.job.task_limits import resident_bytes
-from spark_jobs.job.worker import READY, Answer, IdleCheck, TableTask, Task, serve
+from spark_jobs.job.worker import READY, Answer, Task, serve
 from spark_jobs.table.outcome import Declined, TableOutcome
 from spark_jobs.table.runtime import Observer, Step, silent
 
@@ -56,7 +56,7 @@ class LocalSpread:
             if job.options.action == "run" and not job.options.full_refresh and len(specs) > 1:
                 yield from _idle_tables(pool, specs, costs)
             waiting = sorted((s for s in specs if s.table in costs), key=lambda s: -costs[s.table])
-            for _, answer in pool.run_tasks([TableTask((spec,)) for spec in waiting]):
+            for _, answer in pool.run_tasks([Task((spec,)) for spec in waiting]):
                 yield from (found for found in answer if not isinstance(found, int))
         finally:
             pool.close()
@@ -65,7 +65,7 @@ class LocalSpread:
 def _idle_tables(pool: Pool, specs: Sequence[TableSpec], costs: dict[str, int]) -> Iterator[TableOutcome]:
     """Outcomes of idle tables; the costs of the others are added to `costs`."""
     size = max(1, min(_TABLES_PER_CHECK, len(specs) // (4 * pool.most)))
-    chunks = [IdleCheck(tuple(specs[i : i + size])) for i in range(0, len(specs), size)]
+    chunks = [Task(tuple(specs[i : i + size]), polls=True) for i in range(0, len(specs), size)]
     for task, answer in pool.run_tasks(chunks):
         for spec, found in zip(task.specs, answer, strict=False):  # empty if its worker died: run all its tables
             if isinstance(found, int):
@@ -208,7 +208,7 @@ class Pool:
             worker.task = worker.deadline = None
             answer: Answer = found
             return answer
-        specs = worker.task.specs if isinstance(worker.task, TableTask) else ()
+        specs = () if worker.task is None or worker.task.polls else worker.task.specs
         hungry = self._is_hungry(worker)
         self._end(worker)
         if hungry:
@@ -217,7 +217,7 @@ class Pool:
 
     def _given_up(self, task: Task, worker: _Worker) -> Answer:
         """The failure of a table whose workers died twice."""
-        if isinstance(task, IdleCheck):
+        if task.polls:
             return []
         status = worker.process.exitcode
         return [failed(self.job, spec, died_twice(spec, status)) for spec in task.specs]

@@ -23,24 +23,17 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class IdleCheck:
-    """Find out which of these tables have new files, and their bytes."""
+class Task:
+    """Run these tables, or with `polls` find out which of them have new files, and their bytes."""
 
     specs: tuple[TableSpec, ...]
-
-
-@dataclass(frozen=True)
-class TableTask:
-    """Run this table."""
-
-    specs: tuple[TableSpec, ...]
+    polls: bool = False
 
 
 READY = "ready"
 """Sent once, when the process is ready."""
-Task = IdleCheck | TableTask
 Answer = list[TableOutcome | Declined | int]
-"""One for each table of the task: an outcome, or what it has to do (`poll_table`) for an `IdleCheck`."""
+"""One for each table of the task: an outcome, or what it has to do (`poll_table`) for one that polls."""
 
 
 class NoSpark:
@@ -78,6 +71,6 @@ def serve(orders: Connection, job: JobSpec) -> None:
 
 def answer(task: Task, job: JobSpec, runtime: Runtime) -> Answer:
     runs = [TableRun(job=job, spec=spec, runtime=runtime) for spec in task.specs]
-    if isinstance(task, IdleCheck):
+    if task.polls:
         return [poll_table(run) for run in runs]
     return [attempt(run, totals_of(job)) for run in runs]

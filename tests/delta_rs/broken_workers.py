@@ -10,7 +10,7 @@ from pathlib import Path
 
 from airflow_gddl.contract.spec import JobSpec
 from spark_jobs.job import worker
-from spark_jobs.job.worker import Answer, TableTask, Task
+from spark_jobs.job.worker import Answer, Task
 from spark_jobs.table.runtime import Runtime
 
 _answer = worker.answer
@@ -23,7 +23,7 @@ def serve(orders: Connection, job: JobSpec) -> None:
 
 
 def answer(task: Task, job: JobSpec, runtime: Runtime) -> Answer:
-    name = task.specs[0].name if isinstance(task, TableTask) else ""
+    name = "" if task.polls else task.specs[0].name
     if name == "dies" or (name == "dies_once" and _first_time(job, name)):
         os.kill(os.getpid(), signal.SIGKILL)
     if name == "hangs":

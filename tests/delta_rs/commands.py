@@ -21,7 +21,7 @@ from airflow_gddl.runtime.runners import local
 from airflow_gddl.runtime.runners.base import JobOutcome, Listener
 from airflow_gddl.stores import Storage
 from spark_jobs.job.tables import exit_status, run_job
-from spark_jobs.job.worker import NoSpark, TableTask, answer
+from spark_jobs.job.worker import NoSpark, Task, answer
 from spark_jobs.table.outcome import Declined, TableOutcome
 from spark_jobs.table.runtime import Runtime
 
@@ -56,7 +56,7 @@ class _SpreadHere:
     def run(self, job: JobSpec, specs: Sequence[TableSpec]) -> Iterator[TableOutcome | Declined]:
         runtime = Runtime(storage=Storage(), spark=NoSpark())
         for spec in specs:
-            yield from (found for found in answer(TableTask((spec,)), job, runtime) if not isinstance(found, int))
+            yield from (found for found in answer(Task((spec,)), job, runtime) if not isinstance(found, int))
 
 
 class _JobHere:
