@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 
 from airflow_gddl.contract import codec
 from airflow_gddl.contract.errors import FatalError
+from airflow_gddl.stores import Storage, read_if_there
 from spark_jobs.plan.batch import BatchCommit, BatchPlan, TableState
 from spark_jobs.plan.files import FileEntry
 
@@ -183,14 +184,15 @@ def digest(data: bytes) -> str:
     return hashlib.blake2b(data, digest_size=16).hexdigest()
 
 
-def small_document(cls: type[T], path: str, data: bytes, remedy: str) -> T:
-    """A document of one object, without a digest.
+def read_small(storage: Storage, path: str, cls: type[T], remedy: str) -> T | None:
+    """A document of one object, without a digest; null when there is none.
 
     Raises:
         FatalError: `LEDGER_DAMAGED`.
     """
+    data = read_if_there(storage, path)
     try:
-        return codec.from_json(cls, data.decode())
+        return None if data is None else codec.from_json(cls, data.decode())
     except (FatalError, ValueError) as error:
         raise FatalError("LEDGER_DAMAGED", f"unreadable: {error}", where=path, remedy=remedy) from error
 

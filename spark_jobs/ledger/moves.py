@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from airflow_gddl.contract import codec
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.layout import join
-from airflow_gddl.stores import Storage, read_if_there
-from spark_jobs.ledger.documents import small_document
+from airflow_gddl.stores import Storage
+from spark_jobs.ledger.documents import read_small
 
 NOTE = "move.json"
 
@@ -33,10 +33,8 @@ def read_note(storage: Storage, state: str) -> MoveNote | None:
     Raises:
         FatalError: `LEDGER_DAMAGED`.
     """
-    path = join(state, NOTE)
-    data = read_if_there(storage, path)
     remedy = 'rewrite it with the old and new name of the table: {"old": ..., "new": ..., "at": ...}'
-    return None if data is None else small_document(MoveNote, path, data, remedy)
+    return read_small(storage, join(state, NOTE), MoveNote, remedy)
 
 
 def write_note(storage: Storage, state: str, note: MoveNote) -> None:

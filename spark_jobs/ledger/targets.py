@@ -18,8 +18,8 @@ from airflow_gddl.contract import codec
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.layout import STATE, LandingFolder, Layout, join
 from airflow_gddl.contract.spec import Roots, TableSpec
-from airflow_gddl.stores import Storage, read_if_there
-from spark_jobs.ledger.documents import small_document
+from airflow_gddl.stores import Storage
+from spark_jobs.ledger.documents import read_small
 from spark_jobs.ledger.erasures import ErasureRegister
 from spark_jobs.ledger.ledger import Ledger
 
@@ -170,8 +170,7 @@ class TargetRecords:
         return join(self.roots.lake, STATE, "targets", *_parts(target))
 
     def _read(self, path: str) -> TargetRecord | None:
-        data = read_if_there(self.storage, path)
-        return None if data is None else small_document(TargetRecord, path, data, "delete it; the next run rewrites it")
+        return read_small(self.storage, path, TargetRecord, "delete it; the next run rewrites it")
 
     def _changed(self, target: str) -> FatalError:
         new = self.spec.table
