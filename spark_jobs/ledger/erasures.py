@@ -15,6 +15,7 @@ from airflow_gddl.contract.errors import FatalError, RetriableError
 from airflow_gddl.contract.layout import Layout, join
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.stores import Storage, read_if_there
+from spark_jobs.ledger.documents import read_small
 from spark_jobs.ledger.erased_names import earlier_names
 from spark_jobs.plan.files import PlannedFile
 from spark_jobs.rules.erased_keys import Bound, ErasedKeys
@@ -160,8 +161,12 @@ class ErasureRegister:
         return ErasedKeys(table=self.spec.table, salt=salt, columns=self.spec.keys)
 
     def read(self, key_hash: str) -> Erasure | None:
-        data = read_if_there(self.storage, self._path(key_hash))
-        return None if data is None else codec.from_json(Erasure, data.decode())
+        """
+        Raises:
+            FatalError: `LEDGER_DAMAGED`.
+        """
+        remedy = "restore the file from a version or backup; without it the key could be loaded again"
+        return read_small(self.storage, self._path(key_hash), Erasure, remedy)
 
     def write(self, erasure: Erasure) -> None:
         self.storage.write(self._path(erasure.hash), codec.to_json(erasure).encode())

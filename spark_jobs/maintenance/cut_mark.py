@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from airflow_gddl.contract import codec
 from airflow_gddl.contract.layout import join
-from airflow_gddl.stores import Storage, read_if_there
+from airflow_gddl.stores import Storage
+from spark_jobs.ledger.documents import read_small
 
 _NAME = "cut.json"
 
@@ -26,6 +27,10 @@ def note_cut(storage: Storage, root: str, cut: Cut) -> None:
 
 
 def cut_before(storage: Storage, root: str) -> str | None:
-    """See `Cut.before`; None when nothing was cut."""
-    data = read_if_there(storage, join(root, _NAME))
-    return None if data is None else codec.from_json(Cut, data.decode()).before
+    """See `Cut.before`; None when nothing was cut.
+
+    Raises:
+        FatalError: `LEDGER_DAMAGED`.
+    """
+    cut = read_small(storage, join(root, _NAME), Cut, "delete it; changes that were cut may then be named as missing")
+    return None if cut is None else cut.before

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 
 from airflow_gddl.contract import codec
 from airflow_gddl.contract.layout import join
-from airflow_gddl.stores import Storage, read_if_there
+from airflow_gddl.stores import Storage
+from spark_jobs.ledger.documents import read_small
 
 DIFFERENCES = "source-looks.json"
 
@@ -34,9 +35,13 @@ class DifferenceRecords:
 
 
 def read_differences(storage: Storage, root: str) -> Mapping[str, SeenDifferences]:
-    """Those of the table whose state folder is `root`; if the document is lost, one more comparison is needed."""
-    data = read_if_there(storage, join(root, DIFFERENCES))
-    return {} if data is None else codec.from_json(DifferenceRecords, data.decode()).unsettled
+    """Those of the table whose state folder is `root`; if the document is lost, one more comparison is needed.
+
+    Raises:
+        FatalError: `LEDGER_DAMAGED`.
+    """
+    found = read_small(storage, join(root, DIFFERENCES), DifferenceRecords, "delete it, and compare once more")
+    return {} if found is None else found.unsettled
 
 
 def write_differences(storage: Storage, root: str, unsettled: Mapping[str, SeenDifferences]) -> None:
