@@ -105,19 +105,12 @@ def opened(url: URL, schema: str, name: str) -> Iterator[SourceTable]:
 def _type_of(kind: Any) -> SourceType:
     from sqlalchemy import types as T  # noqa: PLC0415 - imported when needed
 
-    simple: tuple[tuple[type, str], ...] = (
+    # The first that fits: some are special cases of later ones. Those without a name are not compared.
+    names: tuple[tuple[type, str], ...] = (
+        (T.Enum, ""), (T.CHAR, ""), (T.Interval, ""),
+        (T.DateTime, "aware" if getattr(kind, "timezone", False) else "naive"),
         (T.Boolean, "boolean"), (T.Integer, "whole"), (T.REAL, "single"), (T.Float, "double"), (T.Date, "date"),
-        (T.LargeBinary, "binary"),
+        (T.LargeBinary, "binary"), (T.Numeric, "decimal"), (T.String, "text"),
     )  # fmt: skip
-    if isinstance(kind, T.Enum | T.CHAR | T.Interval):
-        return SourceType(kind=str(kind))
-    if isinstance(kind, T.DateTime):
-        return SourceType(kind="aware" if kind.timezone else "naive")
-    for known, name in simple:
-        if isinstance(kind, known):
-            return SourceType(kind=name)
-    if isinstance(kind, T.Numeric):
-        return SourceType(kind="decimal", scale=kind.scale)
-    if isinstance(kind, T.String):
-        return SourceType(kind="text")
-    return SourceType(kind=str(kind))
+    name = next((name for known, name in names if isinstance(kind, known)), "")
+    return SourceType(kind=name or str(kind), scale=kind.scale if name == "decimal" else None)
