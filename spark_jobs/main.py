@@ -131,22 +131,18 @@ def read_spec(text: str) -> JobSpec:
             raise FatalError(
                 "SPEC_UNREADABLE", f"the JobSpec can't be read: {error}", remedy="give JSON, a file or an s3:// URL"
             ) from error
-    version = _version_of(text)
+    try:
+        data = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise FatalError("SPEC_INVALID", f"not JSON: {error}", remedy="build the spec with the catalog") from error
+    version = data.get("contract_version", JobSpec.contract_version) if isinstance(data, dict) else None
     if version != JobSpec.contract_version:
         raise FatalError(
             "CONTRACT_VERSION",
             f"the spec has contract version {version}, this job {JobSpec.contract_version}",
             remedy="install the same airflow-gddl on both sides",
         )
-    return codec.from_json(JobSpec, text)
-
-
-def _version_of(text: str) -> object:
-    try:
-        data = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise FatalError("SPEC_INVALID", f"not JSON: {error}", remedy="build the spec with the catalog") from error
-    return data.get("contract_version", JobSpec.contract_version) if isinstance(data, dict) else None
+    return codec.decode(JobSpec, data)
 
 
 def _parser() -> argparse.ArgumentParser:
