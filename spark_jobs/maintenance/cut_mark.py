@@ -20,10 +20,10 @@ class Cut:
     at: str
 
 
-def note_cut(storage: Storage, root: str, cut: Cut) -> None:
-    """Record a cut of the table whose state folder is `root`; a longer retention later does not restore changes."""
-    before = max(cut.before, cut_before(storage, root) or "")
-    storage.write(join(root, _NAME), codec.to_json(Cut(before=before, at=cut.at)).encode())
+def note_cut(storage: Storage, root: str, before: str, at: str) -> None:
+    """Record a `Cut` of the table whose state folder is `root`; a longer retention later does not restore changes."""
+    cut = Cut(before=max(before, cut_before(storage, root) or ""), at=at)
+    storage.write(join(root, _NAME), codec.to_json(cut).encode())
 
 
 def cut_before(storage: Storage, root: str) -> str | None:

@@ -20,7 +20,7 @@ from spark_jobs.engines.base import TableContext
 from spark_jobs.iceberg.publish import clean, publish
 from spark_jobs.ledger.claim import Claim
 from spark_jobs.ledger.ledger import Ledger
-from spark_jobs.maintenance.cut_mark import Cut, note_cut
+from spark_jobs.maintenance.cut_mark import note_cut
 from spark_jobs.maintenance.log_cut import cut_log
 from spark_jobs.plan.identity import has_same_identity
 from spark_jobs.plan.retention import vacuum_hours
@@ -131,8 +131,8 @@ class _Maintenance:
         if ledger.plan() is None and has_same_identity(spec, ledger.state):
             kept.changes_cut = self._cut(context, ledger, now)
         hours, has_erased = vacuum_hours(spec), bool(context.erasures.hashes())
-        for name, path in tables_of(layout).items():
-            if not engine.exists(path):
+        for name in ("changes", "replica", "history", "errors", "tombstones"):
+            if not engine.exists(path := getattr(layout, name)):
                 continue
             self._check()
             kept.rewritten += maintenance.rewrite_timestamps(path, dry_run=self._dry)
@@ -168,8 +168,7 @@ class _Maintenance:
         before = now - timedelta(seconds=seconds(retention))
         table_schema, swept = context.stored_schema(ledger.state), ledger.state.swept
         if not self._dry:  # first, so that a comparison that misses changes finds the reason
-            cut_now = Cut(before=before.isoformat(), at=now.isoformat())
-            note_cut(self.run.runtime.storage, context.layout.state, cut_now)
+            note_cut(self.run.runtime.storage, context.layout.state, before=before.isoformat(), at=now.isoformat())
         cut = context.engine.maintenance().cut_changes(context, table_schema, before, swept, dry_run=self._dry)
         self.run.report("cut", rows=cut)
         return cut
@@ -198,8 +197,3 @@ class _Maintenance:
         for path in paths if not self._dry else ():
             self.run.runtime.storage.delete(path)
         return len(paths)
-
-
-def tables_of(layout: Layout) -> dict[str, str]:
-    """A table's Delta tables by kind."""
-    return {name: getattr(layout, name) for name in ("changes", "replica", "history", "errors", "tombstones")}
