@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from airflow_gddl.contract.spec import TierSpec
+from airflow_gddl.contract.errors import FatalError
+from airflow_gddl.contract.spec import CONTRACT_VERSION, TierSpec
 
 State = Literal["waiting", "running", "succeeded", "failed", "cancelled", "lost"]
 """`lost`: the platform no longer knows the run; final, like the three before it."""
@@ -90,3 +91,18 @@ class Platform(Protocol):
     def restart(self, handle: Handle) -> None:  # noqa: ARG002 - of the platforms that have such runs
         """Restart a `restartable` run under the same handle; does nothing if it was already restarted."""
         raise AssertionError("no run of this platform is restartable")
+
+
+def check_contract(runner: str, job: str, deployed: str | None) -> None:
+    """Check a saved job before a machine is started. The job checks as well, since its wheel may differ.
+
+    Args:
+        deployed: contract version of whoever deployed it; null: not known.
+
+    Raises:
+        FatalError: `CONTRACT_VERSION`: another version deployed it.
+    """
+    if deployed not in (None, str(CONTRACT_VERSION)):
+        what = f"job {job!r} was deployed for contract version {deployed}, and this side has {CONTRACT_VERSION}"
+        remedy = f"put the same airflow-gddl on both sides, and run `gddl deploy {runner}`"
+        raise FatalError("CONTRACT_VERSION", what, remedy=remedy)

@@ -9,7 +9,6 @@ from typing import Any
 from databricks.sdk.errors import BadRequest, InvalidParameterValue, NotFound, ResourceConflict
 from databricks.sdk.errors.base import DatabricksError
 from databricks.sdk.service.jobs import (
-    BaseJob,
     JobsAPI,
     RepairHistoryItemType,
     Run,
@@ -19,12 +18,11 @@ from databricks.sdk.service.jobs import (
 )
 
 from airflow_gddl.contract.errors import FatalError
-from airflow_gddl.contract.spec import CONTRACT_VERSION
 from airflow_gddl.metadata.runners.databricks import CONTRACT_TAG, DatabricksSettings
 from airflow_gddl.runtime.runners.connections import Connections
 from airflow_gddl.runtime.runners.databricks.workspace import Workspace, connect
 from airflow_gddl.runtime.runners.own import settings_of
-from airflow_gddl.runtime.runners.platform import Handle, Platform, RunRequest, RunStatus, State
+from airflow_gddl.runtime.runners.platform import Handle, Platform, RunRequest, RunStatus, State, check_contract
 
 _GOING: Mapping[RunLifecycleStateV2State | None, State] = {
     RunLifecycleStateV2State.RUNNING: "running",
@@ -107,7 +105,8 @@ class DatabricksPlatform(Platform):
     def _job(self, name: str) -> int:
         found = self.workspace.ask(lambda jobs: list(jobs.list(name=name)))
         if len(found) == 1 and found[0].job_id is not None:
-            _check_contract(name, found[0])
+            tags = (found[0].settings.tags if found[0].settings else None) or {}
+            check_contract("databricks", name, tags.get(CONTRACT_TAG))
             return found[0].job_id
         count = "no job" if not found else f"{len(found)} jobs"
         remedy = "run `gddl deploy databricks`" if not found else "remove all but one, or set another job_name"
@@ -134,16 +133,6 @@ class DatabricksPlatform(Platform):
 
         said = self.workspace.ask(call) if tasks else ""
         return said.strip().partition("\n")[0][:500]
-
-
-def _check_contract(name: str, job: BaseJob) -> None:
-    """Check before a machine is started. The job checks as well, since its wheel may differ from the deployed job."""
-    tags = (job.settings.tags if job.settings else None) or {}
-    known = tags.get(CONTRACT_TAG, str(CONTRACT_VERSION))
-    if known != str(CONTRACT_VERSION):
-        what = f"job {name!r} was deployed for contract version {known}, and this side has {CONTRACT_VERSION}"
-        remedy = "put the same airflow-gddl on both sides, and run `gddl deploy databricks`"
-        raise FatalError("CONTRACT_VERSION", what, remedy=remedy)
 
 
 def _repairs(run: Run) -> list[int]:

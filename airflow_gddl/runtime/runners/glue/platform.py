@@ -15,14 +15,13 @@ from urllib.parse import quote
 from botocore.exceptions import BotoCoreError, ClientError
 
 from airflow_gddl.contract.errors import FatalError
-from airflow_gddl.contract.spec import CONTRACT_VERSION
 from airflow_gddl.metadata.runners.glue import GlueSettings
 from airflow_gddl.runtime.runners.aws_errors import code_of, translated
 from airflow_gddl.runtime.runners.connections import Connections
 from airflow_gddl.runtime.runners.glue.deploy import connect
 from airflow_gddl.runtime.runners.glue.jobs import CONTRACT, SPEC, TOKEN
 from airflow_gddl.runtime.runners.own import settings_of
-from airflow_gddl.runtime.runners.platform import Handle, Platform, RunRequest, RunStatus, State
+from airflow_gddl.runtime.runners.platform import Handle, Platform, RunRequest, RunStatus, State, check_contract
 
 _STATES: Mapping[str, State] = {
     "RUNNING": "running",
@@ -122,8 +121,6 @@ class GluePlatform(Platform):
         self.client.batch_stop_job_run(JobName=job, JobRunIds=[run])
 
     def _check_contract(self, job: str) -> None:
-        """Check before a machine is started. The job checks as well, since its wheel may differ from the deployed
-        job."""
         try:
             arguments = self.client.get_job(JobName=job)["Job"].get("DefaultArguments", {})
         except ClientError as error:
@@ -131,11 +128,7 @@ class GluePlatform(Platform):
                 raise
             what = f"there is no Glue job named {job!r}"
             raise FatalError("JOB_NOT_DEPLOYED", what, remedy="run `gddl deploy glue`") from error
-        known = arguments.get(CONTRACT, str(CONTRACT_VERSION))
-        if known != str(CONTRACT_VERSION):
-            what = f"job {job!r} was deployed for contract version {known}, and this side has {CONTRACT_VERSION}"
-            remedy = "put the same airflow-gddl on both sides, and run `gddl deploy glue`"
-            raise FatalError("CONTRACT_VERSION", what, remedy=remedy)
+        check_contract("glue", job, arguments.get(CONTRACT))
 
     def _page(self, job: str, run: str) -> str:
         return f"{self._console('gluestudio')}#/job/{quote(job)}/run/{run}"
