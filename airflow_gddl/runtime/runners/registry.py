@@ -16,6 +16,7 @@ from airflow_gddl.runtime.runners.attempts import Attempts, TaskKey
 from airflow_gddl.runtime.runners.base import Runner
 from airflow_gddl.runtime.runners.child import nothing
 from airflow_gddl.runtime.runners.connections import Connections, FromEnvironment
+from airflow_gddl.runtime.runners.job_process import JobProcess
 from airflow_gddl.runtime.runners.local import LocalRunner
 from airflow_gddl.runtime.runners.platform import Platform
 from airflow_gddl.runtime.runners.remote import RemoteRunner
@@ -73,7 +74,8 @@ def make_runner(name: str, settings: RunnerSettings) -> Runner:
         return LocalRunner(command=settings.command, environ=settings.environ, tick=settings.tick)
     if name == "spark_submit":
         own = decode(SparkSubmitSettings, dict(settings.own))
-        return SparkSubmitRunner(settings=own, command=settings.command, environ=settings.environ, tick=settings.tick)
+        driver = JobProcess(command=settings.command, environ=settings.environ, tick=settings.tick)
+        return SparkSubmitRunner(settings=own, driver=driver)
     submission = settings.submission
     if name not in _PLATFORMS:
         raise _unknown(name)

@@ -6,8 +6,8 @@ import os
 import shlex
 import socket
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from airflow_gddl.bundle.code import write_code
@@ -15,9 +15,8 @@ from airflow_gddl.contract.errors import FatalError, RetriableError
 from airflow_gddl.contract.spec import JobSpec
 from airflow_gddl.metadata.runners.spark_submit import SparkSubmitSettings
 from airflow_gddl.runtime.runners.base import JobOutcome, Listener
-from airflow_gddl.runtime.runners.child import nothing
 from airflow_gddl.runtime.runners.java import find_java
-from airflow_gddl.runtime.runners.job_process import GRACE_SECONDS, JobProcess
+from airflow_gddl.runtime.runners.job_process import JobProcess
 from airflow_gddl.runtime.runners.spark_submit_arguments import ENVIRONMENT, arguments
 
 _CONNECT_SECONDS = 10.0
@@ -29,17 +28,11 @@ class SparkSubmitRunner:
 
     Attributes:
         settings: of this runner in `gddl.yaml`.
-        command: the driver's program and first arguments.
-        environ: the driver's environment, spark-submit's too.
-        grace_seconds: how long a job that was asked to stop may take before it is killed.
-        tick: see `JobProcess`.
+        driver: the job's driver; its environment is spark-submit's, too.
     """
 
     settings: SparkSubmitSettings
-    command: Sequence[str]
-    environ: Mapping[str, str]
-    grace_seconds: float = GRACE_SECONDS
-    tick: Callable[[], None] = nothing
+    driver: JobProcess
 
     def run(self, spec: JobSpec, listener: Listener) -> JobOutcome:
         """See `JobProcess.run`.
@@ -48,18 +41,12 @@ class SparkSubmitRunner:
             FatalError: `JAVA_MISSING`, `JAVA_TOO_OLD`, `SPARK_HOME_INVALID`, `CODE_MISSING`, or `JOB_NOT_STARTED`.
             RetriableError: `MASTER_UNREACHABLE`.
         """
-        find_java(self.environ)
+        find_java(self.driver.environ)
         check_master(self.settings.master)
         with tempfile.TemporaryDirectory(prefix="gddl-code-") as folder:
             code = [str(write_code(Path(folder, "gddl-job-code.zip")))] if self.settings.ship_code else []
-            job = JobProcess(
-                command=self.command,
-                environ=self._environ(arguments(spec, self.settings, code)),
-                grace_seconds=self.grace_seconds,
-                page=self.settings.application_url,
-                tick=self.tick,
-            )
-            return job.run(spec, listener)
+            environ = self._environ(arguments(spec, self.settings, code))
+            return replace(self.driver, environ=environ, page=self.settings.application_url).run(spec, listener)
 
     def _environ(self, submitted: Sequence[str]) -> dict[str, str]:
         settings = self.settings
@@ -73,8 +60,8 @@ class SparkSubmitRunner:
         if python is not None:
             own["PYSPARK_PYTHON"] = python
         if settings.spark_home is not None:
-            own |= _of_home(Path(settings.spark_home), self.environ)
-        return {**self.environ, **own}
+            own |= _of_home(Path(settings.spark_home), self.driver.environ)
+        return {**self.driver.environ, **own}
 
 
 def _of_home(home: Path, environ: Mapping[str, str]) -> dict[str, str]:
