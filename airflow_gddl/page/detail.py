@@ -30,7 +30,7 @@ def about(board: Board, one: BoardRow, names: Collection[str], read: Callable[[]
         names: tables that the user may see.
         read: gives the records of its runs; may raise a GddlError.
     """
-    facts = one.record.facts if one.record is not None else ()
+    facts = one.record.facts
     troubles = answers.troubles_of(board, [one])
     try:
         found = read()

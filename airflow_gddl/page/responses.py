@@ -61,24 +61,24 @@ def row(one: BoardRow, names: Collection[str]) -> dict[str, Any]:
         names: tables that may be named as those that it waits for.
     """
     record, state, poll = one.record, one.state, one.poll
-    facts = record.facts if record is not None else ()
+    facts = record.facts
     shown = {name: getattr(one.row, name) for name in ("table", "source", "tier", "priority", "owner", "freshness")}
     shown |= {name: getattr(state, name) for name in _OF_STATE}
     shown |= {"attention": list(state.attention), "problems": list(one.row.problems), "grace": one.row.grace}
     return {
         **shown,
         "dag_id": one.row.dag_id,
-        "rows": record.rows if record else None,
-        "quarantined": record.quarantined if record else 0,
-        "late_ignored": record.late_ignored if record else 0,
+        "rows": record.rows,
+        "quarantined": record.quarantined,
+        "late_ignored": record.late_ignored,
         "not_listed_days": facts[-1].not_listed_days if facts else 0,
         "listed": facts[-1].listed if facts else None,
         "last_run": facts[-1].started if facts else None,
-        "last_success": record.succeeded if record else None,
+        "last_success": record.succeeded,
         "polled": poll.polled if poll else None,
         "files": poll.files if poll else None,
         "held_by": [name for name in poll.held_by if name in names] if poll else [],
-        "error": [facts[-1].error, record.error] if record and record.failed else None,
+        "error": [facts[-1].error, record.error] if record.failed else None,
         "runs": [run(fact) for fact in facts],
     }
 

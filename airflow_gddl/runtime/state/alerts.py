@@ -54,7 +54,7 @@ def problems(one: BoardRow, quarantine_rate: float) -> list[TableProblem]:
     newest = one.newest
     if newest is not None and one.row.enabled:
         found += _of_run(newest, quarantine_rate)
-        if one.record is not None and one.record.failed and newest.error == _REFUSED:
+        if one.record.failed and newest.error == _REFUSED:
             found.append(TableProblem(_REFUSED, one.record.error or "its schema was refused"))
     return found
 

@@ -22,16 +22,16 @@ _URGENCY = {state: rank for rank, state in enumerate(STATES)}
 
 @dataclass(frozen=True, kw_only=True)
 class BoardRow:
-    """A table, its facts and its current state."""
+    """A table, its facts (empty before any run) and its current state."""
 
     row: TableRow
-    record: TableRecord | None
+    record: TableRecord
     poll: TablePoll | None
     state: TableStatus
 
     @cached_property
     def newest(self) -> RunFact | None:
-        return None if self.record is None else self.record.newest
+        return self.record.newest
 
 
 def standings(rows: Iterable[TableRow], known: LakeState, now: float) -> list[BoardRow]:
@@ -40,7 +40,7 @@ def standings(rows: Iterable[TableRow], known: LakeState, now: float) -> list[Bo
     for row in rows:
         name = row.table
         of_it = Knowledge(
-            record=known.records.get(name),
+            record=known.records.get(name, TableRecord()),
             poll=known.polls.get(name),
             running=known.running.get(name),
             seen=known.seen.get(name),
@@ -119,19 +119,11 @@ def _urgency(one: BoardRow) -> tuple[int, int, float]:
     return _URGENCY[one.state.state], _PRIORITIES.get(one.row.priority, 9), -(one.state.behind or 0.0)
 
 
-def _started(one: BoardRow) -> float:
-    return (one.record.started if one.record is not None else None) or 0.0
-
-
-def _quarantined(one: BoardRow) -> float:
-    return one.record.quarantined if one.record is not None else 0
-
-
 _KEYS: dict[str, Callable[[BoardRow], tuple[float, ...]]] = {
     "urgency": _urgency,
     # Longest first; tables without a lag come last.
     "lag": lambda one: (0.0 if one.state.lag is None else -one.state.lag - 1e18,),
-    "last_run": lambda one: (-_started(one),),
-    "quarantined": lambda one: (-_quarantined(one),),
+    "last_run": lambda one: (-(one.record.started or 0.0),),
+    "quarantined": lambda one: (-float(one.record.quarantined),),
     "waiting": lambda one: (-float(one.state.waiting),),
 }

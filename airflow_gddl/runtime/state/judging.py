@@ -7,7 +7,7 @@ change keeps its table fresh as long as it is polled.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, get_args
 
 from airflow_gddl.contract.result import CATALOG_PROBLEMS
@@ -98,11 +98,12 @@ class Knowledge:
     """Inputs for a table's state; null: unknown.
 
     Attributes:
+        record: facts of its runs; empty before any.
         running: the job that loads it, as last reported.
         seen: when a sensor or `gddl_watch` first saw the table, seconds since the epoch.
     """
 
-    record: TableRecord | None = None
+    record: TableRecord = field(default_factory=TableRecord)
     poll: TablePoll | None = None
     running: RunningJob | None = None
     seen: float | None = None
@@ -110,7 +111,7 @@ class Knowledge:
 
 def judge(row: TableRow, known: Knowledge, now: float) -> TableStatus:
     """The state of a table at `now`."""
-    record, poll = known.record or TableRecord(), known.poll
+    record, poll = known.record, known.poll
     waiting = _waits(record, poll)
     as_of = latest(record.complete, record.commit, _clear(record, poll))
     behind = None if as_of is None else now - as_of
