@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from airflow_gddl import configuration
 from airflow_gddl.contract.errors import RetriableError
 from airflow_gddl.reporting.results import Logger
-from airflow_gddl.runtime.landing.work import PipelineWork, RowComparison, by_rows, compare_rows
+from airflow_gddl.runtime.landing.work import PipelineWork, by_rows, differing_rows
 from airflow_gddl.runtime.snapshot import PipelineDocument
 
 _SHOWN = 5
@@ -24,11 +26,11 @@ def agreed(
     Raises:
         RetriableError: `METADATA_OUTDATED`: this machine has older rows than the sensor had.
     """
-    if compare_rows(work, document.specs).are_equal:
+    if not differing_rows(work, document.specs):
         return document, work
     document = configuration.snapshot(metadata).renewed().pipeline(document.pipeline.dag_id) or document
-    found = compare_rows(work, document.specs)
-    if found.are_equal:
+    found = differing_rows(work, document.specs)
+    if not found:
         return document, work
     if document.metadata_at < work.metadata_at:
         remedy = "the task is retried; if that does not help, check how metadata changes reach this machine"
@@ -38,7 +40,6 @@ def agreed(
     return document, by_rows(work, document.specs)
 
 
-def _named(found: RowComparison) -> str:
-    names = (*found.other, *(f"{name} (no row)" for name in found.gone))
+def _named(names: Sequence[str]) -> str:
     more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
     return ", ".join(names[:_SHOWN]) + more

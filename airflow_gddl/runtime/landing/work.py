@@ -91,31 +91,12 @@ def row_digest(spec: TableSpec) -> str:
     return hashlib.blake2b(to_json(spec).encode(), digest_size=8).hexdigest()
 
 
-@dataclass(frozen=True)
-class RowComparison:
-    """Differences between the rows that the sensor used and those of the loading machine.
-
-    Attributes:
-        other: tables whose row is another one, sorted. `gone`: those without a row here, sorted.
-    """
-
-    other: tuple[str, ...] = ()
-    gone: tuple[str, ...] = ()
-
-    @property
-    def are_equal(self) -> bool:
-        return not self.other and not self.gone
-
-
-def compare_rows(work: PipelineWork, specs: Iterable[TableSpec]) -> RowComparison:
-    """Of the tables that have work."""
+def differing_rows(work: PipelineWork, specs: Iterable[TableSpec]) -> list[str]:
+    """Tables with work whose row the sensor had otherwise, sorted; then those without a row here, marked as such."""
     here = {spec.table: spec for spec in specs}
-    decided = {**work.initial, **work.increments}
-    known = {name: mark_ for name, mark_ in decided.items() if name in here}
-    return RowComparison(
-        other=tuple(sorted(name for name, one in known.items() if one.rpartition(".")[2] != row_digest(here[name]))),
-        gone=tuple(sorted(decided.keys() - known.keys())),
-    )
+    decided = sorted({**work.initial, **work.increments}.items())
+    other = [name for name, mark_ in decided if name in here and mark_.rpartition(".")[2] != row_digest(here[name])]
+    return [*other, *(f"{name} (no row)" for name, _ in decided if name not in here)]
 
 
 def by_rows(work: PipelineWork, specs: Iterable[TableSpec]) -> PipelineWork:
