@@ -92,24 +92,19 @@ class PageSource:
         directory, troubles = self._known()
         if directory is None:
             return Board(troubles=troubles, now=now)
+        environ: Mapping[str, str] = os.environ
         try:
             reader = self._reader_of(directory)
+            environ, known = reader.environ, reader.read_or_last()
         except GddlError as error:
-            what = f"the lake can't be read: {error}"
-            reader, known = (
-                StateReader(directory.roots.lake, self.clock),
-                LakeState(troubles=(Trouble(what=what, since=None),)),
-            )
-        else:
-            known = reader.read_or_last()
-        found = tuple(standings(directory.rows, known, now))
+            known = LakeState(troubles=(Trouble(what=f"the lake can't be read: {error}", since=None),))
         return Board(
-            standings=found,
+            standings=tuple(standings(directory.rows, known, now)),
             problems=directory.problems,
             troubles=(*troubles, *known.troubles),
             roots=directory.roots,
             now=now,
-            environ=reader.environ,
+            environ=environ,
         )
 
     def _reader_of(self, directory: Directory) -> StateReader:
