@@ -16,7 +16,7 @@ from airflow_gddl import configuration
 from airflow_gddl.assets import table_asset
 from airflow_gddl.dags.customization import Customization, OnDag
 from airflow_gddl.dags.forms import documentation, params
-from airflow_gddl.dags.limits import POLL, of_pipeline
+from airflow_gddl.dags.limits import POLL, of_run, of_task
 from airflow_gddl.metadata.topology import CONTINUOUS_POOL, Pipeline, Timing
 from airflow_gddl.metadata.topology.labels import NO_OWNER
 from airflow_gddl.notifications.webhook import GddlNotifier
@@ -128,14 +128,14 @@ def build_dag(pipeline: Pipeline, shared: Shared) -> DAG:
     """
     is_continuous = pipeline.timing.kind == "continuous"
     late = None if is_continuous else pipeline.freshness  # not for continuous runs, which are long
-    limits = of_pipeline(pipeline, shared.continuous_hours)
+    longest = of_task(pipeline, shared.continuous_hours)
     with DAG(
         dag_id=pipeline.dag_id,
         schedule=None if pipeline.is_retired else schedule_of(pipeline.timing, shared.custom.timezone),
         start_date=shared.custom.start,
         catchup=False,
         max_active_runs=1,
-        dagrun_timeout=limits.run,
+        dagrun_timeout=of_run(longest),
         is_paused_upon_creation=shared.paused,
         tags=[*pipeline.tags, *(["retired"] if pipeline.is_retired else [])],
         owner_links=_links(pipeline, shared),
@@ -147,7 +147,7 @@ def build_dag(pipeline: Pipeline, shared: Shared) -> DAG:
         own: dict[str, Any] = {"pipeline": pipeline.dag_id, "priority_weight": pipeline.weight}
         if pipeline.owner != NO_OWNER or "owner" not in shared.custom.default_args:
             own["owner"] = pipeline.owner
-        own["execution_timeout"] = limits.task
+        own["execution_timeout"] = longest
         common = {**shared.each_task, **own}
         if is_continuous:
             loads = {**common, **_again(), **workers(pipeline), "outlets": _assets(pipeline, shared)}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import timedelta
 
 from airflow_gddl.metadata.topology import Pipeline
@@ -13,24 +12,17 @@ _QUEUED = timedelta(hours=1)
 """Time that a run may wait for slots, in addition to its two loads."""
 
 
-@dataclass(frozen=True)
-class TimeLimits:
-    """Null: no timeout, for a job without a time limit (`continuous_hours` = 0)."""
+def of_task(pipeline: Pipeline, continuous_hours: float) -> timedelta | None:
+    """As its tier's `run_timeout` says; a continuous job has its hours, and that time for its last batch.
 
-    task: timedelta | None
-    run: timedelta | None
-
-
-def of_task(longest: timedelta) -> TimeLimits:
-    """Of DAGs whose tasks may each take so long."""
-    return TimeLimits(task=longest, run=2 * longest + _QUEUED)
-
-
-def of_pipeline(pipeline: Pipeline, continuous_hours: float) -> TimeLimits:
-    """As its tier's `run_timeout` says; a continuous job has its hours, and that time for its last batch."""
+    Null: no timeout, for a job without a time limit (`continuous_hours` = 0).
+    """
     longest = timedelta(seconds=pipeline.run_timeout)
     if pipeline.timing.kind != "continuous":
-        return of_task(longest)
-    if continuous_hours <= 0:
-        return TimeLimits(task=None, run=None)
-    return of_task(timedelta(hours=continuous_hours) + longest)
+        return longest
+    return timedelta(hours=continuous_hours) + longest if continuous_hours > 0 else None
+
+
+def of_run(longest: timedelta | None) -> timedelta | None:
+    """Of a DAG whose tasks may each take so long; null for null."""
+    return None if longest is None else 2 * longest + _QUEUED

@@ -15,7 +15,7 @@ from airflow_gddl import configuration
 from airflow_gddl.dags.customization import Customization, OnDag
 from airflow_gddl.dags.factory import schedule_of, workers
 from airflow_gddl.dags.forms import params
-from airflow_gddl.dags.limits import POLL, of_task
+from airflow_gddl.dags.limits import POLL, of_run
 from airflow_gddl.metadata.topology import Pipeline, Timing
 from airflow_gddl.metadata.topology.schedules import timing
 from airflow_gddl.operators.find import GddlFindOperator
@@ -122,7 +122,7 @@ def _watch(common: _Common) -> DAG:
 
 def _empty(common: _Common, name: str, option: str | None, page: str, longest: timedelta = _LONGEST) -> DAG:
     """DAG without tasks; `option` names its schedule (null: manual only), and `longest` is the task timeout."""
-    limits, custom = of_task(longest), common.custom
+    custom = common.custom
     written = configuration.text(option) if option else ""
     when = timing(written, name) if written else Timing(kind="never")
     return DAG(
@@ -131,13 +131,13 @@ def _empty(common: _Common, name: str, option: str | None, page: str, longest: t
         schedule=schedule_of(when, custom.timezone, run_immediately=timedelta(0)),
         catchup=False,
         max_active_runs=1 if option else 16,
-        dagrun_timeout=limits.run,
+        dagrun_timeout=of_run(longest),
         is_paused_upon_creation=configuration.is_on("paused_upon_creation"),
         tags=["gddl", "upkeep"],
         doc_md=page,
         default_args={
             "priority_weight": 1,
-            "execution_timeout": limits.task,
+            "execution_timeout": longest,
             **custom.default_args,
             **custom.task_defaults(),
         },
