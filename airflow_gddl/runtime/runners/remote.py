@@ -23,10 +23,9 @@ from airflow_gddl.runtime.runners.attempts import Attempt, Attempts, Submission,
 from airflow_gddl.runtime.runners.base import JobOutcome, Listener, WaitPolicy
 from airflow_gddl.runtime.runners.expiry import forget_old
 from airflow_gddl.runtime.runners.missing_results import out_of_time_result, unanswered
-from airflow_gddl.runtime.runners.pace import pauses
 from airflow_gddl.runtime.runners.platform import Platform, RunRequest, RunStatus
 from airflow_gddl.runtime.runners.results import ResultReader
-from airflow_gddl.runtime.runners.run_control import cancel, polled
+from airflow_gddl.runtime.runners.run_control import cancel, pauses, polled
 from airflow_gddl.runtime.runners.stopping import Stopped, stoppable
 from airflow_gddl.stores import Storage
 
