@@ -9,13 +9,12 @@ from typing import Any
 from airflow_gddl.contract.catalogs import CatalogSpec, entry_name
 from airflow_gddl.contract.errors import GddlError
 from airflow_gddl.contract.layout import Layout
-from airflow_gddl.contract.registration import RegistrationState, full_name, relation_of
+from airflow_gddl.contract.registration import RegistrationState, full_name, relation_of, stored
 from airflow_gddl.contract.spec import Roots, TableSpec
 from airflow_gddl.page import delta, ledger, queries
 from airflow_gddl.page import responses as answers
 from airflow_gddl.page.quarantine import HiddenColumns, shown_row
 from airflow_gddl.page.source import Board
-from airflow_gddl.runtime.registrations import registration
 from airflow_gddl.runtime.state.board import BoardRow
 from airflow_gddl.runtime.state.records import Records
 from airflow_gddl.stores import open_store
@@ -58,20 +57,15 @@ def in_lake(
         "ledger": lambda: ledger.newest_files(open_store(board.environ), layout.state, _FILES),
     }
     answer = {name: _part(call) for name, call in parts.items()}
-    known = _registration(board, roots, spec if catalog is not None else None)
+    known = _part(
+        lambda: stored(open_store(board.environ).read, roots.lake, spec) if spec and catalog else RegistrationState()
+    )
     state = known.get("found", RegistrationState())
     copied = queries.of_replica(
         one.row, layout.replica, answer["replica"].get("found"), lambda reader: relation_of(catalog, state, reader)
     )
     registered = known if "error" in known else {"found": _registered(spec, catalog, state)}
     return {"place": layout.replica, **answer, "registration": registered, "queries": copied}
-
-
-def _registration(board: Board, roots: Roots, spec: TableSpec | None) -> dict[str, Any]:
-    """A RegistrationState as `found`, empty for no row; or `error`."""
-    if spec is None:
-        return {"found": RegistrationState()}
-    return _part(lambda: registration(roots.lake, spec, board.environ))
 
 
 def _registered(spec: TableSpec | None, catalog: CatalogSpec | None, state: RegistrationState) -> dict[str, Any] | None:

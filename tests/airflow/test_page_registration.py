@@ -91,7 +91,7 @@ def test_an_unreadable_lake(site: Site, users: dict[str, dict[str, str]], monkey
     def refuse(*_: Any) -> Any:
         raise FatalError("STORAGE_DENIED", "no right")
 
-    monkeypatch.setattr("airflow_gddl.page.detail.registration", refuse)
+    monkeypatch.setattr("airflow_gddl.page.detail.stored", refuse)
     registration, queries = answers(site, users, "shop.good")
     assert "[STORAGE_DENIED]" in registration["error"]
     assert "FROM delta." in queries["Spark"]
