@@ -53,7 +53,7 @@ def monitor_of(
     """
     roots, pipeline = document.roots, document.pipeline
     return ContinuousJobMonitor(
-        standing=desired_state_of(kept, document, environ),
+        standing=DesiredStateKeeper(roots, kept.pipeline, lambda: current_desired_state(kept), environ),
         state=StateRecorder(roots, pipeline.dag_id, pipeline.tables, environ=environ),
         book=HintBook(roots, pipeline.dag_id, environ=environ),
         listener=listener,
@@ -61,12 +61,6 @@ def monitor_of(
         task=kept.task,
         alert=alert,
     )
-
-
-def desired_state_of(
-    kept: MonitoredPipeline, document: PipelineDocument, environ: Mapping[str, str]
-) -> DesiredStateKeeper:
-    return DesiredStateKeeper(document.roots, kept.pipeline, lambda: current_desired_state(kept), environ)
 
 
 def current_desired_state(kept: MonitoredPipeline) -> DesiredState | None:

@@ -7,7 +7,6 @@ import importlib
 import itertools
 import json
 import logging
-import os
 import re
 import sys
 import time
@@ -36,7 +35,8 @@ from airflow_gddl.devtools.fakes.databricks.run import LIVE, FakeRun
 from airflow_gddl.devtools.fakes.databricks.server import TOKEN, FakeServer, serving
 from airflow_gddl.metadata.runners.databricks import DatabricksSettings
 from airflow_gddl.operators.load import LoadOperator
-from airflow_gddl.reporting.continuous_monitor import MonitoredPipeline, desired_state_of
+from airflow_gddl.reporting.continuous_monitor import MonitoredPipeline
+from airflow_gddl.runtime.landing.desired_state import DesiredStateKeeper
 from airflow_gddl.runtime.runners.attempts import Attempts, Submission, TaskKey
 from airflow_gddl.runtime.runners.base import WaitPolicy
 from airflow_gddl.runtime.runners.databricks.jobs import jobs_of
@@ -280,7 +280,7 @@ def kept_job(stage: Stage, fake: FakeServer, **orders: Any) -> tuple[GddlRunTrig
     )
     document = configuration.snapshot(str(stage.metadata)).pipeline(CONTINUOUS)
     assert document is not None
-    standing = desired_state_of(kept, document, os.environ)
+    standing = DesiredStateKeeper(document.roots, CONTINUOUS, lambda: None)
     standing.put(DesiredState(tables=document.specs, tiers=document.tiers))
     trigger, started, _ = going(stage, fake, kept, {"continuous": {"folder": standing.folder}})
     return trigger, started
