@@ -9,6 +9,7 @@ from dataclasses import replace
 from airflow_gddl.contract.spec import Roots
 from airflow_gddl.runtime.state.documents import RunsDocument, place, update_runs
 from airflow_gddl.runtime.state.facts import TableRecord
+from airflow_gddl.runtime.state.moments import latest
 from airflow_gddl.runtime.state.reading import LakeState
 from airflow_gddl.runtime.state.records import records_of
 from airflow_gddl.stores import open_store
@@ -45,9 +46,8 @@ def _with(records: Mapping[str, TableRecord], now: float) -> Callable[[RunsDocum
     """Facts that run records lack are kept: an idle run leaves no record."""
 
     def change(before: RunsDocument) -> RunsDocument:
-        kept = {name: before.tables.get(name, TableRecord()).complete for name in records}
         made = {
-            name: replace(record, complete=max(filter(None, (record.complete, kept[name])), default=None))
+            name: replace(record, complete=latest(record.complete, before.tables.get(name, TableRecord()).complete))
             for name, record in records.items()
         }
         return replace(before, tables={**before.tables, **made}, written=now)
