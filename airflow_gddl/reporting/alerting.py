@@ -165,11 +165,9 @@ def _notify(context: Context, wanted: Sequence[Any], fresh: Sequence[Alert]) -> 
 def _remember(roots: Roots, dag_id: str, fresh: Sequence[Alert], environ: Mapping[str, str]) -> None:
     """Store the sent alerts in the state of the pipeline's runs; rebuild a lost state from the run records."""
     tables = tuple(dict.fromkeys(alert.table for alert in fresh))
-    _change(roots, dag_id, tables, partial(_with_sent, fresh), environ)
-
-
-def _with_sent(fresh: Sequence[Alert], before: RunsDocument) -> RunsDocument:
-    return replace(before, notified=after_notifying(before.notified, fresh))
+    _change(
+        roots, dag_id, tables, lambda before: replace(before, notified=after_notifying(before.notified, fresh)), environ
+    )
 
 
 def _change(
