@@ -67,10 +67,6 @@ class Customization:
             found[_ON_FAILURE] = [*_listed(self.default_args.get(_ON_FAILURE)), GddlNotifier(connection=connection)]
         return found
 
-    def of_dag(self) -> dict[str, Any]:
-        """The argument of a DAG that hands `default_args` to its tasks; none where there are none."""
-        return {"default_args": dict(self.default_args)} if self.default_args else {}
-
     def complete(self, dag: DAG) -> DAG:
         if self.on_dag is not None:
             self.on_dag(dag)

@@ -140,8 +140,8 @@ def build_dag(pipeline: Pipeline, shared: Shared) -> DAG:
         tags=[*pipeline.tags, *(["retired"] if pipeline.is_retired else [])],
         owner_links=_links(pipeline, shared),
         doc_md=documentation(pipeline),
+        default_args=dict(shared.custom.default_args),
         **deadline(late, GddlNotifier, {"connection": shared.connection, "late": True}),
-        **shared.custom.of_dag(),
     ) as dag:
         # Passed to each task and not to the DAG: default_args of a DAG are serialized and validated again.
         own: dict[str, Any] = {"pipeline": pipeline.dag_id, "priority_weight": pipeline.weight}
