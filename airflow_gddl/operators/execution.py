@@ -153,7 +153,7 @@ class Task:
         if kept is None:
             watch = replace(watch, ends=begun.ends)
         else:
-            watch = replace(watch, kept=replace(kept, job=runner.run_id(run.number)))
+            watch = replace(watch, kept=replace(kept, job=runner.attempts.submission(run.number).run_id))
         defer(operator, watch)
 
     def job_id(self, part: str) -> str:

@@ -156,10 +156,9 @@ class GddlRunTrigger(BaseTrigger):
             return ""
         try:
             store = open_store(self._environ())
-            attempts = {attempt.number: attempt.submission for attempt in Attempts(store, watch.lake, watch.task).all()}
-            submission = attempts[watch.run.number]
+            submission = Attempts(store, watch.lake, watch.task).submission(watch.run.number)
             answers = sum(1 for _ in store.list(answers_folder(watch.lake, submission.run_id)))
-        except (GddlError, KeyError) as error:
+        except GddlError as error:
             self.log.warning("the progress of run %s can't be read: %s", watch.run.handle.run, error)
             return ""
         return f", {answers} of {len(submission.tables)} tables done"

@@ -110,8 +110,12 @@ class Attempts:
         """Mark the results as taken; more work needs a new attempt."""
         self._put(attempt.number, "end", {})
 
+    def submission(self, number: int) -> Submission:
+        """The job of the attempt of that number."""
+        return decode(Submission, self._read(number, "order"))
+
     def _attempt(self, number: int, known: set[str]) -> Attempt:
-        submission = decode(Submission, self._read(number, "order"))
+        submission = self.submission(number)
         return Attempt(
             number=number,
             submission=submission,

@@ -113,14 +113,6 @@ class RemoteRunner:
         if self._running is not None:
             cancel(self.platform, self.attempts, self._running)
 
-    def run_id(self, number: int) -> str:
-        """Of the job that this attempt runs.
-
-        Raises:
-            GddlError: as `Attempts`.
-        """
-        return next(attempt.submission.run_id for attempt in self.attempts.all() if attempt.number == number)
-
     def own(self) -> list[Attempt]:
         """Attempts of this try."""
         attempts = self.attempts.all()
