@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import Context
 
 from airflow_gddl import configuration
-from airflow_gddl.contract.codec import decode, plain
+from airflow_gddl.contract.codec import decode
 from airflow_gddl.contract.errors import MetadataError
-from airflow_gddl.contract.result import JobResult
 from airflow_gddl.operators.agreement import agreed
-from airflow_gddl.operators.job_runs import defer, job_id, runner_of, watch_of
+from airflow_gddl.operators.job_runs import TryState, begun_of, defer, job_id, runner_of
 from airflow_gddl.operators.outcomes import failure, is_last_try, outcomes, round_of
 from airflow_gddl.reporting.alerting import notify
 from airflow_gddl.reporting.asset_events import add_events
@@ -42,25 +41,6 @@ Summary = dict[str, Any] | list[dict[str, Any]]
 """Result of a load task."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class TryState:
-    """State of a try, kept while the task is deferred.
-
-    Attributes:
-        tables: tables that the try started with, or those of the job that it waits for.
-        since: see `RemoteRunner`.
-        of_try: number of the try; some Airflow versions resume a new try with the state of the previous one.
-        ends: see `Watch.ends`; counted from the first deferral of the try.
-        failed: results of earlier jobs of a maintenance task's try, without details.
-    """
-
-    tables: tuple[str, ...]
-    since: int
-    of_try: int
-    ends: float | None = None
-    failed: tuple[JobResult, ...] = ()
-
-
 def execute(operator: LoadOperator, context: Context, resumed: Mapping[str, Any] | None = None) -> Summary:
     """See `LoadOperator.execute`.
 
@@ -85,12 +65,6 @@ def decided(sensor: str, context: Context) -> PipelineWork:
     if not answer:
         raise AirflowFailException(f"{sensor} returned no result; clear it to poll again")
     return decode(PipelineWork, answer)
-
-
-def begun_of(context: Context, resumed: Mapping[str, Any] | None) -> TryState | None:
-    """State of this try; null at its start."""
-    begun = None if resumed is None else decode(TryState, resumed)
-    return begun if begun is not None and begun.of_try == context["ti"].try_number else None
 
 
 def document_of(metadata: str, pipeline: str) -> PipelineDocument:
@@ -149,12 +123,7 @@ class Task:
             raise TypeError(f"{type(runner).__name__} returned a run to wait for")
         operator = self.operator
         operator.log.info("run %s continues%s", run.handle.run, f": {run.handle.page}" if run.handle.page else "")
-        watch = watch_of(operator, self.document, runner, run, plain(begun))
-        if kept is None:
-            watch = replace(watch, ends=begun.ends)
-        else:
-            watch = replace(watch, kept=replace(kept, job=runner.attempts.submission(run.number).run_id))
-        defer(operator, watch)
+        defer(operator, self.document, runner, run, begun, kept)
 
     def job_id(self, part: str) -> str:
         """See `job_runs.job_id`."""

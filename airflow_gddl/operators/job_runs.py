@@ -1,24 +1,52 @@
-"""Jobs that tasks start: their ids, what runs them, and what is watched of a run elsewhere."""
+"""Jobs that tasks start: the state of their try, their ids, what runs them, and the wait for a run elsewhere."""
 
 from __future__ import annotations
 
 import hashlib
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from airflow.sdk import Context
 
 from airflow_gddl import configuration
-from airflow_gddl.contract.codec import plain
+from airflow_gddl.contract.codec import decode, plain
+from airflow_gddl.contract.result import JobResult
 from airflow_gddl.hooks.platforms import FromAirflow
 from airflow_gddl.operators.jobs import JobTask
+from airflow_gddl.reporting.continuous_monitor import MonitoredPipeline
 from airflow_gddl.runtime.runners.base import Runner, WaitPolicy
 from airflow_gddl.runtime.runners.registry import RunnerSettings, SubmissionContext, make_runner
 from airflow_gddl.runtime.runners.remote import RemoteRunner
 from airflow_gddl.runtime.snapshot import PipelineDocument
 from airflow_gddl.triggers.runs import TIME_TO_END, GddlRunTrigger, Watch
+
+
+@dataclass(frozen=True, kw_only=True)
+class TryState:
+    """State of a try, kept while the task is deferred.
+
+    Attributes:
+        tables: tables that the try started with, or those of the job that it waits for.
+        since: see `RemoteRunner`.
+        of_try: number of the try; some Airflow versions resume a new try with the state of the previous one.
+        ends: see `Watch.ends`; counted from the first deferral of the try.
+        failed: results of earlier jobs of a maintenance task's try, without details.
+    """
+
+    tables: tuple[str, ...]
+    since: int
+    of_try: int
+    ends: float | None = None
+    failed: tuple[JobResult, ...] = ()
+
+
+def begun_of(context: Context, resumed: Mapping[str, Any] | None) -> TryState | None:
+    """State of this try; null at its start."""
+    begun = None if resumed is None else decode(TryState, resumed)
+    return begun if begun is not None and begun.of_try == context["ti"].try_number else None
 
 
 def job_id(of: str, context: Context) -> str:
@@ -56,34 +84,37 @@ def runner_of(
     return runner
 
 
-def watch_of(
-    operator: JobTask, document: PipelineDocument, runner: RemoteRunner, run: WaitPolicy, begun: Mapping[str, Any]
-) -> Watch:
-    """What the triggerer needs to follow a run.
+def defer(
+    operator: JobTask,
+    document: PipelineDocument,
+    runner: RemoteRunner,
+    run: WaitPolicy,
+    begun: TryState,
+    kept: MonitoredPipeline | None = None,
+) -> None:
+    """Wait in the triggerer, which cancels the run at `Watch.ends`; nothing of this process is needed to resume.
+
+    Airflow's own timeout, which fails the task without calling the trigger, is for a trigger that is lost.
 
     Args:
-        begun: see `Watch`.
+        kept: see `Watch`; such a job ends by itself at its time limit.
+
+    Raises:
+        TaskDeferred: always.
     """
-    return Watch(
+    ends = begun.ends if kept is None else None
+    watch = Watch(
         runner=operator.runner or document.runner,
         settings=document.runner_settings,
         lake=document.roots.lake,
         aws_conn_id=document.aws_conn_id or "",
         task=runner.attempts.key,
         run=run,
-        begun=begun,
+        begun=plain(begun),
+        kept=None if kept is None else replace(kept, job=runner.attempts.submission(run.number).run_id),
+        ends=ends,
     )
-
-
-def defer(operator: JobTask, watch: Watch) -> None:
-    """Wait in the triggerer, which cancels the run at `Watch.ends`; nothing of this process is needed to resume.
-
-    Airflow's own timeout, which fails the task without calling the trigger, is for a trigger that is lost.
-
-    Raises:
-        TaskDeferred: always.
-    """
     limit = operator.execution_timeout
-    if watch.ends is not None:
-        limit = timedelta(seconds=max(0.0, watch.ends - time.time())) + TIME_TO_END
+    if ends is not None:
+        limit = timedelta(seconds=max(0.0, ends - time.time())) + TIME_TO_END
     operator.defer(trigger=GddlRunTrigger(watch=plain(watch)), method_name="resumed", timeout=limit)

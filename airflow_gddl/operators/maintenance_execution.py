@@ -11,20 +11,18 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import Context
 
 from airflow_gddl import configuration
-from airflow_gddl.contract.codec import plain
 from airflow_gddl.contract.connections import is_lent
 from airflow_gddl.contract.errors import RetriableError
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, JobSpec, TableSpec
-from airflow_gddl.operators.execution import TryState, begun_of
-from airflow_gddl.operators.job_runs import defer, job_id, runner_of, watch_of
+from airflow_gddl.operators.job_runs import TryState, begun_of, defer, job_id, runner_of
 from airflow_gddl.operators.maintenance_progress import ProgressFile
 from airflow_gddl.operators.outcomes import failure
 from airflow_gddl.reporting.results import Reporter, airflow_errors, summary
 from airflow_gddl.runtime.landing.rerun import loaded_by
 from airflow_gddl.runtime.landing.run_request import refuse_unknown
 from airflow_gddl.runtime.runners.attempts import TaskKey
-from airflow_gddl.runtime.runners.base import Runner, WaitPolicy
+from airflow_gddl.runtime.runners.base import Runner
 from airflow_gddl.runtime.runners.missing_results import out_of_time_result
 from airflow_gddl.runtime.runners.registry import SubmissionContext
 from airflow_gddl.runtime.runners.remote import RemoteRunner
@@ -142,7 +140,7 @@ class _Execution:
             )
         if isinstance(runner, RemoteRunner):
             if outcome.waiting is not None:
-                self._wait(replace(begun, since=runner.since or 0), runner, outcome.waiting)
+                defer(operator, document, runner, outcome.waiting, replace(begun, since=runner.since or 0))
             runner.settle()
         asked = [replace(result, action=operator.action, origin=origin) for result in outcome.results]
         return tuple(recorded(document.roots, result, time.time(), environ) for result in asked)
@@ -151,11 +149,6 @@ class _Execution:
         key = self._key(f"{self.operator.task_id} {number}")
         submission = SubmissionContext(task=key, roots=self.document.roots, patient=False, since=since)
         return runner_of(self.operator, self.document, environ, submission, tick)
-
-    def _wait(self, begun: TryState, runner: RemoteRunner, run: WaitPolicy) -> None:
-        """Defer to the triggerer: no worker waits for another machine."""
-        watch = watch_of(self.operator, self.document, runner, run, plain(begun))
-        defer(self.operator, replace(watch, ends=begun.ends))
 
     def _key(self, task: str) -> TaskKey:
         return TaskKey(pipeline=self.operator.dag_id, run=self.context["run_id"], task=task)

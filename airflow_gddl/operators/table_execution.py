@@ -13,7 +13,8 @@ from airflow_gddl.contract.codec import decode
 from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.operators.agreement import agreed
-from airflow_gddl.operators.execution import Load, begun_of, decided, document_of
+from airflow_gddl.operators.execution import Load, decided, document_of
+from airflow_gddl.operators.job_runs import begun_of
 from airflow_gddl.operators.outcomes import TableOutcome, failure, round_of
 from airflow_gddl.reporting.asset_events import add_events
 from airflow_gddl.reporting.results import airflow_errors, summary
