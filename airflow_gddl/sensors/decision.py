@@ -32,7 +32,7 @@ def answer(sensor: GddlTablesSensor, context: Context, event: Mapping[str, Any] 
         raise AirflowSkipException("no table has work")
     if "error" in event:
         raise (AirflowException if event["passing"] else AirflowFailException)(event["error"])
-    work = poll_here(sensor, context) if event == POLL_ON_WORKER else decode(PipelineWork, event)
+    work = _poll_here(sensor, context) if event == POLL_ON_WORKER else decode(PipelineWork, event)
     if not work.is_some:
         raise AirflowSkipException(work.why_none)
     _tell(sensor, work)
@@ -45,7 +45,7 @@ def answer(sensor: GddlTablesSensor, context: Context, event: Mapping[str, Any] 
         raise DownstreamTasksSkipped(tasks=first)
 
 
-def poll_here(sensor: GddlTablesSensor, context: Context) -> PipelineWork:
+def _poll_here(sensor: GddlTablesSensor, context: Context) -> PipelineWork:
     """Poll from the worker.
 
     Raises:

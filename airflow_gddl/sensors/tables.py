@@ -68,15 +68,9 @@ class GddlTablesSensor(BaseSensorOperator):
             DownstreamTasksSkipped: the task succeeded, and initial_load has no work.
             AirflowSkipException, AirflowException, AirflowFailException.
         """
-        from airflow_gddl.sensors import decision as answer  # noqa: PLC0415 - imported when needed
+        from airflow_gddl.sensors.decision import answer  # noqa: PLC0415 - imported when needed
 
-        answer.answer(self, context, event)
-
-    def poke(self, context: Context) -> bool:
-        """For `airflow tasks test` and the like: whether any table has work now."""
-        from airflow_gddl.sensors import decision as answer  # noqa: PLC0415 - imported when needed
-
-        return answer.poll_here(self, context).is_some
+        answer(self, context, event)
 
     def _arguments(self) -> dict[str, Any]:
         return {
