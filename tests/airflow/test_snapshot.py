@@ -258,8 +258,8 @@ def test_dependencies_on_other_pipelines_are_described(place: Place) -> None:
     )
     document = place.current().pipeline("gddl_pack.shop.small.1")
     assert document is not None
-    found = {other.table: other.dag_id or other.why_not for other in document.dependencies}
-    assert found == {"shop.bad": "refused", "shop.big": "gddl.shop.big", "shop.off": "disabled"}
+    assert [(other.spec.table, other.dag_id) for other in document.dependencies] == [("shop.big", "gddl.shop.big")]
+    assert document.unmet == ("shop.bad", "shop.off")
 
 
 def test_a_call_that_hangs_is_given_up() -> None:

@@ -68,12 +68,12 @@ def observe(
         remedy = "trigger the DAG with from and to, or with tables"
         raise MetadataError("REQUEST_INVALID", what, where=question.run, remedy=remedy)
     lake = open_store(environ)
-    others = {other.table: other.dag_id for other in document.dependencies if other.dag_id is not None}
+    others = sorted({other.dag_id for other in document.dependencies})
     seen = ListingSnapshot(
         looked_at=question.now,
         polls=_by_table(_polls(document, folders_of(document), question, following, lake)),
         hints=hints.read(lake, document.roots.lake, document.pipeline.dag_id),
-        others={dag_id: hints.read(lake, document.roots.lake, dag_id) for dag_id in sorted(set(others.values()))},
+        others={dag_id: hints.read(lake, document.roots.lake, dag_id) for dag_id in others},
         exists=lambda spec: has_replica(lake, document, spec),
         since=question.since,
         of_older_run=_tables_of_older_run(document, question.run, environ) if question.again else frozenset(),
@@ -127,7 +127,7 @@ def folders_of(document: PipelineDocument) -> dict[str, LandingFolder]:
 
     By table, or by `<table>/<source>` where a table has several sources.
     """
-    others = (other.spec for other in document.dependencies if other.dag_id is not None and other.spec is not None)
+    others = (other.spec for other in document.dependencies)
     return {
         "/".join((spec.table, *part.shards)): LandingFolder.of(document.roots, part)
         for spec in (*document.specs, *others)
@@ -170,8 +170,7 @@ def _keep_watermarks(
     document: PipelineDocument, known: Watermarks, listed: Mapping[str, ListedFiles], now: str, lake: Storage
 ) -> None:
     """Store the watermarks of the tables that were listed in full; without them, the next poll lists in full again."""
-    specs = {spec.table: spec for spec in document.specs}
-    specs |= {other.table: other.spec for other in document.dependencies if other.spec is not None}
+    specs = {spec.table: spec for spec in (*document.specs, *(other.spec for other in document.dependencies))}
     found = dict(known.tables)
     for table, files in listed.items():
         if files.known is None and not files.refused:

@@ -137,7 +137,7 @@ def decide(document: PipelineDocument, asked: RunRequestForm, run: str, seen: Li
     busy = {spec.table: spec for spec in document.specs if _has_work(spec, marks, seen, asked, forced)}
     if checks_all:  # their jobs report what became of them
         busy |= _lost([spec for spec in document.specs if spec.table not in busy], seen)
-    unmet = {name: missing for name, spec in busy.items() if (missing := _unmet(document, spec))}
+    unmet = {name: tuple(other for other in document.unmet if other in spec.depends_on) for name, spec in busy.items()}
     held = {
         name: waiting
         for name, spec in busy.items()
@@ -150,7 +150,7 @@ def decide(document: PipelineDocument, asked: RunRequestForm, run: str, seen: Li
         initial={name: marks[name] for name in sorted(first)},
         increments={name: marks[name] for name in sorted(ready.keys() - first)},
         held=held,
-        unmet=unmet,
+        unmet={name: missing for name, missing in unmet.items() if missing},
         asked=asked,
         pending=bool(seen.hints.pending),
         metadata_at=document.metadata_at,
@@ -179,25 +179,18 @@ def _has_work(
     return hint.mark != marks[spec.table] or seen.polls[spec.table].refused
 
 
-def _unmet(document: PipelineDocument, spec: TableSpec) -> tuple[str, ...]:
-    gone = {other.table for other in document.dependencies if other.why_not is not None}
-    return tuple(sorted(gone.intersection(spec.depends_on)))
-
-
 def _waiting_for(document: PipelineDocument, spec: TableSpec, seen: ListingSnapshot) -> Iterator[str]:
     """Tables of other pipelines that must be loaded first and aren't, as of the first poll of this table."""
     since = seen.since.get(spec.table, seen.looked_at)
     for other in document.dependencies:
-        if other.table in spec.depends_on and other.dag_id is not None and not _is_loaded(other, since, seen):
-            yield other.table
+        if other.spec.table in spec.depends_on and not _is_loaded(other, since, seen):
+            yield other.spec.table
 
 
 def _is_loaded(other: Dependency, since: str, seen: ListingSnapshot) -> bool:
-    hints = seen.others.get(other.dag_id or "", Hints())
-    hint = hints.tables.get(other.table)
-    if hint is None or other.spec is None:
-        return False
-    return hint.looked_at >= since or hint.mark == mark(other.spec, seen.polls[other.table])
+    table = other.spec.table
+    hint = seen.others.get(other.dag_id, Hints()).tables.get(table)
+    return hint is not None and (hint.looked_at >= since or hint.mark == mark(other.spec, seen.polls[table]))
 
 
 def _initial(ready: Mapping[str, TableSpec], asked: RunRequestForm, seen: ListingSnapshot) -> set[str]:

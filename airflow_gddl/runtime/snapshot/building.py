@@ -85,6 +85,7 @@ def _document(
     pipeline: Pipeline, catalog: Catalog, by_name: Mapping[str, TableSpec], by_table: Mapping[str, str]
 ) -> PipelineDocument:
     specs = tuple(by_name[table] for table in pipeline.tables)
+    others = sorted({name for spec in specs for name in spec.depends_on}.difference(pipeline.tables))
     return PipelineDocument(
         pipeline=pipeline,
         roots=catalog.roots,
@@ -94,16 +95,8 @@ def _document(
         specs=specs,
         tiers={spec.size: catalog.tiers[spec.size] for spec in specs},
         catalogs={name: one for name, one in catalog.catalogs.items() if any(s.catalog == name for s in specs)},
-        dependencies=tuple(_dependencies(pipeline, specs, by_name, by_table)),
+        dependencies=tuple(
+            Dependency(dag_id=by_table[name], spec=by_name[name]) for name in others if name in by_table
+        ),
+        unmet=tuple(name for name in others if name not in by_table),
     )
-
-
-def _dependencies(
-    pipeline: Pipeline, specs: Iterable[TableSpec], by_name: Mapping[str, TableSpec], by_table: Mapping[str, str]
-) -> Iterator[Dependency]:
-    own = set(pipeline.tables)
-    for table in sorted({name for spec in specs for name in spec.depends_on} - own):
-        if table in by_table:
-            yield Dependency(table=table, dag_id=by_table[table], spec=by_name[table])
-        else:
-            yield Dependency(table=table, why_not="disabled" if table in by_name else "refused")

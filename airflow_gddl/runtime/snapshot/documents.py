@@ -4,30 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any
 
 from airflow_gddl.contract.catalogs import CatalogSpec
 from airflow_gddl.contract.spec import Roots, TableSpec, TierSpec
 from airflow_gddl.metadata.topology import Pipeline, Placement, Timing
 from airflow_gddl.metadata.topology.rows import TableRow
 
-FORMAT = 2
+FORMAT = 3
 
 
 @dataclass(frozen=True, kw_only=True)
 class Dependency:
-    """A table that others depend on.
+    """A table that others depend on: the pipeline that loads it, and its row."""
 
-    Attributes:
-        dag_id: the pipeline that loads it; null when none does.
-        why_not: reason that no pipeline does (`disabled`, `refused`); null when one does.
-        spec: its row; null when none loads it.
-    """
-
-    table: str
-    dag_id: str | None = None
-    why_not: Literal["disabled", "refused"] | None = None
-    spec: TableSpec | None = None
+    dag_id: str
+    spec: TableSpec
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,6 +30,7 @@ class PipelineDocument:
         tiers, catalogs: those that its tables use.
         runner_settings: settings under `runners` in `gddl.yaml` for this runner.
         dependencies: tables of other pipelines that its tables depend on, sorted.
+        unmet: tables that they depend on and that nothing loads, since the row is disabled or invalid, sorted.
         aws_conn_id: Airflow connection that reaches S3 for the roots; null: the configured one, if any.
         metadata_at: when the newest file of the metadata was last modified, seconds since the epoch.
     """
@@ -49,6 +42,7 @@ class PipelineDocument:
     tiers: Mapping[str, TierSpec]
     runner_settings: Mapping[str, Any] = field(default_factory=dict)
     dependencies: tuple[Dependency, ...] = ()
+    unmet: tuple[str, ...] = ()
     aws_conn_id: str | None = None
     metadata_at: float = 0.0
     catalogs: Mapping[str, CatalogSpec] = field(default_factory=dict)
