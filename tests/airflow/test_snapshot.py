@@ -262,6 +262,14 @@ def test_dependencies_on_other_pipelines_are_described(place: Place) -> None:
     assert document.unmet == ("shop.bad", "shop.off")
 
 
+def test_rows_are_read_as_they_were_compiled(place: Place) -> None:
+    place.write("tables/shop.yaml", "tables: [{table: shop.a, keys: [id]}, {table: shop.b, keys: [id], nonsense: 1}]\n")
+    directory = place.current().directory()
+    assert directory is not None
+    assert [bool(row.problems) for row in directory.rows] == [False, True]
+    assert len(set(directory.rows)) == 2, "without lists, as `table_rows` makes them"
+
+
 def test_a_call_that_hangs_is_given_up() -> None:
     with pytest.raises(Exception, match=r"METADATA_UNREACHABLE.*no answer within 0\.1 s"):
         bounded(threading.Event().wait, 0.1, "s3://there")

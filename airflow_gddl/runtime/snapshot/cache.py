@@ -197,8 +197,8 @@ def read_directory(generation: Path) -> Directory:
 
 
 def _row(values: list[Any]) -> TableRow:
-    """The last value is a list of texts, empty for valid rows."""
-    return TableRow(**dict(zip(_ROW, [*values[:-1], tuple(values[-1])], strict=True)))
+    given: Iterable[Any] = (tuple(value) if isinstance(value, list) else value for value in values)
+    return TableRow(**dict(zip(_ROW, given, strict=True)))
 
 
 def read_roots(generation: Path) -> Roots:
