@@ -118,7 +118,7 @@ class SharedHintBook(HintBook):
     merged with the changes of the others.
 
     Raises (every method):
-        RetriableError: `LANDING_UNREACHABLE`, or `STATE_CONTENDED`.
+        RetriableError: `STORAGE_BUSY`, or `STATE_CONTENDED`.
     """
 
     def _change(self, change: Callable[[Hints], Hints]) -> None:

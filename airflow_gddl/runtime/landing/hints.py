@@ -111,7 +111,7 @@ def update(store: Storage, lake: str, dag_id: str, change: Callable[[Hints], Hin
     """Change the hints while other tasks of the same run may; return the new hints.
 
     Raises:
-        RetriableError: `LANDING_UNREACHABLE`, or `STATE_CONTENDED`.
+        RetriableError: `STORAGE_BUSY`, or `STATE_CONTENDED`.
     """
     path = place(lake, dag_id)
     for _ in range(_TRIES):

@@ -78,7 +78,7 @@ def read(store: Storage, lake: str, dag_id: str) -> Watermarks:
     """Stored watermarks of a DAG; empty when nothing is stored, or when it is damaged.
 
     Raises:
-        RetriableError: `LANDING_UNREACHABLE`.
+        RetriableError: `STORAGE_BUSY`.
     """
     return read_document(store, _place(lake, dag_id), Watermarks) or Watermarks()
 
@@ -87,7 +87,7 @@ def write(store: Storage, lake: str, dag_id: str, watermarks: Watermarks) -> Non
     """Store the watermarks of a DAG.
 
     Raises:
-        RetriableError: `LANDING_UNREACHABLE`.
+        RetriableError: `STORAGE_BUSY`.
     """
     store.write(_place(lake, dag_id), to_json(watermarks).encode())
 
