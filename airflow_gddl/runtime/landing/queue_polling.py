@@ -17,7 +17,7 @@ from airflow_gddl.runtime.landing import pending_tables as news
 from airflow_gddl.runtime.landing.events import NotAnEventError, has_news, objects_of, places_with_news
 from airflow_gddl.runtime.landing.polling import Poll, Scope, poll_folders
 from airflow_gddl.runtime.landing.queue import Message, SqsQueue
-from airflow_gddl.stores import Storage, open_store, read_document
+from airflow_gddl.stores import open_store, read_document
 
 _LOG = logging.getLogger(__name__)
 _PUBLISH_SECONDS = 1.0
@@ -66,7 +66,7 @@ class Following:
         Raises:
             RetriableError: `STORAGE_BUSY`.
         """
-        wanted, lake, now = sorted(folders), self._store(), self.clock()
+        wanted, lake, now = sorted(folders), open_store(self.environ), self.clock()
         drained = self._drain(roots)
         known = read_document(lake, _place(roots.lake, dag_id), QueuePollState)
         fresh_until = now - timedelta(seconds=self.full_listing_seconds)
@@ -82,17 +82,11 @@ class Following:
             places = news.places_in(lake, roots.lake, set(names) - set(known.read))
             changed = {table for table, folder in folders.items() if has_news(folder, roots.landing, places)}
         stale = {table: folders[table] for table in wanted if table in changed or table not in known.looks}
-        looks = {
-            **known.looks,
-            **{table: tally.poll() for table, tally in poll_folders(self._store(), stale, Scope()).items()},
-        }
+        looks = {**known.looks, **{table: files.poll() for table, files in poll_folders(lake, stale, Scope()).items()}}
         kept = {table: looks[table] for table in wanted}
         now_known = replace(known, looked_at=stamp, read=tuple(names), looks=kept)
         lake.write(_place(roots.lake, dag_id), to_json(now_known).encode())
         return kept
-
-    def _store(self) -> Storage:
-        return open_store(self.environ)
 
     def _drain(self, roots: Roots) -> bool:
         """Whether all queued messages are stored, by this pipeline or by others."""
@@ -120,7 +114,7 @@ class Following:
         good = {message: objects for message in messages if (objects := _objects(message)) is not None}
         places = places_with_news((url for objects in good.values() for url in objects), roots.landing)
         if places:
-            news.publish(self._store(), roots.lake, places, self.clock())
+            news.publish(open_store(self.environ), roots.lake, places, self.clock())
         self.queue.delete(good)
         return bool(good)
 
