@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -21,10 +21,10 @@ from airflow_gddl.reporting.results import Logger
 from airflow_gddl.runtime.snapshot import Directory, PipelineDocument
 from airflow_gddl.runtime.state.alerts import Alert, Moves, Notified, after_notifying, alerts, lateness, moves
 from airflow_gddl.runtime.state.board import standings
-from airflow_gddl.runtime.state.documents import BY_HAND, RunsDocument, place, update_runs
+from airflow_gddl.runtime.state.documents import BY_HAND, RunsDocument
 from airflow_gddl.runtime.state.reading import LakeState, StateReader, read_pipeline
+from airflow_gddl.runtime.state.recording import StateRecorder
 from airflow_gddl.runtime.state.records import records_of
-from airflow_gddl.stores import open_store
 from airflow_gddl.version_compat import gauge
 
 _SHOWN = 50
@@ -114,9 +114,9 @@ def watch(context: Context, directory: Directory, log: Logger, environ: Mapping[
 def _follow(roots: Roots, moved: Moves, environ: Mapping[str, str]) -> None:
     """Move a table's sent alerts to its new pipeline before the old one drops them."""
     for dag_id, taken in sorted(moved.taken.items()):
-        _change(roots, dag_id, tuple(taken), partial(_with, taken), environ)
+        StateRecorder(roots, dag_id, tuple(taken), environ=environ).change(partial(_with, taken))
     for dag_id, gone in sorted(moved.left.items()):
-        _change(roots, dag_id, (), partial(_without, gone), environ)
+        StateRecorder(roots, dag_id, (), environ=environ).change(partial(_without, gone))
 
 
 def _with(taken: Notified, before: RunsDocument) -> RunsDocument:
@@ -147,7 +147,7 @@ def _with_new(roots: Roots, rows: Sequence[TableRow], known: LakeState, environ:
         by_dag.setdefault(str(row.dag_id), []).append(row.table)
     for dag_id, tables in sorted(by_dag.items()):
         pipeline = tuple(row.table for row in rows if row.dag_id == dag_id)
-        _change(roots, dag_id, pipeline, partial(_met, tables, now), environ)
+        StateRecorder(roots, dag_id, pipeline, environ=environ).change(partial(_met, tables, now))
     return replace(known, seen={**known.seen, **{row.table: now for row in unmet}})
 
 
@@ -165,24 +165,8 @@ def _notify(context: Context, wanted: Sequence[Any], fresh: Sequence[Alert]) -> 
 def _remember(roots: Roots, dag_id: str, fresh: Sequence[Alert], environ: Mapping[str, str]) -> None:
     """Store the sent alerts in the state of the pipeline's runs; rebuild a lost state from the run records."""
     tables = tuple(dict.fromkeys(alert.table for alert in fresh))
-    _change(
-        roots, dag_id, tables, lambda before: replace(before, notified=after_notifying(before.notified, fresh)), environ
-    )
-
-
-def _change(
-    roots: Roots, dag_id: str, tables: tuple[str, ...], change: Callable[[RunsDocument], RunsDocument],
-    environ: Mapping[str, str],
-) -> None:  # fmt: skip
-    """
-    Args:
-        tables: tables whose records are read if the pipeline's state was lost.
-    """
-
-    def lost() -> RunsDocument:
-        return RunsDocument(tables=records_of(roots, tables, time.time(), environ))
-
-    update_runs(open_store(environ), place(roots.lake, dag_id, "runs"), change, lost)
+    recorder = StateRecorder(roots, dag_id, tables, environ=environ)
+    recorder.change(lambda before: replace(before, notified=after_notifying(before.notified, fresh)))
 
 
 def text_of(fresh: Sequence[Alert]) -> str:

@@ -105,9 +105,7 @@ class StateRecorder:
         _logged(self.pipeline, lambda: self._write(taken))
 
     def _write(self, taken: Sequence[tuple[str, Change]]) -> None:
-        store, path = open_store(self.environ), place(self.roots.lake, self.pipeline, "runs")
-
-        def change(before: RunsDocument) -> RunsDocument:
+        def with_taken(before: RunsDocument) -> RunsDocument:
             tables = dict(before.tables)
             for table, with_run in taken:
                 tables[table] = with_run(tables.get(table, TableRecord()))
@@ -115,14 +113,23 @@ class StateRecorder:
             others = {name: job for name, job in before.running.items() if job.until > now and name not in self._ended}
             return replace(before, tables=tables, written=now, running={**others, **self._running})
 
-        after = update_runs(store, path, change, self._lost)
+        after = self.change(with_taken)
         many = [name for name, record in after.tables.items() if record.loose > LOOSE_AT_MOST][:_COMPACTED_AT_ONCE]
-        left = {name: compact(store, self.roots, name) for name in many}
+        left = {name: compact(open_store(self.environ), self.roots, name) for name in many}
         if left:
-            update_runs(store, path, lambda document: _left(document, left), self._lost)
+            self.change(lambda document: _left(document, left))
 
-    def _lost(self) -> RunsDocument:
-        return RunsDocument(tables=records_of(self.roots, self.tables, self.clock(), self.environ))
+    def change(self, change: Callable[[RunsDocument], RunsDocument]) -> RunsDocument:
+        """Change the stored state, and return the new one; unlike the others, this raises errors.
+
+        Raises:
+            RetriableError: `LAKE_UNREADABLE`, `STORAGE_BUSY`, `STATE_CONTENDED`.
+        """
+
+        def lost() -> RunsDocument:
+            return RunsDocument(tables=records_of(self.roots, self.tables, self.clock(), self.environ))
+
+        return update_runs(open_store(self.environ), place(self.roots.lake, self.pipeline, "runs"), change, lost)
 
 
 def recorded(roots: Roots, result: JobResult, now: float, environ: Mapping[str, str]) -> JobResult:
