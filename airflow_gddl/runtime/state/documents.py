@@ -25,7 +25,9 @@ Kind = Literal["runs", "look"]
 BY_HAND = "by-hand"
 FORMAT = 1
 _TRIES = 8
+# Values are stored in this order, so that new fields go last.
 _FIELDS = tuple(field.name for field in fields(TableRecord))
+_POLL_FIELDS = tuple(field.name for field in fields(TablePoll) if field.name != "polled")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,7 +66,7 @@ def place(lake: str, pipeline: str, kind: Kind) -> str:
 def encode_runs(document: RunsDocument) -> bytes:
     # Not through the codec, for speed: there may be ten thousand.
     tables = {name: [getattr(record, field) for field in _FIELDS] for name, record in sorted(document.tables.items())}
-    notified = {name: list(codes) for name, codes in sorted(document.notified.items())}
+    notified = dict(sorted(document.notified.items()))
     data = {"format": FORMAT, "written": document.written, "tables": tables, "told": notified}
     running = {name: [job.since, job.until] for name, job in sorted(document.running.items())}
     return _bytes({**data, "running": running, "seen": dict(sorted(document.seen.items()))})
@@ -94,10 +96,7 @@ def _items(given: Mapping[str, Any], name: str) -> list[tuple[str, Any]]:
 
 
 def encode_poll(document: PollDocument) -> bytes:
-    tables = {
-        name: [poll.files, poll.waiting, poll.since, poll.clear, list(poll.held_by), poll.first, poll.missing]
-        for name, poll in sorted(document.tables.items())
-    }
+    tables = {name: [getattr(poll, field) for field in _POLL_FIELDS] for name, poll in sorted(document.tables.items())}
     return _bytes({"format": FORMAT, "looked": document.polled, "tables": tables})
 
 
@@ -109,19 +108,7 @@ def decode_poll(data: bytes) -> PollDocument:
     given = _parsed(data)
     try:
         polled = float(given["looked"])
-        tables = {
-            str(name): TablePoll(
-                polled=polled,
-                files=files,
-                waiting=waiting,
-                since=since,
-                clear=clear,
-                held_by=tuple(held),
-                first=more[0] if more else None,
-                missing=bool(more[1]) if len(more) > 1 else False,
-            )
-            for name, (files, waiting, since, clear, held, *more) in given["tables"].items()
-        }
+        tables = {str(name): _to_poll(polled, values) for name, values in given["tables"].items()}
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"damaged: {error!r}") from error
     return PollDocument(polled=polled, tables=tables)
@@ -183,6 +170,12 @@ def _to_record(values: list[Any]) -> TableRecord:
     record = TableRecord(**dict(zip(_FIELDS[: len(values)], values, strict=True)))
     _ = record.newest  # a run that can't be read must fail here, where it is known to be damage
     return record
+
+
+def _to_poll(polled: float, values: list[Any]) -> TablePoll:
+    # As in `_to_record`.
+    known = dict(zip(_POLL_FIELDS[: len(values)], values, strict=True))
+    return TablePoll(polled=polled, **{**known, "held_by": tuple(known["held_by"])})
 
 
 def _bytes(data: Mapping[str, Any]) -> bytes:
