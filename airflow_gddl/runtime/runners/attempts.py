@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -152,11 +152,6 @@ _REMEDY = "check that none of its runs is still active, then remove the folder"
 def submissions_folder(lake: str, pipeline: str) -> str:
     """Folder of a pipeline's attempts, with one folder for each task."""
     return join(lake, STATE, "submissions", pipeline.replace("/", "_"))
-
-
-def last_ended(attempts: Sequence[Attempt]) -> int:
-    """Number of the last finished attempt; 0 when there is none."""
-    return max((attempt.number for attempt in attempts if attempt.ended), default=0)
 
 
 def _digest(*parts: str) -> str:

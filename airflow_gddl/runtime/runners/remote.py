@@ -19,7 +19,7 @@ from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.layout import order_path
 from airflow_gddl.contract.result import ErrorInfo, JobResult
 from airflow_gddl.contract.spec import JobSpec, TableSpec, TierSpec
-from airflow_gddl.runtime.runners.attempts import Attempt, Attempts, Submission, last_ended
+from airflow_gddl.runtime.runners.attempts import Attempt, Attempts, Submission
 from airflow_gddl.runtime.runners.base import JobOutcome, Listener, WaitPolicy
 from airflow_gddl.runtime.runners.expiry import forget_old
 from airflow_gddl.runtime.runners.missing_results import out_of_time_result, unanswered
@@ -117,7 +117,7 @@ class RemoteRunner:
         """Attempts of this try."""
         attempts = self.attempts.all()
         if self.since is None:
-            self.since = last_ended(attempts)
+            self.since = max((attempt.number for attempt in attempts if attempt.ended), default=0)
             attempts = [self._stopped(attempt) if attempt.number > self.since else attempt for attempt in attempts]
         return [attempt for attempt in attempts if attempt.number > self.since]
 
