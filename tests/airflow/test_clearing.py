@@ -43,6 +43,13 @@ def test_a_retry_of_a_new_run_repeats_no_table(tmp_path: Path, caplog: pytest.Lo
     assert "no table is known to have been loaded by r3" in caplog.text
 
 
+def test_a_damaged_state_does_not_fail_the_poll_of_a_retry(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    made = loaded(tmp_path, "r1", "r2")
+    (tmp_path / "_gddl" / "state" / f"{made.pipeline.dag_id}.runs.json").write_text("{")
+    assert work_of(made, "r1", again=True).increments == work_of(made, "r1", again=False).increments
+    assert "is damaged" in caplog.text
+
+
 def test_a_task_of_an_older_run_keeps_newer_hints(tmp_path: Path) -> None:
     made = loaded(tmp_path, "r1")
     book = HintBook(made.roots, made.pipeline.dag_id)

@@ -89,7 +89,12 @@ def _tables_of_older_run(document: PipelineDocument, run: str, environ: Mapping[
 
     Limited to the runs that the tables' state keeps.
     """
-    records = read_pipeline(document.roots.lake, (document.pipeline.dag_id,), environ).records
+    try:
+        records = read_pipeline(document.roots.lake, (document.pipeline.dag_id,), environ).records
+    except ValueError as error:
+        what = "the state of %s is damaged, and rebuilt by its next load; name the tables of %s in the trigger form: %s"
+        _LOG.warning(what, document.pipeline.dag_id, run, error)
+        return frozenset()
     facts = [(name, fact) for name, record in records.items() for fact in record.facts if fact.airflow]
     own = {name: fact.started for name, fact in facts if fact.airflow[0] == run}
     newest = max(own.values(), default=0.0)
