@@ -223,19 +223,19 @@ def line_of(one: BoardRow, now: float) -> StatusLine:
         late=state.late,
         failed=state.failed,
         mode=newest.mode if newest else None,
-        rows=record.rows if record else None,
+        rows=record.rows,
         lag_seconds=state.lag,
         behind_seconds=state.behind,
         up_to_date_as_of=text_of(state.as_of),
         freshness_seconds=one.row.freshness,
         waiting_files=state.waiting,
-        quarantined=record.quarantined if record else 0,
-        late_ignored=record.late_ignored if record else 0,
+        quarantined=record.quarantined,
+        late_ignored=record.late_ignored,
         attention=list(state.attention),
         not_listed_days=newest.not_listed_days if newest else 0,
         listed_in_full_at=text_of(newest.listed) if newest else None,
         last_run=text_of(newest.started) if newest else None,
-        last_success=text_of(record.succeeded) if record else None,
+        last_success=text_of(record.succeeded),
         last_poll=text_of(one.poll.polled) if one.poll else None,
         age_seconds=now - newest.started if newest else None,
         running_since=text_of(state.running),
@@ -245,7 +245,7 @@ def line_of(one: BoardRow, now: float) -> StatusLine:
 
 def _error(one: BoardRow) -> str | None:
     newest = one.newest
-    if one.record is None or newest is None or not one.record.failed:
+    if newest is None or not one.record.failed:
         return None
     return summary.coded(newest.error or "UNKNOWN", one.record.error or "")
 
