@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from airflow_gddl.bundle.code import write_code
-from airflow_gddl.contract.errors import FatalError, RetriableError
+from airflow_gddl.contract.errors import FatalError, MetadataError, RetriableError
 from airflow_gddl.contract.spec import JobSpec, Roots, TableSpec, TierSpec
 from airflow_gddl.metadata.runners.spark_submit import SparkSubmitSettings
 from airflow_gddl.metadata.settings import SettingsError
@@ -141,6 +141,12 @@ def runner_of(folder: Path, settings: dict[str, Any], orders: dict[str, Any]) ->
     )
     assert isinstance(made, SparkSubmitRunner)
     return made
+
+
+def test_wrong_settings_are_refused_as_those_of_platforms() -> None:
+    """As where a task names this runner, and `gddl.yaml` another."""
+    with pytest.raises(MetadataError, match=r"RUNNER_SETTINGS_INVALID.*'master' .gddl\.yaml, runners\.spark_submit"):
+        make_runner("spark_submit", RunnerSettings(command=("job",), environ={}))
 
 
 def test_the_job_gets_all_arguments_and_its_page_is_linked(tmp_path: Path, master: str) -> None:

@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from airflow_gddl.contract.codec import decode
 from airflow_gddl.contract.errors import FatalError, MetadataError
 from airflow_gddl.contract.spec import Roots
 from airflow_gddl.metadata.roots import check_remote
@@ -18,6 +17,7 @@ from airflow_gddl.runtime.runners.child import nothing
 from airflow_gddl.runtime.runners.connections import Connections, FromEnvironment
 from airflow_gddl.runtime.runners.job_process import JobProcess
 from airflow_gddl.runtime.runners.local import LocalRunner
+from airflow_gddl.runtime.runners.own import settings_of
 from airflow_gddl.runtime.runners.platform import Platform
 from airflow_gddl.runtime.runners.remote import RemoteRunner
 from airflow_gddl.runtime.runners.spark_submit import SparkSubmitRunner
@@ -68,12 +68,13 @@ class RunnerSettings:
 def make_runner(name: str, settings: RunnerSettings) -> Runner:
     """
     Raises:
-        MetadataError: `RUNNER_UNKNOWN`, `RUNNER_NEEDS_S3`; what `make_platform` raises comes with the first job.
+        MetadataError: `RUNNER_UNKNOWN`, `RUNNER_NEEDS_S3`, `RUNNER_SETTINGS_INVALID`; what `make_platform` raises comes
+            with the first job.
     """
     if name == "local":
         return LocalRunner(command=settings.command, environ=settings.environ, tick=settings.tick)
     if name == "spark_submit":
-        own = decode(SparkSubmitSettings, dict(settings.own))
+        own = settings_of(name, SparkSubmitSettings, settings.own)
         driver = JobProcess(command=settings.command, environ=settings.environ, tick=settings.tick)
         return SparkSubmitRunner(settings=own, driver=driver)
     submission = settings.submission
