@@ -62,20 +62,14 @@ class ViewName:
         return str(self).lower()
 
 
-def view_sql(table: PublishedTable, view: ViewName, reader: SqlReader, relation: str = "") -> tuple[str, ...]:
-    """Statements that create or replace the view, in order, without semicolons.
-
-    Args:
-        relation: the replica as the reader's catalog names it, quoted; empty: the view reads it by its path.
-    """
+def view_sql(table: PublishedTable, view: ViewName, reader: SqlReader) -> tuple[str, ...]:
+    """Statements that create or replace the view, in order, without semicolons; no catalog need know the replica."""
     database, name = quoted(view.database, reader), quoted(view.name, reader)
     if reader == "athena":
-        relation = relation or f"{database}.{quoted(view.name + _REGISTERED, reader)}"
-        first = _athena_table(table.path, view)
+        first, relation = _athena_table(table.path, view)
     else:
-        first = (f"CREATE SCHEMA IF NOT EXISTS {database}",)
-    select = select_sql(table, reader, relation or by_path(table.path, reader))
-    return (*first, f"CREATE OR REPLACE VIEW {database}.{name} AS\n{select}")
+        first, relation = (f"CREATE SCHEMA IF NOT EXISTS {database}",), by_path(table.path, reader)
+    return (*first, f"CREATE OR REPLACE VIEW {database}.{name} AS\n{select_sql(table, reader, relation)}")
 
 
 def select_sql(table: PublishedTable, reader: SqlReader, relation: str) -> str:
@@ -112,8 +106,8 @@ def query(table: PublishedTable, view: ViewName, reader: Reader, relation: str =
     if relation:
         return f"{select_sql(table, reader, relation)};\n"
     if reader == "athena":
-        relation = f"{quoted(view.database, reader)}.{quoted(view.name + _REGISTERED, reader)}"
-        return "".join(f"{text};\n" for text in (*_athena_table(table.path, view), select_sql(table, reader, relation)))
+        first, relation = _athena_table(table.path, view)
+        return "".join(f"{text};\n" for text in (*first, select_sql(table, reader, relation)))
     return f"{select_sql(table, reader, by_path(table.path, reader))};\n"
 
 
@@ -123,14 +117,16 @@ def quoted(name: str, reader: Reader) -> str:
     return f"{mark}{name.replace(mark, mark * 2)}{mark}"
 
 
-def _athena_table(path: str, view: ViewName) -> tuple[str, ...]:
+def _athena_table(path: str, view: ViewName) -> tuple[tuple[str, ...], str]:
+    """Statements that register the replica beside the view, and its name in queries."""
     # Athena's DDL is Hive's: other quotes than those of its queries.
     name = f"`{view.database}`.`{view.name}{_REGISTERED}`"
     location = path.replace("\\", "\\\\").replace("'", "\\'")
-    return (
+    statements = (
         f"CREATE DATABASE IF NOT EXISTS `{view.database}`",
         f"CREATE EXTERNAL TABLE IF NOT EXISTS {name}\nLOCATION '{location}'\nTBLPROPERTIES ('table_type'='DELTA')",
     )
+    return statements, f"{quoted(view.database, 'athena')}.{quoted(view.name + _REGISTERED, 'athena')}"
 
 
 def _python(table: PublishedTable) -> str:

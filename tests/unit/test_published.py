@@ -126,11 +126,6 @@ def test_athena_registers_the_replica_beside_the_view() -> None:
     assert made.endswith('FROM "clean_s"."t__replica"\nWHERE NOT "_gddl"."deleted"')
 
 
-def test_a_view_of_a_registered_table_names_it() -> None:
-    made = view_sql(TABLE, ViewName.of("s.t", "clean"), "databricks", relation="`main`.`raw`.`t`")[-1]
-    assert "FROM `main`.`raw`.`t`\n" in made
-
-
 @pytest.mark.parametrize("reader", ["python", "polars"])
 def test_python_texts_compile_whatever_the_names(reader: Reader) -> None:
     hostile = ('"""', "'", "\\", 'a"', "\\n")
