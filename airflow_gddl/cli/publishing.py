@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.layout import Layout
-from airflow_gddl.contract.published import published_columns
+from airflow_gddl.contract.published import Publication
 from airflow_gddl.contract.spec import Roots, TableSpec
 from airflow_gddl.contract.view_sql import PublishedTable
 from airflow_gddl.runtime.delta_tables import replica_schema
@@ -31,7 +31,7 @@ def published_table(roots: Roots, spec: TableSpec, environ: Mapping[str, str]) -
         what, remedy = f"{spec.table} has no replica yet", f"load it: gddl run --table '{spec.table}'"
         raise FatalError("REPLICA_MISSING", what, where=path, remedy=remedy)
     try:
-        columns = published_columns(schema, spec)
+        columns = Publication.of(spec).columns_of(schema)
     except FatalError as error:
         raise FatalError(error.code, error.what, where=spec.table, remedy=error.remedy) from error
     return PublishedTable(path=path, columns=columns, marks_deletes=schema.marks_deletes)

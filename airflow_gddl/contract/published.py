@@ -91,11 +91,6 @@ class Publication:
         return [c for c in columns if c.lower() not in technical and not c.lower().startswith(_PREFIXES)]
 
 
-def published_columns(schema: ReplicaSchema, spec: TableSpec) -> tuple[str, ...]:
-    """See `Publication.columns_of`."""
-    return Publication.of(spec).columns_of(schema)
-
-
 def published_problems(spec: TableSpec) -> Iterator[SpecProblem]:
     """Problems of the row's `published` that can be found without the replica."""
     absent = lowered(spec.exclude_columns) - lowered(spec.keys)

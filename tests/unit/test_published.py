@@ -10,7 +10,7 @@ import pytest
 
 from airflow_gddl.contract.checks import check_table
 from airflow_gddl.contract.errors import FatalError
-from airflow_gddl.contract.published import Publication, ReplicaSchema, published_columns, published_problems
+from airflow_gddl.contract.published import Publication, ReplicaSchema, published_problems
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.contract.view_sql import PublishedTable, Reader, ViewName, query, view_sql
 from tests.unit.test_cli import Shop
@@ -31,15 +31,15 @@ def schema(*columns: str, soft: bool = False) -> ReplicaSchema:
 
 def code(found: ReplicaSchema, row: TableSpec) -> str:
     with pytest.raises(FatalError) as caught:
-        published_columns(found, row)
+        Publication.of(row).columns_of(found)
     return caught.value.code
 
 
 def test_the_default_leaves_technical_columns_out() -> None:
     dms = schema("AR_H_CHANGE_SEQ", "id", "ar_h_user", "Transact_Seq", "dms_timestamp", "v", "_rescued_data")
-    assert published_columns(dms, spec()) == ("id", "v")
+    assert Publication.of(spec()).columns_of(dms) == ("id", "v")
     debezium = schema("id", "v", "_dbz_sequence", "_dbz_ts", "_dbz_carried")
-    assert published_columns(debezium, spec(dialect="debezium")) == ("id", "v")
+    assert Publication.of(spec(dialect="debezium")).columns_of(debezium) == ("id", "v")
 
 
 def test_columns_that_the_row_names_for_ordering_are_technical_unless_they_are_keys() -> None:
@@ -51,14 +51,15 @@ def test_columns_that_the_row_names_for_ordering_are_technical_unless_they_are_k
         options={"timestamp_column": "committed_at"},
     )
     found = schema("id", "day", "SCN", "changed", "force", "committed_at", "v")
-    assert published_columns(found, row) == ("id", "day", "v")
+    assert Publication.of(row).columns_of(found) == ("id", "day", "v")
 
 
 def test_named_columns_come_in_their_place_in_the_tables_spelling() -> None:
     found = schema("id", "Scn", "v", "w")
-    assert published_columns(found, spec(sequence_by=("scn",), published=("W", "*", "SCN"))) == ("w", "id", "v", "Scn")
-    assert published_columns(found, spec(published=("v", "_gddl"))) == ("v", "_gddl")
-    assert published_columns(found, spec(published=())) == ()
+    row = spec(sequence_by=("scn",), published=("W", "*", "SCN"))
+    assert Publication.of(row).columns_of(found) == ("w", "id", "v", "Scn")
+    assert Publication.of(spec(published=("v", "_gddl"))).columns_of(found) == ("v", "_gddl")
+    assert Publication.of(spec(published=())).columns_of(found) == ()
 
 
 def test_columns_that_the_replica_lacks_are_refused() -> None:
