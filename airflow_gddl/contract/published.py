@@ -21,7 +21,7 @@ EVERY = "*"
 MARKS = "_gddl"
 MARK = "deleted"
 _OURS = frozenset({MARKS, "_rescued_data"})
-_OF_SERVICES = frozenset(name.lower() for name in (*TOTAL_ORDER, *COMMIT_TIMES))
+_OF_SERVICES = lowered((*TOTAL_ORDER, *COMMIT_TIMES))
 _PREFIXES = ("ar_h_", "_dbz_")
 """Prefixes of columns that AWS DMS and the dialect `debezium` add."""
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from airflow_gddl.contract.errors import FatalError
+from airflow_gddl.contract.table_spec import lowered
 from spark_jobs.dialects.base import Dialect
 
 
@@ -92,4 +93,4 @@ def applied_columns(dialect: Dialect, sequence: Sequence[str]) -> frozenset[str]
     spec = dialect.spec
     order = sequence if spec.sequence_by else (*sequence, *dialect.total_order)
     named = (*order, *dialect.commit_times, spec.columns_to_update, spec.force_update, dialect.carried)
-    return frozenset(name.lower() for name in named if name is not None)
+    return lowered(name for name in named if name is not None)

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.spec import TableSpec
+from airflow_gddl.contract.table_spec import lowered
 from spark_jobs.plan.batch import TableState
 from spark_jobs.plan.selection import select_columns
 from spark_jobs.plan.settings import AppliedSettings
@@ -19,7 +20,7 @@ def require_same_identity(spec: TableSpec, state: TableState) -> None:
         FatalError: `KEYS_CHANGED`, `SEQUENCE_CHANGED`, `MASK_CHANGED`, `COLUMNS_CHANGED`, `PARTITION_CHANGED`.
     """
     _require_same_selection(spec, state)
-    if state.keys is not None and _folded(spec.keys) != _folded(state.keys):
+    if state.keys is not None and lowered(spec.keys) != lowered(state.keys):
         raise _refused("KEYS_CHANGED", "keys", spec, state.keys, spec.keys)
     ordered = tuple(c.lower() for c in spec.sequence_by)
     if state.sequence_by and ordered and ordered != tuple(c.lower() for c in state.sequence_by):
@@ -39,7 +40,7 @@ def reselected_columns(spec: TableSpec, state: TableState) -> dict[str, str]:
     was, now = (select_columns(names, row) for row in (earlier, spec))
     found = {name: "columns" for name in was.kept if name not in now.kept}
     if spec.schema_evolution.new_column == "rescue":  # which may hold values of columns that no table has
-        known = {name.lower() for name in names}
+        known = lowered(names)
         found |= {
             n: "columns" for n in spec.exclude_columns if n.lower() not in known and n not in before.exclude_columns
         }
@@ -71,10 +72,6 @@ def has_same_identity(spec: TableSpec, state: TableState) -> bool:
     except FatalError:
         return False
     return True
-
-
-def _folded(names: tuple[str, ...]) -> frozenset[str]:
-    return frozenset(n.lower() for n in names)
 
 
 def _refused(code: str, field: str, spec: TableSpec, was: tuple[str, ...], now: tuple[str, ...]) -> FatalError:

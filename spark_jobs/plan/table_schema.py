@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from airflow_gddl.contract.name_times import timed_order
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.contract.sql_types import ScalarType, StructType, parse_type
+from airflow_gddl.contract.table_spec import lowered
 from spark_jobs.plan.columns import Column, landed_name
 
 RESCUED = "_rescued_data"
@@ -52,7 +53,7 @@ class TableSchema:
     def is_technical(self, column: str) -> bool:
         """Whether the CDC service adds the column to each change: it concerns the change, not the source's row."""
         name = column.lower()
-        return name.startswith("ar_h_") or name in {c.lower() for c in (*self.technical, *self.sequence)}
+        return name.startswith("ar_h_") or name in lowered((*self.technical, *self.sequence))
 
     @property
     def text_sequence(self) -> tuple[str, ...]:
