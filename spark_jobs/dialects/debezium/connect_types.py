@@ -16,12 +16,11 @@ from typing import Any
 
 import pyarrow as pa
 
+from airflow_gddl.contract.sql_types import MAX_PRECISION
 from spark_jobs.dialects.debezium.fractions import Written, digits
 
 Value = Any
 _DAY_US = 86_400_000_000
-MOST_DIGITS = 38
-"""Of a decimal in a lake."""
 _FINER = re.compile(r"\.\d{6}\d*[1-9]")
 """A fraction of a second finer than a microsecond, which Python would truncate."""
 
@@ -126,7 +125,7 @@ def _unscaled(value: Value, scale: int) -> Decimal:
 
 def _decimal(parameters: Mapping[str, Any]) -> Kind:
     scale = int(parameters.get("scale", 0))
-    precision = min(int(parameters.get("connect.decimal.precision", MOST_DIGITS)), MOST_DIGITS)
+    precision = min(int(parameters.get("connect.decimal.precision", MAX_PRECISION)), MAX_PRECISION)
 
     def exact(value: Value) -> Decimal:
         if isinstance(value, (int, float, Decimal)):  # the converter's decimal.format NUMERIC

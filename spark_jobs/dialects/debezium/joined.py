@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pyarrow.types as pt
 
-from spark_jobs.dialects.debezium.connect_types import MOST_DIGITS
+from airflow_gddl.contract.sql_types import MAX_PRECISION
 from spark_jobs.dialects.debezium.values import texts
 
 _DIGITS = {pa.int8(): 3, pa.int16(): 5, pa.int32(): 10, pa.int64(): 19}
@@ -41,7 +41,7 @@ def _wider(one: pa.DataType, other: pa.DataType) -> pa.DataType:
         (whole, scale), (others_whole, others_scale) = numbers[0], numbers[1]
         most = max(scale, others_scale)
         precision = max(whole, others_whole) + most
-        return pa.decimal128(precision, most) if precision <= MOST_DIGITS else pa.string()
+        return pa.decimal128(precision, most) if precision <= MAX_PRECISION else pa.string()
     if pt.is_floating(one) and pt.is_floating(other):
         return pa.float64()
     if {one, other} == {pa.date32(), pa.timestamp("us")}:
@@ -64,5 +64,5 @@ def _as(array: pa.Array, kind: pa.DataType) -> pa.Array:
     if kind == pa.string():
         return texts(array)
     if pt.is_integer(array.type) and pt.is_decimal(kind):
-        array = array.cast(pa.decimal128(MOST_DIGITS, 0))
+        array = array.cast(pa.decimal128(MAX_PRECISION, 0))
     return array.cast(kind)

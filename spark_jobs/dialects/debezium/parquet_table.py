@@ -14,7 +14,8 @@ import pyarrow.parquet as pq
 import pyarrow.types as pt
 
 from airflow_gddl.contract.debezium import DebeziumOptions
-from spark_jobs.dialects.debezium.connect_types import MOST_DIGITS, Kind, named_kind
+from airflow_gddl.contract.sql_types import MAX_PRECISION
+from spark_jobs.dialects.debezium.connect_types import Kind, named_kind
 from spark_jobs.dialects.debezium.events import OPERATIONS
 from spark_jobs.dialects.debezium.technical import with_technical
 from spark_jobs.dialects.debezium.values import array_of, kind_for, texts, unavailable_forms
@@ -126,7 +127,7 @@ def _meant(values: pa.Array, kind: Kind | None) -> pa.Array:
     if pt.is_time(own):
         times = values.cast(pa.time64("us"), safe=False).to_pylist()  # Python's have no nanoseconds
         return pa.array([None if v is None else _time_text(v) for v in times], pa.string())
-    if pt.is_decimal(own) and own.precision > MOST_DIGITS:  # Connect's converter writes 64 for unknown
+    if pt.is_decimal(own) and own.precision > MAX_PRECISION:  # Connect's converter writes 64 for unknown
         return _short(values)
     if kind is None or pt.is_temporal(own) or pt.is_decimal(own) or (own == pa.string() and kind.type == pa.string()):
         return values
@@ -136,7 +137,7 @@ def _meant(values: pa.Array, kind: Kind | None) -> pa.Array:
 def _short(values: pa.Array) -> pa.Array:
     """Numbers as decimals of 38 digits; as text where one needs more."""
     try:
-        return values.cast(pa.decimal128(MOST_DIGITS, values.type.scale))
+        return values.cast(pa.decimal128(MAX_PRECISION, values.type.scale))
     except (pa.ArrowException, ValueError):
         return texts(values)
 
