@@ -74,7 +74,7 @@ def read_events(data: bytes) -> Events:
         ValueError: it ends inside a record, or holds no event though it has records.
     """
     text = decoded(data)
-    is_whole = _is_encodable if _SURROGATE.search(text) or not _in_utf8(text) else _always
+    may_be_cut = _SURROGATE.search(text) is not None or not _in_utf8(text)
     found: list[Event] = []
     broken: dict[int, str] = {}
     schemas = _Schemas()
@@ -82,7 +82,7 @@ def read_events(data: bytes) -> Events:
         if value is None:
             continue
         event = event_of(value, schemas.fields(schema))
-        if event is None or not is_whole(event):
+        if event is None or (may_be_cut and not _is_encodable(event)):
             event = None
             written = original if original is not None else json.dumps(value, ensure_ascii=False)
             broken[len(found)] = written.encode("utf-8", "backslashreplace").decode()
@@ -110,10 +110,6 @@ def event_of(value: Json, fields: Mapping[str, Schema]) -> Event | None:
     row = row if isinstance(row, Mapping) else {}
     before = before if op == "u" and isinstance(before, Mapping) else {}
     return Event(OPERATIONS.get(op, op.upper()), row, source, before, fields)
-
-
-def _always(event: Event) -> bool:  # noqa: ARG001 - stands for a check
-    return True
 
 
 def _is_encodable(event: Event) -> bool:
