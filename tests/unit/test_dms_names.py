@@ -10,10 +10,15 @@ from airflow_gddl.contract.dms import DateDelimiter, DatePartition, DmsOptions
 from airflow_gddl.contract.dms_names import classify
 from airflow_gddl.contract.file_names import is_temporary
 from airflow_gddl.contract.name_times import change_time, digits_of, moment
-from spark_jobs.dialects.dms import windows
+from airflow_gddl.contract.spec import TableSpec
+from spark_jobs.dialects.dms import DmsDialect
 from spark_jobs.dialects.window import EVERYTHING, Window
 
 OPTIONS = DmsOptions()
+
+
+def windows(options: DmsOptions, cursor: str, since: datetime, until: datetime) -> tuple[Window, ...]:
+    return DmsDialect(TableSpec(table="s.t", keys=("id",)), options).windows(cursor, since, until)
 
 
 @pytest.mark.parametrize(
