@@ -8,19 +8,6 @@ from dataclasses import dataclass
 from airflow_gddl.contract.errors import FatalError, GddlError, RetriableError
 from airflow_gddl.contract.s3 import PROFILE_REMEDY
 
-CODES = frozenset(
-    {
-        "S3_BUCKET_MISSING",
-        "S3_CREDENTIALS_EXPIRED",
-        "S3_CREDENTIALS_MISSING",
-        "S3_CREDENTIALS_REFUSED",
-        "S3_ENDPOINT_INVALID",
-        "S3_REGION_WRONG",
-        "S3_UNREACHABLE",
-    }
-)
-"""Codes of errors that affect all tables of the job."""
-
 
 @dataclass(frozen=True)
 class _KnownError:
@@ -79,6 +66,8 @@ _FAULTS = (
         passing=True,
     ),
 )
+CODES = frozenset({"S3_ENDPOINT_INVALID", *(fault.code for fault in _FAULTS)})
+"""Codes of errors that affect all tables of the job."""
 # Matches the message without paths: a path may contain the name of an error.
 _URL = re.compile(r"\b(?:s3a?|https?)://(?!169\.254\.)\S*")
 
