@@ -70,23 +70,19 @@ class FieldShape(Generic[T]):
 
     def build(self, values: Mapping[str, Any], path: FieldPath = ()) -> T | tuple[SpecProblem, ...]:
         """The instance, or what is wrong with the values, with `path` put before their own paths."""
-        if refused := self.resolved & values.keys():
-            others = self.build({name: value for name, value in values.items() if name not in refused}, path)
-            unknown = (self._unknown((*path, name), values[name]) for name in sorted(refused))
-            return (*unknown, *(others if isinstance(others, tuple) else ()))
-        if texts := {
-            name: values[name] for name in sorted(self._lists & values.keys()) if self._is_joined(values[name])
-        }:
-            others = self.build({**values, **dict.fromkeys(texts, ())}, path)
-            found = [joined_names((*path, name), text) for name, text in texts.items()]
-            return (*found, *(others if isinstance(others, tuple) else ()))
+        refused = sorted(self.resolved & values.keys())
+        joined = sorted(name for name in self._lists & values.keys() if self._is_joined(values[name]))
+        found = [self._unknown((*path, name), values[name]) for name in refused]
+        found += [joined_names((*path, name), values[name]) for name in joined]
+        sound = {name: value for name, value in self.listed(values).items() if name not in refused}
         try:
             # JSON, not Python, mode: it takes lists for tuples though it is strict, and leaves plain values.
-            return self.adapter.validate_json(json.dumps(self.listed(values)), strict=True)
+            built = self.adapter.validate_json(json.dumps(sound | dict.fromkeys(joined, ())), strict=True)
         except ValidationError as error:
             details = error.errors(include_url=False, include_context=True)
             by_path = {problem.path: problem for problem in (self._problem(detail, path) for detail in details)}
-            return tuple(by_path.values())
+            return (*found, *by_path.values())
+        return tuple(found) or built
 
     def _is_joined(self, value: object) -> bool:
         return self.comma_refused and isinstance(value, str) and "," in value
