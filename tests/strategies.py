@@ -11,8 +11,8 @@ from dataclasses import dataclass, field, replace
 
 from hypothesis import strategies as st
 
-from airflow_gddl.contract.schema_evolution import SchemaEvolution
 from airflow_gddl.contract.spec import DeleteMode, TableSpec, TieBreak
+from airflow_gddl.contract.table_spec import SchemaEvolution
 from tests.oracle import DeliveredFile, Run, Value
 
 TYPES: Mapping[str, str] = {

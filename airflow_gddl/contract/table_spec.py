@@ -10,7 +10,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from airflow_gddl.contract.durations import seconds
-from airflow_gddl.contract.schema_evolution import SchemaEvolution
 
 DEFAULT_TRIGGER = "10s"
 """Default time between two polls of a continuous table."""
@@ -23,6 +22,9 @@ MaskMethod = Literal["hash", "null"]
 SubMicrosecondPolicy = Literal["truncate", "round", "quarantine"]
 AirflowView = Literal["table", "mapped", "pack"]
 Generations = Literal["auto", "one", "by_time"]
+NewColumnPolicy = Literal["add", "rescue", "ignore", "fail"]
+TypeChangePolicy = Literal["widen", "rescue", "fail"]
+DroppedColumnPolicy = Literal["keep", "null", "fail"]
 
 SHARD_COLUMN = "_source"
 """First key column of tables that have several sources: the short name of the row's source."""
@@ -34,6 +36,20 @@ STRICT = {"extra": "forbid", "use_attribute_docstrings": True}
 def lowered(names: Iterable[str]) -> frozenset[str]:
     """Names of columns as they are compared: without case, as Delta does."""
     return frozenset(name.lower() for name in names)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SchemaEvolution:
+    """Effects of source schema changes on the tables (design, rule 11)."""
+
+    __pydantic_config__ = STRICT
+
+    new_column: NewColumnPolicy = "add"
+    """A column the table lacks: `add` it at the end, `rescue` its values, `ignore` it, or `fail`."""
+    type_change: TypeChangePolicy = "widen"
+    """A type that differs: `widen` along Delta's list (else quarantine), `rescue` what doesn't fit, or `fail`."""
+    dropped_column: DroppedColumnPolicy = "keep"
+    """A column that no longer comes: `keep` stored values of updated rows, `null` them, or `fail`."""
 
 
 @dataclass(frozen=True, kw_only=True)

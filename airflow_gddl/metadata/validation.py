@@ -16,9 +16,9 @@ from pydantic_core import ErrorDetails
 
 from airflow_gddl.contract import dialects, durations
 from airflow_gddl.contract.checks import DURATIONS, WAITS
-from airflow_gddl.contract.schema_evolution import SchemaEvolution
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.contract.spec_problem import FieldPath, SpecProblem, spec_problem
+from airflow_gddl.contract.table_spec import SchemaEvolution
 from airflow_gddl.metadata.secrets import looks_secret
 from airflow_gddl.metadata.values import one_or_more
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from airflow_gddl.contract.errors import FatalError
-from airflow_gddl.contract.schema_evolution import SchemaEvolution
 from airflow_gddl.contract.sql_types import SqlType, quote, unsupported_part, without_void
+from airflow_gddl.contract.table_spec import SchemaEvolution
 from spark_jobs.plan.columns import LandedGroup, Schema, landed_name
 from spark_jobs.plan.merging import NOTHING, Path, extra_fields, merge
 from spark_jobs.plan.refusal import FieldDifference, refusal

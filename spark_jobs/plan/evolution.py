@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from airflow_gddl.contract.schema_evolution import SchemaEvolution
 from airflow_gddl.contract.sql_types import unsupported_part, without_void
+from airflow_gddl.contract.table_spec import SchemaEvolution
 from spark_jobs.plan.columns import Column, LandedColumn, LandedGroup, Schema
 from spark_jobs.plan.merging import Addition, Allowed, Widening, extra_fields, merge, widenings
 

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from airflow_gddl.contract.schema_evolution import SchemaEvolution
 from airflow_gddl.contract.sql_types import VOID, SqlType, without_void
+from airflow_gddl.contract.table_spec import SchemaEvolution
 from spark_jobs.plan.columns import Column, IncomingSchema, LandedGroup, Schema, land, landed_name
 from spark_jobs.plan.conversion import convertible
 from spark_jobs.plan.enforcement import refuse, require_keys, require_partitions, require_supported

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.result import RunWarning
-from airflow_gddl.contract.schema_evolution import SchemaEvolution
 from airflow_gddl.contract.spec import MaskMethod, TableSpec
 from airflow_gddl.contract.sql_types import VOID, ScalarType, parse_type, without_void
+from airflow_gddl.contract.table_spec import SchemaEvolution
 from spark_jobs.dialects.base import Dialect
 from spark_jobs.dialects.roles import SortOrder, applied_columns, declared_types, match, resolve_sequence, sequence_type
 from spark_jobs.plan.batch import TableState

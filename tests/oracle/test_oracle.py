@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from airflow_gddl.contract.schema_evolution import SchemaEvolution
 from airflow_gddl.contract.spec import TableSpec
+from airflow_gddl.contract.table_spec import SchemaEvolution
 from tests.oracle import DeliveredFile, NotModelledError, Outcome, Run, Value, replay
 from tests.strategies import file_of
 

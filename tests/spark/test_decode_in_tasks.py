@@ -14,8 +14,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from airflow_gddl.contract.result import JobResult
-from airflow_gddl.contract.schema_evolution import SchemaEvolution
 from airflow_gddl.contract.spec import JobOptions, TableSpec
+from airflow_gddl.contract.table_spec import SchemaEvolution
 from spark_jobs.engines.spark import batch_reader
 from tests.conftest import LocalPort
 from tests.landing import write_bytes

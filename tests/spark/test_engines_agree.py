@@ -10,8 +10,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from airflow_gddl.contract.schema_evolution import SchemaEvolution
 from airflow_gddl.contract.spec import JobOptions, TableSpec
+from airflow_gddl.contract.table_spec import SchemaEvolution
 from tests.conftest import LocalPort
 from tests.landing import FileForm, write
 from tests.oracle import Run

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from airflow_gddl.contract.schema_evolution import SchemaEvolution
 from airflow_gddl.contract.spec import TableSpec
+from airflow_gddl.contract.table_spec import SchemaEvolution
 from airflow_gddl.metadata.loading import load
 from airflow_gddl.metadata.settings import SettingsError
 from tests.unit.metadata_folder import loaded, only_problem, row_file, write

@@ -12,8 +12,8 @@ from airflow_gddl.contract.codec import decode, from_json, plain, to_json
 from airflow_gddl.contract.dms import DmsOptions
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.result import JobResult, MainCounts, RunWarning
-from airflow_gddl.contract.schema_evolution import SchemaEvolution
 from airflow_gddl.contract.spec import DEFAULT_TIERS, JobOptions, JobSpec, Roots, TableSpec
+from airflow_gddl.contract.table_spec import SchemaEvolution
 
 TABLE = TableSpec(
     table="shop.orders",

@@ -18,8 +18,8 @@ from airflow_gddl.contract.connections import LENT_PREFIX
 from airflow_gddl.contract.debezium import DebeziumOptions
 from airflow_gddl.contract.dms import DmsOptions
 from airflow_gddl.contract.result import JobResult, MainCounts
-from airflow_gddl.contract.schema_evolution import SchemaEvolution
 from airflow_gddl.contract.spec import DEFAULT_TIERS, Roots, TableSpec, TierSpec
+from airflow_gddl.contract.table_spec import SchemaEvolution
 from airflow_gddl.metadata import yaml_file
 from airflow_gddl.metadata.runners.databricks import OF_CLUSTERS, DatabricksSettings, DatabricksTier
 from airflow_gddl.metadata.runners.emr_serverless import EmrSettings, EmrTier

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_gddl.contract.schema_evolution import SchemaEvolution
+from airflow_gddl.contract.table_spec import SchemaEvolution
 from spark_jobs.plan.columns import IncomingSchema
 from spark_jobs.plan.schema import ColumnAction, SchemaPlan, SchemaRules, plan_schema
 from tests.typed_columns import schema_of, types_of

@@ -8,12 +8,6 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from airflow_gddl.contract.errors import FatalError
-from airflow_gddl.contract.schema_evolution import (
-    DroppedColumnPolicy,
-    NewColumnPolicy,
-    SchemaEvolution,
-    TypeChangePolicy,
-)
 from airflow_gddl.contract.sql_types import (
     ArrayType,
     DecimalType,
@@ -25,6 +19,12 @@ from airflow_gddl.contract.sql_types import (
     StructType,
     is_complex,
     without_void,
+)
+from airflow_gddl.contract.table_spec import (
+    DroppedColumnPolicy,
+    NewColumnPolicy,
+    SchemaEvolution,
+    TypeChangePolicy,
 )
 from spark_jobs.plan.columns import Column, IncomingSchema, Schema, landed_name
 from spark_jobs.plan.conversion import lossless
