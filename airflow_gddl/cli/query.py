@@ -10,10 +10,11 @@ import typer
 from airflow_gddl.cli import context, options
 from airflow_gddl.cli import metadata as catalogs
 from airflow_gddl.cli.publishing import DATABASE, published_table
-from airflow_gddl.contract.registration import relation_of, stored
+from airflow_gddl.contract.registration import relation_of
 from airflow_gddl.contract.view_sql import READERS, Reader, ViewName
 from airflow_gddl.contract.view_sql import query as query_of
 from airflow_gddl.stores import open_store
+from airflow_gddl.stores.registrations import RegistrationStore
 
 
 class ReaderName(StrEnum):
@@ -44,7 +45,7 @@ def query(
     (spec,), _ = catalogs.choose(cli, catalog, (table,), metadata)
     found, view = published_table(catalog.roots, spec, cli.environ), ViewName.of(spec.table, DATABASE)
     named_in = catalog.catalogs.get(spec.catalog or "")
-    known = stored(open_store(cli.environ).read, catalog.roots.lake, spec)
+    known = RegistrationStore(open_store(cli.environ), catalog.roots.lake).get(spec)
     wanted: tuple[Reader, ...] = READERS if reader is None else (reader.value,)
     for name in wanted:
         text = query_of(found, view, name, relation_of(named_in, known, name))

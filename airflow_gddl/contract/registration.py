@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from airflow_gddl.contract import codec
 from airflow_gddl.contract.catalogs import CatalogSpec
 from airflow_gddl.contract.layout import STATE, join
 from airflow_gddl.contract.spec import TableSpec
@@ -69,20 +68,6 @@ def registration_path(lake: str, spec: TableSpec) -> str | None:
     if spec.catalog is None:
         return None
     return join(lake, STATE, "catalogs", spec.catalog, spec.schema_name, f"{spec.name}.json")
-
-
-def stored(read: Callable[[str], bytes], lake: str, spec: TableSpec) -> RegistrationState:
-    """The state in the lake; the empty state if the row has no catalog, there is no document, or it is damaged.
-
-    Args:
-        read: of a store; raises FileNotFoundError.
-    """
-    path = registration_path(lake, spec)
-    try:
-        found = None if path is None else codec.from_json_or_none(RegistrationState, read(path))
-    except FileNotFoundError:
-        found = None
-    return found or RegistrationState()
 
 
 def full_name(catalog: CatalogSpec, name: str) -> tuple[str, ...]:

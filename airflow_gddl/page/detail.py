@@ -9,7 +9,7 @@ from typing import Any
 from airflow_gddl.contract.catalogs import CatalogSpec, entry_name
 from airflow_gddl.contract.errors import GddlError
 from airflow_gddl.contract.layout import Layout
-from airflow_gddl.contract.registration import RegistrationState, full_name, relation_of, stored
+from airflow_gddl.contract.registration import RegistrationState, full_name, relation_of
 from airflow_gddl.contract.spec import Roots, TableSpec
 from airflow_gddl.page import delta, ledger, queries
 from airflow_gddl.page import responses as answers
@@ -18,6 +18,7 @@ from airflow_gddl.page.source import Board
 from airflow_gddl.runtime.state.board import BoardRow
 from airflow_gddl.runtime.state.records import Records
 from airflow_gddl.stores import open_store
+from airflow_gddl.stores.registrations import RegistrationStore
 
 _FILES, _SAMPLES = 100, 50
 
@@ -58,7 +59,11 @@ def in_lake(
     }
     answer = {name: _part(call) for name, call in parts.items()}
     known = _part(
-        lambda: stored(open_store(board.environ).read, roots.lake, spec) if spec and catalog else RegistrationState()
+        lambda: (
+            RegistrationStore(open_store(board.environ), roots.lake).get(spec)
+            if spec and catalog
+            else RegistrationState()
+        )
     )
     state = known.get("found", RegistrationState())
     copied = queries.of_replica(

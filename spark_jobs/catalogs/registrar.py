@@ -13,9 +13,9 @@ from airflow_gddl.contract.registration import CatalogProblem, RegistrationState
 from airflow_gddl.contract.result import RunWarning
 from airflow_gddl.contract.spec import JobSpec, TableSpec
 from airflow_gddl.stores import Storage
+from airflow_gddl.stores.registrations import RegistrationStore
 from spark_jobs.catalogs.opening import CatalogAccess, CatalogContext, OpenCatalog, open_catalog
 from spark_jobs.catalogs.row import LEFT, RowCatalog, TableCheck, in_same_catalog, signature_of, tables_of
-from spark_jobs.catalogs.store import RegistrationStore
 
 _LOG = logging.getLogger(__name__)
 

@@ -17,7 +17,7 @@ from airflow_gddl.contract.layout import STATE, Layout, join
 from airflow_gddl.contract.registration import RegistrationState
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import TableSpec
-from spark_jobs.catalogs.store import RegistrationStore
+from airflow_gddl.stores.registrations import RegistrationStore
 from spark_jobs.iceberg.publish import publish
 from spark_jobs.iceberg.versions import MetadataVersions
 from spark_jobs.ledger.claim import Claim

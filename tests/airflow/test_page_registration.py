@@ -11,7 +11,7 @@ from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.registration import CatalogProblem, RegisteredTable, RegistrationState
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.stores import Storage
-from spark_jobs.catalogs.store import RegistrationStore
+from airflow_gddl.stores.registrations import RegistrationStore
 from tests.airflow.page_site import Site
 from tests.airflow.stage import Stage
 
@@ -91,7 +91,7 @@ def test_an_unreadable_lake(site: Site, users: dict[str, dict[str, str]], monkey
     def refuse(*_: Any) -> Any:
         raise FatalError("STORAGE_DENIED", "no right")
 
-    monkeypatch.setattr("airflow_gddl.page.detail.stored", refuse)
+    monkeypatch.setattr("airflow_gddl.page.detail.RegistrationStore.get", refuse)
     registration, queries = answers(site, users, "shop.good")
     assert "[STORAGE_DENIED]" in registration["error"]
     assert "FROM delta." in queries["Spark"]

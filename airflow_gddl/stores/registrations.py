@@ -1,13 +1,13 @@
-"""Registration state in the lake, so that an idle run calls no catalog."""
+"""Registration states in the lake: an idle run calls no catalog, and the Airflow side never does."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from airflow_gddl.contract import codec
-from airflow_gddl.contract.registration import RegistrationState, registration_path, stored
+from airflow_gddl.contract.registration import RegistrationState, registration_path
 from airflow_gddl.contract.spec import TableSpec
-from airflow_gddl.stores import Storage
+from airflow_gddl.stores.storage import Storage, read_document
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,9 @@ class RegistrationStore:
 
     def get(self, spec: TableSpec) -> RegistrationState:
         """The stored state; empty where the row has no catalog, or there is no document, or a damaged one."""
-        return stored(self.storage.read, self.lake, spec)
+        path = registration_path(self.lake, spec)
+        found = None if path is None else read_document(self.storage, path, RegistrationState)
+        return found or RegistrationState()
 
     def put(self, spec: TableSpec, state: RegistrationState) -> None:
         """Store the state; without a catalog in the row there is none to store."""
