@@ -118,7 +118,7 @@ def _probe_csv(file: PlannedFile, stream: BinaryIO | gzip.GzipFile, options: Dms
         raise QuarantinableError("FILE_EMPTY", "the file has no lines", where=file.path)
     names = _header(first, file) if options.csv_header else _named(len(first), file, options)
     columns = tuple((name, "string") for name in names)
-    return Probed(file=file, columns=columns, header=options.csv_header, csv=options)
+    return Probed(file=file, columns=columns, csv=options)
 
 
 def _header(names: list[str], file: PlannedFile) -> list[str]:

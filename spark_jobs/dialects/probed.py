@@ -20,7 +20,6 @@ class Probed:
         columns: (name, SQL type) in file order; all `string` for CSV.
         rows: how many; null for CSV, whose rows are not counted before they are read.
         nanos: timestamp columns in nanoseconds, which are read as whole numbers.
-        header: CSV whose first line holds the names.
         wrapped: a parquet file inside a gzip stream.
         row_groups: rows of each row group of a parquet file that can be read in parts; empty for other files.
         translated: the dialect has translated its content, which is no table, into rows.
@@ -33,7 +32,6 @@ class Probed:
     columns: tuple[tuple[str, str], ...]
     rows: int | None = None
     nanos: tuple[str, ...] = ()
-    header: bool = False
     wrapped: bool = False
     row_groups: tuple[int, ...] = field(default=(), compare=False)
     translated: bool = False
@@ -51,7 +49,7 @@ class Probed:
     @property
     def signature(self) -> tuple[object, ...]:
         """Files with equal signatures are read together."""
-        return (self.file.format, self.file.kind, self.columns, self.nanos, self.header)
+        return (self.file.format, self.file.kind, self.columns, self.nanos)
 
 
 @dataclass(frozen=True)

@@ -143,7 +143,7 @@ def _written(kind: pa.DataType) -> pa.DataType:
 
 def _csv(data: bytes, probed: Probed, form: DmsOptions) -> FileRows:
     text = gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data
-    table, malformed = read_csv(text, [n for n, _ in probed.columns], form, header=probed.header)
+    table, malformed = read_csv(text, [n for n, _ in probed.columns], form)
     return FileRows(tuple(flat(c) for c in table.columns), table.num_rows, malformed)
 
 

@@ -17,7 +17,7 @@ from airflow_gddl.contract.dms import DmsOptions
 _MARK = codecs.BOM_UTF8
 
 
-def read_csv(data: bytes, names: Sequence[str], form: DmsOptions, *, header: bool) -> tuple[pa.Table, pa.Array | None]:
+def read_csv(data: bytes, names: Sequence[str], form: DmsOptions) -> tuple[pa.Table, pa.Array | None]:
     """Rows, and the text of lines with more or fewer fields than names (null elsewhere; None: there are none).
 
     An empty field is null, a quoted empty one is empty text; the text of null is plain text where it is quoted.
@@ -25,10 +25,10 @@ def read_csv(data: bytes, names: Sequence[str], form: DmsOptions, *, header: boo
     """
     data = data.removeprefix(_MARK)
     if _is_text(data):
-        return _read(data, len(names), form, header=header)
+        return _read(data, len(names), form)
     # Arrow's reader wants UTF-8 for lines that it can't take: each byte goes through it as one character.
     bytewise = replace(form, csv_null=form.csv_null.encode().decode("latin-1"))
-    table, lines = _read(data.decode("latin-1").encode(), len(names), bytewise, header=header)
+    table, lines = _read(data.decode("latin-1").encode(), len(names), bytewise)
     columns = [_as_text(_map(column, pa.binary(), _bytes)) for column in table.columns]
     lines = None if lines is None else _map(lines, pa.string(), lambda v: _bytes(v).decode(errors="replace"))
     return pa.table(columns, names=table.column_names), lines
@@ -55,14 +55,14 @@ def _as_text(values: pa.Array) -> pa.Array:
     return pa.Array.from_buffers(pa.string(), len(values), values.buffers())
 
 
-def _read(data: bytes, width: int, form: DmsOptions, *, header: bool) -> tuple[pa.Table, pa.Array | None]:
+def _read(data: bytes, width: int, form: DmsOptions) -> tuple[pa.Table, pa.Array | None]:
     broken: list[tuple[int, str]] = []
 
     def note(row: pcsv.InvalidRow) -> str:
         broken.append((row.number, row.text))
         return "skip"
 
-    skipped, names = 1 if header else 0, list(map(str, range(width)))
+    skipped, names = 1 if form.csv_header else 0, list(map(str, range(width)))
     if not data.strip():
         return pa.table({name: pa.array([], pa.string()) for name in names}), None
     _require_closed_quotes(data, form)
