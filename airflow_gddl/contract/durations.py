@@ -29,11 +29,7 @@ def wait_seconds(text: str) -> int:
 
 def is_duration(text: str) -> bool:
     """Whether `seconds` accepts it."""
-    try:
-        seconds(text)
-    except ValueError:
-        return False
-    return True
+    return _FORM.fullmatch(text) is not None
 
 
 def remedy(value: object) -> str:
