@@ -36,5 +36,4 @@ def tags_of(tables: Sequence[TableSpec], tier: str, priority: Priority) -> tuple
 
 def _most(tags: Iterable[str], limit: int) -> list[str]:
     """The most frequent ones, by name where as many rows have them: independent of the order of rows."""
-    counted = sorted(Counter(tags).items(), key=lambda one: (-one[1], one[0]))
-    return [tag for tag, _ in counted[:limit]]
+    return [tag for tag, _ in Counter(sorted(tags)).most_common(limit)]
