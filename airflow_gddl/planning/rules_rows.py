@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
+from operator import itemgetter
 
 from airflow_gddl.contract import durations
 from airflow_gddl.metadata.topology import Pipeline
@@ -16,16 +18,15 @@ from airflow_gddl.planning.limits import PlatformLimits
 
 def _overruns(day: Day, _limits: PlatformLimits, _figures: Mapping[str, Figure]) -> Iterator[Advice]:
     """Reports the pipeline of a tier that overruns most."""
-    worst: dict[str, tuple[float, Pipeline]] = {}
-    late: dict[str, list[str]] = {}
+    late: defaultdict[str, list[tuple[float, str, Pipeline]]] = defaultdict(list)
     for pipeline in day.metadata.pipelines:
         if pipeline.timing.kind != "cron":
             continue
         share = day.seconds_of(pipeline) / (60 * gaps(pipeline.timing.cron, day.starts.day)[0])
         if share > 1:
-            late.setdefault(pipeline.tier, []).extend(pipeline.tables)
-            worst[pipeline.tier] = max(worst.get(pipeline.tier, (share, pipeline)), (share, pipeline), key=_share)
-    for tier, (share, pipeline) in sorted(worst.items()):
+            late[pipeline.tier].append((share, pipeline.dag_id, pipeline))
+    for tier, found in sorted(late.items()):
+        share, _, pipeline = max(found, key=itemgetter(0, 1))
         spec = day.metadata.tiers[tier]
         fewer = max(1, math.floor(len(pipeline.tables) / share))
         many = len(pipeline.tables)
@@ -37,12 +38,8 @@ def _overruns(day: Day, _limits: PlatformLimits, _figures: Mapping[str, Figure])
             f" {many:,} tables have new files, but the next one is due earlier: runs are skipped",
             change=f"schedule {day.metadata.rows[pipeline.tables[0]].schedule!r}: less often{packs},"
             f" tiers.{tier}.cores, or a larger size",
-            tables=late[tier],
+            tables=(table for *_, one in found for table in one.tables),
         )
-
-
-def _share(found: tuple[float, Pipeline]) -> tuple[float, str]:
-    return found[0], found[1].dag_id
 
 
 def _freshness(day: Day, _limits: PlatformLimits, _figures: Mapping[str, Figure]) -> Iterator[Advice]:
