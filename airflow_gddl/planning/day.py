@@ -106,13 +106,17 @@ class Day:
         """Seconds of a run in which all its tables have new files."""
         return self.paces[pipeline.tier].run_seconds(len(pipeline.tables))
 
+    def starting_at(self, minute: int) -> list[Pipeline]:
+        return [pipeline for pipeline in self.metadata.pipelines if minute in self.starts.of.get(pipeline.dag_id, ())]
+
     def schedules_at(self, minute: int) -> Counter[str]:
         """The schedules of the rows that start then, as the rows have them, and how many runs each makes."""
-        found: Counter[str] = Counter()
-        for pipeline in self.metadata.pipelines:
-            if minute in self.starts.of.get(pipeline.dag_id, ()):
-                found[str(self.metadata.rows[pipeline.tables[0]].schedule)] += 1
-        return found
+        return Counter(str(self.metadata.rows[one.tables[0]].schedule) for one in self.starting_at(minute))
+
+
+def clock(minute: int) -> str:
+    """`HH:MM` of a minute of the day."""
+    return f"{minute // 60:02d}:{minute % 60:02d}"
 
 
 def day_of(metadata: Metadata, day: date) -> Day:

@@ -11,7 +11,7 @@ from airflow_gddl.contract.spec import AirflowView
 from airflow_gddl.metadata.topology import Pipeline
 from airflow_gddl.metadata.topology.starts import busiest_day
 from airflow_gddl.planning.advice import Advice
-from airflow_gddl.planning.day import Day, Metadata, day_of
+from airflow_gddl.planning.day import Day, Metadata, clock, day_of
 from airflow_gddl.planning.figures import Figure, figures_of
 from airflow_gddl.planning.limits import PlatformLimits
 from airflow_gddl.planning.pools import PoolUse
@@ -163,8 +163,3 @@ def _peaks(day: Day) -> tuple[Peak, ...]:
         for minute, runs in ordered[:_PEAKS]
         if runs
     )
-
-
-def clock(minute: int) -> str:
-    """`HH:MM` of a minute of the day."""
-    return f"{minute // 60:02d}:{minute % 60:02d}"

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 
 from airflow_gddl.planning.advice import Advice, advice
-from airflow_gddl.planning.day import Day
+from airflow_gddl.planning.day import Day, clock
 from airflow_gddl.planning.figures import REMOTE, Figure
 from airflow_gddl.planning.limits import MWAA, PlatformLimits, smallest_class
 from airflow_gddl.planning.slots import DAY_SECONDS
@@ -72,8 +72,7 @@ def _starts(day: Day, limits: PlatformLimits, figures: Mapping[str, Figure]) -> 
     schedule, many = day.schedules_at(minute).most_common(1)[0]
     tables = [
         table
-        for pipeline in day.metadata.pipelines
-        if minute in day.starts.of.get(pipeline.dag_id, ())
+        for pipeline in day.starting_at(minute)
         for table in pipeline.tables
         if str(day.metadata.rows[table].schedule) == schedule
     ]
@@ -81,7 +80,7 @@ def _starts(day: Day, limits: PlatformLimits, figures: Mapping[str, Figure]) -> 
     yield advice(
         code="STARTS_CROWDED",
         level="advice",
-        message=f"{found.planned:,.0f} runs start at {minute // 60:02d}:{minute % 60:02d}, and {crowded:,} of the"
+        message=f"{found.planned:,.0f} runs start at {clock(minute)}, and {crowded:,} of the"
         f" day's minutes have more than the {found.limit:,.0f} that {limits.schedulers} schedulers handle in a loop",
         change=f"schedule {schedule!r} of {many:,} runs: {_spread(schedule)}",
         tables=tables,

@@ -9,13 +9,10 @@ from airflow_gddl.planning.day import Day
 from airflow_gddl.planning.figures import Figure, vcpus_of
 from airflow_gddl.planning.limits import PlatformLimits
 
-_DATABRICKS = ("databricks_jobs", "databricks_tasks", "databricks_runs_per_hour", "databricks_run_now")
-
 
 def _databricks(_day: Day, _limits: PlatformLimits, figures: Mapping[str, Figure]) -> Iterator[Advice]:
-    for name in _DATABRICKS:
-        found = figures.get(name)
-        if found is not None and not found.fits:
+    for name, found in figures.items():
+        if name.startswith("databricks_") and not found.fits:
             yield advice(
                 code="DATABRICKS_OVER_LIMIT",
                 level="limit",
