@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from airflow_gddl.contract.codec import OMIT_DEFAULT
+from airflow_gddl.contract.result import Mode
 from spark_jobs.plan.files import FileEntry, PlannedFile
 from spark_jobs.plan.settings import AppliedSettings
 
-BatchMode = Literal["initial", "incremental", "refresh"]
 BatchSource = Literal["files", "quarantine"]
 
 
@@ -35,7 +35,7 @@ class BatchPlan:
     """
 
     number: int
-    mode: BatchMode
+    mode: Mode
     planned_at: str
     generation: int
     files: tuple[PlannedFile, ...]
