@@ -73,7 +73,8 @@ def read_events(data: bytes) -> Events:
     Raises:
         ValueError: it ends inside a record, or holds no event though it has records.
     """
-    text = decoded(data)
+    # With surrogates for bytes that are not UTF-8. JSON itself can hold one half of a surrogate pair.
+    text = data.decode("utf-8", "surrogateescape")
     may_be_cut = _SURROGATE.search(text) is not None or not _in_utf8(text)
     found: list[Event] = []
     broken: dict[int, str] = {}
@@ -90,11 +91,6 @@ def read_events(data: bytes) -> Events:
     if broken and len(broken) == len(found):
         raise ValueError(f"none of its {len(found)} records is a change event of Debezium")
     return Events(found, broken, schemas.versions, text)
-
-
-def decoded(data: bytes) -> str:
-    """The text, with surrogates for bytes that are not UTF-8. JSON itself can hold one half of a surrogate pair."""
-    return data.decode("utf-8", "surrogateescape")
 
 
 def event_of(value: Json, fields: Mapping[str, Schema]) -> Event | None:

@@ -26,7 +26,7 @@ def array_of(values: Sequence[Any], kind: Kind | None) -> pa.Array:
 
 
 def text_array(values: Sequence[str | None]) -> pa.Array:
-    """Texts; those with surrogates (`events.decoded`) as bytes that are not UTF-8, which `valid_text` finds."""
+    """Texts; those with surrogates (`events.read_events`) as bytes that are not UTF-8, which `valid_text` finds."""
     try:
         return pa.array(values, pa.string())
     except UnicodeEncodeError:
