@@ -52,8 +52,7 @@ class TableSchema:
 
     def is_technical(self, column: str) -> bool:
         """Whether the CDC service adds the column to each change: it concerns the change, not the source's row."""
-        name = column.lower()
-        return name.startswith("ar_h_") or name in lowered((*self.technical, *self.sequence))
+        return column.lower() in lowered((*self.technical, *self.sequence))
 
     @property
     def text_sequence(self) -> tuple[str, ...]:

@@ -147,7 +147,7 @@ def plan_batch(dialect: Dialect, groups: Sequence[Landed], stored: Stored, state
         sequence_type=kind,
         normal_text=_normal_text(dialect, sequence, state),
         one_change=dialect.sends_again and sequence == dialect.total_order[:1],
-        technical=technical,
+        technical=(*technical, *(name for name in plan.target.names if dialect.is_technical(name))),
         file_columns=(dialect.carried,) if dialect.carried is not None else (),
         lacking=_lacking(spec, plan.target, schemas, technical),
         file_order=dialect.file_order,
