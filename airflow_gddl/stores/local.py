@@ -58,21 +58,16 @@ def list(folder: str, after: str, within: str | None) -> Iterator[StoredObject]:
         NotADirectoryError: with `within`: a file is in place of the folder, which would else look like an empty one, or
             a loop of links.
     """
+    root, bounds = bare(folder), None if within is None else bare(within)
     try:
-        yield from _listed(folder, after, within)
+        if bounds is None or not has_link(root, bounds) or not leaves(root, bounds):
+            yield from _walk(_Listing(folder, root, bounds), "", after)
+        elif (status := _status(Path(root))) is not None:
+            yield _stored(folder, "", status, _LINK_OUT)
     except OSError as error:
-        if within is None or error.errno != errno.ELOOP:
+        if bounds is None or error.errno != errno.ELOOP:
             raise
         raise NotADirectoryError(errno.ENOTDIR, "no folder, but a loop of links", folder) from error
-
-
-def _listed(folder: str, after: str, within: str | None) -> Iterator[StoredObject]:
-    root, bounds = bare(folder), None if within is None else bare(within)
-    if bounds is not None and has_link(root, bounds) and leaves(root, bounds):
-        if (status := _status(Path(root))) is not None:
-            yield _stored(folder, "", status, _LINK_OUT)
-        return
-    yield from _walk(_Listing(folder, root, bounds), "", after)
 
 
 def stat(path: str, within: str | None) -> StoredObject:
