@@ -91,22 +91,16 @@ def _durations(spec: TableSpec) -> Iterator[SpecProblem]:
 
 
 def _retention(spec: TableSpec) -> Iterator[SpecProblem]:
-    if durations.is_duration(spec.vacuum_retention) and vacuum_seconds(spec) < LEAST_VACUUM_SECONDS:
+    kept = spec.vacuum_retention
+    if durations.is_duration(kept) and durations.seconds(kept) < LEAST_VACUUM_SECONDS:
         message = "shorter than a running query may take"
-        yield spec_problem(
-            "RETENTION_TOO_SHORT", ("vacuum_retention",), spec.vacuum_retention, message, "write 1d or more"
-        )
+        yield spec_problem("RETENTION_TOO_SHORT", ("vacuum_retention",), kept, message, "write 1d or more")
 
 
 def _sweep_limit(spec: TableSpec) -> Iterator[SpecProblem]:
     if not 0 <= spec.sweep_limit <= 1:  # also true for NaN
         message = "not a fraction"
         yield spec_problem("FIELD_VALUE", ("sweep_limit",), spec.sweep_limit, message, "write a number from 0 to 1")
-
-
-def vacuum_seconds(spec: TableSpec) -> int:
-    """Retention of files that no table version references, in seconds."""
-    return durations.seconds(spec.vacuum_retention)
 
 
 def _cutting(spec: TableSpec) -> Iterator[SpecProblem]:

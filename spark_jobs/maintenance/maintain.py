@@ -11,7 +11,7 @@ from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
-from airflow_gddl.contract.checks import LEAST_VACUUM_SECONDS, vacuum_seconds
+from airflow_gddl.contract.checks import LEAST_VACUUM_SECONDS
 from airflow_gddl.contract.durations import seconds
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.layout import Layout, join
@@ -64,7 +64,7 @@ def maintain(run: TableRun, totals: RunTotals) -> JobResult:
         FatalError: `RETENTION_TOO_SHORT`, `RETENTION_UNREADABLE`.
         RetriableError: `TABLE_BUSY`.
     """
-    if vacuum_seconds(run.spec) < LEAST_VACUUM_SECONDS:
+    if seconds(run.spec.vacuum_retention) < LEAST_VACUUM_SECONDS:
         raise FatalError(
             "RETENTION_TOO_SHORT",
             f"vacuum_retention {run.spec.vacuum_retention} is shorter than a reader may take",

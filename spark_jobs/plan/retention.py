@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from airflow_gddl.contract.checks import vacuum_seconds
+from airflow_gddl.contract.durations import seconds
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.spec import TableSpec
 
@@ -23,7 +23,7 @@ def vacuum_hours(spec: TableSpec) -> int:
     Raises:
         FatalError: `RETENTION_UNREADABLE`.
     """
-    return max(vacuum_seconds(spec) // 3600, own_hours(spec.table_properties, spec.table))
+    return max(seconds(spec.vacuum_retention) // 3600, own_hours(spec.table_properties, spec.table))
 
 
 def own_hours(properties: Mapping[str, str], where: str) -> int:
@@ -39,5 +39,5 @@ def own_hours(properties: Mapping[str, str], where: str) -> int:
     if not text or _PART.sub("", text).strip():
         what = f"{DELETED_FILES} is {asked!r}, which is no length of time that can be read"
         raise FatalError("RETENTION_UNREADABLE", what, where=where, remedy="write it as e.g. interval 30 days")
-    seconds = sum(int(number) * _SECONDS[unit] for number, unit in _PART.findall(text))
-    return -int(-seconds // 3600)
+    kept = sum(int(number) * _SECONDS[unit] for number, unit in _PART.findall(text))
+    return -int(-kept // 3600)
