@@ -26,12 +26,12 @@ class RegisteredTable:
     Attributes:
         location: the registered location.
         digest: of the last registered entry.
-        name: `database.table` in the catalog; empty: registered by a version that stored no names.
+        name: `database.table` in the catalog.
     """
 
     location: str
     digest: str
-    name: str = ""
+    name: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,7 +84,7 @@ def relation_of(catalog: CatalogSpec | None, state: RegistrationState, reader: R
         catalog: of the row; null: none.
     """
     registered = state.tables.get("replica")
-    if catalog is None or registered is None or not registered.name or reader not in _READERS[catalog.kind]:
+    if catalog is None or registered is None or reader not in _READERS[catalog.kind]:
         return ""
     if state.problem is not None and state.problem.code in _NOT_OURS:
         return ""

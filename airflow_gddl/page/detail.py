@@ -85,7 +85,7 @@ def _registered(spec: TableSpec | None, catalog: CatalogSpec | None, state: Regi
     entries = []
     for kind in kinds:
         held = state.tables.get(kind)
-        name = held.name if held is not None and held.name else str(entry_name(catalog, spec, kind))
+        name = held.name if held is not None else str(entry_name(catalog, spec, kind))
         entries.append({"table": kind, "name": ".".join(full_name(catalog, name)), "registered": held is not None})
     entries += [{"table": "former name", "name": name, "registered": True} for name in state.former]
     return {

@@ -169,7 +169,7 @@ def _state_after(
 ) -> RegistrationState:  # fmt: skip
     tables = dict(before.tables)
     tables |= {check.kind: check.registered for check in checks if check.registered is not None}
-    former = {**before.former, **{old.name: old.location for kind, old in before.tables.items() if old.name}}
+    former = {**before.former, **{old.name: old.location for old in before.tables.values()}}
     names = {one.name for one in tables.values()}
     former = {name: location for name, location in former.items() if name not in names}
     return replace(before, signature=signature, version=version, tables=tables, problem=problem, former=former)
