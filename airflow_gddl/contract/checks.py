@@ -14,7 +14,7 @@ from airflow_gddl.contract.option_checks import check_options
 from airflow_gddl.contract.published import published_problems
 from airflow_gddl.contract.shard_checks import shard_problems
 from airflow_gddl.contract.spec import TableSpec
-from airflow_gddl.contract.spec_problem import FieldPath, SpecProblem, spec_problem
+from airflow_gddl.contract.spec_problem import FieldPath, SpecProblem
 from airflow_gddl.contract.table_layout_checks import check_clustering, check_partitions
 from airflow_gddl.contract.table_properties import iceberg_problems, is_allowed
 from airflow_gddl.contract.table_spec import lowered
@@ -48,7 +48,7 @@ def check_values(spec: TableSpec) -> tuple[SpecProblem, ...]:
 def _source(spec: TableSpec) -> Iterator[SpecProblem]:
     if not SOURCE_NAME.fullmatch(spec.source):
         remedy = "use letters, digits, _ . and - (64 at most), e.g. source: shop"
-        yield spec_problem("SOURCE_INVALID", ("source",), spec.source, "not valid as part of a DAG id", remedy)
+        yield SpecProblem("SOURCE_INVALID", ("source",), spec.source, "not valid as part of a DAG id", remedy)
 
 
 def _target(spec: TableSpec) -> Iterator[SpecProblem]:
@@ -57,19 +57,19 @@ def _target(spec: TableSpec) -> Iterator[SpecProblem]:
         return
     fault = targets.template_fault(spec.target) or table_name_fault(targets.rendered(spec.target, "s", "a.b"))
     if fault:
-        yield spec_problem("TARGET_INVALID", ("target",), spec.target, fault, targets.REMEDY)
+        yield SpecProblem("TARGET_INVALID", ("target",), spec.target, fault, targets.REMEDY)
 
 
 def _column_names(spec: TableSpec) -> Iterator[SpecProblem]:
     for path, column in _columns(spec):
         if not column.strip():
-            yield spec_problem(
+            yield SpecProblem(
                 "COLUMN_INVALID", path, column, "an empty column name", "name the column or drop the entry"
             )
         elif column.lower() in RESERVED_COLUMNS:
             message = "a reserved column name of the replica"
             remedy = "rename the column in the source's view or leave it out of the metadata"
-            yield spec_problem("COLUMN_RESERVED", path, column, message, remedy)
+            yield SpecProblem("COLUMN_RESERVED", path, column, message, remedy)
 
 
 def _columns(spec: TableSpec) -> Iterator[tuple[FieldPath, str]]:
@@ -87,20 +87,20 @@ def _durations(spec: TableSpec) -> Iterator[SpecProblem]:
     waits: dict[FieldPath, object] = {(name,): getattr(spec, name) for name in WAITS}
     for path, value in (values | {p: v for p, v in waits.items() if v != durations.NO_WAIT}).items():
         if isinstance(value, str) and not durations.is_duration(value):
-            yield spec_problem("DURATION_INVALID", path, value, "not a duration", durations.remedy(value))
+            yield SpecProblem("DURATION_INVALID", path, value, "not a duration", durations.remedy(value))
 
 
 def _retention(spec: TableSpec) -> Iterator[SpecProblem]:
     kept = spec.vacuum_retention
     if durations.is_duration(kept) and durations.seconds(kept) < LEAST_VACUUM_SECONDS:
         message = "shorter than a running query may take"
-        yield spec_problem("RETENTION_TOO_SHORT", ("vacuum_retention",), kept, message, "write 1d or more")
+        yield SpecProblem("RETENTION_TOO_SHORT", ("vacuum_retention",), kept, message, "write 1d or more")
 
 
 def _sweep_limit(spec: TableSpec) -> Iterator[SpecProblem]:
     if not 0 <= spec.sweep_limit <= 1:  # also true for NaN
         message = "not a fraction"
-        yield spec_problem("FIELD_VALUE", ("sweep_limit",), spec.sweep_limit, message, "write a number from 0 to 1")
+        yield SpecProblem("FIELD_VALUE", ("sweep_limit",), spec.sweep_limit, message, "write a number from 0 to 1")
 
 
 def _cutting(spec: TableSpec) -> Iterator[SpecProblem]:
@@ -111,7 +111,7 @@ def _cutting(spec: TableSpec) -> Iterator[SpecProblem]:
         if is_set:
             message = f"{name} needs the complete change table"
             remedy = f"keep all changes (null), or remove {name}"
-            yield spec_problem(
+            yield SpecProblem(
                 "CHANGES_RETENTION_REFUSED", ("changes_retention",), spec.changes_retention, message, remedy
             )
 
@@ -119,7 +119,7 @@ def _cutting(spec: TableSpec) -> Iterator[SpecProblem]:
 def _trigger(spec: TableSpec) -> Iterator[SpecProblem]:
     if spec.trigger is not None and spec.schedule not in ("continuous", TableSpec.schedule):
         message = f"trigger makes a table continuous, which excludes another schedule, here {spec.schedule!r}"
-        yield spec_problem(
+        yield SpecProblem(
             "TRIGGER_REFUSED", ("trigger",), spec.trigger, message, "write schedule: continuous, or drop trigger"
         )
 
@@ -130,7 +130,7 @@ def _connection(spec: TableSpec) -> Iterator[SpecProblem]:
         message = "not the name of an environment variable or of an Airflow connection"
         remedy = "put the URL into a variable, and its name here, e.g. GDDL_SOURCE_SHOP"
         # The value may be a URL with a password in it: it is not shown.
-        yield spec_problem("CONNECTION_INVALID", ("options", "verify_connection"), "(not shown)", message, remedy)
+        yield SpecProblem("CONNECTION_INVALID", ("options", "verify_connection"), "(not shown)", message, remedy)
 
 
 def _properties(spec: TableSpec) -> Iterator[SpecProblem]:
@@ -138,26 +138,26 @@ def _properties(spec: TableSpec) -> Iterator[SpecProblem]:
         path = ("table_properties", key)
         if key.lower().startswith(("gddl.", "delta.columnmapping.")):
             message = "a property that is reserved for this package"
-            yield spec_problem("PROPERTY_RESERVED", path, value, message, "remove it from table_properties")
+            yield SpecProblem("PROPERTY_RESERVED", path, value, message, "remove it from table_properties")
         elif not key.strip():
-            yield spec_problem("PROPERTY_INVALID", path, value, "a property without a name", "name it or remove it")
+            yield SpecProblem("PROPERTY_INVALID", path, value, "a property without a name", "name it or remove it")
         elif not is_allowed(key):
             message = "not one of the properties that a row may set"
             remedy = "see docs/metadata.md#table-properties; write names of your own as user.name, or use tags"
-            yield spec_problem("PROPERTY_REFUSED", path, value, message, remedy)
+            yield SpecProblem("PROPERTY_REFUSED", path, value, message, remedy)
 
 
 def _prefix(spec: TableSpec) -> Iterator[SpecProblem]:
     if spec.before_image_prefix is not None and not spec.before_image_prefix.strip():
         message = "an empty prefix makes every column a before image"
         remedy = "write the prefix of the task's before-image columns, e.g. BI_, or null"
-        yield spec_problem("PREFIX_INVALID", ("before_image_prefix",), spec.before_image_prefix, message, remedy)
+        yield SpecProblem("PREFIX_INVALID", ("before_image_prefix",), spec.before_image_prefix, message, remedy)
 
 
 def _table_name(spec: TableSpec) -> Iterator[SpecProblem]:
     if fault := table_name_fault(spec.table):
         remedy = "write schema.name as in the source, e.g. shop.orders"
-        yield spec_problem("TABLE_NAME_INVALID", ("table",), spec.table, fault, remedy)
+        yield SpecProblem("TABLE_NAME_INVALID", ("table",), spec.table, fault, remedy)
 
 
 def table_name_fault(table: str) -> str:
@@ -183,11 +183,11 @@ def _keys(spec: TableSpec) -> Iterator[SpecProblem]:
     for i, key in enumerate(spec.keys):
         if key.lower() in seen:
             message = "the same key column twice (case does not count)"
-            yield spec_problem("KEYS_DUPLICATE", ("keys", i), key, message, "name each key column once")
+            yield SpecProblem("KEYS_DUPLICATE", ("keys", i), key, message, "name each key column once")
         if key.lower() in excluded:
             message = "a key that exclude_columns leaves out; keys always reach the lake"
             remedy = "remove it from exclude_columns, or mask it with hash"
-            yield spec_problem("KEYS_EXCLUDED", ("keys", i), key, message, remedy)
+            yield SpecProblem("KEYS_EXCLUDED", ("keys", i), key, message, remedy)
         seen.add(key.lower())
 
 
@@ -197,11 +197,11 @@ def _mask(spec: TableSpec) -> Iterator[SpecProblem]:
         path = ("mask", column)
         if column.lower() in keys and method == "null":
             message = "a key masked with null: every row would have the same key"
-            yield spec_problem("MASK_REFUSED", path, method, message, "mask it with hash, or not at all")
+            yield SpecProblem("MASK_REFUSED", path, method, message, "mask it with hash, or not at all")
         if column.lower() in ordering | control:
             message = "masks apply before changes are ordered and applied, which need this column's values"
             remedy = "remove the column from mask; exclude_columns keeps a sequence column out of the lake"
-            yield spec_problem("MASK_REFUSED", path, method, message, remedy)
+            yield SpecProblem("MASK_REFUSED", path, method, message, remedy)
 
 
 def _exclusions(spec: TableSpec) -> Iterator[SpecProblem]:
@@ -209,16 +209,16 @@ def _exclusions(spec: TableSpec) -> Iterator[SpecProblem]:
     for name, column in _control(spec).items():
         if column.lower() in excluded:
             message = "a column that exclude_columns removes, but that is needed to apply changes"
-            yield spec_problem("COLUMN_EXCLUDED", (name,), column, message, "take it out of exclude_columns")
+            yield SpecProblem("COLUMN_EXCLUDED", (name,), column, message, "take it out of exclude_columns")
     for i, column in enumerate(spec.exclude_columns):
         if column.lower() in included:
             message = "a column in both columns and exclude_columns"
-            yield spec_problem("COLUMNS_OVERLAP", ("exclude_columns", i), column, message, "name it in one of the two")
+            yield SpecProblem("COLUMNS_OVERLAP", ("exclude_columns", i), column, message, "name it in one of the two")
     for field, what in (("cluster_by", "clustered"), ("partition_by", "partitioned")):
         for i, column in enumerate(getattr(spec, field)):
             if column.lower() in excluded - lowered(spec.keys):
                 message = f"a column that exclude_columns leaves out, so the replica can't be {what} by it"
-                yield spec_problem("COLUMN_EXCLUDED", (field, i), column, message, "remove it from one of the two")
+                yield SpecProblem("COLUMN_EXCLUDED", (field, i), column, message, "remove it from one of the two")
 
 
 _KEYED_ONLY: tuple[tuple[str, Callable[[TableSpec], bool], str], ...] = (
@@ -237,7 +237,7 @@ def _keyless(spec: TableSpec) -> Iterator[SpecProblem]:
         if is_set(spec):
             message = f"not for a table without keys (append-only): {reason}"
             remedy = f"name the keys, or set {name} back to its default in the row"
-            yield spec_problem("KEYLESS_REFUSED", (name,), getattr(spec, name), message, remedy)
+            yield SpecProblem("KEYLESS_REFUSED", (name,), getattr(spec, name), message, remedy)
 
 
 def _control(spec: TableSpec) -> dict[str, str]:

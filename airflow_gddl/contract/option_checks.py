@@ -8,7 +8,7 @@ from airflow_gddl.contract.durations import moment_of
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.path_format import PathFormat
 from airflow_gddl.contract.spec import TableSpec
-from airflow_gddl.contract.spec_problem import SpecProblem, spec_problem
+from airflow_gddl.contract.spec_problem import SpecProblem
 from airflow_gddl.contract.sql_types import REMEDY, parse_type, unsupported_part
 
 
@@ -25,7 +25,7 @@ def check_options(spec: TableSpec) -> Iterator[SpecProblem]:
 def _types(types: object) -> Iterator[SpecProblem]:
     for column, text in types.items() if isinstance(types, Mapping) else ():
         if isinstance(text, str) and (fault := type_fault(text)):
-            yield spec_problem("COLUMN_TYPE_UNSUPPORTED", ("options", "types", column), text, fault, REMEDY)
+            yield SpecProblem("COLUMN_TYPE_UNSUPPORTED", ("options", "types", column), text, fault, REMEDY)
 
 
 def type_fault(text: str) -> str:
@@ -49,7 +49,7 @@ def _csv_delimiter(delimiter: object) -> Iterator[SpecProblem]:
     else:
         return
     remedy = 'write one character in quotes, e.g. ";"; a tab is "\\t" in double quotes'
-    yield spec_problem("FIELD_VALUE", ("options", "csv_delimiter"), delimiter, fault, remedy)
+    yield SpecProblem("FIELD_VALUE", ("options", "csv_delimiter"), delimiter, fault, remedy)
 
 
 def _path_format(text: object) -> Iterator[SpecProblem]:
@@ -59,7 +59,7 @@ def _path_format(text: object) -> Iterator[SpecProblem]:
         PathFormat.parsed(text)
     except ValueError as error:
         remedy = "write folders as the sink's path.format does, e.g. 'year'=YYYY/'month'=MM/'day'=dd, or drop it"
-        yield spec_problem("PATH_FORMAT_INVALID", ("options", "path_format"), text, str(error), remedy)
+        yield SpecProblem("PATH_FORMAT_INVALID", ("options", "path_format"), text, str(error), remedy)
 
 
 def _log_began(began: object) -> Iterator[SpecProblem]:
@@ -74,4 +74,4 @@ def _log_began(began: object) -> Iterator[SpecProblem]:
         fault = str(error)
     if fault:
         remedy = "write moments as 2026-01-31T12:00:00Z, the oldest first"
-        yield spec_problem("LOG_BEGAN_INVALID", ("options", "log_began"), str(began), fault, remedy)
+        yield SpecProblem("LOG_BEGAN_INVALID", ("options", "log_began"), str(began), fault, remedy)

@@ -13,7 +13,7 @@ from typing import Any
 from airflow_gddl.contract.dms import COMMIT_TIMES, TOTAL_ORDER
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.spec import TableSpec
-from airflow_gddl.contract.spec_problem import SpecProblem, spec_problem
+from airflow_gddl.contract.spec_problem import SpecProblem
 from airflow_gddl.contract.table_spec import lowered
 
 EVERY = "*"
@@ -98,11 +98,11 @@ def published_problems(spec: TableSpec) -> Iterator[SpecProblem]:
     for i, column in enumerate(spec.published):
         name, path = column.lower(), ("published", i)
         if not column.strip():
-            yield spec_problem("PUBLISHED_INVALID", path, column, "an empty column name", "name the column or drop it")
+            yield SpecProblem("PUBLISHED_INVALID", path, column, "an empty column name", "name the column or drop it")
         elif name in seen:
             message = "the same column twice (case does not count)"
-            yield spec_problem("PUBLISHED_INVALID", path, column, message, "name each column once")
+            yield SpecProblem("PUBLISHED_INVALID", path, column, message, "name each column once")
         elif name in absent:
             message = "a column that exclude_columns removes"
-            yield spec_problem("PUBLISHED_INVALID", path, column, message, "remove it from one of the two")
+            yield SpecProblem("PUBLISHED_INVALID", path, column, message, "remove it from one of the two")
         seen.add(name)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from airflow_gddl.contract.spec_problem import FieldPath, SpecProblem, spec_problem
+from airflow_gddl.contract.spec_problem import FieldPath, SpecProblem
 from airflow_gddl.contract.table_spec import SHARD_COLUMN, TableSpec
 from airflow_gddl.contract.targets import has_source, template_fault
 
@@ -18,7 +18,7 @@ def shard_problems(spec: TableSpec) -> Iterator[SpecProblem]:
     for i, shard in enumerate(spec.shards):
         if shard.lower() in seen:
             message = "the same source twice (case does not count)"
-            yield spec_problem("SHARD_DUPLICATE", ("shards", i), shard, message, "name each source once")
+            yield SpecProblem("SHARD_DUPLICATE", ("shards", i), shard, message, "name each source once")
         seen.add(shard.lower())
     yield from _refused_fields(spec)
     if not spec.shard_landings:  # the row as it is written
@@ -55,4 +55,4 @@ def _refused_columns(spec: TableSpec) -> Iterator[SpecProblem]:
 
 
 def _refused(path: FieldPath, value: object, message: str, remedy: str) -> SpecProblem:
-    return spec_problem("SHARDS_REFUSED", path, value, message, remedy)
+    return SpecProblem("SHARDS_REFUSED", path, value, message, remedy)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 FieldPath = tuple[str | int, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class SpecProblem:
     """A problem of a spec.
 
@@ -33,8 +33,3 @@ class SpecProblem:
 def field_name(path: FieldPath) -> str:
     """`("options", "types", "a")` as `options.types.a`, `("keys", 1)` as `keys[1]`."""
     return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path).lstrip(".")
-
-
-def spec_problem(code: str, path: FieldPath, value: object, message: str, remedy: str) -> SpecProblem:
-    """`SpecProblem` by position."""
-    return SpecProblem(code=code, path=path, value=value, message=message, remedy=remedy)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from airflow_gddl.contract.spec import TableSpec
-from airflow_gddl.contract.spec_problem import FieldPath, SpecProblem, spec_problem
+from airflow_gddl.contract.spec_problem import FieldPath, SpecProblem
 from airflow_gddl.contract.table_spec import lowered
 
 MAX_CLUSTER_COLUMNS = 4
@@ -15,12 +15,10 @@ def check_clustering(spec: TableSpec) -> Iterator[SpecProblem]:
     """Columns of `cluster_by`."""
     if len(spec.cluster_by) > MAX_CLUSTER_COLUMNS:
         message = f"more columns than the {MAX_CLUSTER_COLUMNS} that Delta clusters by"
-        yield spec_problem(
-            "CLUSTER_INVALID", ("cluster_by",), list(spec.cluster_by), message, "keep the most selective"
-        )
+        yield SpecProblem("CLUSTER_INVALID", ("cluster_by",), list(spec.cluster_by), message, "keep the most selective")
     if len(lowered(spec.cluster_by)) < len(spec.cluster_by):
         message = "the same column twice"
-        yield spec_problem("CLUSTER_INVALID", ("cluster_by",), list(spec.cluster_by), message, "name each column once")
+        yield SpecProblem("CLUSTER_INVALID", ("cluster_by",), list(spec.cluster_by), message, "name each column once")
 
 
 def check_partitions(spec: TableSpec) -> Iterator[SpecProblem]:
@@ -29,9 +27,9 @@ def check_partitions(spec: TableSpec) -> Iterator[SpecProblem]:
     path: FieldPath = ("partition_by",)
     if spec.partition_by and spec.cluster_by:
         message = "Delta clusters no table that has partitions"
-        yield spec_problem("PARTITION_INVALID", path, list(spec.partition_by), message, "keep one, usually cluster_by")
+        yield SpecProblem("PARTITION_INVALID", path, list(spec.partition_by), message, "keep one, usually cluster_by")
     if len(lowered(spec.partition_by)) < len(spec.partition_by):
-        yield spec_problem(
+        yield SpecProblem(
             "PARTITION_INVALID", path, list(spec.partition_by), "the same column twice", "name each column once"
         )
     masked, control = lowered(spec.mask), lowered(spec.sequence_by)
@@ -40,10 +38,10 @@ def check_partitions(spec: TableSpec) -> Iterator[SpecProblem]:
     for i, column in enumerate(spec.partition_by):
         if column.lower() not in included:
             message = "a column that is missing in columns, so the replica can't be partitioned by it"
-            yield spec_problem("COLUMN_EXCLUDED", (*path, i), column, message, "add it to columns")
+            yield SpecProblem("COLUMN_EXCLUDED", (*path, i), column, message, "add it to columns")
         if column.lower() in masked:
             message = "a masked column: folders' names would show its masked values, or all be one"
-            yield spec_problem("PARTITION_INVALID", (*path, i), column, message, "partition by another column")
+            yield SpecProblem("PARTITION_INVALID", (*path, i), column, message, "partition by another column")
         if column.lower() in control:
             message = "a column with another value in each change: a partition for each of them"
-            yield spec_problem("PARTITION_INVALID", (*path, i), column, message, "partition by another column")
+            yield SpecProblem("PARTITION_INVALID", (*path, i), column, message, "partition by another column")

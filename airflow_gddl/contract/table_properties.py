@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from airflow_gddl.contract.spec import TableSpec
-from airflow_gddl.contract.spec_problem import SpecProblem, spec_problem
+from airflow_gddl.contract.spec_problem import SpecProblem
 
 _PROPERTIES = frozenset(
     f"delta.{name}".lower()
@@ -37,11 +37,9 @@ def iceberg_problems(spec: TableSpec) -> Iterator[SpecProblem]:
         return
     if spec.partition_by:
         message = "Iceberg readers read columns from data files, which lack partition columns"
-        yield spec_problem(
-            "ICEBERG_REFUSED", ("partition_by",), list(spec.partition_by), message, "drop one of the two"
-        )
+        yield SpecProblem("ICEBERG_REFUSED", ("partition_by",), list(spec.partition_by), message, "drop one of the two")
     for key, value in spec.table_properties.items():
         feature = key.lower().removeprefix("delta.enable").removeprefix("delta.feature.")
         if feature in _HIDDEN and value.lower() != "false":
             message = "Iceberg readers read data files directly and ignore this feature"
-            yield spec_problem("ICEBERG_REFUSED", ("table_properties", key), value, message, "remove it, or iceberg")
+            yield SpecProblem("ICEBERG_REFUSED", ("table_properties", key), value, message, "remove it, or iceberg")

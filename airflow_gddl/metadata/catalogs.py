@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from airflow_gddl.contract import durations
 from airflow_gddl.contract.catalogs import TOKEN_PREFIX, CatalogSpec, EntryName, entry_name, template_fault
 from airflow_gddl.contract.spec import TableSpec
-from airflow_gddl.contract.spec_problem import SpecProblem, spec_problem
+from airflow_gddl.contract.spec_problem import SpecProblem
 from airflow_gddl.metadata.validation import FieldShape, near
 
 CATALOG = FieldShape(CatalogSpec, remedies={"timeout": durations.remedy})
@@ -37,10 +37,10 @@ def build_catalogs(section: Mapping[str, Any]) -> tuple[dict[str, CatalogSpec], 
     for name, values in section.items():
         path = ("catalogs", name)
         if not _NAME.fullmatch(name):
-            problems.append(spec_problem("FIELD_VALUE", path, name, "not a catalog's name", "use letters, digits, _"))
+            problems.append(SpecProblem("FIELD_VALUE", path, name, "not a catalog's name", "use letters, digits, _"))
             continue
         if not isinstance(values, Mapping):
-            problems.append(spec_problem("FIELD_TYPE", path, values, "must be a mapping", "write e.g. {kind: glue}"))
+            problems.append(SpecProblem("FIELD_TYPE", path, values, "must be a mapping", "write e.g. {kind: glue}"))
             continue
         built = CATALOG.build(values, path)
         found = built if isinstance(built, tuple) else tuple(_check(built, path))
@@ -53,37 +53,37 @@ def build_catalogs(section: Mapping[str, Any]) -> tuple[dict[str, CatalogSpec], 
 def _check(spec: CatalogSpec, path: tuple[str, ...]) -> Iterator[SpecProblem]:
     for name in _NEEDED.get(spec.kind, ()):
         if getattr(spec, name) is None:
-            yield spec_problem("FIELD_MISSING", (*path, name), None, f"kind {spec.kind} needs it", f"add {name}")
+            yield SpecProblem("FIELD_MISSING", (*path, name), None, f"kind {spec.kind} needs it", f"add {name}")
     for kind, names in _ONLY.items():
         for name in names:
             if kind != spec.kind and (value := getattr(spec, name)) is not None:
                 message = f"belongs to kind {kind}"
-                yield spec_problem("FIELD_VALUE", (*path, name), value, message, f"remove it, or write kind: {kind}")
+                yield SpecProblem("FIELD_VALUE", (*path, name), value, message, f"remove it, or write kind: {kind}")
     for name in ("database", "table"):
         value = getattr(spec, name)
         if fault := template_fault(value, of_table=name == "table"):
-            yield spec_problem("FIELD_VALUE", (*path, name), value, fault, "use {schema}, {source}; {table} in table")
+            yield SpecProblem("FIELD_VALUE", (*path, name), value, fault, "use {schema}, {source}; {table} in table")
     for name, schemes in _SCHEMES.items():
         value = getattr(spec, name)
         if value is not None and not _is_url(value, schemes):
             remedy = f"write e.g. {schemes[-1]}://host:port, without user and password"
-            yield spec_problem("FIELD_VALUE", (*path, name), value, f"not a URL of {' or '.join(schemes)}", remedy)
+            yield SpecProblem("FIELD_VALUE", (*path, name), value, f"not a URL of {' or '.join(schemes)}", remedy)
     yield from _limits(spec, path)
 
 
 def _limits(spec: CatalogSpec, path: tuple[str, ...]) -> Iterator[SpecProblem]:
     if not durations.is_duration(spec.timeout):
         remedy = durations.remedy(spec.timeout)
-        yield spec_problem("DURATION_INVALID", (*path, "timeout"), spec.timeout, "not a duration", remedy)
+        yield SpecProblem("DURATION_INVALID", (*path, "timeout"), spec.timeout, "not a duration", remedy)
     elif durations.seconds(spec.timeout) > MAX_TIMEOUT_SECONDS:
         message = "longer than a job may wait for a catalog"
-        yield spec_problem("FIELD_VALUE", (*path, "timeout"), spec.timeout, message, "write 60s or less, e.g. 5s")
+        yield SpecProblem("FIELD_VALUE", (*path, "timeout"), spec.timeout, message, "write 60s or less, e.g. 5s")
     if not spec.tables:
-        yield spec_problem("FIELD_VALUE", (*path, "tables"), [], "names no table", "write e.g. [replica, history]")
+        yield SpecProblem("FIELD_VALUE", (*path, "tables"), [], "names no table", "write e.g. [replica, history]")
     if spec.token_env is not None and not _TOKEN.fullmatch(spec.token_env):
         message = "not a variable that metadata may name"
         remedy = f"put the token into a variable such as {TOKEN_PREFIX}TOKEN, and write that name"
-        yield spec_problem("FIELD_VALUE", (*path, "token_env"), "(not shown)", message, remedy)
+        yield SpecProblem("FIELD_VALUE", (*path, "token_env"), "(not shown)", message, remedy)
 
 
 def _is_url(text: str, schemes: tuple[str, ...]) -> bool:
@@ -105,13 +105,13 @@ def check_rows(
         catalog = catalogs.get(spec.catalog)
         if catalog is None:
             remedy = near(spec.catalog, tuple(catalogs)) if catalogs else "describe it under catalogs: in gddl.yaml"
-            yield spec, spec_problem("CATALOG_UNKNOWN", ("catalog",), spec.catalog, "no such catalog", remedy)
+            yield spec, SpecProblem("CATALOG_UNKNOWN", ("catalog",), spec.catalog, "no such catalog", remedy)
             continue
         names = [entry_name(catalog, spec, kind) for kind in catalog.tables]
         first = next((taken[spec.catalog, name] for name in names if (spec.catalog, name) in taken), None)
         if first is not None:
             message = f"{first.table} has the name {names[0]} in this catalog (case does not count)"
             remedy = "give the catalog a database or table template that distinguishes them, or write catalog: null"
-            yield spec, spec_problem("CATALOG_NAME_COLLISION", ("catalog",), spec.catalog, message, remedy)
+            yield spec, SpecProblem("CATALOG_NAME_COLLISION", ("catalog",), spec.catalog, message, remedy)
             continue
         taken |= {(spec.catalog, name): spec for name in names}

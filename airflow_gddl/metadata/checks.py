@@ -16,7 +16,7 @@ from airflow_gddl.contract import dialects
 from airflow_gddl.contract.checks import check_table, check_values
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.spec import TableSpec
-from airflow_gddl.contract.spec_problem import SpecProblem, spec_problem
+from airflow_gddl.contract.spec_problem import SpecProblem
 from airflow_gddl.metadata.validation import TABLE, options_of
 
 PRESETS = ("@once", "@hourly", "@daily", "@weekly", "@monthly", "@yearly", "continuous")
@@ -38,7 +38,7 @@ def check_defaults(defaults: Mapping[str, Any], tiers: Collection[str]) -> tuple
         if name in defaults:
             remedy = "move it into each row"
             message = "not a default: every table has its own"
-            return (spec_problem("FIELD_REFUSED", (name,), defaults[name], message, remedy),)
+            return (SpecProblem("FIELD_REFUSED", (name,), defaults[name], message, remedy),)
     spec = TABLE.build({**defaults, "table": "schema.name", "keys": ["id"]})
     return (*check_values(spec), *_fields(spec, tiers)) if isinstance(spec, TableSpec) else spec
 
@@ -46,12 +46,12 @@ def check_defaults(defaults: Mapping[str, Any], tiers: Collection[str]) -> tuple
 def _fields(spec: TableSpec, tiers: Collection[str]) -> Iterator[SpecProblem]:
     if spec.size not in tiers:
         remedy = f"write one of {', '.join(tiers)}, or add the tier to gddl.yaml under tiers"
-        yield spec_problem("SIZE_UNKNOWN", ("size",), spec.size, "no such tier", remedy)
+        yield SpecProblem("SIZE_UNKNOWN", ("size",), spec.size, "no such tier", remedy)
     yield from _schedule(spec)
     if spec.dialect not in dialects.BUILT_IN and spec.dialect not in dialects.names():
         allowed = " or ".join(map(repr, dialects.names()))
         remedy = f"write one of {allowed}, or install the package that provides it"
-        yield spec_problem("FIELD_VALUE", ("dialect",), spec.dialect, f"must be {allowed}", remedy)
+        yield SpecProblem("FIELD_VALUE", ("dialect",), spec.dialect, f"must be {allowed}", remedy)
     elif spec.options or spec.dialect not in dialects.BUILT_IN:
         yield from _options(spec)
 
@@ -60,7 +60,7 @@ def _options(spec: TableSpec) -> Iterator[SpecProblem]:
     try:
         shape = options_of(spec.dialect)
     except FatalError as error:
-        yield spec_problem(error.code, ("dialect",), spec.dialect, error.what, error.remedy)
+        yield SpecProblem(error.code, ("dialect",), spec.dialect, error.what, error.remedy)
         return
     options = shape.build(spec.options, ("options",))
     yield from options if isinstance(options, tuple) else ()
@@ -72,14 +72,14 @@ def _schedule(spec: TableSpec) -> Iterator[SpecProblem]:
         if fault := cron_fault(schedule):
             near = difflib.get_close_matches(schedule.lower(), PRESETS, n=1, cutoff=0.8)
             remedy = f"did you mean '{near[0]}'? Else {_CRON_REMEDY}" if near else _CRON_REMEDY
-            yield spec_problem("CRON_INVALID", ("schedule",), schedule, fault, remedy)
+            yield SpecProblem("CRON_INVALID", ("schedule",), schedule, fault, remedy)
     elif schedule is not None:
         names = schedule.get("assets", ())
         if set(schedule) != {"assets"} or not names or not all(name.strip() for name in names):
             message = "a mapping here has assets alone, with at least one name"
             meant = difflib.get_close_matches(next(iter(schedule), ""), ("assets",), n=1)
             remedy = f"{'did you mean assets? ' if meant and meant[0] not in schedule else ''}write {{assets: [name]}}"
-            yield spec_problem("SCHEDULE_INVALID", ("schedule",), schedule, message, remedy)
+            yield SpecProblem("SCHEDULE_INVALID", ("schedule",), schedule, message, remedy)
 
 
 @functools.lru_cache(maxsize=4096)

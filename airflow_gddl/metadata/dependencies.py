@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from airflow_gddl.contract.spec import TableSpec
-from airflow_gddl.contract.spec_problem import SpecProblem, spec_problem
+from airflow_gddl.contract.spec_problem import SpecProblem
 from airflow_gddl.contract.table_names import TableNames, ambiguous, ambiguous_remedy
 
 _NAMED = 5
@@ -28,7 +28,7 @@ def resolve(
             yield next(iter(found.values()))
         elif found:
             path, remedy = ("depends_on", i), ambiguous_remedy(found)
-            yield spec_problem("TABLE_AMBIGUOUS", path, table, ambiguous(table, found), remedy)
+            yield SpecProblem("TABLE_AMBIGUOUS", path, table, ambiguous(table, found), remedy)
         elif table in refused:
             yield table
         else:
@@ -36,7 +36,7 @@ def resolve(
             is_same = near is not None and near.lower() == table.lower()
             meant = f"write {near}" if is_same else f"did you mean {near}?"
             remedy = meant if near else "name a table that some row has, as schema.name"
-            yield spec_problem("DEPENDS_ON_UNKNOWN", ("depends_on", i), table, "no row has this table", remedy)
+            yield SpecProblem("DEPENDS_ON_UNKNOWN", ("depends_on", i), table, "no row has this table", remedy)
 
 
 def cyclic(specs: Sequence[TableSpec]) -> dict[str, SpecProblem]:
@@ -51,7 +51,7 @@ def cyclic(specs: Sequence[TableSpec]) -> dict[str, SpecProblem]:
         for table in members:
             message = f"a cycle of {len(members)}: {others}"
             remedy = "break the cycle: remove one of these depends_on"
-            problems[table] = spec_problem("DEPENDS_ON_CYCLE", ("depends_on",), list(edges[table]), message, remedy)
+            problems[table] = SpecProblem("DEPENDS_ON_CYCLE", ("depends_on",), list(edges[table]), message, remedy)
     return problems
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from airflow_gddl.contract.checks import table_name_fault
 from airflow_gddl.contract.layout import SHARDS, LandingFolder
 from airflow_gddl.contract.spec import Roots, TableSpec
-from airflow_gddl.contract.spec_problem import SpecProblem, spec_problem
+from airflow_gddl.contract.spec_problem import SpecProblem
 from airflow_gddl.contract.targets import REMEDY, rendered
 from airflow_gddl.metadata.table_files import Row
 
@@ -26,7 +26,7 @@ def resolved(spec: TableSpec, landing: str | None) -> TableSpec | SpecProblem:
     target = rendered(spec.target, spec.source, spec.table)
     if fault := table_name_fault(target):
         message = f"{spec.source}:{spec.table} would be {target!r}: {fault}"
-        return spec_problem("TARGET_INVALID", ("target",), spec.target, message, REMEDY)
+        return SpecProblem("TARGET_INVALID", ("target",), spec.target, message, REMEDY)
     own = None if target == spec.table else spec.table
     return replace(spec, table=target, target=None, source_table=own, landing=landing)
 
@@ -73,19 +73,19 @@ class TakenNames:
         same_target = self.by_target.get(spec.table.lower())
         if same_folder is not None and (same_folder is same_target or same_folder.spec.source == spec.source):
             message = f"this table has a row already, at {same_folder.place} (case does not count)"
-            return spec_problem("TABLE_DUPLICATE", ("table",), name, message, "remove one of the two rows")
+            return SpecProblem("TABLE_DUPLICATE", ("table",), name, message, "remove one of the two rows")
         if same_target is not None:
             other = same_target.spec.qualified_name
             message = f"{spec.qualified_name} and {other} ({same_target.place}) have the target {spec.table}"
             remedy = f"give one of the two sources a target in gddl.yaml, e.g. target: {_TEMPLATE}"
-            return spec_problem("TARGET_TAKEN", ("table",), name, message, remedy)
+            return SpecProblem("TARGET_TAKEN", ("table",), name, message, remedy)
         above = (self._by_folder[folder] for folder in _folders_above(place) if folder in self._by_folder)
         nested = same_folder or self._above.get(place) or next(above, None)
         if nested is not None:
             mine, other = LandingFolder.of(self.roots, spec).path, LandingFolder.of(self.roots, nested.spec).path
             message = f"its files in {mine} and those of {nested.spec.qualified_name} in {other} ({nested.place}) mix"
             remedy = "give each source in gddl.yaml a landing root of its own"
-            return spec_problem("LANDING_SHARED", ("table",), name, message, remedy)
+            return SpecProblem("LANDING_SHARED", ("table",), name, message, remedy)
         return None
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from airflow_gddl.contract.spec_problem import SpecProblem, spec_problem
+from airflow_gddl.contract.spec_problem import SpecProblem
 from airflow_gddl.contract.table_names import NamedTable, TableNames, ambiguous, ambiguous_remedy
 from airflow_gddl.metadata import reading
 from airflow_gddl.metadata.folder import JSON_ENDINGS, YAML_ENDINGS, Folder
@@ -39,7 +39,7 @@ class KeysEntry:
     def unused(self, near: str | None) -> Problem:
         """The warning that no row has this table; `near` is a similar name that one has."""
         remedy = f"did you mean {near}?" if near else "correct the name, add a row for the table, or remove the keys"
-        found = spec_problem("KEYS_UNUSED", ("keys",), list(self.keys), "no row has this table", remedy)
+        found = SpecProblem("KEYS_UNUSED", ("keys",), list(self.keys), "no row has this table", remedy)
         return report(found, (self.layer,), self.table)
 
 
@@ -94,14 +94,14 @@ def conflict(entry: KeysEntry, own: Any) -> SpecProblem | None:
     if entry.tables:
         message = f"in {here}, {ambiguous(entry.table, entry.tables)}"
         remedy = ambiguous_remedy(entry.tables)
-        return spec_problem("TABLE_AMBIGUOUS", ("keys",), list(entry.keys), message, remedy)
+        return SpecProblem("TABLE_AMBIGUOUS", ("keys",), list(entry.keys), message, remedy)
     remedy = "decide which columns identify a row, and name them in one place"
     if entry.rival:
         message = f"{here} and {entry.rival} name different keys"
-        return spec_problem("KEYS_CONFLICT", ("keys",), list(entry.keys), message, remedy)
+        return SpecProblem("KEYS_CONFLICT", ("keys",), list(entry.keys), message, remedy)
     own = one_or_more(own)
     if isinstance(own, list) and all(isinstance(key, str) for key in own) and set(own) != set(entry.keys):
-        return spec_problem("KEYS_CONFLICT", ("keys",), own, f"differ from the keys that {here} names", remedy)
+        return SpecProblem("KEYS_CONFLICT", ("keys",), own, f"differ from the keys that {here} names", remedy)
     return None
 
 
@@ -122,12 +122,12 @@ def _read(folder: Folder, name: str) -> Iterator[KeysEntry | Problem]:
 def _shape(value: Any) -> SpecProblem | None:
     remedy = "write keys: and below it schema.table: [column, ...]"
     if value is not None and not isinstance(value, dict):
-        return spec_problem("FIELD_TYPE", (), value, "must be a mapping", remedy)
+        return SpecProblem("FIELD_TYPE", (), value, "must be a mapping", remedy)
     for name, item in _mapping(value).items():
         if name != "keys":
-            return spec_problem("FIELD_UNKNOWN", (name,), item, "no such field in a keys file", remedy)
+            return SpecProblem("FIELD_UNKNOWN", (name,), item, "no such field in a keys file", remedy)
         if item is not None and not isinstance(item, dict):
-            return spec_problem("FIELD_TYPE", (name,), item, "must be a mapping", remedy)
+            return SpecProblem("FIELD_TYPE", (name,), item, "must be a mapping", remedy)
     return None
 
 
@@ -141,7 +141,7 @@ def _entry(document: Document, table: str, keys: Any) -> KeysEntry | Problem:
     keys = one_or_more(keys)
     if not isinstance(keys, list) or not all(isinstance(key, str) and key.strip() for key in keys):
         message, remedy = "must be a column name or a list of them", "write e.g. [id]; [] for a table without keys"
-        return report(spec_problem("KEYS_INVALID", ("keys",), keys, message, remedy), (layer,), table)
+        return report(SpecProblem("KEYS_INVALID", ("keys",), keys, message, remedy), (layer,), table)
     return KeysEntry(table, tuple(keys), layer)
 
 

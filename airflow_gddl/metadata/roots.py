@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from airflow_gddl.contract.s3 import is_s3
-from airflow_gddl.contract.spec_problem import FieldPath, SpecProblem, spec_problem
+from airflow_gddl.contract.spec_problem import FieldPath, SpecProblem
 
 _S3 = re.compile(r"s3://[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?(/[^?#]*)?")
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
@@ -55,10 +55,10 @@ def check_remote(runner: str, own: Mapping[str, Any], roots: Mapping[FieldPath, 
         if runner == "databricks" and f"{root}/".startswith(_MOUNTS):
             what = "a mounted volume is no root: no atomic creation of files there, and Airflow does not see it"
             remedy = f"set {name} to the s3:// URL of an external location, docs/platforms/databricks.md"
-            yield spec_problem("RUNNER_NEEDS_S3", path, root, what, remedy)
+            yield SpecProblem("RUNNER_NEEDS_S3", path, root, what, remedy)
         elif not is_s3(root) and not own.get("local_roots"):
             what = f"runner {runner} needs it in an object store"
-            yield spec_problem("RUNNER_NEEDS_S3", path, root, what, f"set {name} to s3://bucket/prefix")
+            yield SpecProblem("RUNNER_NEEDS_S3", path, root, what, f"set {name} to s3://bucket/prefix")
 
 
 def _below_url(base: str, root: str) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.spec import TableSpec
-from airflow_gddl.contract.spec_problem import SpecProblem, spec_problem
+from airflow_gddl.contract.spec_problem import SpecProblem
 from airflow_gddl.metadata.checks import check_spec
 from airflow_gddl.metadata.identities import resolved
 from airflow_gddl.metadata.keys import Keys, KeysEntry, conflict
@@ -51,7 +51,7 @@ def _check(
     elif values.get("keys") is None:
         message = "no keys, neither in the row nor in a keys file"
         remedy = "add keys: [column, ...] to the row; [] makes an append-only replica"
-        of_keys = spec_problem("KEYS_MISSING", ("keys",), None, message, remedy)
+        of_keys = SpecProblem("KEYS_MISSING", ("keys",), None, message, remedy)
     problems: tuple[SpecProblem, ...] = () if of_keys is None else (of_keys,)
     if problems:
         values["keys"] = _PLACEHOLDERS["keys"]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from airflow_gddl.contract.spec import TierSpec
-from airflow_gddl.contract.spec_problem import FieldPath, SpecProblem, spec_problem
+from airflow_gddl.contract.spec_problem import FieldPath, SpecProblem
 from airflow_gddl.metadata.runners import databricks, emr_serverless, glue, spark_submit
 from airflow_gddl.metadata.validation import FieldShape
 
@@ -56,7 +56,7 @@ def check_runners(
     names = ("local", *RUNNERS)
     if runner not in names:
         remedy = f"write one of {', '.join(names)}"
-        yield spec_problem("RUNNER_UNKNOWN", ("runner",), runner, "no such runner", remedy)
+        yield SpecProblem("RUNNER_UNKNOWN", ("runner",), runner, "no such runner", remedy)
     for name, checked in RUNNERS.items():
         if name in sections or name == runner:
             yield from checked.problems(sections.get(name) or {}, ("runners", name))

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from airflow_gddl.contract.spec_problem import FieldPath, SpecProblem, spec_problem
+from airflow_gddl.contract.spec_problem import FieldPath, SpecProblem
 from airflow_gddl.metadata import secrets
 from airflow_gddl.metadata.values import Refused
 
@@ -18,7 +18,7 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
 def screen(values: Any) -> tuple[SpecProblem, ...]:
     """Problems of a row's (or a section's) own values. When there are secrets, only they are reported."""
     hidden = tuple(
-        spec_problem("SECRET_LIKE", path, _Hidden(), "looks like a secret", secrets.REMEDY)
+        SpecProblem("SECRET_LIKE", path, _Hidden(), "looks like a secret", secrets.REMEDY)
         for path in secrets.find(values)
     )
     return hidden or tuple(_walk(values, ()))
@@ -35,7 +35,7 @@ def _walk(value: Any, path: FieldPath) -> Iterator[SpecProblem]:
             yield _text(value, path)
     elif isinstance(value, (dict, list)):
         if len(value) > MAX_ITEMS:
-            yield spec_problem("VALUE_TOO_LONG", path, value, f"more than {MAX_ITEMS:,} entries", "name fewer")
+            yield SpecProblem("VALUE_TOO_LONG", path, value, f"more than {MAX_ITEMS:,} entries", "name fewer")
             return
         items = value.items() if isinstance(value, dict) else enumerate(value)
         for part, item in items:
@@ -43,10 +43,10 @@ def _walk(value: Any, path: FieldPath) -> Iterator[SpecProblem]:
                 yield _text(part, (*path, part))
             yield from _walk(item, (*path, part))
     elif isinstance(value, Refused):
-        yield spec_problem(value.code, path, value if value.text is None else value.text, value.message, value.remedy)
+        yield SpecProblem(value.code, path, value if value.text is None else value.text, value.message, value.remedy)
 
 
 def _text(text: str, path: FieldPath) -> SpecProblem:
     if len(text) > MAX_TEXT:
-        return spec_problem("VALUE_TOO_LONG", path, text, f"longer than {MAX_TEXT:,} characters", "shorten it")
-    return spec_problem("TEXT_INVALID", path, text, "control characters or lone surrogates", "remove them")
+        return SpecProblem("VALUE_TOO_LONG", path, text, f"longer than {MAX_TEXT:,} characters", "shorten it")
+    return SpecProblem("TEXT_INVALID", path, text, "control characters or lone surrogates", "remove them")

@@ -10,7 +10,7 @@ from typing import Any
 from airflow_gddl.contract.catalogs import CatalogSpec
 from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.contract.spec import Roots, TierSpec
-from airflow_gddl.contract.spec_problem import FieldPath, SpecProblem, spec_problem
+from airflow_gddl.contract.spec_problem import FieldPath, SpecProblem
 from airflow_gddl.metadata import environment, reading
 from airflow_gddl.metadata.catalogs import build_catalogs
 from airflow_gddl.metadata.checks import check_defaults
@@ -99,7 +99,7 @@ class _Draft:
         self.problems: list[Problem] = []
         if not isinstance(document.value, dict) and document.value is not None:
             self.take(
-                spec_problem("FIELD_TYPE", (), document.value, "must be a mapping", "write landing: and lake: fields")
+                SpecProblem("FIELD_TYPE", (), document.value, "must be a mapping", "write landing: and lake: fields")
             )
             self.stop_if_wrong()
         self.values: dict[str, Any] = _copy(document.value or {})
@@ -118,7 +118,7 @@ class _Draft:
     def check_sections(self) -> None:
         for name, value in self.values.items():
             if name not in FIELDS:
-                self.take(spec_problem("FIELD_UNKNOWN", (name,), value, "no such field", near(name, FIELDS)))
+                self.take(SpecProblem("FIELD_UNKNOWN", (name,), value, "no such field", near(name, FIELDS)))
         names = ("defaults", "tiers", "sources", "runners", "catalogs")
         sections: dict[FieldPath, Any] = {(name,): self.section(name) for name in names}
         if isinstance(runners := self.section("runners"), dict):
@@ -126,7 +126,7 @@ class _Draft:
         for path, value in sections.items():
             if not isinstance(value, dict):
                 self.take(
-                    spec_problem("FIELD_TYPE", path, value, "must be a mapping", "write name: value pairs below it")
+                    SpecProblem("FIELD_TYPE", path, value, "must be a mapping", "write name: value pairs below it")
                 )
         self.stop_if_wrong()
 
@@ -141,7 +141,7 @@ class _Draft:
         sources = self.sources(tiers, roots)
         runner = self.values.get("runner", "local")
         if not isinstance(runner, str) or not runner.strip():
-            self.take(spec_problem("FIELD_TYPE", ("runner",), runner, "must be a runner's name", "write e.g. local"))
+            self.take(SpecProblem("FIELD_TYPE", ("runner",), runner, "must be a runner's name", "write e.g. local"))
         else:
             sections = self.section("runners")
             self.take(*check_runners(runner, sections, tiers))
@@ -153,7 +153,7 @@ class _Draft:
         connection = self.values.get("aws_conn_id")
         if connection is not None and not (isinstance(connection, str) and connection.strip()):
             remedy = "write e.g. aws_default, or leave it out"
-            self.take(spec_problem("FIELD_TYPE", ("aws_conn_id",), connection, "must be a connection's id", remedy))
+            self.take(SpecProblem("FIELD_TYPE", ("aws_conn_id",), connection, "must be a connection's id", remedy))
         prefix = self.dag_prefix()
         self.stop_if_wrong()
         return Settings(
@@ -175,7 +175,7 @@ class _Draft:
         for name, source in found.items():
             if source.landing and source.landing == roots.lake:
                 path, remedy = ("sources", name, "landing"), "give the tables a folder of their own"
-                self.take(spec_problem("ROOT_INVALID", path, source.landing, "the same folder as lake", remedy))
+                self.take(SpecProblem("ROOT_INVALID", path, source.landing, "the same folder as lake", remedy))
         return found
 
     def dag_prefix(self) -> str:
@@ -184,7 +184,7 @@ class _Draft:
             return ""
         if not isinstance(value, str) or not DAG_PREFIX.fullmatch(value):
             remedy = "use up to 40 letters, digits, _, - and ., e.g. sales_"
-            self.take(spec_problem("FIELD_VALUE", ("dag_prefix",), value, "can't begin a DAG id", remedy))
+            self.take(SpecProblem("FIELD_VALUE", ("dag_prefix",), value, "can't begin a DAG id", remedy))
             return ""
         return value
 
@@ -202,7 +202,7 @@ class _Draft:
         landing, lake = self._root("landing"), self._root("lake")
         if landing and landing == lake:
             remedy = "give the tables a folder of their own"
-            self.take(spec_problem("ROOT_INVALID", ("lake",), lake, "the same folder as landing", remedy))
+            self.take(SpecProblem("ROOT_INVALID", ("lake",), lake, "the same folder as landing", remedy))
         return Roots(landing=landing, lake=lake)
 
     def _root(self, name: str) -> str:
@@ -210,12 +210,12 @@ class _Draft:
         remedy = f"write {name}: with an absolute path or s3://bucket/prefix in {FILE}, or set GDDL_{name.upper()}"
         if not isinstance(value, str):
             code, message = ("FIELD_MISSING", "must be given") if value is None else ("FIELD_TYPE", "must be text")
-            self.take(spec_problem(code, (name,), value, message, remedy))
+            self.take(SpecProblem(code, (name,), value, message, remedy))
             return ""
         try:
             return absolute(value, self.base)
         except ValueError as error:
-            self.take(spec_problem("ROOT_INVALID", (name,), value, f"not a usable root: {error}", remedy))
+            self.take(SpecProblem("ROOT_INVALID", (name,), value, f"not a usable root: {error}", remedy))
             return ""
 
     def screen(self) -> None:

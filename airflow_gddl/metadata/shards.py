@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from airflow_gddl.contract.layout import LandingFolder
 from airflow_gddl.contract.spec import TableSpec
-from airflow_gddl.contract.spec_problem import SpecProblem, spec_problem
+from airflow_gddl.contract.spec_problem import SpecProblem
 from airflow_gddl.contract.table_spec import SHARD_COLUMN
 from airflow_gddl.metadata.sources import Source
 
@@ -36,17 +36,17 @@ def _problems(spec: TableSpec, sources: Mapping[str, Source]) -> Iterator[SpecPr
         if source is None:
             known = ", ".join(sorted(sources)) or "none"
             message = f"no source of gddl.yaml has this name; there are: {known}"
-            yield spec_problem("SHARD_UNKNOWN", path, shard, message, "declare it in gddl.yaml under sources")
+            yield SpecProblem("SHARD_UNKNOWN", path, shard, message, "declare it in gddl.yaml under sources")
             continue
         folder = LandingFolder(source.landing, spec.name_in_source).path.lower()
         if folder in folders:
             message = f"its files and those of {folders[folder]} land in one folder, {folder}"
             remedy = "give each source in gddl.yaml a landing root of its own"
-            yield spec_problem("LANDING_SHARED", path, shard, message, remedy)
+            yield SpecProblem("LANDING_SHARED", path, shard, message, remedy)
         folders[folder] = shard
         if difference := _difference(spec, source):
             remedy = "give the row's sources one dialect and equal options, or load each into a table of its own"
-            yield spec_problem("SHARD_DIFFERS", path, shard, difference, remedy)
+            yield SpecProblem("SHARD_DIFFERS", path, shard, difference, remedy)
 
 
 def _difference(spec: TableSpec, source: Source) -> str:

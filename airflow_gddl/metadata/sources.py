@@ -8,7 +8,7 @@ from typing import Any
 
 from airflow_gddl.contract.checks import SOURCE_NAME
 from airflow_gddl.contract.spec import TierSpec
-from airflow_gddl.contract.spec_problem import FieldPath, SpecProblem, spec_problem
+from airflow_gddl.contract.spec_problem import FieldPath, SpecProblem
 from airflow_gddl.contract.table_spec import STRICT
 from airflow_gddl.metadata.checks import check_defaults
 from airflow_gddl.metadata.layers import Layer
@@ -80,9 +80,9 @@ def _source(
     path: FieldPath = (SECTION, name)
     if not SOURCE_NAME.fullmatch(name):
         remedy = "use letters, digits, _ . and - (64 at most), e.g. crm"
-        return (spec_problem("SOURCE_INVALID", path, name, "not a name that a DAG id can carry", remedy),)
+        return (SpecProblem("SOURCE_INVALID", path, name, "not a name that a DAG id can carry", remedy),)
     if not isinstance(entry, Mapping):
-        return (spec_problem("FIELD_TYPE", path, entry, "must be a mapping", "write e.g. {landing: ../crm}"),)
+        return (SpecProblem("FIELD_TYPE", path, entry, "must be a mapping", "write e.g. {landing: ../crm}"),)
     spec = SOURCE.build(entry, path)
     if isinstance(spec, tuple):
         return spec
@@ -90,7 +90,7 @@ def _source(
     problems: list[SpecProblem] = []
     if "source" in spec.defaults:
         place, message = (*path, "defaults", "source"), "rows of a source are those that name it"
-        problems.append(spec_problem("FIELD_REFUSED", place, spec.defaults["source"], message, "remove it"))
+        problems.append(SpecProblem("FIELD_REFUSED", place, spec.defaults["source"], message, "remove it"))
     problems += (replace(p, path=_place(path, locations, p.path)) for p in check_defaults(values, tiers))
     landing = _landing(spec, path, places)
     if isinstance(landing, SpecProblem):
@@ -125,7 +125,7 @@ def _landing(spec: SourceSpec, path: FieldPath, places: tuple[str, str]) -> str 
         return absolute(spec.landing, base)
     except ValueError as error:
         remedy = "write landing: with an absolute path or s3://bucket/prefix, or leave it out"
-        return spec_problem("ROOT_INVALID", (*path, "landing"), spec.landing, f"not a usable root: {error}", remedy)
+        return SpecProblem("ROOT_INVALID", (*path, "landing"), spec.landing, f"not a usable root: {error}", remedy)
 
 
 def _place(path: FieldPath, locations: Mapping[FieldPath, FieldPath], inner: FieldPath) -> FieldPath:

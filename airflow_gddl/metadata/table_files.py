@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
-from airflow_gddl.contract.spec_problem import FieldPath, SpecProblem, spec_problem
+from airflow_gddl.contract.spec_problem import FieldPath, SpecProblem
 from airflow_gddl.contract.targets import rendered, template_fault
 from airflow_gddl.metadata import csv_file, reading
 from airflow_gddl.metadata.checks import check_defaults
@@ -137,7 +137,7 @@ def _rows(document: Document, entries: list[Any], shared: Layer, settings: Setti
             problems.append(report(_refused(entry), (own,)))
         else:
             message, remedy = "a row must be a mapping of fields", "write e.g. - {table: shop.orders, keys: [id]}"
-            problems.append(report(spec_problem("ROW_INVALID", (), entry, message, remedy), (own,)))
+            problems.append(report(SpecProblem("ROW_INVALID", (), entry, message, remedy), (own,)))
     return TableFile(tuple(rows), tuple(problems))
 
 
@@ -153,22 +153,22 @@ def _faults(values: Mapping[str, Any], settings: Settings) -> Iterator[SpecProbl
     """Problems that make a file unusable: without its defaults, its rows would have other meanings."""
     for name, value in values.items():
         if name not in FIELDS:
-            yield spec_problem("FIELD_UNKNOWN", (name,), value, "no such field in a table file", near(name, FIELDS))
+            yield SpecProblem("FIELD_UNKNOWN", (name,), value, "no such field in a table file", near(name, FIELDS))
     yield from screen({name: value for name, value in values.items() if name != "tables"})
     source, defaults, tables = (values.get(name) for name in FIELDS)
     if isinstance(tables, Refused):
         yield replace(_refused(tables), path=("tables",))
     elif not isinstance(tables, list | None):
-        yield spec_problem("FIELD_TYPE", ("tables",), tables, "must be a list of rows", "begin each row with a dash")
+        yield SpecProblem("FIELD_TYPE", ("tables",), tables, "must be a list of rows", "begin each row with a dash")
     elif values and "tables" not in values:
-        yield spec_problem("FIELD_MISSING", ("tables",), None, "must be given", "add tables: and the rows below it")
+        yield SpecProblem("FIELD_MISSING", ("tables",), None, "must be given", "add tables: and the rows below it")
     if not isinstance(source, str | None | Refused):
-        yield spec_problem("FIELD_TYPE", ("source",), source, "must be text", "write the source's short name")
+        yield SpecProblem("FIELD_TYPE", ("source",), source, "must be text", "write the source's short name")
     if isinstance(defaults, dict):
         problems = check_defaults(written(defaults), settings.tiers)
         yield from (replace(problem, path=("defaults", *problem.path)) for problem in problems)
     elif not isinstance(defaults, None | Refused):
-        yield spec_problem(
+        yield SpecProblem(
             "FIELD_TYPE", ("defaults",), defaults, "must be a mapping", "write name: value pairs below it"
         )
 
@@ -177,7 +177,7 @@ def _no_mapping(value: Any) -> SpecProblem:
     message, remedy = "must be a mapping", f"write the fields {', '.join(FIELDS)}"
     if isinstance(value, list):
         remedy = "put `tables:` in a line above the list"
-    return spec_problem("FIELD_TYPE", (), value, message, remedy)
+    return SpecProblem("FIELD_TYPE", (), value, message, remedy)
 
 
 def _shared(top: Layer, document: Document) -> Layer:
@@ -198,7 +198,7 @@ def _stem(name: str) -> Layer:
 
 
 def _refused(value: Refused) -> SpecProblem:
-    return spec_problem(value.code, (), value, value.message, value.remedy)
+    return SpecProblem(value.code, (), value, value.message, value.remedy)
 
 
 def _inside(document: Document, above: FieldPath, path: FieldPath) -> Position | None:

@@ -10,7 +10,7 @@ from typing import Any
 from airflow_gddl.contract import durations, sizes
 from airflow_gddl.contract.codec import plain
 from airflow_gddl.contract.spec import DEFAULT_TIERS, TierSpec
-from airflow_gddl.contract.spec_problem import SpecProblem, spec_problem
+from airflow_gddl.contract.spec_problem import SpecProblem
 from airflow_gddl.metadata.validation import FieldShape
 
 # A tier's name goes into the name of its Airflow pool.
@@ -49,9 +49,9 @@ def build_tiers(section: Mapping[str, Any]) -> tuple[dict[str, TierSpec], tuple[
 def _tier(name: str, changes: Any) -> TierSpec | tuple[SpecProblem, ...]:
     path = ("tiers", name)
     if not _NAME.fullmatch(name):
-        return (spec_problem("TIER_NAME_INVALID", path, name, "not a tier's name", "use letters, digits, _ and -"),)
+        return (SpecProblem("TIER_NAME_INVALID", path, name, "not a tier's name", "use letters, digits, _ and -"),)
     if not isinstance(changes, Mapping):
-        return (spec_problem("FIELD_TYPE", path, changes, "must be a mapping", "write e.g. {tables_per_job: 50}"),)
+        return (SpecProblem("FIELD_TYPE", path, changes, "must be a mapping", "write e.g. {tables_per_job: 50}"),)
     base = plain(DEFAULT_TIERS.get(name, TierSpec()))
     return TIER.build({**base, **changes}, path)
 
@@ -59,18 +59,18 @@ def _tier(name: str, changes: Any) -> TierSpec | tuple[SpecProblem, ...]:
 def _check(tier: TierSpec) -> Iterator[SpecProblem]:
     for field in COUNTS:
         if (value := getattr(tier, field)) < 1:
-            yield spec_problem("FIELD_VALUE", (field,), value, "must be 1 or more", "write a number from 1 up")
+            yield SpecProblem("FIELD_VALUE", (field,), value, "must be 1 or more", "write a number from 1 up")
     for field in AMOUNTS:
         if not sizes.MEMORY.fullmatch(value := getattr(tier, field)):
-            yield spec_problem("FIELD_VALUE", (field,), value, "not an amount of memory", sizes.remedy(value))
+            yield SpecProblem("FIELD_VALUE", (field,), value, "not an amount of memory", sizes.remedy(value))
     if "pod_override" in tier.executor_config:
         remedy = "set it in `on_dag` of build_dags"
-        yield spec_problem("FIELD_VALUE", ("executor_config",), "pod_override", "a Python object", remedy)
+        yield SpecProblem("FIELD_VALUE", ("executor_config",), "pod_override", "a Python object", remedy)
     if tier.queue is not None and not tier.queue.strip():
-        yield spec_problem("FIELD_VALUE", ("queue",), tier.queue, "is no name", "write a queue's name, or null")
+        yield SpecProblem("FIELD_VALUE", ("queue",), tier.queue, "is no name", "write a queue's name, or null")
     for field in DURATIONS:
         if not durations.is_duration(value := getattr(tier, field)):
-            yield spec_problem("DURATION_INVALID", (field,), value, "not a duration", durations.remedy(value))
+            yield SpecProblem("DURATION_INVALID", (field,), value, "not a duration", durations.remedy(value))
     if tier.tables_per_job <= 1 and tier.airflow not in (None, "table"):
         what = "a tier of one table a job has no packs: each table has its own DAG"
-        yield spec_problem("FIELD_VALUE", ("airflow",), tier.airflow, what, "set tables_per_job above 1")
+        yield SpecProblem("FIELD_VALUE", ("airflow",), tier.airflow, what, "set tables_per_job above 1")

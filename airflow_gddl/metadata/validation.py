@@ -17,7 +17,7 @@ from pydantic_core import ErrorDetails
 from airflow_gddl.contract import dialects, durations
 from airflow_gddl.contract.checks import DURATIONS, WAITS
 from airflow_gddl.contract.spec import TableSpec
-from airflow_gddl.contract.spec_problem import FieldPath, SpecProblem, spec_problem
+from airflow_gddl.contract.spec_problem import FieldPath, SpecProblem
 from airflow_gddl.contract.table_spec import SchemaEvolution
 from airflow_gddl.metadata.secrets import looks_secret
 from airflow_gddl.metadata.values import one_or_more
@@ -100,24 +100,24 @@ class FieldShape(Generic[T]):
         here = (*path, *detail["loc"])
         kind, value = detail["type"], detail["input"]
         if here[:1] == ("schedule",):
-            return spec_problem("FIELD_TYPE", ("schedule",), value, "not a schedule", _SCHEDULE)
+            return SpecProblem("FIELD_TYPE", ("schedule",), value, "not a schedule", _SCHEDULE)
         if kind == "missing":
-            return spec_problem("FIELD_MISSING", here, None, "must be given", f"add {_as_written(here)}")
+            return SpecProblem("FIELD_MISSING", here, None, "must be given", f"add {_as_written(here)}")
         if kind == "unexpected_keyword_argument":
             return self._unknown(here, value)
         if kind == "literal_error":
             allowed = str(detail.get("ctx", {}).get("expected", ""))
-            return spec_problem("FIELD_VALUE", here, value, f"must be {allowed}", f"write one of {allowed}")
+            return SpecProblem("FIELD_VALUE", here, value, f"must be {allowed}", f"write one of {allowed}")
         plain = detail["msg"].removeprefix("Input should be ").removeprefix("Value error, ")
         wanted, remedy = _TYPES.get(kind, (plain, "see the JSON Schema in metadata/schema"))
         if (remedy_of := self._remedies.get(str(here[-1]))) is not None:
             remedy = remedy_of(value)
-        return spec_problem("FIELD_TYPE", here, value, f"must be {wanted}", remedy)
+        return SpecProblem("FIELD_TYPE", here, value, f"must be {wanted}", remedy)
 
     def _unknown(self, here: FieldPath, value: Any) -> SpecProblem:
         name, is_inner = str(here[-1]), here[-2:-1] == ("schema_evolution",)
         remedy = near(name, _EVOLUTION) if is_inner else self.unknown(name)
-        return spec_problem("FIELD_UNKNOWN", here, value, "no such field", remedy)
+        return SpecProblem("FIELD_UNKNOWN", here, value, "no such field", remedy)
 
 
 @functools.lru_cache(maxsize=4096)
@@ -131,7 +131,7 @@ def joined_names(path: FieldPath, text: str) -> SpecProblem:
     """The problem of a text with commas where a list is expected."""
     names = [name.strip() for name in text.split(",") if name.strip()]
     remedy = f"write [{', '.join(map(quoted, names))}]; one name that holds a comma is written [{quoted(text)}]"
-    return spec_problem("FIELD_TYPE", path, text, "must be a list, not one text with commas", remedy)
+    return SpecProblem("FIELD_TYPE", path, text, "must be a list, not one text with commas", remedy)
 
 
 def quoted(name: str) -> str:

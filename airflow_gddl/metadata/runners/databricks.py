@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from airflow_gddl.contract.durations import is_duration
-from airflow_gddl.contract.spec_problem import FieldPath, SpecProblem, spec_problem
+from airflow_gddl.contract.spec_problem import FieldPath, SpecProblem
 from airflow_gddl.contract.table_spec import STRICT
 
 CONTRACT_TAG = "gddl-contract"
@@ -104,13 +104,13 @@ def check_settings(settings: DatabricksSettings) -> Iterator[SpecProblem]:
     """Checks across fields."""
     if not settings.wheel.endswith(".whl") or not settings.wheel.startswith(("/Volumes/", "/Workspace/", "s3://")):
         what, remedy = "not a wheel on a volume or in the workspace", "write e.g. /Volumes/main/gddl/airflow_gddl.whl"
-        yield spec_problem("FIELD_VALUE", ("wheel",), settings.wheel, what, remedy)
+        yield SpecProblem("FIELD_VALUE", ("wheel",), settings.wheel, what, remedy)
     if not is_duration(settings.timeout):
-        yield spec_problem("DURATION_INVALID", ("timeout",), settings.timeout, "not a duration", "write e.g. 12h")
+        yield SpecProblem("DURATION_INVALID", ("timeout",), settings.timeout, "not a duration", "write e.g. 12h")
     for name, least, most in (("max_concurrent_runs", 1, _MOST_RUNS), ("repairs", 0, _MOST_REPAIRS)):
         if not least <= (value := getattr(settings, name)) <= most:
             what = f"must be {least} to {most}"
-            yield spec_problem("FIELD_VALUE", (name,), value, what, "write a number between these")
+            yield SpecProblem("FIELD_VALUE", (name,), value, what, "write a number between these")
     for size, tier in settings.tiers.items():
         yield from _check_tier(("tiers", size), tier)
 
@@ -118,18 +118,18 @@ def check_settings(settings: DatabricksSettings) -> Iterator[SpecProblem]:
 def _check_tier(path: FieldPath, tier: DatabricksTier) -> Iterator[SpecProblem]:
     if not tier.serverless and tier.node_type is None and tier.instance_pool_id is None:
         what, remedy = "must be given for a job cluster", "give node_type or instance_pool_id, or serverless: true"
-        yield spec_problem("FIELD_MISSING", (*path, "node_type"), None, what, remedy)
+        yield SpecProblem("FIELD_MISSING", (*path, "node_type"), None, what, remedy)
     if tier.max_workers is not None and tier.workers is not None and tier.max_workers < tier.workers:
         what, remedy = "fewer than workers", "write more, or leave it out"
-        yield spec_problem("FIELD_VALUE", (*path, "max_workers"), tier.max_workers, what, remedy)
+        yield SpecProblem("FIELD_VALUE", (*path, "max_workers"), tier.max_workers, what, remedy)
     if tier.instance_profile is not None and not _PROFILE.fullmatch(tier.instance_profile):
         what, remedy = "no ARN of an instance profile", "write e.g. arn:aws:iam::123456789012:instance-profile/gddl"
-        yield spec_problem("FIELD_VALUE", (*path, "instance_profile"), tier.instance_profile, what, remedy)
+        yield SpecProblem("FIELD_VALUE", (*path, "instance_profile"), tier.instance_profile, what, remedy)
     yield from _check_serverless(path, tier)
     for name in tier.auto_loader:
         if not name.startswith("cloudFiles.") or name in _OURS:
             remedy = f"write e.g. cloudFiles.useNotifications; {' and '.join(_OURS)} are set already"
-            yield spec_problem("FIELD_VALUE", (*path, "auto_loader"), name, "no setting that may be given", remedy)
+            yield SpecProblem("FIELD_VALUE", (*path, "auto_loader"), name, "no setting that may be given", remedy)
 
 
 def _check_serverless(path: FieldPath, tier: DatabricksTier) -> Iterator[SpecProblem]:
@@ -137,8 +137,8 @@ def _check_serverless(path: FieldPath, tier: DatabricksTier) -> Iterator[SpecPro
         return
     if tier.discovery == "auto_loader":
         what, remedy = "not on serverless compute, where Spark is not in the job's process", "set serverless: false"
-        yield spec_problem("FIELD_VALUE", (*path, "discovery"), tier.discovery, what, remedy)
+        yield SpecProblem("FIELD_VALUE", (*path, "discovery"), tier.discovery, what, remedy)
     for name in OF_CLUSTERS:
         if value := getattr(tier, name):
             what, remedy = "a field of job clusters, and the tier is serverless", "set serverless: false, or remove it"
-            yield spec_problem("FIELD_VALUE", (*path, name), value, what, remedy)
+            yield SpecProblem("FIELD_VALUE", (*path, name), value, what, remedy)

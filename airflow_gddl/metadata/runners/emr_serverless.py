@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from airflow_gddl.contract.durations import is_duration
-from airflow_gddl.contract.spec_problem import FieldPath, SpecProblem, spec_problem
+from airflow_gddl.contract.spec_problem import FieldPath, SpecProblem
 from airflow_gddl.contract.table_spec import STRICT
 
 
@@ -68,9 +68,9 @@ def check_settings(settings: EmrSettings) -> Iterator[SpecProblem]:
     }
     for path, url in urls.items():
         if url is not None and not url.startswith("s3://"):
-            yield spec_problem("FIELD_VALUE", path, url, "must be an s3:// URL", "write s3://bucket/key")
+            yield SpecProblem("FIELD_VALUE", path, url, "must be an s3:// URL", "write s3://bucket/key")
     if not settings.execution_role.startswith("arn:"):
         remedy = "write arn:aws:iam::<account>:role/<name>"
-        yield spec_problem("FIELD_VALUE", ("execution_role",), settings.execution_role, "must be a role's ARN", remedy)
+        yield SpecProblem("FIELD_VALUE", ("execution_role",), settings.execution_role, "must be a role's ARN", remedy)
     if not is_duration(settings.timeout):
-        yield spec_problem("DURATION_INVALID", ("timeout",), settings.timeout, "not a duration", "write e.g. 12h")
+        yield SpecProblem("DURATION_INVALID", ("timeout",), settings.timeout, "not a duration", "write e.g. 12h")

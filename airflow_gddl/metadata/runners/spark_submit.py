@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from airflow_gddl.contract import durations, sizes
-from airflow_gddl.contract.spec_problem import FieldPath, SpecProblem, spec_problem
+from airflow_gddl.contract.spec_problem import FieldPath, SpecProblem
 from airflow_gddl.contract.table_spec import STRICT
 
 _MASTER = re.compile(r"spark://[^\s:,/]+:\d+(,[^\s:,/]+:\d+)*|yarn|k8s://\S+")
@@ -78,15 +78,15 @@ def check_settings(settings: SparkSubmitSettings) -> Iterator[SpecProblem]:
     """What types can't say about the settings; paths are those of fields."""
     if not _MASTER.fullmatch(settings.master):
         remedy = "write spark://host:7077, yarn or k8s://https://host:6443; `runner: local` needs no master"
-        yield spec_problem("FIELD_VALUE", ("master",), settings.master, "not a cluster that spark-submit knows", remedy)
+        yield SpecProblem("FIELD_VALUE", ("master",), settings.master, "not a cluster that spark-submit knows", remedy)
     yield from _memory(("driver_memory",), settings.driver_memory)
     if not durations.is_duration(settings.start_timeout):
         remedy = "write e.g. 45s, 30m, 2h or 7d"
-        yield spec_problem("DURATION_INVALID", ("start_timeout",), settings.start_timeout, "not a duration", remedy)
+        yield SpecProblem("DURATION_INVALID", ("start_timeout",), settings.start_timeout, "not a duration", remedy)
     url = settings.application_url
     if url is not None and not re.match(r"https?://\S+$", url):
         remedy = "write e.g. http://master:8080/app/?appId={application}"
-        yield spec_problem("FIELD_VALUE", ("application_url",), url, "not the address of a page", remedy)
+        yield SpecProblem("FIELD_VALUE", ("application_url",), url, "not the address of a page", remedy)
     yield from _conf(settings.conf)
 
 
@@ -94,7 +94,7 @@ def check_compute(compute: SparkSubmitCompute) -> Iterator[SpecProblem]:
     for name in ("cores", "workers"):
         value = getattr(compute, name)
         if value is not None and value < 1:
-            yield spec_problem("FIELD_VALUE", (name,), value, "must be 1 or more", "write a number from 1 up")
+            yield SpecProblem("FIELD_VALUE", (name,), value, "must be 1 or more", "write a number from 1 up")
     for name in ("memory", "memory_overhead", "driver_memory"):
         yield from _memory((name,), getattr(compute, name))
 
@@ -102,16 +102,16 @@ def check_compute(compute: SparkSubmitCompute) -> Iterator[SpecProblem]:
 def _conf(conf: Mapping[str, Any]) -> Iterator[SpecProblem]:
     for name, value in conf.items():
         if name in _OWN_CONF:
-            yield spec_problem("FIELD_VALUE", ("conf", name), value, "set by the runner itself", _OWN_CONF[name])
+            yield SpecProblem("FIELD_VALUE", ("conf", name), value, "set by the runner itself", _OWN_CONF[name])
         elif not re.fullmatch(r"spark\.[A-Za-z0-9_.*-]+", name):
             remedy = "write e.g. spark.executor.extraJavaOptions"
-            yield spec_problem("FIELD_VALUE", ("conf", name), value, "not the name of a Spark setting", remedy)
+            yield SpecProblem("FIELD_VALUE", ("conf", name), value, "not the name of a Spark setting", remedy)
         elif not isinstance(value, (str, bool, int, float)):
             message = "must be text, a number, true or false"
-            yield spec_problem("FIELD_TYPE", ("conf", name), value, message, "write one value, in quotes if need be")
+            yield SpecProblem("FIELD_TYPE", ("conf", name), value, message, "write one value, in quotes if need be")
 
 
 def _memory(path: FieldPath, value: str | None) -> Iterator[SpecProblem]:
     if value is not None and not sizes.MEMORY.fullmatch(value):
         remedy = "write a number and k, m, g or t, e.g. 4g"
-        yield spec_problem("FIELD_VALUE", path, value, "not an amount of memory", remedy)
+        yield SpecProblem("FIELD_VALUE", path, value, "not an amount of memory", remedy)
