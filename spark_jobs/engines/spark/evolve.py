@@ -66,12 +66,10 @@ def retype_sequence(tables: Tables, path: str, table_schema: TableSchema, extra:
     if not tables.exists(path):
         return
     rows = tables.read(path)
-    stored = rows.schema[GDDL].dataType
-    if not isinstance(stored, T.StructType) or sql_text(stored["sequence"].dataType) == str(
-        parse_type(table_schema.sequence_type)
-    ):
+    stored, wanted = rows.schema[GDDL].dataType, parse_type(table_schema.sequence_type)
+    if not isinstance(stored, T.StructType) or parse_type(sql_text(stored["sequence"].dataType)) == wanted:
         return
-    tables.allow(path, (Column(GDDL, parse_type(table_schema.sequence_type)),))
+    tables.allow(path, (Column(GDDL, wanted),))
     kind = spark_type(table_schema.sequence_type)
     columns = []
     for field in rows.schema.fields:
