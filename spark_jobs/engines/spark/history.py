@@ -12,8 +12,8 @@ from pyspark.sql import functions as F
 from spark_jobs.engines.spark import row_types
 from spark_jobs.engines.spark.batch_context import HISTORY, BatchContext
 from spark_jobs.engines.spark.columns import at, name, quoted
-from spark_jobs.engines.spark.in_tasks import by_key, place_of
-from spark_jobs.engines.spark.merge import are_few, as_events, of_keys, to_events
+from spark_jobs.engines.spark.in_tasks import by_key, place_of_keys
+from spark_jobs.engines.spark.merge import are_few, as_events, by_events, of_keys, to_events
 from spark_jobs.engines.spark.tables import Assignments, Tables
 from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.rules.history import END, START, actions, versions
@@ -57,14 +57,10 @@ def changes_of(changes: DataFrame, keys: DataFrame, table_schema: TableSchema, *
 def versions_of(changes: DataFrame, table_schema: TableSchema, generations: Generations, *, rows: int) -> DataFrame:
     """See `history.versions`; `changes`: every change of each key concerned, about so many rows."""
 
-    def rule(tables: Mapping[str, pa.Table]) -> pa.Table:
-        return versions(
-            as_events(tables["changes"], table_schema), table_schema, generations.watermarks, generations.swept
-        )
+    def rule(found: pa.Table) -> pa.Table:
+        return versions(found, table_schema, generations.watermarks, generations.swept)
 
-    frames = {"changes": to_events(changes, table_schema)}
-    place = place_of(row_types.key_types(table_schema))
-    return by_key(frames, place, rule, row_types.version_rows(table_schema), rows=rows)
+    return by_events(changes, table_schema, rule, row_types.version_rows(table_schema), rows=rows)
 
 
 @dataclass(frozen=True)
@@ -118,8 +114,7 @@ def actions_of(
         return actions(derived, tables["stored"], table_schema)
 
     frames = {"changes": happened, "stored": stored}
-    place = place_of(row_types.key_types(table_schema))
-    return by_key(frames, place, rule, row_types.version_actions(table_schema), rows=rows)
+    return by_key(frames, place_of_keys(table_schema), rule, row_types.version_actions(table_schema), rows=rows)
 
 
 def apply(tables: Tables, path: str, work: DataFrame, table_schema: TableSchema) -> None:

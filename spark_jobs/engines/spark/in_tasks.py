@@ -12,8 +12,9 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from spark_jobs.engines.spark import row_types
 from spark_jobs.engines.spark.columns import name
-from spark_jobs.plan.table_schema import GDDL
+from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.rules.arrays import flat
 from spark_jobs.spark.arrow_tasks import BatchRule, map_in_arrow
 
@@ -73,14 +74,20 @@ def by_key(
     return map_in_arrow(placed, run, schema)
 
 
-def place_of(kinds: Mapping[str, T.DataType]) -> Column:
-    """A hash of these columns; values are cast, since tables may have narrower types."""
-    return F.xxhash64(*(_plain(name(column).cast(kind), kind) for column, kind in kinds.items()))
+def place_of_keys(table_schema: TableSchema) -> Column:
+    """A hash of the key columns."""
+    return _hash_of(row_types.key_types(table_schema))
 
 
-def place_of_rows(kinds: Mapping[str, T.DataType]) -> Column:
+def place_of_rows(table_schema: TableSchema) -> Column:
     """A hash of whole rows; columns that Spark can't hash are ignored."""
-    return place_of({column: kind for column, kind in kinds.items() if "map<" not in kind.simpleString()})
+    kinds = row_types.column_types(table_schema)
+    return _hash_of({column: kind for column, kind in kinds.items() if "map<" not in kind.simpleString()})
+
+
+def _hash_of(kinds: Mapping[str, T.DataType]) -> Column:
+    """Values are cast, since tables may have narrower types."""
+    return F.xxhash64(*(_plain(name(column).cast(kind), kind) for column, kind in kinds.items()))
 
 
 def _plain(value: Column, kind: T.DataType) -> Column:

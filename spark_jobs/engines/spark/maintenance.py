@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-import pyarrow as pa
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from spark_jobs.engines.base import TableContext
 from spark_jobs.engines.spark import row_types
 from spark_jobs.engines.spark.columns import quoted
-from spark_jobs.engines.spark.in_tasks import by_key, place_of
-from spark_jobs.engines.spark.merge import as_events, to_events
+from spark_jobs.engines.spark.merge import by_events
 from spark_jobs.engines.spark.removal import changes_in, remove_changes
 from spark_jobs.engines.spark.tables import Tables
 from spark_jobs.engines.table_definition import CURRENT, TIMESTAMPS, has_microseconds
@@ -96,7 +93,11 @@ class SparkMaintenance:
         if not table_schema.keys:
             return self._remove(path, old & vanished, dry_run=dry_run)
         rows = self.tables.read(path)
-        kept = changes_in(_that_matter(rows, table_schema, self.tables.count(path)))
+        needed = by_events(
+            rows, table_schema, lambda found: events_that_matter(found, table_schema),
+            row_types.event_rows(table_schema), rows=self.tables.count(path),
+        )  # fmt: skip
+        kept = changes_in(needed)
         doomed = changes_in(rows.where(old)).join(kept, ["b", "p"], "left_anti")
         if table_schema.spec.delete == "hard":
             doomed = doomed.unionByName(changes_in(rows.where(old & vanished))).distinct()
@@ -111,14 +112,3 @@ class SparkMaintenance:
 
 def _applied_before(moment: datetime) -> Column:
     return F.col(GDDL)["applied_at"] < F.lit(moment.isoformat()).cast("timestamp")
-
-
-def _that_matter(rows: DataFrame, table_schema: TableSchema, count: int) -> DataFrame:
-    """Events of each key on which its state depends; see `superseded.events_that_matter`."""
-
-    def rule(tables: Mapping[str, pa.Table]) -> pa.Table:
-        return events_that_matter(as_events(tables["changes"], table_schema), table_schema)
-
-    frames = {"changes": to_events(rows, table_schema)}
-    place = place_of(row_types.key_types(table_schema))
-    return by_key(frames, place, rule, row_types.event_rows(table_schema), rows=count)

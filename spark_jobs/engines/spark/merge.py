@@ -8,11 +8,12 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql import types as T
 
 from airflow_gddl.contract.result import RunWarning
 from spark_jobs.engines.spark import row_types
 from spark_jobs.engines.spark.columns import at, name, quoted
-from spark_jobs.engines.spark.in_tasks import by_key, place_of, row_by_row
+from spark_jobs.engines.spark.in_tasks import RowRule, by_key, place_of_keys, row_by_row
 from spark_jobs.engines.spark.tables import Assignments, Tables
 from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.rules.fold import COLUMNS_BEFORE_DELETE, FIRST, FORCED, MOVE_DELETED, UNSEEN, carried_name, net_changes
@@ -97,15 +98,27 @@ def as_events(rows: pa.Table, table_schema: TableSchema) -> pa.Table:
     return rows if table_schema.before_of_key else events(rows, table_schema)
 
 
-def net_of(changes: DataFrame, table_schema: TableSchema, *, partial: bool, rows: int = 0) -> DataFrame:
+def by_events(
+    changes: DataFrame, table_schema: TableSchema, rule: RowRule, schema: T.StructType, *, rows: int
+) -> DataFrame:
+    """Applies a rule that needs all events of a key together.
+
+    Args:
+        rule: from events, see `order.events`, to rows of `schema`.
+        rows: approximate number of changes.
+    """
+    return by_key(
+        {"changes": to_events(changes, table_schema)}, place_of_keys(table_schema),
+        lambda tables: rule(as_events(tables["changes"], table_schema)), schema, rows=rows,
+    )  # fmt: skip
+
+
+def net_of(changes: DataFrame, table_schema: TableSchema, *, partial: bool, rows: int) -> DataFrame:
     """Net changes, see `fold.net_changes`; `rows`: approximate number of changes."""
-
-    def rule(tables: Mapping[str, pa.Table]) -> pa.Table:
-        return net_changes(as_events(tables["changes"], table_schema), table_schema, partial=partial)
-
     schema = row_types.net_rows(table_schema, partial=partial)
-    frames = {"changes": to_events(changes, table_schema)}
-    return by_key(frames, place_of(row_types.key_types(table_schema)), rule, schema, rows=rows)
+    return by_events(
+        changes, table_schema, lambda found: net_changes(found, table_schema, partial=partial), schema, rows=rows
+    )
 
 
 def single(changes: DataFrame, table_schema: TableSchema) -> DataFrame:
@@ -155,8 +168,8 @@ def decided(
 
     frames = {"net": net.rows, "replica": stored.replica}
     frames |= {} if stored.tombstones is None else {"tombstones": stored.tombstones}
-    place = place_of(row_types.key_types(table_schema))
-    return by_key(frames, place, rule, row_types.decided_rows(table_schema, partial=partial), rows=rows)
+    schema = row_types.decided_rows(table_schema, partial=partial)
+    return by_key(frames, place_of_keys(table_schema), rule, schema, rows=rows)
 
 
 def tombstones_of(net: DataFrame, table_schema: TableSchema) -> DataFrame:

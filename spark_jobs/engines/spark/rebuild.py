@@ -19,9 +19,9 @@ from spark_jobs.engines.spark import evolve, row_types
 from spark_jobs.engines.spark.batch_context import HISTORY, MERGE, TOMBSTONES, version_of
 from spark_jobs.engines.spark.columns import name, tuples
 from spark_jobs.engines.spark.history import Generations, versions_of
-from spark_jobs.engines.spark.in_tasks import RowRule, by_key, place_of, row_by_row
+from spark_jobs.engines.spark.in_tasks import RowRule, row_by_row
 from spark_jobs.engines.spark.indexing import index_as_defined, prepare_overwrite
-from spark_jobs.engines.spark.merge import as_events, to_events, tombstones_of
+from spark_jobs.engines.spark.merge import by_events, tombstones_of
 from spark_jobs.engines.spark.redelivery import lacking_rows
 from spark_jobs.engines.spark.removal import changes_in, remove_changes
 from spark_jobs.engines.spark.tables import Assignments, Tables, spark_type
@@ -149,11 +149,7 @@ class Rebuild:
 
     def _of_keys(self, source: DataFrame, rule: RowRule, schema: T.StructType) -> DataFrame:
         """A rule about all events of a key."""
-        table_schema = self.table_schema
-        return by_key(
-            {"changes": to_events(source, table_schema)}, place_of(row_types.key_types(table_schema)),
-            lambda tables: rule(as_events(tables["changes"], table_schema)), schema, rows=self._count_of_changes(),
-        )  # fmt: skip
+        return by_events(source, self.table_schema, rule, schema, rows=self._count_of_changes())
 
     def _state(self, source: DataFrame) -> DataFrame:
         table_schema, swept = self.table_schema, self.order.swept

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from airflow_gddl.contract.result import RunWarning
 from spark_jobs.engines.spark import row_types
 from spark_jobs.engines.spark.columns import name
-from spark_jobs.engines.spark.in_tasks import by_key, place_of
+from spark_jobs.engines.spark.in_tasks import by_key, place_of_keys
 from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.rules.rebuild import lacking
 from spark_jobs.rules.redelivery import SAMPLE, TIED, new_changes, sequence_tie
@@ -40,7 +40,7 @@ def lacking_rows(changes: DataFrame, others: DataFrame, table_schema: TableSchem
 def _place(table_schema: TableSchema) -> Column:
     """By key; without keys by sequence, and full-load rows, which are identified by position, by file."""
     if table_schema.keys:
-        return place_of(row_types.key_types(table_schema))
+        return place_of_keys(table_schema)
     gddl = F.col(GDDL)
     return F.xxhash64(gddl["sequence"], F.when(gddl["op"] == "R", gddl["source_file"]))
 

@@ -9,9 +9,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from spark_jobs.engines.spark import row_types
 from spark_jobs.engines.spark.columns import name
-from spark_jobs.engines.spark.in_tasks import by_key, place_of, place_of_rows
+from spark_jobs.engines.spark.in_tasks import by_key, place_of_keys, place_of_rows
 from spark_jobs.engines.spark.merge import as_events, to_events
 from spark_jobs.engines.spark.tables import spark_type
 from spark_jobs.plan.table_schema import GDDL, TableSchema
@@ -51,9 +50,7 @@ def verify(
 
     keyed = bool(table_schema.keys)
     happened = to_events(changes, table_schema) if keyed else changes
-    place = (
-        place_of(row_types.key_types(table_schema)) if keyed else place_of_rows(row_types.column_types(table_schema))
-    )
+    place = place_of_keys(table_schema) if keyed else place_of_rows(table_schema)
     compared = by_key({"live": live, "changes": happened}, place, rule, _COMPARED, rows=rows).collect()
     return verdict_of((_comparison(row) for row in compared), limit)
 
