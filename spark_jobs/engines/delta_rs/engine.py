@@ -65,7 +65,7 @@ class DeltaRsEngine:
         return recorded_files(parts, snapshot.schema.types[GDDL])
 
     def columns(self, path: str) -> tuple[Column, ...]:
-        return self.tables.columns(path)
+        return tuple(c for c in self.tables.existing(path).schema.columns if c.name != GDDL)
 
     def decode_files(
         self, context: TableContext, plan: BatchPlan, state: TableState

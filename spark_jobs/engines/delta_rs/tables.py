@@ -26,7 +26,6 @@ from spark_jobs.engines.skipping import ColumnPath, indexed_columns
 from spark_jobs.engines.table_definition import TableDefinition
 from spark_jobs.engines.transactions import app_of, user_metadata
 from spark_jobs.plan.columns import Column
-from spark_jobs.plan.table_schema import GDDL
 from spark_jobs.rules.arrays import by_name
 from spark_jobs.rules.arrow_schema import DeltaSchema, schema_of
 
@@ -132,9 +131,6 @@ class Tables:
     def version(self, path: str) -> int | None:
         """The newest version, by this run's last commit or by the log; None where there is no table."""
         return self._versions[path] if path in self._versions else self.log.version(path)
-
-    def columns(self, path: str) -> tuple[Column, ...]:
-        return tuple(c for c in self.existing(path).schema.columns if c.name != GDDL)
 
     def metrics(self, path: str, app: str, version: int) -> dict[str, int]:
         """Operation metrics of a transaction's commit; empty where there is none."""

@@ -69,7 +69,7 @@ class SparkEngine:
         return recorded_files([found.agg(*latest).select(struct).toArrow()], kind)
 
     def columns(self, path: str) -> tuple[Column, ...]:
-        return self.tables.columns(path)
+        return tuple(c for c in self.tables.columns(path) if c.name != GDDL)
 
     def decode_files(
         self, context: TableContext, plan: BatchPlan, state: TableState

@@ -23,9 +23,7 @@ def ensure(tables: Tables, definition: TableDefinition, *, rewrite: bool) -> Non
     if not tables.exists(definition.path):
         tables.create(definition)
         return
-    actual = {
-        f.name: Column(f.name, parse_type(sql_text(f.dataType))) for f in tables.read(definition.path).schema.fields
-    }
+    actual = {column.name: column for column in tables.columns(definition.path)}
     additions: list[Addition] = []
     grown: list[Widening] = []
     for column in definition.columns:

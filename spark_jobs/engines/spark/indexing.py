@@ -47,7 +47,7 @@ def name_indexed(tables: Tables, definition: TableDefinition, *, complete: bool)
     if not wanted:
         return
     if not complete:
-        usual = skipping.usual(tables.columns_in_order(definition.path))
+        usual = skipping.usual(tables.columns(definition.path))
         wanted = {skipping.COLUMNS: skipping.common(wanted[skipping.COLUMNS], usual)}
     tables.set_properties(definition.path, wanted)
     if complete and not _has_deletion_vectors(tables.properties(definition.path)):

@@ -41,7 +41,7 @@ class SparkMaintenance:
         return Compacted(files_before=before, files_after=self._files(path))
 
     def rewrite_timestamps(self, path: str, *, dry_run: bool) -> int:
-        columns = self.tables.columns_in_order(path)
+        columns = self.tables.columns(path)
         if has_microseconds(self.tables.properties(path), columns):
             return 0
         files = self._files(path)

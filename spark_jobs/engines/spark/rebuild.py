@@ -99,7 +99,7 @@ class Rebuild:
 
     def _compatible(self) -> bool:
         path = self.live.changes
-        return not self.tables.exists(path) or rebuilding.keeps_changes(self.order, self.tables.columns_in_order(path))
+        return not self.tables.exists(path) or rebuilding.keeps_changes(self.order, self.tables.columns(path))
 
     def drops_changes(self) -> bool:
         """See `Engine.drops_changes`."""

@@ -19,9 +19,8 @@ from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.sql_types import parse_type, parts
 from spark_jobs.engines.delta_commits import OURS, DeltaCommits
 from spark_jobs.engines.table_definition import TableDefinition
-from spark_jobs.engines.transactions import app_of
+from spark_jobs.engines.transactions import app_of, user_metadata
 from spark_jobs.plan import columns as plan_columns
-from spark_jobs.plan.table_schema import GDDL
 from spark_jobs.spark.session import FOR_FEW_ROWS, SQL_SETTINGS
 
 Result = TypeVar("Result")
@@ -130,7 +129,7 @@ class Tables:
         conf, app = self.spark.conf, app_of(app, self.shard)
         conf.set(_TXN_APP, app)
         conf.set(_TXN_VERSION, str(version))
-        conf.set(_METADATA, f"gddl {app} {version}")
+        conf.set(_METADATA, user_metadata(app, version))
         try:
             yield
         finally:
@@ -152,9 +151,7 @@ class Tables:
         builder.execute()
 
     def append(self, rows: DataFrame, path: str, app: str, version: int) -> None:
-        writer, app = rows.write.format("delta").mode("append"), app_of(app, self.shard)
-        writer = writer.option("txnAppId", app).option("txnVersion", version)
-        writer.option("userMetadata", f"gddl {app} {version}").save(path)
+        self._once(rows.write.format("delta").mode("append"), app, version).save(path)
 
     def overwrite(self, rows: DataFrame, definition: TableDefinition, app: str, version: int) -> None:
         """Replace rows, schema and partitions in one commit: a reader sees the old table or the new one.
@@ -163,8 +160,13 @@ class Tables:
             FatalError: `NOT_NULL_UNSUPPORTED`.
         """
         writer = self._overwriting(rows, definition.path, definition.partition_by)
-        writer = writer.option("txnAppId", app).option("txnVersion", version)
-        writer.option("userMetadata", f"gddl {app} {version}").save(definition.path)
+        self._once(writer, app, version).save(definition.path)
+
+    def _once(self, writer: DataFrameWriter, app: str, version: int) -> DataFrameWriter:
+        """As `transaction`, for a single writer."""
+        app = app_of(app, self.shard)
+        metadata = user_metadata(app, version)
+        return writer.options(txnAppId=app, txnVersion=version, userMetadata=metadata)
 
     def rewrite(self, rows: DataFrame, path: str) -> None:
         """Replace rows and schema of a table that keeps its partitions, in one commit.
@@ -190,12 +192,7 @@ class Tables:
 
     def metrics(self, path: str, app: str, version: int) -> dict[str, int]:
         """Operation metrics of a transaction's commit; empty where there is none."""
-        return self.log.metrics(path, f"gddl {app_of(app, self.shard)} {version}")
-
-    def columns(self, path: str) -> tuple[plan_columns.Column, ...]:
-        """The table's columns without `_gddl`."""
-        fields = self.read(path).schema.fields
-        return tuple(plan_columns.Column(f.name, parse_type(sql_text(f.dataType))) for f in fields if f.name != GDDL)
+        return self.log.metrics(path, user_metadata(app_of(app, self.shard), version))
 
     def properties(self, path: str) -> dict[str, str]:
         return dict(self._metadata(path)["configuration"])
@@ -232,8 +229,8 @@ class Tables:
         if "timestampNtz" not in self._metadata(path)["features"]:
             self.sql(path, "ALTER TABLE {table} SET TBLPROPERTIES ('delta.feature.timestampNtz' = 'supported')")
 
-    def columns_in_order(self, path: str) -> tuple[plan_columns.Column, ...]:
-        """All columns, including `_gddl`."""
+    def columns(self, path: str) -> tuple[plan_columns.Column, ...]:
+        """All columns, including `_gddl`, in order."""
         fields = self.read(path).schema.fields
         return tuple(plan_columns.Column(f.name, parse_type(sql_text(f.dataType))) for f in fields)
 
