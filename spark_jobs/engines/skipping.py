@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from airflow_gddl.contract.sql_types import DecimalType, ScalarType, SqlType, StructType
+from spark_jobs.dialects.arrow_types import quoted
 from spark_jobs.plan.columns import Column
 from spark_jobs.plan.table_schema import GDDL
 
@@ -106,7 +107,7 @@ def _prefixes(leaf: ColumnPath) -> list[ColumnPath]:
 
 
 def _text(path: ColumnPath) -> str:
-    return ".".join("`{}`".format(part.replace("`", "``")) for part in path)
+    return ".".join(map(quoted, path))
 
 
 def _paths(text: str) -> Iterator[ColumnPath]:

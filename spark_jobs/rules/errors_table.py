@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 from airflow_gddl.contract.spec import MaskMethod
-from spark_jobs.dialects.arrow_types import UNSUPPORTED
+from spark_jobs.dialects.arrow_types import UNSUPPORTED, quoted
 
 NANOS = "nanoseconds of "
 """Comment of a record's column that holds a timestamp as whole nanoseconds; its type follows."""
@@ -57,5 +57,5 @@ def record_ddl(
             text = f"binary COMMENT '{BYTES}{kind}'"
         elif column in nanos and not hashed:
             text = f"bigint COMMENT '{NANOS}{kind}'"
-        fields.append("`{}` {}".format(column.replace("`", "``"), text))
+        fields.append(f"{quoted(column)} {text}")
     return ", ".join(fields)

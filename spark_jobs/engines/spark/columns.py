@@ -8,11 +8,9 @@ from typing import Any
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from spark_jobs.dialects.arrow_types import quoted
+
 _ISO = "yyyy-MM-dd'T'HH:mm:ss.SSSSSS"
-
-
-def quoted(column: str) -> str:
-    return f"`{column.replace('`', '``')}`"
 
 
 def name(column: str) -> Column:

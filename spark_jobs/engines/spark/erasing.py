@@ -10,7 +10,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DataType
 
 from airflow_gddl.contract.sql_types import DecimalType, SqlType
-from spark_jobs.engines.spark.columns import name, quoted
+from spark_jobs.dialects.arrow_types import quoted
+from spark_jobs.engines.spark.columns import name
 from spark_jobs.engines.spark.tables import Assignments, Tables
 from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.rules.erased_keys import EXACT_REAL, MIDNIGHT

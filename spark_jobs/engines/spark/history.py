@@ -9,9 +9,10 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from spark_jobs.dialects.arrow_types import quoted
 from spark_jobs.engines.spark import row_types
 from spark_jobs.engines.spark.batch_context import HISTORY, BatchContext
-from spark_jobs.engines.spark.columns import at, name, quoted
+from spark_jobs.engines.spark.columns import at, name
 from spark_jobs.engines.spark.in_tasks import by_key, place_of_keys
 from spark_jobs.engines.spark.merge import are_few, as_events, by_events, of_keys, to_events
 from spark_jobs.engines.spark.tables import Assignments, Tables

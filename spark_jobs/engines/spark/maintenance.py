@@ -8,9 +8,9 @@ from datetime import datetime
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
+from spark_jobs.dialects.arrow_types import quoted
 from spark_jobs.engines.base import TableContext
 from spark_jobs.engines.spark import row_types
-from spark_jobs.engines.spark.columns import quoted
 from spark_jobs.engines.spark.merge import by_events
 from spark_jobs.engines.spark.removal import changes_in, remove_changes
 from spark_jobs.engines.spark.tables import Tables

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from pyspark.sql import functions as F
-from pyspark.sql import types as T
 
-from airflow_gddl.contract.sql_types import StructType, quote
+from airflow_gddl.contract.sql_types import quote
+from spark_jobs.dialects.arrow_types import quoted
 from spark_jobs.engines import skipping
 from spark_jobs.engines.spark.indexing import name_indexed, prepare_overwrite
 from spark_jobs.engines.spark.tables import Tables, literal
-from spark_jobs.engines.table_definition import TableDefinition, new_comments
+from spark_jobs.engines.table_definition import TableDefinition, marks_deletes, new_comments
 from spark_jobs.plan.table_schema import GDDL
 
 _DELETED = "deleted"
@@ -18,13 +18,11 @@ _DELETED = "deleted"
 def settle_deletes(tables: Tables, definition: TableDefinition) -> None:
     """`_gddl.deleted` as the row asks: added, false in every row; or removed, with the rows that it marks."""
     wanted = next((c.type for c in definition.columns if c.name == GDDL), None)
-    if not tables.exists(definition.path) or not isinstance(wanted, StructType):
+    if not tables.exists(definition.path) or wanted is None:
         return
     rows = tables.read(definition.path)
-    stored = rows.schema[GDDL].dataType
-    has = isinstance(stored, T.StructType) and _DELETED in stored.fieldNames()
-    wants = wanted.field(_DELETED) is not None
-    if has == wants:
+    has = _DELETED in rows.select(f"{GDDL}.*").columns
+    if has == marks_deletes(wanted):
         return
     gddl = F.col(GDDL)
     if has:
@@ -60,5 +58,5 @@ def settle_properties(tables: Tables, definition: TableDefinition) -> None:
     if changed:
         tables.set_properties(path, changed)
     if moved:
-        names = ", ".join("`{}`".format(name.replace("`", "``")) for name in definition.cluster_by)
+        names = ", ".join(map(quoted, definition.cluster_by))
         tables.sql(path, f"ALTER TABLE {{table}} CLUSTER BY {f'({names})' if names else 'NONE'}")

@@ -17,6 +17,7 @@ from pyspark.sql import types as T
 
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.sql_types import parse_type, parts
+from spark_jobs.dialects.arrow_types import quoted
 from spark_jobs.engines.delta_commits import OURS, DeltaCommits
 from spark_jobs.engines.table_definition import TableDefinition
 from spark_jobs.engines.transactions import app_of, user_metadata
@@ -257,7 +258,7 @@ def _not_null_unsupported(path: str, columns: Sequence[str]) -> FatalError:
 
 
 def _quoted(path: str) -> str:
-    return "delta.`{}`".format(path.replace("`", "``"))
+    return f"delta.{quoted(path)}"
 
 
 def literal(text: str) -> str:
@@ -278,7 +279,7 @@ def spark_type(text: str) -> T.DataType:
 def sql_text(kind: T.DataType) -> str:
     """A Spark type as SQL text with every field name quoted."""
     if isinstance(kind, T.StructType):
-        fields = ",".join("`{}`:{}".format(f.name.replace("`", "``"), sql_text(f.dataType)) for f in kind.fields)
+        fields = ",".join(f"{quoted(f.name)}:{sql_text(f.dataType)}" for f in kind.fields)
         return f"struct<{fields}>"
     if isinstance(kind, T.ArrayType):
         return f"array<{sql_text(kind.elementType)}>"
