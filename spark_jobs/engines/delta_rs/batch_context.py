@@ -95,14 +95,14 @@ class KeyMatches:
         return added, removed
 
 
-def find(tables: Tables, snapshot: TableSnapshot, keys: pa.Table, names: tuple[str, ...]) -> KeyMatches:
-    """Find rows whose key columns each have a value of `keys`: a superset of the matching rows."""
-    files = [f for f in snapshot.files if _may_hold(f, keys, names)]
+def find(tables: Tables, snapshot: TableSnapshot, keys: pa.Table | None, names: tuple[str, ...]) -> KeyMatches:
+    """Find rows whose key columns each have a value of `keys`: a superset of the matching rows; null: all rows."""
+    files = [f for f in snapshot.files if keys is None or _may_hold(f, keys, names)]
     parts, numbers, places, whole = [], [], [], {}
     for number, file in enumerate(files):
         rows = tables.read_files(snapshot, [file])
         whole[number] = rows
-        at = matching(rows, keys, names)
+        at = _numbers(rows) if keys is None else matching(rows, keys, names)
         parts.append(rows.take(at))
         numbers.append(pa.repeat(pa.scalar(number, pa.int32()), len(at)))
         places.append(at)
@@ -120,9 +120,11 @@ def matching(rows: pa.Table, keys: pa.Table, names: tuple[str, ...]) -> pa.Array
             continue
         mine = pc.is_in(comparable(rows.column(name)), value_set=comparable(wanted))
         hit = mine if hit is None else pc.and_(hit, mine)
-    if hit is None:
-        return pa.array(range(rows.num_rows), pa.int64())
-    return pc.indices_nonzero(hit).cast(pa.int64())
+    return _numbers(rows) if hit is None else pc.indices_nonzero(hit).cast(pa.int64())
+
+
+def _numbers(rows: pa.Table) -> pa.Array:
+    return pa.array(np.arange(rows.num_rows), pa.int64())
 
 
 def _is_wanted(value: Any, wanted: pa.ChunkedArray) -> bool:

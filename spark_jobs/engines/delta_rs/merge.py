@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from airflow_gddl.contract.result import MainCounts
 from spark_jobs.engines.delta_commits import main_counts, merge_metrics
 from spark_jobs.engines.delta_rs.batch_context import BatchContext, KeyMatches
-from spark_jobs.engines.delta_rs.small_files import FULL, with_smallest
+from spark_jobs.engines.delta_rs.small_files import place_new_rows
 from spark_jobs.engines.delta_rs.versions import update_history
 from spark_jobs.engines.transactions import MERGE
 from spark_jobs.rules.arrays import by_name
@@ -41,21 +41,12 @@ class MergeWriter:
         return Applied(main=main, warnings=warnings, late=self.outcome.late)
 
     def _put(self) -> MainCounts:
-        """Write the outcome: rewrite files with a changed row, add new rows to one of them or to the smallest file."""
+        """Write the outcome: rewrite files with a changed row, and add new rows."""
         batch_context, path, outcome = self.batch_context, self.batch_context.layout.replica, self.outcome.rows
         snapshot = batch_context.tables.existing(path)
         added, removed = self.found.rewritten(outcome, snapshot.schema.arrow)
         fresh = by_name(outcome.filter(pc.equal(outcome.column(ACTION), "insert")), snapshot.schema.arrow)
-        if fresh.num_rows and removed:
-            least = min(range(len(removed)), key=lambda i: removed[i].size)
-            if removed[least].size <= FULL:  # so that no file grows without limit
-                added[least] = pa.concat_tables([added[least], fresh])
-            else:
-                added.append(fresh)
-        elif fresh.num_rows:
-            whole, small = with_smallest(batch_context.tables, snapshot, fresh)
-            added.append(whole)
-            removed += small
+        place_new_rows(batch_context.tables, snapshot, fresh, added, removed)
         counts = self.outcome.counts
         metrics = merge_metrics(counts)
         batch_context.tables.commit(path, batch_context.write(MERGE, added, removed, metrics))

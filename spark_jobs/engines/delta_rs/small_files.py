@@ -33,6 +33,27 @@ def with_smallest(tables: Tables, snapshot: TableSnapshot, rows: pa.Table) -> tu
     return pa.concat_tables([tables.read_files(snapshot, found), rows]), found
 
 
+def place_new_rows(
+    tables: Tables, snapshot: TableSnapshot, rows: pa.Table, added: list[pa.Table], removed: list[DataFile]
+) -> None:
+    """Add new rows to the smallest file that is rewritten anyway, else to the smallest of all, else to a new one.
+
+    Args:
+        added: new contents of each file in `removed`; both are extended.
+    """
+    if not rows.num_rows:
+        return
+    least = min(range(len(removed)), key=lambda i: removed[i].size, default=None)
+    if least is None:
+        whole, small = with_smallest(tables, snapshot, rows)
+        added.append(whole)
+        removed += small
+    elif removed[least].size <= FULL:  # so that no file grows without limit
+        added[least] = pa.concat_tables([added[least], rows])
+    else:
+        added.append(rows)
+
+
 def join(tables: Tables, path: str, files: Sequence[DataFile]) -> None:
     """Compact these files into one; readers of the table's changes skip it (`dataChange` false)."""
     rows = tables.read_files(tables.existing(path), files)

@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_jobs.engines.delta_rs.batch_context import BatchContext, KeyMatches, find, matching
-from spark_jobs.engines.delta_rs.tables import DataFile
+from spark_jobs.engines.delta_rs.batch_context import BatchContext, find, matching
+from spark_jobs.engines.delta_rs.small_files import place_new_rows
 from spark_jobs.engines.transactions import HISTORY
 from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.rules.arrays import by_name
@@ -18,8 +18,6 @@ from spark_jobs.rules.codes import shared_codes
 from spark_jobs.rules.history import differences, versions
 from spark_jobs.rules.merge import ACTION, AT
 from spark_jobs.rules.order import events, old_keys
-
-_SMALL_FILE = 4 * 1024**2
 
 
 def changes_of_keys(batch_context: BatchContext, keys: pa.Table, generation: int | None = None) -> pa.Table:
@@ -58,22 +56,19 @@ def update_history(
     snapshot = batch_context.tables.existing(path)
     if touched is None:
         rows = by_name(batch_context.tables.read(batch_context.layout.changes), change_schema(table_schema))
-        derived = versions(events(rows, table_schema), table_schema, generation_low_watermarks, swept)
-        found = _all(batch_context)
-        mine = np.arange(found.rows.num_rows)
+        happened = events(rows, table_schema)
     else:
         happened = events(changes_of_keys(batch_context, touched), table_schema)
         happened = happened.take(pa.array(with_keys(happened, touched, table_schema)))
-        derived = versions(happened, table_schema, generation_low_watermarks, swept)
-        found = find(batch_context.tables, snapshot, touched, table_schema.keys)
-        mine = with_keys(found.rows, touched, table_schema)
+    derived = versions(happened, table_schema, generation_low_watermarks, swept)
+    found = find(batch_context.tables, snapshot, touched, table_schema.keys)
+    mine = np.arange(found.rows.num_rows) if touched is None else with_keys(found.rows, touched, table_schema)
     missing, extra = differences(derived, found.rows.take(pa.array(mine)), table_schema)
     gone = mine[extra]
     stale = pa.table({ACTION: pa.repeat("delete", len(gone)), AT: pa.array(gone, pa.int64())})
     fresh = by_name(missing, snapshot.schema.arrow)
     added, removed = found.rewritten(stale, snapshot.schema.arrow)
-    if fresh.num_rows:
-        _place(batch_context, fresh, added, removed)
+    place_new_rows(batch_context.tables, snapshot, fresh, added, removed)
     batch_context.tables.commit(path, batch_context.write(HISTORY, added, removed))
 
 
@@ -82,27 +77,3 @@ def with_keys(rows: pa.Table, keys: pa.Table, table_schema: TableSchema) -> np.n
     mine, wanted = shared_codes([[t.column(k) for k in table_schema.keys] for t in (rows, keys)],
                                 [rows.num_rows, keys.num_rows])  # fmt: skip
     return np.flatnonzero(np.isin(mine, wanted))
-
-
-def _all(batch_context: BatchContext) -> KeyMatches:
-    snapshot = batch_context.tables.existing(batch_context.layout.history)
-    files = snapshot.files
-    parts = [batch_context.tables.read_files(snapshot, [f]) for f in files]
-    rows = pa.concat_tables(parts) if parts else snapshot.schema.arrow.empty_table()
-    numbers = [pa.repeat(pa.scalar(i, pa.int32()), p.num_rows) for i, p in enumerate(parts)]
-    places = [pa.array(range(p.num_rows), pa.int64()) for p in parts]
-    at = pa.table({"file": pa.chunked_array(numbers, pa.int32()), "row": pa.chunked_array(places, pa.int64())})
-    return KeyMatches(rows=rows, at=at, files=files, whole=dict(enumerate(parts)))
-
-
-def _place(batch_context: BatchContext, fresh: pa.Table, added: list[pa.Table], removed: list[DataFile]) -> None:
-    """Add new rows to a file that is rewritten anyway, else to the smallest one if it is small."""
-    if added:
-        added[-1] = pa.concat_tables([added[-1], fresh])
-        return
-    snapshot = batch_context.tables.existing(batch_context.layout.history)
-    smallest = min(snapshot.files, key=lambda f: f.size, default=None)
-    if smallest is not None and smallest.size <= _SMALL_FILE:
-        removed.append(smallest)
-        fresh = pa.concat_tables([batch_context.tables.read_files(snapshot, [smallest]), fresh])
-    added.append(fresh)
