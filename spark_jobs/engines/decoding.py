@@ -68,16 +68,8 @@ class Decoding:
         if context.spec.shard is not None:
             landed = with_shard_column(landed, replayed=plan.source == "quarantine")
         schema = plan_batch(context.dialect, landed, context.stored_columns(), state)
-        groups = tuple(
-            GroupDecoding(
-                raw=group.columns, kind=group.kind, plan=planned.plan, before=planned.before,
-                schema_id=planned.schema_id, dialect=context.dialect, masks=planned.masks,
-                withheld=planned.withheld,
-            )
-            for group, planned in zip(landed, schema.groups, strict=True)
-        )  # fmt: skip
         decoder = Decoder(
-            groups=groups,
+            groups=schema.groups,
             table_schema=schema.table_schema,
             stamp=Stamp.of(plan),
             erased=context.erasures.keys(plan.files, keep=True),

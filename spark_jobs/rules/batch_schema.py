@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.result import RunWarning
 from airflow_gddl.contract.spec import MaskMethod, TableSpec
-from airflow_gddl.contract.sql_types import VOID, ScalarType, parse_type, without_void
+from airflow_gddl.contract.sql_types import VOID, parse_type, without_void
 from airflow_gddl.contract.table_spec import SchemaEvolution
 from spark_jobs.dialects.base import Dialect
 from spark_jobs.dialects.roles import SortOrder, applied_columns, declared_types, match, resolve_sequence, sequence_type
@@ -19,27 +19,12 @@ from spark_jobs.plan.schema import GroupPlan, SchemaPlan, SchemaRules, plan_sche
 from spark_jobs.plan.selection import select_columns, unknown_columns, unknown_described
 from spark_jobs.plan.sequence import has_normal_text
 from spark_jobs.plan.table_schema import TableSchema
+from spark_jobs.rules.delivery import STRING, GroupDecoding
 
 if TYPE_CHECKING:
     from spark_jobs.rules.decoded_batch import Landed
 
-_STRING = ScalarType("string")
 _BEFORE_IMAGES = SchemaEvolution(new_column="add", type_change="widen", dropped_column="null")
-
-
-@dataclass(frozen=True, kw_only=True)
-class GroupSchema:
-    """What decoding needs to know of one group.
-
-    Attributes:
-        withheld: columns of the files that no table may hold, the errors table included.
-    """
-
-    plan: GroupPlan
-    before: GroupPlan
-    masks: Mapping[str, MaskMethod]
-    schema_id: int
-    withheld: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +40,7 @@ class BatchSchema:
     """
 
     table_schema: TableSchema
-    groups: tuple[GroupSchema, ...]
+    groups: tuple[GroupDecoding, ...]
     plan: SchemaPlan
     before: SchemaPlan
     schemas: tuple[dict[str, str], ...]
@@ -153,9 +138,9 @@ def plan_batch(dialect: Dialect, groups: Sequence[Landed], stored: Stored, state
         file_order=dialect.file_order,
     )
     shaped = tuple(
-        GroupSchema(plan=plan.groups[i], before=images.groups[i], masks=d.masks, schema_id=ids[i],
-                    withheld=d.withheld(applied_columns(dialect, sequence)))
-        for i, d in enumerate(delivered)
+        GroupDecoding(raw=g.columns, kind=g.kind, plan=plan.groups[i], before=images.groups[i], schema_id=ids[i],
+                      dialect=dialect, masks=d.masks, withheld=d.withheld(applied_columns(dialect, sequence)))
+        for i, (g, d) in numbered
     )  # fmt: skip
     return BatchSchema(
         table_schema=table_schema,
@@ -201,7 +186,7 @@ class _Delivered:
         for name, kind in selectable:
             if name in chosen.kept:
                 hashed = chosen.masks.get(name) == "hash" and kind != "void"
-                columns.append(Column(name, _STRING if hashed else parse_type(declared.get(name, kind))))
+                columns.append(Column(name, STRING if hashed else parse_type(declared.get(name, kind))))
         prefix = spec.before_image_prefix
         images = tuple(c for c in columns if prefix and c.name.lower().startswith(prefix.lower()))
         return cls(tuple(c for c in columns if c not in images), images, chosen.masks, selectable)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import pyarrow as pa
@@ -26,7 +26,7 @@ STRING = ScalarType("string")
 
 @dataclass(frozen=True, kw_only=True)
 class GroupDecoding:
-    """Everything that turns the raw rows of one group into changes.
+    """Everything that turns the raw rows of one group into changes; see `batch_schema.plan_batch`.
 
     Attributes:
         raw: (name, SQL type) of the file's columns.
@@ -43,8 +43,8 @@ class GroupDecoding:
     before: GroupPlan
     schema_id: int
     dialect: Dialect
-    masks: Mapping[str, MaskMethod] = field(default_factory=dict)
-    withheld: frozenset[str] = frozenset()
+    masks: Mapping[str, MaskMethod]
+    withheld: frozenset[str]
 
     @cached_property
     def names(self) -> tuple[str, ...]:
