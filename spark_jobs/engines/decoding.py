@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from spark_jobs.dialects.probed import Probed
+from spark_jobs.dialects.roles import match
 from spark_jobs.engines.base import TableContext
 from spark_jobs.plan.batch import BatchPlan, TableState
 from spark_jobs.plan.table_schema import TableSchema
@@ -49,14 +50,9 @@ class Decoder:
 
 @dataclass(frozen=True, kw_only=True)
 class Decoding:
-    """Decoding plan of a batch.
-
-    Attributes:
-        landed: its groups, in the order of `Decoder.groups`.
-    """
+    """Decoding plan of a batch."""
 
     schema: BatchSchema
-    landed: tuple[Landed, ...]
     decoder: Decoder
 
     @classmethod
@@ -74,37 +70,27 @@ class Decoding:
             stamp=Stamp.of(plan),
             erased=context.erasures.keys(plan.files, keep=True),
         )
-        return cls(schema=schema, landed=tuple(landed), decoder=decoder)
+        return cls(schema=schema, decoder=decoder)
 
-    def batch(self, whole: PartFigures, distinct: tuple[int, int], files: Files | None = None) -> DecodedBatch:
+    def batch(
+        self, whole: PartFigures, distinct: tuple[int, int], files: Sequence[Sequence[Probed]] = ()
+    ) -> DecodedBatch:
         """The batch after its parts are decoded.
 
         Args:
             distinct: identities and keys among good rows.
+            files: those of each group; empty for records of the quarantine.
         """
-        ids = [group.schema_id for group in self.schema.groups]
-        found = files or Files()
+        groups, counted = self.schema.groups, [file.rows for group in files for file in group]
+        footers = None if not counted or None in counted else sum(c for c in counted if c is not None)
         return DecodedBatch(
             schema=self.schema,
             figures=figures_of(whole, self.schema.table_schema, distinct),
-            change_schemas=frozenset(i for i, g in zip(ids, self.landed, strict=True) if g.kind == "change"),
-            schema_of={f.file.path: i for i, group in zip(ids, found.groups, strict=False) for f in group},
-            rows_by_footer=None if found.rows is None else found.rows - whole.erased,
+            change_schemas=frozenset(g.schema_id for g in groups if g.kind == "change"),
+            schema_of={f.file.path: g.schema_id for g, members in zip(groups, files, strict=False) for f in members},
+            rows_by_footer=None if footers is None else footers - whole.erased,
             erased=whole.erased,
         )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Files:
-    """The files of a batch, by group."""
-
-    groups: Sequence[Sequence[Probed]] = ()
-
-    @property
-    def rows(self) -> int | None:
-        """Rows by the files' footers; null where a file has none."""
-        counted = [file.rows for group in self.groups for file in group]
-        return None if not counted or None in counted else sum(c for c in counted if c is not None)
 
 
 def resumed_schema(context: TableContext, plan: BatchPlan, state: TableState) -> BatchSchema:
@@ -133,11 +119,14 @@ def resumed_batch(schema: BatchSchema, figures: Figures, found: Iterable[tuple[s
     )
 
 
-def landed(like: Probed, *, only_deletes: bool) -> Landed:
-    """A group of files, described by one of them."""
-    return Landed(kind=like.file.kind, columns=like.columns, label=like.file.path, only_deletes=only_deletes)
+def landed(context: TableContext, like: Probed, only_deletes: Callable[[str], bool]) -> Landed:
+    """A group of files, described by one of them.
 
-
-def asks_for_deletes(context: TableContext, kind: str) -> bool:
-    """Whether a group has to be checked for deletes only: needed where that decides about a missing column."""
-    return kind == "change" and context.spec.schema_evolution.dropped_column != "keep"
+    Args:
+        only_deletes: whether its rows are all deletes, by the column of operations; called where that decides about a
+            missing column.
+    """
+    asks = like.file.kind == "change" and context.spec.schema_evolution.dropped_column != "keep"
+    op = match([name for name, _ in like.columns], context.dialect.op_column) if asks else None
+    deletes = op is not None and only_deletes(op)
+    return Landed(kind=like.file.kind, columns=like.columns, label=like.file.path, only_deletes=deletes)

@@ -11,9 +11,8 @@ import pyarrow.compute as pc
 from airflow_gddl.contract.errors import GddlError, QuarantinableError
 from spark_jobs.dialects.probe import probe_all, reading
 from spark_jobs.dialects.probed import Probed, Unreadable, begin_a_table, groups
-from spark_jobs.dialects.roles import match
 from spark_jobs.engines.base import DeclinedError, TableContext
-from spark_jobs.engines.decoding import Decoding, Files, asks_for_deletes, landed, resumed_batch, resumed_schema
+from spark_jobs.engines.decoding import Decoding, landed, resumed_batch, resumed_schema
 from spark_jobs.plan.batch import BatchPlan, TableState
 from spark_jobs.plan.table_schema import GDDL
 from spark_jobs.rules.arrays import by_name
@@ -90,9 +89,11 @@ class WholeBatchReader:
         ordinals = {file.path: i for i, file in enumerate(self.plan.files)}
         alike = groups(files)
         raws = [grouped(group, found, ordinals) for group in alike]
-        return self._decode_groups([(raw, self._landed(raw)) for raw in raws], Files(groups=alike))
+        return self._decode_groups([(raw, self._landed(raw)) for raw in raws], alike)
 
-    def _decode_groups(self, raws: Sequence[tuple[RawGroup, Landed]], files: Files | None = None) -> WholeBatch:
+    def _decode_groups(
+        self, raws: Sequence[tuple[RawGroup, Landed]], files: Sequence[Sequence[Probed]] = ()
+    ) -> WholeBatch:
         """Plan the schema for groups of raw rows and decode them."""
         decoding = Decoding.planned(self.context, self.plan, self.state, [like for _, like in raws])
         parts = [decoding.decoder.part(number, raw) for number, (raw, _) in enumerate(raws)]
@@ -106,10 +107,7 @@ class WholeBatchReader:
         )
 
     def _landed(self, raw: RawGroup) -> Landed:
-        probed = raw.files[0]
-        wanted = asks_for_deletes(self.context, probed.file.kind)
-        op = match(list(raw.columns), self.context.dialect.op_column) if wanted else None
-        return landed(probed, only_deletes=op is not None and are_deletes(raw.columns[op]))
+        return landed(self.context, raw.files[0], lambda op: are_deletes(raw.columns[op]))
 
     def _decode_records(self, errors: pa.Table | None) -> WholeBatch | None:
         """Decode the unresolved rows of the errors table again; None when there are none."""

@@ -12,9 +12,8 @@ from pyspark.sql import functions as F
 
 from spark_jobs.dialects.probe import probe_all
 from spark_jobs.dialects.probed import Probed, Unreadable, begin_a_table, groups
-from spark_jobs.dialects.roles import match
 from spark_jobs.engines.base import TableContext
-from spark_jobs.engines.decoding import Decoding, Files, asks_for_deletes, landed, resumed_batch, resumed_schema
+from spark_jobs.engines.decoding import Decoding, landed, resumed_batch, resumed_schema
 from spark_jobs.engines.spark import quarantine
 from spark_jobs.engines.spark.columns import name
 from spark_jobs.engines.spark.decode_tasks import (
@@ -92,7 +91,7 @@ class BatchReader:
             found = self._decoded(decoding, alike)
             unreadable = (*unreadable, *found.damaged)
             if not found.damaged:
-                batch = decoding.batch(found.whole, found.distinct, Files(groups=alike))
+                batch = decoding.batch(found.whole, found.distinct, alike)
                 return Decoded(decoded_batch=batch, rows=found.rows, kept=found.kept), unreadable
             bad = {u.file.path for u in found.damaged}
             files = tuple(f for f in files if f.file.path not in bad)
@@ -107,9 +106,7 @@ class BatchReader:
         return found if self._bytes <= DRIVER_BYTES else replace(found, table=None, malformed=None)
 
     def _landed(self, group: Sequence[Probed]) -> Landed:
-        wanted = asks_for_deletes(self.context, group[0].file.kind)
-        op = match([n for n, _ in group[0].columns], self.context.dialect.op_column) if wanted else None
-        return landed(group[0], only_deletes=op is not None and self._are_deletes(group, op))
+        return landed(self.context, group[0], lambda op: self._are_deletes(group, op))
 
     def _are_deletes(self, group: Sequence[Probed], op: str) -> bool:
         """Whether files have only deletes; most have another operation in their first rows."""
