@@ -68,7 +68,7 @@ class _Rows:
     whole: PartFigures
     distinct: tuple[int, int]
     kept: bool
-    damaged: tuple[Unreadable, ...] = ()
+    damaged: tuple[Unreadable, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,16 +138,8 @@ class BatchReader:
         rows = rows.filter(rows.column(REPORT).is_null()).drop_columns([REPORT])
         good = rows.filter(rows.column(ERROR).is_null())
         table_schema = decoding.decoder.table_schema
-        return self._reported(
-            _Rows(
-                rows=self.tables.local(rows, row_type(table_schema)),
-                whole=PartFigures(),
-                distinct=distinct_at_hand(good, table_schema),
-                kept=True,
-            ),
-            reports,
-            decoding,
-        )
+        frame = self.tables.local(rows, row_type(table_schema))
+        return self._reported(frame, reports, table_schema, distinct_at_hand(good, table_schema), kept=True)
 
     def _in_tasks(self, frame: DataFrame, decoding: Decoding) -> _Rows:
         kept = self._bytes <= _KEEP_BYTES
@@ -163,12 +155,12 @@ class BatchReader:
         distinct = count_distinct(good, count) if table_schema.keys else (0, 0)
         if not kept:
             measured.unpersist()
-        found = _Rows(rows=rows, whole=PartFigures(), distinct=distinct, kept=kept)
-        return self._reported(found, reports, decoding)
+        return self._reported(rows, reports, table_schema, distinct, kept=kept)
 
-    def _reported(self, found: _Rows, reports: Sequence[Report], decoding: Decoding) -> _Rows:
-        """Adds the figures of the reports.
-
+    def _reported(
+        self, rows: DataFrame, reports: Sequence[Report], schema: TableSchema, distinct: tuple[int, int], *, kept: bool
+    ) -> _Rows:
+        """
         Raises:
             GddlError: a fault of the store.
         """
@@ -177,7 +169,9 @@ class BatchReader:
         files = {file.path: file for file in self.plan.files}
         damaged = {r.path: Unreadable(files[r.path], r.code, r.reason) for r in reports if r.figures is None}
         figures = [r.figures for r in reports if r.figures is not None]
-        return replace(found, whole=combined(figures, decoding.decoder.table_schema), damaged=tuple(damaged.values()))
+        return _Rows(
+            rows=rows, whole=combined(figures, schema), distinct=distinct, kept=kept, damaged=tuple(damaged.values())
+        )
 
     def resume_from_changes(self) -> Decoded:
         """See `Engine.resume_from_changes`."""
