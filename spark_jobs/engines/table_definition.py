@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.result import RunWarning
 from airflow_gddl.contract.spec import TierSpec
-from airflow_gddl.contract.sql_types import SqlType, StructType, parse_type, parts
+from airflow_gddl.contract.sql_types import SqlType, StructType, parts
 from spark_jobs.engines import skipping, table_columns
 from spark_jobs.plan.columns import Column
 from spark_jobs.plan.table_schema import GDDL, TableSchema
-from spark_jobs.rules.errors_table import COLUMNS
+from spark_jobs.rules import error_rows
 
 CLUSTER_BY = "gddl.clusterBy"
 """JSON list of the columns by which engine `delta_rs` sorts the rows of each file; Spark has liquid clustering."""
@@ -130,7 +130,7 @@ def tombstones(schema: TableSchema, path: str) -> TableDefinition:
 
 
 def errors(path: str) -> TableDefinition:
-    return TableDefinition(path=path, columns=tuple(Column(n, parse_type(k)) for n, k in COLUMNS.items()))
+    return TableDefinition(path=path, columns=error_rows.TABLE)
 
 
 def completed(files: int) -> RunWarning:

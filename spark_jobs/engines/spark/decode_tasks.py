@@ -19,14 +19,14 @@ from airflow_gddl.stores import Storage
 from spark_jobs.dialects.base import Dialect
 from spark_jobs.dialects.probe import reading
 from spark_jobs.dialects.probed import Unreadable
+from spark_jobs.engines import table_columns
 from spark_jobs.engines.decoding import Decoder
+from spark_jobs.engines.spark import row_types
 from spark_jobs.engines.spark.splits import Split
-from spark_jobs.engines.spark.tables import spark_type
 from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.rules import error_rows
 from spark_jobs.rules.changes import change_schema
 from spark_jobs.rules.decode import DecodedGroup
-from spark_jobs.rules.errors_table import COLUMNS
 from spark_jobs.rules.measure import PartFigures, combined, measure
 from spark_jobs.rules.read import FileRows, grouped, read_file
 from spark_jobs.rules.records import replayed
@@ -77,11 +77,8 @@ class Report:
 
 def row_type(table_schema: TableSchema) -> T.StructType:
     """Type of decoded rows: columns of the change table, `_gddl`, `ERROR`, `KIND`."""
-    kinds = {c.name: str(c.type) for c in (*table_schema.data, *table_schema.before)}
-    fields = [(name, kinds.get(name, "string")) for name in table_schema.change_columns]
-    errors = ",".join(f"`{name}`:{kind}" for name, kind in COLUMNS.items())
-    fields += [(GDDL, table_schema.gddl_type), (ERROR, f"struct<{errors}>"), (KIND, "string")]
-    return T.StructType([T.StructField(name, spark_type(kind)) for name, kind in fields])
+    others = {ERROR: row_types.struct(error_rows.TABLE), KIND: T.StringType()}
+    return row_types.struct(table_columns.change_columns(table_schema), **others)
 
 
 def reported_type(table_schema: TableSchema) -> T.StructType:

@@ -8,12 +8,13 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from spark_jobs.dialects.probed import Unreadable
+from spark_jobs.engines.spark import row_types
 from spark_jobs.engines.spark.decode_tasks import ERROR, KIND, ORDINAL
-from spark_jobs.engines.spark.tables import Assignments, Tables, struct_type
+from spark_jobs.engines.spark.tables import Assignments, Tables
 from spark_jobs.plan.table_schema import GDDL
 from spark_jobs.rules import error_rows
 from spark_jobs.rules.decode import Stamp
-from spark_jobs.rules.errors_table import COLUMNS, ROW_BITS
+from spark_jobs.rules.errors_table import ROW_MASK
 
 
 def bad_rows(decoded: DataFrame) -> DataFrame:
@@ -23,9 +24,7 @@ def bad_rows(decoded: DataFrame) -> DataFrame:
 
 def bad_files(tables: Tables, files: Sequence[Unreadable], stamp: Stamp) -> DataFrame:
     """Rows of the errors table for files that could not be read."""
-    return tables.local(
-        error_rows.of_files(files, stamp), struct_type(", ".join(f"`{n}` {k}" for n, k in COLUMNS.items()))
-    )
+    return tables.local(error_rows.of_files(files, stamp), row_types.struct(error_rows.TABLE))
 
 
 def to_replay(tables: Tables, path: str, planned_at: str, codes: Sequence[str], folder: str = "") -> DataFrame | None:
@@ -50,7 +49,7 @@ def _waiting(tables: Tables, path: str, planned_at: str) -> DataFrame:
 def resolve_rows(tables: Tables, path: str, decoded: DataFrame, planned_at: str) -> None:
     """Mark rows that are valid now as resolved."""
     gddl = F.col(GDDL)
-    row = gddl["position"].bitwiseAND(F.lit((1 << ROW_BITS) - 1))
+    row = gddl["position"].bitwiseAND(F.lit(ROW_MASK))
     good = decoded.where(F.col(ERROR).isNull()).select(
         gddl["source_file"].alias("f"), row.alias("p"), F.col(KIND).alias("k")
     )

@@ -265,15 +265,10 @@ def literal(text: str) -> str:
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
-def struct_type(ddl: str) -> T.StructType:
-    """A row type from its DDL, e.g. `a int, b string`."""
-    return cast("T.StructType", T.StructType.fromDDL(ddl))
-
-
 @functools.cache
 def spark_type(text: str) -> T.DataType:
     """A type from its SQL text; cached, since Spark's parser is called over the gateway."""
-    return struct_type(f"c {text}").fields[0].dataType
+    return cast("T.StructType", T.StructType.fromDDL(f"c {text}")).fields[0].dataType
 
 
 def sql_text(kind: T.DataType) -> str:
