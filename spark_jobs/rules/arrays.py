@@ -49,7 +49,7 @@ def recast(values: pa.Array, target: pa.DataType) -> pa.Array:
 
 
 def with_leaves(kind: pa.DataType, change: Callable[[pa.DataType], pa.DataType]) -> pa.DataType:
-    """The type with other types inside its structs, maps and lists; of a scalar type that one."""
+    """The type with other types inside its structs, maps and lists, all nullable; of a scalar type that one."""
     if pt.is_struct(kind):
         return pa.struct([pa.field(field.name, with_leaves(field.type, change)) for field in kind])
     if pt.is_map(kind):

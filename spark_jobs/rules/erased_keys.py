@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 from airflow_gddl.contract.sql_types import DecimalType, SqlType
 from spark_jobs.plan.files import PlannedFile
 from spark_jobs.plan.sequence import have_one_type, is_after
+from spark_jobs.rules.text_grammar import BITS
 from spark_jobs.rules.value_text import WIDE, as_text
 
 T = TypeVar("T")
@@ -63,8 +64,6 @@ def _without_end(_: str) -> Bound:
     return Bound(until=datetime.max.replace(tzinfo=UTC))
 
 
-_WHOLE = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}
-"""Type to its bits."""
 _REAL = ("float", "double")
 EXACT_REAL = 2**53
 """Whole numbers below this are distinguished as doubles."""
@@ -152,7 +151,7 @@ def key_text(value: Any, kind: SqlType) -> str | None:
 
 def _text(value: Any, kind: SqlType) -> str | None:
     name = str(kind)
-    if isinstance(kind, DecimalType) or name in (*_WHOLE, *_REAL):
+    if isinstance(kind, DecimalType) or name in (*BITS, *_REAL):
         return _number(Decimal(str(value)), kind)
     if name == "string":
         return value if isinstance(value, str) else as_text(value, kind)
@@ -180,7 +179,7 @@ def _number(given: Decimal, kind: SqlType) -> str | None:
 
 def whole_bounds(kind: SqlType) -> tuple[int, int] | None:
     """Least and greatest value of a type of whole numbers; null: it is none."""
-    bits = _WHOLE.get(str(kind))
+    bits = BITS.get(str(kind))
     return None if bits is None else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
 
 

@@ -22,6 +22,7 @@ from airflow_gddl.contract.sql_types import DecimalType, ScalarType, SqlType
 BLANKS = " \t\n\r\f\v"
 """Characters that don't count at either end; others, such as a no-break space, are part of the text."""
 BITS = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}
+"""Types of whole numbers."""
 _TRUE, _FALSE = {"t", "true", "y", "yes", "1"}, {"f", "false", "n", "no", "0"}
 _WHOLE = re.compile(r"[+-]?[0-9]+")
 _REAL = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")

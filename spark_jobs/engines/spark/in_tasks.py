@@ -7,7 +7,6 @@ from functools import reduce
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.types as pt
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
@@ -15,7 +14,7 @@ from pyspark.sql import types as T
 from spark_jobs.engines.spark import row_types
 from spark_jobs.engines.spark.columns import name
 from spark_jobs.plan.table_schema import GDDL, TableSchema
-from spark_jobs.rules.arrays import flat
+from spark_jobs.rules.arrays import flat, with_leaves
 from spark_jobs.spark.arrow_tasks import BatchRule, map_in_arrow
 
 _BATCH = 65_536
@@ -107,17 +106,7 @@ def _tagged(frame: DataFrame, own: str, place: Column, kinds: Mapping[str, T.Str
 def _together(batches: Sequence[pa.RecordBatch]) -> pa.Table:
     """Rows of batches; all columns are nullable, as in the rules' types."""
     rows = pa.Table.from_batches(batches)
-    return rows.cast(pa.schema([pa.field(field.name, _nullable(field.type)) for field in rows.schema]))
-
-
-def _nullable(kind: pa.DataType) -> pa.DataType:
-    if pt.is_struct(kind):
-        return pa.struct([pa.field(field.name, _nullable(field.type)) for field in kind])
-    if pt.is_list(kind):
-        return pa.list_(pa.field(kind.value_field.name, _nullable(kind.value_type)))
-    if pt.is_map(kind):
-        return pa.map_(_nullable(kind.key_type), _nullable(kind.item_type))
-    return kind
+    return rows.cast(pa.schema([pa.field(f.name, with_leaves(f.type, lambda scalar: scalar)) for f in rows.schema]))
 
 
 def _frame(rows: pa.Table, own: str) -> pa.Table:
