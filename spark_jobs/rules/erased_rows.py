@@ -14,7 +14,7 @@ from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.rules.arrays import flat
 from spark_jobs.rules.decode import DecodedGroup
 from spark_jobs.rules.erased_keys import ErasedKeys, key_text
-from spark_jobs.rules.order import gddl_fields, with_gddl
+from spark_jobs.rules.order import gddl_fields, old_key_columns, old_keys, with_gddl
 from spark_jobs.rules.value_text import json_writer
 
 Holds = Callable[[int, Sequence[str | None]], bool]
@@ -93,16 +93,9 @@ def as_deletes(rows: pa.Table, table_schema: TableSchema, where: np.ndarray) -> 
     if not where.any():
         return rows
     chosen = pa.array(where)
-    for column in table_schema.columns:
+    for column, value in old_key_columns(rows, table_schema).items():
         at = rows.schema.get_field_index(column)
-        kind, own = rows.schema.field(at).type, rows.column(at)
-        if column in table_schema.before_of_key:
-            value = pc.coalesce(rows.column(table_schema.before_of_key[column]).cast(kind), own)
-        elif column in table_schema.keys or column == table_schema.spelled(table_schema.spec.force_update):
-            continue
-        else:
-            value = pa.scalar(None, kind)
-        rows = rows.set_column(at, rows.schema.field(at), pc.if_else(chosen, value, own))
+        rows = rows.set_column(at, rows.schema.field(at), pc.if_else(chosen, value, rows.column(at)))
     return with_gddl(rows, op=pc.if_else(chosen, "D", gddl_fields(rows)["op"]))
 
 
@@ -128,12 +121,6 @@ def with_images(rows: pa.Table, table_schema: TableSchema) -> np.ndarray:
 def key_texts(rows: pa.Table, table_schema: TableSchema, *, old: bool = False) -> list[tuple[str | None, ...]]:
     """Keys as text; `old`: those before the change, which are the same where no image says otherwise."""
     kinds: Mapping[str, SqlType] = {c.name: c.type for c in table_schema.data}
-    columns = []
-    for key in table_schema.keys:
-        values = rows.column(key).to_pylist()
-        before = table_schema.before_of_key.get(key) if old else None
-        if before is not None and before in rows.column_names:
-            images = rows.column(before).to_pylist()
-            values = [v if b is None else b for v, b in zip(values, images, strict=True)]
-        columns.append([key_text(value, kinds[key]) for value in values])
-    return list(zip(*columns, strict=True))
+    columns = old_keys(rows, table_schema) if old else {key: rows.column(key) for key in table_schema.keys}
+    texts = [[key_text(value, kinds[key]) for value in columns[key].to_pylist()] for key in table_schema.keys]
+    return list(zip(*texts, strict=True))

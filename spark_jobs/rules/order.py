@@ -79,13 +79,17 @@ def moved_rows(changes: pa.Table, schema: TableSchema) -> np.ndarray:
 
 def _old_key_deletes(changes: pa.Table, schema: TableSchema) -> pa.Table:
     """The delete of the old key that each update of a key implies, at the same sequence."""
-    before, columns = old_keys(changes, schema), {}
-    for name in schema.columns:
-        kind = changes.schema.field(name).type
-        own = changes.column(name) if name == schema.spelled(schema.spec.force_update) else None
-        columns[name] = before.get(name, own if own is not None else pa.nulls(changes.num_rows, kind))
+    columns = old_key_columns(changes, schema)
     columns |= {GDDL: changes.column(GDDL), MOVED: pa.repeat(False, changes.num_rows)}
     return with_gddl(pa.table(columns), op=pa.repeat("D", changes.num_rows))
+
+
+def old_key_columns(changes: pa.Table, schema: TableSchema) -> dict[str, pa.Array | pa.ChunkedArray]:
+    """The replica's columns as the delete of each change's old key has them."""
+    before, forcing = old_keys(changes, schema), schema.spelled(schema.spec.force_update)
+    known = before if forcing is None else {forcing: changes.column(forcing), **before}
+    return {name: known[name] if name in known else pa.nulls(changes.num_rows, changes.schema.field(name).type)
+            for name in schema.columns}  # fmt: skip
 
 
 def forced_rows(rows: pa.Table, schema: TableSchema) -> np.ndarray:
