@@ -9,6 +9,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from spark_jobs.dialects.arrow_types import quoted
+from spark_jobs.plan.table_schema import TableSchema
 
 _ISO = "yyyy-MM-dd'T'HH:mm:ss.SSSSSS"
 
@@ -21,6 +22,12 @@ def name(column: str) -> Column:
 def at(side: str, column: str) -> Column:
     """A column of one side of a join or merge."""
     return F.col(f"{side}.{quoted(column)}")
+
+
+def old_value(table_schema: TableSchema, key: str) -> Column:
+    """A key column before a change: the before image where there is one."""
+    before = table_schema.before_of_key.get(key)
+    return name(key) if before is None else F.coalesce(name(before), name(key))
 
 
 def tuples(rows: DataFrame, columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:

@@ -11,7 +11,7 @@ from pyspark.sql.types import DataType
 
 from airflow_gddl.contract.sql_types import DecimalType, SqlType
 from spark_jobs.dialects.arrow_types import quoted
-from spark_jobs.engines.spark.columns import name
+from spark_jobs.engines.spark.columns import name, old_value
 from spark_jobs.engines.spark.tables import Assignments, Tables
 from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.rules.erased_keys import EXACT_REAL, MIDNIGHT
@@ -23,29 +23,24 @@ _SAMPLE = 5
 
 
 def _as_delete(table_schema: TableSchema, kinds: Mapping[str, DataType]) -> dict[str, Column]:
-    """A moved row's values as the delete of its old key."""
-    return {**old_key(table_schema, kinds), GDDL: F.col(GDDL).withField("op", F.lit("D"))}
-
-
-def moved(table_schema: TableSchema) -> Column:
-    """Whether a change is an update that changed its key."""
-    differs = F.lit(False)
-    for key, before in table_schema.before_of_key.items():
-        differs = differs | (F.coalesce(name(before), name(key)) != name(key))
-    return (F.col(GDDL)["op"] == "U") & differs
-
-
-def old_key(table_schema: TableSchema, kinds: Mapping[str, DataType]) -> dict[str, Column]:
-    """Columns of the replica, of these types, as the delete of the old key has them."""
-    columns = {}
+    """A moved row's columns, of these types, as the delete of its old key."""
+    columns = {GDDL: F.col(GDDL).withField("op", F.lit("D"))}
     for column in table_schema.columns:
-        if column in table_schema.before_of_key:
-            columns[column] = F.coalesce(name(table_schema.before_of_key[column]), name(column))
-        elif column in table_schema.keys or column == table_schema.spelled(table_schema.spec.force_update):
+        if column in table_schema.keys:
+            columns[column] = old_value(table_schema, column)
+        elif column == table_schema.spelled(table_schema.spec.force_update):
             columns[column] = name(column)
         else:
             columns[column] = F.lit(None).cast(kinds[column])
     return columns
+
+
+def _moved(table_schema: TableSchema) -> Column:
+    """Whether a change is an update that changed its key."""
+    differs = F.lit(False)
+    for key in table_schema.before_of_key:
+        differs = differs | (old_value(table_schema, key) != name(key))
+    return F.coalesce((F.col(GDDL)["op"] == "U") & differs, F.lit(False))
 
 
 def _texts(table_schema: TableSchema, *, old: bool) -> list[Column]:
@@ -54,8 +49,7 @@ def _texts(table_schema: TableSchema, *, old: bool) -> list[Column]:
     images = table_schema.before_of_key if old else {}
     found = []
     for key in table_schema.keys:
-        image = images.get(key)
-        value = name(key) if image is None else F.coalesce(name(image), name(key))
+        image, value = images.get(key), old_value(table_schema, key) if old else name(key)
         found.append(text_of(value, [kinds[key], *([] if image is None else [kinds[image]])]))
     return found
 
@@ -110,7 +104,7 @@ class SparkEraser:
             return ChangesErased(removed=self.remove_key(path, table_schema, key))
         rows = self.tables.read(path)
         own, old = (_is(_texts(table_schema, old=was), _literals(key)) for was in (False, True))
-        turned = own & ~old & F.coalesce(moved(table_schema), F.lit(False))
+        turned = own & ~old & _moved(table_schema)
         named = F.lit(False)
         for column in table_schema.before:
             named = named | name(column.name).isNotNull()
@@ -127,7 +121,7 @@ class SparkEraser:
     def _merge_changes(self, path: str, table_schema: TableSchema, key: tuple[str, ...]) -> None:
         wanted, parts = self._wanted(key)
         own, old = (_is(_texts(table_schema, old=was), parts) for was in (False, True))
-        turned = own & ~old & F.coalesce(moved(table_schema), F.lit(False))
+        turned = own & ~old & _moved(table_schema)
         kinds = {field.name: field.dataType for field in self.tables.read(path).schema.fields}
         no_images: Assignments = {quoted(c.name): F.lit(None).cast(kinds[c.name]) for c in table_schema.before}
         delete: Assignments = {quoted(c): value.cast(kinds[c]) for c, value in _as_delete(table_schema, kinds).items()}

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from spark_jobs.dialects.arrow_types import quoted
 from spark_jobs.engines.spark import row_types
 from spark_jobs.engines.spark.batch_context import HISTORY, BatchContext
-from spark_jobs.engines.spark.columns import at, name
+from spark_jobs.engines.spark.columns import at, name, old_value
 from spark_jobs.engines.spark.in_tasks import by_key, place_of_keys
 from spark_jobs.engines.spark.merge import are_few, as_events, by_events, of_keys, to_events
 from spark_jobs.engines.spark.tables import Assignments, Tables
@@ -42,13 +42,10 @@ def changes_of(changes: DataFrame, keys: DataFrame, table_schema: TableSchema, *
     found = of_keys(changes, keys, table_schema, few=few)
     if not table_schema.before_of_key:
         return found
-    befores = table_schema.before_of_key
-    old = {k: F.coalesce(name(befores[k]), name(k)) if k in befores else name(k) for k in table_schema.keys}
-    moved = changes.withColumns({f"_gddl__old_{k}": v for k, v in old.items()})
-    renamed = keys.select(*(name(k).alias(f"_gddl__old_{k}") for k in table_schema.keys))
-    away = moved.join(
-        F.broadcast(renamed) if few else renamed, [f"_gddl__old_{k}" for k in table_schema.keys], "left_semi"
-    )
+    old = {f"{GDDL}__old_{k}": k for k in table_schema.keys}
+    moved = changes.withColumns({column: old_value(table_schema, k) for column, k in old.items()})
+    wanted = keys.select(*(name(k).alias(column) for column, k in old.items()))
+    away = moved.join(F.broadcast(wanted) if few else wanted, list(old), "left_semi")
     gddl = F.col(GDDL)
     both = found.unionByName(away.select(*map(name, changes.columns)))
     both = both.withColumns({"_gddl__b": gddl["batch_id"], "_gddl__p": gddl["position"]})
