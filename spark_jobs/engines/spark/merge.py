@@ -26,17 +26,6 @@ _BROADCAST = 500_000
 
 
 @dataclass(frozen=True, kw_only=True)
-class MergePruning:
-    """Lowest and highest value of the first key column of a batch; both null: unknown."""
-
-    low: object = None
-    high: object = None
-
-    def holds(self, column: Column) -> Column:
-        return F.lit(True) if self.low is None else column.between(F.lit(self.low), F.lit(self.high))
-
-
-@dataclass(frozen=True, kw_only=True)
 class NetChanges:
     """A batch's net changes.
 
@@ -191,17 +180,16 @@ def are_few(count: int | None) -> bool:
     return count is not None and count <= _BROADCAST
 
 
-def merge(
-    tables: Tables, path: str, source: MergeInput, table_schema: TableSchema, pruning: MergePruning
-) -> dict[str, int]:
+def merge(tables: Tables, path: str, source: MergeInput, table_schema: TableSchema, on: Column) -> dict[str, int]:
     """Apply an outcome to the replica; returns counts of rows inserted, updated, deleted. Runs inside a transaction.
 
     Empty if Delta skipped the commit because an earlier attempt made it.
+
+    Args:
+        on: condition that all rows `t` of the replica with keys of the outcome meet, for pruning.
     """
-    on = F.lit(True)
     for key in table_schema.keys:
         on = on & (at("t", key) == at("s", key))
-    on = on & pruning.holds(at("t", table_schema.keys[0]))
     gddl = F.struct(*(F.col(f"s.{GDDL}")[n].alias(n) for n in _gddl_names(table_schema)))
     inserted: Assignments = {**{quoted(c): at("s", c) for c in table_schema.columns}, GDDL: gddl}
     updated: Assignments = {GDDL: gddl}

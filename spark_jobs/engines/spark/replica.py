@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from airflow_gddl.contract.result import MainCounts, RunWarning
@@ -12,10 +12,9 @@ from spark_jobs.engines import table_definition
 from spark_jobs.engines.delta_commits import main_counts
 from spark_jobs.engines.spark import evolve, history
 from spark_jobs.engines.spark.batch_context import MERGE, TOMBSTONES, BatchContext
-from spark_jobs.engines.spark.columns import name
+from spark_jobs.engines.spark.columns import at, name
 from spark_jobs.engines.spark.merge import (
     MergeInput,
-    MergePruning,
     NetChanges,
     StoredRows,
     all_later,
@@ -183,8 +182,7 @@ class ReplicaWriter:
     def _replica(self, columns: list[str]) -> DataFrame:
         """Rows of the replica that may have keys of the batch."""
         rows = self.batch_context.tables.read(self.batch_context.layout.replica)
-        first = name(self.table_schema.keys[0])
-        return rows.where(self._pruning.holds(first)).select(*map(name, columns))
+        return rows.where(self._within(name(self.table_schema.keys[0]))).select(*map(name, columns))
 
     def _tombstones(self) -> DataFrame | None:
         """Tombstones of earlier batches; null: there is no table."""
@@ -195,11 +193,11 @@ class ReplicaWriter:
         forced = [FORCED] if self.table_schema.spec.force_update else []
         return rows.select(*map(name, self.table_schema.keys), GDDL, *forced)
 
-    @property
-    def _pruning(self) -> MergePruning:
-        if self.table_schema.before_of_key:
-            return MergePruning()
-        return MergePruning(low=self.figures.low, high=self.figures.high)
+    def _within(self, first_key: Column) -> Column:
+        """Whether a key may be one of the batch, by the range of its first column."""
+        if self.table_schema.before_of_key or self.figures.low is None:
+            return F.lit(True)
+        return first_key.between(F.lit(self.figures.low), F.lit(self.figures.high))
 
     def tombstones(self, source: MergeInput) -> None:
         """Write tombstones of the net deletes."""
@@ -220,7 +218,8 @@ class ReplicaWriter:
             tables.append(live, path, MERGE, self.batch_context.transaction)
         else:
             with tables.transaction(MERGE, self.batch_context.transaction):
-                counts = merge(tables, path, source, self.table_schema, self._pruning)
+                within = self._within(at("t", self.table_schema.keys[0]))
+                counts = merge(tables, path, source, self.table_schema, within)
         main = MainCounts(**counts) if counts else self._counts()
         return Applied(main=main, warnings=source.warnings, late=source.late)
 
