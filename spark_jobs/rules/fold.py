@@ -26,9 +26,9 @@ UNSEEN = "U"
 """`FIRST` of a key whose lowest event is an update that did not change its key."""
 
 
-def carried_name(index: int) -> str:
-    """Column of net changes: an event carries the column of that index in `TableSchema.columns`."""
-    return f"{GDDL}__carried_{index}"
+def carried_names(schema: TableSchema) -> dict[str, str]:
+    """Columns that are no keys, each with the column of net changes that says whether an event carries it."""
+    return {name: f"{GDDL}__carried_{at}" for at, name in enumerate(schema.columns) if name not in schema.keys}
 
 
 def refolds(schema: TableSchema) -> bool:
@@ -59,9 +59,9 @@ def net_changes(happened: pa.Table, schema: TableSchema, *, partial: bool) -> pa
         another row: `ONTO_BATCH`: by the event before it, `ONTO_STORED`: by what is stored; empty: none of this;
         where the table `refolds`, `FORCED` of the last event, `HAS_FORCED` of any, and of the lowest event `LOWEST`
         (its `_gddl`) and `LOWEST_FORCED`;
-        where `partial`, `carried_name` for each column that is no key: columns that no event carries keep what is
-        stored, unless `REPLACES_ROW`: the events hold a whole row; and `COLUMNS_BEFORE_DELETE`: the columns of a
-        deleted row are those of the row that was deleted.
+        where `partial`, the flags of `carried_names`: columns that no event carries keep what is stored, unless
+        `REPLACES_ROW`: the events hold a whole row; and `COLUMNS_BEFORE_DELETE`: the columns of a deleted row are those
+        of the row that was deleted.
     """
     found = ordered(happened, schema)
     columns = _partial_rows(found, schema) if partial else _whole_rows(found, schema)
@@ -105,16 +105,12 @@ def _partial_rows(found: OrderedEvents, schema: TableSchema) -> dict[str, pa.Arr
     opens, segment_starts = segments(found)
     last = np.repeat(segment_starts[ends], ends - starts + 1)  # where the last segment of the event's key began
     counted = (np.arange(len(found.at)) >= last) & (found.op != "D")
-    columns: dict[str, pa.Array] = {}
-    for index, name in enumerate(schema.columns):
-        if name in schema.keys:
-            columns[name] = flat(found.rows.column(name)).take(pa.array(found.at[ends]))
-            continue
+    columns = {key: flat(found.rows.column(key)).take(pa.array(found.at[ends])) for key in (*schema.keys, GDDL)}
+    for name, flag in carried_names(schema).items():
         held = np.where(counted & carries(found, schema, name), np.arange(len(found.at)), -1)
         greatest = np.maximum.reduceat(held, starts) if len(starts) else held
         columns[name] = picked(found, name, greatest)
-        columns[carried_name(index)] = pa.array(greatest >= 0)
-    columns[GDDL] = flat(found.rows.column(GDDL)).take(pa.array(found.at[ends]))
+        columns[flag] = pa.array(greatest >= 0)
     columns[REPLACES_ROW] = pa.array(opens[segment_starts[ends]])
     columns[COLUMNS_BEFORE_DELETE] = pa.array(np.logical_or.reduceat(counted, starts) if len(starts) else counted)
     return columns

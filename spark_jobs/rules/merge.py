@@ -27,7 +27,7 @@ from spark_jobs.rules.fold import (
     ONTO_STORED,
     REPLACES_ROW,
     UNSEEN,
-    carried_name,
+    carried_names,
     refolds,
 )
 from spark_jobs.rules.order import forced_rows, gddl_fields, orders_of, with_gddl
@@ -67,7 +67,7 @@ def decide(
         `IGNORED`: what is known of the key is of a later generation or sequence, see `Applied.late`;
         `UNKNOWN_KEY`: the key begins with an update though nothing is known of it (`UPDATE_WITHOUT_PRIOR`);
         `MOVE_LOST`: a row was moved to the key while it had another row, and was deleted (`MOVED_ROW_DELETED`);
-        where `partial`, `carried_name` for each column that is no key: the row's value replaces the stored one.
+        where `partial`, the flags of `carried_names`: the row's value replaces the stored one.
     """
     meeting = _Meeting(net, stored, schema, partial=partial, refolded=refolded)
     rows = meeting.rows()
@@ -89,12 +89,11 @@ def overlaid(decided: pa.Table, replica: pa.Table, schema: TableSchema, *, parti
     """Decided rows with stored values in the columns that their changes don't carry."""
     if not partial or not decided.num_rows:
         return decided
-    for index, name in enumerate(schema.columns):
-        if name not in schema.keys:
-            new = flat(decided.column(name))
-            old = flat(replica.column(name)).cast(new.type).take(flat(decided.column(AT)))
-            chosen = pc.if_else(flat(decided.column(carried_name(index))), new, old)
-            decided = decided.set_column(decided.schema.get_field_index(name), name, chosen)
+    for name, flag in carried_names(schema).items():
+        new = flat(decided.column(name))
+        old = flat(replica.column(name)).cast(new.type).take(flat(decided.column(AT)))
+        chosen = pc.if_else(flat(decided.column(flag)), new, old)
+        decided = decided.set_column(decided.schema.get_field_index(name), name, chosen)
     return decided
 
 
@@ -249,11 +248,7 @@ class _Meeting:
                 outlived |= self.matched & _mask(before["deleted"])[self.at]
         whole = _flags(self.net, REPLACES_ROW) & (~self.gone | self.columns_before_delete)
         every = ~self.matched | whole | (outlived & ~self.gone)
-        found = {}
-        for index, name in enumerate(self.schema.columns):
-            if name not in self.schema.keys:
-                found[carried_name(index)] = pa.array(every | _flags(self.net, carried_name(index)))
-        return found
+        return {flag: pa.array(every | _flags(self.net, flag)) for flag in carried_names(self.schema).values()}
 
 
 def _flags(rows: pa.Table, name: str) -> np.ndarray:

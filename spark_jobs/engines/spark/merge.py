@@ -17,7 +17,7 @@ from spark_jobs.engines.spark.columns import at, name
 from spark_jobs.engines.spark.in_tasks import RowRule, by_key, place_of_keys, row_by_row
 from spark_jobs.engines.spark.tables import Assignments, Tables
 from spark_jobs.plan.table_schema import GDDL, TableSchema
-from spark_jobs.rules.fold import COLUMNS_BEFORE_DELETE, FIRST, FORCED, MOVE_DELETED, UNSEEN, carried_name, net_changes
+from spark_jobs.rules.fold import COLUMNS_BEFORE_DELETE, FIRST, FORCED, MOVE_DELETED, UNSEEN, carried_names, net_changes
 from spark_jobs.rules.merge import ACTION, StoredState, decide
 from spark_jobs.rules.order import events
 
@@ -58,8 +58,8 @@ class MergeInput:
     """What a merge applies.
 
     Attributes:
-        rows: the replica's columns, `_gddl` and `ACTION`; where `partial`, `carried_name` for each column that is no
-            key: see `merge.decide`.
+        rows: the replica's columns, `_gddl` and `ACTION`; where `partial`, the flags of `carried_names`: see
+            `merge.decide`.
         deletes: net changes that are deletes; null: none.
         keys: maximum number of rows; null: unknown.
         warnings: warnings to report; late: see `Applied.late`.
@@ -193,11 +193,9 @@ def merge(tables: Tables, path: str, source: MergeInput, table_schema: TableSche
     gddl = F.struct(*(F.col(f"s.{GDDL}")[n].alias(n) for n in _gddl_names(table_schema)))
     inserted: Assignments = {**{quoted(c): at("s", c) for c in table_schema.columns}, GDDL: gddl}
     updated: Assignments = {GDDL: gddl}
-    for index, column in enumerate(table_schema.columns):
-        if column not in table_schema.keys:
-            new = at("s", column)
-            replaced = F.col(f"s.{carried_name(index)}") if source.partial else F.lit(True)
-            updated[quoted(column)] = F.when(replaced, new).otherwise(at("t", column)) if source.partial else new
+    for column, flag in carried_names(table_schema).items():
+        new = at("s", column)
+        updated[quoted(column)] = F.when(at("s", flag), new).otherwise(at("t", column)) if source.partial else new
     rows = F.broadcast(source.rows) if are_few(source.keys) else source.rows
     deletes = F.col(f"s.{ACTION}") == "delete"
     builder = tables.handle(path).alias("t").merge(rows.alias("s"), on)

@@ -30,7 +30,7 @@ from spark_jobs.engines.spark.merge import (
 from spark_jobs.engines.spark.redelivery import sample_keys
 from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.rules.figures import UNKNOWN, Applied, Figures, Overlap
-from spark_jobs.rules.fold import FIRST, FORCED, MOVE_DELETED, ONTO_BATCH, UNSEEN, carried_name, refolds
+from spark_jobs.rules.fold import FIRST, FORCED, MOVE_DELETED, ONTO_BATCH, UNSEEN, carried_names, refolds
 from spark_jobs.rules.merge import ACTION, IGNORED, LATE, MOVE_LOST, UNKNOWN_KEY
 from spark_jobs.rules.outcome import moved_row_deleted, update_without_prior
 
@@ -246,5 +246,5 @@ class ReplicaWriter:
 
 def _every_flag(rows: DataFrame, table_schema: TableSchema) -> DataFrame:
     """Flags of rows that carry all columns."""
-    flags = [carried_name(i) for i, c in enumerate(table_schema.columns) if c not in table_schema.keys]
+    flags = carried_names(table_schema).values()
     return rows.withColumns({flag: F.coalesce(F.col(flag), F.lit(True)) for flag in flags if flag in rows.columns})

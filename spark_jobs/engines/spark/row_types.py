@@ -19,7 +19,7 @@ from spark_jobs.rules.fold import (
     LOWEST_FORCED,
     MOVE_DELETED,
     REPLACES_ROW,
-    carried_name,
+    carried_names,
     refolds,
 )
 from spark_jobs.rules.merge import ACTION, IGNORED, LATE, MOVE_LOST, UNKNOWN_KEY
@@ -67,7 +67,7 @@ def net_rows(table_schema: TableSchema, *, partial: bool) -> T.StructType:
     if refolds(table_schema):
         others |= {FORCED: _FLAG, HAS_FORCED: _FLAG, LOWEST: gddl, LOWEST_FORCED: _FLAG}
     if partial:
-        others |= dict.fromkeys((REPLACES_ROW, COLUMNS_BEFORE_DELETE, *carried_names(table_schema)), _FLAG)
+        others |= dict.fromkeys((REPLACES_ROW, COLUMNS_BEFORE_DELETE, *carried_names(table_schema).values()), _FLAG)
     return struct(table_columns.data_columns(table_schema), **others)
 
 
@@ -75,7 +75,7 @@ def decided_rows(table_schema: TableSchema, *, partial: bool) -> T.StructType:
     """See `merge.decide`."""
     others: dict[str, T.DataType] = {ACTION: _TEXT} | dict.fromkeys((LATE, IGNORED, MOVE_LOST, UNKNOWN_KEY), _FLAG)
     if partial:
-        others |= dict.fromkeys(carried_names(table_schema), _FLAG)
+        others |= dict.fromkeys(carried_names(table_schema).values(), _FLAG)
     return struct(table_columns.replica_columns(table_schema), **others)
 
 
@@ -91,10 +91,6 @@ def version_actions(table_schema: TableSchema) -> T.StructType:
 
 def replica_rows(table_schema: TableSchema) -> T.StructType:
     return struct(table_columns.replica_columns(table_schema))
-
-
-def carried_names(table_schema: TableSchema) -> list[str]:
-    return [carried_name(i) for i, c in enumerate(table_schema.columns) if c not in table_schema.keys]
 
 
 def _gddl(table_schema: TableSchema) -> T.DataType:
