@@ -202,4 +202,4 @@ class MergeWriter:
 
     def history(self, generation_low_watermarks: tuple[str | None, ...], *, swept: int) -> None:
         generations = history.Generations(generation_low_watermarks, swept)
-        history.update(self.replica.batch_context, generations, history.TouchedKeys(self.net.rows, self.net.keys))
+        history.update(self.replica.batch_context, generations, self.net)

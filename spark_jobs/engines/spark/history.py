@@ -14,19 +14,11 @@ from spark_jobs.engines.spark import row_types
 from spark_jobs.engines.spark.batch_context import HISTORY, BatchContext
 from spark_jobs.engines.spark.columns import at, name, old_value
 from spark_jobs.engines.spark.in_tasks import by_key, place_of_keys
-from spark_jobs.engines.spark.merge import are_few, as_events, by_events, of_keys, to_events
+from spark_jobs.engines.spark.merge import NetChanges, are_few, as_events, by_events, of_keys, to_events
 from spark_jobs.engines.spark.tables import Assignments, Tables
 from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.rules.history import END, START, actions, versions
 from spark_jobs.rules.merge import ACTION
-
-
-@dataclass(frozen=True)
-class Wanted:
-    """Keys whose versions to derive; `few`: small enough to broadcast."""
-
-    keys: DataFrame
-    few: bool
 
 
 @dataclass(frozen=True)
@@ -61,58 +53,29 @@ def versions_of(changes: DataFrame, table_schema: TableSchema, generations: Gene
     return by_events(changes, table_schema, rule, row_types.version_rows(table_schema), rows=rows)
 
 
-@dataclass(frozen=True)
-class TouchedKeys:
-    """Rows with the keys of a batch, and their number; null: unknown."""
-
-    rows: DataFrame
-    count: int | None
-
-
-def update(batch_context: BatchContext, generations: Generations, touched: TouchedKeys | None = None) -> None:
-    """Update the history of the touched keys (null: of all)."""
+def update(batch_context: BatchContext, generations: Generations, net: NetChanges | None = None) -> None:
+    """Update the history of the keys of net changes (null: of all)."""
     tables, path, table_schema = batch_context.tables, batch_context.layout.history, batch_context.table_schema
     changes, stored = tables.read(batch_context.layout.changes), tables.read(path)
-    if touched is not None:
-        keys = tables.keep(touched.rows.select(*map(name, table_schema.keys)).distinct())
-        few, count = are_few(touched.count), touched.count
-        changes = changes_of(changes, keys, table_schema, few=few)
-        stored = of_keys(stored, keys, table_schema, few=few)
-        wanted = Wanted(keys, few=few)
+    if net is None:
+        happened, rows = to_events(changes, table_schema), tables.count(batch_context.layout.changes)
     else:
-        count, wanted = tables.count(batch_context.layout.changes), None
-    work = actions_of(changes, stored, table_schema, generations, wanted, rows=count or 0)
+        keys = tables.keep(net.rows.select(*map(name, table_schema.keys)).distinct())
+        few, rows = are_few(net.keys), net.keys or 0
+        happened = to_events(changes_of(changes, keys, table_schema, few=few), table_schema)
+        if table_schema.before_of_key:
+            happened = of_keys(happened, keys, table_schema, few=few)
+        stored = of_keys(stored, keys, table_schema, few=few)
+
+    def rule(frames: Mapping[str, pa.Table]) -> pa.Table:
+        found = as_events(frames["changes"], table_schema)
+        derived = versions(found, table_schema, generations.watermarks, generations.swept)
+        return actions(derived, frames["stored"], table_schema)
+
+    kinds = row_types.version_actions(table_schema)
+    work = by_key({"changes": happened, "stored": stored}, place_of_keys(table_schema), rule, kinds, rows=rows)
     with tables.transaction(HISTORY, batch_context.transaction):
         apply(tables, path, tables.keep(work), table_schema)
-
-
-def actions_of(
-    changes: DataFrame,
-    stored: DataFrame,
-    table_schema: TableSchema,
-    generations: Generations,
-    wanted: Wanted | None,
-    *,
-    rows: int,
-) -> DataFrame:
-    """See `history.actions`.
-
-    Args:
-        changes: every change of each key concerned; stored: their versions as they are; about so many rows.
-        wanted: keys concerned; null: all.
-    """
-    happened = to_events(changes, table_schema)
-    if wanted is not None and table_schema.before_of_key:
-        happened = of_keys(happened, wanted.keys, table_schema, few=wanted.few)
-
-    def rule(tables: Mapping[str, pa.Table]) -> pa.Table:
-        derived = versions(
-            as_events(tables["changes"], table_schema), table_schema, generations.watermarks, generations.swept
-        )
-        return actions(derived, tables["stored"], table_schema)
-
-    frames = {"changes": happened, "stored": stored}
-    return by_key(frames, place_of_keys(table_schema), rule, row_types.version_actions(table_schema), rows=rows)
 
 
 def apply(tables: Tables, path: str, work: DataFrame, table_schema: TableSchema) -> None:
