@@ -69,13 +69,9 @@ def restricted(named: str, columns: Sequence[Column] | None) -> str:
     return ",".join(_text(path) for path in paths if _folded(path) in there)
 
 
-def usual(columns: Sequence[Column]) -> frozenset[ColumnPath]:
-    """Columns that Delta indexes without a property."""
-    return frozenset(indexed_columns(columns, {}))
-
-
-def common(named: str, others: frozenset[ColumnPath]) -> str:
-    """Columns that a value of the property shares with other columns."""
+def usual(named: str, columns: Sequence[Column]) -> str:
+    """Those columns of a value of the property that Delta indexes without the property, too."""
+    others = indexed_columns(columns, {})
     return ",".join(_text(path) for path in _paths(named) if path in others)
 
 

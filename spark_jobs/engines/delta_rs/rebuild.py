@@ -77,22 +77,16 @@ class Rebuild:
         mine = pc.equal(pc.struct_field(rows.column(GDDL), "batch_id"), self.order.plan.batch_id)
         return rows.filter(pc.invert(mine))
 
-    def _gone(self) -> pa.Table | None:
-        """Live changes whose files were removed or are unreadable."""
-        rows = self._stored()
-        if rows is None:
-            return None
-        files = pc.struct_field(rows.column(GDDL), "source_file")
-        return rows.filter(pc.invert(pc.is_in(files, value_set=pa.array(list(self.order.read), pa.string()))))
-
     def _compatible(self) -> bool:
         snapshot = self.tables.snapshot(self.order.live.layout.changes)
         return snapshot is None or rebuilding.keeps_changes(self.order, snapshot.schema.columns)
 
     def drops_changes(self) -> bool:
-        """See `Engine.drops_changes`."""
-        gone = None if self._compatible() else self._gone()
-        return gone is not None and gone.num_rows > 0
+        stored = None if self._compatible() else self._stored()
+        if stored is None:
+            return False
+        files = pc.struct_field(stored.column(GDDL), "source_file")  # removed or unreadable where they are not read
+        return pc.all(pc.is_in(files, value_set=pa.array(list(self.order.read), pa.string()))).as_py() is False
 
     def changes(self) -> int:
         """Add missing changes to the change table and remove those that its files no longer hold.
@@ -134,10 +128,6 @@ class Rebuild:
     def source(self) -> pa.Table:
         return by_name(self.tables.read(self.order.live.layout.changes), change_schema(self.table_schema))
 
-    def _unswept(self, source: pa.Table) -> pa.Table:
-        """Changes of the generations whose rows are in the replica."""
-        return source.filter(pc.greater_equal(pc.struct_field(source.column(GDDL), "generation"), self.order.swept))
-
     def tombstones(self, source: pa.Table) -> None:
         rows = rebuilt_state(events(source, self.table_schema), self.table_schema, self.order.swept)
         rows = tombstones_of(rows, self.table_schema)
@@ -149,7 +139,8 @@ class Rebuild:
         if self.table_schema.keys:
             rows = rebuilt_rows(events(source, self.table_schema), self.table_schema, self.order.swept)
         else:
-            rows = self._unswept(source)
+            generation = pc.struct_field(source.column(GDDL), "generation")
+            rows = source.filter(pc.greater_equal(generation, self.order.swept))
             rows = undeleted(rows) if spec.delete == "soft" else rows
         self._replace(table_definition.replica(self.table_schema, live.layout.replica, live.tier), rows, MERGE)
         return int(rows.num_rows)

@@ -190,11 +190,9 @@ def with_errors(group: DecodedGroup, decoder: Decoder) -> pa.Table:
 
 def report_row(report: Report, table_schema: TableSchema) -> pa.Table:
     """A row with only a report."""
-    fields = [*change_schema(table_schema), pa.field(ERROR, _ERROR_TYPE), pa.field(KIND, pa.string())]
-    columns = [pa.nulls(1, field.type) for field in fields]
-    return pa.table(
-        [*columns, pa.array([report.to_json()])], schema=pa.schema([*fields, pa.field(REPORT, pa.string())])
-    )
+    others = {ERROR: _ERROR_TYPE, KIND: pa.string(), REPORT: pa.string()}
+    schema = pa.schema([*change_schema(table_schema), *(pa.field(name, kind) for name, kind in others.items())])
+    return pa.Table.from_pylist([{REPORT: report.to_json()}], schema=schema)
 
 
 def as_batches(rows: pa.Table) -> Iterator[pa.RecordBatch]:

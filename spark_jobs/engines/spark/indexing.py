@@ -47,8 +47,7 @@ def name_indexed(tables: Tables, definition: TableDefinition, *, complete: bool)
     if not wanted:
         return
     if not complete:
-        usual = skipping.usual(tables.columns(definition.path))
-        wanted = {skipping.COLUMNS: skipping.common(wanted[skipping.COLUMNS], usual)}
+        wanted = {skipping.COLUMNS: skipping.usual(wanted[skipping.COLUMNS], tables.columns(definition.path))}
     tables.set_properties(definition.path, wanted)
     if complete and not _has_deletion_vectors(tables.properties(definition.path)):
         tables.restate(definition.path)

@@ -36,14 +36,10 @@ def to_replay(tables: Tables, path: str, planned_at: str, codes: Sequence[str], 
     if not tables.exists(path):
         return None
     ordinal = F.dense_rank().over(Window.orderBy("source_file")).cast("bigint") - 1
-    rows = _waiting(tables, path, planned_at)
+    rows = tables.read(path).where(F.col("record").isNotNull())
+    rows = rows.where(F.col("resolved_at").isNull() | (F.col("resolved_at") == F.lit(planned_at).cast("timestamp")))
     rows = rows.where(F.col("source_file").startswith(f"{folder}/")) if folder else rows
     return (rows.where(F.col("code").isin(*codes)) if codes else rows).withColumn(ORDINAL, ordinal)
-
-
-def _waiting(tables: Tables, path: str, planned_at: str) -> DataFrame:
-    rows = tables.read(path).where(F.col("record").isNotNull())
-    return rows.where(F.col("resolved_at").isNull() | (F.col("resolved_at") == F.lit(planned_at).cast("timestamp")))
 
 
 def resolve_rows(tables: Tables, path: str, decoded: DataFrame, planned_at: str) -> None:

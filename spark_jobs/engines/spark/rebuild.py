@@ -82,12 +82,6 @@ class Rebuild:
         rows = self._known(self.tables.read(self.order.shadow.changes))
         return row_by_row(rows, lambda part: restamped(part, batch, planned_at), schema)
 
-    def _gone(self) -> DataFrame | None:
-        """Live changes whose files were removed or are unreadable."""
-        if not self.tables.exists(self.live.changes):
-            return None
-        return self._stored().where(F.col(_READ).isNull())
-
     def _stored(self) -> DataFrame:
         """Live changes except those that this refresh added, with `_READ`."""
         read = self.tables.spark.createDataFrame(list(self.order.read.items()), f"{_FILE} string, {_GENERATION} int")
@@ -102,9 +96,8 @@ class Rebuild:
         return not self.tables.exists(path) or rebuilding.keeps_changes(self.order, self.tables.columns(path))
 
     def drops_changes(self) -> bool:
-        """See `Engine.drops_changes`."""
-        gone = None if self._compatible() else self._gone()
-        return gone is not None and not gone.isEmpty()
+        # Files that are not read were removed or are unreadable.
+        return not self._compatible() and not self._stored().where(F.col(_READ).isNull()).isEmpty()
 
     def changes(self) -> int:
         """Add missing changes to the change table and remove those that its files no longer hold.
