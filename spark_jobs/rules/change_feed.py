@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from spark_jobs.rules.codes import changes, shared_codes
+from spark_jobs.rules.codes import changes, table_codes
 
 CHANGE_TYPE = "_change_type"
 
@@ -22,9 +22,7 @@ def row_changes(before: pa.Table, after: pa.Table, keys: Sequence[str]) -> pa.Ta
         before, after: rows of one schema; equal rows on both sides cancel each other out, one by one.
         keys: columns that identify a row; a row with the same key on both sides is an update. Empty: no updates.
     """
-    counts = [before.num_rows, after.num_rows]
-    sides = [[table.column(name) for name in after.column_names] for table in (before, after)]
-    old, new = shared_codes(sides, counts)
+    old, new = table_codes((before, after), after.column_names)
     gone, come = before.take(pa.array(_surplus(old, new))), after.take(pa.array(_surplus(new, old)))
     kept_key, same_key = _with_common_keys(gone, come, keys)
     return pa.concat_tables(
@@ -51,8 +49,7 @@ def _with_common_keys(gone: pa.Table, come: pa.Table, keys: Sequence[str]) -> tu
     """Which rows of each side have a key that the other side has too."""
     if not keys:
         return np.zeros(gone.num_rows, bool), np.zeros(come.num_rows, bool)
-    columns = [[table.column(key) for key in keys] for table in (gone, come)]
-    old, new = shared_codes(columns, [gone.num_rows, come.num_rows])
+    old, new = table_codes((gone, come), keys)
     return np.isin(old, new), np.isin(new, old)
 
 

@@ -71,6 +71,11 @@ def shared_codes(tables: Sequence[Sequence[pa.Array | pa.ChunkedArray]], counts:
     return np.split(row_codes(joined, sum(counts)), np.cumsum(counts)[:-1])
 
 
+def table_codes(tables: Sequence[pa.Table], names: Sequence[str]) -> list[np.ndarray]:
+    """`shared_codes` of the same columns of several tables."""
+    return shared_codes([[t.column(name) for name in names] for t in tables], [t.num_rows for t in tables])
+
+
 def sortable(values: pa.Array | pa.ChunkedArray) -> list[pa.Array]:
     """The column as columns that sort as it does, left to right."""
     column = flat(values)

@@ -17,7 +17,7 @@ from airflow_gddl.contract.sql_types import parse_type
 from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.rules.arrays import by_name, flat
 from spark_jobs.rules.arrow_schema import arrow_type
-from spark_jobs.rules.codes import changes, codes, ranks, shared_codes, sortable
+from spark_jobs.rules.codes import changes, codes, ranks, sortable, table_codes
 from spark_jobs.rules.fold import carries, picked, segments
 from spark_jobs.rules.merge import ACTION
 from spark_jobs.rules.order import OrderedEvents, gddl_fields, ordered
@@ -154,8 +154,7 @@ def differences(derived: pa.Table, stored: pa.Table, schema: TableSchema) -> tup
     """Versions that the history lacks, and row numbers of stored ones that are no versions any more."""
     names = [*schema.columns, GDDL, START, END]
     stored = pa.table({n: flat(stored.column(n)).cast(derived.schema.field(n).type) for n in names})
-    mine, theirs = shared_codes([[t.column(n) for n in names] for t in (derived, stored)],
-                                [derived.num_rows, stored.num_rows])  # fmt: skip
+    mine, theirs = table_codes((derived, stored), names)
     missing = ~np.isin(mine, theirs)
     return derived.filter(pa.array(missing)), np.flatnonzero(~np.isin(theirs, mine))
 
@@ -164,8 +163,7 @@ def actions(derived: pa.Table, stored: pa.Table, schema: TableSchema) -> pa.Tabl
     """What makes stored versions the derived ones, by key and start: versions with `ACTION` `put` or `delete`."""
     missing, extra = differences(derived, stored, schema)
     gone = by_name(stored.take(pa.array(extra)), missing.schema)
-    starts = [[table.column(name) for name in (*schema.keys, START)] for table in (missing, gone)]
-    new, old = shared_codes(starts, [missing.num_rows, gone.num_rows])
+    new, old = table_codes((missing, gone), (*schema.keys, START))
     gone = gone.filter(pa.array(~np.isin(old, new)))
     action = pa.array(["put"] * missing.num_rows + ["delete"] * gone.num_rows, pa.string())
     return pa.concat_tables([missing, gone]).append_column(ACTION, action)

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.rules.arrays import by_name, flat
 from spark_jobs.rules.changes import stored_schema
-from spark_jobs.rules.codes import compare_rows, shared_codes, sortable, sorted_rows
+from spark_jobs.rules.codes import compare_rows, sortable, sorted_rows, table_codes
 from spark_jobs.rules.fold import (
     COLUMNS_BEFORE_DELETE,
     FIRST,
@@ -136,9 +136,7 @@ class _Meeting:
 
     def _match(self, deletes: list[pa.Array]) -> None:
         """The stored row and the highest tombstone of each key; -1: none."""
-        tables = (self.net, self.replica, self.tombstones)
-        keys = [[table.column(k) for k in self.schema.keys] for table in tables]
-        key, stored, deleted = shared_codes(keys, [table.num_rows for table in tables])
+        key, stored, deleted = table_codes((self.net, self.replica, self.tombstones), self.schema.keys)
         size = max(int(part.max(initial=0)) for part in (key, stored, deleted)) + 1
         place, delete_at = np.full(size, -1), np.full(size, -1)
         place[stored] = np.arange(len(stored))

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from airflow_gddl.contract.result import MainCounts, RunWarning
 from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.rules.arrays import by_name, flat
-from spark_jobs.rules.codes import shared_codes
+from spark_jobs.rules.codes import table_codes
 from spark_jobs.rules.fold import FORCED, net_changes
 from spark_jobs.rules.merge import ACTION, AT, IGNORED, LATE, MOVE_LOST, UNKNOWN_KEY, StoredState, decide, overlaid
 from spark_jobs.rules.order import events, gddl_fields
@@ -102,8 +102,7 @@ def refolded(changes: pa.Table, keys: pa.Table, schema: TableSchema) -> pa.Table
         changes: of one generation; may hold other keys' too.
     """
     net = net_changes(events(changes, schema), schema, partial=schema.partial)
-    tables = [[table.column(k) for k in schema.keys] for table in (net, keys)]
-    mine, wanted = shared_codes(tables, [net.num_rows, keys.num_rows])
+    mine, wanted = table_codes((net, keys), schema.keys)
     return net.filter(pa.array(np.isin(mine, wanted)))
 
 

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.rules.arrays import flat
-from spark_jobs.rules.codes import shared_codes
+from spark_jobs.rules.codes import shared_codes, table_codes
 from spark_jobs.rules.errors_table import ROW_BITS
 from spark_jobs.rules.fold import COLUMNS_BEFORE_DELETE, net_changes, of_newest_generation
 from spark_jobs.rules.order import gddl_fields, with_gddl
@@ -112,8 +112,7 @@ def _with_last_columns(rows: pa.Table, happened: pa.Table, schema: TableSchema) 
             break
         net = net_changes(happened.filter(pc.equal(generation, older)), schema, partial=True)
         net = net.filter(net.column(COLUMNS_BEFORE_DELETE))
-        keys = [[table.column(k) for k in schema.keys] for table in (rows, net)]
-        mine, found = shared_codes(keys, [rows.num_rows, net.num_rows])
+        mine, found = table_codes((rows, net), schema.keys)
         place = np.full(int(max(mine.max(initial=0), found.max(initial=0))) + 1, -1)
         place[found] = np.arange(net.num_rows)
         at = np.where(np.asarray(had), -1, place[mine])

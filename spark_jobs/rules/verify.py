@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from spark_jobs.plan.table_schema import TableSchema
 from spark_jobs.rules.arrays import by_name
 from spark_jobs.rules.changes import change_schema
-from spark_jobs.rules.codes import row_codes, shared_codes
+from spark_jobs.rules.codes import row_codes, table_codes
 from spark_jobs.rules.figures import BUCKETS, Verdict
 from spark_jobs.rules.fold import net_changes, of_newest_generation
 from spark_jobs.rules.order import events, gddl_fields
@@ -65,8 +65,7 @@ def compare(live: pa.Table, expected: pa.Table, schema: TableSchema, limit: int)
     """What differs."""
     by = schema.keys or schema.columns
     live = by_name(live, expected.schema)
-    counts = [live.num_rows, expected.num_rows]
-    mine, theirs = shared_codes([[t.column(c) for c in schema.columns] for t in (live, expected)], counts)
+    mine, theirs = table_codes((live, expected), schema.columns)
     size = max(int(mine.max(initial=0)), int(theirs.max(initial=0))) + 1
     odd = np.bincount(mine, minlength=size) != np.bincount(theirs, minlength=size)
     rows = pa.concat_tables([live.filter(pa.array(odd[mine])), expected.filter(pa.array(odd[theirs]))])
@@ -79,7 +78,7 @@ def compare(live: pa.Table, expected: pa.Table, schema: TableSchema, limit: int)
     buckets = frozenset(zlib.crc32(text.encode("utf-8", "surrogatepass")) % BUCKETS for text in texts)
     states = np.where(has == 0, "missing", np.where(wants == 0, "extra", "different"))
     named = sorted(zip(texts, states.tolist(), strict=True))[:limit] if keyed else []
-    return Comparison(rows=counts[0], expected_rows=counts[1], buckets=buckets,
+    return Comparison(rows=live.num_rows, expected_rows=expected.num_rows, buckets=buckets,
                       keys=tuple({"key": text, "state": state} for text, state in named))  # fmt: skip
 
 

@@ -14,7 +14,7 @@ from spark_jobs.engines.transactions import HISTORY
 from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.rules.arrays import by_name
 from spark_jobs.rules.changes import change_schema
-from spark_jobs.rules.codes import shared_codes
+from spark_jobs.rules.codes import table_codes
 from spark_jobs.rules.history import differences, versions
 from spark_jobs.rules.merge import ACTION, AT
 from spark_jobs.rules.order import events, old_keys
@@ -74,6 +74,5 @@ def update_history(
 
 def with_keys(rows: pa.Table, keys: pa.Table, table_schema: TableSchema) -> np.ndarray:
     """Numbers of the rows that have one of these keys."""
-    mine, wanted = shared_codes([[t.column(k) for k in table_schema.keys] for t in (rows, keys)],
-                                [rows.num_rows, keys.num_rows])  # fmt: skip
+    mine, wanted = table_codes((rows, keys), table_schema.keys)
     return np.flatnonzero(np.isin(mine, wanted))
