@@ -10,9 +10,9 @@ from spark_jobs.dialects.roles import match
 from spark_jobs.engines.base import TableContext
 from spark_jobs.plan.batch import BatchPlan, TableState
 from spark_jobs.plan.table_schema import TableSchema
-from spark_jobs.rules.batch_schema import BatchSchema, plan_batch
+from spark_jobs.rules.batch_schema import BatchSchema, Landed, plan_batch
 from spark_jobs.rules.decode import DecodedGroup, Stamp, decode
-from spark_jobs.rules.decoded_batch import DecodedBatch, Landed
+from spark_jobs.rules.decoded_batch import DecodedBatch
 from spark_jobs.rules.delivery import GroupDecoding
 from spark_jobs.rules.erased_keys import ErasedKeys
 from spark_jobs.rules.erased_rows import without_erased

@@ -16,9 +16,10 @@ from spark_jobs.engines.decoding import Decoding, landed, resumed_batch, resumed
 from spark_jobs.plan.batch import BatchPlan, TableState
 from spark_jobs.plan.table_schema import GDDL
 from spark_jobs.rules.arrays import by_name
+from spark_jobs.rules.batch_schema import Landed
 from spark_jobs.rules.changes import change_schema
 from spark_jobs.rules.decode import DecodedGroup, are_deletes
-from spark_jobs.rules.decoded_batch import DecodedBatch, Landed
+from spark_jobs.rules.decoded_batch import DecodedBatch
 from spark_jobs.rules.measure import combined, distinct, figures_of, measure
 from spark_jobs.rules.quarantine import to_replay
 from spark_jobs.rules.read import FileRows, RawGroup, grouped, read_file

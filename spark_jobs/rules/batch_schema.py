@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.result import RunWarning
@@ -21,10 +20,17 @@ from spark_jobs.plan.sequence import has_normal_text
 from spark_jobs.plan.table_schema import TableSchema
 from spark_jobs.rules.delivery import STRING, GroupDecoding
 
-if TYPE_CHECKING:
-    from spark_jobs.rules.decoded_batch import Landed
-
 _BEFORE_IMAGES = SchemaEvolution(new_column="add", type_change="widen", dropped_column="null")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Landed:
+    """A group of files with equal columns."""
+
+    kind: str
+    columns: tuple[tuple[str, str], ...]
+    label: str
+    only_deletes: bool
 
 
 @dataclass(frozen=True, kw_only=True)

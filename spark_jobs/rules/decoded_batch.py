@@ -10,16 +10,6 @@ from spark_jobs.rules.figures import Figures
 
 
 @dataclass(frozen=True, kw_only=True)
-class Landed:
-    """A group of files with equal columns, as input of `batch_schema`."""
-
-    kind: str
-    columns: tuple[tuple[str, str], ...]
-    label: str
-    only_deletes: bool
-
-
-@dataclass(frozen=True, kw_only=True)
 class DecodedBatch:
     """Attributes:
     change_schemas: schema ids of the groups with changes.

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.table_spec import SHARD_COLUMN
-from spark_jobs.rules.decoded_batch import Landed
+from spark_jobs.rules.batch_schema import Landed
 from spark_jobs.rules.read import RawGroup
 
 

@@ -33,8 +33,9 @@ from spark_jobs.engines.spark.splits import dealt, splits
 from spark_jobs.engines.spark.tables import Tables
 from spark_jobs.plan.batch import BatchPlan, TableState
 from spark_jobs.plan.table_schema import GDDL, TableSchema
+from spark_jobs.rules.batch_schema import Landed
 from spark_jobs.rules.decode import are_deletes
-from spark_jobs.rules.decoded_batch import DecodedBatch, Landed
+from spark_jobs.rules.decoded_batch import DecodedBatch
 from spark_jobs.rules.measure import PartFigures, combined, figures_of
 from spark_jobs.rules.measure import distinct as distinct_at_hand
 from spark_jobs.rules.read import FileRows, read_file
