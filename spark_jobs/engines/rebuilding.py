@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 from typing import Protocol, TypeVar
 
 from airflow_gddl.contract.sql_types import StructType
-from spark_jobs.engines import table_columns
 from spark_jobs.engines.base import RebuildRequest
 from spark_jobs.plan.columns import Column
 from spark_jobs.plan.merging import NOTHING, merge
 from spark_jobs.plan.table_schema import GDDL
+from spark_jobs.rules.changes import change_columns
 from spark_jobs.rules.figures import Rebuilt
 
 S = TypeVar("S")
@@ -67,7 +67,7 @@ def keeps_changes(order: RebuildRequest, stored: Sequence[Column]) -> bool:
     if order.resequenced or order.reselected:
         return False
     kept = {column.name.lower(): column.type for column in stored}
-    for column in table_columns.change_columns(order.table_schema):
+    for column in change_columns(order.table_schema):
         kind = kept.get(column.name.lower())
         if kind is None:
             continue

@@ -14,6 +14,7 @@ from spark_jobs.engines import skipping, table_columns
 from spark_jobs.plan.columns import Column
 from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.rules import error_rows
+from spark_jobs.rules.changes import change_columns
 
 CLUSTER_BY = "gddl.clusterBy"
 """JSON list of the columns by which engine `delta_rs` sorts the rows of each file; Spark has liquid clustering."""
@@ -101,7 +102,7 @@ def definitions(schema: TableSchema, layout: Layout, tier: TierSpec) -> tuple[Ta
 
 
 def changes(schema: TableSchema, path: str, tier: TierSpec) -> TableDefinition:
-    columns = table_columns.change_columns(schema)
+    columns = change_columns(schema)
     return TableDefinition(path=path, columns=columns, first=(*schema.keys, GDDL), fixed=_fixed(tier))
 
 

@@ -1,4 +1,4 @@
-"""The columns of the change table in Arrow, and stored rows in their types."""
+"""The columns of the change table, and stored rows in their types."""
 
 from __future__ import annotations
 
@@ -6,16 +6,30 @@ from collections.abc import Iterable
 
 import pyarrow as pa
 
-from airflow_gddl.contract.sql_types import parse_type
-from spark_jobs.plan.table_schema import GDDL, TableSchema
-from spark_jobs.rules.arrow_schema import arrow_type
+from airflow_gddl.contract.sql_types import ScalarType, parse_type
+from spark_jobs.plan.columns import Column
+from spark_jobs.plan.table_schema import GDDL, RESCUED, TableSchema
+from spark_jobs.rules.arrow_schema import DeltaSchema
+
+
+def data_columns(table_schema: TableSchema) -> tuple[Column, ...]:
+    """`TableSchema.columns` with their types."""
+    rescued = (Column(RESCUED, ScalarType("string")),) if table_schema.rescues else ()
+    return (*table_schema.data, *rescued)
+
+
+def gddl_column(table_schema: TableSchema) -> Column:
+    return Column(GDDL, parse_type(table_schema.gddl_type))
+
+
+def change_columns(table_schema: TableSchema) -> tuple[Column, ...]:
+    """`TableSchema.change_columns` with their types, and `_gddl`."""
+    return (*data_columns(table_schema), *table_schema.before, gddl_column(table_schema))
 
 
 def change_schema(table_schema: TableSchema) -> pa.Schema:
-    """The columns of the change table in the order of `TableSchema.change_columns`, and `_gddl`."""
-    kinds = {c.name: arrow_type(c.type) for c in (*table_schema.data, *table_schema.before)}
-    fields = [pa.field(n, kinds.get(n, pa.string())) for n in table_schema.change_columns]
-    return pa.schema([*fields, pa.field(GDDL, arrow_type(parse_type(table_schema.gddl_type)))])
+    """`change_columns` in Arrow."""
+    return DeltaSchema(change_columns(table_schema)).arrow
 
 
 def stored_schema(rows: pa.Table, names: Iterable[str], types: pa.Schema) -> pa.Schema:

@@ -14,10 +14,9 @@ import numpy as np
 import pyarrow as pa
 
 from airflow_gddl.contract.sql_types import parse_type
-from spark_jobs.plan.columns import Column
-from spark_jobs.plan.table_schema import RESCUED, TableSchema
+from spark_jobs.plan.table_schema import TableSchema
 from spark_jobs.rules.arrays import by_name, flat
-from spark_jobs.rules.changes import change_schema, stored_schema
+from spark_jobs.rules.changes import change_schema, data_columns, stored_schema
 from spark_jobs.rules.erased_rows import key_texts
 from spark_jobs.rules.order import (
     OrderedEvents,
@@ -109,8 +108,7 @@ def row_facts(rows: pa.Table, schema: TableSchema) -> list[dict[str, Any]]:
 def replica_records(replica: pa.Table, schema: TableSchema) -> list[dict[str, Any]]:
     """The replica's rows: `record`, the row as a JSON object in a text, in addition to `row_facts`."""
     rows = _of_replica(replica, schema)
-    columns = (*schema.data, *((Column(RESCUED, parse_type("string")),) if schema.rescues else ()))
-    records = rows_json([(c.name, flat(rows.column(c.name)), c.type) for c in columns], nulls=True)
+    records = rows_json([(c.name, flat(rows.column(c.name)), c.type) for c in data_columns(schema)], nulls=True)
     facts = row_facts(rows, schema)
     return [{"record": record, **fact} for record, fact in zip(records, facts, strict=True)]
 

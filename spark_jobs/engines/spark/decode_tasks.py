@@ -19,13 +19,12 @@ from airflow_gddl.stores import Storage
 from spark_jobs.dialects.base import Dialect
 from spark_jobs.dialects.probe import reading
 from spark_jobs.dialects.probed import Unreadable
-from spark_jobs.engines import table_columns
 from spark_jobs.engines.decoding import Decoder
 from spark_jobs.engines.spark import row_types
 from spark_jobs.engines.spark.splits import Split
 from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.rules import error_rows
-from spark_jobs.rules.changes import change_schema
+from spark_jobs.rules.changes import change_columns, change_schema
 from spark_jobs.rules.decode import DecodedGroup
 from spark_jobs.rules.measure import PartFigures, combined, measure
 from spark_jobs.rules.read import FileRows, grouped, read_file
@@ -78,7 +77,7 @@ class Report:
 def row_type(table_schema: TableSchema) -> T.StructType:
     """Type of decoded rows: columns of the change table, `_gddl`, `ERROR`, `KIND`."""
     others = {ERROR: row_types.struct(error_rows.TABLE), KIND: T.StringType()}
-    return row_types.struct(table_columns.change_columns(table_schema), **others)
+    return row_types.struct(change_columns(table_schema), **others)
 
 
 def reported_type(table_schema: TableSchema) -> T.StructType:

@@ -10,6 +10,7 @@ from spark_jobs.engines import table_columns
 from spark_jobs.engines.spark.tables import spark_type
 from spark_jobs.plan.columns import Column
 from spark_jobs.plan.table_schema import GDDL, TableSchema
+from spark_jobs.rules.changes import change_columns, data_columns
 from spark_jobs.rules.fold import (
     COLUMNS_BEFORE_DELETE,
     FIRST,
@@ -41,21 +42,21 @@ def key_types(table_schema: TableSchema) -> dict[str, T.DataType]:
 
 def column_types(table_schema: TableSchema) -> dict[str, T.DataType]:
     """Types of the replica's columns without `_gddl`."""
-    return {c.name: spark_type(str(c.type)) for c in table_columns.data_columns(table_schema)}
+    return {c.name: spark_type(str(c.type)) for c in data_columns(table_schema)}
 
 
 def change_rows(table_schema: TableSchema) -> T.StructType:
-    return struct(table_columns.change_columns(table_schema))
+    return struct(change_columns(table_schema))
 
 
 def new_change_rows(table_schema: TableSchema) -> T.StructType:
     """See `redelivery.new_changes`."""
-    return struct(table_columns.change_columns(table_schema), **{TIED: _FLAG})
+    return struct(change_columns(table_schema), **{TIED: _FLAG})
 
 
 def event_rows(table_schema: TableSchema) -> T.StructType:
     """See `order.events`."""
-    return struct(table_columns.data_columns(table_schema), **{GDDL: _gddl(table_schema), MOVED: _FLAG})
+    return struct(data_columns(table_schema), **{GDDL: _gddl(table_schema), MOVED: _FLAG})
 
 
 def net_rows(table_schema: TableSchema, *, partial: bool) -> T.StructType:
@@ -68,7 +69,7 @@ def net_rows(table_schema: TableSchema, *, partial: bool) -> T.StructType:
         others |= {FORCED: _FLAG, HAS_FORCED: _FLAG, LOWEST: gddl, LOWEST_FORCED: _FLAG}
     if partial:
         others |= dict.fromkeys((REPLACES_ROW, COLUMNS_BEFORE_DELETE, *carried_names(table_schema).values()), _FLAG)
-    return struct(table_columns.data_columns(table_schema), **others)
+    return struct(data_columns(table_schema), **others)
 
 
 def decided_rows(table_schema: TableSchema, *, partial: bool) -> T.StructType:
