@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
@@ -13,7 +14,6 @@ from spark_jobs.engines.spark.tables import Tables
 from spark_jobs.engines.transactions import APPEND, HISTORY, MERGE, QUARANTINE, SWEEP, TOMBSTONES, version_of
 from spark_jobs.plan.batch import BatchPlan
 from spark_jobs.plan.table_schema import GDDL, TableSchema
-from spark_jobs.rules.decode import Stamp
 
 __all__ = ["APPEND", "HISTORY", "MERGE", "QUARANTINE", "SWEEP", "TOMBSTONES", "BatchContext", "version_of"]
 
@@ -33,9 +33,17 @@ class BatchContext:
         """The transaction version of the batch's steps."""
         return version_of(self.plan)
 
-    @property
-    def stamp(self) -> Stamp:
-        return Stamp.of(self.plan)
+    def append(self, rows: DataFrame, path: str, app: str) -> None:
+        """Append the rows of a step of this batch, once."""
+        self.tables.append(rows, path, app, self.transaction)
+
+    def once(self, app: str) -> AbstractContextManager[None]:
+        """Writes inside are a step of this batch; see `Tables.transaction`."""
+        return self.tables.transaction(app, self.transaction)
+
+    def metrics(self, path: str, app: str) -> dict[str, int]:
+        """Metrics of the commit of a step of this batch; empty where there is none."""
+        return self.tables.metrics(path, app, self.transaction)
 
     def changes(self) -> DataFrame:
         """This batch's rows of the change table."""

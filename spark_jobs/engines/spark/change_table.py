@@ -23,6 +23,7 @@ from spark_jobs.engines.spark.redelivery import new_rows, tie_warnings
 from spark_jobs.engines.spark.replica import DecidedAhead, ReplicaWriter
 from spark_jobs.engines.spark.table_writer import TableWriter
 from spark_jobs.plan.table_schema import GDDL
+from spark_jobs.rules.decode import Stamp
 from spark_jobs.rules.decoded_batch import DecodedBatch
 from spark_jobs.rules.figures import Appended, Applied, Figures, Overlap
 from spark_jobs.rules.redelivery import TIED
@@ -62,22 +63,17 @@ class ChangeTableWriter:
         return self.decoded_batch.figures
 
     def quarantine(self, files: Sequence[Unreadable], again: Sequence[str]) -> None:
-        path = self.batch_context.layout.errors
+        batch_context, path = self.batch_context, self.batch_context.layout.errors
+        tables, stamp = batch_context.tables, Stamp.of(batch_context.plan)
         if self._figures.quarantined or files:
-            self.batch_context.tables.create(table_definition.errors(path))
-            rows = quarantine.bad_files(self.batch_context.tables, files, self.batch_context.stamp)
+            tables.create(table_definition.errors(path))
+            rows = quarantine.bad_files(tables, files, stamp)
             if self._figures.quarantined:
                 rows = rows.unionByName(quarantine.bad_rows(self.decoded.rows))
-            self.batch_context.tables.append(rows, path, QUARANTINE, self.batch_context.transaction)
-        if again and self.batch_context.tables.exists(path):
-            with self.batch_context.tables.transaction(f"{QUARANTINE}:resolve", self.batch_context.transaction):
-                quarantine.resolve_files(
-                    self.batch_context.tables,
-                    path,
-                    again,
-                    self.batch_context.plan.batch_id,
-                    self.batch_context.plan.planned_at,
-                )
+            batch_context.append(rows, path, QUARANTINE)
+        if again and tables.exists(path):
+            with batch_context.once(f"{QUARANTINE}:resolve"):
+                quarantine.resolve_files(tables, path, again, stamp)
 
     def append(self, overlap: Overlap) -> AppendedChanges:
         fresh = self._fresh(overlap)
@@ -104,19 +100,12 @@ class ChangeTableWriter:
         return Fresh(rows=found.drop(TIED), count=count, warnings=warnings)
 
     def _append(self, fresh: Fresh) -> Appended:
-        self.batch_context.tables.append(
-            fresh.rows, self.batch_context.layout.changes, APPEND, self.batch_context.transaction
-        )
-        return self._figures.appended(
-            fresh.count, self._written(), fresh.warnings, batch=self.batch_context.plan.number
-        )
-
-    def _written(self) -> int:
-        """Number of rows that the batch appended; counted if the log no longer has its commit."""
-        found = self.batch_context.tables.metrics(
-            self.batch_context.layout.changes, APPEND, self.batch_context.transaction
-        ).get("numOutputRows")
-        return self.batch_context.changes().count() if found is None else found
+        path, number = self.batch_context.layout.changes, self.batch_context.plan.number
+        self.batch_context.append(fresh.rows, path, APPEND)
+        written = self.batch_context.metrics(path, APPEND).get("numOutputRows")
+        if written is None:  # the log no longer has the commit
+            written = self.batch_context.changes().count()
+        return self._figures.appended(fresh.count, written, fresh.warnings, batch=number)
 
     def _stored(self, overlap: Overlap) -> DataFrame | None:
         """Rows of the change table that may equal rows of this batch; null when none can."""

@@ -74,7 +74,7 @@ def update(batch_context: BatchContext, generations: Generations, net: NetChange
 
     kinds = row_types.version_actions(table_schema)
     work = by_key({"changes": happened, "stored": stored}, place_of_keys(table_schema), rule, kinds, rows=rows)
-    with tables.transaction(HISTORY, batch_context.transaction):
+    with batch_context.once(HISTORY):
         apply(tables, path, tables.keep(work), table_schema)
 
 

@@ -59,7 +59,8 @@ def resolve_rows(tables: Tables, path: str, decoded: DataFrame, planned_at: str)
     tables.handle(path).alias("t").merge(good.alias("s"), same).whenMatchedUpdate(set=stamp).execute()
 
 
-def resolve_files(tables: Tables, path: str, files: Sequence[str], batch_id: str, now: str) -> None:
-    """Mark quarantined rows of earlier versions of `files` as resolved: the new version replaces them."""
-    condition = F.col("source_file").isin(*files) & F.col("resolved_at").isNull() & (F.col("batch_id") < batch_id)
-    tables.handle(path).update(condition, {"resolved_at": F.lit(now).cast("timestamp")})
+def resolve_files(tables: Tables, path: str, files: Sequence[str], stamp: Stamp) -> None:
+    """Mark quarantined rows of earlier versions of `files` as resolved: those of this batch replace them."""
+    older = F.col("source_file").isin(*files) & (F.col("batch_id") < stamp.batch_id)
+    now = F.lit(stamp.applied_at).cast("timestamp")
+    tables.handle(path).update(older & F.col("resolved_at").isNull(), {"resolved_at": now})

@@ -207,7 +207,7 @@ class ReplicaWriter:
         definition = table_definition.tombstones(self.table_schema, path)
         evolve.retype_sequence(self.batch_context.tables, path, self.table_schema)
         evolve.ensure(self.batch_context.tables, definition, rewrite=True)
-        self.batch_context.tables.append(source.deletes, path, TOMBSTONES, self.batch_context.transaction)
+        self.batch_context.append(source.deletes, path, TOMBSTONES)
 
     def merge(self, source: MergeInput) -> Applied:
         """Apply an outcome to the replica, once."""
@@ -215,9 +215,9 @@ class ReplicaWriter:
         counts: dict[str, int] = {}
         if self.first:
             live = all_new(source.rows, self.table_schema)  # nothing to compare with, so append instead of MERGE
-            tables.append(live, path, MERGE, self.batch_context.transaction)
+            self.batch_context.append(live, path, MERGE)
         else:
-            with tables.transaction(MERGE, self.batch_context.transaction):
+            with self.batch_context.once(MERGE):
                 within = self._within(at("t", self.table_schema.keys[0]))
                 counts = merge(tables, path, source, self.table_schema, within)
         main = MainCounts(**counts) if counts else self._counts()
@@ -228,14 +228,12 @@ class ReplicaWriter:
         gddl, soft = F.col(GDDL), self.table_schema.spec.delete == "soft"
         struct = gddl.withField("deleted", F.lit(False)).alias(GDDL) if soft else gddl
         rows = self.changes().select(*map(name, self.table_schema.columns), struct)
-        self.batch_context.tables.append(rows, self.batch_context.layout.replica, MERGE, self.batch_context.transaction)
+        self.batch_context.append(rows, self.batch_context.layout.replica, MERGE)
         return Applied(main=self._counts())
 
     def _counts(self) -> MainCounts:
         """Counts of this batch's commit, made in this attempt or an earlier one."""
-        return main_counts(
-            self.batch_context.tables.metrics(self.batch_context.layout.replica, MERGE, self.batch_context.transaction)
-        )
+        return main_counts(self.batch_context.metrics(self.batch_context.layout.replica, MERGE))
 
     def _without_prior(self, rows: DataFrame, count: int) -> tuple[RunWarning, ...]:
         return update_without_prior(count, sample_keys(rows, self.table_schema)) if count else ()

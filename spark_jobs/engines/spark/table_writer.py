@@ -53,13 +53,13 @@ class TableWriter:
         tables, path = self.batch_context.tables, self.batch_context.layout.replica
         old = F.col(GDDL)["generation"] < self.batch_context.plan.generation
         old = old if self._shard is None else old & (F.col(SHARD_COLUMN) == self._shard)
-        with tables.transaction(SWEEP, self.batch_context.transaction):
+        with self.batch_context.once(SWEEP):
             if marks(self.batch_context.table_schema):
                 gddl = F.col(GDDL).withField("deleted", F.lit(True))
                 tables.handle(path).update(old & ~F.coalesce(F.col(GDDL)["deleted"], F.lit(False)), {GDDL: gddl})
             else:
                 tables.handle(path).delete(old)
-        return main_counts(tables.metrics(path, SWEEP, self.batch_context.transaction))
+        return main_counts(self.batch_context.metrics(path, SWEEP))
 
     def history(self, generation_low_watermarks: tuple[str | None, ...], *, swept: int) -> None:
         history.update(self.batch_context, history.Generations(generation_low_watermarks, swept))
