@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -46,18 +46,15 @@ class BatchContext:
         """Metrics of the commit of a step of this batch; empty where there is none."""
         return self.tables.metrics(path, app, self.transaction)
 
-    def write(
-        self,
-        app: str,
-        added: list[pa.Table],
-        removed: list[DataFile] | None = None,
-        metrics: Mapping[str, int] | None = None,
-    ) -> Write:
-        """A commit of this batch's step."""
-        return Write(
-            app=app, version=self.transaction, added=added, removed=removed or (), metrics=metrics or {},
-            once=self.resumed, keys=self.table_schema.keys,
+    def commit(
+        self, path: str, app: str, added: list[pa.Table], removed: Sequence[DataFile] = (), **metrics: int
+    ) -> None:
+        """Commit a step of this batch, once; see `Write`."""
+        write = Write(
+            app=app, version=self.transaction, added=added, removed=removed, metrics=metrics, once=self.resumed,
+            keys=self.table_schema.keys,
         )  # fmt: skip
+        self.tables.commit(path, write)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -80,7 +80,7 @@ class ChangeTableWriter:
             return counted
         if not batch_context.resumed:
             join_in_passing(batch_context.tables, path)
-        batch_context.tables.commit(path, batch_context.write(APPEND, [good], metrics={"numOutputRows": good.num_rows}))
+        batch_context.commit(path, APPEND, [good], numOutputRows=good.num_rows)
         return int(good.num_rows)
 
     def _stored(self, overlap: Overlap) -> pa.Table | None:

@@ -48,8 +48,7 @@ class MergeWriter:
         fresh = by_name(outcome.filter(pc.equal(outcome.column(ACTION), "insert")), snapshot.schema.arrow)
         place_new_rows(batch_context.tables, snapshot, fresh, added, removed)
         counts = self.outcome.counts
-        metrics = merge_metrics(counts)
-        batch_context.tables.commit(path, batch_context.write(MERGE, added, removed, metrics))
+        batch_context.commit(path, MERGE, added, removed, **merge_metrics(counts))
         return counts
 
     def history(self, generation_low_watermarks: tuple[str | None, ...], *, swept: int) -> None:

@@ -91,7 +91,7 @@ class ReplicaWriter:
             return
         snapshot = batch_context.tables.existing(path)
         whole, removed = with_smallest(batch_context.tables, snapshot, by_name(deletes, snapshot.schema.arrow))
-        batch_context.tables.commit(path, batch_context.write(TOMBSTONES, [whole], removed))
+        batch_context.commit(path, TOMBSTONES, [whole], removed)
 
     def append_only(self) -> Applied:
         batch_context, path = self.batch_context, self.batch_context.layout.replica
@@ -99,6 +99,5 @@ class ReplicaWriter:
             if not batch_context.resumed:
                 join_in_passing(batch_context.tables, path)
             rows = undeleted(self.changes) if self.table_schema.spec.delete == "soft" else self.changes
-            metrics = {"numTargetRowsInserted": self.changes.num_rows}
-            batch_context.tables.commit(path, batch_context.write(MERGE, [rows], metrics=metrics))
+            batch_context.commit(path, MERGE, [rows], numTargetRowsInserted=rows.num_rows)
         return Applied(main=main_counts(batch_context.metrics(path, MERGE)))

@@ -75,7 +75,7 @@ class TableWriter:
                 removed.append(file)
                 added.append(left)
         metric = "numUpdatedRows" if sweep.marks(batch_context.table_schema) else "numDeletedRows"
-        batch_context.tables.commit(path, batch_context.write(SWEEP, added, removed, {metric: count}))
+        batch_context.commit(path, SWEEP, added, removed, **{metric: count})
 
     def history(self, generation_low_watermarks: tuple[str | None, ...], *, swept: int) -> None:
         update_history(self.batch_context, None, generation_low_watermarks, swept)
