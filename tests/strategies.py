@@ -18,6 +18,7 @@ from tests.oracle import DeliveredFile, Run, Value
 TYPES: Mapping[str, str] = {
     "Op": "string",
     "transact_seq": "string",
+    "step": "int32",
     "id": "string",
     "part": "int32",
     "v": "string",
@@ -44,6 +45,7 @@ class Traits:
 
     Attributes:
         numbered: sequences are whole numbers instead of 35 digits of text.
+        steps: sequences have a second column, `step`.
         copies: a change may come again, in the same or another file.
         ties: different changes of a key may share a sequence.
         reloads: LOAD files may be rewritten, some or all of them.
@@ -54,6 +56,7 @@ class Traits:
     """
 
     numbered: bool = False
+    steps: bool = False
     composite: bool = False
     keyless: bool = False
     copies: bool = True
@@ -116,6 +119,7 @@ def specs(draw: st.DrawFn, traits: Traits) -> TableSpec:
     return TableSpec(
         table="s.t",
         keys=keys,
+        sequence_by=("transact_seq", "step") if traits.steps else (),
         delete=draw(st.sampled_from(traits.deletes)),
         history=bool(keys) and draw(st.booleans()),
         track_history_except=draw(st.sampled_from([(), ("n",)])),
@@ -149,6 +153,8 @@ def _items(draw: st.DrawFn, traits: Traits) -> _Item:
     wide = traits.variants and draw(st.booleans())
     op = draw(st.sampled_from(_ops(traits, load=load)))
     row: dict[str, Value] = {"Op": op, "transact_seq": None if load else draw(_sequences(traits))}
+    if traits.steps:
+        row["step"] = None if load else draw(st.integers(0, 2))
     row |= {"id": draw(st.sampled_from(KEYS[:4] if traits.composite else KEYS))}
     if traits.composite:
         row["part"] = draw(st.integers(1, 2))
@@ -194,7 +200,8 @@ def _distinct(items: Sequence[_Item], traits: Traits) -> list[_Item]:
         return list(items)
     found: dict[tuple[Value, ...], _Item] = {}
     for item in items:
-        identity: tuple[Value, ...] = (item.row["id"], item.row.get("part"), item.row["transact_seq"], item.load)
+        row = item.row
+        identity: tuple[Value, ...] = (row["id"], row.get("part"), row["transact_seq"], row.get("step"), item.load)
         if traits.ties:
             content = frozenset((k, v) for k, v in item.row.items() if v is not None and not (item.load and k == "Op"))
             identity = (*identity, content)
@@ -230,7 +237,8 @@ def file_of(
 
 
 def _columns(traits: Traits, *, wide: bool) -> tuple[str, ...]:
-    columns = ["Op", "transact_seq", "id", *(["part"] if traits.composite else []), "v", "n", *(["w"] if wide else [])]
+    columns = ["Op", "transact_seq", *(["step"] if traits.steps else [])]
+    columns += ["id", *(["part"] if traits.composite else []), "v", "n", *(["w"] if wide else [])]
     columns += ["carried"] if traits.partial else []
     columns += ["forced"] if traits.forced else []
     if traits.renames and not traits.keyless:

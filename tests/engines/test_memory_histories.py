@@ -19,7 +19,7 @@ SORTS = {
     "everything": dense(EVERYTHING),
     "plain": dense(Traits(variants=False)),
     "composite": dense(Traits(composite=True, numbered=True, renames=True)),
-    "partial": dense(Traits(partial=True, ties=False)),
+    "partial": dense(Traits(partial=True, ties=False, steps=True)),
     "keyless": dense(Traits(keyless=True, bad_rows=True)),
 }
 

@@ -39,7 +39,7 @@ ERASING = ("remembered", "changes", "before_images", "replica", "history", "tomb
 # What was cut and comes again counts as new (docs/repair.md): where changes are cut, there are no copies, and the order
 # of arrival decides nothing.
 SORTS = {
-    "everything": Traits(partial=True, forced=True, renames=True, bad_rows=True),
+    "everything": Traits(steps=True, partial=True, forced=True, renames=True, bad_rows=True),
     "cut": Traits(copies=False, partial=True, renames=True, composite=True, tie_breaks=("delete_wins",)),
     "keyless": Traits(copies=False, keyless=True, bad_rows=True, deletes=("hard",)),
 }

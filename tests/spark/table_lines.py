@@ -76,19 +76,21 @@ def _place(gddl: Row) -> Row:
 
 
 def by_oracle(outcome: Outcome, spec: TableSpec) -> TableLines:
-    """For tables with one sequence column."""
+    """The same as the oracle expects it."""
     soft = spec.delete == "soft"
     replica = [
-        {**row.columns, "_gddl": {"op": row.op, "sequence": _bare(row.sequence), "generation": row.generation,
+        {**row.columns, "_gddl": {"op": row.op, "sequence": _stored(row.sequence, spec), "generation": row.generation,
                                   "deleted": row.deleted if soft else None}}
         for row in outcome.replica
     ]  # fmt: skip
     changes = [
-        {**c.row, "_gddl": {"op": c.op, "sequence": _bare(c.sequence), "generation": c.generation,
+        {**c.row, "_gddl": {"op": c.op, "sequence": _stored(c.sequence, spec), "generation": c.generation,
                             "source_file": c.source_file, "row": c.position & _ROW}}
         for c in outcome.changes
     ]  # fmt: skip
-    history = [{**v.columns, "__start_at": _bare(v.start), "__end_at": _bare(v.end)} for v in outcome.history]
+    history = [
+        {**v.columns, "__start_at": _stored(v.start, spec), "__end_at": _stored(v.end, spec)} for v in outcome.history
+    ]
     errors = [{"source_file": q.file, "position": q.position, "code": q.code, "column": q.column}
               for q in outcome.quarantined]  # fmt: skip
     return {
@@ -99,8 +101,11 @@ def by_oracle(outcome: Outcome, spec: TableSpec) -> TableLines:
     }
 
 
-def _bare(sequence: tuple[Any, ...] | None) -> Any:
-    return None if sequence is None else sequence[0]
+def _stored(sequence: tuple[Any, ...] | None, spec: TableSpec) -> Any:
+    """A struct where the row names several columns."""
+    if sequence is None or len(sequence) == 1:
+        return sequence and sequence[0]
+    return dict(zip(spec.sequence_by, sequence, strict=True))
 
 
 def _lines(rows: Iterable[Row], layout: Layout | None = None) -> list[str]:

@@ -20,7 +20,7 @@ SORTS = {
     "everything": (dense(EVERYTHING), 6),
     "plain": (dense(Traits(variants=False)), 3),
     "composite": (dense(Traits(composite=True, numbered=True, renames=True)), 4),
-    "partial": (dense(Traits(partial=True, ties=False)), 3),
+    "partial": (dense(Traits(partial=True, ties=False, steps=True)), 3),
     "keyless": (dense(Traits(keyless=True, bad_rows=True)), 3),
 }
 
