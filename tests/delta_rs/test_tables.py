@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
@@ -117,3 +120,23 @@ def test_failed_checkpoint_does_not_fail_the_commit(path: str, caplog: pytest.Lo
     committed(path, 2)
     assert count(path) == 22
     assert "no checkpoint of" in caplog.text
+
+
+@pytest.mark.parametrize(("rows", "plain"), [(999, set()), (1_000, {"id", "text"}), (20_001, set())])
+def test_small_files_have_no_dictionaries_of_different_values(rows: int, plain: set[str], tmp_path: Path) -> None:
+    columns = {"id": "bigint", "text": "string", "few": "string", "s": "struct<id: bigint, n: array<bigint>>"}
+    columns["m"] = "map<string, bigint>"
+    target, numbers = str(tmp_path / "t"), range(rows)
+    made = definition(target)
+    opened().create(replace(made, columns=tuple(Column(name, parse_type(kind)) for name, kind in columns.items())))
+    schema = opened().existing(target).schema.arrow
+    values: dict[str, Any] = {"id": numbers, "text": [f"text {n}" for n in numbers], "few": ["a", "b", None] * rows}
+    values |= {"s": [{"id": n, "n": [n]} for n in numbers], "m": [[(f"k{n}", n)] for n in numbers]}
+    added = pa.table({name: list(found)[:rows] for name, found in values.items()}, schema=schema)
+    opened().commit(target, Write(added=[added]))
+    snapshot = opened().existing(target)
+    assert opened().read_files(snapshot, snapshot.files).equals(added)
+    group = pq.ParquetFile(Path(target, snapshot.files[0].path)).metadata.row_group(0)
+    found = [group.column(number) for number in range(group.num_columns)]
+    assert {c.path_in_schema for c in found if "RLE_DICTIONARY" not in c.encodings} == plain
+    assert len(found) == 7

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
+import pyarrow.types as pt
 
 from airflow_gddl.contract.layout import join
 from airflow_gddl.stores import Storage
@@ -27,6 +29,8 @@ from spark_jobs.rules.partition_values import folder, split, with_values
 
 _CHANGE_DATA = "_change_data/"
 """Folder of change data files in Delta's protocol."""
+_SAMPLE, _SMALL, _DIFFERENT = 1_000, 20_000, 0.95
+"""Rows that are looked at, most rows of a small file, and the share of different values that needs no dictionary."""
 _PLAIN = re.compile(r"[A-Za-z0-9_.=/-]*")
 
 
@@ -116,7 +120,43 @@ class FileWriter:
 
 
 def _save(rows: pa.Table, target: Any) -> None:
-    kept = file_statistics(rows)
     pq.write_table(
-        rows, target, compression="snappy", coerce_timestamps="us", store_schema=False, write_statistics=kept
+        rows,
+        target,
+        compression="snappy",
+        coerce_timestamps="us",
+        store_schema=False,
+        write_statistics=file_statistics(rows),
+        use_dictionary=_with_dictionary(rows),
     )
+
+
+def _with_dictionary(rows: pa.Table) -> bool | list[str]:
+    """Columns of which the file keeps a dictionary.
+
+    In a small file, a dictionary of values that are nearly all different is larger than the values themselves, and
+    costs time. A larger file gives such a dictionary up by itself.
+    """
+    if not _SAMPLE <= rows.num_rows <= _SMALL:
+        return True
+    first = rows.slice(0, _SAMPLE)
+    return [
+        leaf
+        for field, values in zip(rows.schema, first.columns, strict=True)
+        if pt.is_nested(field.type) or pc.count_distinct(values).as_py() < _DIFFERENT * _SAMPLE
+        for leaf in _leaves(field.name, field.type)
+    ]
+
+
+def _leaves(path: str, kind: pa.DataType) -> Iterator[str]:
+    """Paths of the columns of a Parquet file that hold a value."""
+    if pt.is_struct(kind):
+        for field in kind:
+            yield from _leaves(f"{path}.{field.name}", field.type)
+    elif pt.is_map(kind):
+        yield from _leaves(f"{path}.key_value.key", kind.key_type)
+        yield from _leaves(f"{path}.key_value.value", kind.item_type)
+    elif pt.is_list(kind):
+        yield from _leaves(f"{path}.list.element", kind.value_type)
+    else:
+        yield path
