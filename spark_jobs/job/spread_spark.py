@@ -13,7 +13,8 @@ import os
 import time
 import zlib
 from collections.abc import Callable, Generator, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -45,8 +46,9 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger(__name__)
 _POLL_SECONDS = 0.5
-_LISTING_SHARE = 20
-"""The driver waits this many times as long as its last listing of results took: 10,000 tables leave 20,000 objects."""
+_LISTING_SHARE, _LONGEST_PAUSE = 20, 10.0
+"""The driver waits 20 times as long as its last look at the results took, at most 10 s: 10,000 tables leave 20,000
+objects."""
 _ROUNDS = 20
 """Spark jobs in a row that give no table an outcome, after which the remaining tables fail."""
 _TRIES = 2
@@ -74,28 +76,29 @@ class SparkSpread:
         bare = replace(job, tables=())
         runtime = Runtime(storage=self.storage, spark=NoSpark())
         costs: dict[str, int] = {}
-        with ThreadPoolExecutor(1, thread_name_prefix="start-spark") as pool:
-            starting: Future[SparkSession] | None = None
-            for spec in specs:
-                polled = _polled(TableRun(job=bare, spec=spec, runtime=runtime))
-                if isinstance(polled, int):
-                    costs[spec.table] = polled
-                    starting = starting or pool.submit(
-                        self.spark.for_table
-                    )  # which takes as long as thousands of polls
-                else:
+        # Spark starts in this thread: Ctrl-C ends its jobs only where it was started by the main one.
+        pool = ThreadPoolExecutor(1, thread_name_prefix="poll")
+        try:
+            runs = [TableRun(job=bare, spec=spec, runtime=runtime) for spec in specs]
+            for run, polled in zip(runs, pool.map(_polled, runs), strict=True):
+                if not isinstance(polled, int):
                     yield polled
-            waiting = sorted((s for s in specs if s.table in costs), key=lambda s: -costs[s.table])
-            if starting is not None:
-                yield from self._spread(bare, waiting, costs, starting)
+                    continue
+                costs[run.spec.table] = polled
+                if len(costs) == 1:
+                    with suppress(GddlError):  # which is raised again below
+                        self.spark.for_table()  # its start takes as long as thousands of polls
+        finally:
+            pool.shutdown(cancel_futures=True)
+        waiting = sorted((s for s in specs if s.table in costs), key=lambda s: -costs[s.table])
+        if waiting:
+            yield from self._spread(bare, waiting, costs)
 
-    def _spread(
-        self, job: JobSpec, specs: Sequence[TableSpec], costs: dict[str, int], starting: Future[SparkSession]
-    ) -> Iterator[Found]:
+    def _spread(self, job: JobSpec, specs: Sequence[TableSpec], costs: dict[str, int]) -> Iterator[Found]:
         """Run Spark jobs until every table has its outcome: one, or more if tasks died."""
         results = TaskResultStore.of(job, self.storage)
         try:
-            session = starting.result()
+            session = self.spark.for_table()
             if not is_this_python(os.environ):
                 check_executors(session, _slots(session))
             results.clear(specs)  # of an earlier start of this job, which was killed
@@ -127,7 +130,7 @@ class SparkSpread:
             while wait([running], pause).not_done:
                 started = time.monotonic()
                 known = work.results.all(work.left.values())
-                pause = max(_POLL_SECONDS, _LISTING_SHARE * (time.monotonic() - started))
+                pause = min(_LONGEST_PAUSE, max(_POLL_SECONDS, _LISTING_SHARE * (time.monotonic() - started)))
                 yield from _taken(known, work.left)
         fault = running.exception()
         found = running.result() if fault is None else work.results.all(work.left.values())

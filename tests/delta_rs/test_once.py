@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Generator
-from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -176,12 +175,11 @@ def test_failed_spark_jobs_are_repeated_while_tables_get_outcomes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settles: bool, rounds: int, code: str
 ) -> None:
     monkeypatch.setattr("spark_jobs.job.spread_spark.is_this_python", lambda _: True)
+    monkeypatch.setattr(NoSpark, "for_table", lambda *_: None)
     _, job = landed(tmp_path)
     specs = [spec_of(f"t{n}") for n in range(40)]
     spread = Rounds(NoSpark(), Storage())
     spread.settles = settles
-    started: Future[Any] = Future()
-    started.set_result(None)
-    found = list(spread._spread(job, specs, dict.fromkeys((spec.table for spec in specs), 1), started))
+    found = list(spread._spread(job, specs, dict.fromkeys((spec.table for spec in specs), 1)))
     assert [status(one) for one in found] == [("failed", code)] * 40
     assert spread.count == rounds
