@@ -40,7 +40,7 @@ def compile_into(folder: Path, session: SparkSession) -> None:
     compiler.setParentClassLoader(jvm.java.lang.Thread.currentThread().getContextClassLoader())
     compiler.cook(_source())
     # Appears at once: another job may be doing the same.
-    Storage().write(str(target), bytes(compiler.getBytecodes().get(CLASS)))
+    Storage().write(str(target.absolute()), bytes(compiler.getBytecodes().get(CLASS)))
 
 
 def _source() -> str:

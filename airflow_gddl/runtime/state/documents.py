@@ -173,8 +173,8 @@ def _to_record(values: list[Any]) -> TableRecord:
 
 
 def _to_poll(polled: float, values: list[Any]) -> TablePoll:
-    # As in `_to_record`.
-    known = dict(zip(_POLL_FIELDS[: len(values)], values, strict=True))
+    # As in `_to_record`; a later release may store more values.
+    known = dict(zip(_POLL_FIELDS, values, strict=False))
     return TablePoll(polled=polled, **{**known, "held_by": tuple(known["held_by"])})
 
 

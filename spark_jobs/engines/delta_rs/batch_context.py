@@ -100,7 +100,7 @@ def find(tables: Tables, snapshot: TableSnapshot, keys: pa.Table | None, names: 
         rows = tables.read_files(snapshot, [file])
         whole[number] = rows
         at = _numbers(rows) if keys is None else matching(rows, keys, names)
-        parts.append(rows.take(at))
+        parts.append(rows if keys is None else rows.take(at))
         numbers.append(pa.repeat(pa.scalar(number, pa.int32()), len(at)))
         places.append(at)
     rows = pa.concat_tables(parts) if parts else snapshot.schema.arrow.empty_table()
