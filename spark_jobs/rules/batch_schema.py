@@ -69,7 +69,7 @@ def order_of_table(dialect: Dialect, groups: Sequence[Landed], state: TableState
     guards the metadata). What a full load alone has suggested gives way to the first change files.
 
     Raises:
-        FatalError: `SEQUENCE_MISSING`.
+        FatalError: `SEQUENCE_MISSING`, `SEQUENCE_TYPE`.
     """
     spec = dialect.spec
     changes = [[n for n, _ in g.columns] for g in groups if g.kind == "change"]
@@ -83,13 +83,28 @@ def order_of_table(dialect: Dialect, groups: Sequence[Landed], state: TableState
     if found is None:
         return (), state.sequence_type or "string", True
     if settled and state.sequence_type is not None:
+        _require_order(dialect, found.columns, [state.sequence_type])
         return found.columns, state.sequence_type, found.total
     ordered = [*(g for g in groups if g.kind == "change"), *(g for g in groups if g.kind == "load")]
     types = [sequence_type(c, _types_of(c, ordered), dialect) for c in found.columns]
+    _require_order(dialect, found.columns, types)
     if len(types) == 1:
         return found.columns, types[0], found.total
     fields = ",".join(f"`{c}`:{t}" for c, t in zip(found.columns, types, strict=True))
     return found.columns, f"struct<{fields}>", found.total
+
+
+def _require_order(dialect: Dialect, columns: tuple[str, ...], types: Sequence[str]) -> None:
+    """Refuse bytes: the ledger keeps sequences as JSON, in whose text they have another order.
+
+    Raises:
+        FatalError: `SEQUENCE_TYPE`.
+    """
+    if any("binary" in kind for kind in types):
+        found = f"the sequence, {', '.join(columns)}, has the type {', '.join(types)}"
+        message = f"{dialect.spec.table}: {found}; sequences of bytes can't be compared"
+        remedy = "deliver it as hexadecimal text, or name another column in `sequence_by`"
+        raise FatalError("SEQUENCE_TYPE", message, where="sequence_by", remedy=remedy)
 
 
 def _normal_text(dialect: Dialect, sequence: tuple[str, ...], state: TableState) -> tuple[str, ...]:
@@ -111,7 +126,7 @@ def plan_batch(dialect: Dialect, groups: Sequence[Landed], stored: Stored, state
     """Decide the shape of the table after this batch and the way of every group's columns into it.
 
     Raises:
-        FatalError: what `plan_schema` raises, `SEQUENCE_MISSING`.
+        FatalError: what `plan_schema` raises, `SEQUENCE_MISSING`, `SEQUENCE_TYPE`.
     """
     spec = dialect.spec
     sequence, kind, total = order_of_table(dialect, groups, state)

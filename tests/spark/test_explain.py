@@ -67,3 +67,17 @@ def test_explain_is_equal_on_both_engines(tmp_path: Path) -> None:
     assert (come["outcome"], come["verdict"], come["replica"][0]["deleted"]) == ("present", "equal", False)
     assert [c["state"] for c in loaded["changes"]] == ["winner"]
     assert ([c["sequence"] for c in cut["changes"]], cut["left_out"]) == ([300, 400], 2)
+
+
+def test_the_newest_of_several_tombstones_is_shown(tmp_path: Path) -> None:
+    port, spec, asked = LocalPort("spark"), spec_of(settle="0s"), JobOptions(action="explain", key={"": "1"})
+    lakes = SmallLake(tmp_path / "spark", TIER), SmallLake(tmp_path / "rs")
+    for number, op in enumerate("IDID", start=1):
+        for lake in lakes:
+            landed(lake, spec, number, [(op, 1, "v", None)])
+        done(lakes[0], spec, JobOptions(), port)
+        lakes[1].done(spec)
+    spark, other = done(lakes[0], spec, asked, port), lakes[1].done(spec, asked)
+    assert comparable(spark, tmp_path / "spark") == comparable(other, tmp_path / "rs")
+    assert spark.details is not None
+    assert spark.details["tombstone"]["sequence"] == 400

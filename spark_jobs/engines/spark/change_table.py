@@ -133,11 +133,10 @@ class ChangeTableWriter:
         if span is None:
             return F.lit(False)
         low, high = map(str, span)
-        columns = self.batch_context.table_schema.sequence
-        sequence = F.col(GDDL)["sequence"]
-        first = sequence if len(columns) == 1 else sequence[columns[0]]
-        kind = parse_type(self.batch_context.table_schema.sequence_type)
-        text = str(kind.fields[0].type if isinstance(kind, StructType) else kind)
+        first, kind = F.col(GDDL)["sequence"], parse_type(self.batch_context.table_schema.sequence_type)
+        if isinstance(kind, StructType):
+            first, kind = first[kind.fields[0].name], kind.fields[0].type
+        text = str(kind)
         return first.between(F.lit(low).cast(text), F.lit(high).cast(text))
 
 

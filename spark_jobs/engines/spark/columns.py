@@ -7,6 +7,7 @@ from typing import Any
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql import types as T
 
 from spark_jobs.dialects.arrow_types import quoted
 from spark_jobs.plan.table_schema import TableSchema
@@ -22,6 +23,30 @@ def name(column: str) -> Column:
 def at(side: str, column: str) -> Column:
     """A column of one side of a join or merge."""
     return F.col(f"{side}.{quoted(column)}")
+
+
+def retyped(rows: DataFrame, column: str, kind: T.DataType) -> Column:
+    """A column cast to another type, fields of structs by name: a cast of Spark goes by position."""
+    return _retyped(name(column), rows.schema[column].dataType, kind)
+
+
+def _retyped(value: Column, have: T.DataType, kind: T.DataType) -> Column:
+    if isinstance(have, T.StructType) and isinstance(kind, T.StructType):
+        known = {field.name.lower(): field for field in have.fields}
+        fields = []
+        for field in kind.fields:
+            old = known.get(field.name.lower())
+            found = F.lit(None) if old is None else _retyped(value[old.name], old.dataType, field.dataType)
+            fields.append(found.cast(field.dataType).alias(field.name))
+        return F.when(value.isNotNull(), F.struct(*fields))
+    if isinstance(have, T.ArrayType) and isinstance(kind, T.ArrayType):
+        element = kind.elementType
+        return F.transform(value, lambda item: _retyped(item, have.elementType, element))
+    if isinstance(have, T.MapType) and isinstance(kind, T.MapType):
+        of_values = kind.valueType
+        found = F.transform_values(value, lambda _, item: _retyped(item, have.valueType, of_values))
+        return found.cast(kind)
+    return value.cast(kind)
 
 
 def old_value(table_schema: TableSchema, key: str) -> Column:

@@ -32,7 +32,7 @@ from spark_jobs.plan.generations import RecordedFile
 from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.rules.decode import Stamp
 from spark_jobs.rules.figures import Appended, Verdict
-from spark_jobs.rules.key_rows import KeyRows
+from spark_jobs.rules.key_rows import KeyRows, highest
 from spark_jobs.rules.recorded import recorded_files
 
 
@@ -133,7 +133,7 @@ class SparkEngine:
         rows, gddl = self.tables.read(path), F.col(GDDL)
         found = rows.where(of_key(table_schema, key, rows.columns))
         order = [gddl[name].desc_nulls_last() for name in ("generation", "sequence", "batch_id", "position")]
-        return KeyRows(rows=found.orderBy(*order).limit(limit).toArrow(), count=found.count())
+        return KeyRows(rows=highest(found.orderBy(*order).limit(limit).toArrow(), limit).rows, count=found.count())
 
     def unresolved(self, path: str, limit: int) -> tuple[int, list[Mapping[str, Any]]]:
         rows = self.tables.read(path).where(F.col("resolved_at").isNull())

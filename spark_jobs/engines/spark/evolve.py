@@ -6,7 +6,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from airflow_gddl.contract.sql_types import parse_type
-from spark_jobs.engines.spark.columns import name
+from spark_jobs.engines.spark.columns import name, retyped
 from spark_jobs.engines.spark.tables import Tables, spark_type, sql_text
 from spark_jobs.engines.table_definition import TableDefinition
 from spark_jobs.plan.columns import Column
@@ -54,7 +54,7 @@ def _rewrite(tables: Tables, definition: TableDefinition) -> None:
     wanted = {c.name: spark_type(str(c.type)) for c in definition.columns}
     columns = []
     for field in rows.schema.fields:
-        kept = name(field.name).cast(wanted.get(field.name, field.dataType))
+        kept = retyped(rows, field.name, wanted.get(field.name, field.dataType))
         columns.append(kept.alias(field.name, metadata=field.metadata))
     tables.rewrite(rows.select(*columns), definition.path)
 

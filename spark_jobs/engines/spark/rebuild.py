@@ -17,7 +17,7 @@ from spark_jobs.engines import rebuilding, table_definition
 from spark_jobs.engines.base import RebuildRequest
 from spark_jobs.engines.spark import evolve, row_types
 from spark_jobs.engines.spark.batch_context import HISTORY, MERGE, TOMBSTONES, version_of
-from spark_jobs.engines.spark.columns import name, tuples
+from spark_jobs.engines.spark.columns import retyped, tuples
 from spark_jobs.engines.spark.history import Generations, versions_of
 from spark_jobs.engines.spark.in_tasks import RowRule, row_by_row
 from spark_jobs.engines.spark.indexing import index_as_defined, prepare_overwrite
@@ -131,9 +131,14 @@ class Rebuild:
 
     def _known(self, rows: DataFrame) -> DataFrame:
         """Rows with the change table's columns and types; without columns that the metadata no longer selects."""
-        have = {f.name: name(f.name) for f in rows.schema.fields}
         wanted = row_types.change_rows(self.table_schema).fields
-        return rows.select(*(have.get(f.name, F.lit(None)).cast(f.dataType).alias(f.name) for f in wanted))
+        have, columns = set(rows.columns), []
+        for field in wanted:
+            known = (
+                retyped(rows, field.name, field.dataType) if field.name in have else F.lit(None).cast(field.dataType)
+            )
+            columns.append(known.alias(field.name))
+        return rows.select(*columns)
 
     def _count_of_changes(self) -> int:
         """Approximate number of changes for a rule."""
@@ -173,14 +178,14 @@ class Rebuild:
             self.tables.create(definition)
         if definition.partition_by and self.tables.clustering(path):
             self.tables.sql(path, "ALTER TABLE {table} CLUSTER BY NONE")
-        self._overwrite(definition, rows.select(*self._arranged(path, definition)), MERGE)
+        self._overwrite(definition, rows.select(*self._arranged(path, definition, rows)), MERGE)
         return self.tables.count(path)
 
-    def _arranged(self, path: str, definition: TableDefinition) -> list[SqlColumn]:
+    def _arranged(self, path: str, definition: TableDefinition, rows: DataFrame) -> list[SqlColumn]:
         """The columns in the live table's order, with its comments; new ones at the end."""
         stored = {f.name: f.metadata for f in self.tables.read(path).schema.fields}
         return [
-            name(c.name).cast(spark_type(str(c.type))).alias(c.name, metadata=stored.get(c.name, {}))
+            retyped(rows, c.name, spark_type(str(c.type))).alias(c.name, metadata=stored.get(c.name, {}))
             for c in table_definition.in_stored_order(definition, tuple(stored))
         ]
 
@@ -190,7 +195,7 @@ class Rebuild:
         definition = table_definition.history(self.table_schema, self.live.history, self.tier)
         if not self.tables.exists(definition.path):
             self.tables.create(definition)
-        rows = derived.select(*self._arranged(definition.path, definition))
+        rows = derived.select(*self._arranged(definition.path, definition, derived))
         self._overwrite(definition, rows, HISTORY)
 
     def _overwrite(self, definition: TableDefinition, rows: DataFrame, step: str) -> None:
