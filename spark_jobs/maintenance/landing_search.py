@@ -13,7 +13,7 @@ from spark_jobs.dialects.probe import probe_all, reading
 from spark_jobs.dialects.probed import Probed, Unreadable
 from spark_jobs.dialects.roles import match
 from spark_jobs.engines.base import TableContext
-from spark_jobs.plan.columns import clean_name
+from spark_jobs.plan.columns import landed_name
 from spark_jobs.plan.files import PlannedFile
 from spark_jobs.rules.erased_keys import key_text
 from spark_jobs.rules.read import read_file
@@ -76,7 +76,7 @@ class Search:
 
     def _columns(self, probed: Probed, values: Any, prefix: str) -> list[list[Any]] | None:
         """Values of the key's columns; a missing before image means that this part did not change."""
-        names = [clean_name(name) for name, _ in probed.columns]
+        names = [landed_name(name) for name, _ in probed.columns]
         found = []
         for key in self.key:
             own, before = match(names, key), match(names, prefix + key)

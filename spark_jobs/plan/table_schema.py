@@ -52,7 +52,8 @@ class TableSchema:
 
     def is_technical(self, column: str) -> bool:
         """Whether the CDC service adds the column to each change: it concerns the change, not the source's row."""
-        return column.lower() in lowered((*self.technical, *self.sequence))
+        named = (*self.technical, *self.sequence)
+        return column.lower() in lowered((*named, *map(landed_name, named)))
 
     @property
     def text_sequence(self) -> tuple[str, ...]:
@@ -103,7 +104,9 @@ class TableSchema:
         if name is None:
             return None
         names = [c.name for c in self.data]
-        return name if name in names else next((n for n in names if n.lower() == name.lower()), None)
+        forms = (name, landed_name(name))
+        found = (n for form in forms for n in (form, *names) if n in names and n.lower() == form.lower())
+        return next(found, None)
 
     def named(self, columns: tuple[str, ...]) -> tuple[str, ...]:
         """Columns that the metadata names, as the table spells them; those that it lacks as they are."""

@@ -14,6 +14,9 @@ from spark_jobs.plan.columns import landed_name
 from spark_jobs.plan.table_schema import GDDL, RESCUED, TableSchema
 from spark_jobs.rules.arrays import flat
 
+_AROUND = '[]" \t\r\n\f\v'
+"""Characters around names in a list of columns."""
+
 
 def carried(rows: pa.Table, schema: TableSchema, column: str) -> np.ndarray:
     """Whether each update carries a column."""
@@ -82,12 +85,17 @@ def _image(changes: pa.Table, schema: TableSchema, column: str) -> pa.Array | No
     return image if image.type == changes.schema.field(column).type else None
 
 
+def _names(text: str) -> set[str]:
+    """Names between commas in lower case: without blanks, and as they land."""
+    parts = text.split(",")
+    bare = str.maketrans("", "", _AROUND)
+    return {part.translate(bare).lower() for part in parts} | {landed_name(p.strip(_AROUND)).lower() for p in parts}
+
+
 def _listed(lists: pa.Array, column: str) -> np.ndarray:
     """Whether lists of columns, texts with commas or arrays, have a column in lower case; a null list has all."""
     if pt.is_list(lists.type) or pt.is_large_list(lists.type):
         lists = pa.array([None if names is None else ",".join(map(str, names)) for names in lists.to_pylist()])
     encoded = pc.dictionary_encode(lists.cast(pa.string()), null_encoding="encode")
-    bare = str.maketrans("", "", '[]" \t\r\n\f\v')
-    texts = encoded.dictionary.to_pylist()
-    named = [text is None or column in text.translate(bare).lower().split(",") for text in texts]
+    named = [text is None or column in _names(text) for text in encoded.dictionary.to_pylist()]
     return np.array(named, dtype=bool)[np.asarray(encoded.indices)] if named else np.zeros(len(lists), dtype=bool)

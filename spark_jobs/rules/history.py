@@ -40,7 +40,7 @@ def versions(happened: pa.Table, schema: TableSchema, watermarks: Sequence[str |
 
 def tracked_columns(schema: TableSchema) -> list[str]:
     """Columns whose change opens a version."""
-    untracked = {name.lower() for name in (*schema.spec.track_history_except, *schema.keys)}
+    untracked = {name.lower() for name in (*schema.named(schema.spec.track_history_except), *schema.keys)}
     return [c for c in schema.columns if c.lower() not in untracked and not schema.is_technical(c)]
 
 

@@ -11,6 +11,7 @@ from decimal import Decimal
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.contract.sql_types import DecimalType, SqlType
+from spark_jobs.plan.columns import landed_name
 from spark_jobs.plan.table_schema import TableSchema
 from spark_jobs.rules.erased_keys import key_text, whole_bounds
 
@@ -39,14 +40,14 @@ class WantedKey:
         Raises:
             FatalError: columns are missing or no key columns, or a value is none of its column's type.
         """
-        given = {name.lower(): text for name, text in named.items()}
+        given = {landed_name(name).lower(): text for name, text in named.items()}
         if set(given) == {""} and len(table_schema.keys) == 1:
             given = {table_schema.keys[0].lower(): given[""]}
         if set(given) != {k.lower() for k in table_schema.keys}:
             names = ", ".join(name or "a value alone" for name in given)
             what = f"the key of {spec.table} is {', '.join(table_schema.keys)}, not {names}"
             raise _invalid(spec, what, code)
-        masks = {name.lower(): method for name, method in spec.mask.items()}
+        masks = {landed_name(name).lower(): method for name, method in spec.mask.items()}
         kinds = {c.name: c.type for c in table_schema.data if c.name in table_schema.keys}
         source, stored = {}, []
         for key in table_schema.keys:
@@ -62,7 +63,7 @@ class WantedKey:
 
     def is_in(self, record: str) -> bool:
         """Whether a record of the quarantine, JSON text, is of this key, now or by its before image."""
-        row = {name.lower(): value for name, value in json.loads(record, parse_float=Decimal).items()}
+        row = {landed_name(name).lower(): value for name, value in json.loads(record, parse_float=Decimal).items()}
         prefix = self.before_image_prefix.lower()
         own, old = [], []
         for column, kind in self.kinds.items():

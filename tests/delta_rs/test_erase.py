@@ -17,14 +17,13 @@ import pytest
 from deltalake import DeltaTable
 
 from airflow_gddl.contract.codec import to_json
-from airflow_gddl.contract.layout import answer_name, join
+from airflow_gddl.contract.layout import Layout, answer_name, join
 from airflow_gddl.contract.result import JobResult, RunWarning
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from airflow_gddl.stores import Storage
 from spark_jobs.job.result_store import ResultStore
 from spark_jobs.job.table_job import attempt, totals_of
 from spark_jobs.job.worker import NoSpark
-from spark_jobs.maintenance.maintain import tables_of
 from spark_jobs.table.outcome import TableOutcome
 from spark_jobs.table.run import TableRun
 from spark_jobs.table.runtime import Runtime
@@ -57,6 +56,11 @@ def filled(root: Path, row: TableSpec) -> SmallLake:
     lake.change(row, 3, [("I", 7, f"{NAME} 3"), ("I", 9, "n")])
     lake.done(row)
     return lake
+
+
+def tables_of(layout: Layout) -> dict[str, str]:
+    """A table's Delta tables by kind."""
+    return {name: getattr(layout, name) for name in ("changes", "replica", "history", "errors", "tombstones")}
 
 
 def held(lake: SmallLake, row: TableSpec) -> list[str]:
@@ -583,3 +587,19 @@ def tells_of_seven(path: str) -> bool:
             text = json.dumps(pq.read_table(file).to_pylist(), default=str)
         found.append(any(f'"id\\": {seven}' in text or f'"id\\":{seven}' in text for seven in ("7,", "7}")))
     return any(found)
+
+
+@pytest.mark.parametrize("named", ["the id", "the_id"])
+@pytest.mark.parametrize("masked", [False, True])
+def test_key_whose_column_lands_under_another_name(named: str, masked: bool, tmp_path: Path) -> None:
+    """By either name, in the quarantine too, and where it is stored as a hash."""
+    row = replace(spec_of(settle="0s", mask={"the id": "hash"} if masked else {}), keys=("the id",))
+    lake = SmallLake(tmp_path)
+    columns = {"Op": ["I", "I", "?"], "seq": [1, 2, 3], "the id": ["1", "2", "2"], "v": ["x", NAME, NAME]}
+    write(Path(lake.layout(row).landing), "20240101-000000001.parquet", pa.table(columns))
+    lake.done(row)
+    done = lake.done(row, erasing(**{named: "2"}))
+    assert done.details is not None
+    assert held(lake, row) == []
+    kept = DeltaTable(lake.layout(row).replica).to_pyarrow_table().to_pylist()
+    assert [r["v"] for r in kept] == ["x"]
