@@ -95,16 +95,11 @@ def order_of_table(dialect: Dialect, groups: Sequence[Landed], state: TableState
 
 
 def _require_order(dialect: Dialect, columns: tuple[str, ...], types: Sequence[str]) -> None:
-    """Refuse bytes: the ledger keeps sequences as JSON, in whose text they have another order.
-
-    Raises:
-        FatalError: `SEQUENCE_TYPE`.
-    """
+    """Refuse bytes (`SEQUENCE_TYPE`): the ledger keeps sequences as JSON, in whose text they have another order."""
     if any("binary" in kind for kind in types):
-        found = f"the sequence, {', '.join(columns)}, has the type {', '.join(types)}"
-        message = f"{dialect.spec.table}: {found}; sequences of bytes can't be compared"
+        what = f"the sequence, {', '.join(columns)}, has the type {', '.join(types)}, whose values can't be compared"
         remedy = "deliver it as hexadecimal text, or name another column in `sequence_by`"
-        raise FatalError("SEQUENCE_TYPE", message, where="sequence_by", remedy=remedy)
+        raise FatalError("SEQUENCE_TYPE", f"{dialect.spec.table}: {what}", where="sequence_by", remedy=remedy)
 
 
 def _normal_text(dialect: Dialect, sequence: tuple[str, ...], state: TableState) -> tuple[str, ...]:
