@@ -52,17 +52,7 @@ def entry(file: LandedFile, *, generation: int = 1, batch: int = 1) -> FileEntry
 
 
 def entry_of(file: PlannedFile, batch: int) -> FileEntry:
-    return FileEntry(
-        path=file.path,
-        kind=file.kind,
-        size=file.size,
-        etag=file.etag,
-        modified=file.modified,
-        fingerprint=file.fingerprint,
-        generation=file.generation,
-        batch=batch,
-        rows=3,
-    )
+    return replace(file.entry(batch), rows=3)
 
 
 def committed(

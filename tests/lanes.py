@@ -144,6 +144,7 @@ ON_SPARK = (
     "r09_reload",
     "r09_reload_held",
     "r10_full_refresh",
+    "r10_nested_field_in_the_middle",
     "r11_dropped_column_emptied",
     "r11_names_that_differ_by_case",
     "r11_type_misfit_rescued",
@@ -151,6 +152,7 @@ ON_SPARK = (
     "r12_columns_to_update",
     "r12_masks",
     "r14_changed_keys",
+    "r14_sequence_columns_respelled",
     "r14_history_switched_on",
     "r14_soft_delete_switched_on_and_off",
 )

@@ -52,7 +52,8 @@ def indexed_columns(columns: Sequence[Column], properties: Mapping[str, str | No
     if named is None:
         count = int(properties.get(COUNT) or MOST)
         return tuple(leaves if count < 0 else leaves[:count])
-    return tuple(x for x in leaves if not _named(named).isdisjoint(_prefixes(x)))
+    wanted = _named(named)
+    return tuple(x for x in leaves if not wanted.isdisjoint(_prefixes(x)))
 
 
 @functools.lru_cache(maxsize=512)

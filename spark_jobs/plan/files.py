@@ -50,6 +50,19 @@ class PlannedFile:
     generation: int
     corrects: bool = False
 
+    def entry(self, batch: int) -> FileEntry:
+        """The ledger's row of the file as a batch took it; what was read is not in it yet."""
+        return FileEntry(
+            path=self.path,
+            kind=self.kind,
+            size=self.size,
+            etag=self.etag,
+            modified=self.modified,
+            fingerprint=self.fingerprint,
+            generation=self.generation,
+            batch=batch,
+        )
+
 
 @dataclass(frozen=True, kw_only=True)
 class FileEntry:

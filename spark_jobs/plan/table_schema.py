@@ -100,17 +100,17 @@ class TableSchema:
         return spec.ignore_null_updates or listing is not None or spec.delete == "soft"
 
     def spelled(self, name: str | None) -> str | None:
-        """The table's spelling of a column that the metadata names; null when the table has no such column."""
+        """The table's spelling of a column, named as the source has it or as it landed; null: it has no such column."""
         if name is None:
             return None
         names = [c.name for c in self.data]
-        forms = (name, landed_name(name))
-        found = (n for form in forms for n in (form, *names) if n in names and n.lower() == form.lower())
-        return next(found, None)
+        without_case = {n.lower(): n for n in reversed(names)}
+        found = (form if form in names else without_case.get(form.lower()) for form in (name, landed_name(name)))
+        return next((n for n in found if n is not None), None)
 
     def named(self, columns: tuple[str, ...]) -> tuple[str, ...]:
         """Columns that the metadata names, as the table spells them; those that it lacks as they are."""
-        return tuple(self.spelled(landed_name(column)) or column for column in columns)
+        return tuple(self.spelled(column) or column for column in columns)
 
     @property
     def gddl_type(self) -> str:

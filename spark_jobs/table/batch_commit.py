@@ -42,27 +42,14 @@ def _entries_of(plan: BatchPlan, done: Ingested, state: TableState) -> tuple[Fil
         if file.path in bad:
             reopens = not done.opens and file.kind == "load" and file.generation > max(state.generation, 1)
             generation = max(state.generation, 1) if reopens else file.generation
-            rows.append(replace(_entry(file, plan), state="unreadable", generation=generation, reopens=reopens))
+            rows.append(replace(file.entry(plan.number), state="unreadable", generation=generation, reopens=reopens))
         elif done.decoded_batch is not None and file.path in done.decoded_batch.schema_of:
             rows.append(_read_entry(file, plan, done.decoded_batch))
     return tuple(rows)
 
 
-def _entry(file: PlannedFile, plan: BatchPlan) -> FileEntry:
-    return FileEntry(
-        path=file.path,
-        kind=file.kind,
-        size=file.size,
-        etag=file.etag,
-        modified=file.modified,
-        fingerprint=file.fingerprint,
-        generation=file.generation,
-        batch=plan.number,
-    )
-
-
 def _read_entry(file: PlannedFile, plan: BatchPlan, decoded_batch: DecodedBatch) -> FileEntry:
-    entry = replace(_entry(file, plan), schema=decoded_batch.schema_of[file.path], rows=0)
+    entry = replace(file.entry(plan.number), schema=decoded_batch.schema_of[file.path], rows=0)
     figures = decoded_batch.figures.files.get(file.path)
     return entry if figures is None else replace(entry, **asdict(figures))
 

@@ -40,18 +40,18 @@ class WantedKey:
         Raises:
             FatalError: columns are missing or no key columns, or a value is none of its column's type.
         """
-        given = {landed_name(name).lower(): text for name, text in named.items()}
+        given = {(table_schema.spelled(name) or name).lower(): text for name, text in named.items()}
         if set(given) == {""} and len(table_schema.keys) == 1:
             given = {table_schema.keys[0].lower(): given[""]}
         if set(given) != {k.lower() for k in table_schema.keys}:
             names = ", ".join(name or "a value alone" for name in given)
             what = f"the key of {spec.table} is {', '.join(table_schema.keys)}, not {names}"
             raise _invalid(spec, what, code)
-        masks = {landed_name(name).lower(): method for name, method in spec.mask.items()}
+        masks = {table_schema.spelled(name): method for name, method in spec.mask.items()}
         kinds = {c.name: c.type for c in table_schema.data if c.name in table_schema.keys}
         source, stored = {}, []
         for key in table_schema.keys:
-            text, hashed = given[key.lower()], masks.get(key.lower()) == "hash"
+            text, hashed = given[key.lower()], masks.get(key) == "hash"
             fitted = text if hashed else key_text(text, kinds[key])
             if fitted is None:
                 what = f"the value for {key} is none of its type, {kinds[key]}, that can be named"

@@ -97,7 +97,7 @@ def check_contract(runner: str, job: str, deployed: str | None) -> None:
     """Check a saved job before a machine is started. The job checks as well, since its wheel may differ.
 
     Args:
-        deployed: contract version of whoever deployed it; null: not known.
+        deployed: contract version that the job was deployed with; null: not known.
 
     Raises:
         FatalError: `CONTRACT_VERSION`: another version deployed it.

@@ -26,11 +26,18 @@ def at(side: str, column: str) -> Column:
 
 
 def retyped(rows: DataFrame, column: str, kind: T.DataType) -> Column:
-    """A column cast to another type, fields of structs by name: a cast of Spark goes by position."""
-    return _retyped(name(column), rows.schema[column].dataType, kind)
+    """A column cast to another type, fields of structs by name as `arrays.by_name` does; null where there is none.
+
+    A cast of Spark goes by position.
+    """
+    if column not in rows.columns:
+        return F.lit(None).cast(kind).alias(column)
+    return _retyped(name(column), rows.schema[column].dataType, kind).alias(column)
 
 
 def _retyped(value: Column, have: T.DataType, kind: T.DataType) -> Column:
+    if have.simpleString() == kind.simpleString():  # the usual case, at no cost for each row
+        return value
     if isinstance(have, T.StructType) and isinstance(kind, T.StructType):
         known = {field.name.lower(): field for field in have.fields}
         fields = []

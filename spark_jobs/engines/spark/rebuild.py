@@ -132,13 +132,7 @@ class Rebuild:
     def _known(self, rows: DataFrame) -> DataFrame:
         """Rows with the change table's columns and types; without columns that the metadata no longer selects."""
         wanted = row_types.change_rows(self.table_schema).fields
-        have, columns = set(rows.columns), []
-        for field in wanted:
-            known = (
-                retyped(rows, field.name, field.dataType) if field.name in have else F.lit(None).cast(field.dataType)
-            )
-            columns.append(known.alias(field.name))
-        return rows.select(*columns)
+        return rows.select(*(retyped(rows, field.name, field.dataType) for field in wanted))
 
     def _count_of_changes(self) -> int:
         """Approximate number of changes for a rule."""
