@@ -20,6 +20,7 @@ from spark_jobs.engines.base import TableContext
 from spark_jobs.engines.batch_steps import AppendedWork
 from spark_jobs.iceberg.publish import publish
 from spark_jobs.ledger.claim import Claim
+from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.plan.batch import BatchPlan, TableState
 from spark_jobs.plan.batching import generation_low_watermarks_of
 from spark_jobs.plan.settings import history_begins, settings_of
@@ -36,7 +37,7 @@ from spark_jobs.table.decisions import (
     schema_changes,
     with_decision,
 )
-from spark_jobs.table.next_batch import next_plan, withdraw
+from spark_jobs.table.next_batch import NextBatch, next_plan, withdraw
 from spark_jobs.table.outcome import RunTotals
 from spark_jobs.table.pending_work import PendingWork, report_left, waits_for_files
 from spark_jobs.table.result_columns import columns_of
@@ -66,7 +67,7 @@ def bring_up_to_date(run: TableRun, outcome: RunTotals) -> None:
     turns.find_pending()
     if turns.pending:
         with run.claim() as claim:
-            turns.take(lambda one, seen: _process_pending(one, claim, seen, outcome))
+            turns.take(lambda one, seen: process_pending(one, claim, seen, outcome))
     outcome.warn(left_in_quarantine(run))
     turns.require_all()
 
@@ -91,7 +92,7 @@ def finished(run: TableRun, outcome: RunTotals) -> JobResult:
     return run.result(outcome)
 
 
-def _process_pending(run: TableRun, claim: Claim, seen: PendingWork, outcome: RunTotals) -> None:
+def process_pending(run: TableRun, claim: Claim, seen: PendingWork, outcome: RunTotals) -> None:
     """Run batches until no file waits.
 
     The listing from before the claim is valid unless another run came between: a file that was rewritten
@@ -102,7 +103,7 @@ def _process_pending(run: TableRun, claim: Claim, seen: PendingWork, outcome: Ru
     if ledger.plan() is None or ledger.state.batch:
         there = has_tables(run, context, ledger.state)
         notices.require_tables(run.spec, ledger.state, there, context.layout.state)
-    strange = foreign.require_own_tables(context, ledger.state)
+    strange = foreign.require_own_tables(context, ledger)
     outcome.warn(foreign.warnings_of(run.spec, strange))
     found = seen.found
     if ledger.state != seen.state or waits_for_files(run, found):
@@ -111,20 +112,21 @@ def _process_pending(run: TableRun, claim: Claim, seen: PendingWork, outcome: Ru
         notices.require_known_generations(found.inference, run.spec.table)
     outcome.warn(notices.of_discovery(found, run.layout.landing, run.dialect))
     limit = run.job.options.max_batches
-    replayed = False
+    replayed, unlocking = False, None
     while limit is None or outcome.batches < limit:
         coming = next_plan(run, context, found, ledger, replayed=replayed)
         if coming is None:
             break
-        plan = coming.plan
-        if not coming.resumed:
-            claim.check()
-            ledger.write_plan(plan)
-        run.report("plan", plan.number)
+        plan = start(run, coming, ledger, claim)
         replayed = replayed or plan.source == "quarantine"
         found = found if coming.appended else found.without(plan)
-        run_batch(run, context, Batch(coming=coming, ledger=ledger, claim=claim, left=found, foreign=strange), outcome)
+        batch = Batch(coming=coming, ledger=ledger, claim=claim, left=found, foreign=strange)
+        if run_batch(run, context, batch, outcome).unlocks_quarantine:
+            unlocking = batch
         publish(run.runtime.storage, run.layout, run.spec)  # checked once, at the end of the run
+    if unlocking is not None and not replayed:
+        replay(run, context, unlocking, outcome)
+    outcome.warn(notices.of_misplaced(run.spec, ledger.state))
     report_left(run, ledger, found, outcome)
     if not found.waiting:
         notices.require_first_load(run.spec.table, ledger)
@@ -133,7 +135,29 @@ def _process_pending(run: TableRun, claim: Claim, seen: PendingWork, outcome: Ru
         outcome.version = context.engine.version(context.layout.replica)
 
 
-def run_batch(run: TableRun, context: TableContext, batch: Batch, outcome: RunTotals) -> None:
+def start(run: TableRun, coming: NextBatch, ledger: Ledger, claim: Claim) -> BatchPlan:
+    """Write the plan of a batch, unless an earlier run has."""
+    if not coming.resumed:
+        claim.check()
+        ledger.write_plan(coming.plan)
+    run.report("plan", coming.plan.number)
+    return coming.plan
+
+
+def replay(run: TableRun, context: TableContext, after: Batch, outcome: RunTotals) -> None:
+    """Process again the quarantined values of columns that have become text."""
+    path = context.layout.errors
+    if not context.engine.exists(path) or not context.engine.unresolved(path, 1)[0]:
+        return
+    options = replace(run.job.options, action="errors_replay", codes=("CAST_FAILED",))
+    again = replace(run, job=replace(run.job, options=options))
+    coming = next_plan(again, context, after.left, after.ledger, replayed=False)
+    if coming is not None:
+        start(run, coming, after.ledger, after.claim)
+        run_batch(again, context, replace(after, coming=coming), outcome)
+
+
+def run_batch(run: TableRun, context: TableContext, batch: Batch, outcome: RunTotals) -> Ingested:
     """Carry out one planned batch and commit it."""
     plan, state = batch.plan, batch.ledger.state
     few = is_small(plan, state)
@@ -153,6 +177,7 @@ def run_batch(run: TableRun, context: TableContext, batch: Batch, outcome: RunTo
     count(outcome, plan, done)
     outcome.count(main)
     outcome.max_commit_ts = batch.ledger.state.max_commit_ts
+    return done
 
 
 def ingest(run: TableRun, context: TableContext, batch: Batch, outcome: RunTotals) -> Ingested:

@@ -32,11 +32,13 @@ class FileForm:
 
     Attributes:
         codec: compression inside parquet.
+        int96: timestamps in parquet as INT96, which Spark, Impala and older AWS DMS write.
         header, delimiter, null: of CSV.
         cut: bytes taken off the end, for files whose writing broke off.
     """
 
     codec: Codec = "snappy"
+    int96: bool = False
     header: bool = False
     delimiter: str = ","
     null: str = "NULL"
@@ -131,7 +133,7 @@ def write_bytes(folder: Path, name: str, data: bytes) -> Path:
 
 def _parquet(table: pa.Table, form: FileForm) -> bytes:
     sink = io.BytesIO()
-    pq.write_table(table, sink, compression=form.codec)
+    pq.write_table(table, sink, compression=form.codec, use_deprecated_int96_timestamps=form.int96)
     return sink.getvalue()
 
 

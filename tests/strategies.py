@@ -28,9 +28,14 @@ TYPES: Mapping[str, str] = {
     "forced": "bool",
     "BI_id": "string",
     "BI_part": "int32",
+    "BI_v": "string",
+    "BI_n": "int32",
+    "BI_w": "string",
 }
 NUMBERED = {**TYPES, "transact_seq": "int64"}
 """The types where `Traits.numbered` is set."""
+DECLARED = {"n": "string", "BI_n": "string"}
+"""Those that are other ones where `Traits.declared` is set."""
 
 KEYS = ("a", "A", "a ", "\u00e9", "e\u0301")
 """Equal to a sloppy comparison, and different here: case, trailing space, Unicode form."""
@@ -48,10 +53,15 @@ class Traits:
         steps: sequences have a second column, `step`.
         copies: a change may come again, in the same or another file.
         ties: different changes of a key may share a sequence.
-        reloads: LOAD files may be rewritten, some or all of them.
+        reloads: LOAD files may be rewritten, some or all of them, up to `most_reloads` times.
+        loads_only: there are no changes.
         corrections: a change file may be rewritten with other values.
         variants: the column `w` comes in some files only.
-        renames: updates may change the key and carry before images.
+        renames: updates may change the key and carry before images of it.
+        images: they have those of all columns too, whose types may be narrower than their columns'. An erased key takes
+            them along, so that the rest of a row that moved from it is lost to a later fold.
+        declared: the column `n` comes as text, and is a number by `options.types`.
+        rescues: the column `n` begins as numbers and comes as text, too, which is rescued where it is none.
         bad_rows: some rows belong in the quarantine.
     """
 
@@ -62,11 +72,16 @@ class Traits:
     copies: bool = True
     ties: bool = True
     reloads: bool = True
+    most_reloads: int = 1
+    loads_only: bool = False
     corrections: bool = True
     variants: bool = True
     partial: bool = False
     forced: bool = False
     renames: bool = False
+    images: bool = False
+    declared: bool = False
+    rescues: bool = False
     bad_rows: bool = False
     min_changes: int = 1
     max_changes: int = 14
@@ -77,12 +92,12 @@ class Traits:
 
 
 ORDER_FREE = Traits(
-    reloads=False, corrections=False, ties=False, partial=True, renames=True, tie_breaks=("delete_wins",)
+    reloads=False, corrections=False, ties=False, partial=True, renames=True, images=True, tie_breaks=("delete_wins",)
 )
 """Histories whose outcome does not depend on the order of arrival."""
 ORDER_FREE_TIES = Traits(reloads=False, corrections=False, copies=False, renames=True, tie_breaks=("delete_wins",))
 """The same with ties. Without copies: of a re-delivery the first file counts, and file names break ties."""
-EVERYTHING = Traits(partial=True, forced=True, renames=True, bad_rows=True)
+EVERYTHING = Traits(partial=True, forced=True, renames=True, images=True, declared=True, bad_rows=True)
 
 
 def dense(traits: Traits) -> Traits:
@@ -128,7 +143,10 @@ def specs(draw: st.DrawFn, traits: Traits) -> TableSpec:
         ignore_null_updates=traits.partial and draw(st.booleans()),
         columns_to_update="carried" if traits.partial else None,
         force_update="forced" if traits.forced else None,
-        schema_evolution=SchemaEvolution(dropped_column=draw(st.sampled_from(["keep", "null"]))),
+        options={"types": {"n": "bigint"}} if traits.declared else {},
+        schema_evolution=SchemaEvolution(
+            dropped_column=draw(st.sampled_from(["keep", "null"])), type_change="rescue" if traits.rescues else "widen"
+        ),
         sweep_after=draw(st.sampled_from(["0s", "1h"])),
         sweep_limit=draw(st.sampled_from([TableSpec.sweep_limit, 1.0])),
     )
@@ -144,12 +162,17 @@ def cases(draw: st.DrawFn, traits: Traits) -> Case:
         items += draw(st.lists(st.sampled_from(items), max_size=4))
     files = draw(_dealt(items, traits))
     runs = draw(_into_runs(files, traits))
-    return Case(spec, runs, NUMBERED if traits.numbered else TYPES)
+    types = NUMBERED if traits.numbered else TYPES
+    if traits.rescues:  # the type of a file's column is that of its values
+        first = {"id": "a", **({"part": 1} if traits.composite else {}), "v": "x", "n": 0}
+        runs = (Run((file_of("LOAD00000001.parquet", True, [first]),)), *runs)
+        types = {name: kind for name, kind in types.items() if name != "n"}
+    return Case(spec, runs, {**types, **DECLARED} if traits.declared else types)
 
 
 @st.composite
 def _items(draw: st.DrawFn, traits: Traits) -> _Item:
-    load = draw(st.sampled_from([True, False, False]))
+    load = traits.loads_only or draw(st.sampled_from([True, False, False]))
     wide = traits.variants and draw(st.booleans())
     op = draw(st.sampled_from(_ops(traits, load=load)))
     row: dict[str, Value] = {"Op": op, "transact_seq": None if load else draw(_sequences(traits))}
@@ -158,13 +181,14 @@ def _items(draw: st.DrawFn, traits: Traits) -> _Item:
     row |= {"id": draw(st.sampled_from(KEYS[:4] if traits.composite else KEYS))}
     if traits.composite:
         row["part"] = draw(st.integers(1, 2))
-    row |= {"v": draw(st.sampled_from(TEXTS)), "n": draw(st.sampled_from([None, 0, 1]))}
+    row |= {"v": draw(st.sampled_from(TEXTS)), "n": draw(_numbers(traits))}
     if wide:
         row["w"] = draw(st.sampled_from(TEXTS))
     if not load:
         row |= draw(_extras(traits, op))
     if traits.bad_rows and not load:
-        row |= draw(st.sampled_from([{}] * 9 + [{"Op": "X"}, {"id": None}, {"transact_seq": None}]))
+        misfits = [{"n": "many"}, *([{"BI_n": "1.0"}] if traits.images else [])] if traits.declared else []
+        row |= draw(st.sampled_from([{}] * 9 + [{"Op": "X"}, {"id": None}, {"transact_seq": None}, *misfits]))
     return _Item(row, wide, load)
 
 
@@ -180,6 +204,12 @@ def _sequences(traits: Traits) -> st.SearchStrategy[str | int]:
     return st.integers(1, 6 if traits.ties else 30).map(lambda n: sequence_value(n, numbered=traits.numbered))
 
 
+def _numbers(traits: Traits) -> st.SearchStrategy[int | str | None]:
+    if traits.rescues:
+        return st.sampled_from([None, "1", "many", "few"])
+    return st.sampled_from([None, "0", "1", " 01"] if traits.declared else [None, 0, 1])
+
+
 @st.composite
 def _extras(draw: st.DrawFn, traits: Traits, op: str | None) -> dict[str, Value]:
     row: dict[str, Value] = {}
@@ -191,6 +221,9 @@ def _extras(draw: st.DrawFn, traits: Traits, op: str | None) -> dict[str, Value]
         row["BI_id"] = draw(st.sampled_from([None, None, *KEYS[:3]])) if op == "U" else None
         if traits.composite:
             row["BI_part"] = draw(st.sampled_from([None, 1, 2])) if op == "U" else None
+        if traits.images:
+            images = {"BI_v": st.sampled_from(TEXTS), "BI_n": _numbers(traits), "BI_w": st.sampled_from([None, "y"])}
+            row |= {name: draw(image) if op == "U" else None for name, image in images.items()}
     return row
 
 
@@ -243,6 +276,7 @@ def _columns(traits: Traits, *, wide: bool) -> tuple[str, ...]:
     columns += ["forced"] if traits.forced else []
     if traits.renames and not traits.keyless:
         columns += ["BI_id", *(["BI_part"] if traits.composite else [])]
+        columns += ["BI_v", "BI_n", "BI_w"] if traits.images else []
     return tuple(columns)
 
 
@@ -260,9 +294,10 @@ def _into_runs(draw: st.DrawFn, files: list[DeliveredFile], traits: Traits) -> t
     if traits.corrections and changes and not traits.keyless:
         runs.append(Run((draw(_rewritten(draw(st.sampled_from(changes)))),)))
     loads = [file for file in files if file.kind == "load"]
-    if traits.reloads and loads:
+    for _ in range(draw(st.integers(1, traits.most_reloads)) if traits.reloads and loads else 0):
         again = draw(st.lists(st.sampled_from(loads), min_size=1, unique_by=lambda file: file.name))
-        runs.append(Run(tuple(draw(_rewritten(load)) for load in again)))
+        first = 1 + max(n for n, run in enumerate(runs) if any(file.kind == "load" for file in run.files))
+        runs.insert(draw(st.integers(first, len(runs))), Run(tuple(draw(_rewritten(load)) for load in again)))
     return tuple(runs)
 
 

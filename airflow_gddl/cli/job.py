@@ -83,7 +83,7 @@ def run_tables(cli: CliContext, catalog: Catalog, tables: tuple[TableSpec, ...],
         outcome = runner.run(spec, listener)
     if isinstance(runner, RemoteRunner):
         runner.settle()
-    if request.options.action in ("run", "errors_replay"):
+    if request.options.action in ("run", "errors_replay", "erase") and not request.options.dry_run:
         recorder = recorder_of(cli, catalog)
         for result in outcome.results:
             recorder.take(result, whole=request.options.action == "run")

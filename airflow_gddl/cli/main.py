@@ -26,7 +26,7 @@ from airflow_gddl.cli.onboard import onboard
 from airflow_gddl.cli.plan import plan
 from airflow_gddl.cli.pools import pools
 from airflow_gddl.cli.query import query
-from airflow_gddl.cli.resync import resync
+from airflow_gddl.cli.repair import rebuild, reload, resync
 from airflow_gddl.cli.run import run
 from airflow_gddl.cli.simulate import simulate
 from airflow_gddl.cli.status import status
@@ -66,6 +66,8 @@ for command in (
     maintain,
     erase,
     move,
+    rebuild,
+    reload,
     resync,
     simulate,
     demo,

@@ -22,7 +22,7 @@ def run(  # noqa: PLR0913 - typer reads each option of the command from one para
     table: options.Tables = None,
     full_refresh: Annotated[
         bool,
-        typer.Option("--full-refresh", metavar="", help="Rebuild from the files and swap; readers see old or new."),
+        typer.Option("--full-refresh", metavar="", help="Rebuild from the change table, as gddl rebuild."),
     ] = False,
     json: options.Json = False,
     dry_run: Annotated[

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Annotated
 
@@ -21,6 +22,7 @@ from airflow_gddl.contract.spec import Roots
 from airflow_gddl.metadata.topology.rows import TableRow, table_rows
 from airflow_gddl.metadata.topology.selection import select
 from airflow_gddl.runtime.state.board import BoardRow, TableQuery, chosen, counts, standings
+from airflow_gddl.runtime.state.judging import MOST_QUARANTINED
 from airflow_gddl.runtime.state.moments import text_of
 from airflow_gddl.runtime.state.reading import LakeState, StateReader
 from airflow_gddl.runtime.state.rebuilding import rebuild
@@ -49,13 +51,13 @@ class StatusLine:
         last_state: for an invalid row, the state from its runs; else as `state`.
         problems: problems of an invalid row.
         running_since: start of the job that loads it now.
-        attention: codes of warnings, of the newest run and the last poll, that need attention.
+        attention: codes that need attention: warnings of the newest run and the last poll, and what is in quarantine.
         rows: of the replica.
         lag_seconds: now minus the newest source commit applied.
         behind_seconds, up_to_date_as_of: now minus the last moment as of which everything that had landed was applied.
         freshness_seconds: limit of `behind_seconds`; null: none.
         waiting_files: landed but not loaded, by the last poll.
-        quarantined, late_ignored: rows quarantined by the last known runs, and changes that they ignored as late.
+        quarantined, late_ignored: rows and files in quarantine, and changes that the last known runs ignored as late.
         not_listed_days, listed_in_full_at: days of old change files that the newest run did not list, and since when.
         last_run, last_success, last_poll: start of the newest run, of the newest successful run with changes, and of
             the newest poll.
@@ -156,7 +158,7 @@ class _View:
         for trouble in known.troubles:
             since = f"; as of {text_of(trouble.since)}" if trouble.since else ""
             self.cli.screen.warn(trouble.what + since, "yellow")
-        found = standings(rows, known, now)
+        found = standings(rows, known, now, _quarantine_rate(self.cli))
         # --late and --failed are combined with AND.
         for state in self.query.states or ("",):
             found = chosen(found, replace(self.query, states=(state,) if state else ()))
@@ -192,6 +194,13 @@ class _View:
                 self.show()
         except KeyboardInterrupt as stopped:
             raise typer.Exit(128 + signal.SIGINT) from stopped
+
+
+def _quarantine_rate(cli: CliContext) -> float:
+    """Airflow's setting, where its environment variable is set: the command does without Airflow."""
+    with suppress(KeyError, ValueError):
+        return float(cli.environ["AIRFLOW__GDDL__ALERT_QUARANTINE_RATE"])
+    return MOST_QUARANTINED
 
 
 def _known(cli: CliContext, roots: Roots, rows: Sequence[TableRow], clock: Callable[[], float]) -> LakeState:

@@ -134,6 +134,10 @@ class JobResult:
     """Changes that were not applied, because the stored row has a later sequence."""
     rescued: int = 0
     """Rows with values in `_rescued_data`."""
+    in_quarantine: int | None = None
+    """Unresolved rows and files of the errors table after the run; null: not counted."""
+    files_in_quarantine: int = 0
+    """How many of these are whole files, which could not be read."""
     revisit: bool = False
     """The next run has work even without new files: files may still be written, or a reload is incomplete."""
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from airflow_gddl.contract.catalogs import CatalogSpec
+from airflow_gddl.contract.codec import OMIT_DEFAULT
 from airflow_gddl.contract.table_spec import (
     STRICT,
     AirflowView,
@@ -82,8 +83,19 @@ class JobOptions:
 
     action: Action = "run"
     full_refresh: bool = False
+    """Rebuild replica and history from the change table, then load new files."""
+    reload: bool = field(default=False, metadata={OMIT_DEFAULT: True})
+    """Load the tables again from the files that are there, and from nothing else."""
+    confirmed: bool = field(default=False, metadata={OMIT_DEFAULT: True})
+    """With `reload`: also where columns, rows or changes of the tables go."""
     resync: bool = False
-    """With `full_refresh`: check the rebuilt tables, and swap only if they are no worse than the existing ones."""
+    """As `reload`, but the tables are only replaced if they equal the source."""
+
+    @property
+    def repairs(self) -> bool:
+        """Whether tables are made again, with or without new files."""
+        return self.full_refresh or self.reload or self.resync
+
     wait_seconds: float = 0.0
     """How long to wait for a table that another run holds; 0 stops at once with `TABLE_BUSY`."""
     full_listing: bool = False

@@ -23,7 +23,7 @@ SubMicrosecondPolicy = Literal["truncate", "round", "quarantine"]
 AirflowView = Literal["table", "mapped", "pack"]
 Generations = Literal["auto", "one", "by_time"]
 NewColumnPolicy = Literal["add", "rescue", "ignore", "fail"]
-TypeChangePolicy = Literal["widen", "rescue", "fail"]
+TypeChangePolicy = Literal["widen", "rescue", "text", "fail"]
 DroppedColumnPolicy = Literal["keep", "null", "fail"]
 
 SHARD_COLUMN = "_source"
@@ -47,7 +47,8 @@ class SchemaEvolution:
     new_column: NewColumnPolicy = "add"
     """A column the table lacks: `add` it at the end, `rescue` its values, `ignore` it, or `fail`."""
     type_change: TypeChangePolicy = "widen"
-    """A type that differs: `widen` along Delta's list (else quarantine), `rescue` what doesn't fit, or `fail`."""
+    """A type that differs: `widen` along Delta's list (else quarantine), `rescue` what doesn't fit, make the column
+    `text` for good where the list has no type for both, or `fail`."""
     dropped_column: DroppedColumnPolicy = "keep"
     """A column that no longer comes: `keep` stored values of updated rows, `null` them, or `fail`."""
 

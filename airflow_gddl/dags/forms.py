@@ -19,6 +19,7 @@ _ACTIONS = {
     "run": "Load what has landed",
     "verify": "Verify: compare the replica with its change table",
     "replay": "Replay: process quarantined rows again",
+    "reload": "Reload: load again from the files that are there, and from nothing else",
 }
 
 
@@ -44,7 +45,7 @@ def params(*, one_table: bool = False) -> dict[str, Param]:
             enum=list(_ACTIONS),
             values_display=_ACTIONS,
             title="Action",
-            description="Verify and replay load no new files.",
+            description="Verify and replay load no new files. A reload archives what no file holds.",
         ),
         "codes": Param(
             [],
@@ -56,20 +57,33 @@ def params(*, one_table: bool = False) -> dict[str, Param]:
         ),
         "from": _moment("From", "Run tables with files modified at or after this moment, loaded before or not."),
         "to": _moment("To", "The same, before this moment. What was loaded is not loaded twice."),
+        **_repairs(),
+    }
+    return {name: field for name, field in fields.items() if not one_table or name not in {"tables", "all"}}
+
+
+def _repairs() -> dict[str, Param]:
+    """Fields that concern tables that are made again."""
+    return {
         "full_refresh": Param(
             False,
             type=["null", "boolean"],
             title="Full refresh",
-            description="Rebuild from all landing files; readers see the old table until the new one is there.",
+            description="Rebuild from the change table; no landing file is needed, and nothing is lost.",
         ),
         "all": Param(
             False,
             type=["null", "boolean"],
             title="All tables",
-            description="Run all tables of this DAG, even without new files; needed for a full refresh of all.",
+            description="Run all tables of this DAG, even without new files; needed to refresh or reload all.",
+        ),
+        "confirmed": Param(
+            False,
+            type=["null", "boolean"],
+            title="Confirm the reload",
+            description="Reload also where rows, columns or changes go; without it the run fails and says which.",
         ),
     }
-    return {name: field for name, field in fields.items() if not one_table or name not in {"tables", "all"}}
 
 
 def documentation(pipeline: Pipeline) -> str:
@@ -88,9 +102,7 @@ def documentation(pipeline: Pipeline) -> str:
         "- **incremental_load** brings the others up to date.",
         *(_MAPPED if pipeline.view == "mapped" else ()),
         "",
-        _RERUN
-        if pipeline.kind == "pack"
-        else "**Rerun**: trigger it; *Full refresh* rebuilds the table from its files.",
+        _RERUN if pipeline.kind == "pack" else "**Rerun**: trigger it; *Full refresh* rebuilds the table.",
         "",
         "**After a failure**: the task's log names each failed table, the error and the remedy. Retry or clear it: it",
         "resumes where it stopped, and loads no file twice.",
@@ -100,7 +112,7 @@ def documentation(pipeline: Pipeline) -> str:
     return "\n".join(lines)
 
 
-_RERUN = "**Rerun**: trigger it; *Tables* selects some of them, *Full refresh* rebuilds them from their files."
+_RERUN = "**Rerun**: trigger it; *Tables* selects some of them, *Full refresh* rebuilds them."
 _MAPPED = (
     "- **table** shows each table that had work: red with the reason, or green. Clear one to load that table alone.",
 )

@@ -154,7 +154,7 @@ class Landing:
         """
         with self.store.open_input(join(self.folder(table), file.name)) as stream:
             source = io.BytesIO(gzip.decompress(stream.read())) if _zipped(stream) else stream
-            yield pq.ParquetFile(source, pre_buffer=False)
+            yield pq.ParquetFile(source, pre_buffer=False, coerce_int96_timestamp_unit="us")
 
     def read(self, table: str, files: Iterable[LandedName], columns: Sequence[str]) -> Iterator[pa.Table]:
         """These columns of files, those of them that a file has; unreadable files are left out."""

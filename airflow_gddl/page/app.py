@@ -44,7 +44,7 @@ LogName = Annotated[str, Query(pattern=logs.NAME)]
 class ListQuery(BaseModel):
     """Parameters of the list; each of those that are lists may be given several times."""
 
-    state: list[State] = Field(default_factory=list)
+    state: list[State | Literal["quarantined"]] = Field(default_factory=list)
     source: list[str] = Field(default_factory=list)
     tier: list[str] = Field(default_factory=list)
     priority: list[str] = Field(default_factory=list)

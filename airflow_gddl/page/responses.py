@@ -36,6 +36,7 @@ def table_list(
         "now": board.now,
         "troubles": troubles_of(board, seen),
         "counts": counts(seen),
+        "quarantined": sum(one.record.quarantined > 0 for one in seen),
         "metadata_problems": list(board.problems) if all_problems else [],
         "facets": facets(seen),
         "tables": len(seen),

@@ -14,6 +14,7 @@ from airflow_gddl.contract.spec import Roots, TableSpec
 from airflow_gddl.metadata.topology.rows import TableRow
 from airflow_gddl.runtime.snapshot import Directory, MetadataSnapshot
 from airflow_gddl.runtime.state.board import BoardRow, standings
+from airflow_gddl.runtime.state.judging import MOST_QUARANTINED
 from airflow_gddl.runtime.state.reading import LakeState, StateReader, Trouble
 
 PATIENCE = 3.0
@@ -47,12 +48,14 @@ class PageSource:
     Attributes:
         snapshot: gives the metadata as it is now.
         environ_of: environment for S3 for the metadata's roots.
+        quarantine_rate: see `judging.Knowledge`.
         clock: seconds since the epoch.
         patience: seconds for which a board is reused.
     """
 
     snapshot: Callable[[], MetadataSnapshot]
     environ_of: Callable[[Directory], Mapping[str, str]] = lambda _: os.environ
+    quarantine_rate: Callable[[], float] = lambda: MOST_QUARANTINED
     clock: Callable[[], float] = time.time
     patience: float = PATIENCE
     _board: Board = field(default_factory=Board)
@@ -99,7 +102,7 @@ class PageSource:
         except GddlError as error:
             known = LakeState(troubles=(Trouble(what=f"the lake can't be read: {error}", since=None),))
         return Board(
-            standings=tuple(standings(directory.rows, known, now)),
+            standings=tuple(standings(directory.rows, known, now, self.quarantine_rate())),
             problems=directory.problems,
             troubles=(*troubles, *known.troubles),
             roots=directory.roots,

@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import Any
 from urllib.parse import urlsplit
 
+from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.links.addresses import PREFIX
 from airflow_gddl.version_compat import conf
 
@@ -22,6 +23,17 @@ class PageApp:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await self._built(scope, receive, send)
 
+    @staticmethod
+    def _quarantine_rate() -> float:
+        """The default where the setting is no number, which the sensors report."""
+        from airflow_gddl import configuration  # noqa: PLC0415 - imported when needed
+        from airflow_gddl.runtime.state.judging import MOST_QUARANTINED  # noqa: PLC0415 - see the class
+
+        try:
+            return configuration.number("alert_quarantine_rate")
+        except MetadataError:
+            return MOST_QUARANTINED
+
     @cached_property
     def _built(self) -> Any:
         from airflow_gddl import configuration  # noqa: PLC0415 - imported when needed
@@ -29,7 +41,9 @@ class PageApp:
         from airflow_gddl.page.source import PageSource  # noqa: PLC0415 - see the class
 
         place = configuration.metadata_place(beside=f"{configuration.dags_folder()}/gddl.py")
-        return build_app(PageSource(lambda: configuration.snapshot(place), configuration.environ_of))
+        return build_app(
+            PageSource(lambda: configuration.snapshot(place), configuration.environ_of, self._quarantine_rate)
+        )
 
 
 FASTAPI_APPS: list[dict[str, Any]] = [{"app": PageApp(), "url_prefix": PREFIX, "name": "GDDL tables"}]

@@ -74,8 +74,9 @@ def _tell(
 ) -> list[Alert]:
     lake, dag_id = document.roots.lake, document.pipeline.dag_id
     known = read_pipeline(lake, (dag_id, BY_HAND), environ)
-    found = standings([row_of(spec, document.pipeline) for spec in document.specs], known, time.time())
-    fresh = alerts(found, known.notified_by.get(dag_id, {}), configuration.number("alert_quarantine_rate"))
+    rate = configuration.number("alert_quarantine_rate")
+    found = standings([row_of(spec, document.pipeline) for spec in document.specs], known, time.time(), rate)
+    fresh = alerts(found, known.notified_by.get(dag_id, {}), rate)
     if fresh:
         _notify(context, wanted, fresh)
         _remember(document.roots, dag_id, fresh, environ)

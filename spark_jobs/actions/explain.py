@@ -15,6 +15,7 @@ from spark_jobs.plan.identity import require_same_identity
 from spark_jobs.plan.table_schema import TableSchema
 from spark_jobs.rules.explain import key_history, key_json, replica_records, row_facts
 from spark_jobs.rules.key_rows import KeyRows
+from spark_jobs.rules.order import that_count
 from spark_jobs.table import notices
 from spark_jobs.table.decisions import has_few_rows
 from spark_jobs.table.foreign import require_replica
@@ -74,6 +75,7 @@ def _details(
         "verdict": None if left_out else history.verdict,
         "changes": [_plain(asdict(change)) for change in history.changes],
         "left_out": left_out,
+        "archived": changes.rows.num_rows - that_count(changes.rows).num_rows,
         "replica": replica_records(replica.rows, table_schema),
         "tombstone": deletes[-1] if deletes else None,
         "generation": state.generation,

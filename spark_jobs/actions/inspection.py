@@ -8,7 +8,7 @@ from typing import Any
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.result import JobResult, RunWarning, error_info
 from airflow_gddl.contract.spec import TableSpec
-from spark_jobs.actions.refresh_plan import refresh_batches
+from spark_jobs.actions.refresh_plan import rebuild_batches, refresh_batches
 from spark_jobs.engines.base import TableContext
 from spark_jobs.maintenance.cut_mark import cut_before
 from spark_jobs.plan.batch import BatchPlan, TableState
@@ -27,9 +27,9 @@ from spark_jobs.verification.verify_source import SourceVerdict, verify_source
 
 
 def show_plan(run: TableRun, totals: RunTotals) -> JobResult:
-    """The batches that a run, or a full refresh, would make, without making them; never starts Spark."""
+    """The batches that a run, or a repair, would make, without making them; never starts Spark."""
     pending = run.ledger().plan()  # which refuses a table that was loaded otherwise
-    is_refresh = run.job.options.full_refresh or (pending is not None and pending.mode == "refresh")
+    is_refresh = run.job.options.repairs or (pending is not None and pending.mode == "refresh")
     planned = [_refresh(run, totals)] if is_refresh else [_planned(one) for one in run.shard_runs() or (run,)]
     batches = [batch for one, _ in planned for batch in one]
     details = {
@@ -41,7 +41,12 @@ def show_plan(run: TableRun, totals: RunTotals) -> JobResult:
 
 
 def _refresh(run: TableRun, totals: RunTotals) -> tuple[list[dict[str, Any]], Discovery]:
-    batches, found = refresh_batches(run, totals)
+    ledger, options = run.ledger(), run.job.options
+    pending, known = ledger.plan(), ledger.state.keys is not None
+    from_files = options.reload or options.resync or not known
+    begun_from_files = pending is not None and pending.mode == "refresh" and pending.source == "files"
+    reads_files = from_files or begun_from_files
+    batches, found = refresh_batches(run, totals) if reads_files else rebuild_batches(run)
     return [_described(plan, resumed=resumed) for plan, resumed in batches], found
 
 
@@ -125,7 +130,7 @@ def _judged(run: TableRun, totals: RunTotals) -> tuple[Verdict, SourceVerdict | 
     context = run.context()
     table_schema = context.stored_schema(ledger.state)
     require_replica(context, ledger.state)
-    totals.warn(warnings_of(run.spec, foreign_commits(run.spec, context.storage, context.layout, ledger.state)))
+    totals.warn(warnings_of(run.spec, foreign_commits(run.spec, context.storage, context.layout, ledger)))
     verdict = context.engine.verify(context, table_schema, ledger.state.swept, run.job.options.limit)
     if run.shard or not table_schema.keys:
         totals.warn(_not_compared(run))
@@ -171,7 +176,7 @@ def _difference(spec: TableSpec, verdict: Verdict, source: SourceVerdict | None)
             f"{verdict.buckets_different} of {BUCKETS} buckets differ: "
             f"{verdict.rows} rows, {verdict.expected_rows} expected"
         )
-        again = LOAD_AGAIN if spec.shards else f"`gddl resync --table {spec.table}` rebuilds the replica"
+        again = LOAD_AGAIN if spec.shards else f"`gddl rebuild --table {spec.table}` rebuilds the replica"
         return FatalError("VERIFY_DIFFERENT", what, remedy=f"see details.keys; {again}")
     count = 0 if source is None else source.different
     what = f"{count} keys of the replica differ from the source, and no newer changes of them can be on their way"

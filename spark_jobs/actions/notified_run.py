@@ -25,7 +25,7 @@ def takes_stream(run: TableRun, state: TableState) -> bool:
     options = run.job.options
     asked = (
         options.action != "run"
-        or options.full_refresh
+        or options.repairs
         or options.full_listing
         or options.max_batches is not None
         or options.continuous is not None  # a continuous job has its own file discovery

@@ -1,22 +1,23 @@
-"""A full refresh: rebuild replica and history from the files, next to the live tables, and swap (rule 10).
+"""Tables loaded again from the files that are there: a reload, a resync, and a rebuild whose ledger is lost (rule 10).
 
 All files are ingested again into a separate change table and ledger below the state folder, in the usual bounded
-batches, so that an interrupted refresh resumes where it stopped. Then, each step in one Delta commit: the change table
-gains missing changes; replica, tombstones and history are overwritten with the fold of the new change table; the
-quarantine is settled; the ledger commits.
+batches, so that an interrupted run resumes where it stopped. Then, each step in one Delta commit: the change table
+takes what the files hold; replica, tombstones and history are overwritten with its fold; the quarantine is settled; the
+ledger commits. What only the change table knew is archived by a reload or resync, and kept where the ledger is lost.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 
 from airflow_gddl.contract.errors import FatalError, RetriableError
 from airflow_gddl.contract.layout import join
-from airflow_gddl.contract.result import JobResult, MainCounts
+from airflow_gddl.contract.result import JobResult, MainCounts, error_info
 from spark_jobs.actions import refresh_generations
 from spark_jobs.actions.refresh_plan import is_sealed, new_plan, nothing_to_refresh, shadow_of
-from spark_jobs.actions.resync import ResyncCheck, check
+from spark_jobs.actions.resync import Replacement, check, require_connection, still_different
 from spark_jobs.engines.base import DeclinedError, RebuildRequest, TableContext
 from spark_jobs.ledger.claim import Claim
 from spark_jobs.ledger.ledger import Ledger
@@ -32,6 +33,8 @@ from spark_jobs.plan.sweeping import SweepRule
 from spark_jobs.plan.table_schema import TableSchema
 from spark_jobs.rules.batch_schema import plan_batch
 from spark_jobs.rules.figures import Rebuilt
+from spark_jobs.rules.order import ARCHIVED
+from spark_jobs.rules.rewrite import Rewrite, plan_archive
 from spark_jobs.table import notices
 from spark_jobs.table.batch_run import Batch
 from spark_jobs.table.decisions import is_resequenced, is_small
@@ -60,9 +63,16 @@ class _Refresh:
     def shadow(self) -> TableRun:
         return shadow_of(self.run, self.plan)
 
+    @property
+    def shadow_context(self) -> TableContext:
+        """The shadow table begins with the live table's columns, unless the files alone are to say them."""
+        live, shadow = self.live, self.shadow
+        begins_with = None if self.plan.archives else live.stored_columns()
+        return replace(live, layout=shadow.layout, dialect=shadow.dialect, begins_with=begins_with)
+
 
 def refresh_table(run: TableRun, outcome: RunTotals) -> JobResult:
-    """Rebuild one table.
+    """Load one table again.
 
     Raises:
         GddlError: the cause of the failure; readers see the old table until the swap.
@@ -72,27 +82,45 @@ def refresh_table(run: TableRun, outcome: RunTotals) -> JobResult:
         ledger, context = run.ledger(), run.context()
         context.erasures.keys(keep=True)  # checks that stop every batch come before the first write
         plan = ledger.plan()
-        if plan is not None and plan.mode != "refresh":
+        if plan is not None and plan.source == "changes":  # a rebuild, which this one replaces
             ledger.drop_plan()
             plan = None
-        if plan is None or (run.job.options.resync and not plan.swapping):
-            plan = _with_check(plan or new_plan(run, ledger), run)
+        asked = run.job.options.reload or run.job.options.resync
+        if plan is None or plan.mode != "refresh":
+            plan = _with_check(new_plan(run, ledger, plan, context), run)
+            claim.check()
+            ledger.write_plan(plan)
+        elif asked and not plan.swapping:
+            plan = _with_check(plan, run)
             claim.check()
             ledger.write_plan(plan)
         run.report("plan", plan.number)
         checked = _carry_out(_Refresh(run=run, live=context, ledger=ledger, plan=plan, claim=claim), outcome)
     run.report("done", outcome.batches, outcome.rows_read)
-    return run.result(outcome, details=None if checked is None else {"resync": asdict(checked)})
+    if checked is None:
+        return run.result(outcome)
+    result = run.result(outcome, details={"resync" if plan.resync else "reload": asdict(checked)})
+    return (
+        replace(result, status="failed", error=error_info(still_different(run, checked)))
+        if checked.far_after
+        else result
+    )
 
 
 def _with_check(plan: BatchPlan, run: TableRun) -> BatchPlan:
-    """The plan with the job's check, since a run that resumes it reads only the plan."""
+    """The plan with what the job asks for, since a run that resumes it reads only the plan.
+
+    Raises:
+        FatalError: as `require_connection`.
+    """
     options = run.job.options
-    return replace(plan, resync=options.resync, source_connection=options.source_connection if options.resync else "")
+    connection = require_connection(run) if options.resync else ""
+    return replace(plan, resync=options.resync, source_connection=connection, confirmed=options.confirmed,
+                   archives=options.reload or options.resync)  # fmt: skip
 
 
-def _carry_out(work: _Refresh, outcome: RunTotals) -> ResyncCheck | None:
-    """Result of a resync's check; null for a full refresh."""
+def _carry_out(work: _Refresh, outcome: RunTotals) -> Replacement | None:
+    """What a reload or resync has replaced; null for another one, and where only its swap was left."""
     try:
         order, fresh, checked = _built(work, outcome)
     except FatalError:
@@ -117,7 +145,7 @@ def _carry_out(work: _Refresh, outcome: RunTotals) -> ResyncCheck | None:
     return checked
 
 
-def _built(work: _Refresh, outcome: RunTotals) -> tuple[RebuildRequest, Ledger, ResyncCheck | None]:
+def _built(work: _Refresh, outcome: RunTotals) -> tuple[RebuildRequest, Ledger, Replacement | None]:
     """Build and check the shadow table; the live table is unchanged."""
     table_schema, fresh = _ingest_all(work, outcome)
     if table_schema is None:
@@ -126,25 +154,42 @@ def _built(work: _Refresh, outcome: RunTotals) -> tuple[RebuildRequest, Ledger, 
     files, again = fresh.all_entries(), is_resequenced(table_schema, work.ledger.state, fresh.state)
     order = RebuildRequest(
         live=work.live, shadow=work.shadow.layout, plan=work.plan, table_schema=table_schema,
-        generation_low_watermarks=refresh_generations.watermarks(table_schema, fresh.state, again),
+        archives=_archives(work, table_schema),
+        generation_low_watermarks=_watermarks(work, table_schema, fresh.state, again),
         swept=_swept(work, fresh)[0].swept,
         landed=tuple(files), read={path: row.generation for path, row in files.items() if row.state == "committed"},
         resequenced=again, reselected=bool(reselected_columns(work.run.spec, work.ledger.state)),
     )  # fmt: skip
     if work.plan.swapping:
         return order, fresh, None
-    checked = _checked(work, order, fresh) if work.plan.resync else None
+    checked = _checked(work, order, fresh) if work.plan.archives else None
     _require_all_changes(work, order, fresh.state)
     return order, fresh, checked
 
 
-def _checked(work: _Refresh, order: RebuildRequest, fresh: Ledger) -> ResyncCheck:
+def _archives(work: _Refresh, table_schema: TableSchema) -> Rewrite | None:
+    if not work.plan.archives:
+        return None
+    return plan_archive(work.live.dialect, work.live.stored_columns(), work.ledger.state, table_schema)
+
+
+def _watermarks(
+    work: _Refresh, table_schema: TableSchema, state: TableState, resequenced: bool
+) -> tuple[str | None, ...]:
+    """Greatest sequence before each generation, in the order that the new tables have."""
+    if not work.plan.archives:
+        return refresh_generations.watermarks(table_schema, state, resequenced)
+    held = Recorded(work.live.engine.recorded_files(work.shadow.layout.changes))
+    return tuple(held.highest_before(generation) for generation in range(1, len(state.generation_floor) + 1))
+
+
+def _checked(work: _Refresh, order: RebuildRequest, fresh: Ledger) -> Replacement:
     """Check the shadow table before the swap.
 
     A check that can't run drops the refresh too: the table's next loads must not wait for its source.
     """
     try:
-        checked = check(work.run, order, fresh.all_entries(), work.plan.source_connection)
+        checked = check(work.run, work.plan, order, fresh.all_entries())
     except (DeclinedError, FatalError):
         raise
     except Exception:
@@ -173,7 +218,7 @@ def _ingest_all(work: _Refresh, outcome: RunTotals) -> tuple[TableSchema | None,
 
     A sealed ledger accepts no further files: finished steps of the swap would lack them, and the commit would not.
     """
-    run, context = work.shadow, replace(work.live, layout=work.shadow.layout, dialect=work.shadow.dialect)
+    run, context = work.shadow, work.shadow_context
     ledger = run.ledger()
     if ledger.state.batch == 0:
         ledger.commit(_empty_commit(work, refresh_generations.seed(work.ledger.state, work.recorded)))
@@ -192,8 +237,7 @@ def _ingest_all(work: _Refresh, outcome: RunTotals) -> tuple[TableSchema | None,
         ledger.commit(_empty_commit(work, replace(ledger.state, batch=ledger.state.batch + 1)))
     if ledger.state.keys is None:
         return None, ledger
-    table_schema = plan_batch(context.dialect, (), context.stored_columns(), ledger.state).table_schema
-    return replace(table_schema, spec=work.run.dialect.spec), ledger
+    return plan_batch(work.run.dialect, (), context.stored_columns(), ledger.state).table_schema, ledger
 
 
 def _next_plan(run: TableRun, ledger: Ledger, found: Discovery) -> BatchPlan | None:
@@ -233,16 +277,24 @@ def _commit(work: _Refresh, fresh: Ledger, order: RebuildRequest, rows_now: int)
     work.run.report("commit", work.plan.number)
     before, rows = work.ledger.state, fresh.all_entries()
     entries: tuple[FileEntry, ...] = tuple(replace(e, batch=work.plan.number) for e in rows.values())
+    if work.plan.archives:
+        entries += _forgotten(work, rows)
     highest = refresh_generations.highest_sequence(before, fresh.state)
     state = replace(
         _swept(work, fresh)[0], batch=work.plan.number, rows=rows_now,
-        max_sequence=fresh.state.max_sequence if order.resequenced else highest,
+        max_sequence=fresh.state.max_sequence if order.resequenced or order.archives else highest,
         delta_versions=versions_of(work.live.engine, work.live.layout), foreign=(),
         generation_floor=order.generation_low_watermarks, tombstones_purged_at=before.tombstones_purged_at,
         applied=settings_of(work.run.spec),
     )  # fmt: skip
     work.ledger.commit(BatchCommit(number=work.plan.number, plan=work.plan, files=entries, state=state))
     work.run.report("committed", work.plan.number)
+
+
+def _forgotten(work: _Refresh, present: Mapping[str, FileEntry]) -> tuple[FileEntry, ...]:
+    """Ledger rows of files that are gone, whose changes are archived: should one come back, it is loaded again."""
+    gone = (entry for path, entry in work.ledger.all_entries().items() if path not in present)
+    return tuple(replace(e, batch=work.plan.number, fingerprint="", etag="", generation=ARCHIVED) for e in gone)
 
 
 def _swept(work: _Refresh, fresh: Ledger) -> tuple[TableState, Discovery]:
@@ -260,9 +312,12 @@ def _settle(work: _Refresh, outcome: RunTotals, state: TableState, done: Rebuilt
 
 
 def _forget(work: _Refresh) -> None:
-    """Drop a refresh that has swapped nothing; the table's next run is a normal one."""
+    """Drop a refresh that has swapped nothing; the table's next run is a normal one, which resumes a started batch."""
     work.claim.check()
-    work.ledger.drop_plan()
+    if work.plan.interrupted is None:
+        work.ledger.drop_plan()
+    else:
+        work.ledger.write_plan(work.plan.interrupted)
     _clean_up(work)
 
 

@@ -36,14 +36,7 @@ def seed(state: TableState, recorded: Recorded | None) -> TableState:
                           generation_floor=state.generation_floor or (None,))  # fmt: skip
     generations = range(1, recorded.generation + 1)
     return TableState(batch=1, generation=recorded.generation,
-                      generation_floor=tuple(_greatest_before(g, recorded) for g in generations))  # fmt: skip
-
-
-def _greatest_before(generation: int, recorded: Recorded) -> str | None:
-    found: str | None = None
-    for row in recorded.rows:
-        found = greater(found, row.max_sequence) if row.generation < generation else found
-    return found
+                      generation_floor=tuple(recorded.highest_before(g) for g in generations))  # fmt: skip
 
 
 def by_ledger(run: TableRun, live: Ledger, found: Discovery, totals: RunTotals) -> Discovery:

@@ -1,4 +1,4 @@
-"""The check of a resync: compares the rebuilt table with the live table and the source before the swap."""
+"""What a reload or a resync replaces: compares the new table with the live one, and a resync's with the source."""
 
 from __future__ import annotations
 
@@ -9,59 +9,124 @@ from typing import Any
 
 from airflow_gddl.contract.errors import FatalError
 from spark_jobs.engines.base import RebuildRequest
+from spark_jobs.plan.batch import BatchPlan
 from spark_jobs.plan.files import FileEntry
 from spark_jobs.plan.table_schema import TableSchema
 from spark_jobs.table.run import TableRun
 from spark_jobs.verification.source_columns import distance
 from spark_jobs.verification.source_database import opened, url_of
 
+_COMPARED = 5_000_000
+"""Rows of the replica up to which keys are compared, in the memory of the job."""
+_SHOWN = 20
+
 
 @dataclass(frozen=True, kw_only=True)
-class ResyncCheck:
+class Replacement:
     """What the swap changes.
 
     Attributes:
-        rows: of the new replica, without rows that are marked deleted.
-        appear, vanish, change: keys; null for tables without keys, and where there was no replica.
+        files: that were read.
+        rows_before, rows: of the live and of the new replica, without rows that are marked deleted; the former null
+            where there was none.
+        appear, vanish, change: keys; null for tables without keys, where there was no replica, and beyond `_COMPARED`
+            rows.
+        columns: of the live replica that the new one lacks.
+        archived: changes that no file holds.
         far_before, far_after: keys that differ from the source; null without a connection to it.
     """
 
+    files: int
     rows: int
+    rows_before: int | None = None
     appear: int | None = None
     vanish: int | None = None
     change: int | None = None
+    columns: tuple[str, ...] = ()
+    archived: int = 0
     far_before: int | None = None
     far_after: int | None = None
 
+    @property
+    def losses(self) -> list[str]:
+        """What would go, for a message; empty: nothing."""
+        fewer = max(0, (self.rows_before or 0) - self.rows)
+        rows = fewer if self.vanish is None else self.vanish
+        shown = ", ".join(self.columns[:_SHOWN])
+        return [
+            *([f"{rows} of {self.rows_before} rows"] if rows else []),
+            *([f"{len(self.columns)} columns ({shown})"] if self.columns else []),
+            *([f"{self.archived} changes that no file holds"] if self.archived else []),
+        ]
 
-def check(run: TableRun, order: RebuildRequest, files: Mapping[str, FileEntry], connection: str = "") -> ResyncCheck:
+
+def require_connection(run: TableRun) -> str:
+    """The connection to the source: the job's, else the row's.
+
+    Raises:
+        FatalError: `RESYNC_REFUSED`: none is named. As `url_of`.
+    """
+    connection = run.job.options.source_connection or run.dialect.options.verify_connection or ""
+    if not connection:
+        remedy = "name it by --source-connection, or use `gddl reload --from-files`, which needs none"
+        raise FatalError(
+            "RESYNC_REFUSED", f"{run.spec.table}: a resync needs a connection to the source", remedy=remedy
+        )
+    url_of(connection, run.runtime.environ)  # a table that can't be compared must not hide a wrong name
+    return connection
+
+
+def check(run: TableRun, plan: BatchPlan, order: RebuildRequest, files: Mapping[str, FileEntry]) -> Replacement:
     """
     Args:
-        files: files as read by the rebuild.
-        connection: to the source; empty: the row's connection, if any.
+        files: files as read for the new table.
 
     Raises:
         FatalError: `RESYNC_REFUSED`: a file could not be read, or the new table differs from the source in more keys.
-            Others as `url_of`.
+            `RELOAD_UNCONFIRMED`: rows, columns or changes would go, and nobody has said that they may. As `url_of`.
     """
     unread = sorted(path for path, entry in files.items() if entry.state == "unreadable")
-    if unread:
+    if unread and plan.resync:
         raise _refused(run, f"{len(unread)} files can't be read, e.g. {unread[0]}", "deliver them again")
-    connection = connection or run.dialect.options.verify_connection or ""
-    if connection:
-        url_of(connection, run.runtime.environ)  # a table that can't be compared must not hide a wrong name
     engine, layout = order.live.engine, order.live.layout
     table_schema = _common(order) if engine.exists(layout.replica) else None
-    if table_schema is None or not table_schema.keys:
-        return ResyncCheck(rows=sum(1 for _ in engine.rebuild(order).rows(order.table_schema.columns[:1])))
+    found = _compared(order, table_schema, len(files) - len(unread))
+    if plan.resync:
+        return (
+            found if table_schema is None else _against_source(run, order, table_schema, found, plan.source_connection)
+        )
+    losses = [*found.losses, *([f"{len(unread)} files that can't be read, e.g. {unread[0]}"] if unread else [])]
+    if losses and not plan.confirmed:
+        raise FatalError(
+            "RELOAD_UNCONFIRMED",
+            f"{run.spec.table}: the {found.files} files that are there hold {found.rows} rows; the table would lose "
+            f"{'; '.join(losses)}",
+            where=layout.landing,
+            remedy=f"if that is right, `gddl reload --from-files --yes --table {run.spec.table}`: the change table "
+            "keeps the changes as archived ones; the tables are unchanged",
+        )
+    return found
+
+
+def _compared(order: RebuildRequest, table_schema: TableSchema | None, files: int) -> Replacement:
+    engine, layout = order.live.engine, order.live.layout
+    work = engine.rebuild(order)
+    first = order.table_schema.columns[:1]
+    if table_schema is None:
+        return Replacement(files=files, rows=sum(1 for _ in work.rows(first)), archived=work.archived())
+    kept = {column.lower() for column in order.table_schema.columns}
+    gone = tuple(c.name for c in engine.columns(layout.replica) if c.name.lower() not in kept)
+    before = sum(1 for _ in engine.live_rows(layout.replica, table_schema.columns[:1]))
+    found = Replacement(files=files, rows=0, rows_before=before, columns=gone, archived=work.archived())
+    if not table_schema.keys or before > _COMPARED:
+        return replace(found, rows=sum(1 for _ in work.rows(first)))
     columns = (*table_schema.keys, *(c.name for c in table_schema.data if c.name not in table_schema.keys))
     live = _hashed(engine.live_rows(layout.replica, columns), len(table_schema.keys))
-    built = _hashed(engine.rebuild(order).rows(columns), len(table_schema.keys))
-    found = ResyncCheck(
-        rows=len(built), appear=len(built.keys() - live.keys()), vanish=len(live.keys() - built.keys()),
+    built = _hashed(work.rows(columns), len(table_schema.keys))
+    return replace(
+        found, rows=len(built), appear=len(built.keys() - live.keys()), vanish=len(live.keys() - built.keys()),
         change=sum(live[key] != built[key] for key in live.keys() & built.keys()),
     )  # fmt: skip
-    return _against_source(run, order, table_schema, found, connection)
 
 
 def _common(order: RebuildRequest) -> TableSchema | None:
@@ -76,10 +141,8 @@ def _hashed(rows: Iterable[Sequence[Any]], keys: int) -> dict[tuple[Any, ...], b
 
 
 def _against_source(
-    run: TableRun, order: RebuildRequest, table_schema: TableSchema, found: ResyncCheck, connection: str
-) -> ResyncCheck:
-    if not connection:
-        return found
+    run: TableRun, order: RebuildRequest, table_schema: TableSchema, found: Replacement, connection: str
+) -> Replacement:
     engine, layout, spec = order.live.engine, order.live.layout, run.spec
     with opened(url_of(connection, run.runtime.environ), *spec.name_in_source.split(".", 1)) as table:
         before = distance(table, table_schema, lambda names: engine.live_rows(layout.replica, names))
@@ -88,6 +151,15 @@ def _against_source(
         what = f"{after} keys of the new table differ from the source, of the live one {before}"
         raise _refused(run, what, "its files lack changes: let the CDC service reload the table, then run it")
     return replace(found, far_before=before, far_after=after)
+
+
+def still_different(run: TableRun, found: Replacement) -> FatalError:
+    """The failure of a resync whose tables are replaced, and still are not what the source has."""
+    what = f"{run.spec.table}: {found.far_after} keys of the new table differ from the source, "
+    what += f"of the table before it {found.far_before}"
+    remedy = "changes on their way count too: `gddl verify` tells them apart; what stays different was lost before it "
+    remedy += "landed: let the CDC service reload the table, then run it"
+    return FatalError("RESYNC_DIFFERENT", what, remedy=remedy)
 
 
 def _refused(run: TableRun, what: str, remedy: str) -> FatalError:

@@ -36,7 +36,7 @@ def column_type(kind: pa.DataType) -> str:
 
 
 def sql_type(kind: pa.DataType) -> str:
-    """SQL type text, e.g. `decimal(12,2)`, `array<int>`; nanosecond timestamps are named `timestamp`, see `is_nanos`.
+    """SQL type text, e.g. `decimal(12,2)`, `array<int>`; timestamps in any unit are named alike, see `is_nanos`.
 
     Raises:
         UnsupportedTypeError: durations, unions and the like.

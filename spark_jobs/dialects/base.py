@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, BinaryIO, ClassVar, Literal, Protocol
 
+import pyarrow as pa
+
 from airflow_gddl.contract.file_names import Names, is_temporary
 from airflow_gddl.contract.name_times import timed_order
 from airflow_gddl.contract.spec import TableSpec
@@ -102,6 +104,10 @@ class Dialect(ABC):
     def file_order(self, path: str) -> str | None:
         """Sort key of a change file, by its path, in the order of changes of a key; None: the path has none."""
         return timed_order(path)
+
+    def reordered(self, rows: pa.Table) -> pa.Table:
+        """Stored changes with the columns of `total_order` as the row's options give them now."""
+        return rows
 
     def windows(self, cursor: str, since: datetime, until: datetime) -> tuple[Window, ...]:  # noqa: ARG002 - for others
         """Listings that find every change file whose path states (`times`) a time from `since` on, or more.

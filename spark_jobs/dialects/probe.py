@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from airflow_gddl.contract.dms import DmsOptions
 from airflow_gddl.contract.errors import GddlError, QuarantinableError
-from spark_jobs.dialects.arrow_types import column_type, is_nanos
+from spark_jobs.dialects.arrow_types import column_type
 from spark_jobs.dialects.base import Dialect, InputOpener
 from spark_jobs.dialects.probed import Probed, Unreadable
 from spark_jobs.plan.files import PlannedFile
@@ -93,7 +93,7 @@ def probe(storage: InputOpener, file: PlannedFile, options: DmsOptions) -> Probe
 
 
 def _probe_parquet(file: PlannedFile, stream: BinaryIO, wrapped: bool) -> Probed:
-    footer = pq.ParquetFile(stream)
+    footer = pq.ParquetFile(stream, coerce_int96_timestamp_unit="us")
     schema, meta = footer.schema_arrow, footer.metadata
     if not len(schema):
         raise QuarantinableError("FILE_EMPTY", "the file has no columns", where=file.path)
@@ -101,7 +101,6 @@ def _probe_parquet(file: PlannedFile, stream: BinaryIO, wrapped: bool) -> Probed
         file=file,
         columns=tuple((field.name, column_type(field.type)) for field in schema),
         rows=meta.num_rows,
-        nanos=tuple(field.name for field in schema if is_nanos(field.type)),
         wrapped=wrapped,
         row_groups=() if wrapped else tuple(meta.row_group(i).num_rows for i in range(meta.num_row_groups)),
     )
@@ -111,7 +110,10 @@ def _probe_csv(file: PlannedFile, stream: BinaryIO | gzip.GzipFile, options: Dms
     # Rows are not read yet: text that is not UTF-8 is an error of its row.
     lines = io.TextIOWrapper(stream, encoding="utf-8-sig", errors="surrogateescape", newline="")
     try:
-        first = next(csv.reader(lines, delimiter=options.csv_delimiter), None)
+        first = first_record(lines, options)
+        if first is None and not options.csv_header and len(options.csv_columns) == 1:
+            lines.seek(0)
+            first = [""] if lines.read(1) else None  # rows of null
     finally:
         lines.detach()  # the caller closes the stream
     if first is None:
@@ -119,6 +121,11 @@ def _probe_csv(file: PlannedFile, stream: BinaryIO | gzip.GzipFile, options: Dms
     names = _header(first, file) if options.csv_header else _named(len(first), file, options)
     columns = tuple((name, "string") for name in names)
     return Probed(file=file, columns=columns, csv=options)
+
+
+def first_record(lines: Iterable[str], options: DmsOptions) -> list[str] | None:
+    """Fields of the first line of CSV that is not empty, and of those that its quotes take in; None: all are empty."""
+    return next(filter(None, csv.reader(lines, delimiter=options.csv_delimiter)), None)
 
 
 def _header(names: list[str], file: PlannedFile) -> list[str]:

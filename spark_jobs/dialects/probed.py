@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 import pyarrow as pa
 
 from airflow_gddl.contract.dms import DmsOptions
-from spark_jobs.dialects.arrow_types import column_type, is_nanos
+from spark_jobs.dialects.arrow_types import column_type
 from spark_jobs.plan.files import PlannedFile
 
 
@@ -19,7 +20,8 @@ class Probed:
     Attributes:
         columns: (name, SQL type) in file order; all `string` for CSV.
         rows: how many; null for CSV, whose rows are not counted before they are read.
-        nanos: timestamp columns in nanoseconds, which are read as whole numbers.
+        stated: (name, SQL type) of columns of text that have another type by the file's own schema: a value that is
+            none of it is a misfit.
         wrapped: a parquet file inside a gzip stream.
         row_groups: rows of each row group of a parquet file that can be read in parts; empty for other files.
         translated: the dialect has translated its content, which is no table, into rows.
@@ -31,7 +33,7 @@ class Probed:
     file: PlannedFile
     columns: tuple[tuple[str, str], ...]
     rows: int | None = None
-    nanos: tuple[str, ...] = ()
+    stated: tuple[tuple[str, str], ...] = ()
     wrapped: bool = False
     row_groups: tuple[int, ...] = field(default=(), compare=False)
     translated: bool = False
@@ -40,16 +42,22 @@ class Probed:
     csv: DmsOptions | None = None
 
     @classmethod
-    def of_table(cls, file: PlannedFile, table: pa.Table, malformed: pa.Array | None = None) -> Probed:
+    def of_table(
+        cls,
+        file: PlannedFile,
+        table: pa.Table,
+        malformed: pa.Array | None = None,
+        stated: Mapping[str, pa.DataType] = MappingProxyType({}),
+    ) -> Probed:
         """A file that the dialect has translated."""
         columns = tuple((f.name, column_type(f.type)) for f in table.schema)
-        nanos = tuple(f.name for f in table.schema if is_nanos(f.type))
-        return cls(file, columns, table.num_rows, nanos, translated=True, table=table, malformed=malformed)
+        types = tuple((name, column_type(kind)) for name, kind in stated.items())
+        return cls(file, columns, table.num_rows, types, translated=True, table=table, malformed=malformed)
 
     @property
     def signature(self) -> tuple[object, ...]:
         """Files with equal signatures are read together."""
-        return (self.file.format, self.file.kind, self.columns, self.nanos)
+        return (self.file.format, self.file.kind, self.columns, self.stated)
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from airflow_gddl.contract.errors import FatalError
+from airflow_gddl.contract.sql_types import parse_type
 from airflow_gddl.contract.table_spec import lowered
 from spark_jobs.dialects.base import Dialect
+from spark_jobs.plan.conversion import convertible
 
 
 @dataclass(frozen=True)
@@ -69,11 +71,12 @@ def resolve_sequence(
 def sequence_type(name: str, types: Iterable[str], dialect: Dialect) -> str:
     """The type a sequence column is kept in, from the types it is delivered with (first one decides).
 
-    Whole numbers are kept as bigint and times as timestamp, so that a narrower file changes nothing.
+    Whole numbers are kept as bigint and times as timestamp, so that a narrower file changes nothing. Times that are
+    declared as text are kept as text with all digits.
     """
     declared = next((v for k, v in dialect.options.types.items() if k.lower() == name.lower()), None)
     first = declared or next((t for t in types if t != "void"), "string")
-    if first == "string" and any(name.lower() == t.lower() for t in dialect.commit_times):
+    if declared is None and first == "string" and any(name.lower() == t.lower() for t in dialect.commit_times):
         return "timestamp"
     if first in ("tinyint", "smallint", "int", "bigint"):
         return "bigint"
@@ -81,11 +84,32 @@ def sequence_type(name: str, types: Iterable[str], dialect: Dialect) -> str:
 
 
 def declared_types(columns: Mapping[str, str], dialect: Dialect) -> dict[str, str]:
-    """Columns that are delivered as text and have another type in `options.types`: file column to SQL type."""
+    """Columns that have another type in `options.types`: file column to SQL type.
+
+    Text is read as the declared type; a column of any scalar type but bytes becomes text where that is declared. A
+    before image has the type of its column.
+    """
     declared = {name.lower(): kind for name, kind in dialect.options.types.items()}
+    prefix = dialect.spec.before_image_prefix
+    images = {} if prefix is None else {(prefix + name).lower(): kind for name, kind in declared.items()}
+    known = images | declared
+    found = {name: known[name.lower()] for name in columns if name.lower() in known}
+    texts = lowered(declared_texts(dialect)) | lowered(images)
     return {
-        name: declared[name.lower()] for name, kind in columns.items() if name.lower() in declared and kind == "string"
-    }
+        name: kind for name, kind in found.items()
+        if columns[name] == "string" or (name.lower() in texts and _is_text_of(columns[name], kind))
+    }  # fmt: skip
+
+
+def _is_text_of(delivered: str, declared: str) -> bool:
+    kind = parse_type(delivered)
+    return declared == "string" and delivered not in ("void", "binary") and convertible(kind, parse_type(declared))
+
+
+def declared_texts(dialect: Dialect) -> tuple[str, ...]:
+    """Columns that the row declares to be text; a column of the sequence is so only in `_gddl.sequence`."""
+    ordered = lowered(dialect.spec.sequence_by)
+    return tuple(n for n, kind in dialect.options.types.items() if kind == "string" and n.lower() not in ordered)
 
 
 def applied_columns(dialect: Dialect, sequence: Sequence[str]) -> frozenset[str]:

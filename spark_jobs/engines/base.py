@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Protocol
 
@@ -21,6 +21,7 @@ from spark_jobs.plan.table_schema import RESCUED, TableSchema
 from spark_jobs.rules.batch_schema import Stored, plan_batch
 from spark_jobs.rules.figures import ChangesErased, Compacted, Rebuilt, Verdict
 from spark_jobs.rules.key_rows import KeyRows
+from spark_jobs.rules.rewrite import Rewrite
 
 
 class DeclinedError(Exception):
@@ -37,9 +38,11 @@ class DeclinedError(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class RebuildRequest:
-    """Input of the swap of a full refresh: tables of `live` get the state computed from those of `shadow`.
+    """Input of the swap of a rebuild or a reload: tables of `live` get the state that their changes lead to.
 
     Attributes:
+        shadow: where files were read into; null: no file was read, the live change table says all.
+        archives: how changes that the shadow table lacks are archived (`order.ARCHIVED`); null: they still count.
         generation_low_watermarks: greatest sequence ingested before each generation.
         swept: first generation whose rows are in the replica.
         landed: paths of all existing files.
@@ -49,19 +52,20 @@ class RebuildRequest:
     """
 
     live: TableContext
-    shadow: Layout
+    shadow: Layout | None
     plan: BatchPlan
     table_schema: TableSchema
     generation_low_watermarks: tuple[str | None, ...]
     swept: int
-    landed: tuple[str, ...]
-    read: Mapping[str, int]
+    landed: tuple[str, ...] = ()
+    read: Mapping[str, int] = field(default_factory=dict)
     resequenced: bool = False
     reselected: bool = False
+    archives: Rewrite | None = None
 
 
 class RebuildWork(Protocol):
-    """Executes the swap of a full refresh; see `RebuildRequest` for its input."""
+    """Executes the swap of a rebuild or a reload; see `RebuildRequest` for its input."""
 
     def drops_changes(self) -> bool:
         """Whether `swap` would drop changes of removed files, since types or order are incompatible."""
@@ -69,6 +73,10 @@ class RebuildWork(Protocol):
 
     def rows(self, columns: Sequence[str]) -> Iterable[tuple[Any, ...]]:
         """As `Engine.live_rows`, of the replica that `swap` would make; nothing is written."""
+        ...
+
+    def archived(self) -> int:
+        """Number of changes that `swap` would archive."""
         ...
 
     def swap(self, report: Callable[[str], None]) -> Rebuilt:
@@ -84,6 +92,10 @@ class Maintenance(Protocol):
 
     def compact(self, path: str, *, dry_run: bool) -> Compacted:
         """Compact small files; transactions and statistics are kept."""
+        ...
+
+    def keep_readable_statistics(self, path: str) -> None:
+        """Drop columns from the indexed ones whose bounds some reader can't read."""
         ...
 
     def rewrite_timestamps(self, path: str, *, dry_run: bool) -> int:
@@ -194,8 +206,16 @@ class Engine(Protocol):
 
     def eraser(self) -> Eraser: ...
 
+    def refused_values(self, path: str, how: Rewrite) -> dict[tuple[str, str], int]:
+        """Values of a change table that a rewrite would lose: (problem, column) to their number."""
+        ...
+
+    def rewrite_changes(self, context: TableContext, plan: BatchPlan, how: Rewrite) -> None:
+        """Replace the change table by its `rewritten` rows, in one commit; once for each plan."""
+        ...
+
     def rebuild(self, order: RebuildRequest) -> RebuildWork:
-        """Prepare the swap of a full refresh; writes nothing."""
+        """Prepare the swap of a rebuild or a reload; writes nothing."""
         ...
 
     def verify(self, context: TableContext, table_schema: TableSchema, swept: int, limit: int) -> Verdict:
@@ -215,6 +235,10 @@ class Engine(Protocol):
         """
         ...
 
+    def in_quarantine(self, path: str) -> tuple[int, int]:
+        """Number of unresolved rows and files of the errors table, and how many of them are whole files."""
+        ...
+
     def unresolved(self, path: str, limit: int) -> tuple[int, list[Mapping[str, Any]]]:
         """Number of unresolved rows of the errors table, and the oldest ones; times as ISO 8601 text."""
         ...
@@ -226,6 +250,7 @@ class TableContext:
 
     Attributes:
         resumed: an earlier run may have written part of the current batch.
+        begins_with: columns that the tables have from the first, where they don't exist yet; null: those of the files.
     """
 
     dialect: Dialect
@@ -234,6 +259,7 @@ class TableContext:
     storage: Storage
     engine: Engine
     resumed: bool = True
+    begins_with: Stored | None = None
 
     @property
     def spec(self) -> TableSpec:
@@ -250,9 +276,10 @@ class TableContext:
     def stored_columns(self) -> Stored:
         """Current columns of the change table, split into data and before images."""
         if not self.engine.exists(self.layout.changes):
-            return Stored(data=None, before=None)
-        columns = [c for c in self.engine.columns(self.layout.changes) if c.name != RESCUED]
+            return self.begins_with or Stored(data=None, before=None)
+        found = self.engine.columns(self.layout.changes)
+        columns = [c for c in found if c.name != RESCUED]
         prefix = self.spec.before_image_prefix
         images = [c for c in columns if prefix and c.name.lower().startswith(prefix.lower())]
         data = tuple(c for c in columns if c not in images)
-        return Stored(data=Schema(data), before=Schema(tuple(images)))
+        return Stored(data=Schema(data), before=Schema(tuple(images)), rescued=len(columns) < len(found))

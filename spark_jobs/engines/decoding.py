@@ -129,4 +129,6 @@ def landed(context: TableContext, like: Probed, only_deletes: Callable[[str], bo
     asks = like.file.kind == "change" and context.spec.schema_evolution.dropped_column != "keep"
     op = match([name for name, _ in like.columns], context.dialect.op_column) if asks else None
     deletes = op is not None and only_deletes(op)
-    return Landed(kind=like.file.kind, columns=like.columns, label=like.file.path, only_deletes=deletes)
+    return Landed(
+        kind=like.file.kind, columns=like.columns, label=like.file.path, only_deletes=deletes, stated=like.stated
+    )

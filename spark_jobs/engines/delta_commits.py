@@ -26,12 +26,14 @@ class DeltaCommit:
     operation: as named by its writer, e.g. `RESTORE`.
     ours: it was made by this project.
     changes_data: rows were added, removed or changed. OPTIMIZE and VACUUM only move rows, or remove old files.
+    transactions: application to the version that the commit states of it.
     """
 
     version: int
     operation: str
     ours: bool
     changes_data: bool
+    transactions: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -68,6 +70,13 @@ class DeltaCommits:
                 found = info.get("operationMetrics", {})
                 return {k: int(v) for k, v in found.items() if str(v).isdigit()}
         return {}
+
+    def last_transaction(self, table: str, app: str) -> int:
+        """Highest version that an application committed, among the newest commits; -1 when none."""
+        actions = (
+            json.loads(line) for _, path in self._commits(table) for line in self.storage.read(path).splitlines()
+        )
+        return max((int(a["txn"]["version"]) for a in actions if a.get("txn", {}).get("appId") == app), default=-1)
 
     def _commits(self, table: str) -> Iterator[tuple[int, str]]:
         """The newest commits, oldest first, from shortly before the last checkpoint.
@@ -114,6 +123,7 @@ def _commit_of(version: int, data: bytes) -> DeltaCommit:
         operation=str(info.get("operation", "unknown")),
         ours=str(info.get("userMetadata", "")).split(" ")[0] == OURS,
         changes_data=any(file.get("dataChange", True) for file in files),
+        transactions={a["txn"]["appId"]: int(a["txn"]["version"]) for a in actions if "txn" in a},
     )
 
 

@@ -2,8 +2,10 @@
 
 A reader may take a missing bound for a null bound, and then skips files that have rows:
 the pyarrow dataset of `deltalake` does. So the property names only columns whose bounds every file can have.
-Excluded are booleans and binaries, for which Spark writes no bounds, and floating-point numbers, whose bounds are
-undefined with NaN. A struct is named with all its fields or not at all: Polars refuses partial statistics.
+Excluded are booleans and binaries, for which Spark writes no bounds, floating-point numbers, whose bounds are
+undefined with NaN, and decimals of more than six digits after the point: Spark writes bounds below 0.000001 with an
+exponent (`0E-10`), which `deltalake` reads as null. A struct is named with all its fields or not at all: Polars refuses
+partial statistics.
 """
 
 from __future__ import annotations
@@ -21,6 +23,8 @@ COLUMNS = "delta.dataSkippingStatsColumns"
 COUNT = "delta.dataSkippingNumIndexedCols"
 MOST = 32
 """Delta's default; more columns would lengthen the log and help few readers."""
+_PLAIN_SCALE = 6
+"""Java writes no decimal of this scale or a lower one with an exponent."""
 ColumnPath = tuple[str, ...]
 
 _EXACT = {"tinyint", "smallint", "int", "bigint", "date", "timestamp", "timestamp_ntz", "string"}
@@ -70,6 +74,16 @@ def restricted(named: str, columns: Sequence[Column] | None) -> str:
     return ",".join(_text(path) for path in paths if _folded(path) in there)
 
 
+def readable(named: str, columns: Sequence[Column]) -> str:
+    """A value of the property without columns whose bounds some reader can't read; `_gddl` stays whole."""
+    bad = {
+        column.name.lower()
+        for column in columns
+        if column.name != GDDL and not all(_is_exact(kind) for _, kind in _leaves((column.name,), column.type))
+    }
+    return ",".join(_text(path) for path in _paths(named) if path[0].lower() not in bad)
+
+
 def usual(named: str, columns: Sequence[Column]) -> str:
     """Those columns of a value of the property that Delta indexes without the property, too."""
     others = indexed_columns(columns, {})
@@ -77,7 +91,9 @@ def usual(named: str, columns: Sequence[Column]) -> str:
 
 
 def _is_exact(kind: SqlType) -> bool:
-    return isinstance(kind, DecimalType) or (isinstance(kind, ScalarType) and kind.name in _EXACT)
+    if isinstance(kind, DecimalType):
+        return kind.scale <= _PLAIN_SCALE
+    return isinstance(kind, ScalarType) and kind.name in _EXACT
 
 
 def _all_leaves(columns: Sequence[Column]) -> list[ColumnPath]:

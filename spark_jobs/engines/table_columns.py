@@ -7,7 +7,7 @@ from spark_jobs.plan.columns import Column
 from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.rules.changes import data_columns, gddl_column
 from spark_jobs.rules.fold import FORCED
-from spark_jobs.rules.history import END, START
+from spark_jobs.rules.history import END, END_GENERATION, START, START_GENERATION
 
 
 def replica_columns(table_schema: TableSchema) -> tuple[Column, ...]:
@@ -23,5 +23,6 @@ def tombstone_columns(table_schema: TableSchema) -> tuple[Column, ...]:
 
 
 def history_columns(table_schema: TableSchema) -> tuple[Column, ...]:
-    kind = parse_type(table_schema.sequence_type)
-    return (*data_columns(table_schema), gddl_column(table_schema), Column(START, kind), Column(END, kind))
+    kind, number = parse_type(table_schema.sequence_type), ScalarType("int")
+    bounds = {START: kind, END: kind, START_GENERATION: number, END_GENERATION: number}
+    return (*data_columns(table_schema), gddl_column(table_schema), *(Column(n, k) for n, k in bounds.items()))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 
 from spark_jobs.plan.batch import BatchPlan
@@ -9,6 +10,10 @@ from spark_jobs.plan.batch import BatchPlan
 APPEND, QUARANTINE, TOMBSTONES, MERGE, SWEEP, HISTORY = (
     f"gddl:{step}" for step in ("append", "quarantine", "tombstones", "merge", "sweep", "history")
 )
+REWRITE = "refresh:rewrite"
+"""The change table by the row's current settings."""
+REFRESH = "refresh:"
+"""Prefix of the steps of a full refresh."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -32,3 +37,15 @@ def app_of(app: str, shard: str) -> str:
 def user_metadata(app: str, version: int) -> str:
     """User metadata of a transaction's commit, by which its metrics are found."""
     return f"gddl {app} {version}"
+
+
+def is_later(transactions: Mapping[str, int], shard: str, known: int) -> bool:
+    """Whether transactions of a commit are of a later plan of the table, or shard, than the ledger knows.
+
+    Sweeps don't count: a plan without readable files may be dropped after its sweep.
+
+    Args:
+        known: version of the ledger's newest plan.
+    """
+    kept = {app_of(step, shard) for step in (APPEND, TOMBSTONES, MERGE, HISTORY)}
+    return any(version > known and (app in kept or app.startswith(REFRESH)) for app, version in transactions.items())

@@ -53,7 +53,7 @@ class LocalSpread:
         pool = self.open(job, specs)
         try:
             costs: dict[str, int] = dict.fromkeys((s.table for s in specs), 0)
-            if job.options.action == "run" and not job.options.full_refresh and len(specs) > 1:
+            if job.options.action == "run" and not job.options.repairs and len(specs) > 1:
                 yield from _idle_tables(pool, specs, costs)
             waiting = sorted((s for s in specs if s.table in costs), key=lambda s: -costs[s.table])
             for _, answer in pool.run_tasks([Task((spec,)) for spec in waiting]):

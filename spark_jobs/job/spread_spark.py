@@ -148,7 +148,7 @@ def _polled(run: TableRun) -> Found | int:
     options = run.job.options
     if options.action in _IN_DRIVER:
         return attempt(run, totals_of(run.job))
-    return poll_table(run) if options.action == "run" and not options.full_refresh else 0
+    return poll_table(run) if options.action == "run" and not options.repairs else 0
 
 
 @dataclass(frozen=True)

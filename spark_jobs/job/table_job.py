@@ -13,6 +13,7 @@ from airflow_gddl.contract.result import JobResult, error_info
 from airflow_gddl.contract.spec import JobSpec, TableSpec
 from spark_jobs.actions import inspection as actions
 from spark_jobs.actions.notified_run import run_streamed, takes_stream
+from spark_jobs.actions.rebuild import rebuild_table
 from spark_jobs.actions.refresh import refresh_table
 from spark_jobs.engines.base import DeclinedError
 from spark_jobs.iceberg.publish import is_behind, publish
@@ -45,7 +46,7 @@ def not_started(job: JobSpec, spec: TableSpec, fault: GddlError) -> TableOutcome
 
 
 def totals_of(job: JobSpec) -> RunTotals:
-    return RunTotals(mode="refresh" if job.options.full_refresh else "incremental")
+    return RunTotals(mode="refresh" if job.options.repairs else "incremental")
 
 
 def on_spark(job: JobSpec, declined: Declined, runtime: Runtime) -> TableOutcome:
@@ -59,7 +60,7 @@ def attempt(run: TableRun, totals: RunTotals) -> TableOutcome | Declined:
     """Run the action; nothing is raised."""
     totals.started_at, lost = iso(run.runtime.clock()), run.runtime.spark.losses()
     try:
-        result, retriable = _mirrored(run, act(run, totals)), False
+        result, retriable = _mirrored(run, _counted(run, act(run, totals))), False
     except DeclinedError as declined:
         return Declined(run.spec, declined.reason, totals)
     except Exception as error:  # noqa: BLE001 - one table's error must not stop the next table
@@ -71,6 +72,18 @@ def attempt(run: TableRun, totals: RunTotals) -> TableOutcome | Declined:
     if is_recorded(result, dry_run=options.dry_run) and not _is_held(run, result):
         _record(run, result)
     return TableOutcome(result, retriable)
+
+
+def _counted(run: TableRun, result: JobResult) -> JobResult:
+    """Add what is left in quarantine after an action that may have changed it."""
+    options = run.job.options
+    if options.action not in (*LOADS, "erase") or options.dry_run or result.status == "skipped":
+        return result
+    context = run.context()
+    path, rows, files = context.layout.errors, 0, 0
+    if context.engine.exists(path):
+        rows, files = context.engine.in_quarantine(path)
+    return replace(result, in_quarantine=rows, files_in_quarantine=files)
 
 
 def _mirrored(run: TableRun, result: JobResult) -> JobResult:
@@ -176,8 +189,11 @@ def _run(run: TableRun, totals: RunTotals) -> JobResult:
     """The requested run, or an unfinished full refresh of an earlier run."""
     ledger = run.ledger()
     pending = ledger.plan()
-    if run.job.options.full_refresh or (pending is not None and pending.mode == "refresh"):
+    options, begun = run.job.options, pending is not None and pending.mode == "refresh"
+    if options.reload or options.resync:
         return refresh_table(run, totals)
+    if options.full_refresh or begun:
+        return rebuild_table(run, totals)
     source = run.runtime.files
     if source is not None and pending is None and takes_stream(run, ledger.state):
         return run_streamed(run, source, totals)

@@ -143,13 +143,13 @@ class Ledger:
             return None
         with files.damaged_is_fatal(path):
             plan = codec.from_json(BatchPlan, data.decode(errors="surrogateescape"))
-        if plan.number > self.state.batch + 1:
+        if plan.number > self.state.batch + 1 and plan.mode != "refresh":
             raise files.damaged(path, f"it plans batch {plan.number}, the last commit found is {self.state.batch}")
         return plan if plan.number > self.state.batch else None
 
     def write_plan(self, plan: BatchPlan) -> None:
         """Store the plan before the batch writes. Check the claim first: a plan replaces the previous one."""
-        self._expect_next(plan.number)
+        self._expect_next(plan)
         self._storage.write(join(self._root, _PLAN), files.to_bytes(codec.to_json(plan)))
         self._names.add(_PLAN)
 
@@ -185,7 +185,7 @@ class Ledger:
         Raises:
             RetriableError: `LEDGER_CONFLICT` when another run has committed this number.
         """
-        self._expect_next(commit.number)
+        self._expect_next(commit.plan)
         if commit.state.batch != commit.number:
             raise ValueError(f"the state of commit {commit.number} says batch {commit.state.batch}")
         before, tail = self._snapshot, self._tail()
@@ -284,9 +284,11 @@ class Ledger:
         self._storage.write(join(self._root, _SEEN), files.seal([codec.to_json(seen)]))
         self._names.add(_SEEN)
 
-    def _expect_next(self, number: int) -> None:
-        if number != self.state.batch + 1:
-            raise self._conflict(f"batch {number} doesn't follow batch {self.state.batch}")
+    def _expect_next(self, plan: BatchPlan) -> None:
+        """A full refresh passes over the numbers of batches that the tables have and the ledger has lost."""
+        after = plan.number - self.state.batch
+        if after < 1 or (after > 1 and plan.mode != "refresh"):
+            raise self._conflict(f"batch {plan.number} doesn't follow batch {self.state.batch}")
 
     def _conflict(self, what: str) -> RetriableError:
         return RetriableError("LEDGER_CONFLICT", what, where=self._root, remedy="run again; it reopens the ledger")

@@ -135,6 +135,8 @@ class _Maintenance:
             if not engine.exists(path := getattr(layout, name)):
                 continue
             self._check()
+            if not self._dry:
+                maintenance.keep_readable_statistics(path)
             kept.rewritten += maintenance.rewrite_timestamps(path, dry_run=self._dry)
             joined = maintenance.compact(path, dry_run=self._dry)
             if joined.files_after != joined.files_before:

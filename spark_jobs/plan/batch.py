@@ -10,7 +10,7 @@ from airflow_gddl.contract.result import Mode
 from spark_jobs.plan.files import FileEntry, PlannedFile
 from spark_jobs.plan.settings import AppliedSettings
 
-BatchSource = Literal["files", "quarantine"]
+BatchSource = Literal["files", "quarantine", "changes"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,10 +28,15 @@ class BatchPlan:
         resync: a refresh that is checked before it swaps, by any run that finds it.
         swapping: the check of a refresh is over, and tables may have been exchanged: it can only go on.
         source_connection: the one that this check was asked to use; empty: the row's own.
-        source: `quarantine` replays its unresolved rows instead of reading files.
+        source: `quarantine` replays its unresolved rows instead of reading files; `changes` rebuilds the tables from
+            the change table.
         codes: of the rows that it replays; empty: all.
+        dropped: of a rebuild: id of an unfinished batch whose changes it removes; empty: none.
+        archives: of a reload: changes that no file holds no longer count.
+        confirmed: of a reload: also where rows, columns or changes of the tables go.
         released: a user has released the sweep, for any share of rows.
         shard: short name of the source whose files these are, where the table has several; else empty.
+        interrupted: of a refresh: the started batch that it replaces, and that goes on if the refresh is given up.
     """
 
     number: int
@@ -50,6 +55,10 @@ class BatchPlan:
     shard: str = field(default="", metadata={OMIT_DEFAULT: True})
     sequence_by: tuple[str, ...] | None = field(default=None, metadata={OMIT_DEFAULT: True})
     sequence_type: str | None = field(default=None, metadata={OMIT_DEFAULT: True})
+    dropped: str = field(default="", metadata={OMIT_DEFAULT: True})
+    archives: bool = field(default=False, metadata={OMIT_DEFAULT: True})
+    confirmed: bool = field(default=False, metadata={OMIT_DEFAULT: True})
+    interrupted: BatchPlan | None = field(default=None, metadata={OMIT_DEFAULT: True})
 
     @property
     def batch_id(self) -> str:
@@ -59,6 +68,11 @@ class BatchPlan:
         """
         number = f"{self.number:012d}" + ("r" if self.mode == "refresh" else "")
         return f"{self.shard}/{number}" if self.shard else number
+
+
+def number_of(batch_id: str) -> int:
+    """The number in a `BatchPlan.batch_id`."""
+    return int(batch_id.rpartition("/")[2].removesuffix("r"))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,7 +119,14 @@ class TableState:
         keeps_order: the columns of its order are those of other shards that had changes, and stay though it had none.
         normal_text: numbers that come as text are in their normal form in `_gddl.sequence` (`plan.sequence`); false in
             tables whose first changes were ingested before there was one.
+        instants: times that come as text are kept as instants; false as `normal_text`.
+        sequence_forms: sequence column to the forms of its text, see `plan.sequence`; empty in ledgers of earlier
+            releases.
         log_began: the row's `log_began` at the last batch: positions in the source's log are written by it.
+        misplaced: files with changes whose positions were written by another `log_began` than the row's; until a full
+            refresh.
+        log_time: newest commit time of changes at the end of the source's log; null where sequences are no positions in
+            one, or an earlier release wrote the ledger.
         schemas: every column set that files brought, `FileEntry.schema` is an index; a name to its SQL type.
         max_sequence: JSON form of the greatest sequence ingested; null before any change.
         generation_floor: greatest sequence ingested before each generation (index 0 = generation 1; null: none).
@@ -134,7 +155,11 @@ class TableState:
     sequence_type: str | None = None
     keeps_order: bool = False
     normal_text: bool = False
+    instants: bool = False
+    sequence_forms: dict[str, tuple[str, ...]] = field(default_factory=dict)
     log_began: tuple[str, ...] = ()
+    misplaced: tuple[str, ...] = ()
+    log_time: str | None = None
     schemas: tuple[dict[str, str], ...] = field(default_factory=tuple)
     max_sequence: str | None = None
     generation_floor: tuple[str | None, ...] = ()

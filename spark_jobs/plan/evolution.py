@@ -2,27 +2,51 @@
 
 from __future__ import annotations
 
-from airflow_gddl.contract.sql_types import unsupported_part, without_void
+from collections.abc import Collection
+
+from airflow_gddl.contract.sql_types import ScalarType, SqlType, unsupported_part, without_void
 from airflow_gddl.contract.table_spec import SchemaEvolution
 from spark_jobs.plan.columns import Column, LandedColumn, LandedGroup, Schema
+from spark_jobs.plan.conversion import convertible
 from spark_jobs.plan.merging import Addition, Allowed, Widening, extra_fields, merge, widenings
 
+STRING = ScalarType("string")
 
-def evolve(table: Schema | None, groups: tuple[LandedGroup, ...], policy: SchemaEvolution) -> Schema:
-    """The target, which a policy of `fail` leaves unchanged; `enforcement.refuse` checks the remaining differences."""
+
+def evolve(
+    table: Schema | None,
+    groups: tuple[LandedGroup, ...],
+    policy: SchemaEvolution,
+    texts: Collection[str] = (),
+    fixed: Collection[str] = (),
+) -> Schema:
+    """The target, which a policy of `fail` leaves unchanged; `enforcement.refuse` checks the remaining differences.
+
+    Args:
+        texts: columns, in lower case, that the row declares to be text: they become it whatever the policy.
+        fixed: columns, in lower case, that never become text: those that the replica is partitioned by.
+    """
     target = {column.name.lower(): column for column in table.columns} if table else {}
     old = frozenset(target)
     for column in (column for group in groups for column in group.columns):
         name = column.name.lower()
         if name in target:
             new = name not in old
-            allowed = Allowed(add=new or policy.new_column == "add", widen=new or policy.type_change == "widen")
-            merged = merge(target[name].type, column.type, allowed)
+            widen = new or policy.type_change in ("widen", "text")
+            merged = merge(target[name].type, column.type, Allowed(add=new or policy.new_column == "add", widen=widen))
+            asked = name not in fixed and (policy.type_change == "text" or name in texts)
+            if merged is None and asked and _may_become_text(target[name].type, column.type):
+                merged = STRING
             target[name] = Column(target[name].name, merged or target[name].type)
         elif _is_taken(table, column, policy):
             kind = without_void(column.type)
             target |= {name: Column(column.name, kind)} if kind is not None else {}
     return Schema(tuple(target.values()))
+
+
+def _may_become_text(stored: SqlType, incoming: SqlType) -> bool:
+    """Whether text holds all values of both types. Bytes are no text."""
+    return all(str(kind) != "binary" and convertible(kind, STRING) for kind in (stored, incoming))
 
 
 def _is_taken(table: Schema | None, column: LandedColumn, policy: SchemaEvolution) -> bool:

@@ -13,6 +13,7 @@ from typing import Literal
 
 from airflow_gddl.contract.spec import Generations
 from spark_jobs.plan.files import LandedFile, PlannedFile
+from spark_jobs.plan.sequence import greater
 
 Certainty = Literal["certain", "inferred", "unknown"]
 TimedFile = LandedFile | PlannedFile
@@ -87,12 +88,14 @@ class RecordedFile:
 
     Attributes:
         applied_at: when the newest batch with rows of it was planned, ISO 8601 UTC.
+        batch: greatest number of a batch with rows of it.
         max_sequence: JSON form; null for full-load rows.
     """
 
     path: str
     generation: int
     applied_at: str
+    batch: int = 0
     max_sequence: str | None = None
 
 
@@ -109,6 +112,13 @@ class Recorded:
     def newest(self) -> Mapping[str, RecordedFile]:
         """The newest generation's row of each file."""
         return {row.path: row for row in sorted(self.rows, key=lambda row: row.generation)}
+
+    def highest_before(self, generation: int) -> str | None:
+        """The greatest sequence of the generations before one; null: none."""
+        found: str | None = None
+        for row in self.rows:
+            found = greater(found, row.max_sequence) if row.generation < generation else found
+        return found
 
     def opened_at(self, generation: int) -> str:
         """When the first batch with rows of a generation was planned; empty when there are none."""

@@ -22,7 +22,7 @@ from airflow_gddl.contract.sql_types import (
     without_void,
 )
 from spark_jobs.plan.conversion import lossless
-from spark_jobs.plan.widening import common_type
+from spark_jobs.plan.widening import common_type, widens
 
 Path: TypeAlias = tuple[str, ...]
 
@@ -146,15 +146,24 @@ def widenings(before: SqlType, after: SqlType, path: Path) -> Iterator[Widening]
         yield Widening(path, before, after)
 
 
+def are_of_one_kind(stored: SqlType, wanted: SqlType) -> bool:
+    """Whether one of two types may be widened to the other, field by field."""
+    if isinstance(stored, StructType) and isinstance(wanted, StructType):
+        pairs = [(field.type, wanted.field(field.name)) for field in stored.fields]
+        known = all(other is not None and are_of_one_kind(kind, other.type) for kind, other in pairs)
+        return known and len(stored.fields) == len(wanted.fields)
+    return stored == wanted or widens(stored, wanted) or widens(wanted, stored)
+
+
 def grown(stored: SqlType, wanted: SqlType) -> SqlType:
-    """The stored type with what the wanted one has beyond it; fields that only the table has stay."""
+    """The stored type with what the wanted one has beyond it; fields that only the table has stay, and wider types."""
     if isinstance(stored, StructType) and isinstance(wanted, StructType):
         kept = [replace(f, type=grown(f.type, w.type) if (w := wanted.field(f.name)) else f.type)
                 for f in stored.fields]  # fmt: skip
         new = [f for f in wanted.fields if stored.field(f.name) is None]
         return StructType((*kept, *new))
     differs = any(extra_fields(stored, wanted, ())) or any(widenings(stored, wanted, ()))
-    return wanted if differs else stored
+    return wanted if differs and not widens(wanted, stored) else stored
 
 
 def _parts(first: SqlType, second: SqlType) -> tuple[tuple[str, SqlType, SqlType], ...]:

@@ -30,11 +30,13 @@ class SchemaRules:
     Attributes:
         required: key columns, as the source names them: every group must have them.
         partitions: partition columns, as the source names them: the table must have them.
+        texts: columns that the row declares to be text, as the source names them.
     """
 
     evolution: SchemaEvolution
     required: tuple[str, ...] = ()
     partitions: tuple[str, ...] = ()
+    texts: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,7 +131,8 @@ def plan_schema(table: Schema | None, incoming: tuple[IncomingSchema, ...], rule
     """
     groups = tuple(land(group) for group in incoming)
     keys = {landed_name(key).lower(): key for key in rules.required}
-    target = evolve(table, groups, rules.evolution)
+    fixed, texts = ({landed_name(name).lower() for name in names} for names in (rules.partitions, rules.texts))
+    target = evolve(table, groups, rules.evolution, texts, fixed)
     require_keys(target, groups, keys)
     require_partitions(target, rules.partitions)
     refuse(table, target, groups, rules.evolution)

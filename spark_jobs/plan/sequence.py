@@ -1,35 +1,62 @@
-"""Sequences as the ledger keeps them: JSON text, comparable without an engine; and the order of numbers in text.
+"""Sequences as the ledger keeps them: JSON text, comparable without an engine; and forms of text that have an order.
 
-Text compares by code point, which is the order of numbers only where they are equally long. Three forms of numbers are
-made so when a change is decoded (`rules.sequence_text`), and kept so in `_gddl.sequence`: log sequence numbers as
-PostgreSQL writes them (`0/9FFFFFF`), hexadecimal and decimal digits (`ff`, `0x1A`, `42`), and decimal numbers (`9.5`).
-All other text must be equally long.
+Text compares by code point, which is the order of numbers only where they are equally long, and that of times only in
+one zone. Such forms are made comparable when a change is decoded (`rules.sequence_text`), and kept so in
+`_gddl.sequence`: log sequence numbers as PostgreSQL writes them (`0/9FFFFFF`), hexadecimal and decimal digits (`ff`,
+`0x1A`, `42`), decimal numbers (`9.5`), times (as instants). Other text must be equally long, and of one form whose
+order as text is known: groups of digits between marks (`log-0042`, `0000002a:00000190:0003`), ULIDs, UUIDs that begin
+with a time. Texts of one column have one form, or forms that compare (`fit_together`).
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from datetime import timedelta
 from decimal import Decimal
 from typing import Any, TypeAlias
 
 from airflow_gddl.contract.errors import FatalError
+from airflow_gddl.contract.spec import TableSpec
 from spark_jobs.plan.batch import TableState
 
 Widths: TypeAlias = Mapping[str, tuple[int, int]]
 """Sequence column to the least and greatest length of its text; columns of other types are left out."""
+
+Forms: TypeAlias = Mapping[str, tuple[str, str]]
+"""Form of a column's texts to one of them and the file that it is in."""
+_EXAMPLES = 3
 
 # For upper case; written so that RE2 (Arrow) and Java (Spark) read them alike.
 LSN = r"\A([0-9A-F]{1,8})/([0-9A-F]{1,8})\z"
 HEXADECIMAL = r"\A(?:0X)?[0-9A-F]+\z"
 PREFIX = r"\A0X"
 DECIMAL = r"\A([0-9]+)\.([0-9]+)\z"
+DIGITS_ALONE = r"\A[0-9]+\z"
+POWER = r"\A(?:0|[1-9][0-9]*)E[0-9]+\z"
+"""A power of ten, or hexadecimal digits: only other texts of the column tell."""
+TIME = (
+    r"\A(?P<day>[0-9]{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12][0-9]|3[01]))"
+    r"(?:[T ](?P<clock>(?:[01][0-9]|2[0-3]):[0-5][0-9])(?::(?P<second>[0-5][0-9])(?:[.](?P<fraction>[0-9]{1,9}))?)?"
+    r"(?P<zone> ?(?:Z|UTC|GMT|(?P<sign>[+-])(?P<hours>0[0-9]|1[0-7])(?::?(?P<minutes>[0-5][0-9]))?)?))?\z"
+)
+OTHER_DATES = r"\A[0-9]{1,2}[-/._](?:[0-9]{1,2}|[A-Z]{3,})[-/._](?:[0-9]{2}|[0-9]{4})(?:[^0-9]|\z)"
+"""Dates whose day or month comes first."""
+DIGIT_GROUPS = r"\A(?:[^0-9]*[A-Za-z][^0-9]*)?[0-9]+(?:[.:;|#/_-][0-9]+)*\z"
+EXPONENT = r"\A[0-9]+(?:[.][0-9]*)?E[+-]?[0-9]+\z"
+HEX_GROUPS = r"\A(?:0X)?[0-9A-F]+(?:[.:;|#/_-](?:0X)?[0-9A-F]+)+\z"
+UUID = r"\A[0-9A-F]{8}-[0-9A-F]{4}-[0-9A-F]{4}-[0-9A-F]{4}-[0-9A-F]{12}\z"
+UUID_BY_TIME = r"\A[0-9A-F]{8}-[0-9A-F]{4}-[67]"
+ULID = r"\A[0-7][0-9A-HJKMNP-TV-Z]{25}\z"
 LSN_DIGITS, DIGITS = 8, 20
 """Digits to which each half of a log sequence number is filled up, and other numbers, unless they have more."""
 EPOCH = r"\Alog[0-9]{4}:"
 """Prefix of a position in a log that was reset."""
 _EPOCH = re.compile(EPOCH)
+LONGEST_TRANSACTION = timedelta(minutes=1)
+_FILE_NUMBER = 10
+"""Digits of a log file's number."""
 _LOWEST = "-Infinity"
 _NOT_FINITE = (_LOWEST, "Infinity", "NaN")
 """Floating-point numbers that are text in JSON; the last two are above all other numbers, in this order."""
@@ -45,6 +72,11 @@ def sort_key(text: str) -> tuple[tuple[int, Any], ...]:
         a pair for each column: its place among the kinds of values, and the value.
     """
     return tuple((_kind(value), value) for value in _values(text))
+
+
+def log_began_of(spec: TableSpec) -> tuple[str, ...]:
+    """The row's `log_began`, as `TableState` keeps it."""
+    return tuple(map(str, spec.options.get("log_began") or ()))
 
 
 def have_one_type(first: str, second: str) -> bool:
@@ -73,6 +105,43 @@ def greater(first: str | None, second: str | None) -> str | None:
 
 def is_after(first: str, second: str | None) -> bool:
     return second is None or sort_key(first) > sort_key(second)
+
+
+def fit_together(forms: Collection[str]) -> bool:
+    """Whether texts of these forms (`rules.sequence_text.forms`) compare, as they are kept."""
+    groups = [form.split(" ", 2)[1:] for form in forms if form.startswith("groups ")]
+    if len(groups) == len(forms):
+        return len({shape for _, shape in groups}) == 1 and len({kind for kind, _ in groups} - {"digits"}) < 2
+    kinds = set(forms) - {"power"} if "hex" in forms else set(forms)
+    known = len(kinds) == 1 and not kinds & {"", "power"}
+    return known or kinds in ({"digits", "hex"}, {"digits", "decimal"})
+
+
+def require_one_form(column: str, found: Forms, known: Collection[str], remedy: str) -> None:
+    """Refuse text whose order is not known: a newer change could be lost in silence.
+
+    Args:
+        found: forms of the batch's texts.
+        known: those of earlier batches.
+
+    Raises:
+        FatalError: `SEQUENCE_FORM`.
+    """
+    if not found or fit_together({*found, *known}):
+        return
+    shown = ", ".join(f"{text!r} in {file}" for text, file in list(found.values())[:_EXAMPLES])
+    before = f"; of earlier changes: {', '.join(form or 'unknown' for form in sorted(known))}" if known else ""
+    raise FatalError(
+        "SEQUENCE_FORM",
+        f"{column}: sequences are text of forms ({', '.join(form or 'unknown' for form in found)}{before}) in which "
+        f"the order of values is not known, e.g. {shown}; nothing was written",
+        remedy=remedy,
+    )
+
+
+def has_instants(state: TableState) -> bool:
+    """Whether times that come as text are kept as instants: decided as `has_normal_text`."""
+    return state.max_sequence is None or state.instants
 
 
 def has_normal_text(state: TableState) -> bool:
@@ -136,3 +205,12 @@ def log_place(sequence: str | None) -> str | None:
     value = json.loads(sequence) if sequence else None
     first = next(iter(value.values())) if isinstance(value, dict) else value
     return first.partition(".")[0] if isinstance(first, str) else None
+
+
+def longest_transaction(place: str) -> timedelta:
+    """How much later than a place in a log a change before it may have been committed.
+
+    Positions of one log file are not compared: MySQL's events have the time at which their statement began. Other logs
+    have no files, so there a transaction may be as long as this.
+    """
+    return timedelta(0) if len(place.rpartition(":")[2]) == _FILE_NUMBER else LONGEST_TRANSACTION

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field, fields
 
 from airflow_gddl.contract.spec import DeleteMode, MaskMethod, TableSpec
 
-LAYOUT = 2
-"""Of the tables that this release writes; those of others are brought up to it by their next batch."""
+LAYOUT = 3
+"""Of the tables that this release writes; those of others are brought up to it by their next batch. Before 3 the
+history knew no generations."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,5 +34,5 @@ def settings_of(spec: TableSpec) -> AppliedSettings:
 
 
 def history_begins(spec: TableSpec, applied: AppliedSettings | None) -> bool:
-    """Whether the history has to be derived for all keys: it was off, or nothing is known of it."""
-    return spec.history and (applied is None or not applied.history)
+    """Whether the history has to be derived for all keys: it was off, is of an earlier layout, or nothing is known."""
+    return spec.history and (applied is None or not applied.history or applied.layout < LAYOUT)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import replace
 
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.spec import TableSpec
+from airflow_gddl.contract.sql_types import parse_type
 from spark_jobs.plan.batch import TableState
+from spark_jobs.plan.merging import NOTHING, merge
 
 LOAD_AGAIN = "load the table again: give the row a new target (docs/sources.md, section Load a sharded table again)"
 """What takes the place of a full refresh."""
@@ -29,9 +32,23 @@ def beside_others(state: TableState, others: Sequence[TableState]) -> TableState
     foreign = tuple(dict.fromkeys(commit for one in (state, *others) for commit in one.foreign))
     state = replace(state, delta_versions=_newest([state, *others]), foreign=foreign)
     ordered = _ordered(others)
-    if state.max_sequence is not None or ordered is None:
+    if ordered is None:
         return state
-    return replace(state, sequence_by=ordered.sequence_by, sequence_type=ordered.sequence_type, keeps_order=True)
+    widest = _widest([state, *others])
+    if state.max_sequence is not None:
+        return replace(state, sequence_type=widest)
+    return replace(state, sequence_by=ordered.sequence_by, sequence_type=widest, keeps_order=True)
+
+
+def _widest(states: Sequence[TableState]) -> str | None:
+    """The type that sequences of all shards with changes have in the tables: one may have come with wider numbers."""
+    types = [one.sequence_type for one in states if one.max_sequence is not None and one.sequence_type is not None]
+    return functools.reduce(lambda kind, other: other if holds(other, kind) else kind, types) if types else None
+
+
+def holds(kind: str, other: str) -> bool:
+    """Whether a type of `_gddl.sequence` is another one, or wider."""
+    return merge(parse_type(kind), parse_type(other), NOTHING) == parse_type(kind)
 
 
 def _ordered(states: Sequence[TableState]) -> TableState | None:
@@ -59,7 +76,7 @@ def require_same_order(
     """
     columns, kind = ordered_by
     known = _ordered(others)
-    if known is None or known.sequence_type == kind:
+    if known is None or known.sequence_type is None or holds(kind, known.sequence_type):
         return
     stored, was = known.sequence_type, ", ".join(known.sequence_by or ())
     types = f"options: {{types: {{{was}: {stored}}}}}" if len(columns) == 1 else "the types of the others"

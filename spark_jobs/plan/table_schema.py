@@ -28,12 +28,16 @@ class TableSchema:
         before_of_key: key column to its before-image column.
         sequence: columns that order changes, and the SQL type of `_gddl.sequence`.
         normal_text: those of these columns whose text is kept in its normal form, see `plan.sequence`.
+        ordered_text: those whose text must have one form whose order is known; the service's own columns have theirs.
+        instants: times in these are kept as instants.
         one_change: equal changes of one sequence are one change, in one file too.
+        log_positions: the first sequence column holds positions in the source's log, see `Dialect.log_positions`.
         technical: columns that the CDC service adds (sequence, times, lists of columns, force): their change alone
             opens no version of the history.
         file_columns: data columns that describe the file that a change came in, and so may differ in another delivery.
         lacking: column to the schema ids whose files lack it and so keep its stored value.
         file_order: what sorts change files, by path, in the order of their changes; null: the path has none.
+        rescued: the tables have `_rescued_data`, of a policy that the row may no longer have.
     """
 
     spec: TableSpec
@@ -44,11 +48,15 @@ class TableSchema:
     sequence: tuple[str, ...] = ()
     sequence_type: str = "string"
     normal_text: tuple[str, ...] = ()
+    ordered_text: tuple[str, ...] = ()
+    instants: bool = True
     one_change: bool = False
+    log_positions: bool = False
     technical: tuple[str, ...] = ()
     file_columns: tuple[str, ...] = ()
     lacking: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     file_order: Callable[[str], str | None] = timed_order
+    rescued: bool = False
 
     def is_technical(self, column: str) -> bool:
         """Whether the CDC service adds the column to each change: it concerns the change, not the source's row."""
@@ -65,8 +73,9 @@ class TableSchema:
 
     @property
     def rescues(self) -> bool:
+        """Whether the tables have `_rescued_data`."""
         policy = self.spec.schema_evolution
-        return policy.new_column == "rescue" or policy.type_change == "rescue"
+        return self.rescued or policy.new_column == "rescue" or policy.type_change == "rescue"
 
     @property
     def columns(self) -> tuple[str, ...]:

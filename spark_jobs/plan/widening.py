@@ -74,3 +74,10 @@ def _delta_digits(kind: SqlType) -> tuple[int | None, int]:
     if isinstance(kind, DecimalType):
         return kind.precision - kind.scale, kind.scale
     return (_DIGITS.get(kind.name) if isinstance(kind, ScalarType) else None), 0
+
+
+def widened_number(stored: SqlType, incoming: SqlType) -> SqlType:
+    """The type that holds numbers of both; `stored` where it is no number, or Delta's list allows none."""
+    if isinstance(stored, DecimalType) or (isinstance(stored, ScalarType) and stored.name in (*_DIGITS, "float")):
+        return common_type(stored, incoming) or stored
+    return stored

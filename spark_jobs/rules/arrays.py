@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
@@ -61,27 +62,44 @@ def with_leaves(kind: pa.DataType, change: Callable[[pa.DataType], pa.DataType])
 
 def whole_micros(values: pa.Array) -> pa.Array:
     """Times in nanoseconds as the microsecond they are in, which is the earlier one before 1970 too."""
-    whole = values.cast(pa.int64())
-    micros = pc.divide(pc.subtract(whole, past_micros(whole)), 1000)
+    micros = pa.array(_whole(values) // 1000, mask=np.asarray(values.is_null()))
     return micros.cast(pa.timestamp("us", values.type.tz))
 
 
-def past_micros(nanos: pa.Array) -> pa.Array:
-    """Nanoseconds past the microsecond, from 0, of whole nanoseconds."""
-    cut = pc.subtract(nanos, pc.multiply(pc.divide(nanos, 1000), 1000))
-    return pc.if_else(pc.less(cut, 0), pc.add(cut, 1000), cut)
+def past_micros(values: pa.Array, int96: pa.Array | None = None) -> pa.Array:
+    """Nanoseconds past the microsecond, from 0 to 999, of timestamps of any unit.
+
+    Args:
+        int96: timestamps that are in nanoseconds what `values` are in microseconds, both of an INT96 column; of times
+            that 64 bits can't hold it has the lowest 64 bits.
+    """
+    if int96 is None and not is_nanos(values.type):
+        return pa.array(np.zeros(len(values), np.int64))
+    finer = _whole(values if int96 is None else int96)
+    rest = finer - finer // 1000 * 1000 if int96 is None else finer - _whole(values) * 1000  # which wraps around, too
+    return pa.array(rest, mask=np.asarray(values.is_null()))
 
 
-def count_past_micros(values: pa.Array) -> int:
-    """Times inside values of any type that have a part of a microsecond."""
+def _whole(times: pa.Array) -> np.ndarray:
+    return np.asarray(pc.fill_null(times.cast(pa.int64()), 0))
+
+
+def count_past_micros(values: pa.Array, int96: pa.Array | None = None) -> int:
+    """Times inside values of any type that have a part of a microsecond; `int96` as in `past_micros`."""
+    if pt.is_timestamp(values.type):
+        return int(np.count_nonzero(past_micros(values, int96).fill_null(0)))
+    inner = [None] * len(_parts(values)) if int96 is None else _parts(int96)
+    return sum(count_past_micros(part, fine) for part, fine in zip(_parts(values), inner, strict=True))
+
+
+def _parts(values: pa.Array) -> list[pa.Array]:
+    """The arrays that a nested one is made of; none of another."""
     kind = values.type
-    if is_nanos(kind):
-        return int(pc.sum(pc.not_equal(past_micros(values.cast(pa.int64())), 0)).as_py() or 0)
     if pt.is_struct(kind):
-        return sum(count_past_micros(part) for part in values.flatten())
+        return list(values.flatten())
     if pt.is_map(kind):
-        return count_past_micros(values.keys) + count_past_micros(values.items)
-    return count_past_micros(values.flatten()) if pt.is_list(kind) or pt.is_large_list(kind) else 0
+        return [values.keys, values.items]
+    return [values.flatten()] if pt.is_list(kind) or pt.is_large_list(kind) else []
 
 
 def texts(values: pa.Array) -> pa.Array:

@@ -3,21 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.result import RunWarning
 from airflow_gddl.contract.spec import MaskMethod, TableSpec
-from airflow_gddl.contract.sql_types import VOID, parse_type, without_void
+from airflow_gddl.contract.sql_types import VOID, StructType, parse_type, without_void
 from airflow_gddl.contract.table_spec import SchemaEvolution
 from spark_jobs.dialects.base import Dialect
-from spark_jobs.dialects.roles import SortOrder, applied_columns, declared_types, match, resolve_sequence, sequence_type
+from spark_jobs.dialects.roles import (
+    SortOrder,
+    applied_columns,
+    declared_texts,
+    declared_types,
+    match,
+    resolve_sequence,
+    sequence_type,
+)
 from spark_jobs.plan.batch import TableState
 from spark_jobs.plan.columns import Column, IncomingSchema, Schema, landed_name
+from spark_jobs.plan.conversion import lossless
 from spark_jobs.plan.schema import GroupPlan, SchemaPlan, SchemaRules, plan_schema
 from spark_jobs.plan.selection import select_columns, unknown_columns, unknown_described
-from spark_jobs.plan.sequence import has_normal_text
+from spark_jobs.plan.sequence import has_instants, has_normal_text
 from spark_jobs.plan.table_schema import TableSchema
+from spark_jobs.plan.widening import widened_number
 from spark_jobs.rules.delivery import STRING, GroupDecoding
 
 _BEFORE_IMAGES = SchemaEvolution(new_column="add", type_change="widen", dropped_column="null")
@@ -25,12 +35,13 @@ _BEFORE_IMAGES = SchemaEvolution(new_column="add", type_change="widen", dropped_
 
 @dataclass(frozen=True, kw_only=True)
 class Landed:
-    """A group of files with equal columns."""
+    """A group of files with equal columns; `stated`: see `Probed.stated`."""
 
     kind: str
     columns: tuple[tuple[str, str], ...]
     label: str
     only_deletes: bool
+    stated: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,17 +67,23 @@ class BatchSchema:
 
 @dataclass(frozen=True, kw_only=True)
 class Stored:
-    """Columns of the tables now; null when they don't exist."""
+    """Columns of the tables now; null when they don't exist.
+
+    Attributes:
+        rescued: they have `_rescued_data`.
+    """
 
     data: Schema | None
     before: Schema | None
+    rescued: bool = False
 
 
 def order_of_table(dialect: Dialect, groups: Sequence[Landed], state: TableState) -> tuple[tuple[str, ...], str, bool]:
     """Sequence columns, type of `_gddl.sequence`, and whether the order is total.
 
     What the ledger knows stays once changes have come, for comparing sequences of two types would be no order (rule 14
-    guards the metadata). What a full load alone has suggested gives way to the first change files.
+    guards the metadata); the types of numbers grow with the files, as those of columns do. What a full load alone has
+    suggested gives way to the first change files.
 
     Raises:
         FatalError: `SEQUENCE_MISSING`, `SEQUENCE_TYPE`.
@@ -82,16 +99,48 @@ def order_of_table(dialect: Dialect, groups: Sequence[Landed], state: TableState
         found = resolve_sequence(dialect, changes, loads)
     if found is None:
         return (), state.sequence_type or "string", True
-    if settled and state.sequence_type is not None:
-        _require_order(dialect, found.columns, [state.sequence_type])
+    stored = _stored_types(state.sequence_type, found.columns) if settled or state.keeps_order else ()
+    if settled and state.sequence_type is not None and not stored:
         return found.columns, state.sequence_type, found.total
     ordered = [*(g for g in groups if g.kind == "change"), *(g for g in groups if g.kind == "load")]
-    types = [sequence_type(c, _types_of(c, ordered), dialect) for c in found.columns]
+    types = []
+    for at, column in enumerate(found.columns):
+        kind = stored[at] if settled and stored else sequence_type(column, _types_of(column, ordered), dialect)
+        for other in _types_of(column, [g for g in groups if g.kind == "change"]):
+            kind = _wider(kind, sequence_type(column, (other,), dialect)) if other != "void" else kind
+        types.append(kind if settled or not stored else _beside(stored[at], kind))
     _require_order(dialect, found.columns, types)
     if len(types) == 1:
         return found.columns, types[0], found.total
-    fields = ",".join(f"`{c}`:{t}" for c, t in zip(found.columns, types, strict=True))
+    fields = ",".join(f"`{c}`:{t}" for c, t in zip(_stored_names(state, found.columns), types, strict=True))
     return found.columns, f"struct<{fields}>", found.total
+
+
+def _stored_types(kind: str | None, columns: Sequence[str]) -> tuple[str, ...]:
+    """Type of each sequence column, out of that of `_gddl.sequence`; empty where it is unknown or has other columns."""
+    if kind is None or len(columns) == 1:
+        return () if kind is None else (kind,)
+    parsed = parse_type(kind)
+    is_whole = isinstance(parsed, StructType) and len(parsed.fields) == len(columns)
+    return tuple(str(field.type) for field in parsed.fields) if isinstance(parsed, StructType) and is_whole else ()
+
+
+def _stored_names(state: TableState, columns: Sequence[str]) -> tuple[str, ...]:
+    """Names of the fields of `_gddl.sequence`, which keep the case in which the first changes came."""
+    parsed = None if state.sequence_type is None else parse_type(state.sequence_type)
+    names = tuple(field.name for field in parsed.fields) if isinstance(parsed, StructType) else ()
+    return names if [n.lower() for n in names] == [c.lower() for c in columns] else tuple(columns)
+
+
+def _wider(kind: str, other: str) -> str:
+    """Numbers grow as columns do; other types stay, and what doesn't fit them is refused when it is decoded."""
+    return str(widened_number(parse_type(kind), parse_type(other)))
+
+
+def _beside(stored: str, kind: str) -> str:
+    """The type of the first changes of a shard, widened to that of other shards where it holds both."""
+    wider = widened_number(parse_type(stored), parse_type(kind))
+    return str(wider) if lossless(parse_type(kind), wider) else kind
 
 
 def _require_order(dialect: Dialect, columns: tuple[str, ...], types: Sequence[str]) -> None:
@@ -102,10 +151,10 @@ def _require_order(dialect: Dialect, columns: tuple[str, ...], types: Sequence[s
         raise FatalError("SEQUENCE_TYPE", f"{dialect.spec.table}: {what}", where="sequence_by", remedy=remedy)
 
 
-def _normal_text(dialect: Dialect, sequence: tuple[str, ...], state: TableState) -> tuple[str, ...]:
+def _ordered_text(dialect: Dialect, sequence: tuple[str, ...]) -> tuple[str, ...]:
     """Columns that the service itself adds to order changes have a form of their own, of one width."""
     own = {name.lower() for name in dialect.total_order}
-    return tuple(name for name in sequence if name.lower() not in own) if has_normal_text(state) else ()
+    return tuple(name for name in sequence if name.lower() not in own)
 
 
 def _types_of(column: str, groups: Sequence[Landed]) -> list[str]:
@@ -125,18 +174,14 @@ def plan_batch(dialect: Dialect, groups: Sequence[Landed], stored: Stored, state
     """
     spec = dialect.spec
     sequence, kind, total = order_of_table(dialect, groups, state)
-    technical = _technical(dialect, sequence)
+    technical, ordered_text = _technical(dialect, sequence), _ordered_text(dialect, sequence)
     delivered = [_Delivered.of(dialect, group) for group in groups]
     numbered = list(enumerate(zip(groups, delivered, strict=True)))
-    data = [
-        IncomingSchema(i, g.label, _with_absent(dialect, d.data, technical, stored.data), g.only_deletes)
-        for i, (g, d) in numbered
-    ]
-    before = [IncomingSchema(i, g.label, d.before, True) for i, (g, d) in numbered]
-    rules = SchemaRules(evolution=spec.schema_evolution, required=spec.keys, partitions=spec.partition_by)
+    data, before = _incoming(dialect, numbered, technical, stored.data)
     new_technical = _new_technical(stored.data, technical, delivered)
+    rules, of_images = _schema_rules(dialect)
     plan = plan_schema(_with_columns(stored.data, new_technical), tuple(data), rules)
-    images = plan_schema(stored.before, tuple(before), SchemaRules(evolution=_BEFORE_IMAGES))
+    images = plan_schema(stored.before, tuple(before), of_images)
     ids, schemas = _register([plan.groups[i] for i in range(len(groups))], state.schemas)
     table_schema = TableSchema(
         spec=spec,
@@ -146,17 +191,21 @@ def plan_batch(dialect: Dialect, groups: Sequence[Landed], stored: Stored, state
         before_of_key=_before_of_key(spec, plan.target, images.target),
         sequence=sequence,
         sequence_type=kind,
-        normal_text=_normal_text(dialect, sequence, state),
+        normal_text=ordered_text if has_normal_text(state) else (),
+        ordered_text=ordered_text,
+        instants=has_instants(state),
         one_change=dialect.sends_again and sequence == dialect.total_order[:1],
+        log_positions=dialect.log_positions and sequence[:1] == dialect.total_order[:1],
         technical=(*technical, *(name for name in plan.target.names if dialect.is_technical(name))),
         file_columns=(dialect.carried,) if dialect.carried is not None else (),
         lacking=_lacking(spec, plan.target, schemas, technical),
         file_order=dialect.file_order,
+        rescued=stored.rescued,
     )
+    applied = applied_columns(dialect, sequence)
     shaped = tuple(
-        GroupDecoding(raw=g.columns, kind=g.kind, plan=plan.groups[i], before=images.groups[i], schema_id=ids[i],
-                      dialect=dialect, masks=d.masks, withheld=d.withheld(applied_columns(dialect, sequence)))
-        for i, (g, d) in numbered
+        GroupDecoding(raw=g.columns, stated=g.stated, kind=g.kind, dialect=dialect, plan=plan.groups[i], masks=d.masks,
+                      before=images.groups[i], schema_id=ids[i], withheld=d.withheld(applied)) for i, (g, d) in numbered
     )  # fmt: skip
     return BatchSchema(
         table_schema=table_schema,
@@ -167,6 +216,26 @@ def plan_batch(dialect: Dialect, groups: Sequence[Landed], stored: Stored, state
         warnings=(*_unknown(spec, delivered, plan.target), *(() if total else _order_not_total(groups, sequence[0]))),
         new_technical=new_technical,
     )
+
+
+def _schema_rules(dialect: Dialect) -> tuple[SchemaRules, SchemaRules]:
+    """For data columns, and for before images: these become text where their columns may."""
+    spec, texts = dialect.spec, declared_texts(dialect)
+    data = SchemaRules(evolution=spec.schema_evolution, required=spec.keys, partitions=spec.partition_by, texts=texts)
+    images = tuple(f"{spec.before_image_prefix}{name}" for name in texts)
+    becomes_text = spec.schema_evolution.type_change == "text"
+    evolution = replace(_BEFORE_IMAGES, type_change="text") if becomes_text else _BEFORE_IMAGES
+    return data, SchemaRules(evolution=evolution, texts=images)
+
+
+def _incoming(
+    dialect: Dialect, numbered: Sequence[tuple[int, tuple[Landed, _Delivered]]], technical: tuple[str, ...],
+    table: Schema | None,
+) -> tuple[list[IncomingSchema], list[IncomingSchema]]:  # fmt: skip
+    """Data columns and before images of each group."""
+    data = [IncomingSchema(i, g.label, _with_absent(dialect, d.data, technical, table), g.only_deletes)
+            for i, (g, d) in numbered]  # fmt: skip
+    return data, [IncomingSchema(i, g.label, d.before, True) for i, (g, d) in numbered]
 
 
 def _unknown(spec: TableSpec, delivered: Sequence[_Delivered], target: Schema) -> tuple[RunWarning, ...]:
@@ -197,7 +266,7 @@ class _Delivered:
         op = match([n for n, _ in group.columns], dialect.op_column)
         selectable = tuple((n, t) for n, t in group.columns if n != op)
         chosen = select_columns([n for n, _ in selectable], spec)
-        declared = declared_types(dict(selectable), dialect)
+        declared = dict(group.stated) | declared_types(dict(selectable), dialect)
         columns = []
         for name, kind in selectable:
             if name in chosen.kept:

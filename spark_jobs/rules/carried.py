@@ -10,26 +10,61 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
+from airflow_gddl.contract.sql_types import parse_type
+from spark_jobs.dialects.arrow_types import sql_type
 from spark_jobs.plan.columns import landed_name
+from spark_jobs.plan.conversion import convertible
+from spark_jobs.plan.merging import NOTHING, merge
 from spark_jobs.plan.table_schema import GDDL, RESCUED, TableSchema
-from spark_jobs.rules.arrays import flat
+from spark_jobs.rules.arrays import flat, recast
+from spark_jobs.rules.convert import Fitted, Mask, fit, mask_of
+from spark_jobs.rules.rescued import entries
 
 _AROUND = '[]" \t\r\n\f\v'
 """Characters around names in a list of columns."""
 
 
 def carried(rows: pa.Table, schema: TableSchema, column: str) -> np.ndarray:
-    """Whether each update carries a column."""
+    """Whether each update carries a column.
+
+    A value that was rescued is one, though its column is null. The rescued column is carried by all: it is folded by
+    what it holds, see `fold.with_rescued`.
+    """
     found = np.ones(rows.num_rows, dtype=bool)
+    if column == RESCUED:
+        return found
     if column in schema.lacking:
         lacking = pa.array(schema.lacking[column], pa.int32())
         found &= ~np.asarray(pc.is_in(flat(pc.struct_field(rows.column(GDDL), "schema")), value_set=lacking))
-    listing = schema.spelled(schema.spec.columns_to_update)
-    if listing is not None and column not in (listing, RESCUED) and not schema.is_technical(column):
-        found &= _listed(flat(rows.column(listing)), column.lower())
+    if not schema.is_technical(column):
+        found &= lists(rows, schema, column)
     if schema.spec.ignore_null_updates:
-        found &= np.asarray(flat(rows.column(column)).is_valid())
+        found &= np.asarray(flat(rows.column(column)).is_valid()) | _rescued(rows, schema, column)
     return found
+
+
+def lists(rows: pa.Table, schema: TableSchema, column: str) -> np.ndarray:
+    """Whether each update has a column in its list of columns, or no list."""
+    listing = schema.spelled(schema.spec.columns_to_update)
+    if listing is None or column == listing:
+        return np.ones(rows.num_rows, dtype=bool)
+    return _listed(flat(rows.column(listing)), column.lower())
+
+
+def replaces_unknown(rows: pa.Table, schema: TableSchema) -> np.ndarray:
+    """Whether each update replaces rescued values of columns that the table lacks: it carries all that it has."""
+    listing = schema.spelled(schema.spec.columns_to_update)
+    if schema.spec.ignore_null_updates:
+        return np.zeros(rows.num_rows, dtype=bool)
+    return np.ones(rows.num_rows, dtype=bool) if listing is None else np.asarray(flat(rows.column(listing)).is_null())
+
+
+def _rescued(rows: pa.Table, schema: TableSchema, column: str) -> np.ndarray:
+    """Whether each change has a rescued value of a column."""
+    if not schema.rescues or flat(rows.column(RESCUED)).null_count == rows.num_rows:
+        return np.zeros(rows.num_rows, dtype=bool)
+    texts = flat(rows.column(RESCUED)).to_pylist()
+    return np.array([text is not None and column.lower() in entries(text) for text in texts], dtype=bool)
 
 
 def completed(changes: pa.Table, schema: TableSchema, moved: np.ndarray) -> pa.Table:
@@ -43,11 +78,11 @@ def completed(changes: pa.Table, schema: TableSchema, moved: np.ndarray) -> pa.T
     if not schema.partial:
         return changes
     rows = changes
-    for column in (c for c in schema.columns if c not in schema.keys):
+    for column in (c for c in schema.columns if c not in (*schema.keys, RESCUED)):
         without = moved & ~carried(changes, schema, column)
         if without.any():
-            own, image = flat(changes.column(column)), _image(changes, schema, column)
-            chosen = pc.if_else(pa.array(without), pa.nulls(len(own), own.type) if image is None else image, own)
+            own, image = flat(changes.column(column)), before_image(changes, schema, column)
+            chosen = _chosen(without, pa.nulls(len(own), own.type) if image is None else image.values, own)
             rows = rows.set_column(rows.schema.get_field_index(column), column, chosen)
     return rows
 
@@ -55,34 +90,57 @@ def completed(changes: pa.Table, schema: TableSchema, moved: np.ndarray) -> pa.T
 def incomplete(changes: pa.Table, schema: TableSchema, moved: np.ndarray) -> np.ndarray:
     """Which moved rows may lack values: of a column that the update doesn't carry, it has no before image either.
 
+    An image that is no value of the column's type is none.
     A null image is a value where another column, none of the key, has an image: then the source sends whole rows.
     """
     result = np.zeros(changes.num_rows, dtype=bool)
     if not schema.partial or not moved.any():
         return result
     columns = [c for c in schema.columns if c not in schema.keys and c != RESCUED and not schema.is_technical(c)]
-    images = {column: _image(changes, schema, column) for column in columns}
-    whole = np.zeros(changes.num_rows, dtype=bool)
+    images = {column: before_image(changes, schema, column) for column in columns}
+    nothing = np.zeros(changes.num_rows, dtype=bool)
+    whole = nothing.copy()
     for image in images.values():
         if image is not None:
-            whole |= np.asarray(image.is_valid())
+            whole |= np.asarray(image.values.is_valid()) | _where(image.misfit, nothing)
     for column, image in images.items():
-        known = np.zeros(changes.num_rows, dtype=bool) if image is None else whole
+        known = nothing if image is None else whole & ~_where(image.misfit, nothing)
         result |= moved & ~known & ~carried(changes, schema, column)
     return result
 
 
-def _image(changes: pa.Table, schema: TableSchema, column: str) -> pa.Array | None:
-    """Before images of a column; null: it has none of its own type."""
+def _where(mask: Mask, nothing: np.ndarray) -> np.ndarray:
+    return nothing if mask is None else mask
+
+
+def before_image(changes: pa.Table, schema: TableSchema, column: str) -> Fitted | None:
+    """Before images of a column in the type that it has by now, null where they are no value of it; None: it has none.
+
+    Images are stored in types of their own: they widen regardless of the schema's policies.
+    """
     prefix = schema.spec.before_image_prefix
-    if prefix is None:
-        return None
-    wanted = landed_name(prefix + column).lower()
-    name = next((c.name for c in schema.before if c.name.lower() == wanted), None)
+    wanted = None if prefix is None else landed_name(prefix + column).lower()
+    found = next((c.name for c in schema.before if c.name.lower() == wanted), None)
+    name = schema.before_of_key.get(column, found)
     if name is None or name not in changes.column_names:
         return None
-    image = flat(changes.column(name))
-    return image if image.type == changes.schema.field(column).type else None
+    image, kind = flat(changes.column(name)), changes.schema.field(column).type
+    if image.type == kind:
+        return Fitted(image)
+    source, target = parse_type(sql_type(image.type)), parse_type(sql_type(kind))
+    if merge(target, source, NOTHING) is not None:
+        return Fitted(recast(image, kind))
+    if convertible(source, target):
+        return fit(image, source, target, schema.spec.sub_microseconds)
+    return Fitted(pa.nulls(len(image), kind), mask_of(image.is_valid()))
+
+
+def _chosen(where: np.ndarray, yes: pa.Array, no: pa.Array) -> pa.Array:
+    """As `pc.if_else`, also for nested types."""
+    if not pt.is_nested(no.type):
+        return pc.if_else(pa.array(where), yes, no)
+    rows = np.arange(len(no))
+    return pa.concat_arrays([yes, no]).take(pa.array(np.where(where, rows, rows + len(no))))
 
 
 def _names(text: str) -> set[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +15,7 @@ import pyarrow.types as pt
 from airflow_gddl.contract.spec import MaskMethod, SubMicrosecondPolicy
 from airflow_gddl.contract.sql_types import DecimalType, ScalarType, SqlType
 from spark_jobs.rules import exact_numbers
-from spark_jobs.rules.arrays import past_micros
+from spark_jobs.rules.arrays import flat
 from spark_jobs.rules.arrow_schema import arrow_type
 from spark_jobs.rules.text_grammar import BITS, BLANKS, reader, trims
 from spark_jobs.rules.value_text import as_text
@@ -151,6 +151,13 @@ def _days(values: pa.Array) -> Fitted:
     return Fitted(converted, _lost(values, converted))
 
 
+def to_micros(values: pa.Array, past: pa.Array, policy: SubMicrosecondPolicy) -> Fitted:
+    """Timestamps in microseconds, those with a part of one by policy; `past`: their nanoseconds past it."""
+    finer = pc.fill_null(pc.greater(past, 0), False)
+    found = _settled(values, finer, pc.fill_null(pc.greater_equal(past, 500), False), policy)
+    return Fitted(found, _lost(values, found), mask_of(pc.and_(finer, found.is_valid())))
+
+
 def within_years(values: pa.Array) -> Fitted:
     """Values as they are; dates and times outside the years 1 to 9999, which texts can't be either, are misfits.
 
@@ -199,6 +206,15 @@ def _to_text(value: Any, source: SqlType) -> str | None:
         return None
 
 
+def with_texts(rows: pa.Table, stored: Mapping[str, SqlType], wanted: Mapping[str, SqlType]) -> pa.Table:
+    """Stored rows with the text of their values in columns that become text; others stay as they are."""
+    for name, kind in wanted.items():
+        if kind == _STRING and name in stored and stored[name] != _STRING:
+            values = fit(flat(rows.column(name)), stored[name], _STRING).values
+            rows = rows.set_column(rows.schema.get_field_index(name), name, values)
+    return rows
+
+
 def _is_time(kind: SqlType) -> bool:
     return isinstance(kind, ScalarType) and kind.name in ("date", *_TIMES)
 
@@ -215,18 +231,3 @@ def masked(values: pa.Array, source: SqlType, method: MaskMethod) -> pa.Array:
 def _hash(value: Any, source: SqlType) -> str:
     data = value if isinstance(value, bytes) else as_text(value, source).encode()
     return hashlib.sha256(data).hexdigest()
-
-
-def from_nanos(values: pa.Array, target: SqlType, policy: SubMicrosecondPolicy = "truncate") -> Fitted:
-    """A timestamp from whole nanoseconds since 1970.
-
-    Args:
-        policy: what becomes of those with a part of a microsecond.
-    """
-    rest = past_micros(values)
-    cut = pc.divide(pc.subtract(values, rest), 1000).cast(arrow_type(target))
-    past = pc.fill_null(pc.not_equal(rest, 0), False)
-    if not pc.any(past).as_py():
-        return Fitted(cut)
-    stamps = _settled(cut, past, pc.fill_null(pc.greater_equal(rest, 500), False), policy)
-    return Fitted(stamps, _lost(values, stamps), mask_of(pc.and_(past, stamps.is_valid())))

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import cast
 
@@ -11,21 +11,24 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.sql_types import ScalarType, SqlType, StructType, parse_type
 from spark_jobs.dialects.roles import match
 from spark_jobs.plan.batch import BatchPlan
+from spark_jobs.plan.sequence import Forms
+from spark_jobs.plan.shards import refreshed
 from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.rules.arrays import recast
 from spark_jobs.rules.arrow_schema import arrow_type
-from spark_jobs.rules.carried import incomplete
+from spark_jobs.rules.carried import before_image, incomplete
 from spark_jobs.rules.codes import in_one_form
-from spark_jobs.rules.convert import Fitted, Mask, but, either, mask_of
+from spark_jobs.rules.convert import Fitted, Mask, but, either, fit, mask_of
 from spark_jobs.rules.delivery import STRING, DeliveredColumns, GroupDecoding, RowProblem
 from spark_jobs.rules.order import moved_rows
 from spark_jobs.rules.partition_values import unfit_texts
 from spark_jobs.rules.read import RawGroup
 from spark_jobs.rules.records import Record, records
-from spark_jobs.rules.sequence_text import normal_form
+from spark_jobs.rules.sequence_text import forms, nano_text, normal_form
 from spark_jobs.rules.text_grammar import BLANKS
 from spark_jobs.rules.value_text import as_text
 
@@ -40,6 +43,7 @@ class DecodedGroup:
     reduced: times that were cut or rounded to microseconds.
     rescued: good rows with values in `_rescued_data`.
     incomplete: good rows that moved and may lack values, see `carried.incomplete`.
+    forms: sequence column to the forms of its texts in good rows, see `plan.sequence`.
     """
 
     kind: str
@@ -50,6 +54,7 @@ class DecodedGroup:
     reduced: int = 0
     rescued: int = 0
     incomplete: int = 0
+    forms: Mapping[str, Forms] = field(default_factory=dict)
 
     @property
     def good(self) -> pa.Table:
@@ -92,17 +97,18 @@ class _Decoder:
         op = self._op()
         deletes = mask_of(pc.fill_null(pc.equal(op, "D"), False)) if self.how.kind == "change" else None
         planned = self._columns.values(deletes)
-        before = self._columns.planned(self.how.before.actions, None)
+        before = self._columns.planned(self.how.before.actions, deletes)
         sequence, unparsable = self._sequence()
-        problems = [*self._row_problems(op, planned.values, deletes), *self._sequence_problems(sequence, unparsable),
-                    *planned.problems, *before.problems]  # fmt: skip
-        bad, found = _first_of([p for p in problems if p.where is not None], self.group.rows)
+        texts = self._ordered_texts() if self.how.kind == "change" else {}
         rescued = [self._columns.rescued_json(planned.rescued)] if self.table_schema.rescues else []
         columns = [*planned.values, *rescued, *before.values, self._struct(op, sequence)]
         names = [*self.table_schema.change_columns, GDDL]
         keys = {*self.table_schema.keys, *self.table_schema.before_of_key.values()}
         columns = [in_one_form(v) if name in keys else v for name, v in zip(names, columns, strict=True)]
         rows = pa.Table.from_arrays(columns, names=names)
+        problems = [*self._row_problems(op, planned.values, deletes), *self._sequence_problems(sequence, unparsable),
+                    *planned.problems, *before.problems, *self._image_problems(rows, deletes)]  # fmt: skip
+        bad, found = _first_of([p for p in problems if p.where is not None], self.group.rows)
         partly = incomplete(rows, self.table_schema, moved_rows(rows, self.table_schema))
         return DecodedGroup(
             kind=self.how.kind,
@@ -113,6 +119,7 @@ class _Decoder:
             reduced=planned.reduced + before.reduced + self.group.reduced,
             rescued=_set_in_good(rescued, bad),
             incomplete=int(np.delete(partly, list(bad)).sum()),
+            forms={name: self._forms(values, bad) for name, values in texts.items()},
         )
 
     def _op(self) -> pa.Array:
@@ -172,6 +179,16 @@ class _Decoder:
             RowProblem(_null_mask(value), "CAST_FAILED", key, f"the key doesn't fit {kind}"),
         ]
 
+    def _image_problems(self, rows: pa.Table, deletes: Mask) -> list[RowProblem]:
+        """Before images that can't be a key: whose row the change moves is not known."""
+        return [
+            RowProblem(
+                but(image.misfit, deletes), "CAST_FAILED", column, f"the key before the change doesn't fit {key}"
+            )
+            for key, column in self.table_schema.before_of_key.items()
+            if (image := before_image(rows, self.table_schema, key)) is not None
+        ]
+
     def _sequence_problems(self, sequence: pa.Array, unparsable: Mask) -> list[RowProblem]:
         if self.how.kind == "load":
             return []
@@ -205,19 +222,73 @@ class _Decoder:
 
     def _sequence_part(self, column: str, target: SqlType) -> Fitted:
         found = match(self.how.names, column)
-        if found is None:
+        if found is None or str(self.how.types[found]) == "void":
             return Fitted(self._columns.nulls(target))
-        value, source = self._columns.raw(found).values, self.how.types[found]
-        if source == STRING:
-            blank = pc.fill_null(pc.equal(pc.utf8_trim(value, BLANKS), ""), False)
-            if pc.any(blank).as_py():
-                value = pc.if_else(blank, pa.scalar(None, pa.string()), value)
-        if str(source) == "void":
-            return Fitted(self._columns.nulls(target))
+        if target == STRING:
+            return sequence_text(self._text(found), column, self.table_schema)
+        raw, source = self._columns.raw(found), self.how.types[found]
+        value = _without_blanks(raw.values) if source == STRING else raw.values
         fitted = Fitted(value) if source == target else self._columns.fitted(value, source, target)
-        if target == STRING and column in self.table_schema.normal_text:
-            return Fitted(normal_form(fitted.values), fitted.misfit)
+        if source != STRING and fitted.misfit is not None:
+            self._refuse(column, source, target, fitted.misfit)
+        reduced = either(raw.reduced, fitted.reduced)
+        if reduced is not None and self.how.kind == "change" and reduced.any():
+            self._refuse_digits(column, reduced)
         return fitted
+
+    def _text(self, found: str) -> pa.Array:
+        """A file's column as text, times with all of their digits."""
+        if found in self.group.past:
+            return nano_text(self.group.columns[found], self.group.past[found])
+        value, source = self._columns.raw(found).values, self.how.types[found]
+        return _without_blanks(value) if source == STRING else self._columns.fitted(value, source, STRING).values
+
+    def _ordered_texts(self) -> dict[str, pa.Array]:
+        """Sequence columns that are kept as text, as they came."""
+        columns = (c for c in self.table_schema.text_sequence if c in self.table_schema.ordered_text)
+        found = {column: match(self.how.names, column) for column in columns}
+        return {c: self._text(f) for c, f in found.items() if f is not None and str(self.how.types[f]) != "void"}
+
+    def _forms(self, values: pa.Array, bad: Sequence[int]) -> Forms:
+        """Form to the least text of it in a good row, and its file."""
+        kept = np.delete(np.arange(len(values)), list(bad))
+        text, file = values.take(pa.array(kept)), self.group.source.take(pa.array(kept))
+        rows = pa.table([forms(text, instants=self.table_schema.instants), text, file], names=["form", "text", "file"])
+        least = rows.filter(rows.column("form").is_valid()).group_by("form", use_threads=False)
+        found = least.aggregate([("text", "min"), ("file", "min")]).to_pylist()
+        return {row["form"]: (row["text_min"], row["file_min"]) for row in found}
+
+    def _refuse_digits(self, column: str, reduced: np.ndarray) -> None:
+        """Two changes within a microsecond would lose their order.
+
+        Raises:
+            FatalError: `SEQUENCE_PRECISION`.
+        """
+        spec = self.table_schema.spec
+        raise FatalError(
+            "SEQUENCE_PRECISION",
+            f"{spec.table}: {column} orders changes and has times with digits past the microsecond, which a timestamp "
+            f"can't hold (in {int(reduced.sum())} rows here); nothing was written",
+            where=self.group.source[int(np.flatnonzero(reduced)[0])].as_py(),
+            remedy=f"declare `options: {{types: {{{column}: string}}}}`, under which `_gddl.sequence` is text with all "
+            f"digits, and {refreshed(spec, 'run a full refresh (gddl run --full-refresh)')} if changes were loaded",
+        )
+
+    def _refuse(self, column: str, source: SqlType, target: SqlType, misfit: np.ndarray) -> None:
+        """A change that only its type keeps out is no bad row: all newer ones would follow it into the quarantine.
+
+        Raises:
+            FatalError: `SEQUENCE_TYPE`.
+        """
+        file = self.group.source[int(np.flatnonzero(misfit)[0])].as_py()
+        raise FatalError(
+            "SEQUENCE_TYPE",
+            f"{self.table_schema.spec.table}: {column} comes as {source}, with values that {target}, the type of the "
+            "sequences so far, can't hold; nothing was written",
+            where=file,
+            remedy=f"deliver it as {target}, or name another column in `sequence_by`, and "
+            f"{refreshed(self.table_schema.spec, 'run a full refresh (gddl run --full-refresh)')}",
+        )
 
     def _struct(self, op: pa.Array, sequence: pa.Array) -> pa.Array:
         count = self.group.rows
@@ -246,6 +317,26 @@ class _Decoder:
                     return recast(value, arrow_type(target))
                 return self._columns.fitted(value, kind, target).values
         return self._columns.nulls(target)
+
+
+def stored_sequence(values: pa.Array, source: SqlType, column: str, target: SqlType, schema: TableSchema) -> Fitted:
+    """A sequence column of stored changes in the type that the sequence now has."""
+    if target == STRING:
+        text = _without_blanks(values) if source == STRING else fit(values, source, STRING).values
+        return sequence_text(text, column, schema)
+    values = _without_blanks(values) if source == STRING else values
+    return Fitted(values) if source == target else fit(values, source, target, schema.spec.sub_microseconds)
+
+
+def sequence_text(text: pa.Array, column: str, schema: TableSchema) -> Fitted:
+    """Text of a sequence column in the form in which the table keeps it."""
+    return Fitted(normal_form(text, instants=schema.instants) if column in schema.normal_text else text)
+
+
+def _without_blanks(text: pa.Array) -> pa.Array:
+    """Text of nothing but blanks is none."""
+    blank = pc.fill_null(pc.equal(pc.utf8_trim(text, BLANKS), ""), False)
+    return pc.if_else(blank, pa.scalar(None, pa.string()), text) if pc.any(blank).as_py() else text
 
 
 def are_deletes(op: pa.Array) -> bool:

@@ -17,11 +17,12 @@ from spark_jobs.plan.columns import landed_name
 from spark_jobs.plan.schema import ColumnAction, GroupPlan
 from spark_jobs.rules.arrays import is_text, recast
 from spark_jobs.rules.arrow_schema import arrow_type
-from spark_jobs.rules.convert import Fitted, Mask, but, either, fit, from_nanos, mask_of, masked, within_years
+from spark_jobs.rules.convert import Fitted, Mask, but, either, fit, mask_of, masked, to_micros, within_years
 from spark_jobs.rules.read import RawGroup
 from spark_jobs.rules.value_text import json_writer, rows_json
 
 STRING = ScalarType("string")
+_NOTHING: tuple[tuple[str, pa.Array, SqlType], ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,6 +31,7 @@ class GroupDecoding:
 
     Attributes:
         raw: (name, SQL type) of the file's columns.
+        stated: see `Probed.stated`.
         kind: `load` or `change`.
         plan: how delivered columns reach the table; `before` the same for before images.
         masks: file column to method; applied before anything is written, quarantine included.
@@ -38,6 +40,7 @@ class GroupDecoding:
     """
 
     raw: tuple[tuple[str, str], ...]
+    stated: tuple[tuple[str, str], ...]
     kind: str
     plan: GroupPlan
     before: GroupPlan
@@ -76,7 +79,13 @@ class GroupDecoding:
 
     @cached_property
     def declared(self) -> Mapping[str, str]:
-        return declared_types(dict(self.raw), self.dialect)
+        return dict(self.stated) | declared_types(dict(self.raw), self.dialect)
+
+    def rescues_text(self, action: ColumnAction) -> bool:
+        """Whether texts that are no values of the type that the file's schema states are rescued."""
+        column = action.source
+        stated = column in dict(self.stated) and column not in declared_types(dict(self.raw), self.dialect)
+        return stated and action.misfit == "rescue" and column not in self.masks
 
 
 @dataclass(frozen=True)
@@ -114,11 +123,12 @@ class DeliveredColumns:
         return pa.nulls(self.group.rows, arrow_type(kind))
 
     def raw(self, column: str) -> Fitted:
-        """A file's column as delivered, nanoseconds made a timestamp; times outside the years 1 to 9999 are misfits."""
-        value = self.group.columns[column]
-        if column not in self.group.nanos:
-            return within_years(value)
-        return from_nanos(value, self.how.types[column], self.how.sub_microseconds)
+        """A file's column as delivered, times in microseconds; those outside the years 1 to 9999 are misfits."""
+        found = within_years(self.group.columns[column])
+        if column not in self.group.past:
+            return found
+        whole = to_micros(found.values, self.group.past[column], self.how.sub_microseconds)
+        return Fitted(whole.values, either(found.misfit, whole.misfit), whole.reduced)
 
     def delivered(self, column: str) -> tuple[Fitted, SqlType]:
         """A file's column after declared types and masks: value, misfit, type."""
@@ -183,10 +193,12 @@ class DeliveredColumns:
         if source is None or source not in self.how.types or action.source_type is None:
             return PlannedColumns(values=(self.nulls(target),))
         found, kind = self.delivered(source)
-        where = but(found.misfit, deletes)
+        where, texts = but(found.misfit, deletes), _NOTHING
+        if where is not None and self.how.rescues_text(action):
+            where, texts = None, ((source, _only(self.raw(source).values, found.misfit), STRING),)
         declared = RowProblem(where, "CAST_FAILED", source, "the value doesn't fit its type")
         if action.how != "fit":
-            rescued = ((source, found.values, kind),) if action.keep_original else ()
+            rescued = ((source, found.values, kind),) if action.keep_original else texts
             values = recast(found.values, arrow_type(target))
             return PlannedColumns(
                 values=(values,), problems=(declared,), rescued=rescued, reduced=_count(found.reduced)
@@ -194,7 +206,7 @@ class DeliveredColumns:
         converted = self._fit(action, found.values, kind)
         reduced = _count(either(found.reduced, converted.reduced))
         if action.misfit == "rescue":
-            rescued = ((source, _only(found.values, converted.misfit), kind),)
+            rescued = (*texts, (source, _only(found.values, converted.misfit), kind))
             return PlannedColumns(values=(converted.values,), problems=(declared,), rescued=rescued, reduced=reduced)
         reason = f"a value of type {kind} doesn't fit {target}"
         misfit = RowProblem(but(converted.misfit, deletes), "CAST_FAILED", source, reason)

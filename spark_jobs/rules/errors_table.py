@@ -8,7 +8,7 @@ from airflow_gddl.contract.spec import MaskMethod
 from spark_jobs.dialects.arrow_types import UNSUPPORTED, quoted
 
 NANOS = "nanoseconds of "
-"""Comment of a record's column that holds a timestamp as whole nanoseconds; its type follows."""
+"""Comment of a record's column that holds times as whole nanoseconds since 1970; their type follows."""
 
 BYTES = "bytes of "
 """Comment of a record's column that holds the bytes of text that is not UTF-8; its type follows."""
@@ -37,13 +37,14 @@ COLUMNS: dict[str, str] = {
 def record_ddl(
     columns: Sequence[tuple[str, str]],
     masks: Mapping[str, MaskMethod],
-    nanos: Collection[str],
+    finer: Collection[str],
     unread: Collection[str] = (),
     withheld: Collection[str] = (),
 ) -> str:
     """The DDL to read a record's JSON back with: hashed columns are text; a comment has the type of what isn't JSON.
 
     Args:
+        finer: columns of times with digits past the microsecond.
         unread: columns in which the record has text that is not UTF-8.
         withheld: columns that the record lacks: of no type, so that they are read back as null.
     """
@@ -55,7 +56,7 @@ def record_ddl(
             text = "void"
         elif column in unread:
             text = f"binary COMMENT '{BYTES}{kind}'"
-        elif column in nanos and not hashed:
-            text = f"bigint COMMENT '{NANOS}{kind}'"
+        elif column in finer and not hashed:
+            text = f"decimal(38,0) COMMENT '{NANOS}{kind}'"
         fields.append(f"{quoted(column)} {text}")
     return ", ".join(fields)

@@ -25,6 +25,7 @@ from spark_jobs.rules.order import (
     gddl_fields,
     moved_rows,
     ordered,
+    that_count,
 )
 from spark_jobs.rules.value_text import rows_json
 from spark_jobs.rules.verify import compare, expected_state, live_rows
@@ -82,12 +83,12 @@ def key_history(
     """Order the key's changes and compare the result with the replica.
 
     Args:
-        changes: rows of the change table, all that have the key or had it before.
+        changes: rows of the change table, all that have the key or had it before; archived ones are left out.
         replica: rows of the replica with the key.
         key: its parts as `erased_keys.key_text` writes them.
         swept: rows of generations before this one have vanished.
     """
-    changes = by_name(changes, change_schema(schema))
+    changes = that_count(by_name(changes, change_schema(schema)))
     happened, others = _events_of(changes, schema, key)
     found = ordered(happened, schema)
     expected = expected_state(happened, schema, swept)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.result import MainCounts, RunWarning
-from spark_jobs.plan.sequence import Widths, sort_key
+from spark_jobs.plan.sequence import Forms, Widths, sort_key
 from spark_jobs.plan.table_schema import TableSchema
 
 BUCKETS = 256
@@ -24,6 +24,23 @@ class FileFigures:
     max_sequence: str | None
     min_commit_ts: str | None
     max_commit_ts: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class LogRestart:
+    """Changes of a file that precede others before them in the source's log, and were committed after all of those.
+
+    Attributes:
+        place: where in the log the first of them is; `known`: the last place before it.
+        since, until: commit time of the first of them, and the latest.
+        newest: latest commit time before, ISO 8601 as the others.
+    """
+
+    place: str
+    known: str
+    since: str
+    until: str
+    newest: str
 
 
 @dataclass(frozen=True, order=True)
@@ -51,6 +68,8 @@ class Figures:
         low, high: range of the first key column; null without keys, and for types whose values don't survive the way
             through Python unchanged (times, floating point).
         widths: of the changes' sequences, see `plan.sequence`.
+        forms: sequence column to the forms of its texts, see `plan.sequence`.
+        restarts: by ledger path, where sequences are positions in a log.
         reduced: times that were cut or rounded to microseconds.
         rescued: good rows with values in `_rescued_data`.
         incomplete: good rows that moved and may lack values.
@@ -70,6 +89,8 @@ class Figures:
     rescued: int = 0
     incomplete: int = 0
     first_bad: BadRow | None = None
+    restarts: Mapping[str, LogRestart] = field(default_factory=dict)
+    forms: Mapping[str, Forms] = field(default_factory=dict)
 
     @property
     def good(self) -> int:

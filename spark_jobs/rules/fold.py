@@ -5,14 +5,17 @@ Needs all events of a key together; holds for any partition of the keys.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pyarrow as pa
 
-from spark_jobs.plan.table_schema import GDDL, TableSchema
+from spark_jobs.plan.table_schema import GDDL, RESCUED, TableSchema
 from spark_jobs.rules.arrays import flat
-from spark_jobs.rules.carried import carried
+from spark_jobs.rules.carried import carried, lists, replaces_unknown
 from spark_jobs.rules.codes import row_codes
 from spark_jobs.rules.order import OrderedEvents, gddl_fields, ordered
+from spark_jobs.rules.rescued import Entry, entries, overlaid, text_of
 
 FIRST, FORCED, HAS_FORCED, LOWEST, LOWEST_FORCED, REPLACES_ROW, COLUMNS_BEFORE_DELETE = (
     f"{GDDL}__{n}" for n in ("first", "forced", "has_forced", "lowest", "lowest_forced", "replaces", "before_delete")
@@ -60,11 +63,12 @@ def net_changes(happened: pa.Table, schema: TableSchema, *, partial: bool) -> pa
         where the table `refolds`, `FORCED` of the last event, `HAS_FORCED` of any, and of the lowest event `LOWEST`
         (its `_gddl`) and `LOWEST_FORCED`;
         where `partial`, the flags of `carried_names`: columns that no event carries keep what is stored, unless
-        `REPLACES_ROW`: the events hold a whole row; and `COLUMNS_BEFORE_DELETE`: the columns of a deleted row are those
+        `REPLACES_ROW`: the events hold a whole row (the flag of the rescued column says whether they replace stored
+        values of columns that the table lacks); and `COLUMNS_BEFORE_DELETE`: the columns of a deleted row are those
         of the row that was deleted.
     """
     found = ordered(happened, schema)
-    columns = _partial_rows(found, schema) if partial else _whole_rows(found, schema)
+    columns = _partial_rows(with_rescued(found, schema), schema) if partial else _whole_rows(found, schema)
     return pa.table(columns | _spans(found, schema))
 
 
@@ -111,6 +115,9 @@ def _partial_rows(found: OrderedEvents, schema: TableSchema) -> dict[str, pa.Arr
         greatest = np.maximum.reduceat(held, starts) if len(starts) else held
         columns[name] = picked(found, name, greatest)
         columns[flag] = pa.array(greatest >= 0)
+        if name == RESCUED:
+            unknown = counted & _replaces_unknown(found, schema)
+            columns[flag] = pa.array(np.logical_or.reduceat(unknown, starts) if len(starts) else unknown)
     columns[REPLACES_ROW] = pa.array(opens[segment_starts[ends]])
     columns[COLUMNS_BEFORE_DELETE] = pa.array(np.logical_or.reduceat(counted, starts) if len(starts) else counted)
     return columns
@@ -140,4 +147,60 @@ def carries(found: OrderedEvents, schema: TableSchema, column: str) -> np.ndarra
     if found.moved.any():
         own |= found.moved & np.asarray(flat(found.rows.column(column)).is_valid())[found.at]
     result: np.ndarray = own | np.isin(found.op.astype(str), ("R", "I"))
+    return result
+
+
+def with_rescued(found: OrderedEvents, schema: TableSchema) -> OrderedEvents:
+    """The events with what is rescued of the row after them in the rescued column, from its segment on.
+
+    A change replaces what is rescued of columns that it carries, and of others adds nothing.
+    """
+    if not schema.rescues or not len(found.at):
+        return found
+    texts = flat(found.rows.column(RESCUED)).to_pylist()
+    has = np.array([text is not None for text in texts], dtype=bool)[found.at]
+    concerned = np.logical_or.reduceat(has, found.starts)[np.cumsum(found.begins) - 1]
+    begins = segments(found)[1] == np.arange(len(found.at))
+    flags = _RescuedFlags(found, schema)
+    state: dict[str, Entry] = {}
+    for number in np.flatnonzero(concerned).tolist():
+        if begins[number]:
+            state = {}
+        if found.op[number] != "D":
+            delivered = entries(texts[found.at[number]])
+            own = {column: entry for column, entry in delivered.items() if flags.takes(column, number)}
+            kept = {column: entry for column, entry in state.items() if not flags.replaces(column, number)}
+            state = overlaid(kept, own)
+            texts[found.at[number]] = text_of(state)
+    at = found.rows.schema.get_field_index(RESCUED)
+    return replace(found, rows=found.rows.set_column(at, RESCUED, pa.array(texts, pa.string())))
+
+
+class _RescuedFlags:
+    """Which events take and replace rescued values, by columns in lower case, whether or not the table has them."""
+
+    def __init__(self, found: OrderedEvents, schema: TableSchema) -> None:
+        self._found, self._schema = found, schema
+        self._columns = {name.lower(): name for name in schema.columns}
+        self._unknown = _replaces_unknown(found, schema)
+        self._known: dict[str, np.ndarray] = {}
+        self._listed: dict[str, np.ndarray] = {}
+
+    def replaces(self, column: str, event: int) -> bool:
+        if column not in self._columns:
+            return bool(self._unknown[event])
+        if column not in self._known:
+            self._known[column] = carries(self._found, self._schema, self._columns[column])
+        return bool(self._known[column][event])
+
+    def takes(self, column: str, event: int) -> bool:
+        if column in self._columns or self._found.op[event] != "U":
+            return self.replaces(column, event)
+        if column not in self._listed:
+            self._listed[column] = lists(self._found.rows, self._schema, column)[self._found.at]
+        return bool(self._listed[column][event])
+
+
+def _replaces_unknown(found: OrderedEvents, schema: TableSchema) -> np.ndarray:
+    result: np.ndarray = replaces_unknown(found.rows, schema)[found.at] | np.isin(found.op.astype(str), ("R", "I"))
     return result

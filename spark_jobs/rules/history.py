@@ -9,33 +9,66 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from airflow_gddl.contract.sql_types import parse_type
+from airflow_gddl.contract.sql_types import DecimalType, SqlType, StructType, parse_type
 from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.rules.arrays import by_name, flat
 from spark_jobs.rules.arrow_schema import arrow_type
 from spark_jobs.rules.codes import changes, codes, ranks, sortable, table_codes
-from spark_jobs.rules.fold import carries, picked, segments
+from spark_jobs.rules.fold import carries, picked, segments, with_rescued
 from spark_jobs.rules.merge import ACTION
 from spark_jobs.rules.order import OrderedEvents, gddl_fields, ordered
 from spark_jobs.rules.value_text import read_json
 
 START, END = "__start_at", "__end_at"
+START_GENERATION, END_GENERATION = "__start_generation", "__end_generation"
+BOUNDS = (START, END, START_GENERATION, END_GENERATION)
+IDENTITY = (START, START_GENERATION)
+"""What tells a key's versions apart."""
+_LOWEST = {"string": "", "boolean": False, "float": "-inf", "double": "-inf", "date": "1970-01-01",
+           "timestamp": "1970-01-01T00:00:00+00:00", "timestamp_ntz": "1970-01-01T00:00:00"}  # fmt: skip
+_BITS = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}
 
 
 def versions(happened: pa.Table, schema: TableSchema, watermarks: Sequence[str | None], swept: int) -> pa.Table:
-    """All versions of all keys: the replica's columns, `_gddl`, `__start_at`, `__end_at`.
+    """All versions of all keys: the replica's columns, `_gddl`, and `BOUNDS`.
 
     Args:
         happened: see `order.events`; every event of each key concerned.
         watermarks: highest sequence ingested before each generation, JSON text.
         swept: rows of generations before this one have vanished.
     """
-    timeline = _timeline(ordered(happened, schema), schema, watermarks, swept)
+    found = ordered(happened, schema)
+    timeline = _timeline(with_rescued(found, schema) if schema.partial else found, schema, watermarks, swept)
     return _runs(timeline, schema)
+
+
+def before_changes(kind: SqlType) -> Any:
+    """The bound of a later generation before which no change came: below every sequence, and not null.
+
+    Null would be the start of the first full load, or the end of a current row. Of times it is 1970, which every
+    reader can hold.
+    """
+    return read_json(_lowest(kind), kind)
+
+
+def _lowest(kind: SqlType) -> Any:
+    if isinstance(kind, StructType):
+        return {field.name: _lowest(field.type) for field in kind.fields}
+    if isinstance(kind, DecimalType):
+        return f"-{'9' * kind.precision}e-{kind.scale}"
+    name = str(kind)
+    return -(2 ** (_BITS[name] - 1)) if name in _BITS else _LOWEST[name]
+
+
+def retyped_bounds(stored: pa.Array | pa.ChunkedArray, kind: SqlType) -> pa.Array:
+    """`__start_at` or `__end_at` of a table that had no change yet, in the type that its first changes decided."""
+    places = np.zeros(len(stored), np.int64)
+    return pa.array([before_changes(kind)], arrow_type(kind)).take(pa.array(places, mask=np.asarray(stored.is_null())))
 
 
 def tracked_columns(schema: TableSchema) -> list[str]:
@@ -51,6 +84,7 @@ class _Timeline:
     Attributes:
         event: number of the event in `found`; -1: the key ended because a later generation lacks it.
         key: number of the key; `dead`: there is no row.
+        generation: in which the key has this state.
         sequence: row in `sequences`; `rank` compares them.
     """
 
@@ -58,28 +92,33 @@ class _Timeline:
     event: np.ndarray
     key: np.ndarray
     dead: np.ndarray
+    generation: np.ndarray
     sequence: np.ndarray
     sequences: pa.Array
     rank: np.ndarray
 
     def where(self, chosen: np.ndarray) -> _Timeline:
-        parts = {name: getattr(self, name)[chosen] for name in ("event", "key", "dead", "sequence", "rank")}
+        parts = {
+            name: getattr(self, name)[chosen] for name in ("event", "key", "dead", "generation", "sequence", "rank")
+        }
         return replace(self, **parts)
 
 
 def _timeline(found: OrderedEvents, schema: TableSchema, watermarks: Sequence[str | None], swept: int) -> _Timeline:
-    """States in order, one for each key and effective sequence: the last at it."""
+    """States in order, one for each key, generation and effective sequence: the last at it."""
     count = len(found.at)
     kind = parse_type(schema.sequence_type)
     values = [None if w is None else read_json(json.loads(w, parse_float=Decimal), kind) for w in watermarks]
     gddl = gddl_fields(found.rows)
     lows = pa.array([None, *values], arrow_type(kind))
-    sequences = pa.concat_arrays([gddl["sequence"].cast(lows.type), lows])
-    rank = ranks(sortable(sequences), len(sequences))
+    own = gddl["sequence"].cast(lows.type)
+    rank = ranks(sortable(pa.concat_arrays([own, lows])), len(own) + len(lows))
+    later = pa.array([before_changes(kind) if value is None else value for value in values[1:]], lows.type)
+    sequences = pa.concat_arrays([own, lows[:2], later])
     low_at = found.rows.num_rows + np.arange(len(lows))  # of generation n at n
     generation = np.asarray(gddl["generation"])[found.at].astype(np.int64)
     low = low_at[np.minimum(generation, len(watermarks))]
-    sequence = np.where(rank[found.at] >= rank[low], found.at, low)
+    sequence = np.where(rank[found.at] > rank[low], found.at, low)
     key = np.cumsum(found.begins)
     ended_key, ended_generation = _endings(key, generation, len(watermarks), swept)
     nothing = np.full(len(ended_key), -1)
@@ -87,11 +126,12 @@ def _timeline(found: OrderedEvents, schema: TableSchema, watermarks: Sequence[st
     sequence = np.concatenate([sequence, low_at[ended_generation]])
     key = np.concatenate([key, ended_key])
     dead = np.concatenate([found.op == "D", np.ones(len(ended_key), dtype=bool)])
-    order = np.lexsort((event, np.concatenate([generation, ended_generation]), key))
-    whole = _Timeline(found=found, event=event, key=key, dead=dead, sequence=sequence, sequences=sequences,
-                      rank=rank[sequence]).where(order)  # fmt: skip
+    generation = np.concatenate([generation, ended_generation])
+    order = np.lexsort((event, generation, key))
+    whole = _Timeline(found=found, event=event, key=key, dead=dead, generation=generation, sequence=sequence,
+                      sequences=sequences, rank=rank[sequence]).where(order)  # fmt: skip
     last = np.ones(len(order), dtype=bool)
-    last[:-1] = (changes(whole.key) | changes(whole.rank))[1:]
+    last[:-1] = (changes(whole.key) | changes(whole.generation) | changes(whole.rank))[1:]
     return whole.where(last)
 
 
@@ -129,6 +169,8 @@ def _runs(line: _Timeline, schema: TableSchema) -> pa.Table:
     columns[GDDL] = flat(line.found.rows.column(GDDL)).take(pa.array(line.found.at[line.event[ends]], pa.int64()))
     columns[START] = line.sequences.take(pa.array(line.sequence[starts], pa.int64()))
     columns[END] = line.sequences.take(pa.array(line.sequence[following], pa.int64(), mask=~has_next))
+    columns[START_GENERATION] = pa.array(line.generation[starts], pa.int32())
+    columns[END_GENERATION] = pa.array(line.generation[following], pa.int32(), mask=~has_next)
     return pa.table(columns)
 
 
@@ -137,7 +179,10 @@ def _held(line: _Timeline, schema: TableSchema) -> dict[str, np.ndarray]:
     if not schema.partial:
         return dict.fromkeys(schema.columns, line.event)
     found, numbers = line.found, np.arange(len(line.found.at))
-    segment_starts = segments(found)[1]
+    # A generation starts from nothing, too.
+    generation = np.asarray(gddl_fields(found.rows)["generation"])[found.at]
+    generation_starts = np.maximum.accumulate(np.where(found.begins | changes(generation), numbers, 0))
+    segment_starts = np.maximum(segments(found)[1], generation_starts)
     at = {}
     for name in schema.columns:
         if name in schema.keys:
@@ -152,7 +197,7 @@ def _held(line: _Timeline, schema: TableSchema) -> dict[str, np.ndarray]:
 
 def differences(derived: pa.Table, stored: pa.Table, schema: TableSchema) -> tuple[pa.Table, np.ndarray]:
     """Versions that the history lacks, and row numbers of stored ones that are no versions any more."""
-    names = [*schema.columns, GDDL, START, END]
+    names = [*schema.columns, GDDL, *BOUNDS]
     stored = pa.table({n: flat(stored.column(n)).cast(derived.schema.field(n).type) for n in names})
     mine, theirs = table_codes((derived, stored), names)
     missing = ~np.isin(mine, theirs)
@@ -160,10 +205,10 @@ def differences(derived: pa.Table, stored: pa.Table, schema: TableSchema) -> tup
 
 
 def actions(derived: pa.Table, stored: pa.Table, schema: TableSchema) -> pa.Table:
-    """What makes stored versions the derived ones, by key and start: versions with `ACTION` `put` or `delete`."""
+    """What makes stored versions the derived ones, by key and `IDENTITY`: versions with `ACTION` `put` or `delete`."""
     missing, extra = differences(derived, stored, schema)
     gone = by_name(stored.take(pa.array(extra)), missing.schema)
-    new, old = table_codes((missing, gone), (*schema.keys, START))
+    new, old = table_codes((missing, gone), (*schema.keys, *IDENTITY))
     gone = gone.filter(pa.array(~np.isin(old, new)))
     action = pa.array(["put"] * missing.num_rows + ["delete"] * gone.num_rows, pa.string())
     return pa.concat_tables([missing, gone]).append_column(ACTION, action)

@@ -49,7 +49,7 @@ def _candidates(rows: pa.Table, schema: TableSchema, key: tuple[str, ...]) -> pa
     """
     names = (schema.keys[0], schema.before_of_key.get(schema.keys[0]))
     columns = [flat(rows.column(name)) for name in names if name in rows.column_names]
-    if not all(pt.is_integer(column.type) or is_text(column.type) for column in columns):
+    if not (all(pt.is_integer(c.type) for c in columns) or all(is_text(c.type) for c in columns)):
         return rows
     hits = [np.asarray(pc.fill_null(pc.equal(column.cast(pa.string()), key[0]), False)) for column in columns]
     return rows.filter(pa.array(np.logical_or.reduce(hits)))

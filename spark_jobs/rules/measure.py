@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -18,14 +19,14 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from airflow_gddl.contract.sql_types import DecimalType, SqlType, parse_type
-from spark_jobs.plan.sequence import Widths, sort_key
+from spark_jobs.plan.sequence import Forms, Widths, longest_transaction, sort_key
 from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.rules.arrays import flat
 from spark_jobs.rules.codes import sortable, sorted_rows
 from spark_jobs.rules.decode import DecodedGroup
 from spark_jobs.rules.errors_table import ROW_MASK
-from spark_jobs.rules.figures import BadRow, Figures, FileFigures
-from spark_jobs.rules.sequence_text import width
+from spark_jobs.rules.figures import BadRow, Figures, FileFigures, LogRestart
+from spark_jobs.rules.sequence_text import forms, width
 from spark_jobs.rules.value_text import json_writer, read_json, utc_text
 
 _WITH_RANGE = ("tinyint", "smallint", "int", "bigint", "date", "string")
@@ -39,6 +40,7 @@ class PartFigures:
         files: by ledger path.
         low, high: range of the first key column among good rows, as JSON text; null where it has none.
         widths: of the changes' sequences, see `plan.sequence`.
+        forms, restarts: as in `Figures`.
         loads: good rows of a full load.
         reduced: times that were cut or rounded to microseconds.
         rescued: good rows with values in `_rescued_data`.
@@ -57,6 +59,8 @@ class PartFigures:
     incomplete: int = 0
     erased: int = 0
     first_bad: BadRow | None = None
+    restarts: Mapping[str, LogRestart] = field(default_factory=dict)
+    forms: Mapping[str, Forms] = field(default_factory=dict)
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))
@@ -67,7 +71,12 @@ class PartFigures:
         files = {path: FileFigures(**figures) for path, figures in found.pop("files").items()}
         widths = {column: (least, most) for column, (least, most) in found.pop("widths").items()}
         bad = found.pop("first_bad")
-        return cls(**found, files=files, widths=widths, first_bad=None if bad is None else BadRow(**bad))
+        restarts = {path: LogRestart(**restart) for path, restart in found.pop("restarts").items()}
+        first = None if bad is None else BadRow(**bad)
+        texts = {
+            column: {f: (text, file) for f, (text, file) in by.items()} for column, by in found.pop("forms").items()
+        }
+        return cls(**found, files=files, widths=widths, first_bad=first, restarts=restarts, forms=texts)
 
 
 def measure(group: DecodedGroup, table_schema: TableSchema, *, erased: int = 0) -> PartFigures:
@@ -78,14 +87,19 @@ def measure(group: DecodedGroup, table_schema: TableSchema, *, erased: int = 0) 
     """
     rows, good, kind = group.rows, group.good, group.kind
     change = kind == "change"
-    files = {path: _figures(mine, count, table_schema, change=change) for path, mine, count in _by_file(rows, good)}
+    by_file = tuple(_by_file(rows, good))
+    files = {path: _figures(mine, count, table_schema, change=change) for path, mine, count in by_file}
+    positions = change and table_schema.log_positions
+    restarts = {path: _restart(mine) for path, mine, _ in by_file} if positions else {}
     lengths = {column: _lengths(good, column) for column in (table_schema.text_sequence if change else ())}
     widths = {column: found for column, found in lengths.items() if found is not None}
     low, high = _range(good, table_schema)
     loads = good.num_rows if kind == "load" else 0
     return PartFigures(files=files, low=low, high=high, widths=widths, loads=loads,
                        reduced=group.reduced, rescued=group.rescued, incomplete=group.incomplete,
-                       erased=erased, first_bad=_first_bad(group))  # fmt: skip
+                       erased=erased, first_bad=_first_bad(group),
+                       forms=group.forms or (_stored_forms(good, table_schema) if change else {}),
+                       restarts={path: found for path, found in restarts.items() if found is not None})  # fmt: skip
 
 
 def _first_bad(group: DecodedGroup) -> BadRow | None:
@@ -120,6 +134,8 @@ def combined(parts: Iterable[PartFigures], table_schema: TableSchema) -> PartFig
         incomplete=sum(p.incomplete for p in parts),
         erased=sum(p.erased for p in parts),
         first_bad=min((p.first_bad for p in parts if p.first_bad is not None), default=None),
+        restarts={path: found for p in reversed(parts) for path, found in p.restarts.items()},
+        forms={column: _least_of_each(parts, column) for column in table_schema.text_sequence},
     )
 
 
@@ -143,7 +159,16 @@ def figures_of(whole: PartFigures, table_schema: TableSchema, distinct_ones: tup
         rescued=whole.rescued,
         incomplete=whole.incomplete,
         first_bad=whole.first_bad,
+        restarts=whole.restarts,
+        forms=whole.forms,
     )
+
+
+def _least_of_each(parts: Sequence[PartFigures], column: str) -> Forms:
+    found: dict[str, tuple[str, str]] = {}
+    for form, example in (pair for part in parts for pair in part.forms.get(column, {}).items()):
+        found[form] = min(found.get(form, example), example)
+    return dict(sorted(found.items()))
 
 
 def distinct(good: pa.Table, table_schema: TableSchema) -> tuple[int, int]:
@@ -193,6 +218,53 @@ def _figures(good: pa.Table, count: int, table_schema: TableSchema, *, change: b
     )
 
 
+def _restart(good: pa.Table) -> LogRestart | None:
+    """Where a log was reset inside a file, whose rows are in the order in which they were captured.
+
+    Changes that are captured again precede others in the log, too, but were not committed later.
+    """
+    gddl = flat(good.column(GDDL))
+    sequence, times = gddl.field("sequence"), gddl.field("commit_ts")
+    sequence = sequence.field(0) if pt.is_struct(sequence.type) else sequence
+    there = pc.and_(sequence.is_valid(), times.is_valid())
+    places = pc.replace_substring_regex(sequence.filter(there), r"\..*$", "").dictionary_encode()
+    if len(places.dictionary) < 2:
+        return None
+    order = np.argsort(np.argsort(np.array(places.dictionary.to_pylist(), dtype=object)))
+    place, time = order[np.asarray(places.indices)], np.asarray(times.filter(there).cast(pa.int64()))
+    highest = np.maximum.accumulate(place)
+    newest = np.maximum.accumulate(np.where(place == highest, time, np.iinfo(np.int64).min))
+    longest = np.array(
+        [longest_transaction(text) // timedelta(microseconds=1) for text in places.dictionary.to_pylist()]
+    )
+    after = np.flatnonzero((place < highest) & (time > newest + longest[np.asarray(places.indices)]))
+    if not len(after):
+        return None
+    texts, first = dict(zip(order.tolist(), places.dictionary.to_pylist(), strict=True)), int(after[0])
+    since, until, before = (
+        utc_text(datetime.fromtimestamp(0, UTC) + timedelta(microseconds=int(value)))
+        for value in (time[first], time[after].max(), newest[first])
+    )
+    return LogRestart(place=texts[place[first]], known=texts[highest[first]], since=since, until=until, newest=before)
+
+
+def _stored_forms(good: pa.Table, table_schema: TableSchema) -> dict[str, Forms]:
+    """Of a batch that resumes from the change table, whose texts are in their normal form."""
+    found: dict[str, Forms] = {}
+    for column in table_schema.text_sequence:
+        if column in table_schema.ordered_text:
+            texts = flat(_part_of(good, column))
+            named = pc.unique(forms(texts, instants=table_schema.instants)).drop_null().to_pylist()
+            found[column] = dict.fromkeys(named, ("", ""))
+    return found
+
+
+def _part_of(good: pa.Table, column: str) -> pa.ChunkedArray:
+    """A column of the sequences."""
+    values = pc.struct_field(good.column(GDDL), "sequence")
+    return pc.struct_field(values, column) if pt.is_struct(values.type) else values
+
+
 def _ends(values: pa.ChunkedArray) -> tuple[Any, Any]:
     if pt.is_struct(values.type):
         return _sorted_ends(flat(values), flat(values).flatten())
@@ -213,8 +285,7 @@ def _sorted_ends(values: pa.Array, columns: Sequence[pa.Array]) -> tuple[Any, An
 
 def _lengths(good: pa.Table, column: str) -> tuple[int, int] | None:
     """Least and greatest length of a sequence column's text; null without any."""
-    values = pc.struct_field(good.column(GDDL), "sequence")
-    ends = pc.min_max(width(pc.struct_field(values, column) if pt.is_struct(values.type) else values))
+    ends = pc.min_max(width(_part_of(good, column)))
     return None if ends["min"].as_py() is None else (ends["min"].as_py(), ends["max"].as_py())
 
 

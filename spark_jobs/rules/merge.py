@@ -11,7 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_jobs.plan.table_schema import GDDL, TableSchema
+from spark_jobs.plan.table_schema import GDDL, RESCUED, TableSchema
+from spark_jobs.rules import rescued
 from spark_jobs.rules.arrays import by_name, flat
 from spark_jobs.rules.changes import stored_schema
 from spark_jobs.rules.codes import compare_rows, sortable, sorted_rows, table_codes
@@ -42,7 +43,8 @@ class StoredState:
     """What is stored of the keys of a batch, and perhaps of some others.
 
     Attributes:
-        replica: rows with the keys, `_gddl`, and the column of `force_update`; other columns may be missing.
+        replica: rows with the keys, `_gddl`, and the columns of `force_update` and of rescued values; other columns may
+            be missing.
         tombstones: keys, `_gddl`, and `FORCED` under `force_update`; null: there is no table of them.
     """
 
@@ -82,6 +84,8 @@ def decide(
     }
     if partial:
         flags |= meeting.replaced()
+    if partial and schema.rescues:
+        rows = meeting.with_rescued(rows, flags)
     return pa.table({name: rows.column(name) for name in (*schema.columns, GDDL)} | flags)
 
 
@@ -247,6 +251,28 @@ class _Meeting:
         whole = _flags(self.net, REPLACES_ROW) & (~self.gone | self.columns_before_delete)
         every = ~self.matched | whole | (outlived & ~self.gone)
         return {flag: pa.array(every | _flags(self.net, flag)) for flag in carried_names(self.schema).values()}
+
+    def with_rescued(self, rows: pa.Table, flags: dict[str, pa.Array]) -> pa.Table:
+        """Net changes with what is rescued of the row after them, which then replaces the stored text.
+
+        Args:
+            flags: those of `replaced`; that of the rescued column is set.
+        """
+        names = carried_names(self.schema)
+        unknown = _mask(flags[names[RESCUED]])
+        flags[names[RESCUED]] = pa.array(np.ones(len(unknown), dtype=bool))
+        if RESCUED not in self.replica.column_names:
+            return rows
+        carried = {name.lower(): _mask(flags[flag]) for name, flag in names.items() if name != RESCUED}
+        own, stored = (flat(t.column(RESCUED)) for t in (rows, self.replica))
+        texts = own.to_pylist()
+        every = np.logical_and.reduce([*carried.values(), unknown])
+        for row in np.flatnonzero(self.matched & ~every):
+            before = rescued.entries(stored[int(self.at[row])].as_py())
+            kept = {column: entry for column, entry in before.items() if not carried.get(column, unknown)[row]}
+            if kept:
+                texts[row] = rescued.text_of(rescued.overlaid(kept, rescued.entries(texts[row])))
+        return rows.set_column(rows.schema.get_field_index(RESCUED), RESCUED, pa.array(texts, pa.string()))
 
 
 def _flags(rows: pa.Table, name: str) -> np.ndarray:

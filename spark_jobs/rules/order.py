@@ -15,12 +15,14 @@ import pyarrow.types as pt
 
 from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.rules.arrays import flat
-from spark_jobs.rules.carried import completed
+from spark_jobs.rules.carried import before_image, completed
 from spark_jobs.rules.codes import changes as differs
 from spark_jobs.rules.codes import codes, ranks, row_codes, shared_codes, sortable, sorted_rows
 
 MOVED = f"{GDDL}__moved"
 """Column of events: the update changed its key."""
+ARCHIVED = 0
+"""Generation of changes that a reload from files has archived: the change table keeps them, and no table follows."""
 _TRUE = ("t", "true", "y", "yes", "1")
 
 
@@ -33,21 +35,27 @@ def gddl_fields(rows: pa.Table) -> dict[str, pa.Array]:
 def with_gddl(rows: pa.Table, **changed: pa.Array) -> pa.Table:
     """The rows with fields of `_gddl` replaced, or added at its end."""
     at = rows.schema.get_field_index(GDDL)
-    struct = flat(rows.column(at))
     parts = gddl_fields(rows) | changed
-    fields = [*struct.type, *(pa.field(n, v.type) for n, v in changed.items() if struct.type.get_field_index(n) < 0)]
+    fields = [pa.field(name, part.type) for name, part in parts.items()]
     return rows.set_column(at, GDDL, pa.StructArray.from_arrays(list(parts.values()), fields=fields))
+
+
+def that_count(changes: pa.Table) -> pa.Table:
+    """Changes without those that a reload from files has archived: their generation is `ARCHIVED`."""
+    archived = pc.equal(gddl_fields(changes)["generation"], ARCHIVED)
+    return changes.filter(pc.invert(archived)) if pc.any(archived).as_py() else changes
 
 
 def events(changes: pa.Table, schema: TableSchema) -> pa.Table:
     """Changes as events of their keys, and a delete of the old key for each update that changed its key.
 
     Args:
-        changes: rows with the columns of the change table.
+        changes: rows with the columns of the change table; archived ones are left out.
 
     Returns:
         the replica's columns, `_gddl` and `MOVED`; moved rows as `completed`.
     """
+    changes = that_count(changes)
     moved = moved_rows(changes, schema)
     rows = (completed(changes, schema, moved) if moved.any() else changes).select([*schema.columns, GDDL])
     happened = rows.append_column(MOVED, pa.array(moved, pa.bool_()))
@@ -60,9 +68,8 @@ def old_keys(changes: pa.Table, schema: TableSchema) -> dict[str, pa.Array]:
     """Key columns before each change: the before image where there is one."""
     found = {}
     for key in schema.keys:
-        own, before = flat(changes.column(key)), schema.before_of_key.get(key)
-        has = before is not None and before in changes.column_names
-        found[key] = pc.coalesce(flat(changes.column(before)).cast(own.type), own) if has else own
+        own, before = flat(changes.column(key)), before_image(changes, schema, key)
+        found[key] = own if before is None else pc.coalesce(before.values, own)
     return found
 
 

@@ -66,6 +66,12 @@ def to_replay(rows: pa.Table, planned_at: str, codes: Collection[str]) -> list[R
     return replayed(found, {file: i for i, file in enumerate(sorted({r["source_file"] for r in found}))})
 
 
+def in_quarantine(rows: pa.Table) -> tuple[int, int]:
+    """See `Engine.in_quarantine`."""
+    left = rows.filter(rows.column("resolved_at").is_null())
+    return left.num_rows, left.column("position").null_count
+
+
 def unresolved(rows: pa.Table, limit: int) -> tuple[int, list[Mapping[str, Any]]]:
     """See `Engine.unresolved`."""
     rows = rows.filter(rows.column("resolved_at").is_null()).drop_columns(["record_schema", "resolved_at"])

@@ -20,7 +20,7 @@ from airflow_gddl.contract.sql_types import parse_type, unsupported_part
 from airflow_gddl.stores import Storage
 from spark_jobs.dialects.probe import reading
 from spark_jobs.dialects.probed import Probed, Unreadable
-from spark_jobs.rules.arrays import count_past_micros, flat, recast, with_leaves
+from spark_jobs.rules.arrays import count_past_micros, flat, past_micros, recast, with_leaves
 from spark_jobs.rules.arrow_schema import arrow_type
 from spark_jobs.rules.errors_table import ROW_BITS
 from spark_jobs.rules.read_csv import read_csv
@@ -37,7 +37,7 @@ class RawGroup:
         source, position, generation: ledger path, place in the batch, generation of each row.
         malformed: the line as it came where it has more or fewer fields than columns; null: no line has.
         files: their files; empty for rows from the quarantine.
-        nanos: timestamps that come as whole nanoseconds.
+        past: column of times to the nanoseconds past the microsecond, from 0 to 999; without an entry there are none.
         reduced: times inside complex values that were cut to microseconds.
         already_masked: rows from the quarantine were masked before they were written there.
         invalid: column to what it holds where that is text, but not UTF-8, and `columns` has null.
@@ -50,7 +50,7 @@ class RawGroup:
     generation: pa.Array
     malformed: pa.Array | None = None
     files: tuple[Probed, ...] = ()
-    nanos: tuple[str, ...] = ()
+    past: Mapping[str, pa.Array] = field(default_factory=dict)
     reduced: int = 0
     already_masked: bool = False
     invalid: Mapping[str, pa.Array] = field(default_factory=dict)
@@ -68,13 +68,14 @@ class FileRows:
     Attributes:
         malformed: lines that are no rows (null elsewhere).
         first: number in the file of the first row.
-        reduced: as in `RawGroup`.
+        past, reduced: as in `RawGroup`.
     """
 
     columns: tuple[pa.Array, ...]
     rows: int
     malformed: pa.Array | None = None
     first: int = 0
+    past: Mapping[str, pa.Array] = field(default_factory=dict)
     reduced: int = 0
 
 
@@ -105,23 +106,36 @@ def _rows(storage: Storage, probed: Probed, part: range | None) -> FileRows:
 
 
 def _parquet(stream: Any, probed: Probed, part: range | None) -> FileRows:
-    file = pq.ParquetFile(stream)
-    if part is None:
-        return _columns(file.read(use_threads=False), probed)
-    first = sum(probed.row_groups[: part.start])
-    return replace(_columns(file.read_row_groups(list(part), use_threads=False), probed), first=first)
+    file = pq.ParquetFile(stream, coerce_int96_timestamp_unit="us")
+    groups = range(file.num_row_groups) if part is None else part
+    table = file.read_row_groups(list(groups), use_threads=False)
+    first = sum(probed.row_groups[: groups.start])
+    return replace(_columns(table, probed, _int96(file, stream, groups)), first=first)
 
 
-def _columns(table: pa.Table, probed: Probed) -> FileRows:
-    columns, reduced = [], 0
+def _int96(file: pq.ParquetFile, stream: Any, groups: range) -> pa.Table | None:
+    """Columns that have INT96 timestamps, in nanoseconds: reading microseconds cuts digits without a word.
+
+    Of times outside the years 1677 to 2262 they have the lowest 64 bits. None: there is no such column.
+    """
+    if not any(file.schema.column(number).physical_type == "INT96" for number in range(len(file.schema))):
+        return None
+    fine = pq.ParquetFile(stream, coerce_int96_timestamp_unit="ns")
+    both = zip(file.schema_arrow, fine.schema_arrow, strict=True)
+    return fine.read_row_groups(list(groups), columns=[f.name for c, f in both if c.type != f.type], use_threads=False)
+
+
+def _columns(table: pa.Table, probed: Probed, int96: pa.Table | None = None) -> FileRows:
+    columns, past, reduced = [], {}, 0
     for (name, kind), values in zip(probed.columns, map(flat, table.columns), strict=True):
-        if name in probed.nanos:
-            columns.append(values.cast(pa.int64()))
-            continue
-        reduced += count_past_micros(values)
+        fine = flat(int96.column(name)) if int96 is not None and name in int96.column_names else None
+        if not pt.is_timestamp(values.type):
+            reduced += count_past_micros(values, fine)
+        elif count_past_micros(values, fine):
+            past[name] = past_micros(values, fine)
         known = parse_type(kind)
         columns.append(described(values) if unsupported_part(known) else recast(values, arrow_type(known)))
-    return FileRows(tuple(columns), table.num_rows, probed.malformed, reduced=reduced)
+    return FileRows(tuple(columns), table.num_rows, probed.malformed, past=past, reduced=reduced)
 
 
 def described(values: pa.Array) -> pa.Array:
@@ -175,9 +189,13 @@ def grouped(files: Sequence[Probed], found: Mapping[str, FileRows], ordinals: Ma
         ),
         malformed=_joined(lines) if any(p.malformed is not None for p in parts) else None,
         files=tuple(files),
-        nanos=first.nanos,
+        past={n: _past(n, parts) for n in dict.fromkeys(name for part in parts for name in part.past)},
         reduced=sum(p.reduced for p in parts),
     )
+
+
+def _past(name: str, parts: Sequence[FileRows]) -> pa.Array:
+    return _joined([part.past.get(name, pa.nulls(part.rows, pa.int64())) for part in parts])
 
 
 def _joined(arrays: Sequence[pa.Array]) -> pa.Array:

@@ -6,13 +6,14 @@ import codecs
 import csv
 import io
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.csv as pcsv
 
 from airflow_gddl.contract.dms import DmsOptions
+from spark_jobs.dialects.probe import first_record
 
 _MARK = codecs.BOM_UTF8
 
@@ -21,6 +22,7 @@ def read_csv(data: bytes, names: Sequence[str], form: DmsOptions) -> tuple[pa.Ta
     """Rows, and the text of lines with more or fewer fields than names (null elsewhere; None: there are none).
 
     An empty field is null, a quoted empty one is empty text; the text of null is plain text where it is quoted.
+    An empty line is a row of null in a table of one column, and nothing in others.
     Bytes that are not UTF-8 come as they are (`valid_text` finds them). A byte-order mark is no part of the text.
     """
     data = data.removeprefix(_MARK)
@@ -62,14 +64,20 @@ def _read(data: bytes, width: int, form: DmsOptions) -> tuple[pa.Table, pa.Array
         broken.append((row.number, row.text))
         return "skip"
 
-    skipped, names = 1 if form.csv_header else 0, list(map(str, range(width)))
-    if not data.strip():
-        return pa.table({name: pa.array([], pa.string()) for name in names}), None
+    names = list(map(str, range(width)))
     _require_closed_quotes(data, form)
-    read = pcsv.ReadOptions(
-        column_names=names, use_threads=False, skip_rows=skipped, block_size=max(1 << 20, len(data) + 1)
+    data = _without_header(data, form) if form.csv_header else data
+    if not (data if width == 1 else data.strip(b"\r\n")):
+        return pa.table({name: pa.array([], pa.string()) for name in names}), None
+    if not data.endswith((b"\n", b"\r")):
+        data += b"\n"  # at the end of the data Arrow takes an empty field after a quoted one as quoted
+    read = pcsv.ReadOptions(column_names=names, use_threads=False, block_size=max(1 << 20, len(data) + 1))
+    parse = pcsv.ParseOptions(
+        delimiter=form.csv_delimiter,
+        newlines_in_values=True,
+        ignore_empty_lines=width > 1,
+        invalid_row_handler=note,
     )
-    parse = pcsv.ParseOptions(delimiter=form.csv_delimiter, newlines_in_values=True, invalid_row_handler=note)
     convert = pcsv.ConvertOptions(
         column_types=dict.fromkeys(names, pa.string()),
         null_values=["", form.csv_null],
@@ -77,7 +85,21 @@ def _read(data: bytes, width: int, form: DmsOptions) -> tuple[pa.Table, pa.Array
         quoted_strings_can_be_null=False,
     )
     table = pcsv.read_csv(pa.BufferReader(data), read_options=read, parse_options=parse, convert_options=convert)
-    return (table, None) if not broken else _with_broken(table.columns, broken, form, skipped)
+    return (table, None) if not broken else _with_broken(table.columns, broken, form)
+
+
+def _without_header(data: bytes, form: DmsOptions) -> bytes:
+    """The lines after the first record that is not empty, whose names may have line breaks."""
+    length = 0
+
+    def lines() -> Iterator[str]:
+        nonlocal length
+        for line in io.TextIOWrapper(io.BytesIO(data), "latin-1", newline=""):
+            length += len(line)
+            yield line
+
+    first_record(lines(), form)
+    return data[length:]
 
 
 def _require_closed_quotes(data: bytes, form: DmsOptions) -> None:
@@ -98,14 +120,14 @@ def _require_closed_quotes(data: bytes, form: DmsOptions) -> None:
 
 
 def _with_broken(
-    columns: Sequence[pa.ChunkedArray], broken: Sequence[tuple[int, str]], form: DmsOptions, skipped: int
+    columns: Sequence[pa.ChunkedArray], broken: Sequence[tuple[int, str]], form: DmsOptions
 ) -> tuple[pa.Table, pa.Array]:
     """Put the broken lines back in their places, with as many fields as they have."""
     good = iter(zip(*(c.to_pylist() for c in columns), strict=True))
     rows: list[Sequence[str | None]] = []
     lines: list[str | None] = []
     for number, text in broken:
-        before = list(itertools.islice(good, number - 1 - skipped - len(rows)))
+        before = list(itertools.islice(good, number - 1 - len(rows)))
         rows += [*before, _fields(text, len(columns), form)]
         lines += [*[None] * len(before), text]
     rows += good

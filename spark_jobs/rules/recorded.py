@@ -8,10 +8,11 @@ import numpy as np
 import pyarrow as pa
 
 from airflow_gddl.contract.sql_types import ScalarType, SqlType, StructType
+from spark_jobs.plan.batch import number_of
 from spark_jobs.plan.generations import RecordedFile
 from spark_jobs.plan.table_schema import GDDL
 from spark_jobs.rules.codes import changes, row_codes, sortable, sorted_rows
-from spark_jobs.rules.order import gddl_fields
+from spark_jobs.rules.order import gddl_fields, that_count
 from spark_jobs.rules.value_text import json_writer
 
 
@@ -19,7 +20,7 @@ def recorded_files(parts: Iterable[pa.Table], gddl: SqlType) -> list[RecordedFil
     """Each file and generation, as often as it is found in another part.
 
     Args:
-        parts: rows of a change table; only `_gddl` is needed.
+        parts: rows of a change table; only `_gddl` is needed. Archived ones are left out.
         gddl: type of that.
     """
     return [file for part in parts for file in _of_part(part, gddl)]
@@ -28,16 +29,18 @@ def recorded_files(parts: Iterable[pa.Table], gddl: SqlType) -> list[RecordedFil
 def _of_part(rows: pa.Table, gddl: SqlType) -> Iterable[RecordedFile]:
     sequence = gddl.field("sequence") if isinstance(gddl, StructType) else None
     write = json_writer(ScalarType("string") if sequence is None else sequence.type)
-    fields = gddl_fields(rows.select([GDDL]))
-    file = row_codes([fields["source_file"], fields["generation"]], rows.num_rows)
-    latest, highest = (_greatest(file, sortable(fields[name])) for name in ("applied_at", "sequence"))
-    columns = [fields["source_file"].take(latest), fields["generation"].take(latest),
-               fields["applied_at"].take(latest), fields["sequence"].take(highest)]  # fmt: skip
-    for path, generation, applied_at, greatest in zip(*(column.to_pylist() for column in columns), strict=True):
+    fields = gddl_fields(that_count(rows.select([GDDL])))
+    file = row_codes([fields["source_file"], fields["generation"]], len(fields["generation"]))
+    names = ("applied_at", "batch_id", "sequence")
+    latest, newest, highest = (_greatest(file, sortable(fields[name])) for name in names)
+    columns = [fields["source_file"].take(latest), fields["generation"].take(latest), fields["applied_at"].take(latest),
+               fields["batch_id"].take(newest), fields["sequence"].take(highest)]  # fmt: skip
+    for path, generation, applied_at, batch_id, greatest in zip(*(c.to_pylist() for c in columns), strict=True):
         yield RecordedFile(
             path=path,
             generation=generation,
             applied_at=applied_at.isoformat(),
+            batch=number_of(batch_id),
             max_sequence=None if greatest is None else write(greatest),
         )
 

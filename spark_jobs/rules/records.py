@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from airflow_gddl.contract.sql_types import ScalarType, SqlType, parse_type, unsupported_part
+from airflow_gddl.contract.sql_types import DecimalType, ScalarType, SqlType, parse_type, unsupported_part
 from spark_jobs.plan.selection import withholds
 from spark_jobs.rules.arrays import is_text
 from spark_jobs.rules.arrow_schema import arrow_type
@@ -22,6 +22,7 @@ from spark_jobs.rules.value_text import json_writer, read_json, rows_json
 
 _TEXT = json_writer(STRING)
 _BINARY = ScalarType("binary")
+_NANOS = DecimalType(38, 0)
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,7 @@ def _alike(columns: DeliveredColumns, rows: Sequence[int], unread: frozenset[str
     at = pa.array(rows, pa.int64())
     kept = [(name, kind) for name, kind in how.types.items() if name not in how.withheld]
     shown = [(name, *_shown(columns, name, kind, at, unread)) for name, kind in kept]
-    ddl = record_ddl(how.raw, how.masks, group.nanos, unread, how.withheld)
+    ddl = record_ddl(how.raw, how.masks, group.past, unread, how.withheld)
     texts = rows_json(shown, nulls=True)
     if group.malformed is not None:
         lines = group.malformed.take(at).to_pylist()
@@ -83,9 +84,24 @@ def _shown(
     if name in unread:
         values = group.invalid[name].take(at)
         return (values.cast(pa.binary()) if is_text(values.type) else pa.nulls(len(at), pa.binary())), _BINARY
-    if name in group.nanos:
-        return group.columns[name].take(at), ScalarType("bigint")
+    if name in group.past:
+        return _whole_nanos(group.columns[name].take(at), group.past[name].take(at)), _NANOS
     return group.columns[name].take(at), STRING if unsupported_part(kind) else kind
+
+
+def _whole_nanos(times: pa.Array, past: pa.Array) -> pa.Array:
+    """Nanoseconds since 1970, more than 64 bits hold before 1677 and after 2262."""
+    pairs = zip(times.cast(pa.int64()).to_pylist(), past.to_pylist(), strict=True)
+    return pa.array(
+        [None if micros is None else micros * 1000 + (rest or 0) for micros, rest in pairs], arrow_type(_NANOS)
+    )
+
+
+def _micros_and_past(nanos: Sequence[int | Decimal | None], kind: SqlType) -> tuple[pa.Array, pa.Array]:
+    """Times of a type, and the nanoseconds past their microsecond."""
+    whole = [None if number is None else divmod(int(number), 1000) for number in nanos]
+    micros = pa.array([None if pair is None else pair[0] for pair in whole], pa.int64())
+    return micros.cast(arrow_type(kind)), pa.array([None if pair is None else pair[1] for pair in whole], pa.int64())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,8 +130,12 @@ def replayed(rows: Sequence[Mapping[str, Any]], ordinals: Mapping[str, int]) -> 
 def _replayed(kind: str, ddl: str, rows: Sequence[Mapping[str, Any]], ordinals: Mapping[str, int]) -> ReplayGroup:
     fields = record_columns(ddl)
     texts = [json.loads(r["record"], parse_float=Decimal) for r in rows]
-    columns, invalid = {}, {}
+    columns, invalid, past = {}, {}, {}
     for field in fields:
+        if field.is_nanos:
+            found = _micros_and_past([t.get(field.name) for t in texts], parse_type(field.kind))
+            columns[field.name], past[field.name] = found
+            continue
         kept = parse_type(field.stored)
         values = pa.array([read_json(t.get(field.name), kept) for t in texts], arrow_type(kept))
         if field.is_bytes:
@@ -130,7 +150,7 @@ def _replayed(kind: str, ddl: str, rows: Sequence[Mapping[str, Any]], ordinals: 
         position=pa.array([(ordinals[r["source_file"]] << ROW_BITS) + r["position"] for r in rows], pa.int64()),
         generation=pa.array([r["generation"] for r in rows], pa.int32()),
         malformed=pa.array(lines, pa.string()) if any(lines) else None,
-        nanos=tuple(f.name for f in fields if f.is_nanos),
+        past=past,
         already_masked=True,
         invalid=invalid,
     )
@@ -148,7 +168,7 @@ class RecordColumn:
 
     Attributes:
         kind: its SQL type in the file; `stored`: the one in the record.
-        is_nanos: a timestamp, stored as whole nanoseconds.
+        is_nanos: times, stored as whole nanoseconds.
         is_bytes: text that is not UTF-8, stored as its bytes.
     """
 

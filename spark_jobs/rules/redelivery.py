@@ -10,10 +10,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_gddl.contract.result import RunWarning
-from spark_jobs.plan.table_schema import GDDL, TableSchema
+from spark_jobs.plan.table_schema import GDDL, RESCUED, TableSchema
 from spark_jobs.rules.arrays import flat
 from spark_jobs.rules.codes import changes, row_codes, sorted_rows
-from spark_jobs.rules.order import file_places, gddl_fields
+from spark_jobs.rules.order import file_places, gddl_fields, that_count
+from spark_jobs.rules.rescued import without_files
 from spark_jobs.rules.value_text import MILLIS, json_writer, object_json
 
 SAMPLE = 5
@@ -32,7 +33,7 @@ def new_changes(batch: pa.Table, stored: pa.Table | None, schema: TableSchema) -
         stored: rows of the change table that may equal some, of other batches; null: there are none.
     """
     count = batch.num_rows
-    joined = batch if stored is None else pa.concat_tables([batch, stored.select(batch.column_names)])
+    joined = batch if stored is None else pa.concat_tables([batch, that_count(stored).select(batch.column_names)])
     gddl = gddl_fields(joined)
     group = _groups(joined, gddl, schema)
     kept = _first_deliveries(joined, gddl, group, schema, count)
@@ -53,7 +54,8 @@ def _first_deliveries(
     rows: pa.Table, gddl: dict[str, pa.Array], group: np.ndarray, schema: TableSchema, count: int
 ) -> np.ndarray:
     """Which of the first `count` rows are no re-deliveries; the others are stored."""
-    content = [rows.column(name) for name in schema.content if name not in schema.keys]
+    content = [without_files(flat(rows.column(name))) if name == RESCUED else rows.column(name)
+               for name in schema.content if name not in schema.keys]  # fmt: skip
     same = row_codes([pa.array(group), gddl["op"], *content], rows.num_rows)
     known = np.bincount(same[count:], minlength=rows.num_rows)
     same, mine = same[:count], {name: part.slice(0, count) for name, part in gddl.items()}

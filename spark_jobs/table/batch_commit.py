@@ -8,12 +8,16 @@ from spark_jobs.engines.base import TableContext
 from spark_jobs.plan.batch import BatchCommit, BatchPlan, TableState
 from spark_jobs.plan.batching import state_after
 from spark_jobs.plan.files import FileEntry, PlannedFile
-from spark_jobs.plan.sequence import greater, has_normal_text
+from spark_jobs.plan.sequence import greater, has_instants, has_normal_text, log_began_of
 from spark_jobs.plan.settings import settings_of
 from spark_jobs.rules.decoded_batch import DecodedBatch
 from spark_jobs.table.batch_run import Batch, Ingested
+from spark_jobs.table.decisions import files_before_log_began, forms_after, log_time
 from spark_jobs.table.foreign import versions_of
 from spark_jobs.table.sweep import Swept
+
+_MISPLACED = 1000
+"""Most paths that the ledger keeps of files with positions of another log."""
 
 
 def commit_of(context: TableContext, batch: Batch, done: Ingested, swept: Swept, grown: int) -> BatchCommit:
@@ -79,7 +83,11 @@ def _state_of(context: TableContext, batch: Batch, done: Ingested, state: TableS
         sequence_by=table_schema.sequence or state.sequence_by,
         sequence_type=table_schema.sequence_type if table_schema.sequence else state.sequence_type,
         normal_text=has_normal_text(state),
-        log_began=tuple(map(str, spec.options.get("log_began") or ())),
+        instants=has_instants(state),
+        sequence_forms=forms_after(decoded_batch.figures, state, table_schema),
+        log_began=log_began_of(spec),
+        misplaced=tuple(dict.fromkeys((*state.misplaced, *files_before_log_began(spec, batch.ledger))))[:_MISPLACED],
+        log_time=log_time(decoded_batch.figures, state) if table_schema.log_positions else None,
         schemas=decoded_batch.schema.schemas,
         max_sequence=highest,
         max_commit_ts=newest,

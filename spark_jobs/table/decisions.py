@@ -2,24 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
+from airflow_gddl.contract.durations import moment_of
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.spec import TableSpec
 from spark_jobs.dialects.base import Dialect
 from spark_jobs.dialects.probed import Unreadable
 from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.plan.batch import BatchPlan, TableState
-from spark_jobs.plan.sequence import is_after, log_place, require_one_width, widths_of
+from spark_jobs.plan.sequence import (
+    LONGEST_TRANSACTION,
+    is_after,
+    log_began_of,
+    log_place,
+    longest_transaction,
+    require_one_form,
+    require_one_width,
+    widths_of,
+)
 from spark_jobs.plan.shards import refreshed
 from spark_jobs.plan.table_schema import TableSchema
 from spark_jobs.rules.batch_schema import BatchSchema
 from spark_jobs.rules.decoded_batch import DecodedBatch
-from spark_jobs.rules.figures import Figures, Overlap
+from spark_jobs.rules.figures import Figures, FileFigures, LogRestart, Overlap
+from spark_jobs.rules.sequence_text import forms_of
 
-_FILE_NUMBER, _LONGEST = 10, timedelta(minutes=1)
 _SMALL_BYTES, _SMALL_ROWS = 4 * 1024**2, 200_000
 
 
@@ -42,39 +52,73 @@ def require_sound(dialect: Dialect, decoded_batch: DecodedBatch, state: TableSta
             remedy="correct them at the source, or set on_bad_row to quarantine; nothing was written",
         )
     _require_ordered_text(dialect, decoded_batch, state)
-    table_schema = decoded_batch.schema.table_schema
-    if dialect.log_positions and table_schema.sequence[:1] == dialect.total_order[:1]:
+    if decoded_batch.schema.table_schema.log_positions:
         require_one_log(spec, figures, state)
 
 
 def require_one_log(spec: TableSpec, figures: Figures, state: TableState) -> None:
-    """Refuse files whose changes were committed after all known ones, but precede them in the source's log.
+    """Refuse changes that were committed after all known ones, but precede them in the source's log.
 
-    A file that came late was committed earlier too. Positions of one log file are not compared: MySQL's events have the
-    time at which their statement began. Other logs have no files, so there a transaction may be as long as `_LONGEST`.
+    A file that came late was committed earlier too, and so were changes that are captured again. Between files all of a
+    file is compared with all before it, inside a file each change with those before it.
 
     Raises:
         FatalError: `SOURCE_LOG_RESTARTED`.
     """
-    timed = [f for f in figures.files.values() if f.max_sequence is not None and f.min_commit_ts and f.max_commit_ts]
-    known, newest = log_place(state.max_sequence), state.max_commit_ts
+    timed = [(path, f) for path, f in figures.files.items() if f.max_sequence and f.min_commit_ts and f.max_commit_ts]
+    known, newest = log_place(state.max_sequence), state.log_time or state.max_commit_ts
+    for path, file in sorted(timed, key=lambda entry: entry[1].min_commit_ts or ""):
+        place, since, inside = log_place(file.max_sequence), file.min_commit_ts or "", figures.restarts.get(path)
+        if known and newest and place and place < known and _are_later(file, newest, known):
+            raise _restarted(spec, path, LogRestart(place=place, known=known, since=since, until=since, newest=newest))
+        if inside and (newest is None or _is_later(inside.until, newest, longest_transaction(inside.known))):
+            since = inside.since if newest is None or inside.since > newest else inside.until
+            raise _restarted(spec, path, replace(inside, since=since, newest=max(inside.newest, newest or "")))
+        newest = newest if known and place and place < known else max(newest or "", file.max_commit_ts or "")
+        known = max(known or "", place or "")
+
+
+def log_time(figures: Figures, state: TableState) -> str | None:
+    """Latest commit time of changes at the end of the source's log or behind it; null while there is none."""
+    known, newest = log_place(state.max_sequence), state.log_time or state.max_commit_ts
+    ends = [f for f in figures.files.values() if f.max_commit_ts and (log_place(f.max_sequence) or "") >= (known or "")]
+    return max((t for t in (newest, *(f.max_commit_ts for f in ends)) if t is not None), default=None)
+
+
+def _restarted(spec: TableSpec, path: str, found: LogRestart) -> FatalError:
     again = refreshed(spec, "run a full refresh")
-    for file in sorted(timed, key=lambda f: f.min_commit_ts or ""):
-        place, since = log_place(file.max_sequence), file.min_commit_ts or ""
-        if known and newest and place and place < known and _is_later(since, newest, known):
-            raise FatalError(
-                "SOURCE_LOG_RESTARTED",
-                f"{spec.table}: changes committed from {since} on are at {place} in the source's log, before {known}, "
-                f"which was committed by {newest}: the log was reset; nothing was written",
-                remedy=f"set options.log_began to the time of the reset, {since} at the latest, e.g. "
-                f'["{since}"], and run again; where changes were ingested meanwhile, {again} to put them in order',
-            )
-        known, newest = max(known or "", place or ""), max(newest or "", file.max_commit_ts or "")
+    return FatalError(
+        "SOURCE_LOG_RESTARTED",
+        f"{spec.table}: changes committed from {found.since} on are at {found.place} in the source's log, before "
+        f"{found.known}, which was committed by {found.newest}: the log was reset; nothing was written",
+        where=path,
+        remedy=f"set options.log_began to the time of the reset, {found.since} at the latest, e.g. "
+        f'["{found.since}"], and run again; where changes were ingested meanwhile, {again} to put them in order',
+    )
 
 
-def _is_later(since: str, newest: str, known: str) -> bool:
-    apart = datetime.fromisoformat(since) - datetime.fromisoformat(newest)
-    return apart > (timedelta(0) if len(known.rpartition(":")[2]) == _FILE_NUMBER else _LONGEST)
+def _are_later(file: FileFigures, newest: str, known: str) -> bool:
+    """Whether all changes of a file were committed later, or some so much later that no transaction explains it."""
+    return _is_later(file.min_commit_ts, newest, longest_transaction(known)) or _is_later(
+        file.max_commit_ts, newest, LONGEST_TRANSACTION
+    )
+
+
+def _is_later(time: str | None, newest: str, longest: timedelta) -> bool:
+    return time is not None and datetime.fromisoformat(time) - datetime.fromisoformat(newest) > longest
+
+
+def files_before_log_began(spec: TableSpec, ledger: Ledger) -> tuple[str, ...]:
+    """Files ingested under another `log_began` than the row's, with changes from after a moment that differs.
+
+    Their positions lack the number of that beginning, or have another's.
+    """
+    before, now = set(ledger.state.log_began), set(log_began_of(spec))
+    if before == now or ledger.state.max_sequence is None:
+        return ()
+    moment = min(moment_of(text) for text in before ^ now)
+    times = {path: entry.max_commit_ts for path, entry in ledger.all_entries().items()}
+    return tuple(sorted(path for path, time in times.items() if time is not None and moment_of(time) >= moment))
 
 
 def _require_ordered_text(dialect: Dialect, decoded_batch: DecodedBatch, state: TableState) -> None:
@@ -93,6 +137,31 @@ def _require_ordered_text(dialect: Dialect, decoded_batch: DecodedBatch, state: 
     behind = table_schema.sequence[1:] if dialect.of_one_length else ()
     widths = {c: w for c, w in figures.widths.items() if c not in behind or c not in dialect.total_order}
     require_one_width(widths, widths_of(state.max_sequence, table_schema.sequence), examples, remedy)
+    known = known_forms(state, table_schema)
+    for column, found in figures.forms.items():
+        require_one_form(column, found, known.get(column, ()), _remedy_of_forms(column, again))
+
+
+def _remedy_of_forms(column: str, again: str) -> str:
+    return (
+        "deliver times as in ISO 8601 (2025-09-30T02:30:00+02:00), numbers without signs and exponents, identifiers "
+        f"with a fixed width; or declare `options.types` (e.g. {column}: decimal(38,0)), or name another column in "
+        f"`sequence_by`; where changes were loaded before, {again}, which also puts times of several zones in order"
+    )
+
+
+def known_forms(state: TableState, table_schema: TableSchema) -> Mapping[str, tuple[str, ...]]:
+    """Sequence column to the forms of its texts so far; in a ledger of an earlier release of the greatest alone."""
+    if state.sequence_forms or state.max_sequence is None:
+        return state.sequence_forms
+    return forms_of(state.max_sequence, table_schema.sequence, instants=state.instants)
+
+
+def forms_after(figures: Figures, state: TableState, table_schema: TableSchema) -> dict[str, tuple[str, ...]]:
+    """The same after a batch."""
+    known = known_forms(state, table_schema)
+    names = [name for name in table_schema.text_sequence if name in table_schema.ordered_text]
+    return {name: tuple(sorted({*known.get(name, ()), *figures.forms.get(name, {})})) for name in names}
 
 
 def is_resequenced(table_schema: TableSchema, before: TableState, after: TableState) -> bool:
@@ -101,9 +170,9 @@ def is_resequenced(table_schema: TableSchema, before: TableState, after: TableSt
         return False
     if before.log_began != after.log_began:
         return True
-    return before.normal_text != after.normal_text and bool(
-        set(table_schema.normal_text).intersection(table_schema.text_sequence)
-    )
+    texts = set(table_schema.normal_text).intersection(table_schema.text_sequence)
+    times = before.instants != after.instants and any("time" in forms for forms in after.sequence_forms.values())
+    return bool(texts) and (before.normal_text != after.normal_text or times)
 
 
 def is_small(plan: BatchPlan, state: TableState) -> bool:

@@ -9,6 +9,8 @@ from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.stores import Storage
 from spark_jobs.engines.base import Engine, TableContext
 from spark_jobs.engines.delta_commits import DeltaCommits
+from spark_jobs.engines.transactions import APPEND, MERGE, is_later, version_of
+from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.plan.batch import ForeignCommit, TableState
 from spark_jobs.plan.shards import refreshed
 
@@ -23,13 +25,14 @@ def versions_of(engine: Engine, layout: Layout) -> dict[str, int]:
     return {name: version for name, version in found.items() if version is not None}
 
 
-def foreign_commits(spec: TableSpec, storage: Storage, layout: Layout, state: TableState) -> tuple[ForeignCommit, ...]:
+def foreign_commits(spec: TableSpec, storage: Storage, layout: Layout, ledger: Ledger) -> tuple[ForeignCommit, ...]:
     """Commits of others that changed data: those that the ledger knows, and new ones.
 
     Raises:
-        FatalError: `TABLES_MISSING`.
+        FatalError: `TABLES_MISSING`; `LEDGER_BEHIND`.
     """
-    found, log = list(state.foreign), DeltaCommits(storage)
+    state, log = ledger.state, DeltaCommits(storage)
+    found, known = list(state.foreign), _newest_plan(ledger)
     for name, version in state.delta_versions.items():
         path = getattr(layout, name)
         commits = log.since(path, version)
@@ -39,12 +42,37 @@ def foreign_commits(spec: TableSpec, storage: Storage, layout: Layout, state: Ta
             now = log.version(path)
             found += [] if now is None else [ForeignCommit(table=name, version=now, operation="REPLACED")]
             continue
+        if any(is_later(commit.transactions, spec.shard or "", known) for commit in commits):
+            raise _behind(spec, name, path, layout.state)
         found += [
             ForeignCommit(table=name, version=commit.version, operation=commit.operation)
             for commit in commits
             if commit.changes_data and not commit.ours
         ]
     return tuple(dict.fromkeys(found))[-_KEPT:]
+
+
+def is_behind(spec: TableSpec, storage: Storage, layout: Layout, ledger: Ledger) -> bool:
+    """Whether the tables have batches that the ledger lacks, as far as their logs reach back."""
+    log, known = DeltaCommits(storage), _newest_plan(ledger)
+    later = (log.since(getattr(layout, name), version) or () for name, version in ledger.state.delta_versions.items())
+    return any(is_later(commit.transactions, spec.shard or "", known) for commits in later for commit in commits)
+
+
+def _require_newest_of_shard(context: TableContext, ledger: Ledger) -> None:
+    """The same of a shard by the tables' transactions: versions that other shards left hide its own commits."""
+    known, layout = _newest_plan(ledger), context.layout
+    for name, step in (("changes", APPEND), ("replica", MERGE)):
+        path = getattr(layout, name)
+        if context.engine.last_transaction(path, step) > known:
+            raise _behind(context.spec, name, path, layout.state)
+
+
+def _newest_plan(ledger: Ledger) -> int:
+    """Transaction version of the ledger's newest batch, committed or started; -1 without any."""
+    last, pending = ledger.last_commit(), ledger.plan()
+    plans = (None if last is None else last.plan, pending)
+    return max((version_of(plan) for plan in plans if plan is not None), default=-1)
 
 
 def require_replica(context: TableContext, state: TableState) -> None:
@@ -57,15 +85,19 @@ def require_replica(context: TableContext, state: TableState) -> None:
         raise _missing(context.spec, "replica", context.layout.replica)
 
 
-def require_own_tables(context: TableContext, state: TableState) -> tuple[ForeignCommit, ...]:
+def require_own_tables(context: TableContext, ledger: Ledger) -> tuple[ForeignCommit, ...]:
     """Foreign commits to the tables that don't prevent a batch.
 
     Raises:
-        FatalError: `TABLES_MISSING`; `FOREIGN_ROWS`: rows that another writer inserted, without `_gddl`, can't be
-            compared with changes.
+        FatalError: `TABLES_MISSING`; `LEDGER_BEHIND`: the tables have batches that the ledger lacks, whose files it
+            would take again; `FOREIGN_ROWS`: rows that another writer inserted, without `_gddl`, can't be compared with
+            changes.
     """
+    state = ledger.state
     require_replica(context, state)
-    commits = foreign_commits(context.spec, context.storage, context.layout, state)
+    commits = foreign_commits(context.spec, context.storage, context.layout, ledger)
+    if context.spec.shard:
+        _require_newest_of_shard(context, ledger)
     for name in dict.fromkeys(commit.table for commit in commits if commit not in state.foreign):
         path = getattr(context.layout, name)
         count = context.engine.foreign_rows(path)
@@ -98,4 +130,15 @@ def _missing(spec: TableSpec, name: str, path: str) -> FatalError:
         f"the {name} that the ledger knows no longer exists",
         where=path,
         remedy=f"restore the table, or {refreshed(spec, 'rebuild all with --full-refresh')}",
+    )
+
+
+def _behind(spec: TableSpec, name: str, path: str, state: str) -> FatalError:
+    source = f"source {spec.shard} of " if spec.shard else ""
+    return FatalError(
+        "LEDGER_BEHIND",
+        f"{source}{spec.table}: the {name} at {path} holds a batch that the ledger does not know: the ledger is an "
+        "older copy, or has lost a commit, and would take that batch's files again; nothing was written",
+        where=state,
+        remedy=f"restore the newest copy of the ledger, or {refreshed(spec, 'rebuild all with --full-refresh')}",
     )

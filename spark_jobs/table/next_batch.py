@@ -48,7 +48,7 @@ def next_plan(
     if pending is not None:
         if context.engine.last_transaction(context.layout.changes, APPEND) >= version_of(pending):
             return NextBatch(plan=pending, resumed=True, appended=True)
-        _drop(context, pending, ledger)
+        drop(context, pending, ledger)
     now, state = moment(run, ledger, pending), ledger.state
     without_files = BatchPlan(
         number=state.batch + 1, mode="incremental", planned_at=iso(now), generation=state.generation, files=()
@@ -118,7 +118,7 @@ def files_changed(plan: BatchPlan, found: Discovery) -> bool:
     return any(now.get(file.path) != file.fingerprint for file in plan.files)
 
 
-def _drop(context: TableContext, plan: BatchPlan, ledger: Ledger) -> None:
+def drop(context: TableContext, plan: BatchPlan, ledger: Ledger) -> None:
     """Drop a batch that has written at most quarantined rows."""
     if context.engine.exists(context.layout.errors):
         context.engine.forget_errors(context.layout.errors, plan.batch_id)
@@ -128,4 +128,4 @@ def _drop(context: TableContext, plan: BatchPlan, ledger: Ledger) -> None:
 def withdraw(context: TableContext, plan: BatchPlan, ledger: Ledger) -> None:
     """Drop a batch that can't be loaded, so that nothing waits for it, unless its changes are in the change table."""
     if context.engine.last_transaction(context.layout.changes, APPEND) < version_of(plan):
-        _drop(context, plan, ledger)
+        drop(context, plan, ledger)

@@ -62,6 +62,15 @@ def of_unsettled(found: Discovery) -> tuple[RunWarning, ...]:
     return _of_paths("FILES_UNSETTLED", message, found.unsettled)
 
 
+def of_misplaced(spec: TableSpec, state: TableState) -> tuple[RunWarning, ...]:
+    """Warning about changes that were ingested before the row said that their log had been reset."""
+    message = (
+        "files with changes from after a moment of options.log_began were ingested before the row named it: these "
+        f"changes come before newer ones of the former log; {refreshed(spec, 'a full refresh puts them in order')}"
+    )
+    return _of_paths("LOG_BEGAN_LATE", message, state.misplaced)
+
+
 def of_generations(inference: Inference) -> tuple[RunWarning, ...]:
     """Warning about change files older than the full load, whose generation is inferred from times."""
     if inference.certainty != "inferred":

@@ -57,7 +57,7 @@ def find_pending(run: TableRun, outcome: RunTotals) -> PendingWork | None:
         outcome.warn(notices.of_discovery(found, run.layout.landing, run.dialect))
         report_left(run, ledger, found, outcome)
         if run.job.options.full_listing:  # requested by a user
-            commits = foreign.foreign_commits(run.spec, run.runtime.storage, run.layout, ledger.state)
+            commits = foreign.foreign_commits(run.spec, run.runtime.storage, run.layout, ledger)
             outcome.warn(foreign.warnings_of(run.spec, commits))
         notices.require_first_load(run.spec.table, ledger)
         return None

@@ -126,7 +126,8 @@ def require_supported(run: TableRun) -> None:
     asked = {
         "gddl move": options.action == "move",
         "a resync": options.resync,
-        "a full refresh": options.full_refresh,
+        "a rebuild": options.full_refresh,
+        "a reload": options.reload,
         "a comparison with the source": bool(options.source_connection),
         "a continuous job": options.continuous is not None,
     }

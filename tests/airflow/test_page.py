@@ -89,12 +89,12 @@ def test_the_list(site: Site, users: dict[str, dict[str, str]]) -> None:
     answer = site.client.get("/api/tables", headers=users["viewer"])
     assert answer.headers["cache-control"] == "no-store"
     body = answer.json()
-    assert [row["table"] for row in body["rows"]] == ["shop.bad", "shop.own", "shop.good", "shop.off"]
+    assert [row["table"] for row in body["rows"]] == ["shop.bad", "shop.good", "shop.own", "shop.off"]
     assert {state: number for state, number in body["counts"].items() if number} == {
-        "failed": 1, "new": 1, "fresh": 1, "disabled": 1,
+        "failed": 1, "attention": 1, "new": 1, "disabled": 1,
     }  # fmt: skip
     assert list(body["counts"]) == list(STATES)
-    bad, _, good, off = body["rows"]
+    bad, good, _, off = body["rows"]
     assert bad["error"] == ["X_Y", "<b>broken</b>"]
     assert (good["dag_id"], good["owner"], good["rows"], good["quarantined"], good["freshness"]) == (
         PACK,
@@ -176,7 +176,7 @@ def test_upkeep_is_among_a_tables_runs_and_not_in_the_matrix(site: Site, users: 
     assert (newest["action"], newest["did"]) == ("maintain", "1 tables with compacted files, 3 files removed")
     assert (newest["dag_id"], newest["airflow"]) == ("gddl_maintenance", ["scheduled__1", "maintain_small"])
     assert [run["run_id"] for run in body["table"]["runs"]] == ["r1"]
-    assert (body["table"]["state"], body["totals"]["rows_read"]) == ("fresh", 9)
+    assert (body["table"]["state"], body["totals"]["rows_read"]) == ("attention", 9)
 
 
 def test_a_replay_says_how_many_rows_were_accepted(site: Site, users: dict[str, dict[str, str]]) -> None:
@@ -338,7 +338,7 @@ def test_a_table_with_an_invalid_row_stays_in_its_pack(
     assert "[TABLE_NAME_INVALID]" in other
     one = site.client.get("/api/table?name=shop.good", headers=users["admin"]).json()
     shown = one["table"]
-    assert (shown["state"], shown["last_state"], shown["rows"], shown["dag_id"]) == ("broken_row", "fresh", 8, PACK)
+    assert (shown["state"], shown["last_state"], shown["rows"], shown["dag_id"]) == ("broken_row", "attention", 8, PACK)
     (problem,) = shown["problems"]
     assert problem.startswith("tables/shop.yaml:3: [DURATION_INVALID] shop.good freshness:")
     assert (one["may_trigger"], [run["run_id"] for run in one["runs"]]) == (False, ["r1"])

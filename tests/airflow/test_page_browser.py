@@ -336,3 +336,18 @@ def test_a_click_is_not_lost_when_the_list_is_drawn_again(pages: Any) -> None:
     page.evaluate("new Promise((done) => setTimeout(done, 300))")  # it would be drawn meanwhile
     page.mouse.up()
     page.get_by_role("heading", name="shop.late").wait_for()
+
+
+def test_tables_with_rows_in_quarantine_can_be_picked(pages: Any, shop: Site) -> None:
+    """Half of a table in quarantine needs attention, and is found by the filter of its own."""
+    counts = {"rows_read": 150, "changes_written": 75, "quarantined": 75, "in_quarantine": 75}
+    started = datetime.fromtimestamp(NOW - 60, UTC).isoformat()
+    shop.ran("shop.new", {"status": "succeeded", "started_at": started, "main": MainCounts(rows=75), **counts})
+    page = pages(**size(1280))
+    page.goto("/gddl/?#/?search=shop.new")
+    page.locator("#state-quarantined").click()
+    page.get_by_text("1 of 9 tables").wait_for()
+    assert "state=quarantined" in page.url
+    expect(page.get_by_text("Needs attention: QUARANTINE_RATE")).to_be_visible()
+    expect(page.locator("#state-quarantined")).to_have_attribute("aria-pressed", "true")
+    assert page.evaluate(browser.CLIPPED) == []

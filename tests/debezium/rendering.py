@@ -35,6 +35,7 @@ WITHOUT = {
     "r05_truncated_reload": "a full load written again under its old names",
     "r09_": "the same",
     "r10_file_emptied": "the same: only where a load begins a new generation are the changes before it void",
+    "r10_rebuild_other_sequence": "`sequence_by`, which the rendering takes away",
     "r10_refresh_with_a_technical_column": "a column of DMS, which full loads lack",
     "r10_nested_field_in_the_middle": "a full load written again under its old name",
     "r14_sequence_columns_respelled": "`sequence_by`, which the rendering takes away",
@@ -42,6 +43,7 @@ WITHOUT = {
     "r14_settings_changed_before_a_sweep": "a full load that opens a generation",
     "r14_soft_delete_switched_on_and_off": "types with a number as sequence",
     "r14_changed_sequence": "`sequence_by`, which the rendering takes away",
+    "history_of_reloads": "full loads written again under their old names",
     "keyless_": "rows of a snapshot share their place in the log",
 }
 """Beginnings of names of scenarios that have no counterpart, and why."""

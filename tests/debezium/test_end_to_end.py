@@ -171,3 +171,72 @@ def _namedparquet() -> bytes:
         "source": pa.array([{"connector": "mysql", "file": "bin.000001", "pos": 4, "row": 0}], source),
     }).replace_schema_metadata({"parquet.avro.schema": json.dumps(schema)})  # fmt: skip
     return parquet(table)
+
+
+_STATED: list[tuple[dict[str, Any], Any, Any, str]] = [
+    ({"type": "string", "name": "io.debezium.time.ZonedTimestamp"}, "2024-01-01T02:00:00+02:00", "infinity",
+     "2024-01-01 00:00:00+00:00"),
+    ({"type": "int64", "name": "io.debezium.time.Timestamp"}, 1704067200123, 2**63 - 1, "2024-01-01 00:00:00.123000"),
+    ({"type": "int64", "name": "io.debezium.time.NanoTimestamp"}, 1704067200123456000, 2**63,
+     "2024-01-01 00:00:00.123456"),
+    ({"type": "int32", "name": "io.debezium.time.Date"}, 19723, 2**31, "2024-01-01"),
+    ({"type": "bytes", "name": "org.apache.kafka.connect.data.Decimal",
+      "parameters": {"scale": "2", "connect.decimal.precision": "6"}}, "MDk=", "B1vNFQ==", "123.45"),
+    ({"type": "int32"}, 7, 2**31, "7"),
+    ({"type": "boolean"}, True, 5, "True"),
+    ({"type": "double"}, 0.5, "1e400", "0.5"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("policy", ["widen", "rescue"])
+def test_first_misfit_does_not_decide_the_type(engine: EnginePort, tmp_path: Path, policy: str) -> None:
+    """Misfits of all types are in the first file; what its other rows and later files hold is of the stated types."""
+    lake = Lake(engine, tmp_path, schema_evolution={"type_change": policy})
+    names = [f"v{at}" for at in range(len(_STATED))]
+    fields = {"id": {"type": "int32"}, **{name: schema for name, (schema, *_) in zip(names, _STATED, strict=True)}}
+    good = {name: value for name, (_, value, _, _) in zip(names, _STATED, strict=True)}
+    bad = [event("c", {"id": at + 2, **good, name: _STATED[at][2]}, at + 2) for at, name in enumerate(names)]
+    lake.land(wrapped(fields, event("c", {"id": 1, **good}), *bad))
+    lake.run()
+    lake.land(wrapped(fields, event("c", {"id": 100, **good}, 100)))
+    lake.run()
+    rows = {identity: tuple(map(str, values)) for identity, *values in lake.replica("id", *names)}
+    wanted = tuple(expected for *_, expected in _STATED)
+    assert (rows[1], rows[100]) == (wanted, wanted)
+    if policy == "rescue":
+        assert {at: tuple(v for n, v in enumerate(row) if n != at - 2) for at, row in rows.items() if 1 < at < 100} == {
+            at + 2: tuple(v for n, v in enumerate(wanted) if n != at) for at in range(len(names))
+        }
+        (rescued,) = [text for identity, text in lake.replica("id", "_rescued_data") if identity == 2]
+        assert '"v0":"infinity"' in rescued
+    else:
+        assert [(row["code"], row["column"]) for row in lake.errors()] == [("CAST_FAILED", name) for name in names]
+
+
+@pytest.mark.parametrize("policy", ["truncate", "round", "quarantine"])
+@pytest.mark.parametrize("form", ["json", "parquet"])
+def test_zoned_times_finer_than_a_microsecond(engine: EnginePort, tmp_path: Path, policy: str, form: str) -> None:
+    named = {"at": "io.debezium.time.ZonedTimestamp"}
+    lake = Lake(engine, tmp_path, sub_microseconds=policy, options={"semantic_types": named})
+    times = ("2024-01-01T00:00:00.1234567Z", "2024-01-01T02:00:00+02:00")
+    events = [event("c", {"id": at, "at": time}, at) for at, time in enumerate(times, start=1)]
+    lake.land(text(*events) if form == "json" else enveloped(*events), form)
+    lake.run()
+    lake.land(text(event("c", {"id": 3, "at": "2024-01-01T00:00:00Z"}, 3)))
+    lake.run()
+    fine = {"truncate": ".123456", "round": ".123457"}
+    first = [(1, f"2024-01-01 00:00:00{fine[policy]}+00:00")] if policy in fine else []
+    found = [(identity, str(at)) for identity, at in lake.replica("id", "at")]
+    assert found == [*first, (2, "2024-01-01 00:00:00+00:00"), (3, "2024-01-01 00:00:00+00:00")]
+
+
+@pytest.mark.parametrize("form", ["json", "parquet"])
+def test_delete_without_a_row_has_the_key_of_its_record(engine: EnginePort, tmp_path: Path, form: str) -> None:
+    """A source that logs no row before deletes (`REPLICA IDENTITY NOTHING`)."""
+    lake = Lake(engine, tmp_path)
+    row = {"id": 1, "v": "a"}
+    events = [event("c", row), event("c", row | {"id": 2}, 2), event("d", None, 3) | {"before": None}]
+    records = [{"key": {"id": at}, "value": each, "offset": at} for at, each in zip((1, 2, 1), events, strict=True)]
+    lake.land(text(*records) if form == "json" else parquet(pa.Table.from_pylist(records)), form)
+    lake.run()
+    assert (lake.replica("id", "v"), lake.errors()) == ([(2, "a")], [])

@@ -49,7 +49,7 @@ def test_wrappers(tmp_path: Path, around: Any) -> None:
     assert rows_of(probe(tmp_path, text(*map(around, events), around(None)))) == bare
 
 
-@pytest.mark.parametrize("form", ["array", "concatenated", "gzip", "crlf"])
+@pytest.mark.parametrize("form", ["array", "concatenated", "gzip", "crlf", "marked"])
 def test_forms(tmp_path: Path, form: str) -> None:
     events = [event("c", {"id": 1}), event("u", {"id": 1}, 2)]
     lines = text(*events)
@@ -57,6 +57,7 @@ def test_forms(tmp_path: Path, form: str) -> None:
         "array": json.dumps(events).encode(),
         "concatenated": lines.replace("\n", "").encode(),
         "gzip": gzip.compress(lines.encode()),
+        "marked": lines.encode("utf-8-sig"),
         "crlf": lines.replace("\n", "\r\n").encode(),
     }
     assert rows_of(probe(tmp_path, content[form])) == rows_of(probe(tmp_path, lines))
@@ -164,3 +165,30 @@ def test_before_images_are_delivered_on_request(tmp_path: Path) -> None:
 def test_without_positions_only_commit_time_orders(tmp_path: Path) -> None:
     found = probe(tmp_path, text({**event("c", {"id": 1}), "source": {"connector": "vitess", "ts_ms": 5}}))
     assert [name for name, _ in found.columns] == ["_dbz_op", "id", "_dbz_ts"]
+
+
+@pytest.mark.parametrize("key", [
+    {"id": 7, "shard": "s"},
+    {"schema": None, "payload": {"id": 7}},
+    {"schema": {"type": "struct", "fields": [{"field": "id", "type": "int32"}]}, "payload": {"id": 7}},
+    json.dumps({"id": 7}),
+])  # fmt: skip
+@pytest.mark.parametrize("before", [None, {"v": "a"}, {"id": None, "v": "a"}])
+def test_delete_takes_its_key_from_the_record(tmp_path: Path, key: Any, before: Any) -> None:
+    insert, delete = event("c", {"id": 7, "v": "a"}), event("d", before, 2)
+    records = [{"key": key, "value": each, "offset": 1} for each in (insert, delete)]
+    found = probe(tmp_path, text(*records))
+    assert [(row["_dbz_op"], row["id"]) for row in rows_of(found)] == [("I", 7), ("D", 7)]
+    assert "shard" not in dict(found.columns)
+
+
+def test_key_of_a_record_has_the_type_of_its_own_schema(tmp_path: Path) -> None:
+    day = {"type": "int32", "name": "io.debezium.time.Date", "field": "id"}
+    key = {"schema": {"type": "struct", "fields": [day]}, "payload": {"id": 19723}}
+    found = probe(tmp_path, text({"key": key, "value": event("d", None)}))
+    assert (dict(found.columns)["id"], [str(row["id"]) for row in rows_of(found)]) == ("date", ["2024-01-01"])
+
+
+def test_other_operations_take_nothing_from_the_key(tmp_path: Path) -> None:
+    (row,) = rows_of(probe(tmp_path, text({"key": {"id": 7}, "value": event("u", {"id": 8})})))
+    assert row["id"] == 8

@@ -50,15 +50,78 @@ def test_new_mysql_log_is_refused_until_configured(engine: EnginePort, tmp_path:
     assert configured.run(action="verify").details["verdict"] == "equal"
 
 
-def test_full_refresh_reorders_changes_after_a_log_reset(engine: EnginePort, tmp_path: Path) -> None:
+def mixed(*, later: int = 101) -> str:
+    """The end of one log and the head of the next in one file."""
+    return text(mysql("u", {"id": 2, "v": "old"}, 901, 12, 2), mysql("u", {"id": 1, "v": "b"}, 1, 4, later))
+
+
+def test_log_reset_inside_a_file_is_refused(engine: EnginePort, tmp_path: Path) -> None:
     lake = filled(engine, tmp_path)
-    old = mysql("u", {"id": 2, "v": "old"}, 901, 12, 2)
-    lake.land(text(old, mysql("u", {"id": 1, "v": "b"}, 1, 4, 101)))  # the end of one log and the head of the other
-    assert lake.run().late_ignored == 1
+    lake.land(mixed())
+    assert lake.refused() == "SOURCE_LOG_RESTARTED"
+    assert lake.replica("id", "v") == [(1, "a"), (2, "a")]
     configured = lake.with_row(options={"log_began": [BEGAN]})
-    configured.run(full_refresh=True)
+    assert warnings_of(configured.run()) == []
     assert configured.replica("id", "v") == [(1, "b"), (2, "old")]
+
+
+def test_log_reset_inside_the_first_file_is_refused(engine: EnginePort, tmp_path: Path) -> None:
+    lake = Lake(engine, tmp_path)
+    lake.land(mixed())
+    assert lake.refused() == "SOURCE_LOG_RESTARTED"
+
+
+def test_log_reset_between_files_of_a_batch_is_refused(engine: EnginePort, tmp_path: Path) -> None:
+    lake = Lake(engine, tmp_path)
+    lake.land(text(mysql("c", {"id": 1, "v": "a"}, 901, 4, 0)))
+    lake.land(text(mysql("u", {"id": 1, "v": "b"}, 1, 4, 101)))
+    assert lake.refused() == "SOURCE_LOG_RESTARTED"
+
+
+def test_changes_captured_again_are_no_new_log(engine: EnginePort, tmp_path: Path) -> None:
+    """A connector that starts again sends older changes again, those of a long statement after newer ones too."""
+    lake = filled(engine, tmp_path)
+    first = [mysql("u", {"id": 1, "v": "b"}, 901, 12, 300), mysql("u", {"id": 2, "v": "long"}, 902, 4, 100)]
+    lake.land(text(*first))
+    lake.land(text(first[1], mysql("u", {"id": 2, "v": "c"}, 902, 8, 301), *first))
+    assert warnings_of(lake.run()) == []
+    lake.land(text(first[1], first[0]))
+    lake.run()
+    assert lake.replica("id", "v") == [(1, "b"), (2, "c")]
+
+
+def test_full_refresh_reorders_changes_after_a_log_reset(engine: EnginePort, tmp_path: Path) -> None:
+    """They were ingested while they could be those of a long transaction."""
+    lake = Lake(engine, tmp_path)
+    lake.land(text(postgresql("c", {"id": 1, "v": "a"}, 9000, 0)))
+    lake.run()
+    early = lake.land(text(postgresql("u", {"id": 1, "v": "b"}, 500, 30)))
+    assert lake.run().late_ignored == 1
+    configured = lake.with_row(options={"log_began": ["2023-11-14T22:13:45Z"]})
+    for lsn in (600, 700):
+        configured.land(text(postgresql("c", {"id": lsn, "v": "b"}, lsn, lsn)))
+        (warning,) = configured.run().warnings
+        assert (warning.code, warning.count, warning.sample) == ("LOG_BEGAN_LATE", 1, (early,))
+    assert configured.replica("id", "v") == [(1, "a"), (600, "b"), (700, "b")]
+    assert warnings_of(configured.run(full_refresh=True)) == []
+    assert configured.replica("id", "v") == [(1, "b"), (600, "b"), (700, "b")]
     assert configured.run(action="verify").details["verdict"] == "equal"
+
+
+@pytest.mark.parametrize("files", [1, 4])
+def test_log_reset_followed_by_a_steady_stream_is_refused(engine: EnginePort, tmp_path: Path, files: int) -> None:
+    """Each change is within a minute of the one before, and the last is more than that behind the former log."""
+    lake = Lake(engine, tmp_path)
+    lake.land(text(postgresql("c", {"id": 1, "v": "a"}, 9000, 0)))
+    lake.run()
+    changes = [postgresql("u", {"id": 1, "v": "b"}, 500 + at, 20 * (at + 1)) for at in range(4)]
+    for part in [changes] if files == 1 else [[change] for change in changes[:3]]:
+        lake.land(text(*part))
+        if files > 1:
+            lake.run()
+    if files > 1:
+        lake.land(text(changes[3]))
+    assert lake.refused() == "SOURCE_LOG_RESTARTED"
 
 
 def test_restored_postgresql_is_detected(engine: EnginePort, tmp_path: Path) -> None:

@@ -70,36 +70,52 @@ def test_nanoseconds_are_left_to_the_engine(tmp_path: Path) -> None:
     found = probe(
         tmp_path, wrapped({"id": {"type": "int32"}, "v": time("NanoTimestamp")}, event("c", {"id": 1, "v": 1001}))
     )
-    assert found.nanos == ("v",)
+    assert found.table is not None
+    assert str(found.table.schema.field("v").type) == "timestamp[ns]"
 
 
 @pytest.mark.parametrize(
-    ("schema", "good", "bad", "texts"),
+    ("schema", "good", "bad", "texts", "stated"),
     [
-        (
-            time("ZonedTimestamp", "string"),
-            "2024-01-01T00:00:00Z",
-            "infinity",
-            ["2024-01-01T00:00:00.000000+00:00", "infinity"],
-        ),
-        (
-            time("ZonedTimestamp", "string"),
-            "2024-01-01T00:00:00Z",
-            "2024-01-01T00:00:00.1234567Z",
-            ["2024-01-01T00:00:00.000000+00:00", "2024-01-01T00:00:00.1234567Z"],
-        ),
-        (time("Timestamp"), 1704067200123, 2**63 - 1, ["2024-01-01 00:00:00.123000", str(2**63 - 1)]),
-        (time("Date", "int32"), 19723, "soon", ["2024-01-01", "soon"]),
-        (decimal(2, 4), "MDk=", "AeJA", None),
-        ({"type": "int32"}, 1, "many", ["1", "many"]),
-        (decimal(-2), "AQ==", "Ag==", ["100", "200"]),
+        (time("ZonedTimestamp", "string"), "2024-01-01T00:00:00Z", "infinity",
+         ["2024-01-01T00:00:00.000000+00:00", "infinity"], "timestamp"),
+        (time("ZonedTimestamp", "string"), "2024-01-01T00:00:00Z", "2024-01-01T00:00:00.1234567Z",
+         ["2024-01-01T00:00:00.000000+00:00", "2024-01-01T00:00:00.1234567Z"], "timestamp"),
+        (time("Timestamp"), 1704067200123, 2**63 - 1, ["2024-01-01 00:00:00.123000", str(2**63 - 1)], "timestamp_ntz"),
+        (time("NanoTimestamp"), 1704067200123456789, 2**63, ["2024-01-01 00:00:00.123456789", str(2**63)],
+         "timestamp_ntz"),
+        (time("Date", "int32"), 19723, "soon", ["2024-01-01", "soon"], "date"),
+        (decimal(2, 4), "MDk=", "AeJA", ["123.45", "1234.56"], "decimal(4,2)"),
+        ({"type": "int32"}, 1, "many", ["1", "many"], "int"),
+        ({"type": "float"}, 0.5, 1e39, ["0.5", "1e+39"], "float"),
+        (decimal(-2), "AQ==", "Ag==", ["100", "200"], None),
+        ({"type": "bytes"}, "AQ==", "?", ["AQ==", "?"], None),
     ],
 )  # fmt: skip
-def test_column_with_a_misfit_is_text(tmp_path: Path, schema: Any, good: Any, bad: Any, texts: Any) -> None:
+def test_column_with_a_misfit_is_text_of_a_stated_type(
+    tmp_path: Path, schema: Any, good: Any, bad: Any, texts: Any, stated: str | None
+) -> None:
     events = [event("c", {"id": 1, "v": good}), event("c", {"id": 2, "v": bad}, 2)]
     found = probe(tmp_path, wrapped({"id": {"type": "int32"}, "v": schema}, *events))
     assert dict(found.columns)["v"] == "string"
-    assert [row["v"] for row in rows_of(found)] == (texts or ["123.45", "1234.56"])
+    assert [row["v"] for row in rows_of(found)] == texts
+    assert found.stated == (() if stated is None else (("v", stated),))
+
+
+@pytest.mark.parametrize("number", ["1e400", "-1e400"])
+def test_number_beyond_the_greatest_double_is_a_misfit(tmp_path: Path, number: str) -> None:
+    """Without a schema, with one, and in an array, which is text then."""
+    bare = text(event("c", {"id": 1, "v": 0}), event("c", {"id": 2, "v": 0.5}, 2)).replace(
+        '"v": 0}', f'"v": {number}}}'
+    )
+    schema = {"id": {"type": "int32"}, "v": {"type": "double"}}
+    lines = wrapped(schema, event("c", {"id": 1, "v": 0}), event("c", {"id": 2, "v": 0.5}, 2))
+    for content in (bare, lines.replace('"v":0}', f'"v":{number}}}')):
+        found = probe(tmp_path, content)
+        assert (dict(found.columns)["v"], found.stated) == ("string", (("v", "double"),))
+        assert [row["v"] for row in rows_of(found)] == [number, "0.5"]
+    (row,) = rows_of(probe(tmp_path, text(event("c", {"id": 1, "v": [0]})).replace("[0]", f"[{number}]")))
+    assert row["v"] == f"[{number}]"
 
 
 _FAR = 9_223_372_036_825_200_000

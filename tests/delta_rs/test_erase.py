@@ -33,7 +33,7 @@ from tests.spark.children import killed_child
 
 NAME = "Ada Lovelace"
 """Stands in every row of the key that is erased, and in no other."""
-VERIFY, REFRESH = JobOptions(action="verify"), JobOptions(full_refresh=True)
+VERIFY, REFRESH = JobOptions(action="verify"), JobOptions(reload=True, confirmed=True)
 
 
 def erasing(**key: str) -> JobOptions:
@@ -126,21 +126,17 @@ def bad_row_again(lake: SmallLake, row: TableSpec) -> None:
     lake.done(row, JobOptions(action="errors_replay"))
 
 
-def full_refresh(lake: SmallLake, row: TableSpec) -> None:
-    lake.done(row, REFRESH)
-
-
 def reload(lake: SmallLake, row: TableSpec) -> None:
     columns = {"id": pa.array([6, 7], pa.int32()), "v": ["again", NAME]}
     written_before(write(Path(lake.layout(row).landing), "LOAD00000001.parquet", pa.table(columns)))
     lake.done(row)
 
 
-def resync(lake: SmallLake, row: TableSpec) -> None:
-    lake.done(row, replace(REFRESH, resync=True))
+def from_files(lake: SmallLake, row: TableSpec) -> None:
+    lake.done(row, REFRESH)
 
 
-WAYS_BACK = [late_file, file_on_its_way, same_file_again, bad_row_again, full_refresh, resync, reload]
+WAYS_BACK = [late_file, file_on_its_way, same_file_again, bad_row_again, from_files, reload]
 
 
 @pytest.mark.parametrize("way", WAYS_BACK, ids=lambda way: str(way.__name__))
@@ -173,7 +169,7 @@ def test_reused_key_is_loaded_after_erasure(way: Any, tmp_path: Path) -> None:
     lake.done(row, erasing(id="7"))
     way(lake, row)
     assert (lake.replica(row)[7], lake.replica(row)[6]) == ("Grace H", "new")
-    for late in (late_file, same_file_again, full_refresh):
+    for late in (late_file, same_file_again, from_files):
         late(lake, row)
         assert lake.replica(row)[7] == "Grace H", late
         assert [name for name in held(lake, row) if NAME in str(rows_of(lake, row, name))] == [], late
@@ -189,7 +185,7 @@ def test_reused_key_can_be_erased_again(tmp_path: Path) -> None:
     new_changes(lake, row)
     reported = lake.done(row, erasing(id="7")).details
     assert (reported["removed"]["replica"], held(lake, row)) == (2, [])
-    full_refresh(lake, row)
+    from_files(lake, row)
     assert held(lake, row) == []
     assert lake.done(row, VERIFY).details["verdict"] == "equal"
 

@@ -129,7 +129,7 @@ def test_other_keys_are_unaffected(sort: str, count: int, tmp_path: Path) -> Non
 
 def rebuild(stage: Stage) -> None:
     everything = [case.spec for case in stage.cases]
-    results = stage.lake.run(stage.port, stage.lake.job(everything, JobOptions(full_refresh=True), "refresh"))
+    results = stage.lake.run(stage.port, stage.lake.job(everything, JobOptions(reload=True, confirmed=True), "refresh"))
     for case in stage.cases:
         error = results[case.spec.table].error
         if error is not None and error.code != "NOTHING_TO_REFRESH":

@@ -20,7 +20,7 @@ from spark_jobs.table.outcome import TableOutcome
 from tests.delta_rs.small_lake import SmallLake, spec_of
 from tests.sharded import Sharded, rows_of
 
-REFRESH, VERIFY = JobOptions(full_refresh=True), JobOptions(action="verify")
+REFRESH, VERIFY = JobOptions(reload=True, confirmed=True), JobOptions(action="verify")
 
 
 def key(action: str, number: int, **fields: str) -> JobOptions:
@@ -87,11 +87,11 @@ def replay(lake: SmallLake, row: TableSpec) -> None:
     lake.done(row, JobOptions(action="errors_replay"))
 
 
-def resync(lake: SmallLake, row: TableSpec) -> None:
-    lake.done(row, replace(REFRESH, resync=True))
+def from_files(lake: SmallLake, row: TableSpec) -> None:
+    lake.done(row, REFRESH)
 
 
-@pytest.mark.parametrize("way", [same_file, replay, resync], ids=lambda way: str(way.__name__))
+@pytest.mark.parametrize("way", [same_file, replay, from_files], ids=lambda way: str(way.__name__))
 @pytest.mark.parametrize("names", [("s.t", "t.q"), ("s.t", "t.q", "s.o"), ("s.t", "t.q", "s.t")], ids=len)
 def test_erased_key_is_not_loaded_after_a_move(names: Sequence[str], way: Any, tmp_path: Path) -> None:
     lake = filled(tmp_path)

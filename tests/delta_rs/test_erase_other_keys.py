@@ -15,7 +15,7 @@ from spark_jobs.table.outcome import TableOutcome
 from tests.delta_rs.small_lake import SmallLake, spec_of
 from tests.landing import write, written_before
 
-REFRESH = JobOptions(full_refresh=True)
+REFRESH = JobOptions(reload=True, confirmed=True)
 
 
 def erasing(**key: str) -> JobOptions:

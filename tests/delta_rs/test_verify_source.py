@@ -216,7 +216,7 @@ def test_wrong_replica_and_wrong_source_are_distinguished(source: sa.Engine, tmp
     result = verify(lake, source, options=replace(VERIFY, settle_seconds=0))
     assert (code(result), result.details["source"]["different"]) == ("VERIFY_DIFFERENT", 1)
     assert result.error is not None
-    assert "gddl resync --table s.t" in result.error.message
+    assert "gddl rebuild --table s.t" in result.error.message
 
 
 def test_only_differing_ranges_are_compared_by_row(source: sa.Engine, tmp_path: Path) -> None:

@@ -20,6 +20,9 @@ SORTS = {
     "plain": dense(Traits(variants=False)),
     "composite": dense(Traits(composite=True, numbered=True, renames=True)),
     "partial": dense(Traits(partial=True, ties=False, steps=True)),
+    "loads": dense(Traits(loads_only=True, most_reloads=3)),
+    "reloads": dense(Traits(most_reloads=3, steps=True)),
+    "rescued": dense(Traits(partial=True, rescues=True)),
     "keyless": dense(Traits(keyless=True, bad_rows=True)),
 }
 

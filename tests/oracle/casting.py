@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from decimal import ROUND_HALF_UP, Decimal, InvalidOperation
 
 from tests.oracle.model import NotModelledError, Value
@@ -24,7 +24,27 @@ def normal_text(value: str) -> str:
         return f"{found[1]:0>20}.{found[2]}".rstrip("0").rstrip(".") if int(found[2]) else f"{found[1]:0>20}"
     if found := re.fullmatch(r"(?:0X)?([0-9A-F]+)", upper):
         return f"{found[1]:0>20}"
-    return value
+    return _instant(upper) or value
+
+
+def _instant(text: str) -> str | None:
+    """A time as UTC with nine digits after the second; None where it is none."""
+    clock, zone = r"(\d\d:\d\d)(:\d\d)?(?:(?<=:\d\d:\d\d)\.(\d{1,9}))?", r"(Z|UTC|GMT|[+-]\d\d(?::?\d\d)?)"
+    shape = rf"(\d{{4}}-\d\d-\d\d)(?:[T ]{clock} ?{zone}?)?"
+    found = re.fullmatch(shape, text, re.ASCII)
+    if found is None:
+        return None
+    zone = (found[5] or "Z").replace(":", "")
+    zone = "+0000" if zone in ("Z", "UTC", "GMT") else zone.ljust(5, "0")
+    try:
+        local = datetime.fromisoformat(f"{found[1]}T{found[2] or '00:00'}{found[3] or ':00'}")
+    except ValueError:
+        return None
+    ahead = timedelta(hours=int(zone[1:3]), minutes=int(zone[3:]))
+    if int(zone[1:3]) > 17 or int(zone[3:]) > 59:
+        return None
+    at = local + ahead if zone[0] == "-" else local - ahead
+    return f"{at.isoformat(timespec='seconds')}.{found[4] or '':0<9}Z"
 
 
 def cast_text(text: str, sql_type: str) -> Value:

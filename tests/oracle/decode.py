@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -46,11 +47,12 @@ def _change(table_schema: Shape, arrival: Arrival, number: int, delivered: Mappi
     op = _op(table_schema, load, delivered)
     if not table_schema.keys and op in ("U", "D"):
         raise FaultError("APPEND_ONLY_CHANGE")
-    values = _cast(table_schema, load, arrival.file, delivered)
+    values = _cast(table_schema, op, arrival.file, delivered)
     for column in table_schema.keys:
         if values.get(column) is None:
             raise FaultError("KEY_NULL", column)
     sequence = None if load else _sequence(table_schema, values)
+    values, rescued = _rescued(table_schema, values)
     row = _visible(table_schema, values)
     key = tuple(row[column] for column in table_schema.keys)
     return Change(
@@ -58,7 +60,8 @@ def _change(table_schema: Shape, arrival: Arrival, number: int, delivered: Mappi
         key=key,
         sequence=sequence,
         row=row,
-        carried=_carried(table_schema, values, row),
+        carried=_carried(table_schema, values, row, rescued),
+        rescued=rescued,
         forced=not load and _forced(table_schema, values),
         old_key=_old_key(table_schema, row, key) if op == "U" else None,
         generation=arrival.generation,
@@ -83,8 +86,11 @@ def _op(table_schema: Shape, load: bool, delivered: Mapping[str, Value]) -> Op:
     return _OPS[came]
 
 
-def _cast(table_schema: Shape, load: bool, file: DeliveredFile, delivered: Mapping[str, Value]) -> dict[str, Value]:
-    """Every column of the file under the table's spelling; columns that the table does not take are left out."""
+def _cast(table_schema: Shape, op: Op, file: DeliveredFile, delivered: Mapping[str, Value]) -> dict[str, Value]:
+    """Every column of the file under the table's spelling; columns that the table does not take are left out.
+
+    A before image has the type of its column. Of a delete only key and sequence must fit.
+    """
     wanted = {name.lower(): kind for name, kind in table_schema.options.types.items()}
     values: dict[str, Value] = {}
     for column in file.columns:
@@ -93,7 +99,9 @@ def _cast(table_schema: Shape, load: bool, file: DeliveredFile, delivered: Mappi
             continue
         value = delivered.get(column)
         kind = (
-            "timestamp" if name in table_schema.times and name in table_schema.sequence else wanted.get(column.lower())
+            "timestamp"
+            if name in table_schema.times and name in table_schema.sequence
+            else wanted.get(column.lower(), wanted.get(table_schema.image_of(name).lower()))
         )
         if name in table_schema.sequence and value == "":
             value = None
@@ -101,10 +109,25 @@ def _cast(table_schema: Shape, load: bool, file: DeliveredFile, delivered: Mappi
             try:
                 value = cast_text(value, kind)
             except ValueError as error:
-                unparsable = name in table_schema.sequence and not load
-                raise FaultError("SEQUENCE_UNPARSABLE" if unparsable else "CAST_FAILED", name) from error
+                unparsable = name in table_schema.sequence and op != "R"
+                if op != "D" or unparsable or name in table_schema.keys:
+                    raise FaultError("SEQUENCE_UNPARSABLE" if unparsable else "CAST_FAILED", name) from error
+                value = None
         values[name] = value
     return values
+
+
+def _rescued(table_schema: Shape, values: dict[str, Value]) -> tuple[dict[str, Value], dict[str, str]]:
+    """Texts in columns of whole numbers as such, null where they are none; and these as JSON."""
+    found, rescued = dict(values), {}
+    for column, value in values.items():
+        if isinstance(value, str) and column in table_schema.numbers:
+            try:
+                found[column] = cast_text(value, "bigint")
+            except ValueError:
+                found[column] = None
+                rescued[column] = json.dumps(value, ensure_ascii=False)
+    return found, rescued
 
 
 def _sequence(table_schema: Shape, values: Mapping[str, Value]) -> Sequence:
@@ -132,7 +155,9 @@ def _visible(table_schema: Shape, values: Mapping[str, Value]) -> dict[str, Valu
     return row
 
 
-def _carried(table_schema: Shape, values: Mapping[str, Value], row: Mapping[str, Value]) -> frozenset[str]:
+def _carried(
+    table_schema: Shape, values: Mapping[str, Value], row: Mapping[str, Value], rescued: Mapping[str, str]
+) -> frozenset[str]:
     columns = set(table_schema.replica)
     if table_schema.spec.schema_evolution.dropped_column == "keep":
         columns &= set(row) | table_schema.technical
@@ -140,7 +165,7 @@ def _carried(table_schema: Shape, values: Mapping[str, Value], row: Mapping[str,
     if listed is not None:
         columns &= listed | table_schema.technical
     if table_schema.spec.ignore_null_updates:
-        columns -= {column for column in columns if row.get(column) is None}
+        columns -= {column for column in columns if row.get(column) is None and column not in rescued}
     return frozenset(columns | set(table_schema.keys))
 
 

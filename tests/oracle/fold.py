@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from collections.abc import Sequence as Listing
 from dataclasses import dataclass
 
@@ -12,6 +13,8 @@ from tests.oracle.model import Change, Key, Op, Sequence, Value, rank
 from tests.oracle.table_schema import Shape
 
 State = dict[str, Value] | None
+Rescued = Mapping[str, tuple[str, str]]
+"""Column to JSON of its value, and the file that has it."""
 
 
 @dataclass(frozen=True)
@@ -65,10 +68,34 @@ def states(table_schema: Shape, events: Listing[Event]) -> list[State]:
     """The row after each of the events of one generation; null where there is none."""
     found: list[State] = []
     row: State = None
+    rescued: Rescued = {}
     for event in events:
+        rescued = _rescued(rescued if row is not None else {}, event)
         row = _step(table_schema, row, event)
-        found.append(row)
+        shown = rescued_text(rescued)
+        found.append(row if row is None or shown is None else {**row, "_rescued_data": shown})
     return found
+
+
+def _rescued(before: Rescued, event: Event) -> Rescued:
+    """What is rescued of the row: a change replaces it in the columns that it carries."""
+    change = event.change
+    if event.op == "D":
+        return {}
+    whole = event.op != "U"
+    kept = {} if whole else {c: value for c, value in before.items() if c not in change.carried}
+    own = {c: (v, change.source_file) for c, v in change.rescued.items() if whole or c in change.carried}
+    return {**kept, **own}
+
+
+def rescued_text(rescued: Rescued) -> str | None:
+    """The JSON in `_rescued_data`; files below the landing folder."""
+    if not rescued:
+        return None
+    files = {column: file for column, (_, file) in rescued.items()}
+    path = json.dumps(files if len(set(files.values())) > 1 else next(iter(files.values())), separators=(",", ":"))
+    parts = [f"{json.dumps(column)}:{value}" for column, (value, _) in rescued.items()]
+    return "{" + ",".join([*parts, f'"_file_path":{path}']) + "}"
 
 
 def _step(table_schema: Shape, row: State, event: Event) -> State:

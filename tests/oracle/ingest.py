@@ -113,7 +113,13 @@ def _identity(table_schema: Shape, change: Change) -> Hashable | None:
     generation = change.generation if change.op == "R" else None
     if not table_schema.keys and change.op == "R":
         return None
-    return (change.key, change.sequence, change.op, generation, content(change.row))
+    return (
+        change.key,
+        change.sequence,
+        change.op,
+        generation,
+        content({**change.row, **{f"rescued {c}": value for c, value in change.rescued.items()}}),
+    )
 
 
 def content(row: Mapping[str, Value]) -> Hashable:

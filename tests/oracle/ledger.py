@@ -22,12 +22,14 @@ class Ledger:
         swept: generations below this one have vanished.
         faults: rows ever quarantined.
         held: generation whose sweep waits for a person; null: none does.
+        held_with: the load files by which it does.
     """
 
     generation: int = 0
     swept: int = 0
     faults: int = 0
     held: int | None = None
+    held_with: tuple[tuple[str, str], ...] = ()
     generation_low_watermarks: list[Sequence] = field(default_factory=list)
     read: dict[str, tuple[DeliveredFile, int]] = field(default_factory=dict)
     seen: dict[str, DeliveredFile] = field(default_factory=dict)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 Value = Any
@@ -60,6 +60,7 @@ class Change:
         row: table columns and before images, cast and masked; a column the file lacks is absent.
         carried: columns that an update overlays.
         old_key: the key that a key update leaves behind; null when the key did not change.
+        rescued: column to JSON of its value, where the column can't hold it.
         run: stands for the batch: batches of a run are cut in the order of its files.
     """
 
@@ -74,6 +75,7 @@ class Change:
     run: int
     source_file: str
     position: int
+    rescued: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, order=True)
@@ -109,11 +111,13 @@ class ReplicaRow:
 
 @dataclass(frozen=True, kw_only=True)
 class Version:
-    """A row of the history."""
+    """A row of the history; of a current one both ends are null."""
 
     columns: Mapping[str, Value]
     start: Sequence
     end: Sequence
+    start_generation: int
+    end_generation: int | None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -24,6 +24,7 @@ class Shape:
     times: sequence columns that hold commit times and are parsed from text.
     replica: columns of the replica, without `_gddl`.
     changes: those of the change table.
+    numbers: columns of whole numbers by the first run, where texts that are none are rescued.
     """
 
     spec: TableSpec
@@ -34,6 +35,7 @@ class Shape:
     times: frozenset[str]
     replica: tuple[str, ...]
     changes: tuple[str, ...]
+    numbers: frozenset[str] = frozenset()
 
     @classmethod
     def of(cls, spec: TableSpec, runs: Sequence[Run]) -> Shape:
@@ -53,6 +55,7 @@ class Shape:
             times=frozenset(() if spec.sequence_by else _spelled(_times(options), names)),
             replica=tuple(n for n in changes if prefix is None or not n.startswith(prefix)),
             changes=changes,
+            numbers=_numbers(runs) if spec.schema_evolution.type_change == "rescue" else frozenset(),
         )
 
     @property
@@ -81,9 +84,8 @@ class Shape:
 
 def _check_modelled(spec: TableSpec) -> None:
     evolution = spec.schema_evolution
-    for policy in (evolution.new_column, evolution.type_change, evolution.dropped_column):
-        if policy in ("rescue", "fail"):
-            raise NotModelledError(f"schema_evolution {policy}")
+    if evolution.new_column in ("rescue", "fail") or "fail" in (evolution.type_change, evolution.dropped_column):
+        raise NotModelledError(f"schema_evolution {evolution}")
     if spec.on_bad_row == "fail":
         raise NotModelledError("on_bad_row fail")
 
@@ -96,6 +98,12 @@ def _names(spec: TableSpec, runs: Sequence[Run]) -> dict[str, str]:
             for column in file.columns:
                 names.setdefault(column.lower(), column)
     return names
+
+
+def _numbers(runs: Sequence[Run]) -> frozenset[str]:
+    """The first run alone decides: its values are all of one type, and some are given."""
+    given = [(c, v) for run in runs[:1] for file in run.files for row in file.rows for c, v in row.items()]
+    return frozenset(c for c, v in given if isinstance(v, int) and not isinstance(v, bool))
 
 
 def arrival_order(files: Iterable[DeliveredFile]) -> list[DeliveredFile]:

@@ -9,8 +9,9 @@ from dataclasses import replace
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.oracle import DeliveredFile, Outcome, Run, replay
+from tests.oracle import DeliveredFile, Outcome, Run, Version, replay
 from tests.oracle.ingest import content
+from tests.oracle.model import rank
 from tests.oracle.table_schema import arrival_order
 from tests.strategies import EVERYTHING, ORDER_FREE, ORDER_FREE_TIES, Case, Traits, cases
 
@@ -22,7 +23,7 @@ def tables(outcome: Outcome) -> tuple[Counter[Hashable], ...]:
     return (
         Counter((content(r.columns), r.op, r.sequence, r.generation, r.deleted) for r in outcome.replica),
         Counter((c.op, c.key, c.sequence, c.generation, content(c.row)) for c in outcome.changes),
-        Counter((content(v.columns), v.start, v.end) for v in outcome.history),
+        Counter((content(v.columns), v.start, v.end, v.start_generation, v.end_generation) for v in outcome.history),
     )
 
 
@@ -118,4 +119,13 @@ def test_key_has_one_row_and_one_current_version(case: Case) -> None:
     if case.spec.history:
         current = [v for v in outcome.history if v.end is None]
         assert Counter(tuple(v.columns[k] for k in keys) for v in current) == live
-        assert all(v.start is None or v.end is None or v.start < v.end for v in outcome.history)
+        assert all((v.end is None) == (v.end_generation is None) for v in outcome.history)
+        assert all(_begins(v) < _ends(v) for v in outcome.history if v.end is not None)
+
+
+def _begins(version: Version) -> tuple[object, ...]:
+    return rank(version.start), version.start_generation
+
+
+def _ends(version: Version) -> tuple[object, ...]:
+    return rank(version.end), version.end_generation

@@ -241,7 +241,11 @@ def test_history_over_a_reload_uses_the_highest_earlier_sequence() -> None:
     first = run(load({"id": 1, "v": "a"}, {"id": 2, "v": "z"}), changes(change("U", 5, 1, v="b")))
     again = run(load({"id": 1, "v": "c"}))
     outcome = replay(table(history=True), [first, again])
-    assert versions(outcome) == [("a", None, 5), ("z", None, 5), ("c", 5, None)]
+    assert versions(outcome) == [("a", None, 5), ("z", None, 5), ("b", 5, 5), ("c", 5, None)]
+    assert [(v.start_generation, v.end_generation) for v in outcome.history if v.columns["v"] in "bc"] == [
+        (1, 2),
+        (2, None),
+    ]
 
 
 def test_rows_without_keys_keep_their_multiplicity() -> None:

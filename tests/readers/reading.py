@@ -109,7 +109,7 @@ def _datafusion(probe: Probe) -> str:
         return f"{column} = arrow_cast('{text}', 'Timestamp(Microsecond, {zone})')"
     names: Mapping[str, str] = {"int32": "INT", "int64": "BIGINT", "float": "FLOAT", "date32[day]": "DATE"}
     if pt.is_decimal(kind):
-        return f"{column} = arrow_cast('{value}', 'Decimal128({kind.precision}, {kind.scale})')"
+        return f"{column} = arrow_cast('{value:f}', 'Decimal128({kind.precision}, {kind.scale})')"
     if pt.is_string(kind) or pt.is_large_string(kind):
         return f"{column} = '{value.replace(chr(39), chr(39) * 2)}'"
     return f"{column} = CAST('{value}' AS {names.get(str(kind), str(kind).upper())})"

@@ -19,13 +19,16 @@ NOON = datetime(2024, 1, 1, 12, tzinfo=UTC)
 
 def _recorded(sequence_type: str, rows: list[tuple[str, int, Any, int]]) -> list[RecordedFile]:
     """Of changes by file, generation, sequence and minutes after noon."""
-    kind = parse_type(f"struct<sequence:{sequence_type},source_file:string,generation:int,applied_at:timestamp>")
+    kind = parse_type(
+        f"struct<sequence:{sequence_type},source_file:string,generation:int,applied_at:timestamp,batch_id:string>"
+    )
     changes = [
         {
             "sequence": sequence,
             "source_file": file,
             "generation": generation,
             "applied_at": NOON + timedelta(minutes=at),
+            "batch_id": f"{at:012d}",
         }
         for file, generation, sequence, at in rows
     ]
@@ -49,9 +52,9 @@ def test_recorded_file_has_its_latest_time() -> None:
     rows = [("a", 1, 5, 0), ("b", 1, 9, 3), ("a", 1, 4, 7), ("a", 2, None, 1)]
     found = sorted(_recorded("bigint", rows), key=lambda file: (file.path, file.generation))
     assert found == [
-        RecordedFile(path="a", generation=1, applied_at="2024-01-01T12:07:00+00:00", max_sequence="5"),
-        RecordedFile(path="a", generation=2, applied_at="2024-01-01T12:01:00+00:00", max_sequence=None),
-        RecordedFile(path="b", generation=1, applied_at="2024-01-01T12:03:00+00:00", max_sequence="9"),
+        RecordedFile(path="a", generation=1, applied_at="2024-01-01T12:07:00+00:00", batch=7, max_sequence="5"),
+        RecordedFile(path="a", generation=2, applied_at="2024-01-01T12:01:00+00:00", batch=1, max_sequence=None),
+        RecordedFile(path="b", generation=1, applied_at="2024-01-01T12:03:00+00:00", batch=3, max_sequence="9"),
     ]
 
 

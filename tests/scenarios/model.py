@@ -24,6 +24,7 @@ class FileStep:
         columns: columns in file order; empty: those of the rows in the order they come.
         types: Arrow types, over those of the scenario.
         raw: the content as text, instead of rows.
+        int96: timestamps in parquet as INT96.
         cut: bytes taken off the end; the file can't be read then.
         ignored: not a data file, whatever its name suggests.
     """
@@ -35,6 +36,7 @@ class FileStep:
     raw: str | None = None
     cut: int = 0
     codec: Codec = "snappy"
+    int96: bool = False
     ignored: bool = False
 
     @property

@@ -71,6 +71,7 @@ def _form(scenario: Scenario, file: FileStep) -> FileForm:
     options = _options(scenario)
     return FileForm(
         codec=file.codec,
+        int96=file.int96,
         header=options.csv_header,
         delimiter=options.csv_delimiter,
         null=options.csv_null,

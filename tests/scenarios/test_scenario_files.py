@@ -128,8 +128,11 @@ def change_rows(outcome: Outcome, by: tuple[str, ...]) -> list[Row]:
 
 
 def history_rows(outcome: Outcome, by: tuple[str, ...]) -> list[Row]:
-    bounds = ((v, sequence(v.start, by), sequence(v.end, by)) for v in outcome.history)
-    return [{**v.columns, "__start_at": start, "__end_at": end} for v, start, end in bounds]
+    return [
+        {**v.columns, "__start_at": sequence(v.start, by), "__end_at": sequence(v.end, by),
+         "__start_generation": v.start_generation, "__end_generation": v.end_generation}
+        for v in outcome.history
+    ]  # fmt: skip
 
 
 def _meta(row: ReplicaRow | Change, by: tuple[str, ...]) -> dict[str, Value]:

@@ -20,19 +20,19 @@ from tests.spark.breaking import Break, Breaker
 from tests.spark.lake import Lake
 from tests.strategies import Case, Traits, cases, dense
 
-MaintenanceAction = Literal["maintain", "refresh", "resync", "replay"]
+MaintenanceAction = Literal["maintain", "rebuild", "reload", "replay"]
 OPTIONS: Mapping[MaintenanceAction, JobOptions] = {
     "maintain": JobOptions(action="maintain"),
-    "refresh": JobOptions(full_refresh=True),
-    "resync": JobOptions(full_refresh=True, resync=True),
+    "rebuild": JobOptions(full_refresh=True),
+    "reload": JobOptions(reload=True, confirmed=True),
     "replay": JobOptions(action="errors_replay"),
 }
 _BATCH = ("plan", "quarantine", "append", "tombstones", "merge", "history", "commit")
-_REBUILD = ("plan", "read", "swapping", "append", "tombstones", "merge", "history", "quarantine", "commit")
+_REBUILD = ("plan", "append", "tombstones", "merge", "history", "quarantine", "commit")
 STEPS: Mapping[MaintenanceAction, Sequence[str]] = {
     "maintain": ("tombstones", "cut", "compact", "vacuum", "log", "leftovers"),
-    "refresh": _REBUILD,
-    "resync": (*_REBUILD, "checked"),
+    "rebuild": _REBUILD,
+    "reload": (*_REBUILD, "read", "checked", "swapping"),
     "replay": _BATCH,
 }
 ERASING = ("remembered", "changes", "before_images", "replica", "history", "tombstones", "errors", "leftovers")

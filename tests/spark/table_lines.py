@@ -11,6 +11,7 @@ from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import TableSpec
 from tests.oracle import Counts, Outcome, Value
+from tests.oracle.fold import rescued_text
 from tests.scenarios.comparing import plain
 from tests.spark.lake import Row, read
 from tests.strategies import Case
@@ -84,13 +85,16 @@ def by_oracle(outcome: Outcome, spec: TableSpec) -> TableLines:
         for row in outcome.replica
     ]  # fmt: skip
     changes = [
-        {**c.row, "_gddl": {"op": c.op, "sequence": _stored(c.sequence, spec), "generation": c.generation,
-                            "source_file": c.source_file, "row": c.position & _ROW}}
+        {**c.row, "_rescued_data": rescued_text({n: (v, c.source_file) for n, v in c.rescued.items()}),
+         "_gddl": {"op": c.op, "sequence": _stored(c.sequence, spec), "generation": c.generation,
+                   "source_file": c.source_file, "row": c.position & _ROW}}
         for c in outcome.changes
     ]  # fmt: skip
     history = [
-        {**v.columns, "__start_at": _stored(v.start, spec), "__end_at": _stored(v.end, spec)} for v in outcome.history
-    ]
+        {**v.columns, "__start_at": _stored(v.start, spec), "__end_at": _stored(v.end, spec),
+         "__start_generation": v.start_generation, "__end_generation": v.end_generation}
+        for v in outcome.history
+    ]  # fmt: skip
     errors = [{"source_file": q.file, "position": q.position, "code": q.code, "column": q.column}
               for q in outcome.quarantined]  # fmt: skip
     return {

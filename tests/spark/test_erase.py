@@ -71,7 +71,7 @@ def test_erasure_covers_moved_rows_and_logs_no_key(tmp_path: Path) -> None:
     assert [line for line in reported if "7777" in line] == []
     write(folder, "20240101-000000002.parquet", pa.table(moves))
     assert done(lake, spec, JobOptions(), port).redelivered == 2
-    done(lake, spec, JobOptions(full_refresh=True), port)
+    done(lake, spec, JobOptions(reload=True, confirmed=True), port)
     assert {row["id"] for row in port.read(layout.replica)} == ids
 
 
@@ -84,7 +84,7 @@ def test_key_stays_erased_after_a_move(tmp_path: Path) -> None:
     done(lake, spec, JobOptions(action="erase", key={"id": "1"}), port)
     done(lake, spec, JobOptions(action="move", move_to="t.q"), port)
     spec = replace(spec, table="t.q", source_table="s.t")
-    result = done(lake, spec, JobOptions(full_refresh=True), port)
+    result = done(lake, spec, JobOptions(reload=True, confirmed=True), port)
     assert {w.code: w.count for w in result.warnings if w.code == "ERASED_SKIPPED"} == {"ERASED_SKIPPED": 1}
     assert {row["id"] for row in port.read(lake.layout(spec).replica)} == {0, 2, 3, 4}
     assert done(lake, spec, JobOptions(action="explain", key={"id": "1"}), port).details["erased_at"]
@@ -108,7 +108,7 @@ def test_reused_key_is_loaded_after_erasure(tmp_path: Path) -> None:
     (folder / "20240103-000000001.parquet").write_bytes((folder / "LOAD00000001.parquet").read_bytes())
     late = done(lake, spec, JobOptions(), port)
     assert {w.code: w.count for w in late.warnings if w.code == "ERASED_SKIPPED"} == {"ERASED_SKIPPED": 2}
-    for options in (JobOptions(), JobOptions(full_refresh=True)):
+    for options in (JobOptions(), JobOptions(reload=True, confirmed=True)):
         done(lake, spec, options, port)
         rows = {row["id"]: row["v"] for row in port.read(layout.replica)}
         assert (rows[7], len(rows)) == ("Grace", 10)

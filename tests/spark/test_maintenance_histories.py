@@ -66,7 +66,7 @@ def undisturbed(world: World, found: Sequence[MaintainedCase], number: int) -> N
         world.land(kept.case, number)
     world.load([kept.case for kept in found])
     _lose(world, found, number)
-    whats: tuple[MaintenanceAction, ...] = ("refresh", "resync", "replay")
+    whats: tuple[MaintenanceAction, ...] = ("rebuild", "reload", "replay")
     for what in whats:
         world.keep([kept.case for kept in found if kept.rounds[number].then == what], what)
 

@@ -46,3 +46,23 @@ def test_rows_of_other_codes_are_kept(engine: EnginePort, tmp_path: Path) -> Non
     assert sorted(row["id"] for row in engine.read(layout.replica)) == [1, 3]
     none, left = replay("KEY_NULL")
     assert (none.rows_read, left) == (0, ["OP_UNKNOWN"])
+
+
+def test_a_replay_has_all_digits_of_a_time(engine: EnginePort, tmp_path: Path) -> None:
+    roots = Roots(landing=str(tmp_path / "landing"), lake=str(tmp_path / "lake"))
+    strict = TableSpec(table="s.t", keys=("id",), sub_microseconds="quarantine")
+    layout = Layout.of(roots, strict)
+    columns = {"id": pa.array([1, 2], pa.int64()), "at": pa.array([-1, 1_700_000_000_123_456_000], pa.timestamp("ns"))}
+    Path(layout.landing).mkdir(parents=True)
+    pq.write_table(pa.table(columns), Path(layout.landing) / "LOAD1.parquet", use_deprecated_int96_timestamps=True)
+
+    def run(spec: TableSpec, options: JobOptions) -> list[tuple[int, str]]:
+        (result,) = engine.run(JobSpec(run_id="r", roots=roots, tables=(spec,), options=options))
+        assert result.error is None, result.error
+        return sorted((row["id"], str(row["at"])) for row in engine.read(layout.replica))
+
+    given = (2, "2023-11-14 22:13:20.123456")
+    assert run(strict, JobOptions()) == [given]
+    assert run(strict, JobOptions(action="errors_replay")) == [given]
+    rounded = replace(strict, sub_microseconds="round")
+    assert run(rounded, JobOptions(action="errors_replay")) == [(1, "1970-01-01 00:00:00"), given]

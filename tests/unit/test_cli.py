@@ -466,7 +466,7 @@ def test_status_shows_the_metadata_as_it_is_though_it_is_kept_compiled(shop: Sho
 
 
 def test_a_table_whose_row_broke_stays_with_its_last_state(shop: Shop) -> None:
-    record_run(shop, "sales.bad", main={"rows": 5}, quarantined=2)
+    record_run(shop, "sales.bad", main={"rows": 500}, quarantined=2)
     shop.write("metadata/tables/bad.yaml", BAD)
     shown = shop.gddl("status")
     assert shown.status == 1
@@ -475,7 +475,7 @@ def test_a_table_whose_row_broke_stays_with_its_last_state(shop: Shop) -> None:
     assert "sales.bad: its row is invalid, so no DAG loads it; its last state: fresh" in shown.out
     assert "1 broken row" in shown.out.splitlines()[-1]
     (one,) = shop.gddl("status", "--json", "--table", "sales.bad").records
-    assert (one["state"], one["last_state"], one["rows"], one["quarantined"]) == ("broken_row", "fresh", 5, 2)
+    assert (one["state"], one["last_state"], one["rows"], one["quarantined"]) == ("broken_row", "fresh", 500, 2)
     assert "FIELD_VALUE" in one["problems"][0]
     assert shop.gddl("status", "--table", "sales.orders").status == 0, "the row is none of these"
     shop.write("metadata/tables/bad.yaml", "tables:\n  - {table: ../../etc.passwd, keys: [id]}\n")

@@ -71,7 +71,7 @@ def test_resync_is_a_checked_refresh(shop: Shop) -> None:
     answer = shop.gddl("resync", "--table", "sales.orders", "--source-connection", "SHOP_DB", results=results)
     assert answer.status == 0
     options = shop.order["options"]
-    assert (options["action"], options["full_refresh"], options["resync"]) == ("run", True, True)
+    assert (options["action"], options["full_refresh"], options["resync"]) == ("run", False, True)
     assert options["source_connection"] == "SHOP_DB"
     assert "sales.orders succeeded 5,000 1 0 2 3 0" in [" ".join(line.split()) for line in answer.out.splitlines()]
 

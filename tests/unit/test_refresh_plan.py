@@ -1,4 +1,4 @@
-"""`gddl run --full-refresh --dry-run`: the batches of a full refresh, without making them."""
+"""The batches of a rebuild and a reload, without making them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from tests.engines.memory_lake import MemoryLake
 from tests.landing import write
 
 SPEC = TableSpec(table="s.t", keys=("id",), sequence_by=("seq",))
-REFRESH = JobOptions(action="plan", full_refresh=True, full_listing=True)
+REBUILD = JobOptions(action="plan", full_refresh=True, full_listing=True)
+RELOAD = JobOptions(action="plan", reload=True, full_listing=True)
 FIRST, SECOND = "20240101-000000001.parquet", "20240101-000000002.parquet"
 
 
@@ -23,7 +24,7 @@ def land(lake: MemoryLake, name: str) -> None:
     write(Path(lake.layout(SPEC).landing), name, pa.table({"Op": ["I"], "seq": [1], "id": [1]}))
 
 
-def planned(lake: MemoryLake, options: JobOptions = REFRESH) -> JobResult:
+def planned(lake: MemoryLake, options: JobOptions = RELOAD) -> JobResult:
     job = JobSpec(run_id="run", roots=lake.roots, tables=(SPEC,), tiers=DEFAULT_TIERS, options=options)
     (result,) = lake.port.run(job)
     return result
@@ -41,7 +42,17 @@ def files_of(root: Path) -> list[Path]:
     return sorted(path for path in root.rglob("*") if path.is_file())
 
 
-def test_a_full_refresh_reads_loaded_files_again(tmp_path: Path) -> None:
+def test_a_rebuild_reads_no_loaded_file(tmp_path: Path) -> None:
+    lake = MemoryLake(tmp_path)
+    land(lake, FIRST)
+    lake.run(SPEC)
+    assert batches(planned(lake, REBUILD)) == [(2, "refresh", False, False, [])]
+    land(lake, SECOND)
+    found = batches(planned(lake, REBUILD))
+    assert found == [(2, "refresh", False, False, []), (3, "incremental", False, False, [SECOND])]
+
+
+def test_a_reload_reads_loaded_files_again(tmp_path: Path) -> None:
     lake = MemoryLake(tmp_path)
     land(lake, FIRST)
     lake.run(SPEC)
@@ -53,7 +64,7 @@ def test_a_full_refresh_reads_loaded_files_again(tmp_path: Path) -> None:
     assert files_of(tmp_path) == before
 
 
-def test_an_interrupted_refresh_has_what_is_left_of_it(tmp_path: Path) -> None:
+def test_an_interrupted_reload_has_what_is_left_of_it(tmp_path: Path) -> None:
     lake = MemoryLake(tmp_path)
     land(lake, FIRST)
     lake.run(SPEC)

@@ -25,7 +25,7 @@ def standing(done: JobResult, now: float = NOW, **row: object) -> BoardRow:
     )
 
 
-GOOD = replace(result("succeeded", 1000, 995), quarantined=0, changes_written=3)
+GOOD = replace(result("succeeded", 1000, 995), quarantined=0, changes_written=300)
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_one_alert_at_the_begin_and_one_at_the_end() -> None:
     fresh = alerts([bad], {}, 0.01)
     reported = after_notifying({}, fresh)
     assert [(one.change, one.code, one.owner) for one in fresh] == [("began", "ROWS_MISSING", "sales")]
-    assert "4 rows were read, 3 accounted for" in fresh[0].line
+    assert "4 rows were read, 300 accounted for" in fresh[0].line
     assert alerts([bad], reported, 0.01) == []
     over = alerts([good], reported, 0.01)
     assert [(one.change, one.code) for one in over] == [("over", "ROWS_MISSING")]

@@ -44,7 +44,7 @@ def find_tables(folder: Path) -> dict[str, Path]:
 def read_table(path: Path) -> pa.Table:
     """A file or a folder of parquet files; CSV is typed by its content, `NA` and empty fields are null."""
     if path.is_dir() or path.name.lower().endswith(".parquet"):
-        return pq.read_table(path)
+        return pq.read_table(path, coerce_int96_timestamp_unit="us")
     return read_csv(path)
 
 

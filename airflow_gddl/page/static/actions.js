@@ -11,7 +11,8 @@ const ACTIONS = [
   ["Rerun", "Runs the table now, with or without new files. No file is loaded twice.", {}],
   ["Verify", "Compares the replica with its change table. The run fails if they differ.", { action: "verify" }],
   [REPLAY, "Processes all quarantined rows again. Fix the cause first.", { action: "replay" }],
-  ["Full refresh", "Rebuilds the replica and its history from all landing files. Readers see the old table until the new one is complete. This can take long.", { full_refresh: true }],
+  ["Reload from files", "Loads the table again from the landing files that are there, and from nothing else. Rows, columns and changes that no file holds go; the change table keeps them as archived.", { action: "reload", confirmed: true }],
+  ["Full refresh", "Rebuilds the replica and its history from the change table; no landing file is needed. Readers see the old table until the new one is complete. This can take long.", { full_refresh: true }],
 ];
 const ENDED = ["success", "failed"];
 
@@ -41,7 +42,7 @@ export class Actions {
     const why = table.problems.length ? "This table is not loaded until its row is fixed." : table.dag_id === null ? "No pipeline loads this table." : mayTrigger ? "" : "You may not trigger this table's DAG.";
     return [
       el("div", { class: "actions" }, ACTIONS.map(([name, text, more]) => el("button", {
-        type: "button", disabled: !mayTrigger, title: why || text, class: more.full_refresh ? "dangerous" : null,
+        type: "button", disabled: !mayTrigger, title: why || text, class: more.full_refresh || more.confirmed ? "dangerous" : null,
         onclick: () => this.ask(name, text, more),
       }, name))),
       why ? el("p", { class: "small" }, why) : null,

@@ -76,13 +76,14 @@ export class Matrix {
     replace(this.parts.banner, shown);
   }
 
-  states({ counts, tables }) {
+  states({ counts, tables, quarantined }) {
     const chosen = this.query.get("state") ?? "";
     const chip = (state, number, text) => el("button", {
       id: `state-${state || "all"}`, type: "button", class: `chip ${state}`, "aria-pressed": String(chosen === state),
       onclick: () => this.set("state", chosen === state ? "" : state),
-    }, state ? el("span", { class: "sign", "aria-hidden": "true" }, STATE_SIGNS[state]) : null, `${text} `, el("b", {}, count(number)));
-    replace(this.parts.states, chip("", tables, "all"), Object.entries(counts).map(([state, number]) => chip(state, number, stateText(state))));
+    }, STATE_SIGNS[state] ? el("span", { class: "sign", "aria-hidden": "true" }, STATE_SIGNS[state]) : null, `${text} `, el("b", {}, count(number)));
+    replace(this.parts.states, chip("", tables, "all"), Object.entries(counts).map(([state, number]) => chip(state, number, stateText(state))),
+      chip("quarantined", quarantined, "in quarantine"));
   }
 
   filters(facets) {

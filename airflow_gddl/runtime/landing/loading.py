@@ -23,7 +23,7 @@ from airflow_gddl.runtime.snapshot import PipelineDocument
 from airflow_gddl.runtime.state.recording import StateRecorder
 
 Stage = Literal["initial", "increments"]
-_ACTIONS: Mapping[What, Action] = {"run": "run", "verify": "verify", "replay": "errors_replay"}
+_ACTIONS: Mapping[What, Action] = {"run": "run", "verify": "verify", "replay": "errors_replay", "reload": "run"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -184,8 +184,8 @@ class Loading:
         self.listener.on_result(result)
         action = self.order.work.asked.action
         if action != "verify":  # which has no load result
-            self._kept.append(self._state.take(result, self._airflow, whole=action == "run"))
-        if action != "run":
+            self._kept.append(self._state.take(result, self._airflow, whole=action in ("run", "reload")))
+        if action not in ("run", "reload"):
             self.book.announce(result.table, self.listener.event_of(result) if action == "replay" else None)
         elif result.status == "failed":
             self.book.fail(result.table, self.order.run)
@@ -204,6 +204,8 @@ class Loading:
             action=_ACTIONS[asked.action],
             codes=asked.codes,
             full_refresh=asked.full_refresh and self.order.stage == "initial",
+            reload=asked.action == "reload",
+            confirmed=asked.confirmed,
             full_listing=self.order.by_person,
             wait_seconds=self.order.wait_seconds,
             origin=(self.order.document.pipeline.dag_id, *self._airflow),
@@ -226,7 +228,7 @@ class Loading:
         if is_page(outcome.log):
             # The URL of the job is known only now.
             for result in self._kept:
-                self._state.take(result, (*self._airflow, outcome.log), whole=asked.action == "run")
+                self._state.take(result, (*self._airflow, outcome.log), whole=asked.action in ("run", "reload"))
         self.stopped = outcome.cancelled_by is not None
         self.waiting = outcome.waiting
 

@@ -13,9 +13,9 @@ from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.contract.table_names import NamedTable, TableNames
 from airflow_gddl.runtime.landing.polling import PollWindow
 
-What = Literal["run", "verify", "replay"]
+What = Literal["run", "verify", "replay", "reload"]
 _BY_AIRFLOW = ("scheduled__", "backfill__", "asset_triggered__", "asset_materialization__")
-FIELDS = ("tables", "full_refresh", "all", "action", "codes", "from", "to")
+FIELDS = ("tables", "full_refresh", "all", "action", "confirmed", "codes", "from", "to")
 """Of the trigger form, and of `conf`."""
 _ADDED_BY_AIRFLOW = ("openlineage",)
 """Keys that Airflow's own operators add to `conf`: `TriggerDagRunOperator` names its task there as the run's parent."""
@@ -27,12 +27,14 @@ class RunRequestForm:
 
     Attributes:
         tables: only these, with or without new files; empty: all of the pipeline.
-        full_refresh: rebuild them from their files.
+        full_refresh: rebuild them from their change tables.
         start, end: only those with landing files last modified from `start` on and before `end` (ISO 8601, UTC when
             there is no zone), loaded before or not, each listed in full. Null: open.
         action: `verify` compares replicas with their changes, `replay` processes quarantined rows again; neither loads.
+            `reload` loads tables from the files that are there, and from nothing else.
+        confirmed: `reload` also where rows, columns or changes of a table go.
         codes: `replay` processes only rows quarantined with these codes; empty: all.
-        all: confirms a full refresh of all tables of the pipeline.
+        all: confirms a full refresh or reload of all tables of the pipeline.
     """
 
     tables: tuple[str, ...] = ()
@@ -42,11 +44,17 @@ class RunRequestForm:
     action: What = "run"
     codes: tuple[str, ...] = ()
     all: bool = False
+    confirmed: bool = False
 
     @property
     def is_some(self) -> bool:
         named = bool(self.tables) or self.all
         return named or self.full_refresh or self.window is not None or self.action != "run"
+
+    @property
+    def repairs(self) -> bool:
+        """Whether tables are made again, with or without new files."""
+        return self.full_refresh or self.action == "reload"
 
     @property
     def window(self) -> PollWindow | None:
@@ -82,8 +90,9 @@ class RunRequestForm:
             what = f"no table of this DAG: {', '.join(unknown)}"
             remedy = "see the DAG's documentation for where a table's DAG is found, and `gddl validate`"
             raise invalid_request(what, remedy)
-        if self.full_refresh and not self.tables and not self.all and len(all_tables) > 1:
-            what = f"a full refresh of all {len(all_tables)} tables of this DAG must be meant"
+        if self.repairs and not self.tables and not self.all and len(all_tables) > 1:
+            verb = "full refresh" if self.full_refresh else "reload"
+            what = f"a {verb} of all {len(all_tables)} tables of this DAG must be meant"
             raise invalid_request(what, "name tables, or set all to true")
         return set(self.tables or all_tables)
 
@@ -105,6 +114,7 @@ def from_params(params: Mapping[str, Any] | str) -> RunRequestForm:
             action=given.get("action") or "run",
             codes=_codes(given.get("codes")),
             all=given.get("all") is True,
+            confirmed=given.get("confirmed") is True,
         )
     except (ValueError, TypeError, AttributeError) as error:
         raise invalid_request(f"params that can't be read: {error}", "use the fields of the trigger form") from error
@@ -113,6 +123,10 @@ def from_params(params: Mapping[str, Any] | str) -> RunRequestForm:
         raise invalid_request(f"no action is called {asked.action!r}", f"choose one of {', '.join(get_args(What))}")
     if asked.action != "run" and asked.full_refresh:
         raise invalid_request(f"full_refresh can't be combined with {asked.action}", "request one of the two")
+    if asked.confirmed and asked.action != "reload":
+        raise invalid_request(
+            f"confirmed can't be combined with {asked.action}", "set action to reload, or leave it out"
+        )
     if asked.codes and asked.action != "replay":
         raise invalid_request(f"codes can't be combined with {asked.action}", "set action to replay, or leave them out")
     return asked

@@ -199,8 +199,8 @@ def _initial(ready: Mapping[str, TableSpec], asked: RunRequestForm, seen: Listin
     One that depends on a table of the second goes there too, after it; so does one whose first load failed before: the
     second task does not start after the first one fails, and a failing table must not block the others.
     """
-    if asked.full_refresh or asked.action != "run":
-        return set(ready) if asked.full_refresh else set()
+    if asked.repairs or asked.action != "run":
+        return set(ready) if asked.repairs else set()
     first = {name for name, spec in ready.items() if _is_new(name, seen) and not seen.exists(spec)}
     while late := {name for name in first if any(d in ready and d not in first for d in ready[name].depends_on)}:
         first -= late

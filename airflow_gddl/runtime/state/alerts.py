@@ -8,7 +8,7 @@ from typing import Literal
 
 from airflow_gddl.runtime.state.board import BoardRow
 from airflow_gddl.runtime.state.facts import RunFact
-from airflow_gddl.runtime.state.judging import NEEDS_ATTENTION
+from airflow_gddl.runtime.state.judging import NEEDS_ATTENTION, has_many_quarantined
 
 Notified = Mapping[str, tuple[str, ...]]
 """Table to the codes with a sent alert that have not ended."""
@@ -48,12 +48,15 @@ def problems(one: BoardRow, quarantine_rate: float) -> list[TableProblem]:
     """All current problems of a table.
 
     Args:
-        quarantine_rate: the share of the newest run's rows that may be quarantined, 0 to 1.
+        quarantine_rate: see `judging.Knowledge`.
     """
     found = [_lateness(one)] if one.state.late else []
     newest = one.newest
     if newest is not None and one.row.enabled:
-        found += _of_run(newest, quarantine_rate)
+        if has_many_quarantined(one.record, quarantine_rate):
+            share = f"{newest.quarantined} of {newest.rows_read} rows of the last run were quarantined"
+            found.append(TableProblem("QUARANTINE_RATE", f"{share}; {one.record.quarantined} are in quarantine"))
+        found += _of_run(newest)
         if one.record.failed and newest.error == _REFUSED:
             found.append(TableProblem(_REFUSED, one.record.error or "its schema was refused"))
     return found
@@ -64,10 +67,7 @@ def _lateness(one: BoardRow) -> TableProblem:
     return TableProblem("FRESHNESS_MISSED", f"it {behind}; its freshness allows {one.row.freshness} s")
 
 
-def _of_run(run: RunFact, quarantine_rate: float) -> Iterable[TableProblem]:
-    if run.rows_read and run.quarantined / run.rows_read > quarantine_rate:
-        share = f"{run.quarantined} of {run.rows_read} rows of the last run are in quarantine"
-        yield TableProblem("QUARANTINE_RATE", share)
+def _of_run(run: RunFact) -> Iterable[TableProblem]:
     if run.status != "failed" and not run.adds_up:
         sum_ = run.appended + run.redelivered + run.quarantined
         yield TableProblem("ROWS_MISSING", f"{run.rows_read} rows were read, {sum_} accounted for")

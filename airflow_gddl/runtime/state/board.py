@@ -10,7 +10,7 @@ from typing import Literal
 
 from airflow_gddl.metadata.topology.rows import TableRow
 from airflow_gddl.runtime.state.facts import RunFact, TableRecord
-from airflow_gddl.runtime.state.judging import STATES, Knowledge, TablePoll, TableStatus, judge
+from airflow_gddl.runtime.state.judging import MOST_QUARANTINED, STATES, Knowledge, TablePoll, TableStatus, judge
 from airflow_gddl.runtime.state.reading import LakeState
 
 Order = Literal["urgency", "lag", "table", "last_run", "quarantined", "waiting"]
@@ -34,8 +34,10 @@ class BoardRow:
         return self.record.newest
 
 
-def standings(rows: Iterable[TableRow], known: LakeState, now: float) -> list[BoardRow]:
-    """One for each row, in the same order."""
+def standings(
+    rows: Iterable[TableRow], known: LakeState, now: float, quarantine_rate: float = MOST_QUARANTINED
+) -> list[BoardRow]:
+    """One for each row, in the same order; for `quarantine_rate` see `judging.Knowledge`."""
     made = []
     for row in rows:
         name = row.table
@@ -44,6 +46,7 @@ def standings(rows: Iterable[TableRow], known: LakeState, now: float) -> list[Bo
             poll=known.polls.get(name),
             running=known.running.get(name),
             seen=known.seen.get(name),
+            quarantine_rate=quarantine_rate,
         )
         # No pipeline loads an invalid row; users who may see its last pipeline may see its state.
         shown = replace(row, dag_id=known.homes.get(name)) if row.problems else row
@@ -58,7 +61,7 @@ class TableQuery:
     Attributes:
         search: parts of the table's name, in any case; all of them must be in it.
         states: any of these; `late`, `failed`, `attention` and `running` also match tables with other states at the
-            same time.
+            same time, and `quarantined` those with rows or files in quarantine.
     """
 
     search: str = ""
@@ -101,7 +104,7 @@ def _fits(one: BoardRow, query: TableQuery, words: Sequence[str]) -> bool:
         and _among(row.tier, query.tiers)
         and _among(row.priority, query.priorities)
         and _among(row.owner or "", query.owners)
-        and (not query.states or bool(_all_states(one.state).intersection(query.states)))
+        and (not query.states or bool(_all_states(one).intersection(query.states)))
     )
 
 
@@ -109,9 +112,10 @@ def _among(value: str, wanted: Collection[str]) -> bool:
     return not wanted or value in wanted
 
 
-def _all_states(state: TableStatus) -> set[str]:
+def _all_states(one: BoardRow) -> set[str]:
+    state = one.state
     states = {"late": state.late, "failed": state.failed, "attention": bool(state.attention)}
-    states["running"] = state.running is not None
+    states |= {"running": state.running is not None, "quarantined": one.record.quarantined > 0}
     return {state.state, *(name for name, holds in states.items() if holds)}
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
+from airflow_gddl.contract.layout import LOADS
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.runtime.state.moments import latest, seconds_of
 
@@ -119,13 +121,12 @@ def from_list(values: Sequence[Any]) -> RunFact:
     return RunFact(**{**given, "warnings": tuple(given["warnings"]), "airflow": tuple(given["airflow"])})
 
 
-def left_in_quarantine(runs: Iterable[RunFact]) -> int:
-    """Number of rows in quarantine after these runs, oldest first.
+def left_in_quarantine(runs: Iterable[RunFact], rows: int = 0) -> int:
+    """Number of rows in quarantine after these runs, oldest first, of which none has counted them.
 
     A replay takes rows out and puts back those that are refused again. A full refresh processes all files again, so
     that its own rows replace those of earlier runs.
     """
-    rows = 0
     for run in runs:
         refreshed = run.mode == "refresh" and run.status != "failed"
         rows = run.quarantined if refreshed else max(rows - run.replayed, 0) + run.quarantined
@@ -140,7 +141,9 @@ class TableRecord:
         last: the newest run, as `to_list` gives it; null before any.
         older: the runs before it, `KEPT_RUNS` - 1 at most, newest last: JSON that is parsed only when needed, since a
             list of ten thousand tables shows few of them.
-        quarantined: see `left_in_quarantine`, of the runs that are kept.
+        quarantined: rows and files in quarantine: as last counted, then see `left_in_quarantine`.
+        counted, counted_files: rows and files, and files alone, that were in quarantine when a run or an erasure last
+            counted them in the errors table, and `counted_at`, when it began; null: none did.
         late_ignored: changes that these runs ignored as late.
         commit: newest source commit ever applied.
         complete: start of the newest run that did not fail: all that had landed by then is applied.
@@ -161,6 +164,9 @@ class TableRecord:
     error: str | None = None
     loose: int = 0
     late_ignored: int = 0
+    counted: int | None = None
+    counted_files: int = 0
+    counted_at: float | None = None
 
     @property
     def runs(self) -> tuple[list[Any], ...]:
@@ -197,7 +203,9 @@ class TableRecord:
         """Copy with these runs instead of its own, limited to the newest `KEPT_RUNS`."""
         kept = sorted(runs, key=lambda run: float(run[_STARTED]))[-KEPT_RUNS:]
         older = json.dumps(kept[:-1], ensure_ascii=False, separators=(",", ":"))
-        quarantined = left_in_quarantine(from_list(run) for run in kept)
+        since = -math.inf if self.counted_at is None else self.counted_at
+        later = (from_list(run) for run in kept if float(run[_STARTED]) > since)
+        quarantined = left_in_quarantine(later, self.counted or 0)
         late = sum(run[_LATE] for run in kept if len(run) > _LATE)
         last = kept[-1] if kept else None
         return replace(self, last=last, older=older, quarantined=quarantined, late_ignored=late)
@@ -212,6 +220,12 @@ class TableRecord:
             whole: it loaded everything that had landed; a replay of the quarantine does not.
         """
         fact = fact_of(result, now, airflow)
+        if result.in_quarantine is not None and fact.started >= (self.counted_at or 0):
+            self = replace(  # noqa: PLW0642 - the same record, with the count of this run
+                self, counted=result.in_quarantine, counted_files=result.files_in_quarantine, counted_at=fact.started
+            )
+        if result.action not in LOADS:
+            return self.with_runs(self.runs)
         if result.is_idle:
             is_lost = "FOLDER_MISSING" in fact.warnings and self.succeeded is not None
             return replace(self, complete=latest(self.complete, fact.started)) if whole and not is_lost else self
@@ -243,6 +257,7 @@ def merged(one: TableRecord, other: TableRecord) -> TableRecord:
     """Merge the facts of two writers."""
     counted = max(one, other, key=lambda record: record.rows_at or 0)
     newest = max(one, other, key=lambda record: record.started or 0 if record.error else 0)
+    quarantine = max(one, other, key=lambda record: record.counted_at or 0)
     return TableRecord(
         commit=latest(one.commit, other.commit),
         complete=latest(one.complete, other.complete),
@@ -251,6 +266,9 @@ def merged(one: TableRecord, other: TableRecord) -> TableRecord:
         rows_at=counted.rows_at,
         error=newest.error,
         loose=one.loose + other.loose,
+        counted=quarantine.counted,
+        counted_files=quarantine.counted_files,
+        counted_at=quarantine.counted_at,
     ).with_runs(_unique((*one.runs, *other.runs)))
 
 

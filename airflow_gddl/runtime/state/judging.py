@@ -19,10 +19,14 @@ State = Literal["broken_row", "failed", "late", "attention", "running", "waiting
 STATES: tuple[State, ...] = get_args(State)
 """Most urgent first; displayed with blanks for `_`."""
 NEEDS_ATTENTION = (
-    *("BATCH_LATE", "FILE_UNREADABLE", "FOREIGN_COMMIT", "GENERATIONS_INFERRED", "ICEBERG_BEHIND", "SWEEP_HELD"),
+    *("BATCH_LATE", "FILE_UNREADABLE", "FOREIGN_COMMIT", "GENERATIONS_INFERRED", "ICEBERG_BEHIND", "LOG_BEGAN_LATE"),
+    "SWEEP_HELD",
     *sorted(CATALOG_PROBLEMS),
 )
 """Warnings of a successful run that need a user's attention."""
+MOST_QUARANTINED = 0.01
+"""Default of `alert_quarantine_rate`."""
+_UNREAD, _RATE = "FILE_UNREADABLE", "QUARANTINE_RATE"
 _LOST = "FOLDER_MISSING"
 """The same, of the last poll."""
 
@@ -78,7 +82,8 @@ class TableStatus:
         as_of: the last moment as of which the replica is complete.
         behind: now minus `as_of`; compared with `freshness`.
         waiting: landed files that are not loaded.
-        attention: warnings of the newest run, and of the last poll, that need a user's attention.
+        attention: warnings of the newest run, and of the last poll, that need a user's attention; and what is in
+            quarantine, as long as it is.
     """
 
     state: State
@@ -98,6 +103,7 @@ class Knowledge:
     """Inputs for a table's state; null: unknown.
 
     Attributes:
+        quarantine_rate: the share of its rows, or of the newest run's, that may be in quarantine, 0 to 1.
         record: facts of its runs; empty before any.
         running: the job that loads it, as last reported.
         seen: when a sensor or `gddl_watch` first saw the table, seconds since the epoch.
@@ -107,6 +113,7 @@ class Knowledge:
     poll: TablePoll | None = None
     running: RunningJob | None = None
     seen: float | None = None
+    quarantine_rate: float = MOST_QUARANTINED
 
 
 def judge(row: TableRow, known: Knowledge, now: float) -> TableStatus:
@@ -118,7 +125,7 @@ def judge(row: TableRow, known: Knowledge, now: float) -> TableStatus:
     overdue = row.enabled and row.freshness is not None and (behind is None or behind > row.freshness)
     late = overdue and not _is_in_grace(row, record, known, now)
     running = known.running.since if known.running is not None and known.running.until > now else None
-    attention = _attention(row, record, poll)
+    attention = _attention(row, known)
     state = _state(row, record, late=late, attention=bool(attention), waiting=waiting, running=running is not None)
     return TableStatus(
         state="broken_row" if row.problems else state,
@@ -163,9 +170,27 @@ def _waits(record: TableRecord, poll: TablePoll | None) -> bool:
     return poll is not None and poll.since is not None and (record.complete or 0) <= poll.polled
 
 
-def _attention(row: TableRow, record: TableRecord, poll: TablePoll | None) -> tuple[str, ...]:
-    lost = {_LOST} if poll is not None and poll.missing and record.succeeded is not None else set()
-    return tuple(sorted(record.warned.intersection(NEEDS_ATTENTION) | lost)) if row.enabled else ()
+def _attention(row: TableRow, known: Knowledge) -> tuple[str, ...]:
+    record, poll = known.record, known.poll
+    found = set(record.warned.intersection(NEEDS_ATTENTION))
+    if record.counted is not None:
+        found.discard(_UNREAD)
+    holds = {
+        _LOST: poll is not None and poll.missing and record.succeeded is not None,
+        _UNREAD: record.counted_files > 0,
+        _RATE: has_many_quarantined(record, known.quarantine_rate),
+    }
+    found |= {code for code, is_so in holds.items() if is_so}
+    return tuple(sorted(found)) if row.enabled else ()
+
+
+def has_many_quarantined(record: TableRecord, rate: float) -> bool:
+    """Whether more than this share of the newest run's rows was quarantined, or of all its rows still is."""
+    newest = record.newest
+    if newest is not None and newest.rows_read and newest.quarantined / newest.rows_read > rate:
+        return record.quarantined > 0
+    rows = max(record.quarantined - record.counted_files, 0)
+    return record.rows is not None and rows > rate * (record.rows + rows)
 
 
 def _state(row: TableRow, record: TableRecord, *, late: bool, attention: bool, waiting: bool, running: bool) -> State:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -21,6 +22,8 @@ from spark_jobs.dialects.debezium.fractions import Written, digits
 
 Value = Any
 _DAY_US = 86_400_000_000
+_BEYOND_SINGLE = 2.0**128 - 2.0**103
+"""The least number that is rounded to an infinite float."""
 _FINER = re.compile(r"\.\d{6}\d*[1-9]")
 """A fraction of a second finer than a microsecond, which Python would truncate."""
 
@@ -70,7 +73,19 @@ def text_of(value: Value) -> str:
         return value.isoformat()
     if isinstance(value, bytes):
         return base64.b64encode(value).decode()
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=text_of)
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=text_of)
+    return _json(value) if "Infinity" in text else text
+
+
+def _json(value: Value) -> str:
+    """JSON in which a number beyond the greatest double has its digits."""
+    if isinstance(value, Mapping):
+        return "{" + ",".join(f"{_json(name)}:{_json(part)}" for name, part in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ",".join(map(_json, value)) + "]"
+    if isinstance(value, Written):
+        return value.text
+    return json.dumps(value, ensure_ascii=False, default=text_of)
 
 
 def _array(element: Kind | None) -> Kind | None:
@@ -110,6 +125,21 @@ def _whole(value: Value) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
         raise TypeError(value)
     return value
+
+
+def _real(value: Value) -> float:
+    """No number is infinite: a text or constant that says so is."""
+    found = float(value)
+    if math.isinf(found) and any(char.isdigit() for char in text_of(value)):
+        raise OverflowError(value)
+    return found
+
+
+def _single(value: Value) -> float:
+    found = _real(value)
+    if math.isfinite(found) and abs(found) >= _BEYOND_SINGLE:
+        raise OverflowError(value)
+    return found
 
 
 def _milliseconds(value: Value) -> int:
@@ -165,8 +195,8 @@ def _time_of_day(units: int) -> Callable[[Value], str]:
 _SCALARS: Mapping[str, Kind] = {
     "boolean": Kind(pa.bool_()), "string": Kind(pa.string()), "bytes": Kind(pa.binary(), _bytes),
     "int8": Kind(pa.int8(), _whole), "int16": Kind(pa.int16(), _whole), "int32": Kind(pa.int32(), _whole),
-    "int64": Kind(pa.int64(), _whole), "float": Kind(pa.float32(), float), "float32": Kind(pa.float32(), float),
-    "double": Kind(pa.float64(), float), "float64": Kind(pa.float64(), float),
+    "int64": Kind(pa.int64(), _whole), "float": Kind(pa.float32(), _single), "float32": Kind(pa.float32(), _single),
+    "double": Kind(pa.float64(), _real), "float64": Kind(pa.float64(), _real),
 }  # fmt: skip
 _NAMED: Mapping[str, Kind] = {
     "io.debezium.time.Date": Kind(pa.date32(), _whole),

@@ -19,7 +19,16 @@ from spark_jobs.dialects.debezium import names
 from spark_jobs.dialects.debezium.events import read_events
 from spark_jobs.dialects.debezium.json_table import table_of
 from spark_jobs.dialects.debezium.parquet_table import read_parquet
-from spark_jobs.dialects.debezium.technical import CARRIED, OP, SEQUENCE, TIME, with_epochs, with_keys
+from spark_jobs.dialects.debezium.technical import (
+    CARRIED,
+    OP,
+    SEQUENCE,
+    TIME,
+    Translated,
+    with_epochs,
+    with_keys,
+    with_other_epochs,
+)
 from spark_jobs.dialects.probe import reading
 from spark_jobs.dialects.probed import Probed
 from spark_jobs.dialects.window import EVERYTHING, Window
@@ -73,6 +82,9 @@ class DebeziumDialect(Dialect):
     def file_order(self, path: str) -> str | None:
         return names.offset_order(path)
 
+    def reordered(self, rows: pa.Table) -> pa.Table:
+        return with_other_epochs(rows, self.options.log_began)
+
     def windows(self, cursor: str, since: datetime, until: datetime) -> tuple[Window, ...]:  # noqa: ARG002 - the port's
         """Time folders from `since` on, and files next to them: all names except those of earlier folders."""
         if self._format is None:
@@ -96,10 +108,10 @@ class DebeziumDialect(Dialect):
             data = gzip.decompress(data) if data[:2] == _GZIP else data
             images = self.spec.before_image_prefix
             if data[:4] == _PARQUET:
-                return Probed.of_table(file, self._finished(read_parquet(data, self.options, images)))
-            events = read_events(data)
-            rows = table_of(events, self.options, images)
-            return Probed.of_table(file, self._finished(rows), events.malformed)
+                return self._probed(file, read_parquet(data, self.options, self.spec.keys, images))
+            events = read_events(data, self.spec.keys)
+            return self._probed(file, table_of(events, self.options, images), events.malformed)
 
-    def _finished(self, rows: pa.Table) -> pa.Table:
-        return with_epochs(with_keys(rows, self.spec.keys), self.options.log_began)
+    def _probed(self, file: PlannedFile, rows: Translated, malformed: pa.Array | None = None) -> Probed:
+        table = with_epochs(with_keys(rows.table, self.spec.keys), self.options.log_began)
+        return Probed.of_table(file, table, malformed, rows.stated)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import codecs
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -29,7 +30,8 @@ class Event:
 
     Attributes:
         op: `I`, `U`, `D`; another operation as delivered, in upper case; null: no event.
-        row: the row after the change; of a delete the known columns of the row before; may be empty.
+        row: the row after the change; of a delete the known columns of the row before, and the key that the record
+            has beside the event; may be empty.
         source: its position in the source's log.
         before: of an update the known columns of the row before; may be empty.
         fields: Connect schemas of the columns, by this record's own schema; empty where it has none.
@@ -68,21 +70,27 @@ class Events:
         return pa.array([self.broken.get(at) for at in range(len(self.found))], pa.string())
 
 
-def read_events(data: bytes) -> Events:
+def read_events(data: bytes, keys: Sequence[str] = ()) -> Events:
     """
+    Args:
+        keys: key columns of the table, which a delete may have in the key of its record alone.
+
     Raises:
         ValueError: it ends inside a record, or holds no event though it has records.
     """
     # With surrogates for bytes that are not UTF-8. JSON itself can hold one half of a surrogate pair.
-    text = data.decode("utf-8", "surrogateescape")
+    text = data.removeprefix(codecs.BOM_UTF8).decode("utf-8", "surrogateescape")
     may_be_cut = _SURROGATE.search(text) is not None or not _in_utf8(text)
     found: list[Event] = []
     broken: dict[int, str] = {}
     schemas = _Schemas()
-    for original, value, schema in _values(text):
+    for original, record in _records(text):
+        value = record.value
         if value is None:
             continue
-        event = event_of(value, schemas.fields(schema))
+        event = event_of(value, schemas.fields(record.schema))
+        if event is not None and event.op == "D":
+            event = _with_key(event, record.key, keys, schemas)
         if event is None or (may_be_cut and not _is_encodable(event)):
             event = None
             written = original if original is not None else json.dumps(value, ensure_ascii=False)
@@ -106,6 +114,18 @@ def event_of(value: Json, fields: Mapping[str, Schema]) -> Event | None:
     row = row if isinstance(row, Mapping) else {}
     before = before if op == "u" and isinstance(before, Mapping) else {}
     return Event(OPERATIONS.get(op, op.upper()), row, source, before, fields)
+
+
+def _with_key(event: Event, key: Json, keys: Sequence[str], schemas: _Schemas) -> Event:
+    """A delete with key columns of its record's key, a struct in Connect's wrapper or not, which its row lacks."""
+    bare = _unwrapped(key)
+    wanted = {name.lower() for name in keys}
+    given = bare.value.items() if isinstance(bare.value, Mapping) else ()
+    parts = {name: value for name, value in given if name.lower() in wanted and event.row.get(name) is None}
+    if not parts:
+        return event
+    described = {"fields": [{**(bare.schema or {}), "field": "before"}]}
+    return replace(event, row={**event.row, **parts}, fields=event.fields or schemas.fields(described))
 
 
 def _is_encodable(event: Event) -> bool:
@@ -143,11 +163,20 @@ class _Schemas:
         return self._known[-1][1]
 
 
-def _values(text: str) -> Iterator[tuple[str | None, Json, Schema | None]]:
-    """Original text (null: not at hand), value without wrappers (null: a tombstone) and Connect schema (null: none)."""
+@dataclass(frozen=True)
+class _Record:
+    """Value without wrappers (null: a tombstone), its Connect schema (null: none), and the key that a sink adds."""
+
+    value: Json
+    schema: Schema | None = None
+    key: Json = None
+
+
+def _records(text: str) -> Iterator[tuple[str | None, _Record]]:
+    """Original text (null: not at hand) and record."""
     if text.lstrip()[:1] == "[":
         for value in DECODER.decode(text):
-            yield None, *_unwrapped(value)
+            yield None, _unwrapped(value)
         return
     wrapper = _Wrapper()
     lines = text.split("\n")
@@ -157,22 +186,22 @@ def _values(text: str) -> Iterator[tuple[str | None, Json, Schema | None]]:
             continue
         try:
             quick = wrapper.read(stripped)
-            found = [(stripped, *quick)] if quick is not None else list(_concatenated(stripped))
+            found = [(stripped, quick)] if quick is not None else list(_concatenated(stripped))
         except json.JSONDecodeError as error:
             if number == len(lines) - 1:
                 raise ValueError(f"the file ends inside a record: {error}") from error
-            found = [(stripped, "", None)]
+            found = [(stripped, _Record(""))]
         except (ValueError, RecursionError):  # a number of too many digits, or nested too deeply to be read
-            found = [(stripped, "", None)]
+            found = [(stripped, _Record(""))]
         yield from found
 
 
-def _concatenated(line: str) -> Iterator[tuple[str, Json, Schema | None]]:
+def _concatenated(line: str) -> Iterator[tuple[str, _Record]]:
     """Firehose writes objects without separators: each with its own text."""
     at = 0
     while at < len(line):
         value, end = DECODER.raw_decode(line, at)
-        yield line[at:end], *_unwrapped(value)
+        yield line[at:end], _unwrapped(value)
         at = _SPACE.match(line, end).end()  # type: ignore[union-attr]  # it matches nothing, too
 
 
@@ -183,8 +212,8 @@ class _Wrapper:
         self._prefix = ""
         self._schema: Schema | None = None
 
-    def read(self, line: str) -> tuple[Json, Schema | None] | None:
-        """Payload and schema; null for a line that is not wrapped, or not so tersely."""
+    def read(self, line: str) -> _Record | None:
+        """Null for a line that is not wrapped, or not so tersely."""
         if not line.startswith(_WRAPPER):
             return None
         if not self._prefix or not line.startswith(self._prefix):
@@ -194,22 +223,22 @@ class _Wrapper:
             self._prefix, self._schema = line[: end + len(_PAYLOAD)], schema
         if not line.endswith("}"):
             raise json.JSONDecodeError("no closing brace", line, len(line))
-        return DECODER.decode(line[len(self._prefix) : -1]), self._schema
+        return _Record(DECODER.decode(line[len(self._prefix) : -1]), self._schema)
 
 
-def _unwrapped(value: Json) -> tuple[Json, Schema | None]:
+def _unwrapped(value: Json) -> _Record:
     """Unwrap Connect's `schema` and `payload`, and the `key`, `value`, `offset` that sinks add to records."""
-    schema = None
+    schema, key = None, None
     if isinstance(value, str):  # of a converter that knows only texts
         value = _parsed(value)
     while isinstance(value, Mapping) and "op" not in value:
         if "payload" in value:
             schema, value = value.get("schema"), value["payload"]
         elif "value" in value:
-            value = value["value"]
+            key, value = value.get("key"), value["value"]
         else:
             break
-    return value, schema if isinstance(schema, Mapping) else None
+    return _Record(value, schema if isinstance(schema, Mapping) else None, key)
 
 
 def _parsed(text: str) -> Json:

@@ -1,4 +1,4 @@
-"""Arrays of one column whose type changed as one array."""
+"""Values of one column whose type changed as one array."""
 
 from __future__ import annotations
 
@@ -8,27 +8,29 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from airflow_gddl.contract.sql_types import MAX_PRECISION
-from spark_jobs.dialects.debezium.values import texts
+from spark_jobs.dialects.debezium.values import Values, is_read_from_text, texts
 
 _DIGITS = {pa.int8(): 3, pa.int16(): 5, pa.int32(): 10, pa.int64(): 19}
 
 
-def joined(arrays: Sequence[pa.Array], places: Sequence[Sequence[int]]) -> pa.Array:
+def joined(parts: Sequence[Values], places: Sequence[Sequence[int]]) -> Values:
     """
     Args:
-        places: of each array, the indexes of its values in the result.
+        places: of each part, the indexes of its values in the result.
 
     Returns:
         Values in the common type by Delta's widening rules; text where there is none.
     """
-    given = [array for array in arrays if array.null_count < len(array)] or arrays[:1]
+    given = [part for part in parts if part.array.null_count < len(part.array)] or parts[:1]
     kind = given[0].type
-    for array in given[1:]:
-        kind = _wider(kind, array.type)
-    whole = pa.concat_arrays([_as(array, kind) for array in arrays])
+    for part in given[1:]:
+        kind = _wider(kind, part.type)
+    has_misfit = any(part.stated is not None for part in given)
+    whole = pa.concat_arrays([_as(part.array, pa.string() if has_misfit else kind) for part in parts])
     order = [at for rows in places for at in rows]
     back = sorted(range(len(order)), key=order.__getitem__)
-    return whole.take(pa.array(back, pa.int64()))
+    found = whole.take(pa.array(back, pa.int64()))
+    return Values(found, kind if has_misfit and is_read_from_text(kind) else None)
 
 
 def _wider(one: pa.DataType, other: pa.DataType) -> pa.DataType:

@@ -5,18 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import pyarrow as pa
-
 from airflow_gddl.contract.debezium import DebeziumOptions
 from spark_jobs.dialects.debezium.events import Event, Events
 from spark_jobs.dialects.debezium.joined import joined
-from spark_jobs.dialects.debezium.technical import with_technical
-from spark_jobs.dialects.debezium.values import array_of, kind_for, mentions_unavailable, unavailable_forms
+from spark_jobs.dialects.debezium.technical import Translated, with_technical
+from spark_jobs.dialects.debezium.values import Values, array_of, kind_for, mentions_unavailable, unavailable_forms
 
 _ABSENT = object()
 
 
-def table_of(events: Events, options: DebeziumOptions, before_images: str | None = None) -> pa.Table:
+def table_of(events: Events, options: DebeziumOptions, before_images: str | None = None) -> Translated:
     """A row for each event, and a row of nulls for each invalid record.
 
     Args:
@@ -27,7 +25,7 @@ def table_of(events: Events, options: DebeziumOptions, before_images: str | None
     """
     table = _Table(events, options)
     rows = [event.row for event in events.found]
-    data: dict[str, pa.Array] = {}
+    data: dict[str, Values] = {}
     kept: dict[str, Sequence[bool]] = {}
     for name in _names(rows, events.versions):
         values = [row.get(name, _ABSENT) for row in rows]
@@ -58,13 +56,13 @@ class _Table:
         values = [None if hit else value for value, hit in zip(values, hits, strict=True)] if hits else values
         return [None if value is _ABSENT else value for value in values], hits
 
-    def images(self, prefix: str) -> dict[str, pa.Array]:
+    def images(self, prefix: str) -> dict[str, Values]:
         """The rows before updates, where they are given."""
         rows = [event.before for event in self._found]
         names = _names(rows, self._versions) if any(rows) else ()
         return {f"{prefix}{name}": self.column(name, self.sent([row.get(name) for row in rows])[0]) for name in names}
 
-    def column(self, name: str, values: Sequence[Any]) -> pa.Array:
+    def column(self, name: str, values: Sequence[Any]) -> Values:
         """Each value by the schema of its own record: a column's type may change in the middle of a file."""
         given = [version[name] for version in self._versions if name in version]
         if all(part == given[0] for part in given):
@@ -72,11 +70,11 @@ class _Table:
         places: dict[int, list[int]] = {}
         for at, event in enumerate(self._found):
             places.setdefault(id(event.fields), []).append(at)
-        arrays = []
+        parts = []
         for rows in places.values():
             kind = kind_for(name, self._found[rows[0]].fields, self._options)
-            arrays.append(array_of([values[at] for at in rows], kind))
-        return joined(arrays, list(places.values()))
+            parts.append(array_of([values[at] for at in rows], kind))
+        return joined(parts, list(places.values()))
 
 
 def _names(rows: Sequence[Mapping[str, Any]], versions: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:

@@ -17,27 +17,30 @@ from airflow_gddl.contract.debezium import DebeziumOptions
 from airflow_gddl.contract.sql_types import MAX_PRECISION
 from spark_jobs.dialects.debezium.connect_types import Kind, named_kind
 from spark_jobs.dialects.debezium.events import OPERATIONS
-from spark_jobs.dialects.debezium.technical import with_technical
-from spark_jobs.dialects.debezium.values import array_of, kind_for, texts, unavailable_forms
+from spark_jobs.dialects.debezium.technical import Translated, with_technical
+from spark_jobs.dialects.debezium.values import Values, array_of, kind_for, texts, unavailable_forms
 
 _AVRO = b"parquet.avro.schema"
 
 
-def read_parquet(data: bytes, options: DebeziumOptions, before_images: str | None = None) -> pa.Table:
+def read_parquet(
+    data: bytes, options: DebeziumOptions, keys: Sequence[str] = (), before_images: str | None = None
+) -> Translated:
     """
     Args:
+        keys: see `events.read_events`.
         before_images: prefix of the columns of rows before updates; null: these are left out.
 
     Raises:
         ValueError: its columns are not those of an envelope.
         pyarrow.ArrowException: it is no parquet file, or a damaged one.
     """
-    table = _envelopes(pq.ParquetFile(io.BytesIO(data)).read(use_threads=False))
+    table = _envelopes(pq.ParquetFile(io.BytesIO(data), coerce_int96_timestamp_unit="us").read(use_threads=False))
     raw = [None if op is None else str(op) for op in table.column("op").to_pylist()]
     fields = _names_of_types(table.schema.metadata or {})
-    data_columns: dict[str, pa.Array] = {}
+    data_columns: dict[str, Values] = {}
     kept: dict[str, Sequence[bool]] = {}
-    for name, values in _row_columns(table, raw).items():
+    for name, values in _row_columns(table, raw, keys).items():
         found, flags = _available(values, options)
         if any(flags):
             kept[name] = flags
@@ -55,20 +58,26 @@ def _envelopes(table: pa.Table) -> pa.Table:
     """The envelopes, from the column `value` that sinks write next to `key` and `offset`."""
     if "op" not in table.column_names and (inner := _parts(table, "value")):
         there = table.column("value").is_valid()  # the others are tombstones
+        inner = {**inner, **({"key": table.column("key")} if "key" in table.column_names else {})}
         table = pa.table(inner).replace_schema_metadata(table.schema.metadata).filter(there)
     if not {"op", "source"} <= {*table.column_names} or not (_parts(table, "before") or _parts(table, "after")):
         raise ValueError(f"not change events of Debezium: its columns are {', '.join(table.column_names)}")
     return table
 
 
-def _row_columns(table: pa.Table, ops: Sequence[str | None]) -> dict[str, pa.Array]:
-    """Columns of the row after, for deletes of the row before."""
+def _row_columns(table: pa.Table, ops: Sequence[str | None], keys: Sequence[str]) -> dict[str, pa.Array]:
+    """Columns of the row after, for deletes of the row before, whose key may be in the key of its record alone."""
     deleted = pa.array([op == "d" for op in ops], pa.bool_())
     after, before = _parts(table, "after"), _parts(table, "before")
     found = {}
     for name in dict.fromkeys((*after, *before)):
         empty = pa.nulls(table.num_rows, (after[name] if name in after else before[name]).type)
         found[name] = _chosen(deleted, before.get(name, empty), after.get(name, empty))
+    wanted = {name.lower() for name in keys}
+    for name, values in _parts(table, "key").items():
+        if name in found and name.lower() in wanted and not pt.is_nested(values.type):
+            lacking = pc.and_(deleted, found[name].is_null())
+            found[name] = pc.if_else(lacking, values.cast(found[name].type), found[name])
     return found
 
 
@@ -121,25 +130,30 @@ def _kind(name: str, fields: Mapping[str, str], options: DebeziumOptions) -> Kin
     return named_kind(fields[name], {}) if name in fields else kind_for(name, {}, options)
 
 
-def _meant(values: pa.Array, kind: Kind | None) -> pa.Array:
+def _meant(values: pa.Array, kind: Kind | None) -> Values:
     """Converted by the type's name; parquet's own decimals, dates and times of day are unchanged."""
     own = values.type
     if pt.is_time(own):
         times = values.cast(pa.time64("us"), safe=False).to_pylist()  # Python's have no nanoseconds
-        return pa.array([None if v is None else _time_text(v) for v in times], pa.string())
+        return Values(pa.array([None if v is None else _time_text(v) for v in times], pa.string()))
     if pt.is_decimal(own) and own.precision > MAX_PRECISION:  # Connect's converter writes 64 for unknown
         return _short(values)
     if kind is None or pt.is_temporal(own) or pt.is_decimal(own) or (own == pa.string() and kind.type == pa.string()):
-        return values
+        return Values(values)
     return array_of(values.to_pylist(), kind)
 
 
-def _short(values: pa.Array) -> pa.Array:
-    """Numbers as decimals of 38 digits; as text where one needs more."""
+def _short(values: pa.Array) -> Values:
+    """Numbers as decimals of 38 digits; one that needs more is a misfit."""
+    scale = values.type.scale
     try:
-        return values.cast(pa.decimal128(MAX_PRECISION, values.type.scale))
-    except (pa.ArrowException, ValueError):
-        return texts(values)
+        kind = pa.decimal128(MAX_PRECISION, scale)
+    except ValueError:  # no decimal of 38 digits has as many of them after the point
+        return Values(texts(values))
+    try:
+        return Values(values.cast(kind))
+    except pa.ArrowException:
+        return Values(texts(values), kind)
 
 
 def _time_text(value: time) -> str:

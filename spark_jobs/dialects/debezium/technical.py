@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 
 import pyarrow as pa
@@ -10,8 +11,10 @@ import pyarrow.compute as pc
 
 from airflow_gddl.contract.durations import moment_of
 from spark_jobs.dialects.debezium.position import Source, commit_time, is_placed, position
+from spark_jobs.dialects.debezium.values import Values
 from spark_jobs.dialects.roles import match
 from spark_jobs.plan.columns import landed_name
+from spark_jobs.plan.sequence import EPOCH
 
 OP, SEQUENCE, TIME, CARRIED = "_dbz_op", "_dbz_sequence", "_dbz_ts", "_dbz_carried"
 _TIME = pa.timestamp("us", "UTC")
@@ -19,12 +22,20 @@ _TIME = pa.timestamp("us", "UTC")
 Columns = dict[str, pa.Array]
 
 
+@dataclass(frozen=True)
+class Translated:
+    """Rows of a file; `stated`: columns of text with a misfit, to the types that their schema states."""
+
+    table: pa.Table
+    stated: Mapping[str, pa.DataType]
+
+
 def with_technical(
     ops: Sequence[str | None],
-    data: Mapping[str, pa.Array],
+    data: Mapping[str, Values],
     sources: Sequence[Source],
     kept: Mapping[str, Sequence[bool]],
-) -> pa.Table:
+) -> Translated:
     """Rows with their operation first and their log position last.
 
     Args:
@@ -48,7 +59,9 @@ def with_technical(
     listed = [_listed(names, kept, at) if op == "U" else None for at, op in enumerate(ops)]
     if any(listed):
         added[CARRIED] = pa.array(listed, pa.string())
-    return pa.table({OP: pa.array(ops, pa.string()), **data, **added})
+    arrays = {name: values.array for name, values in data.items()}
+    stated = {name: values.stated for name, values in data.items() if values.stated is not None}
+    return Translated(pa.table({OP: pa.array(ops, pa.string()), **arrays, **added}), stated)
 
 
 def _listed(names: Sequence[str], kept: Mapping[str, Sequence[bool]], row: int) -> str | None:
@@ -94,3 +107,11 @@ def with_epochs(table: pa.Table, began: Sequence[str]) -> pa.Table:
         named = pc.binary_join_element_wise(f"log{number:04d}", table.column(SEQUENCE), ":")
         positions = pc.if_else(pc.fill_null(pc.greater_equal(times, since), False), named, positions)
     return table.set_column(table.column_names.index(SEQUENCE), SEQUENCE, positions)
+
+
+def with_other_epochs(rows: pa.Table, began: Sequence[str]) -> pa.Table:
+    """Stored changes as `with_epochs` of these moments gives them, whatever moments they were stored with."""
+    if SEQUENCE not in rows.column_names:
+        return rows
+    bare = pc.replace_substring_regex(rows.column(SEQUENCE), EPOCH, "")
+    return with_epochs(rows.set_column(rows.column_names.index(SEQUENCE), SEQUENCE, bare), began)

@@ -3,26 +3,52 @@
 from __future__ import annotations
 
 import base64
+import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
 from airflow_gddl.contract.debezium import DebeziumOptions
 from spark_jobs.dialects.debezium.connect_types import Kind, kind_of, named_kind, text_of
+from spark_jobs.dialects.debezium.fractions import Written
 
 _NUMBERS = {32: pa.int32(), 64: pa.int64()}
 _NOT_SUCH = (TypeError, ValueError, OverflowError, KeyError, AttributeError, pa.ArrowException)
 
 
-def array_of(values: Sequence[Any], kind: Kind | None) -> pa.Array:
-    """If a value is not of the kind, all are returned as text, and the table's schema decides about each."""
+@dataclass(frozen=True)
+class Values:
+    """Values of one column.
+
+    Attributes:
+        stated: the type that they have by their schema where a misfit is among them, so that all are text; null: that
+            of the array.
+    """
+
+    array: pa.Array
+    stated: pa.DataType | None = None
+
+    @property
+    def type(self) -> pa.DataType:
+        return self.array.type if self.stated is None else self.stated
+
+
+def array_of(values: Sequence[Any], kind: Kind | None) -> Values:
+    """If a value is not of the kind, all are text; those are converted one by one when rows are decoded."""
     if kind is None:
         return _inferred(values)
     try:
-        return pa.array([None if value is None else kind.of(value) for value in values], kind.type)
+        return Values(pa.array([None if value is None else kind.of(value) for value in values], kind.type))
     except _NOT_SUCH:
-        return text_array([_text(value, kind) for value in values])
+        found = text_array([_text(value, kind) for value in values])
+        return Values(found, kind.type if is_read_from_text(kind.type) else None)
+
+
+def is_read_from_text(kind: pa.DataType) -> bool:
+    """Whether texts of this module are values of the type by the grammar of texts: no bytes, nothing nested."""
+    return not (pa.types.is_nested(kind) or pa.types.is_binary(kind) or pa.types.is_string(kind))
 
 
 def text_array(values: Sequence[str | None]) -> pa.Array:
@@ -95,12 +121,27 @@ def _text(value: Any, kind: Kind) -> str | None:
         return text_of(value)
 
 
-def _inferred(values: Sequence[Any]) -> pa.Array:
-    """JSON's own types: whole numbers, fractions, texts, truth, and arrays of one of them; all else as text."""
+def _inferred(values: Sequence[Any]) -> Values:
+    """JSON's own types: whole numbers, fractions, texts, truth, and arrays of one of them; all else as text.
+
+    A number beyond the greatest double is a misfit.
+    """
+    held = [None if _is_too_great(value) else value for value in values]
     try:
-        found = pa.array(values)
+        found = pa.array(held)
     except _NOT_SUCH:
         found = None
+    texts = [None if value is None else text_of(value) for value in values]
     if found is None or "struct" in str(found.type):
-        return text_array([None if value is None else text_of(value) for value in values])
-    return found
+        return Values(text_array(texts))
+    if all(one is other for one, other in zip(held, values, strict=True)):
+        return Values(found)
+    number = pa.types.is_floating(found.type) or pa.types.is_integer(found.type) or pa.types.is_null(found.type)
+    return Values(text_array(texts), pa.float64() if number else None)
+
+
+def _is_too_great(value: Any) -> bool:
+    """Whether a number of JSON, or one inside, is none of a double."""
+    if isinstance(value, list):
+        return any(map(_is_too_great, value))
+    return isinstance(value, Written) and math.isinf(value)

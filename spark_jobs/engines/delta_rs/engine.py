@@ -15,7 +15,7 @@ from spark_jobs.engines.delta_rs.batch_context import BatchContext
 from spark_jobs.engines.delta_rs.change_table import ChangeTableWriter, batch_rows
 from spark_jobs.engines.delta_rs.erasing import DeltaRsEraser
 from spark_jobs.engines.delta_rs.maintenance import DeltaRsMaintenance
-from spark_jobs.engines.delta_rs.rebuild import Rebuild
+from spark_jobs.engines.delta_rs.rebuild import Rebuild, rewrite_changes
 from spark_jobs.engines.delta_rs.replica import ReplicaWriter
 from spark_jobs.engines.delta_rs.table_writer import TableWriter
 from spark_jobs.engines.delta_rs.tables import Tables
@@ -29,8 +29,9 @@ from spark_jobs.rules import error_rows
 from spark_jobs.rules.decode import Stamp
 from spark_jobs.rules.figures import Appended, Verdict
 from spark_jobs.rules.key_rows import KeyRows, highest, with_key
-from spark_jobs.rules.quarantine import unresolved
+from spark_jobs.rules.quarantine import in_quarantine, unresolved
 from spark_jobs.rules.recorded import recorded_files
+from spark_jobs.rules.rewrite import Rewrite, count_of, refused_values
 from spark_jobs.rules.sweep import unmarked
 from spark_jobs.rules.verify import verdict
 
@@ -126,8 +127,18 @@ class DeltaRsEngine:
     def eraser(self) -> DeltaRsEraser:
         return DeltaRsEraser(self.tables)
 
+    def refused_values(self, path: str, how: Rewrite) -> dict[tuple[str, str], int]:
+        snapshot = self.tables.existing(path)
+        files = (self.tables.read_files(snapshot, [file]) for file in snapshot.files)
+        return count_of([refused_values(rows, how) for rows in files])
+
+    def rewrite_changes(self, context: TableContext, plan: BatchPlan, how: Rewrite) -> None:
+        self._require_small_tables(context, context.layout.changes)
+        rewrite_changes(self.tables, context, plan, how)
+
     def rebuild(self, order: RebuildRequest) -> Rebuild:
-        self._require_small_tables(order.live, order.shadow.changes, order.live.layout.changes)
+        shadow = () if order.shadow is None else (order.shadow.changes,)
+        self._require_small_tables(order.live, *shadow, order.live.layout.changes)
         return Rebuild(self.tables, order)
 
     def verify(self, context: TableContext, table_schema: TableSchema, swept: int, limit: int) -> Verdict:
@@ -146,6 +157,9 @@ class DeltaRsEngine:
         files = (self.tables.read_files(snapshot, [file]) for file in snapshot.files)
         parts = [with_key(rows, table_schema, key) for rows in files]
         return highest(pa.concat_tables([snapshot.schema.arrow.empty_table(), *parts]), limit)
+
+    def in_quarantine(self, path: str) -> tuple[int, int]:
+        return in_quarantine(self.tables.read(path))
 
     def unresolved(self, path: str, limit: int) -> tuple[int, list[Mapping[str, Any]]]:
         return unresolved(self.tables.read(path), limit)

@@ -9,8 +9,10 @@ import pyarrow as pa
 from airflow_gddl.contract.sql_types import SqlType, StructField, StructType, parse_type
 from spark_jobs.engines.delta_rs.tables import Tables, Write
 from spark_jobs.engines.table_definition import TableDefinition
-from spark_jobs.plan.merging import grown
+from spark_jobs.plan.merging import are_of_one_kind, grown
 from spark_jobs.plan.table_schema import GDDL, TableSchema
+from spark_jobs.rules.convert import with_texts
+from spark_jobs.rules.history import retyped_bounds
 
 
 def ensure(tables: Tables, definition: TableDefinition) -> None:
@@ -26,26 +28,30 @@ def ensure(tables: Tables, definition: TableDefinition) -> None:
     if changed:
         schema = snapshot.schema.retyped(changed)
         schema = replace(schema, columns=(*schema.columns, *new))
-        tables.commit(definition.path, Write(added=[tables.read(definition.path)], removed=None, schema=schema))
+        rows = with_texts(tables.read(definition.path), stored, changed)
+        tables.commit(definition.path, Write(added=[rows], removed=None, schema=schema))
     elif new:
         tables.add_columns(definition.path, new)
 
 
-def retype_sequence(tables: Tables, path: str, table_schema: TableSchema, extra: tuple[str, ...] = ()) -> None:
-    """Give `_gddl.sequence` (and `extra` columns) its type while all stored sequences are null."""
+def retype_sequence(tables: Tables, path: str, table_schema: TableSchema, bounds: tuple[str, ...] = ()) -> None:
+    """Give `_gddl.sequence` its type while all stored sequences are null, and `bounds` of the history with it.
+
+    `ensure` widens it.
+    """
     if not tables.exists(path):
         return
     snapshot = tables.existing(path)
     kind = parse_type(table_schema.sequence_type)
     stored = snapshot.schema.types[GDDL]
-    if not isinstance(stored, StructType) or stored.fields[0].type == kind:
+    if not isinstance(stored, StructType) or are_of_one_kind(stored.fields[0].type, kind):
         return
     struct = StructType((StructField("sequence", kind), *stored.fields[1:]))
-    changed: dict[str, SqlType] = {GDDL: struct, **dict.fromkeys(extra, kind)}
+    changed: dict[str, SqlType] = {GDDL: struct, **dict.fromkeys(bounds, kind)}
     schema = snapshot.schema.retyped(changed)
     rows = tables.read(path)
-    for name in extra:
-        rows = rows.drop_columns([name])
+    for name in bounds:
+        rows = rows.set_column(rows.schema.get_field_index(name), name, retyped_bounds(rows.column(name), kind))
     gddl = rows.column(GDDL).combine_chunks()
     parts = [pa.nulls(rows.num_rows, schema.arrow.field(GDDL).type.field(0).type), *gddl.flatten()[1:]]
     emptied = pa.StructArray.from_arrays(parts, fields=list(schema.arrow.field(GDDL).type))

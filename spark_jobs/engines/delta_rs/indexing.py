@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from spark_jobs.engines import skipping
 from spark_jobs.engines.delta_rs.tables import Tables
 from spark_jobs.engines.skipping import ColumnPath, indexed_columns
 from spark_jobs.engines.table_definition import CURRENT, STATISTICS, TableDefinition
@@ -17,6 +18,16 @@ def indexed_with(
     stored = tables.properties(path)
     both = (*indexed_columns(columns, stored), *indexed_columns(columns, {**stored, **properties}))
     return tuple(dict.fromkeys(both))
+
+
+def keep_readable(tables: Tables, path: str) -> bool:
+    """See `spark.indexing`: Spark may have written the statistics, and may again."""
+    named = tables.properties(path).get(skipping.COLUMNS)
+    columns = tables.existing(path).schema.columns
+    if named is None or (left := skipping.readable(named, columns)) == skipping.restricted(named, None):
+        return False
+    tables.set_properties(path, {skipping.COLUMNS: left})
+    return True
 
 
 def complete(tables: Tables, definition: TableDefinition) -> int:

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 
 from airflow_gddl.contract.layout import join as join_path
 from spark_jobs.engines.base import DeclinedError, TableContext
+from spark_jobs.engines.delta_rs.indexing import keep_readable
 from spark_jobs.engines.delta_rs.removal import remove_rows
 from spark_jobs.engines.delta_rs.small_files import bins, join
 from spark_jobs.engines.delta_rs.tables import DataFile, Tables, Write
@@ -36,6 +37,9 @@ class DeltaRsMaintenance:
             if not dry_run:
                 join(self.tables, path, files)
         return Compacted(files_before=before, files_after=before - joined + made)
+
+    def keep_readable_statistics(self, path: str) -> None:
+        keep_readable(self.tables, path)
 
     def rewrite_timestamps(self, path: str, *, dry_run: bool) -> int:
         snapshot = self.tables.existing(path)

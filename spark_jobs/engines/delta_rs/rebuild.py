@@ -1,9 +1,9 @@
-"""The swap of a full refresh: derives the live tables from a shadow change table, one Delta commit each."""
+"""The swap of a rebuild or a reload: derives the live tables from the change table, one Delta commit each."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_jobs.engines import rebuilding, table_definition
-from spark_jobs.engines.base import RebuildRequest
+from spark_jobs.engines.base import RebuildRequest, TableContext
 from spark_jobs.engines.delta_rs import evolve, quarantine
 from spark_jobs.engines.delta_rs.features import require_creatable
 from spark_jobs.engines.delta_rs.indexing import indexed_with
@@ -19,7 +19,8 @@ from spark_jobs.engines.delta_rs.reconcile import settle_properties
 from spark_jobs.engines.delta_rs.removal import remove_rows
 from spark_jobs.engines.delta_rs.tables import Tables, Write
 from spark_jobs.engines.table_definition import TableDefinition
-from spark_jobs.engines.transactions import HISTORY, MERGE, TOMBSTONES, version_of
+from spark_jobs.engines.transactions import HISTORY, MERGE, REWRITE, TOMBSTONES, version_of
+from spark_jobs.plan.batch import BatchPlan
 from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.rules import error_rows
 from spark_jobs.rules.arrays import by_name
@@ -27,12 +28,35 @@ from spark_jobs.rules.arrow_schema import DeltaSchema
 from spark_jobs.rules.changes import change_schema
 from spark_jobs.rules.figures import Rebuilt
 from spark_jobs.rules.history import versions
-from spark_jobs.rules.order import events
+from spark_jobs.rules.order import ARCHIVED, events, gddl_fields, that_count, with_gddl
 from spark_jobs.rules.outcome import tombstones_of
 from spark_jobs.rules.rebuild import held_by, lacking, rebuilt_rows, rebuilt_state, restamped
+from spark_jobs.rules.rewrite import Rewrite, rewritten
 from spark_jobs.rules.superseded import are_changes, changes_in
 from spark_jobs.rules.sweep import undeleted
 from spark_jobs.rules.verify import expected_state
+
+
+def rewrite_changes(tables: Tables, context: TableContext, plan: BatchPlan, how: Rewrite) -> None:
+    """See `Engine.rewrite_changes`."""
+    definition = table_definition.changes(how.schema, context.layout.changes, context.tier)
+    if tables.last_transaction(definition.path, REWRITE) < version_of(plan):
+        rows = rewritten(tables.read(definition.path), how)
+        overwrite(tables, definition, rows, Write(app=REWRITE, version=version_of(plan), keys=how.schema.keys))
+
+
+def overwrite(tables: Tables, definition: TableDefinition, rows: pa.Table, write: Write) -> None:
+    """Replace rows and schema in one commit; columns keep the table's order and comments."""
+    stored = tables.existing(definition.path).schema
+    columns = table_definition.in_stored_order(definition, stored.names)
+    metadata = {c.name: stored.metadata[c.name] for c in columns if c.name in stored.metadata}
+    schema = DeltaSchema(columns, metadata)
+    indexed = indexed_with(tables, definition.path, columns, definition.skipping)
+    write = replace(write, added=[by_name(rows, schema.arrow)], removed=None, schema=schema, indexed=indexed,
+                    partition_by=definition.partition_by)  # fmt: skip
+    tables.commit(definition.path, write)
+    # The property follows the statistics.
+    tables.set_properties(definition.path, {**definition.skipping, **table_definition.CURRENT})
 
 
 @dataclass(frozen=True)
@@ -48,8 +72,11 @@ class Rebuild:
 
     @cached_property
     def _fresh(self) -> pa.Table:
-        """Changes of the shadow table, stamped with this batch."""
-        rows = by_name(self.tables.read(self.order.shadow.changes), change_schema(self.table_schema))
+        """Changes of the shadow table, stamped with this batch; none without one."""
+        schema = change_schema(self.table_schema)
+        if self.order.shadow is None:
+            return schema.empty_table()
+        rows = by_name(self.tables.read(self.order.shadow.changes), schema)
         return restamped(rows, self.order.plan.batch_id, self.order.plan.planned_at)
 
     def swap(self, report: Callable[[str], None]) -> Rebuilt:
@@ -62,12 +89,32 @@ class Rebuild:
 
     def _live(self) -> pa.Table:
         """Live rows of the replica that `swap` would make."""
-        source, stored = self._fresh, self._stored() if self._compatible() else None
+        source, stored = self._fresh, None if self.order.archives or not self._compatible() else self._stored()
         if stored is not None:
             kept = stored.filter(pc.invert(held_by(stored, self.order.read)))
             source = pa.concat_tables([source, by_name(kept, source.schema)])
-        happened = events(source, self.table_schema) if self.table_schema.keys else source
+        happened = events(source, self.table_schema) if self.table_schema.keys else that_count(source)
         return expected_state(happened, self.table_schema, self.order.swept)
+
+    def archived(self) -> int:
+        return 0 if self._newly_archived is None else int(self._newly_archived.num_rows)
+
+    @cached_property
+    def _newly_archived(self) -> pa.Table | None:
+        """Live changes that no file holds; null where none are archived."""
+        how, stored = self.order.archives, self._stored()
+        if how is None or stored is None:
+            return None
+        return lacking(rewritten(that_count(stored), how), self._fresh, self.table_schema)
+
+    def _archive(self) -> list[pa.Table]:
+        """Archived changes: those of earlier reloads, and new ones."""
+        how, stored, new = self.order.archives, self._stored(), self._newly_archived
+        if how is None or stored is None or new is None:
+            return []
+        before = stored.filter(pc.equal(gddl_fields(stored)["generation"], ARCHIVED))
+        generation = pa.repeat(pa.scalar(ARCHIVED, pa.int32()), new.num_rows)
+        return [rewritten(before, how), with_gddl(new, generation=generation)]
 
     def _stored(self) -> pa.Table | None:
         """Live changes except those that this refresh has added."""
@@ -82,6 +129,8 @@ class Rebuild:
         return snapshot is None or rebuilding.keeps_changes(self.order, snapshot.schema.columns)
 
     def drops_changes(self) -> bool:
+        if self.order.archives:
+            return False
         stored = None if self._compatible() else self._stored()
         if stored is None:
             return False
@@ -94,10 +143,13 @@ class Rebuild:
         If types are incompatible, replace it.
         """
         live, fresh = self.order.live, self._fresh
+        if self.order.shadow is None:
+            return 0
         definition = table_definition.changes(self.table_schema, live.layout.changes, live.tier)
         path = definition.path
-        if not self._compatible():
-            self._overwrite(definition, "changes", fresh, DeltaSchema(definition.columns))
+        if self.order.archives or not self._compatible():
+            self.tables.create(definition)
+            self._overwrite(definition, "changes", pa.concat_tables([fresh, *self._archive()]))
             return int(fresh.num_rows)
         evolve.ensure(self.tables, definition)
         app, version = "refresh:changes", version_of(self.order.plan)
@@ -140,7 +192,7 @@ class Rebuild:
             rows = rebuilt_rows(events(source, self.table_schema), self.table_schema, self.order.swept)
         else:
             generation = pc.struct_field(source.column(GDDL), "generation")
-            rows = source.filter(pc.greater_equal(generation, self.order.swept))
+            rows = source.filter(pc.greater_equal(generation, max(self.order.swept, 1)))
             rows = undeleted(rows) if spec.delete == "soft" else rows
         self._replace(table_definition.replica(self.table_schema, live.layout.replica, live.tier), rows, MERGE)
         return int(rows.num_rows)
@@ -151,36 +203,28 @@ class Rebuild:
         self._replace(table_definition.history(self.table_schema, live.layout.history, live.tier), rows, HISTORY)
 
     def _replace(self, definition: TableDefinition, rows: pa.Table, step: str) -> None:
-        """Overwrite rows and schema in one commit; columns keep the table's order and comments."""
         self.tables.create(definition)
         settle_properties(self.tables, definition)
-        stored = self.tables.existing(definition.path).schema
-        columns = table_definition.in_stored_order(definition, stored.names)
-        metadata = {c.name: stored.metadata[c.name] for c in columns if c.name in stored.metadata}
-        schema = DeltaSchema(columns, metadata)
-        self._overwrite(definition, step, by_name(rows, schema.arrow), schema)
+        self._overwrite(definition, step, rows)
 
-    def _overwrite(self, definition: TableDefinition, step: str, rows: pa.Table, schema: DeltaSchema) -> None:
-        write = Write(
-            app=f"refresh:{step}", version=version_of(self.order.plan), added=[rows], removed=None, schema=schema,
-            indexed=indexed_with(self.tables, definition.path, schema.columns, definition.skipping),
-            partition_by=definition.partition_by, keys=self.table_schema.keys,
-        )  # fmt: skip
-        self.tables.commit(definition.path, write)
-        # The property follows the statistics.
-        self.tables.set_properties(definition.path, {**definition.skipping, **table_definition.CURRENT})
+    def _overwrite(self, definition: TableDefinition, step: str, rows: pa.Table) -> None:
+        version = version_of(self.order.plan)
+        overwrite(
+            self.tables, definition, rows, Write(app=f"refresh:{step}", version=version, keys=self.table_schema.keys)
+        )
 
     def errors(self) -> None:
         """Replace the quarantined rows of the files by the current ones."""
         path, plan = self.order.live.layout.errors, self.order.plan
-        shadow = self.order.shadow.errors
-        fresh = self.tables.read(shadow).to_pylist() if self.tables.exists(shadow) else []
-        if self.tables.exists(path) and self.order.landed:
+        shadow = None if self.order.shadow is None else self.order.shadow.errors
+        fresh = self.tables.read(shadow).to_pylist() if shadow and self.tables.exists(shadow) else []
+        if self.tables.exists(path) and (self.order.landed or self.order.archives):
             files = pa.array(self.order.landed, pa.string())
 
             def stale(rows: pa.Table) -> pa.Array:
                 others = pc.not_equal(rows.column("batch_id"), plan.batch_id)
-                return pc.and_(pc.is_in(rows.column("source_file"), value_set=files), others)
+                replaced = pc.is_in(rows.column("source_file"), value_set=files)
+                return others if self.order.archives else pc.and_(replaced, others)
 
             quarantine.resolve(self.tables, path, stale, plan.planned_at, ("refresh:resolve", version_of(plan)))
         if self.order.reselected and self.tables.exists(path):

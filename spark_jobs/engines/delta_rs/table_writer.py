@@ -11,7 +11,7 @@ from spark_jobs.engines.delta_commits import main_counts
 from spark_jobs.engines.delta_rs import evolve, reconcile
 from spark_jobs.engines.delta_rs.batch_context import BatchContext
 from spark_jobs.engines.delta_rs.features import require_creatable
-from spark_jobs.engines.delta_rs.indexing import complete
+from spark_jobs.engines.delta_rs.indexing import complete, keep_readable
 from spark_jobs.engines.delta_rs.versions import update_history
 from spark_jobs.engines.table_definition import TableDefinition
 from spark_jobs.engines.transactions import SWEEP
@@ -32,12 +32,15 @@ class TableWriter:
         if any(not tables.exists(d.path) for d in definitions):
             require_creatable(schema.spec, tier)
         for definition in definitions:
-            extra = (START, END) if definition.path == layout.history else ()
-            evolve.retype_sequence(tables, definition.path, schema, extra)
+            bounds = (START, END) if definition.path == layout.history else ()
+            evolve.retype_sequence(tables, definition.path, schema, bounds)
             reconcile.settle_deletes(tables, definition)
             evolve.ensure(tables, definition)
             reconcile.settle_properties(tables, definition)
             reconcile.settle_comments(tables, definition)
+        tombstones = table_definition.tombstones(schema, layout.tombstones)
+        if tables.exists(tombstones.path):  # whose keys and sequences are compared with those of the other tables
+            evolve.ensure(tables, tombstones)
         return self._completed(definitions)
 
     def _completed(self, definitions: Sequence[TableDefinition]) -> tuple[RunWarning, ...]:
@@ -47,6 +50,8 @@ class TableWriter:
         optional = (table_definition.errors(layout.errors), tombstones)
         kept = [d for d in optional if tables.exists(d.path)]
         files = sum(complete(tables, definition) for definition in (*definitions, *kept))
+        for definition in (*definitions, *kept):
+            keep_readable(tables, definition.path)
         return (table_definition.completed(files),) if files else ()
 
     def sweepable(self) -> tuple[int, int]:

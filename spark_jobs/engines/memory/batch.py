@@ -63,6 +63,9 @@ class MemoryTableWork:
     def ensure_tables(self) -> tuple[RunWarning, ...]:
         for definition in table_definition.definitions(self.table_schema, self.context.layout, self.context.tier):
             self.memory.ensure(definition)
+        tombstones = table_definition.tombstones(self.table_schema, self.context.layout.tombstones)
+        if self.memory.get(tombstones.path) is not None:
+            self.memory.ensure(tombstones)
         return ()
 
     def sweepable(self) -> tuple[int, int]:

@@ -29,8 +29,9 @@ from spark_jobs.rules import error_rows
 from spark_jobs.rules.decode import Stamp
 from spark_jobs.rules.figures import Appended, Compacted, Verdict
 from spark_jobs.rules.key_rows import KeyRows, highest, with_key
-from spark_jobs.rules.quarantine import unresolved
+from spark_jobs.rules.quarantine import in_quarantine, unresolved
 from spark_jobs.rules.recorded import recorded_files
+from spark_jobs.rules.rewrite import Rewrite
 from spark_jobs.rules.superseded import applied_before, are_changes, superseded
 from spark_jobs.rules.sweep import unmarked
 from spark_jobs.rules.verify import verdict
@@ -111,6 +112,14 @@ class MemoryEngine:
     def eraser(self) -> NoReturn:
         raise DeclinedError("tables in memory have no files, which erasure needs")
 
+    def refused_values(self, path: str, how: Rewrite) -> NoReturn:
+        del path, how
+        raise DeclinedError("tables in memory have no files, which a rebuild needs")
+
+    def rewrite_changes(self, context: TableContext, plan: BatchPlan, how: Rewrite) -> NoReturn:
+        del context, plan, how
+        raise DeclinedError("tables in memory have no files, which a rebuild needs")
+
     def rebuild(self, order: RebuildRequest) -> NoReturn:
         del order
         raise DeclinedError("tables in memory have no files, which a full refresh needs")
@@ -126,6 +135,9 @@ class MemoryEngine:
     def rows_of_key(self, path: str, table_schema: TableSchema, key: tuple[str, ...], limit: int) -> KeyRows:
         return highest(with_key(self.tables.rows(path), table_schema, key), limit)
 
+    def in_quarantine(self, path: str) -> tuple[int, int]:
+        return in_quarantine(self.tables.rows(path))
+
     def unresolved(self, path: str, limit: int) -> tuple[int, list[Mapping[str, Any]]]:
         return unresolved(self.tables.rows(path), limit)
 
@@ -138,6 +150,9 @@ class MemoryMaintenance:
 
     def compact(self, path: str, *, dry_run: bool) -> Compacted:  # noqa: ARG002 - there are no files
         return Compacted(files_before=0, files_after=0)
+
+    def keep_readable_statistics(self, path: str) -> None:
+        pass
 
     def rewrite_timestamps(self, path: str, *, dry_run: bool) -> int:  # noqa: ARG002 - there are no files
         return 0

@@ -15,6 +15,8 @@ from spark_jobs.plan.merging import grown
 from spark_jobs.plan.table_schema import GDDL
 from spark_jobs.rules.arrays import by_name
 from spark_jobs.rules.arrow_schema import arrow_type
+from spark_jobs.rules.convert import with_texts
+from spark_jobs.rules.history import END, START, retyped_bounds
 from spark_jobs.rules.sweep import undeleted, unmarked
 
 
@@ -72,7 +74,13 @@ class MemoryTables:
         if GDDL in there and marks_deletes(there[GDDL]) != marks_deletes(wanted[GDDL]):
             marked = marks_deletes(there[GDDL])
             stored = replace(stored, rows=unmarked(stored.rows) if marked else undeleted(stored.rows))
+        retyped = [n for n in (START, END) if n in there and n in wanted and there[n] != wanted[n]]
+        for name in retyped:
+            bounds = retyped_bounds(stored.rows.column(name), wanted[name])
+            stored = replace(stored, rows=stored.rows.set_column(stored.schema.get_field_index(name), name, bounds))
+        there |= {name: wanted[name] for name in retyped}
         kept = [Column(n, _evolved(n, kind, wanted[n]) if n in wanted else kind) for n, kind in there.items()]
+        stored = replace(stored, rows=with_texts(stored.rows, there, {c.name: c.type for c in kept}))
         columns = (*kept, *(c for c in definition.columns if c.name not in there))
         self._tables[definition.path] = stored.with_columns(columns)
         return self._tables[definition.path]

@@ -7,25 +7,27 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from pyspark.sql import functions as F
+from pyspark.sql import types as T
 
 from airflow_gddl.contract.sql_types import parse_type
 from airflow_gddl.contract.table_spec import SHARD_COLUMN
 from spark_jobs.dialects.probed import Unreadable
 from spark_jobs.engines import table_definition
 from spark_jobs.engines.base import RebuildRequest, TableContext
-from spark_jobs.engines.spark import quarantine
+from spark_jobs.engines.spark import quarantine, row_types
 from spark_jobs.engines.spark import verify as verifying
 from spark_jobs.engines.spark.batch_context import BatchContext
 from spark_jobs.engines.spark.batch_reader import BatchReader
 from spark_jobs.engines.spark.change_table import AppendedChanges, ChangeTableWriter
 from spark_jobs.engines.spark.columns import tuples
 from spark_jobs.engines.spark.erasing import SparkEraser, of_key
+from spark_jobs.engines.spark.in_tasks import row_by_row
 from spark_jobs.engines.spark.maintenance import SparkMaintenance
-from spark_jobs.engines.spark.rebuild import Rebuild
+from spark_jobs.engines.spark.rebuild import Rebuild, overwrite
 from spark_jobs.engines.spark.replica import ReplicaWriter
 from spark_jobs.engines.spark.table_writer import TableWriter
 from spark_jobs.engines.spark.tables import Tables, sql_text
-from spark_jobs.engines.transactions import QUARANTINE, version_of
+from spark_jobs.engines.transactions import QUARANTINE, REWRITE, version_of
 from spark_jobs.plan.batch import BatchPlan, TableState
 from spark_jobs.plan.columns import Column
 from spark_jobs.plan.generations import RecordedFile
@@ -34,6 +36,7 @@ from spark_jobs.rules.decode import Stamp
 from spark_jobs.rules.figures import Appended, Verdict
 from spark_jobs.rules.key_rows import KeyRows, highest
 from spark_jobs.rules.recorded import recorded_files
+from spark_jobs.rules.rewrite import COLUMN, COUNT, PROBLEM, Rewrite, count_of, refused_values, rewritten
 
 
 @dataclass(frozen=True)
@@ -63,9 +66,9 @@ class SparkEngine:
     def recorded_files(self, path: str) -> list[RecordedFile]:
         rows, gddl = self.tables.read(path), F.col(GDDL)
         kind = parse_type(sql_text(rows.schema[GDDL].dataType))
-        latest = [F.max(gddl[name]).alias(name) for name in ("applied_at", "sequence")]
+        latest = [F.max(gddl[name]).alias(name) for name in ("applied_at", "sequence", "batch_id")]
         found = rows.groupBy(gddl["source_file"].alias("source_file"), gddl["generation"].alias("generation"))
-        struct = F.struct("source_file", "generation", "applied_at", "sequence").alias(GDDL)
+        struct = F.struct("source_file", "generation", "applied_at", "sequence", "batch_id").alias(GDDL)
         return recorded_files([found.agg(*latest).select(struct).toArrow()], kind)
 
     def columns(self, path: str) -> tuple[Column, ...]:
@@ -113,6 +116,18 @@ class SparkEngine:
     def eraser(self) -> SparkEraser:
         return SparkEraser(self.tables)
 
+    def refused_values(self, path: str, how: Rewrite) -> dict[tuple[str, str], int]:
+        kind = T.StructType().add(PROBLEM, T.StringType()).add(COLUMN, T.StringType()).add(COUNT, T.LongType())
+        found = row_by_row(self.tables.read(path), lambda rows: refused_values(rows, how), kind)
+        return count_of([found.groupBy(PROBLEM, COLUMN).agg(F.sum(COUNT).alias(COUNT)).toArrow()])
+
+    def rewrite_changes(self, context: TableContext, plan: BatchPlan, how: Rewrite) -> None:
+        definition = table_definition.changes(how.schema, context.layout.changes, context.tier)
+        if self.tables.last_transaction(definition.path, REWRITE) < version_of(plan):
+            schema = row_types.change_rows(how.schema)
+            rows = row_by_row(self.tables.read(definition.path), lambda part: rewritten(part, how), schema)
+            overwrite(self.tables, definition, rows, (REWRITE, version_of(plan)))
+
     def rebuild(self, order: RebuildRequest) -> Rebuild:
         return Rebuild(self.tables, order)
 
@@ -134,6 +149,11 @@ class SparkEngine:
         found = rows.where(of_key(table_schema, key, rows.columns))
         order = [gddl[name].desc_nulls_last() for name in ("generation", "sequence", "batch_id", "position")]
         return KeyRows(rows=highest(found.orderBy(*order).limit(limit).toArrow(), limit).rows, count=found.count())
+
+    def in_quarantine(self, path: str) -> tuple[int, int]:
+        left = self.tables.read(path).where(F.col("resolved_at").isNull())
+        found = left.agg(F.count(F.lit(1)), F.count_if(F.col("position").isNull())).collect()[0]
+        return int(found[0]), int(found[1])
 
     def unresolved(self, path: str, limit: int) -> tuple[int, list[Mapping[str, Any]]]:
         rows = self.tables.read(path).where(F.col("resolved_at").isNull())

@@ -17,7 +17,7 @@ from spark_jobs.engines.spark.in_tasks import by_key, place_of_keys
 from spark_jobs.engines.spark.merge import NetChanges, are_few, as_events, by_events, of_keys, to_events
 from spark_jobs.engines.spark.tables import Assignments, Tables
 from spark_jobs.plan.table_schema import GDDL, TableSchema
-from spark_jobs.rules.history import END, START, actions, versions
+from spark_jobs.rules.history import BOUNDS, IDENTITY, actions, versions
 from spark_jobs.rules.merge import ACTION
 
 
@@ -83,8 +83,9 @@ def apply(tables: Tables, path: str, work: DataFrame, table_schema: TableSchema)
     match = F.lit(True)
     for key in table_schema.keys:
         match = match & (at("t", key) == at("s", key))
-    match = match & at("t", START).eqNullSafe(at("s", START))
-    values: Assignments = {quoted(c): at("s", c) for c in [*table_schema.columns, GDDL, START, END]}
+    for bound in IDENTITY:
+        match = match & at("t", bound).eqNullSafe(at("s", bound))
+    values: Assignments = {quoted(c): at("s", c) for c in [*table_schema.columns, GDDL, *BOUNDS]}
     builder = tables.handle(path).alias("t").merge(work.alias("s"), match)
     builder = builder.whenMatchedDelete(F.col(f"s.{ACTION}") == "delete").whenMatchedUpdate(set=values)
     builder.whenNotMatchedInsert(F.col(f"s.{ACTION}") == "put", values=values).execute()

@@ -53,6 +53,18 @@ def name_indexed(tables: Tables, definition: TableDefinition, *, complete: bool)
         tables.restate(definition.path)
 
 
+def keep_readable(tables: Tables, path: str) -> bool:
+    """Drop columns from the indexed ones whose bounds some reader can't read; returns whether there were any.
+
+    Readers ignore what the log has of columns that the property doesn't name, so no file's statistics change.
+    """
+    named = tables.properties(path).get(skipping.COLUMNS)
+    if named is None or (left := skipping.readable(named, tables.columns(path))) == skipping.restricted(named, None):
+        return False
+    tables.set_properties(path, {skipping.COLUMNS: left})
+    return True
+
+
 def _columns_that_stay(tables: Tables, definition: TableDefinition) -> list[Column]:
     """Columns that the table has now, with their type in the definition."""
     stored = {f.name: f.dataType for f in tables.read(definition.path).schema.fields}

@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 from spark_jobs.dialects.arrow_types import quoted
 from spark_jobs.engines.base import TableContext
 from spark_jobs.engines.spark import row_types
+from spark_jobs.engines.spark.indexing import keep_readable
 from spark_jobs.engines.spark.merge import by_events
 from spark_jobs.engines.spark.removal import changes_in, remove_changes
 from spark_jobs.engines.spark.tables import Tables
@@ -39,6 +40,9 @@ class SparkMaintenance:
         if not dry_run:
             self.tables.handle(path).optimize().executeCompaction()
         return Compacted(files_before=before, files_after=self._files(path))
+
+    def keep_readable_statistics(self, path: str) -> None:
+        keep_readable(self.tables, path)
 
     def rewrite_timestamps(self, path: str, *, dry_run: bool) -> int:
         columns = self.tables.columns(path)

@@ -1,4 +1,4 @@
-"""The swap of a full refresh: derives the live tables from a shadow change table, one Delta commit each."""
+"""The swap of a rebuild or a reload: derives the live tables from the change table, one Delta commit each."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pyspark.sql import Column as SqlColumn
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
@@ -17,7 +16,7 @@ from spark_jobs.engines import rebuilding, table_definition
 from spark_jobs.engines.base import RebuildRequest
 from spark_jobs.engines.spark import evolve, row_types
 from spark_jobs.engines.spark.batch_context import HISTORY, MERGE, TOMBSTONES, version_of
-from spark_jobs.engines.spark.columns import retyped, tuples
+from spark_jobs.engines.spark.columns import name, retyped, tuples
 from spark_jobs.engines.spark.history import Generations, versions_of
 from spark_jobs.engines.spark.in_tasks import RowRule, row_by_row
 from spark_jobs.engines.spark.indexing import index_as_defined, prepare_overwrite
@@ -28,11 +27,26 @@ from spark_jobs.engines.spark.tables import Assignments, Tables, spark_type
 from spark_jobs.engines.table_definition import TableDefinition
 from spark_jobs.plan.batch import BatchPlan
 from spark_jobs.plan.table_schema import GDDL, TableSchema
+from spark_jobs.rules.changes import change_schema
 from spark_jobs.rules.figures import Rebuilt
+from spark_jobs.rules.order import ARCHIVED
 from spark_jobs.rules.rebuild import rebuilt_rows, rebuilt_state, restamped
+from spark_jobs.rules.rewrite import rewritten
 
 _FILE, _GENERATION, _READ = (f"{GDDL}__{name}" for name in ("file", "generation", "read"))
 """Columns of `_stored`: the change's file, its generation, and whether it is the change's; null: it was not read."""
+
+
+def overwrite(tables: Tables, definition: TableDefinition, rows: DataFrame, transaction: tuple[str, int]) -> None:
+    """Replace rows and schema in one commit; columns keep the table's order and comments."""
+    stored = {f.name: f.metadata for f in tables.read(definition.path).schema.fields}
+    columns = [
+        retyped(rows, c.name, spark_type(str(c.type))).alias(c.name, metadata=stored.get(c.name, {}))
+        for c in table_definition.in_stored_order(definition, tuple(stored))
+    ]
+    prepare_overwrite(tables, definition)
+    tables.overwrite(rows.select(*columns), definition, *transaction)
+    index_as_defined(tables, definition)
 
 
 @dataclass(frozen=True)
@@ -70,14 +84,18 @@ class Rebuild:
     def _live(self) -> DataFrame:
         """Live rows of the replica that `swap` would make."""
         source = self._fresh()
-        if self._compatible() and self.tables.exists(self.live.changes):
+        if not self.order.archives and self._compatible() and self.tables.exists(self.live.changes):
             source = source.unionByName(self._known(self._stored().where(~F.coalesce(F.col(_READ), F.lit(False)))))
         if not self.table_schema.keys:
-            return source.where(F.col(GDDL)["generation"] >= self.order.swept)
+            return source.where(F.col(GDDL)["generation"] >= max(self.order.swept, 1))
         return self._state(source).where(F.col(GDDL)["op"] != "D")
 
     def _fresh(self) -> DataFrame:
-        """Changes of the shadow table, stamped with this batch."""
+        """Changes of the shadow table, stamped with this batch; none without one."""
+        if self.order.shadow is None:
+            return self.tables.local(
+                change_schema(self.table_schema).empty_table(), row_types.change_rows(self.table_schema)
+            )
         schema, batch, planned_at = row_types.change_rows(self.table_schema), self.plan.batch_id, self.plan.planned_at
         rows = self._known(self.tables.read(self.order.shadow.changes))
         return row_by_row(rows, lambda part: restamped(part, batch, planned_at), schema)
@@ -95,7 +113,35 @@ class Rebuild:
         path = self.live.changes
         return not self.tables.exists(path) or rebuilding.keeps_changes(self.order, self.tables.columns(path))
 
+    def archived(self) -> int:
+        rows = self._rewritten()
+        return 0 if rows is None else self._newly_archived(rows).count()
+
+    def _rewritten(self) -> DataFrame | None:
+        """Live changes of earlier batches in the new table's columns; null where none are archived."""
+        how = self.order.archives
+        if how is None or not self.tables.exists(self.live.changes):
+            return None
+        stored = self.tables.read(self.live.changes).where(F.col(GDDL)["batch_id"] != self.plan.batch_id)
+        return row_by_row(stored, lambda part: rewritten(part, how), row_types.change_rows(self.table_schema))
+
+    def _newly_archived(self, rows: DataFrame) -> DataFrame:
+        """Those of `_rewritten` that no file holds."""
+        counting = rows.where(F.col(GDDL)["generation"] != ARCHIVED)
+        return lacking_rows(counting, self._fresh(), self.table_schema, rows=self._count_of_changes())
+
+    def _with_archive(self, fresh: DataFrame) -> DataFrame:
+        """The new changes, and archived ones: those of earlier reloads, and new ones."""
+        rows, gddl = self._rewritten(), F.col(GDDL)
+        if rows is None:
+            return fresh
+        new = self._newly_archived(rows).select(*(name(c) for c in rows.columns))
+        new = new.withColumn(GDDL, gddl.withField("generation", F.lit(ARCHIVED)))
+        return fresh.unionByName(rows.where(gddl["generation"] == ARCHIVED)).unionByName(new)
+
     def drops_changes(self) -> bool:
+        if self.order.archives:
+            return False
         # Files that are not read were removed or are unreadable.
         return not self._compatible() and not self._stored().where(F.col(_READ).isNull()).isEmpty()
 
@@ -104,9 +150,12 @@ class Rebuild:
 
         If types are incompatible, replace it.
         """
+        if self.order.shadow is None:
+            return 0
         definition = table_definition.changes(self.table_schema, self.live.changes, self.tier)
-        if not self._compatible():
-            self._overwrite(definition, self._fresh(), "changes")
+        if self.order.archives or not self._compatible():
+            self.tables.create(definition)
+            self._overwrite(definition, self._with_archive(self._fresh()), "changes")
             return self._fresh().count()
         evolve.ensure(self.tables, definition, rewrite=not self.tier.deletion_vectors)
         fresh, count = self._fresh(), self._count_of_changes()
@@ -136,7 +185,7 @@ class Rebuild:
 
     def _count_of_changes(self) -> int:
         """Approximate number of changes for a rule."""
-        paths = (self.order.shadow.changes, self.live.changes)
+        paths = (*(() if self.order.shadow is None else (self.order.shadow.changes,)), self.live.changes)
         return sum(self.tables.count(path) for path in paths if self.tables.exists(path))
 
     def _of_keys(self, source: DataFrame, rule: RowRule, schema: T.StructType) -> DataFrame:
@@ -160,7 +209,7 @@ class Rebuild:
         if table_schema.keys:
             schema = row_types.replica_rows(table_schema)
             return self._of_keys(source, lambda happened: rebuilt_rows(happened, table_schema, swept), schema)
-        rows = source.where(gddl["generation"] >= swept)
+        rows = source.where(gddl["generation"] >= max(swept, 1))
         soft = table_schema.spec.delete == "soft"
         return rows.withColumn(GDDL, gddl.withField("deleted", F.lit(False))) if soft else rows
 
@@ -172,16 +221,8 @@ class Rebuild:
             self.tables.create(definition)
         if definition.partition_by and self.tables.clustering(path):
             self.tables.sql(path, "ALTER TABLE {table} CLUSTER BY NONE")
-        self._overwrite(definition, rows.select(*self._arranged(path, definition, rows)), MERGE)
+        self._overwrite(definition, rows, MERGE)
         return self.tables.count(path)
-
-    def _arranged(self, path: str, definition: TableDefinition, rows: DataFrame) -> list[SqlColumn]:
-        """The columns in the live table's order, with its comments; new ones at the end."""
-        stored = {f.name: f.metadata for f in self.tables.read(path).schema.fields}
-        return [
-            retyped(rows, c.name, spark_type(str(c.type))).alias(c.name, metadata=stored.get(c.name, {}))
-            for c in table_definition.in_stored_order(definition, tuple(stored))
-        ]
 
     def history(self, source: DataFrame) -> None:
         until = Generations(self.order.generation_low_watermarks, self.order.swept)
@@ -189,19 +230,22 @@ class Rebuild:
         definition = table_definition.history(self.table_schema, self.live.history, self.tier)
         if not self.tables.exists(definition.path):
             self.tables.create(definition)
-        rows = derived.select(*self._arranged(definition.path, definition, derived))
-        self._overwrite(definition, rows, HISTORY)
+        self._overwrite(definition, derived, HISTORY)
 
     def _overwrite(self, definition: TableDefinition, rows: DataFrame, step: str) -> None:
-        prepare_overwrite(self.tables, definition)
-        self.tables.overwrite(rows, definition, self.app(step), version_of(self.plan))
-        index_as_defined(self.tables, definition)
+        overwrite(self.tables, definition, rows, (self.app(step), version_of(self.plan)))
 
     def errors(self) -> None:
         """Replace the quarantined rows of the files by the current ones."""
         path = self.live.errors
-        fresh = self.tables.read(self.order.shadow.errors) if self.tables.exists(self.order.shadow.errors) else None
-        if self.tables.exists(path) and self.order.landed:
+        shadow = None if self.order.shadow is None else self.order.shadow.errors
+        fresh = self.tables.read(shadow) if shadow and self.tables.exists(shadow) else None
+        if self.order.archives and self.tables.exists(path):
+            older = F.col("resolved_at").isNull() & (F.col("batch_id") != self.plan.batch_id)
+            now = F.lit(self.plan.planned_at).cast("timestamp")
+            with self.tables.transaction(self.app("resolve"), version_of(self.plan)):
+                self.tables.handle(path).update(older, {"resolved_at": now})
+        elif self.tables.exists(path) and self.order.landed:
             files = self.tables.spark.createDataFrame([(f,) for f in self.order.landed], "f string")
             stale = F.col("t.resolved_at").isNull() & (F.col("t.batch_id") != self.plan.batch_id)
             builder = (

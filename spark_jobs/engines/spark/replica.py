@@ -28,7 +28,7 @@ from spark_jobs.engines.spark.merge import (
     tombstones_of,
 )
 from spark_jobs.engines.spark.redelivery import sample_keys
-from spark_jobs.plan.table_schema import GDDL, TableSchema
+from spark_jobs.plan.table_schema import GDDL, RESCUED, TableSchema
 from spark_jobs.rules.figures import UNKNOWN, Applied, Figures, Overlap
 from spark_jobs.rules.fold import FIRST, FORCED, MOVE_DELETED, ONTO_BATCH, UNSEEN, carried_names, refolds
 from spark_jobs.rules.merge import ACTION, IGNORED, LATE, MOVE_LOST, UNKNOWN_KEY
@@ -137,6 +137,7 @@ class ReplicaWriter:
         tables, schema = self.batch_context.tables, self.table_schema
         forcing = schema.spelled(schema.spec.force_update)
         columns = [*schema.keys, *([forcing] if forcing is not None and forcing not in schema.keys else []), GDDL]
+        columns += [RESCUED] if schema.rescues and net.partial else []
         stored = StoredRows(replica=self._replica(columns), tombstones=self._tombstones())
         if are_few(net.keys):
             stored = stored.of(net.rows, schema)

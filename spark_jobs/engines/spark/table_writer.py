@@ -12,6 +12,7 @@ from spark_jobs.engines import table_definition
 from spark_jobs.engines.delta_commits import main_counts
 from spark_jobs.engines.spark import evolve, history, reconcile
 from spark_jobs.engines.spark.batch_context import SWEEP, BatchContext
+from spark_jobs.engines.spark.indexing import keep_readable
 from spark_jobs.plan.table_schema import GDDL
 from spark_jobs.rules.history import END, START
 from spark_jobs.rules.sweep import marks
@@ -25,15 +26,19 @@ class TableWriter:
 
     def ensure_tables(self) -> tuple[RunWarning, ...]:
         batch_context, rewrite = self.batch_context, not self.batch_context.tier.deletion_vectors
-        for definition in table_definition.definitions(
-            batch_context.table_schema, batch_context.layout, batch_context.tier
-        ):
-            extra = (START, END) if definition.path == batch_context.layout.history else ()
-            evolve.retype_sequence(batch_context.tables, definition.path, batch_context.table_schema, extra)
+        schema, layout = batch_context.table_schema, batch_context.layout
+        for definition in table_definition.definitions(schema, layout, batch_context.tier):
+            bounds = (START, END) if definition.path == layout.history else ()
+            evolve.retype_sequence(batch_context.tables, definition.path, schema, bounds)
             reconcile.settle_deletes(batch_context.tables, definition)
             evolve.ensure(batch_context.tables, definition, rewrite=rewrite)
             reconcile.settle_properties(batch_context.tables, definition)
             reconcile.settle_comments(batch_context.tables, definition)
+            keep_readable(batch_context.tables, definition.path)
+        tombstones = table_definition.tombstones(schema, layout.tombstones)
+        if batch_context.tables.exists(tombstones.path):  # its keys and sequences are compared with the others'
+            evolve.ensure(batch_context.tables, tombstones, rewrite=True)
+            keep_readable(batch_context.tables, tombstones.path)
         return ()
 
     @property

@@ -1,4 +1,4 @@
-"""A full refresh that is refused leaves the table as it was, and its next run is a usual one."""
+"""A repair that is refused leaves the table as it was, and its next run is a usual one."""
 
 from __future__ import annotations
 
@@ -30,35 +30,39 @@ def rows(lake: Lake) -> dict[object, object]:
     return {row["id"]: row["n"] for row in read(lake.layout(SPEC).replica)}
 
 
-def refused(lake: Lake, engine: LocalPort, code: str, spec: TableSpec = SPEC) -> None:
-    result = run(lake, engine, REFRESH, spec)
+def refused(lake: Lake, engine: LocalPort, code: str, spec: TableSpec = SPEC, options: JobOptions = REFRESH) -> None:
+    result = run(lake, engine, options, spec)
     assert result.error is not None
     assert result.error.code == code
     assert list(Path(lake.layout(SPEC).state).rglob("refresh/**/*.parquet")) == []
 
 
 def test_changes_of_removed_files_are_kept(engine: LocalPort, tmp_path: Path) -> None:
+    """By a rebuild; a reload that would drop them is refused."""
     lake = Lake(tmp_path)
     land(lake, FIRST, 1, 10)
     land(lake, SECOND, 2, 20)
     assert run(lake, engine).status == "succeeded"
     Path(lake.layout(SPEC).landing, FIRST).unlink()
-    land(lake, SECOND, 2, "twenty", "string")
-    refused(lake, engine, "CHANGES_INCOMPATIBLE")
+    refused(lake, engine, "RELOAD_UNCONFIRMED", options=JobOptions(reload=True))
+    assert run(lake, engine, REFRESH).status == "succeeded"
     assert rows(lake) == {1: 10, 2: 20}
-    land(lake, SECOND, 2, 21)
     land(lake, THIRD, 3, 30)
     result = run(lake, engine)
     assert (result.status, result.mode) == ("succeeded", "incremental")
-    assert rows(lake)[3] == 30
+    assert rows(lake) == {1: 10, 2: 20, 3: 30}
+    result = run(lake, engine, JobOptions(reload=True, confirmed=True))
+    assert (result.status, rows(lake)) == ("succeeded", {2: 20, 3: 30})
+    assert run(lake, engine, JobOptions(action="verify")).details["verdict"] == "equal"
 
 
-def test_refresh_is_refused_until_files_are_fixed(engine: LocalPort, tmp_path: Path) -> None:
+def test_reload_is_refused_until_files_are_fixed(engine: LocalPort, tmp_path: Path) -> None:
     lake, strict = Lake(tmp_path), replace(SPEC, on_bad_row="fail")
     land(lake, FIRST, 1, 10)
     land(lake, SECOND, 2, "no number", "string")
     assert run(lake, engine, spec=replace(SPEC, options={"types": {"n": "bigint"}})).quarantined == 1
-    refused(lake, engine, "BAD_ROWS", replace(strict, options={"types": {"n": "bigint"}}))
+    strict = replace(strict, options={"types": {"n": "bigint"}})
+    refused(lake, engine, "BAD_ROWS", strict, JobOptions(reload=True, confirmed=True))
     assert rows(lake) == {1: 10}
     land(lake, THIRD, 3, 30)
     result = run(lake, engine)
@@ -70,7 +74,7 @@ def test_started_swap_resumes_despite_a_changed_row(engine: LocalPort, tmp_path:
     lake = Lake(tmp_path)
     land(lake, FIRST, 1, 10)
     assert run(lake, engine).status == "succeeded"
-    broken = lake.run(engine, lake.job([SPEC], REFRESH), Breaker({SPEC.table: Break("swapping")}))
+    broken = lake.run(engine, lake.job([SPEC], REFRESH), Breaker({SPEC.table: Break("append")}))
     assert broken[SPEC.table].status == "failed"
     assert run(lake, engine, spec=replace(SPEC, keys=("nothing",))).error is not None
     result = run(lake, engine)

@@ -1,0 +1,328 @@
+"""Stored changes by the current settings of their row: what a rebuild writes into the change table.
+
+`plan_rewrite` decides; `rewritten` and `refused_values` hold row by row.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from airflow_gddl.contract.errors import FatalError
+from airflow_gddl.contract.spec import MaskMethod, TableSpec
+from airflow_gddl.contract.sql_types import SqlType, StructType, parse_type
+from airflow_gddl.contract.table_spec import lowered
+from spark_jobs.dialects.base import Dialect
+from spark_jobs.dialects.roles import sequence_type
+from spark_jobs.plan.batch import TableState
+from spark_jobs.plan.columns import Column, Schema, clean_name, landed_name
+from spark_jobs.plan.identity import reselected_columns
+from spark_jobs.plan.merging import NOTHING, merge
+from spark_jobs.plan.selection import ColumnSelection, select_columns
+from spark_jobs.plan.sequence import log_began_of
+from spark_jobs.plan.table_schema import GDDL, RESCUED, TableSchema
+from spark_jobs.rules.arrays import flat, recast
+from spark_jobs.rules.arrow_schema import arrow_type
+from spark_jobs.rules.batch_schema import Stored, plan_batch
+from spark_jobs.rules.changes import change_columns
+from spark_jobs.rules.convert import Mask, but, fit, mask_of, masked
+from spark_jobs.rules.decode import stored_sequence
+from spark_jobs.rules.delivery import STRING
+from spark_jobs.rules.order import gddl_fields, with_gddl
+from spark_jobs.rules.sequence_text import forms
+
+Problem = tuple[str, str, Mask]
+"""Code, column, and the rows whose value would be lost."""
+PROBLEM, COLUMN, COUNT = "problem", "column", "count"
+"""Columns of `refused_values`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rewrite:
+    """What a rebuild does to the change table.
+
+    Attributes:
+        schema: of the table afterwards.
+        stored: columns of the change table now, without `_gddl`.
+        masks: stored column to the mask that the row has now and its values lack.
+        withheld: columns that were rescued in clear and are masked or excluded now, in lower case, to the mask;
+            null: excluded.
+        reordered: `_gddl.sequence` is computed again from its columns.
+        dropped: id of a batch that was never committed, whose changes go: their files are loaded again. Empty: none.
+        foreign: another writer has put rows without `_gddl` into the table; they go.
+    """
+
+    dialect: Dialect
+    schema: TableSchema
+    stored: tuple[Column, ...]
+    masks: Mapping[str, MaskMethod]
+    withheld: Mapping[str, MaskMethod | None]
+    reordered: bool
+    dropped: str = ""
+    foreign: bool = False
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether the change table differs from what it should be."""
+        wanted = [c for c in change_columns(self.schema) if c.name != GDDL]
+        stored = {c.name: c.type for c in self.stored}
+        same = stored == {c.name: c.type for c in wanted}
+        return bool(not same or self.masks or self.withheld or self.reordered or self.dropped or self.foreign)
+
+
+def plan_rewrite(dialect: Dialect, stored: Stored, state: TableState, dropped: str = "") -> Rewrite:
+    """Decide how the stored changes become those of the row as it is now. No policy is asked: all columns stay that the
+    row selects.
+
+    Raises:
+        FatalError: `REBUILD_NEEDS_FILES`: the lake does not hold what the row asks for. As `plan_batch`.
+    """
+    spec, data, before = dialect.spec, stored.data or Schema(()), stored.before or Schema(())
+    columns = (*data.columns, *before.columns)
+    masks = _new_masks(spec, columns, state)
+    kept = select_columns([c.name for c in columns], spec).kept
+    declared = {landed_name(name).lower(): parse_type(kind) for name, kind in dialect.options.types.items()}
+    wanted = [tuple(_retyped(c, declared, masks) for c in part.columns if c.name in kept) for part in (data, before)]
+    ordered = _order(dialect, columns, state)
+    selected = replace(stored, data=Schema(wanted[0]), before=Schema(wanted[1]))
+    schema = plan_batch(dialect, (), selected, ordered).table_schema
+    rescued = {n.lower(): spec.mask.get(n) for n in reselected_columns(spec, state)}
+    return Rewrite(
+        dialect=dialect, schema=schema, stored=(*columns, *((Column(RESCUED, STRING),) if stored.rescued else ())),
+        masks=masks, withheld=rescued if stored.rescued else {}, dropped=dropped,
+        reordered=_order_of(ordered) != _order_of(state) or bool(state.misplaced),
+    )  # fmt: skip
+
+
+def plan_archive(dialect: Dialect, stored: Stored, state: TableState, schema: TableSchema) -> Rewrite:
+    """How changes that a reload archives are kept in a table of another schema.
+
+    They are masked as the row now says; a value that does not fit is null.
+    """
+    columns = (*(stored.data or Schema(())).columns, *(stored.before or Schema(())).columns)
+    old, new = _masks(dialect.spec, columns, state)
+    hidden = {n.lower(): dialect.spec.mask.get(n) for n in reselected_columns(dialect.spec, state)}
+    return Rewrite(
+        dialect=dialect, schema=schema, reordered=False,
+        stored=(*columns, *((Column(RESCUED, STRING),) if stored.rescued else ())),
+        masks={name: method for name, method in new.masks.items() if name not in old},
+        withheld=hidden,
+    )  # fmt: skip
+
+
+def _masks(
+    spec: TableSpec, columns: Sequence[Column], state: TableState
+) -> tuple[Mapping[str, MaskMethod], ColumnSelection]:
+    """Masks that stored values have, and the selection of the row as it is now."""
+    was = spec if state.applied is None else replace(
+        spec, columns=state.applied.columns, exclude_columns=state.applied.exclude_columns, mask=state.applied.mask
+    )  # fmt: skip
+    names = [c.name for c in columns]
+    return select_columns(names, was).masks, select_columns(names, spec)
+
+
+def _new_masks(spec: TableSpec, columns: Sequence[Column], state: TableState) -> dict[str, MaskMethod]:
+    """Masks that stored values lack."""
+    old, new = _masks(spec, columns, state)
+    lost = [name for name in new.kept if name in old and new.masks.get(name) not in (old[name], "null")]
+    if lost:
+        what = f"{spec.table}: {', '.join(lost)} is stored masked, and the row now asks for other values"
+        raise needs_files(spec, what, "restore the mask")
+    return {name: method for name, method in new.masks.items() if old.get(name) != method}
+
+
+def needs_files(spec: TableSpec, what: str, otherwise: str) -> FatalError:
+    """A rebuild that the lake alone can't give."""
+    remedy = f"{otherwise}, or load the files that are there with `gddl reload --from-files --table {spec.table}`"
+    return FatalError("REBUILD_NEEDS_FILES", f"{what}; the tables are unchanged", remedy=remedy)
+
+
+def _retyped(column: Column, declared: Mapping[str, SqlType], masks: Mapping[str, MaskMethod]) -> Column:
+    """The column with the type that it has by the row: declared, or text where it is hashed. A wider one stays."""
+    if masks.get(column.name) == "hash":
+        return replace(column, type=STRING)
+    kind = declared.get(column.name.lower())
+    if kind is None or (kind != STRING and merge(column.type, kind, NOTHING) is not None and column.type != STRING):
+        return column
+    return replace(column, type=kind)
+
+
+def _order(dialect: Dialect, columns: Sequence[Column], state: TableState) -> TableState:
+    """The state with the order that the row asks for now."""
+    spec, began = dialect.spec, log_began_of(dialect.spec)
+    names = spec.sequence_by or state.sequence_by or ()
+    types = {c.name.lower(): str(c.type) for c in columns}
+    found = replace(state, log_began=began, normal_text=True, instants=True, keys=spec.keys)
+    as_before = replace(found, normal_text=state.normal_text, instants=state.instants)
+    same, have = lowered(names) == lowered(state.sequence_by or ()), _have(names, types)
+    if not names or (same and not have and began == state.log_began):
+        return as_before
+    if not have:
+        what = f"{spec.table}: the change table lacks a column of the sequence [{', '.join(names)}]"
+        raise needs_files(spec, what, "restore sequence_by and options.log_began")
+    if same and state.sequence_type is not None and not _is_declared(names, dialect):
+        return found if "string" in state.sequence_type else as_before
+    kinds = [sequence_type(c, [types[landed_name(c).lower()]], dialect) for c in names]
+    kind = kinds[0] if len(kinds) == 1 else _struct(names, kinds)
+    return replace(found, sequence_by=tuple(names), sequence_type=kind)
+
+
+def _order_of(state: TableState) -> tuple[object, ...]:
+    """What the stored sequences follow from."""
+    return state.sequence_by, state.sequence_type, state.normal_text, state.instants, state.log_began
+
+
+def _struct(names: Sequence[str], kinds: Sequence[str]) -> str:
+    return f"struct<{','.join(f'`{c}`:{t}' for c, t in zip(names, kinds, strict=True))}>"
+
+
+def _is_declared(names: Sequence[str], dialect: Dialect) -> bool:
+    return bool(lowered(names) & lowered(dialect.options.types))
+
+
+def _have(names: Sequence[str], types: Mapping[str, str]) -> bool:
+    return all(landed_name(name).lower() in types for name in names)
+
+
+def rewritten(rows: pa.Table, how: Rewrite) -> pa.Table:
+    """Stored changes as the change table should have them."""
+    return _rewritten(_kept(rows, how), how)[0]
+
+
+def refused_values(rows: pa.Table, how: Rewrite) -> pa.Table:
+    """Values that a rebuild would lose, by problem and column: `PROBLEM`, `COLUMN`, `COUNT`."""
+    rows = _kept(rows, how)
+    found = [(code, name, int(where.sum())) for code, name, where in _rewritten(rows, how)[1] if where is not None]
+    codes, names, counts = zip(*found, strict=True) if found else ((), (), ())
+    return pa.table({PROBLEM: pa.array(codes, pa.string()), COLUMN: pa.array(names, pa.string()),
+                     COUNT: pa.array(counts, pa.int64())})  # fmt: skip
+
+
+def _kept(rows: pa.Table, how: Rewrite) -> pa.Table:
+    if how.foreign:
+        rows = rows.filter(pc.is_valid(rows.column(GDDL)))
+    if not how.dropped:
+        return rows
+    return rows.filter(pc.not_equal(gddl_fields(rows)["batch_id"], how.dropped))
+
+
+def _rewritten(rows: pa.Table, how: Rewrite) -> tuple[pa.Table, list[Problem]]:
+    source = how.dialect.reordered(rows) if how.reordered else rows
+    stored = {c.name.lower(): c for c in how.stored}
+    problems: list[Problem] = []
+    columns: dict[str, pa.Array] = {}
+    for column in change_columns(how.schema):
+        if column.name == GDDL:
+            continue
+        old = stored.get(column.name.lower())
+        if old is None:
+            columns[column.name] = pa.nulls(rows.num_rows, arrow_type(column.type))
+            continue
+        columns[column.name], misfit = _column(flat(source.column(old.name)), old, column, how)
+        problems.append(("CAST_FAILED", column.name, misfit))
+    problems += [("KEY_NULL", key, mask_of(columns[key].is_null())) for key in how.schema.keys]
+    if RESCUED in columns and how.withheld:
+        columns[RESCUED] = _without_withheld(columns[RESCUED], how.withheld)
+    gddl, unordered = _gddl(source, how)
+    return pa.table({**columns, GDDL: gddl}), [*problems, *unordered]
+
+
+def _column(values: pa.Array, old: Column, new: Column, how: Rewrite) -> tuple[pa.Array, Mask]:
+    method = how.masks.get(old.name)
+    if method is not None:
+        return masked(values, old.type, method).cast(arrow_type(new.type)), None
+    if old.type == new.type:
+        return recast(values, arrow_type(new.type)), None
+    fitted = fit(values, old.type, new.type, how.dialect.spec.sub_microseconds)
+    return fitted.values, fitted.misfit
+
+
+def _gddl(rows: pa.Table, how: Rewrite) -> tuple[pa.Array, list[Problem]]:
+    """The struct in its type, with the sequence computed again if asked; and changes whose order would not be known."""
+    target = arrow_type(parse_type(how.schema.gddl_type))
+    if not how.reordered:
+        return _in_type(rows, target), []
+    loads = pc.equal(gddl_fields(rows)["op"], "R")
+    sequence, problems = _sequence(rows, how)
+    rows = with_gddl(rows, sequence=pc.if_else(loads, pa.scalar(None, sequence.type), sequence))
+    return recast(flat(rows.column(GDDL)), target), [
+        (code, name, but(where, mask_of(loads))) for code, name, where in problems
+    ]
+
+
+def _in_type(rows: pa.Table, target: pa.DataType) -> pa.Array:
+    """The struct with a sequence that may have another type: null where it does not convert."""
+    stored, kind = gddl_fields(rows)["sequence"], target.field("sequence").type
+    if stored.type != kind:
+        try:
+            stored = stored.cast(kind)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+            stored = pa.nulls(rows.num_rows, kind)
+    return recast(flat(with_gddl(rows, sequence=stored).column(GDDL)), target)
+
+
+def _sequence(rows: pa.Table, how: Rewrite) -> tuple[pa.Array, list[Problem]]:
+    kind = parse_type(how.schema.sequence_type)
+    names = how.schema.sequence
+    if not names:
+        return pa.nulls(rows.num_rows, arrow_type(kind)), []
+    kinds = [f.type for f in kind.fields] if isinstance(kind, StructType) else [kind]
+    stored = {c.name.lower(): c for c in how.stored}
+    parts: list[pa.Array] = []
+    problems: list[Problem] = []
+    for name, part in zip(names, kinds, strict=True):
+        column = stored[landed_name(name).lower()]
+        fitted = stored_sequence(flat(rows.column(column.name)), column.type, name, part, how.schema)
+        parts.append(fitted.values)
+        problems.append(("SEQUENCE_NULL", name, mask_of(fitted.values.is_null())))
+        if part == STRING and name in how.schema.ordered_text:
+            known = forms(fitted.values, instants=how.schema.instants)
+            problems.append(("SEQUENCE_FORM", name, mask_of(pc.fill_null(pc.equal(known, ""), False))))
+    if len(names) == 1:
+        return parts[0], problems
+    return pa.StructArray.from_arrays(parts, fields=list(arrow_type(kind))), problems
+
+
+def _without_withheld(texts: pa.Array, withheld: Mapping[str, MaskMethod | None]) -> pa.Array:
+    """Rescued values without those of excluded columns; masked ones hashed, or left out under `null`."""
+    found = [None if text is None else _masked_object(text, withheld) for text in texts.to_pylist()]
+    return pa.array(found, pa.string())
+
+
+def _masked_object(text: str, withheld: Mapping[str, MaskMethod | None]) -> str | None:
+    """A JSON object; every other member keeps its text, since numbers would lose digits otherwise."""
+    left: list[str] = []
+    for name, value in _members(text):
+        known = clean_name(name).lower()
+        if known not in withheld:
+            left.append(f"{json.dumps(name, ensure_ascii=False)}:{value}")
+        elif withheld[known] == "hash":
+            found = json.loads(value)
+            plain = found if isinstance(found, str) else value
+            left.append(f'{json.dumps(name, ensure_ascii=False)}:"{hashlib.sha256(plain.encode()).hexdigest()}"')
+    return None if not [part for part in left if not part.startswith('"_file_path":')] else "{" + ",".join(left) + "}"
+
+
+def _members(text: str) -> Iterator[tuple[str, str]]:
+    """Names of a JSON object's members with the text of their values."""
+    decoder, at = json.JSONDecoder(), text.index("{") + 1
+    while text[at:].lstrip()[:1] not in ("}", ""):
+        at += len(text[at:]) - len(text[at:].lstrip(" ,\n\t"))
+        name, at = decoder.raw_decode(text, at)
+        at = text.index(":", at) + 1
+        at += len(text[at:]) - len(text[at:].lstrip())
+        _, end = decoder.raw_decode(text, at)
+        yield str(name), text[at:end]
+        at = end
+
+
+def count_of(tables: Sequence[pa.Table]) -> dict[tuple[str, str], int]:
+    """`refused_values` of several parts together: (problem, column) to its number of values."""
+    rows = pa.concat_tables(tables).group_by([PROBLEM, COLUMN]).aggregate([(COUNT, "sum")]) if tables else None
+    found = [] if rows is None else rows.to_pylist()
+    return {(row[PROBLEM], row[COLUMN]): row[f"{COUNT}_sum"] for row in found if row[f"{COUNT}_sum"]}

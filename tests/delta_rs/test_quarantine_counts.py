@@ -1,0 +1,87 @@
+"""What is in quarantine is counted in one place: each run and erasure says what it left, and the state follows."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from airflow_gddl.contract.result import JobResult
+from airflow_gddl.contract.spec import JobOptions
+from airflow_gddl.runtime.state.facts import TableRecord, merged
+from airflow_gddl.runtime.state.judging import Knowledge, judge
+from tests.delta_rs.small_lake import SmallLake, spec_of
+from tests.landing import write
+from tests.unit.test_state_judging import ROW
+
+SPEC = spec_of()
+TABLE = replace(ROW, table=SPEC.table, freshness=None)
+
+
+class Watched:
+    """A small table, and the record of its runs as `gddl status` has it."""
+
+    def __init__(self, root: Path) -> None:
+        self.lake, self.record = SmallLake(root), TableRecord()
+
+    def run(self, **options: object) -> JobResult:
+        result = self.lake.done(SPEC, JobOptions(**options))  # type: ignore[arg-type]  # options by name
+        self.record = self.record.after(result, 0.0)
+        listed = self.lake.done(SPEC, JobOptions(action="errors_list"))
+        assert self.record.quarantined == listed.details["unresolved"], "status and list agree"
+        return result
+
+    @property
+    def attention(self) -> tuple[str, ...]:
+        return judge(TABLE, Knowledge(record=self.record), 0.0).attention
+
+    def damaged(self, name: str = "20240101-000000009.parquet") -> None:
+        Path(self.lake.layout(SPEC).landing, name).write_bytes(b"PAR1 cut")
+
+
+@pytest.fixture
+def watched(tmp_path: Path) -> Watched:
+    return Watched(tmp_path)
+
+
+def test_half_of_the_rows_in_quarantine_need_attention_until_they_are_settled(watched: Watched) -> None:
+    watched.lake.load(SPEC, 4)
+    watched.lake.change(SPEC, 1, [("I", 11, "a"), ("X", 12, "b"), ("X", 13, "c"), ("X", 14, "d")])
+    assert watched.run().quarantined == 3
+    assert watched.attention == ("QUARANTINE_RATE",)
+    watched.lake.change(SPEC, 2, [("I", 21, "a"), ("I", 22, "b")])
+    watched.run()
+    assert watched.attention == ("QUARANTINE_RATE",), "a good run does not settle them"
+    watched.run(action="erase", key={"id": "12"})
+    assert watched.record.quarantined == 2
+    watched.run(action="errors_replay")
+    assert watched.record.quarantined == 2, "refused again"
+    watched.lake.change(SPEC, 1, [("I", 11, "a"), ("I", 13, "c"), ("I", 14, "d")])
+    watched.run()
+    assert (watched.record.quarantined, watched.attention) == (0, ())
+
+
+def test_an_unread_file_needs_attention_until_it_is_read(watched: Watched) -> None:
+    watched.lake.load(SPEC, 400)
+    watched.damaged()
+    watched.run()
+    watched.lake.change(SPEC, 2, [("I", 1021, "a")])
+    watched.run()
+    assert watched.attention == ("FILE_UNREADABLE",), "the run after it had nothing to say of it"
+    watched.run(full_refresh=True)
+    assert (watched.record.quarantined, watched.attention) == (1, ("FILE_UNREADABLE",))
+    rows = pa.table({"Op": ["I"], "seq": [900], "id": pa.array([5000], pa.int32()), "v": ["x"]})
+    write(Path(watched.lake.layout(SPEC).landing), "20240101-000000009.parquet", rows)
+    watched.run()
+    assert (watched.record.quarantined, watched.attention) == (0, ())
+
+
+def test_the_newest_count_holds_whichever_writer_had_it(watched: Watched) -> None:
+    watched.lake.load(SPEC, 4)
+    watched.lake.change(SPEC, 1, [("X", 12, "b")])
+    watched.run()
+    before = watched.record
+    watched.run(action="erase", key={"id": "12"})
+    assert merged(before, watched.record).quarantined == merged(watched.record, before).quarantined == 0

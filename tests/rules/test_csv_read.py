@@ -1,0 +1,137 @@
+"""CSV files against a reader of one character at a time, which knows what was quoted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pyarrow as pa
+from hypothesis import assume, example, given, settings
+from hypothesis import strategies as st
+
+from airflow_gddl.contract.dms import DmsOptions
+from airflow_gddl.stores import Storage
+from spark_jobs.dialects.probe import probe
+from spark_jobs.plan.files import PlannedFile
+from spark_jobs.rules.read import FileRows, read_file
+
+Field = tuple[str, bool]
+"""Text, and whether it was quoted."""
+
+
+def records(text: str, delimiter: str) -> Iterator[list[Field]]:
+    """The records of a text whose quotes are closed; a line without a character is a record of one empty field."""
+    at = 0
+    while at < len(text):
+        record, more = [], True
+        while more:
+            field, at = _field(text, at, delimiter)
+            record.append(field)
+            more = text[at : at + 1] == delimiter
+            at += more
+        at += 2 if text[at : at + 2] == "\r\n" else 1
+        yield record
+
+
+def _field(text: str, at: int, delimiter: str) -> tuple[Field, int]:
+    found, quoted = "", text[at : at + 1] == '"'
+    at += quoted
+    inside = quoted
+    while at < len(text) and (inside or text[at] not in (delimiter, "\n", "\r")):
+        if inside and text[at : at + 2] == '""':
+            found, at = found + '"', at + 2
+        elif inside and text[at] == '"':
+            inside, at = False, at + 1
+        else:
+            found, at = found + text[at], at + 1
+    return (found, quoted), at
+
+
+def rows(text: str, form: DmsOptions) -> list[list[str | None] | None] | None:
+    """Values of rows; None for a line with more or fewer fields than columns. None: the file can't be read."""
+    found = list(records(text, form.csv_delimiter))
+    first = next((record for record in found if record != [("", False)]), [])
+    if not first and (not found or form.csv_header or len(form.csv_columns) != 1):
+        return None
+    width = len(first) or 1
+    if form.csv_header:
+        found = found[found.index(first) + 1 :]
+    elif not 0 <= width - len(form.csv_columns) <= 1:
+        return None
+    found = [record for record in found if width == 1 or record != [("", False)]]
+    return [[_value(f, form) for f in record] if len(record) == width else None for record in found]
+
+
+def _value(field: Field, form: DmsOptions) -> str | None:
+    text, quoted = field
+    return None if not quoted and text in ("", form.csv_null) else text
+
+
+_TEXT = st.text("ab \"',;\n\rNULé", max_size=6)
+_FIELD = st.one_of(st.sampled_from(["", "NULL", "a"]), _TEXT)
+
+
+def _written(field: str, quoted: bool, delimiter: str) -> str:
+    needs = any(char in field for char in ('"', delimiter, "\n", "\r"))
+    return '"' + field.replace('"', '""') + '"' if quoted or needs else field
+
+
+@st.composite
+def files(draw: st.DrawFn) -> tuple[str, DmsOptions]:
+    delimiter, width, header = draw(st.sampled_from(",;\t")), draw(st.integers(1, 4)), draw(st.booleans())
+    names = [f"c{n}" for n in range(width)]
+    form = DmsOptions(csv_delimiter=delimiter, csv_header=header, csv_columns=() if header else tuple(names))
+    widths = st.one_of(st.just(width), st.just(width), st.just(width), st.integers(1, 5))
+    headings = [name + draw(st.sampled_from(["", "\n", "\r\nx"])) for name in names]
+    lines = [[_written(name, draw(st.booleans()), delimiter) for name in headings]] if header else []
+    for count in draw(st.lists(widths, max_size=6)):
+        lines += [[_written(draw(_FIELD), draw(st.booleans()), delimiter) for _ in range(count)]]
+    end = draw(st.sampled_from(["\n", "\r\n"]))
+    text = end.join(map(delimiter.join, lines))
+    return text + draw(st.sampled_from(["", end])), form
+
+
+def read(folder: Path, data: bytes, form: DmsOptions) -> FileRows:
+    path = folder / "20240101-000000000.csv"
+    path.write_bytes(data)
+    file = PlannedFile(path=str(path), kind="change", format="csv", size=len(data), etag="", modified="",
+                       fingerprint="", generation=1)  # fmt: skip
+    found = read_file(Storage(), probe(Storage(), file, form))
+    assert isinstance(found, FileRows), found
+    return found
+
+
+@settings(deadline=None, max_examples=300)
+@given(files())
+@example(('"a",', DmsOptions(csv_columns=("a", "b"))))
+@example(("a\n\nb", DmsOptions(csv_columns=("a",))))
+@example(("\n", DmsOptions(csv_columns=("a",))))
+@example(('"a\nb",c\n1,2\n', DmsOptions(csv_header=True)))
+def test_csv_is_read_as_by_one_character_at_a_time(given_file: tuple[str, DmsOptions]) -> None:
+    text, form = given_file
+    wanted = rows(text, form)
+    assume(wanted is not None)
+    assert wanted is not None
+    with TemporaryDirectory() as folder:
+        for data in (text.encode(), text.encode("utf-8-sig"), text.encode("latin-1")):
+            found = read(Path(folder), data, form)
+            lines = found.malformed.to_pylist() if found.malformed is not None else [None] * found.rows
+            assert [line is not None for line in lines] == [row is None for row in wanted]
+            good = [tuple(map(_text_of, row)) for row, line in zip(_rows(found), lines, strict=True) if line is None]
+            assert good == [tuple(row) for row in wanted if row is not None]
+
+
+def _rows(found: FileRows) -> list[tuple[bytes | None, ...]]:
+    columns = [pa.Array.from_buffers(pa.binary(), len(c), c.buffers()).to_pylist() for c in found.columns]
+    return list(zip(*columns, strict=True))
+
+
+def _text_of(value: bytes | None) -> str | None:
+    """Text of a file in UTF-8, or in Latin-1."""
+    if value is None:
+        return None
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return value.decode("latin-1")
