@@ -276,7 +276,8 @@ def _columns(traits: Traits, *, wide: bool) -> tuple[str, ...]:
     columns += ["forced"] if traits.forced else []
     if traits.renames and not traits.keyless:
         columns += ["BI_id", *(["BI_part"] if traits.composite else [])]
-        columns += ["BI_v", "BI_n", "BI_w"] if traits.images else []
+        # DMS writes before images of the columns that it writes.
+        columns += ["BI_v", "BI_n", *(["BI_w"] if wide else [])] if traits.images else []
     return tuple(columns)
 
 

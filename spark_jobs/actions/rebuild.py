@@ -25,7 +25,7 @@ from spark_jobs.plan.identity import reselected_columns
 from spark_jobs.plan.sequence import greater, log_began_of
 from spark_jobs.plan.settings import settings_of
 from spark_jobs.rules.rewrite import Rewrite, plan_rewrite
-from spark_jobs.table.foreign import foreign_commits, is_behind, versions_of
+from spark_jobs.table.foreign import has_all_changes, versions_of
 from spark_jobs.table.next_batch import drop
 from spark_jobs.table.outcome import RunTotals
 from spark_jobs.table.pending_work import PendingWork
@@ -35,8 +35,8 @@ from spark_jobs.table.run import TableRun
 def rebuild_table(run: TableRun, outcome: RunTotals) -> JobResult:
     """Rebuild one table, then load what waits.
 
-    Where the ledger is lost or behind its tables, or the change table is lost, the files are read again, and what the
-    change table still has is kept.
+    Where the ledger is lost or behind its tables, or the change table is lost or an older copy, the files are read
+    again, and what the change table still has is kept.
 
     Raises:
         GddlError: the cause of the failure; readers see the old table until each is replaced.
@@ -46,9 +46,8 @@ def rebuild_table(run: TableRun, outcome: RunTotals) -> JobResult:
         ledger, context = run.ledger(), run.context()
         pending = ledger.plan()
         begun = pending if pending is not None and pending.mode == "refresh" else None
-        known = ledger.state.keys is not None and context.engine.exists(context.layout.changes)
-        known = known and not is_behind(run.spec, run.runtime.storage, context.layout, ledger)
-        known = known and not _is_replaced(run, context, ledger)
+        known = ledger.state.keys is not None
+        known = known and has_all_changes(run.spec, run.runtime.storage, context.layout, ledger)
         if known and (begun is None or begun.source == "changes"):
             context.erasures.keys(keep=True)  # checks that stop every batch come before the first write
             details = _Rebuild(run=run, context=context, ledger=ledger, claim=claim).carry_out(pending, outcome)
@@ -56,12 +55,6 @@ def rebuild_table(run: TableRun, outcome: RunTotals) -> JobResult:
             run.report("done", outcome.batches, outcome.rows_read)
             return run.result(outcome, details={"rebuild": details})
     return refresh_table(run, outcome)
-
-
-def _is_replaced(run: TableRun, context: TableContext, ledger: Ledger) -> bool:
-    """Whether the change table is an older copy, which lacks changes of files that the ledger knows."""
-    found = foreign_commits(run.spec, run.runtime.storage, context.layout, ledger)
-    return any(commit.table == "changes" and commit.operation == "REPLACED" for commit in found)
 
 
 def _load_waiting(run: TableRun, claim: Claim, outcome: RunTotals) -> None:

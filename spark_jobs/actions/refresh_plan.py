@@ -12,7 +12,7 @@ from spark_jobs.engines.transactions import version_of
 from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.plan.batch import BatchPlan
 from spark_jobs.plan.discover import Discovery
-from spark_jobs.table.foreign import is_behind
+from spark_jobs.table.foreign import has_all_changes
 from spark_jobs.table.next_batch import batches_ahead, moment
 from spark_jobs.table.outcome import RunTotals
 from spark_jobs.table.run import TableRun
@@ -38,7 +38,7 @@ def new_plan(
 def _unknown_batches(context: TableContext, ledger: Ledger) -> int:
     """Greatest number of a batch in the change table that the ledger lacks; no later one may have it again."""
     is_lost = ledger.state.batch == 0
-    if not (is_lost or is_behind(context.spec, context.storage, context.layout, ledger)):
+    if not is_lost and has_all_changes(context.spec, context.storage, context.layout, ledger):
         return 0
     if not context.engine.exists(context.layout.changes):
         return 0

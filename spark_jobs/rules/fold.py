@@ -13,7 +13,7 @@ import pyarrow as pa
 from spark_jobs.plan.table_schema import GDDL, RESCUED, TableSchema
 from spark_jobs.rules.arrays import flat
 from spark_jobs.rules.carried import carried, lists, replaces_unknown
-from spark_jobs.rules.codes import row_codes
+from spark_jobs.rules.codes import changes, row_codes
 from spark_jobs.rules.order import OrderedEvents, gddl_fields, ordered
 from spark_jobs.rules.rescued import Entry, entries, overlaid, text_of
 
@@ -133,12 +133,15 @@ def picked(found: OrderedEvents, name: str, events: np.ndarray) -> pa.Array:
 def segments(found: OrderedEvents) -> tuple[np.ndarray, np.ndarray]:
     """Whether each event opens a segment of its key, and the event at which its segment began.
 
-    A full-load row or an insert opens one, and so does what follows a delete, but another delete.
+    A full-load row or an insert opens one, and so does what follows a delete, but another delete. Each generation
+    starts from nothing, too.
     """
     after_delete = np.zeros(len(found.at), dtype=bool)
     after_delete[1:] = (found.op[:-1] == "D") & ~found.begins[1:]
     opens = np.isin(found.op.astype(str), ("R", "I")) | ((found.op != "D") & after_delete)
-    return opens, np.maximum.accumulate(np.where(opens | found.begins, np.arange(len(found.at)), 0))
+    generation = np.asarray(gddl_fields(found.rows)["generation"])[found.at]
+    begins = opens | found.begins | changes(generation)
+    return opens, np.maximum.accumulate(np.where(begins, np.arange(len(found.at)), 0))
 
 
 def carries(found: OrderedEvents, schema: TableSchema, column: str) -> np.ndarray:

@@ -179,10 +179,7 @@ def _held(line: _Timeline, schema: TableSchema) -> dict[str, np.ndarray]:
     if not schema.partial:
         return dict.fromkeys(schema.columns, line.event)
     found, numbers = line.found, np.arange(len(line.found.at))
-    # A generation starts from nothing, too.
-    generation = np.asarray(gddl_fields(found.rows)["generation"])[found.at]
-    generation_starts = np.maximum.accumulate(np.where(found.begins | changes(generation), numbers, 0))
-    segment_starts = np.maximum(segments(found)[1], generation_starts)
+    segment_starts = segments(found)[1]
     at = {}
     for name in schema.columns:
         if name in schema.keys:

@@ -248,8 +248,8 @@ class _Meeting:
             outlived &= generation[self.at] < own
             if "deleted" in before:
                 outlived |= self.matched & _mask(before["deleted"])[self.at]
-        whole = _flags(self.net, REPLACES_ROW) & (~self.gone | self.columns_before_delete)
-        every = ~self.matched | whole | (outlived & ~self.gone)
+        starts_anew = (_flags(self.net, REPLACES_ROW) | outlived) & (~self.gone | self.columns_before_delete)
+        every = ~self.matched | starts_anew
         return {flag: pa.array(every | _flags(self.net, flag)) for flag in carried_names(self.schema).values()}
 
     def with_rescued(self, rows: pa.Table, flags: dict[str, pa.Array]) -> pa.Table:

@@ -52,11 +52,19 @@ def foreign_commits(spec: TableSpec, storage: Storage, layout: Layout, ledger: L
     return tuple(dict.fromkeys(found))[-_KEPT:]
 
 
-def is_behind(spec: TableSpec, storage: Storage, layout: Layout, ledger: Ledger) -> bool:
-    """Whether the tables have batches that the ledger lacks, as far as their logs reach back."""
+def has_all_changes(spec: TableSpec, storage: Storage, layout: Layout, ledger: Ledger) -> bool:
+    """Whether the change table has what the ledger knows, and no table has a batch that the ledger lacks.
+
+    As far as their logs reach back; False where the change table is lost, or is an older copy.
+    """
     log, known = DeltaCommits(storage), _newest_plan(ledger)
-    later = (log.since(getattr(layout, name), version) or () for name, version in ledger.state.delta_versions.items())
-    return any(is_later(commit.transactions, spec.shard or "", known) for commits in later for commit in commits)
+    for name, version in ledger.state.delta_versions.items():
+        commits = log.since(getattr(layout, name), version)
+        if commits is None and name == "changes":
+            return False
+        if any(is_later(commit.transactions, spec.shard or "", known) for commit in commits or ()):
+            return False
+    return log.exists(layout.changes)
 
 
 def _require_newest_of_shard(context: TableContext, ledger: Ledger) -> None:
