@@ -19,7 +19,7 @@ from airflow_gddl.contract.layout import join
 from airflow_gddl.stores import Storage
 from spark_jobs.engines.delta_rs import log_commits
 from spark_jobs.engines.delta_rs.log_commits import Action
-from spark_jobs.engines.delta_rs.snapshots import DataFile, TableSnapshot
+from spark_jobs.engines.delta_rs.snapshots import DataFile
 from spark_jobs.engines.delta_rs.statistics import file_statistics, statistics
 from spark_jobs.engines.skipping import ColumnPath
 from spark_jobs.rules.arrays import by_name
@@ -62,14 +62,16 @@ class FileWriter:
     """Writes the data files of one commit.
 
     Attributes:
-        snapshot: the table before the commit.
-        partition_by: partition columns after it.
+        path: of the table.
+        partition_by: partition columns after the commit.
+        cluster_by: columns that the rows of each file are ordered by.
         now: milliseconds since 1970.
     """
 
     storage: Storage
-    snapshot: TableSnapshot
+    path: str
     partition_by: tuple[str, ...]
+    cluster_by: tuple[str, ...]
     now: int
 
     def data(self, rows: pa.Table, indexed: Sequence[ColumnPath], *, data_change: bool) -> list[Action]:
@@ -83,7 +85,7 @@ class FileWriter:
         return made
 
     def _ordered(self, rows: pa.Table) -> pa.Table:
-        names = [name for name in self.snapshot.cluster_by if name in rows.column_names]
+        names = [name for name in self.cluster_by if name in rows.column_names]
         return rows.take(ascending(rows, names)) if names else rows
 
     def feed(self, before: pa.Table, after: pa.Table, keys: Sequence[str]) -> tuple[list[Action], bool]:
@@ -107,14 +109,13 @@ class FileWriter:
     def _write(self, below: str, rows: pa.Table) -> tuple[str, int]:
         """The new file's path as written in the log, and its size in bytes."""
         name = f"{below}part-00000-{uuid4()}-c000.snappy.parquet"
-        target = join(self.snapshot.path, name)
+        target = join(self.path, name)
         if "://" in target:
             sink = io.BytesIO()
             _save(rows, sink)
             self.storage.write(target, sink.getvalue())
             return log_commits.log_path(name), sink.tell()
-        if below:
-            Path(target).parent.mkdir(parents=True, exist_ok=True)
+        Path(target).parent.mkdir(parents=True, exist_ok=True)
         _save(rows, target)
         return log_commits.log_path(name), Path(target).stat().st_size
 

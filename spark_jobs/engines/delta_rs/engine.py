@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from spark_jobs.dialects.probed import Unreadable
 from spark_jobs.engines.base import DeclinedError, RebuildRequest, TableContext
+from spark_jobs.engines.batch_steps import BatchWork
 from spark_jobs.engines.delta_rs import quarantine
 from spark_jobs.engines.delta_rs.batch_context import BatchContext
 from spark_jobs.engines.delta_rs.change_table import ChangeTableWriter, batch_rows
@@ -19,6 +20,8 @@ from spark_jobs.engines.delta_rs.rebuild import Rebuild, rewrite_changes
 from spark_jobs.engines.delta_rs.replica import ReplicaWriter
 from spark_jobs.engines.delta_rs.table_writer import TableWriter
 from spark_jobs.engines.delta_rs.tables import Tables
+from spark_jobs.engines.first_load import FirstLoadReader
+from spark_jobs.engines.places import InProcess
 from spark_jobs.engines.transactions import QUARANTINE, version_of
 from spark_jobs.engines.whole_batch import WholeBatchReader
 from spark_jobs.plan.batch import BatchPlan, TableState
@@ -34,6 +37,9 @@ from spark_jobs.rules.recorded import recorded_files
 from spark_jobs.rules.rewrite import Rewrite, count_of, refused_values
 from spark_jobs.rules.sweep import unmarked
 from spark_jobs.rules.verify import verdict
+
+_IN_MEMORY = 8 * 1024**2
+"""Bytes up to which the files of a first load are decoded together: that takes fewer requests."""
 
 
 @dataclass(frozen=True)
@@ -70,9 +76,14 @@ class DeltaRsEngine:
 
     def decode_files(
         self, context: TableContext, plan: BatchPlan, state: TableState
-    ) -> tuple[ChangeTableWriter | None, tuple[Unreadable, ...]]:
+    ) -> tuple[BatchWork | None, tuple[Unreadable, ...]]:
         self._require_small(context, "the batch", sum(f.size for f in plan.files))
         self._require_small_tables(context, context.layout.replica, context.layout.history)
+        if sum(file.size for file in plan.files) > _IN_MEMORY and not context.tier.deletion_vectors:
+            place = InProcess(context.storage)
+            first = FirstLoadReader(context=context, plan=plan, state=state, tables=self.tables, place=place)
+            if first.suits() and (found := first.decode_files()) is not None:
+                return found
         path = context.layout.errors
         errors = self.tables.read(path) if plan.source == "quarantine" and self.exists(path) else None
         decoded, unreadable = WholeBatchReader(context=context, plan=plan, state=state).decode(errors)

@@ -4,13 +4,13 @@ and ignores others silently (columns of a column-mapped table are read as nulls)
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from deltalake import DeltaTable, TableFeatures
 
 from airflow_gddl.contract.spec import TableSpec, TierSpec
-from airflow_gddl.contract.sql_types import MapType, parts
+from airflow_gddl.contract.sql_types import parts
 from spark_jobs.engines.base import DeclinedError
 from spark_jobs.plan.columns import Column
 
@@ -81,25 +81,22 @@ def require_creatable(spec: TableSpec, tier: TierSpec) -> None:
     require_settable(spec.table_properties)
 
 
-def require_creatable_types(columns: Sequence[Column]) -> None:
-    """`deltalake` 1.6 misses timestamps without zone inside maps: its new tables lack their table feature.
-
-    Raises:
-        DeclinedError: a map holds such timestamps.
-    """
-    maps = [part for column in columns for part in parts(column.type) if isinstance(part, MapType)]
-    if any(str(inner) == "timestamp_ntz" for found in maps for inner in parts(found)):
-        raise DeclinedError("a map holds times without zone")
-
-
 def require_settable(properties: Mapping[str, str]) -> None:
     """
     Raises:
         DeclinedError: a property requires more of a writer than this engine supports.
     """
-    for key in properties:
-        if key.lower().startswith("delta.") and key.lower() not in _CREATABLE:
-            raise DeclinedError(f"table_properties has {key}")
+    if key := next(_unsettable(properties), None):
+        raise DeclinedError(f"table_properties has {key}")
+
+
+def is_settable(properties: Mapping[str, str]) -> bool:
+    """Whether no property requires more of a writer than `log_commits` does."""
+    return not any(_unsettable(properties))
+
+
+def _unsettable(properties: Mapping[str, str]) -> Iterator[str]:
+    return (key for key in properties if key.lower().startswith("delta.") and key.lower() not in _CREATABLE)
 
 
 def missing_features(delta: DeltaTable, columns: Sequence[Column]) -> list[TableFeatures]:

@@ -11,34 +11,79 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
+from uuid import uuid4
 
 from deltalake import DeltaTable
 
 from airflow_gddl.contract.errors import RetriableError
 from airflow_gddl.contract.layout import join
+from airflow_gddl.contract.sql_types import parts
 from airflow_gddl.stores import Storage
+from spark_jobs.engines.delta_commits import OURS
+from spark_jobs.engines.table_definition import TableDefinition
+from spark_jobs.rules.arrow_schema import DeltaSchema
 from spark_jobs.rules.partition_values import PartitionText
 
 Action = Mapping[str, Any]
 _ESCAPED = re.compile(r"""[\x00-\x20\x7f"#%<>?\\^`{|}\[\]]""")
 CDF = "delta.enableChangeDataFeed"
+_CLUSTERING = "delta.clustering"
 _CDF_FEATURE, _CDF_WRITER, _FEATURES_WRITER = "changeDataFeed", 4, 7
 
 
-def commit(storage: Storage, path: str, table: DeltaTable, actions: Iterable[Action]) -> None:
-    """Write the table's next commit, if absent.
-
-    Args:
-        table: as last opened.
+def commit(storage: Storage, path: str, version: int, actions: Iterable[Action]) -> None:
+    """Write the commit of a version, if absent.
 
     Raises:
         RetriableError: `DELTA_CONFLICT`: another writer has changed the table.
     """
-    place = join(path, "_delta_log", f"{table.version() + 1:020d}.json")
-    lines = "".join(json.dumps(action, ensure_ascii=False, separators=(",", ":")) + "\n" for action in actions)
-    if not storage.create(place, lines.encode()):
+    place = join(path, "_delta_log", f"{version:020d}.json")
+    if not storage.create(place, _lines(actions)):
         remedy = "another writer changed the table; run again"
         raise RetriableError("DELTA_CONFLICT", f"{place} is there already", where=path, remedy=remedy)
+
+
+def _lines(actions: Iterable[Action]) -> bytes:
+    return "".join(json.dumps(a, ensure_ascii=False, separators=(",", ":")) + "\n" for a in actions).encode()
+
+
+def create(storage: Storage, path: str, actions: Iterable[Action]) -> None:
+    """Write the table's first commit, unless another writer has."""
+    storage.create(join(path, "_delta_log", f"{0:020d}.json"), _lines(actions))
+
+
+def creation(definition: TableDefinition, now: int, *, liquid: bool) -> list[Action]:
+    """The first commit of a table, of the oldest protocol that its columns and properties allow.
+
+    Args:
+        now: milliseconds since 1970.
+        liquid: Delta's own clustering, of which Spark's OPTIMIZE knows; else `table_definition.CLUSTER_BY`.
+    """
+    schema, clusters = DeltaSchema(definition.columns), definition.cluster_by if liquid else ()
+    properties = {**definition.created_with, **({} if liquid else definition.ordering)}
+    metadata = {
+        "id": str(uuid4()), "format": {"provider": "parquet", "options": {}}, "schemaString": schema.to_json(),
+        "partitionColumns": list(definition.partition_by), "configuration": properties, "createdTime": now,
+    }  # fmt: skip
+    made = [info(now, "CREATE TABLE", OURS, {}), _protocol(definition, properties, clustered=bool(clusters))]
+    made.append({"metaData": metadata})
+    if clusters:
+        domain = {"clusteringColumns": [[name] for name in clusters], "domainName": _CLUSTERING}
+        made.append({"domainMetadata": {"domain": _CLUSTERING, "configuration": json.dumps(domain), "removed": False}})
+    return made
+
+
+def _protocol(definition: TableDefinition, properties: Mapping[str, str], *, clustered: bool) -> Action:
+    scalars = {str(part) for column in definition.columns for part in parts(column.type)}
+    read = ["timestampNtz"] if "timestamp_ntz" in scalars else []
+    read += ["deletionVectors"] if is_on(properties, "delta.enableDeletionVectors") else []
+    write = ["domainMetadata", "clustering"] if clustered else []
+    feed = [_CDF_FEATURE] if is_on(properties, CDF) else []
+    if not read and not write:
+        return {"protocol": {"minReaderVersion": 1, "minWriterVersion": _CDF_WRITER if feed else 2}}
+    versions: dict[str, Any] = {"minReaderVersion": 3 if read else 1, "minWriterVersion": _FEATURES_WRITER}
+    named = {"readerFeatures": read} if read else {}
+    return {"protocol": {**versions, **named, "writerFeatures": ["appendOnly", "invariants", *read, *write, *feed]}}
 
 
 def info(now: int, operation: str, user_metadata: str, metrics: Mapping[str, int], **parameters: str) -> Action:

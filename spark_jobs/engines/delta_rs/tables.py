@@ -18,7 +18,7 @@ from spark_jobs.engines.delta_commits import OURS, DeltaCommits
 from spark_jobs.engines.delta_rs import log_commits
 from spark_jobs.engines.delta_rs.checkpoints import keep_log_short
 from spark_jobs.engines.delta_rs.data_files import FileWriter, read_file, without
-from spark_jobs.engines.delta_rs.features import missing_features, require_creatable_types, require_known
+from spark_jobs.engines.delta_rs.features import missing_features, require_known
 from spark_jobs.engines.delta_rs.log_commits import Action
 from spark_jobs.engines.delta_rs.snapshots import DataFile, TableSnapshot
 from spark_jobs.engines.delta_rs.statistics import statistics
@@ -156,22 +156,21 @@ class Tables:
         return pa.concat_tables(found) if found else schema.empty_table()
 
     def create(self, definition: TableDefinition) -> None:
-        """Create the table unless it exists."""
+        """Create the table unless it exists; the folder may hold data files."""
         path = definition.path
-        if self.exists(path):
-            return
-        require_creatable_types(definition.columns)
-        schema = Schema.from_json(DeltaSchema(definition.columns).to_json())
-        DeltaTable.create(
-            path,
-            schema,
-            mode="ignore",
-            partition_by=list(definition.partition_by),
-            configuration={**definition.created_with, **definition.ordering},
-            storage_options=self.storage.options_of(path),
-            raise_if_key_not_exists=False,
-        )
-        self.forget(path)
+        if not self.exists(path):
+            log_commits.create(self.storage, path, log_commits.creation(definition, self._now(), liquid=False))
+            self.forget(path)
+
+    create_around = create
+
+    def add_files(
+        self, path: str, transaction: tuple[str, int], files: Sequence[Action], metrics: Mapping[str, int]
+    ) -> None:
+        """See `FileTables`."""
+        app, version = transaction
+        if self.last_transaction(path, app) < version:
+            self._commit(self.existing(path), files, Write(app=app, version=version, metrics=metrics))
 
     def add_columns(self, path: str, columns: Sequence[Column]) -> None:
         """Add columns at the end, null in all existing rows."""
@@ -201,7 +200,7 @@ class Tables:
             done = log_commits.info(now, "SET TBLPROPERTIES", OURS, {}, properties=json.dumps(changed))
             protocol = log_commits.change_feed_protocol(delta, changed)
             metadata = log_commits.metadata(delta, changed=changed)
-            log_commits.commit(self.storage, path, delta, [done, *protocol, metadata])
+            log_commits.commit(self.storage, path, delta.version() + 1, [done, *protocol, metadata])
             self.forget(path)
 
     def set_comments(self, path: str, description: str, comments: Mapping[str, str]) -> None:
@@ -214,7 +213,7 @@ class Tables:
         done = log_commits.info(now, "CHANGE COLUMN", OURS, {}, columns=json.dumps(sorted(comments)))
         schema = log_commits.commented(delta.schema().to_json(), comments)
         metadata = log_commits.metadata(delta, schema=schema, description=description)
-        log_commits.commit(self.storage, path, delta, [done, metadata])
+        log_commits.commit(self.storage, path, delta.version() + 1, [done, metadata])
         self.forget(path)
 
     def _now(self) -> int:
@@ -258,7 +257,7 @@ class Tables:
             else indexed_columns(schema.columns, snapshot.delta.metadata().configuration),
         )
         partitions = snapshot.partition_by if write.partition_by is None else write.partition_by
-        files = FileWriter(self.storage, snapshot, partitions, self._now())
+        files = FileWriter(self.storage, path, partitions, snapshot.cluster_by, self._now())
         feed: list[Action] = []
         if snapshot.feeds_changes and not write.rearranged:
             before = by_name(self.read_files(snapshot, write.removed or ()), schema.arrow)
@@ -282,6 +281,6 @@ class Tables:
         if schema != snapshot.schema or partitions != snapshot.partition_by:
             head.append(log_commits.metadata(snapshot.delta, schema=schema.to_json(), partition_by=partitions))
         self.forget(path)
-        log_commits.commit(self.storage, path, snapshot.delta, [*head, *actions])
+        log_commits.commit(self.storage, path, snapshot.delta.version() + 1, [*head, *actions])
         keep_log_short(snapshot.delta)
         self._versions[path] = snapshot.delta.version() + 1

@@ -29,8 +29,8 @@ from spark_jobs.engines.spark.decode_tasks import (
 )
 from spark_jobs.engines.spark.distinct import count_distinct, hashes
 from spark_jobs.engines.spark.in_tasks import map_batches
-from spark_jobs.engines.spark.splits import dealt, splits
 from spark_jobs.engines.spark.tables import Tables
+from spark_jobs.engines.splits import dealt, splits
 from spark_jobs.plan.batch import BatchPlan, TableState
 from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.rules.batch_schema import Landed
@@ -98,13 +98,18 @@ class BatchReader:
             files = tuple(f for f in files if f.file.path not in bad)
         return None, unreadable
 
+    @property
+    def is_for_driver(self) -> bool:
+        """Whether the files are decoded in the driver."""
+        return self._bytes <= DRIVER_BYTES
+
     @cached_property
     def _bytes(self) -> int:
         return sum(file.size for file in self.plan.files)
 
     def _lean(self, found: Probed) -> Probed:
         """Drop rows that the dialect has translated from memory; tasks translate them again."""
-        return found if self._bytes <= DRIVER_BYTES else replace(found, table=None, malformed=None)
+        return found if self.is_for_driver else replace(found, table=None, malformed=None)
 
     def _landed(self, group: Sequence[Probed]) -> Landed:
         return landed(self.context, group[0], lambda op: self._are_deletes(group, op))
@@ -124,7 +129,7 @@ class BatchReader:
     def _decoded(self, decoding: Decoding, alike: Sequence[Sequence[Probed]]) -> _Rows:
         ordinals = {file.path: i for i, file in enumerate(self.plan.files)}
         slots = self.tables.slots
-        if self._bytes <= DRIVER_BYTES:
+        if self.is_for_driver:
             return self._in_driver(decoding, alike, ordinals)
         tasks = tuple(dealt(splits(alike, ordinals, slots), slots))
         decode = DecodeFiles(decoder=decoding.decoder.to_send(), dialect=self.context.dialect, tasks=tasks)

@@ -21,7 +21,7 @@ from spark_jobs.dialects.probe import reading
 from spark_jobs.dialects.probed import Unreadable
 from spark_jobs.engines.decoding import Decoder
 from spark_jobs.engines.spark import row_types
-from spark_jobs.engines.spark.splits import Split
+from spark_jobs.engines.splits import Split
 from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.rules import error_rows
 from spark_jobs.rules.changes import change_columns, change_schema

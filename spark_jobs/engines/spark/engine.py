@@ -14,6 +14,9 @@ from airflow_gddl.contract.table_spec import SHARD_COLUMN
 from spark_jobs.dialects.probed import Unreadable
 from spark_jobs.engines import table_definition
 from spark_jobs.engines.base import RebuildRequest, TableContext
+from spark_jobs.engines.batch_steps import BatchWork
+from spark_jobs.engines.first_load import FirstLoadReader
+from spark_jobs.engines.places import InProcess, Place
 from spark_jobs.engines.spark import quarantine, row_types
 from spark_jobs.engines.spark import verify as verifying
 from spark_jobs.engines.spark.batch_context import BatchContext
@@ -23,6 +26,7 @@ from spark_jobs.engines.spark.columns import tuples
 from spark_jobs.engines.spark.erasing import SparkEraser, of_key
 from spark_jobs.engines.spark.in_tasks import row_by_row
 from spark_jobs.engines.spark.maintenance import SparkMaintenance
+from spark_jobs.engines.spark.places import SparkTasks
 from spark_jobs.engines.spark.rebuild import Rebuild, overwrite
 from spark_jobs.engines.spark.replica import ReplicaWriter
 from spark_jobs.engines.spark.table_writer import TableWriter
@@ -76,8 +80,15 @@ class SparkEngine:
 
     def decode_files(
         self, context: TableContext, plan: BatchPlan, state: TableState
-    ) -> tuple[ChangeTableWriter | None, tuple[Unreadable, ...]]:
-        decoded, unreadable = BatchReader(tables=self.tables, context=context, plan=plan, state=state).decode_files()
+    ) -> tuple[BatchWork | None, tuple[Unreadable, ...]]:
+        reader = BatchReader(tables=self.tables, context=context, plan=plan, state=state)
+        place: Place = InProcess(context.storage)
+        if not reader.is_for_driver:
+            place = SparkTasks(self.tables.spark, self.tables.slots)
+        first = FirstLoadReader(context=context, plan=plan, state=state, tables=self.tables, place=place)
+        if first.suits() and (found := first.decode_files()) is not None:
+            return found
+        decoded, unreadable = reader.decode_files()
         if decoded is None:
             return None, unreadable
         batch_context = self._batch_context(context, plan, decoded.decoded_batch.schema.table_schema)

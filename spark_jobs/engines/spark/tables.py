@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import os
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -19,6 +20,8 @@ from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.sql_types import parse_type, parts
 from spark_jobs.dialects.arrow_types import quoted
 from spark_jobs.engines.delta_commits import OURS, DeltaCommits
+from spark_jobs.engines.delta_rs import log_commits
+from spark_jobs.engines.delta_rs.log_commits import Action
 from spark_jobs.engines.table_definition import TableDefinition
 from spark_jobs.engines.transactions import app_of, user_metadata
 from spark_jobs.plan import columns as plan_columns
@@ -153,6 +156,25 @@ class Tables:
             builder = builder.clusterBy(*definition.cluster_by)
         builder.execute()
 
+    def create_around(self, definition: TableDefinition) -> None:
+        """See `FileTables`; Delta on Spark creates no table in a folder that holds files."""
+        if not self.exists(definition.path):
+            actions = log_commits.creation(definition, now(), liquid=True)
+            log_commits.create(self.log.storage, definition.path, actions)
+
+    def add_files(
+        self, path: str, transaction: tuple[str, int], files: Sequence[Action], metrics: Mapping[str, int]
+    ) -> None:
+        """See `FileTables`."""
+        app, version = app_of(transaction[0], self.shard), transaction[1]
+        newest = self.log.version(path)
+        if newest is None or self.log.last_transaction(path, app) >= version:
+            return
+        moment = now()
+        head = [log_commits.info(moment, "WRITE", user_metadata(app, version), metrics)]
+        head.append(log_commits.transaction(app, version, moment))
+        log_commits.commit(self.log.storage, path, newest + 1, [*head, *files])
+
     def append(self, rows: DataFrame, path: str, app: str, version: int) -> None:
         self._once(rows.write.format("delta").mode("append"), app, version).save(path)
 
@@ -246,6 +268,11 @@ class Tables:
     def sql(self, path: str, statement: str) -> None:
         """Run `ALTER TABLE {table} ...`."""
         self.spark.sql(statement.replace("{table}", _quoted(path), 1))
+
+
+def now() -> int:
+    """Milliseconds since 1970, as Delta's own commits have them."""
+    return time.time_ns() // 1_000_000
 
 
 def _typed(schema: T.StructType) -> list[tuple[str, str]]:

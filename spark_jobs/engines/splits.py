@@ -1,4 +1,4 @@
-"""Splits a batch's files into parts for tasks: row groups of a large parquet file, other files whole."""
+"""Splits a batch's files into parts for tasks: row groups of a large Parquet file, other files whole."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from spark_jobs.dialects.probed import Probed
 _PARTS_A_SLOT = 4
 """Enough that one long part doesn't leave the other slots idle."""
 _LEAST_BYTES = 4 * 1024**2
+MOST_BYTES = 32 * 1024**2
+"""Of a part that is held in memory whole: decoded, a byte of Parquet takes about ten."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,7 +31,7 @@ class Split:
 
 
 def splits(
-    groups: Sequence[Sequence[Probed]], ordinals: dict[str, int], slots: int, *, keep_rows: bool = False
+    groups: Sequence[Sequence[Probed]], ordinals: dict[str, int], slots: int, *, keep_rows: bool = False, most: int = 0
 ) -> list[Split]:
     """Every row of the files in one part.
 
@@ -38,9 +40,11 @@ def splits(
         ordinals: ledger path to index of the file in the batch.
         slots: tasks that run at once.
         keep_rows: keep translated rows with their file.
+        most: bytes of a part, where its file can be read in parts; 0: no limit.
     """
     total = sum(file.file.size for group in groups for file in group)
     target = max(_LEAST_BYTES, total // (slots * _PARTS_A_SLOT))
+    target = min(target, most) if most else target
     found = []
     for number, group in enumerate(groups):
         for file in group:
