@@ -162,12 +162,12 @@ class WritePart:
     row: str
     now: int
 
-    def __call__(self, storage: Storage, part: Split) -> str:
+    def __call__(self, storage: Storage, part: Split) -> bytes:
         report = self._report(storage, part)
-        text = report.to_json()
+        data = report.to_json().encode()
         if report.figures is not None:
-            storage.write(self.report_of(part), text.encode())
-        return text
+            storage.write(self.report_of(part), data)
+        return data
 
     def report_of(self, part: Split) -> str:
         """Path of a part's report."""
@@ -318,9 +318,9 @@ class FirstLoadReader:
         storage = self.context.storage
         there = {item.path for item in storage.list(self._reports)}
         done = [part for part in parts if work.report_of(part) in there]
-        texts = [storage.read(work.report_of(part)).decode() for part in done]
-        texts += self.place.run(work, [part for part in parts if work.report_of(part) not in there])
-        reports = [PartReport.from_json(text) for text in texts]
+        found = [storage.read(work.report_of(part)) for part in done]
+        found += self.place.run(work, [part for part in parts if work.report_of(part) not in there])
+        reports = [PartReport.from_json(data.decode()) for data in found]
         for report in reports:
             report.raise_fault()
         return reports

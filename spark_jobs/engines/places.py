@@ -19,10 +19,10 @@ Item_contra = TypeVar("Item_contra", contravariant=True)
 class Work(Protocol[Item_contra]):
     """A function of one part, which may be sent to other processes."""
 
-    def __call__(self, storage: Storage, part: Item_contra, /) -> str:
+    def __call__(self, storage: Storage, part: Item_contra, /) -> bytes:
         """
         Returns:
-            a report, JSON text; no row leaves its task.
+            a report, or a few rows.
         """
         ...
 
@@ -35,7 +35,7 @@ class Place(Protocol):
         """Parts that are worked on at once."""
         ...
 
-    def run(self, work: Work[Any], parts: Sequence[Any]) -> list[str]:
+    def run(self, work: Work[Any], parts: Sequence[Any]) -> list[bytes]:
         """The report of each part, in any order."""
         ...
 
@@ -54,7 +54,7 @@ class InProcess:
     def slots(self) -> int:
         return 1
 
-    def run(self, work: Work[Item], parts: Sequence[Item]) -> list[str]:
+    def run(self, work: Work[Item], parts: Sequence[Item]) -> list[bytes]:
         return [work(self.storage, part) for part in parts]
 
     def distinct(self, files: Sequence[str], columns: Sequence[str]) -> int:

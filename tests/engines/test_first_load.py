@@ -60,7 +60,7 @@ def parts(monkeypatch: pytest.MonkeyPatch) -> Parts:
     monkeypatch.setattr(first_load, "MOST_BYTES", 1)
     seen, write = Parts(), WritePart.__call__
 
-    def counted(self: WritePart, storage: Storage, part: Split) -> str:
+    def counted(self: WritePart, storage: Storage, part: Split) -> bytes:
         report = write(self, storage, part)
         seen.written += 1
         if seen.written == seen.deadly:

@@ -71,5 +71,7 @@ def read(path: str) -> list[Row]:
     """All rows of a Delta table by a reader that isn't Spark; empty when there is no table."""
     if not DeltaTable.is_deltatable(path):
         return []
-    rows: list[Row] = pa.table(DeltaTable(path).to_pyarrow_table()).to_pylist()
+    table = DeltaTable(path)
+    vectors = "deletionVectors" in (table.protocol().reader_features or ())  # which the dataset of pyarrow lacks
+    rows: list[Row] = pa.table(table.scan() if vectors else table.to_pyarrow_table()).to_pylist()
     return rows

@@ -9,22 +9,34 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pyarrow.types as pt
 
-from airflow_gddl.contract.layout import Layout
+from airflow_gddl.contract.layout import Layout, join
 from airflow_gddl.contract.spec import TierSpec
+from airflow_gddl.stores import Storage
+from spark_jobs.engines.batch_steps import TableWork
+from spark_jobs.engines.delta_rs.data_files import of_file
+from spark_jobs.engines.delta_rs.deletion_vectors import rows_of
 from spark_jobs.engines.delta_rs.tables import DataFile, Tables, TableSnapshot, Write
 from spark_jobs.engines.transactions import version_of
 from spark_jobs.plan.batch import BatchPlan
-from spark_jobs.plan.table_schema import TableSchema
+from spark_jobs.plan.table_schema import GDDL, TableSchema
+from spark_jobs.rules.arrays import by_name
 from spark_jobs.rules.codes import comparable
-from spark_jobs.rules.merge import AT
+from spark_jobs.rules.merge import ACTION, AT
 from spark_jobs.rules.outcome import replaced
+
+AT_FILE, AT_ROW = f"{GDDL}__file", f"{GDDL}__row"
 
 
 @dataclass(frozen=True, kw_only=True)
 class BatchContext:
-    """Context of all steps of one batch of one table."""
+    """Context of all steps of one batch of one table.
+
+    Attributes:
+        others: steps on whole tables, where another engine takes them; null: this one does.
+    """
 
     tables: Tables
     layout: Layout
@@ -32,6 +44,7 @@ class BatchContext:
     plan: BatchPlan
     table_schema: TableSchema
     resumed: bool = True
+    others: TableWork | None = None
 
     @property
     def transaction(self) -> int:
@@ -47,12 +60,13 @@ class BatchContext:
         return self.tables.metrics(path, app, self.transaction)
 
     def commit(
-        self, path: str, app: str, added: list[pa.Table], removed: Sequence[DataFile] = (), **metrics: int
-    ) -> None:
+        self, path: str, app: str, metrics: Mapping[str, int], added: list[pa.Table],
+        removed: Sequence[DataFile] = (), deleted: Sequence[tuple[DataFile, np.ndarray]] = (),
+    ) -> None:  # fmt: skip
         """Commit a step of this batch, once; see `Write`."""
         write = Write(
             app=app, version=self.transaction, added=added, removed=removed, metrics=metrics, once=self.resumed,
-            keys=self.table_schema.keys,
+            keys=self.table_schema.keys, deleted=deleted,
         )  # fmt: skip
         self.tables.commit(path, write)
 
@@ -72,6 +86,22 @@ class KeyMatches:
     files: tuple[DataFile, ...] = ()
     whole: Mapping[int, pa.Table] = field(default_factory=dict)
 
+    def deleted(self, outcome: pa.Table) -> list[tuple[DataFile, np.ndarray]]:
+        """Files with the numbers of the rows that an outcome changes or deletes."""
+        touched = outcome.column(AT).drop_null().combine_chunks()
+        places = self.at.take(touched)
+        numbers, rows = (places.column(name).to_numpy() for name in ("file", "row"))
+        return [(self.files[number], np.sort(rows[numbers == number])) for number in np.unique(numbers)]
+
+    def written(self, outcome: pa.Table, schema: pa.Schema) -> pa.Table:
+        """Rows that an outcome inserts, or writes anew; columns that only the table has keep their value."""
+        added = outcome.filter(pc.is_in(outcome.column(ACTION), pa.array(["insert", "update"])))
+        before = added.column(AT).combine_chunks()
+        for name in schema.names:
+            if name not in added.column_names:
+                added = added.append_column(name, self.rows.column(name).take(before))
+        return by_name(added, schema)
+
     def rewritten(self, outcome: pa.Table, schema: pa.Schema) -> tuple[list[pa.Table], list[DataFile]]:
         """New contents of the files that hold a changed row, and these files.
 
@@ -90,6 +120,72 @@ class KeyMatches:
             added.append(replaced(self.whole[number], at, touched.take(mine), schema))
             removed.append(self.files[number])
         return added, removed
+
+
+@dataclass(frozen=True, kw_only=True)
+class FindKeys:
+    """Finds the rows of a data file that may have given keys; sent to tasks.
+
+    Attributes:
+        keys: a column for each of the key.
+        schema: of the columns to return, those of the key among them.
+    """
+
+    table: str
+    keys: pa.Table
+    schema: pa.Schema
+
+    def __call__(self, storage: Storage, part: tuple[int, DataFile]) -> bytes:
+        """
+        Returns:
+            an Arrow stream of the rows with `AT_FILE` and `AT_ROW`: number of the file, and of the row in it.
+        """
+        number, file = part
+        parts = [self.schema.append(pa.field(AT_FILE, pa.int32())).append(pa.field(AT_ROW, pa.int64())).empty_table()]
+        gone = None if file.vector is None else rows_of(storage, self.table, file.vector)
+        with storage.open_input(join(self.table, file.path)) as stream:
+            source, start = pq.ParquetFile(stream, coerce_int96_timestamp_unit="us"), 0
+            for group in range(source.num_row_groups):
+                hits = self._hits(source, group, file, start, gone)
+                if len(hits):
+                    rows = self._rows(source, group, file, self.schema).take(pa.array(hits))
+                    rows = rows.append_column(AT_FILE, pa.repeat(pa.scalar(number, pa.int32()), len(hits)))
+                    parts.append(rows.append_column(AT_ROW, pa.array(hits + start)))
+                start += source.metadata.row_group(group).num_rows
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, parts[0].schema) as writer:
+            writer.write_table(pa.concat_tables(parts))
+        data: bytes = sink.getvalue().to_pybytes()
+        return data
+
+    def _hits(
+        self, source: pq.ParquetFile, group: int, file: DataFile, start: int, gone: np.ndarray | None
+    ) -> np.ndarray:
+        names = tuple(self.keys.column_names)
+        rows = self._rows(source, group, file, pa.schema([self.schema.field(name) for name in names]))
+        hits: np.ndarray = matching(rows, self.keys, names).to_numpy()
+        return hits if gone is None else hits[~np.isin(hits + start, gone, assume_unique=True)]
+
+    def _rows(self, source: pq.ParquetFile, group: int, file: DataFile, schema: pa.Schema) -> pa.Table:
+        stored = pa.schema([field for field in schema if field.name not in file.values])
+        there = set(source.schema_arrow.names)
+        found = source.read_row_group(group, [n for n in stored.names if n in there], use_threads=False)
+        return of_file(found, file, schema)
+
+
+def probe(
+    tables: Tables, snapshot: TableSnapshot, keys: pa.Table, names: tuple[str, ...], columns: Sequence[str]
+) -> KeyMatches:
+    """As `find`, of a table whose files stay: only key columns are read whole, and `columns` of the rows found."""
+    files = tuple(f for f in snapshot.files if _may_hold(f, keys, names))
+    schema = pa.schema([snapshot.schema.arrow.field(name) for name in dict.fromkeys((*names, *columns))])
+    work = FindKeys(table=snapshot.path, keys=keys.select(names), schema=schema)
+    place = tables.place_for(sum(file.size for file in files))
+    empty = schema.append(pa.field(AT_FILE, pa.int32())).append(pa.field(AT_ROW, pa.int64())).empty_table()
+    found = [pa.ipc.open_stream(data).read_all() for data in place.run(work, list(enumerate(files)))]
+    rows = pa.concat_tables([empty, *found])
+    at = rows.select([AT_FILE, AT_ROW]).rename_columns(["file", "row"])
+    return KeyMatches(rows=rows.drop_columns([AT_FILE, AT_ROW]), at=at, files=files)
 
 
 def find(tables: Tables, snapshot: TableSnapshot, keys: pa.Table | None, names: tuple[str, ...]) -> KeyMatches:

@@ -14,6 +14,7 @@ import pyarrow.types as pt
 from airflow_gddl.contract.result import RunWarning
 from airflow_gddl.contract.sql_types import StructType, parse_type
 from spark_jobs.dialects.probed import Unreadable
+from spark_jobs.engines.batch_steps import TableWork
 from spark_jobs.engines.delta_rs import quarantine
 from spark_jobs.engines.delta_rs.batch_context import BatchContext
 from spark_jobs.engines.delta_rs.replica import ReplicaWriter
@@ -45,8 +46,8 @@ class ChangeTableWriter:
         return self.decoded.decoded_batch
 
     @property
-    def tables(self) -> TableWriter:
-        return TableWriter(self.batch_context)
+    def tables(self) -> TableWork:
+        return self.batch_context.others or TableWriter(self.batch_context)
 
     def quarantine(self, files: Sequence[Unreadable], again: Sequence[str]) -> None:
         path, batch_context = self.batch_context.layout.errors, self.batch_context
@@ -80,7 +81,7 @@ class ChangeTableWriter:
             return counted
         if not batch_context.resumed:
             join_in_passing(batch_context.tables, path)
-        batch_context.commit(path, APPEND, [good], numOutputRows=good.num_rows)
+        batch_context.commit(path, APPEND, {"numOutputRows": good.num_rows}, [good])
         return int(good.num_rows)
 
     def _stored(self, overlap: Overlap) -> pa.Table | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -18,6 +20,7 @@ import pyarrow.types as pt
 from airflow_gddl.contract.layout import join
 from airflow_gddl.stores import Storage
 from spark_jobs.engines.delta_rs import log_commits
+from spark_jobs.engines.delta_rs.deletion_vectors import rows_of, written
 from spark_jobs.engines.delta_rs.log_commits import Action
 from spark_jobs.engines.delta_rs.snapshots import DataFile
 from spark_jobs.engines.delta_rs.statistics import file_statistics, statistics
@@ -43,6 +46,15 @@ def read_file(storage: Storage, table: str, file: DataFile, schema: pa.Schema) -
             rows = _rows_of(stream, stored)
     else:
         rows = _rows_of(path, stored)
+    if file.vector is not None:
+        rows = rows.take(pa.array(np.delete(np.arange(rows.num_rows), rows_of(storage, table, file.vector))))
+    return of_file(rows, file, schema)
+
+
+def of_file(rows: pa.Table, file: DataFile, schema: pa.Schema) -> pa.Table:
+    """Rows of a data file in the columns and types of a schema; those of partitions have their value in the log."""
+    stored = pa.schema([field for field in schema if field.name not in file.values])
+    rows = by_name(rows, stored)
     return with_values(rows, file.values, schema) if file.values else rows
 
 
@@ -104,7 +116,30 @@ class FileWriter:
         return made, differing.num_rows > 0
 
     def removal(self, file: DataFile, *, data_change: bool) -> Action:
-        return log_commits.remove(file.stored_path, file.size, file.partition, now=self.now, data_change=data_change)
+        return log_commits.remove(
+            file.stored_path, file.size, file.partition, now=self.now, data_change=data_change, vector=file.vector
+        )
+
+    def deleted(self, changed: Sequence[tuple[DataFile, np.ndarray]]) -> list[Action]:
+        """Files without some of their rows: each is removed, and added again with a vector of its deleted rows.
+
+        Args:
+            changed: files with the numbers of newly deleted rows; the bounds of what is left are no longer tight.
+        """
+        every = [(file, self._with_stored(file, rows)) for file, rows in changed]
+        left = [(file, rows) for file, rows in every if len(rows) < _rows_in(file)]
+        vectors = written(self.storage, self.path, [rows for _, rows in left])
+        made = [self.removal(file, data_change=True) for file, _ in every]
+        for (file, _), vector in zip(left, vectors, strict=True):
+            add = dict(file.add or {})
+            figures = {**json.loads(add["stats"]), "tightBounds": False}
+            text = json.dumps(figures, ensure_ascii=False, separators=(",", ":"))
+            made.append({"add": {**add, "dataChange": True, "stats": text, "deletionVector": vector}})
+        return made
+
+    def _with_stored(self, file: DataFile, rows: np.ndarray) -> np.ndarray:
+        known = np.zeros(0, np.int64) if file.vector is None else rows_of(self.storage, self.path, file.vector)
+        return np.union1d(known, rows)
 
     def _write(self, below: str, rows: pa.Table) -> tuple[str, int]:
         """The new file's path as written in the log, and its size in bytes."""
@@ -118,6 +153,11 @@ class FileWriter:
         Path(target).parent.mkdir(parents=True, exist_ok=True)
         _save(rows, target)
         return log_commits.log_path(name), Path(target).stat().st_size
+
+
+def _rows_in(file: DataFile) -> int:
+    """By its statistics: rows that are deleted count, too."""
+    return int(json.loads((file.add or {})["stats"])["numRecords"])
 
 
 def _save(rows: pa.Table, target: Any) -> None:

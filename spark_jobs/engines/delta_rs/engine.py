@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -44,15 +44,20 @@ _IN_MEMORY = 8 * 1024**2
 
 @dataclass(frozen=True)
 class DeltaRsEngine:
-    """See `Engine`."""
+    """See `Engine`.
+
+    Attributes:
+        reads_whole: tables are read whole, so that they have to fit into memory.
+    """
 
     tables: Tables
+    reads_whole: bool = True
 
     def suited(self, *, few_rows: bool) -> DeltaRsEngine:  # noqa: ARG002 - nothing is set up either way
         return self
 
     def of_shard(self, shard: str) -> DeltaRsEngine:
-        return DeltaRsEngine(self.tables.of_shard(shard))
+        return replace(self, tables=self.tables.of_shard(shard))
 
     def exists(self, path: str) -> bool:
         return self.tables.exists(path)
@@ -77,7 +82,8 @@ class DeltaRsEngine:
     def decode_files(
         self, context: TableContext, plan: BatchPlan, state: TableState
     ) -> tuple[BatchWork | None, tuple[Unreadable, ...]]:
-        self._require_small(context, "the batch", sum(f.size for f in plan.files))
+        if self.reads_whole:
+            self._require_small(context, "the batch", sum(f.size for f in plan.files))
         self._require_small_tables(context, context.layout.replica, context.layout.history)
         if sum(file.size for file in plan.files) > _IN_MEMORY and not context.tier.deletion_vectors:
             place = InProcess(context.storage)
@@ -111,7 +117,7 @@ class DeltaRsEngine:
         """
         for path in paths:
             snapshot = self.tables.snapshot(path)
-            if snapshot is not None:
+            if snapshot is not None and self.reads_whole:
                 self._require_small(context, f"the table {path.rpartition('/')[2]}", snapshot.size)
 
     def _require_small(self, context: TableContext, what: str, size: int) -> None:

@@ -14,7 +14,9 @@ from airflow_gddl.contract.sql_types import parts
 from spark_jobs.engines.base import DeclinedError
 from spark_jobs.plan.columns import Column
 
-NTZ = "timestampNtz"
+NTZ, VECTORS = "timestampNtz", "deletionVectors"
+BESIDE_SPARK = frozenset({VECTORS, "clustering", "domainMetadata"})
+"""Features of tables that Spark maintains, in which this engine writes batches."""
 _READER = {NTZ}
 _WRITER = {NTZ, "appendOnly", "invariants", "changeDataFeed"}
 # Older protocols name no features; these settings and column properties imply them.
@@ -42,18 +44,22 @@ _CREATABLE = {
 }
 
 
-def require_known(delta: DeltaTable) -> None:
+def require_known(delta: DeltaTable, others: frozenset[str] = frozenset()) -> None:
     """
+    Args:
+        others: features that are supported here in addition.
+
     Raises:
         DeclinedError: it has a feature that this engine doesn't support.
     """
-    if reason := _reason(delta):
+    if reason := _reason(delta, others):
         raise DeclinedError(reason)
 
 
-def _reason(delta: DeltaTable) -> str:
+def _reason(delta: DeltaTable, others: frozenset[str]) -> str:
     protocol, metadata = delta.protocol(), delta.metadata()
     unknown = set(protocol.reader_features or ()) - _READER | set(protocol.writer_features or ()) - _WRITER
+    unknown -= others
     if unknown:
         return f"it has the table features {', '.join(sorted(unknown))}"
     if setting := _refused_setting(metadata.configuration):
@@ -71,12 +77,15 @@ def _refused_setting(settings: Mapping[str, Any]) -> str:
     return ""
 
 
-def require_creatable(spec: TableSpec, tier: TierSpec) -> None:
+def require_creatable(spec: TableSpec, tier: TierSpec, others: frozenset[str] = frozenset()) -> None:
     """
+    Args:
+        others: as for `require_known`.
+
     Raises:
         DeclinedError: the metadata asks for tables that this engine can't make.
     """
-    if tier.deletion_vectors:
+    if tier.deletion_vectors and VECTORS not in others:
         raise DeclinedError("its tier asks for deletion vectors")
     require_settable(spec.table_properties)
 

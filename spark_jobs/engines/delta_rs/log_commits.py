@@ -120,12 +120,14 @@ def add(
     }  # fmt: skip
 
 
-def remove(path: str, size: int, partition: PartitionText, *, now: int, data_change: bool) -> Action:
-    """Removal of a data file; `path` exactly as in its `add`."""
+def remove(
+    path: str, size: int, partition: PartitionText, *, now: int, data_change: bool, vector: Mapping[str, Any] | None
+) -> Action:
+    """Removal of a data file; `path` and `vector` exactly as in its `add`."""
     return {
         "remove": {
             "path": path, "deletionTimestamp": now, "dataChange": data_change, "extendedFileMetadata": True,
-            "partitionValues": dict(partition), "size": size,
+            "partitionValues": dict(partition), "size": size, **({"deletionVector": vector} if vector else {}),
         }
     }  # fmt: skip
 

@@ -41,14 +41,19 @@ class MergeWriter:
         return Applied(main=main, warnings=warnings, late=self.outcome.late)
 
     def _put(self) -> MainCounts:
-        """Write the outcome: rewrite files with a changed row, and add new rows."""
+        """Write the outcome: name changed rows in vectors, or rewrite their files; and add new rows."""
         batch_context, path, outcome = self.batch_context, self.batch_context.layout.replica, self.outcome.rows
         snapshot = batch_context.tables.existing(path)
+        counts = self.outcome.counts
+        if snapshot.writes_vectors:
+            rows = self.found.written(outcome, snapshot.schema.arrow)
+            deleted = self.found.deleted(outcome)
+            batch_context.commit(path, MERGE, merge_metrics(counts), [rows], deleted=deleted)
+            return counts
         added, removed = self.found.rewritten(outcome, snapshot.schema.arrow)
         fresh = by_name(outcome.filter(pc.equal(outcome.column(ACTION), "insert")), snapshot.schema.arrow)
         place_new_rows(batch_context.tables, snapshot, fresh, added, removed)
-        counts = self.outcome.counts
-        batch_context.commit(path, MERGE, added, removed, **merge_metrics(counts))
+        batch_context.commit(path, MERGE, merge_metrics(counts), added, removed)
         return counts
 
     def history(self, generation_low_watermarks: tuple[str | None, ...], *, swept: int) -> None:

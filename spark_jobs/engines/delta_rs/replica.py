@@ -8,9 +8,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_jobs.engines import table_definition
+from spark_jobs.engines.batch_steps import TableWork
 from spark_jobs.engines.delta_commits import main_counts
 from spark_jobs.engines.delta_rs import evolve, quarantine
-from spark_jobs.engines.delta_rs.batch_context import BatchContext, find
+from spark_jobs.engines.delta_rs.batch_context import BatchContext, KeyMatches, find, probe
 from spark_jobs.engines.delta_rs.merge import MergeWriter
 from spark_jobs.engines.delta_rs.small_files import join_in_passing, with_smallest
 from spark_jobs.engines.delta_rs.table_writer import TableWriter
@@ -21,7 +22,7 @@ from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.rules.arrays import by_name
 from spark_jobs.rules.decoded_batch import DecodedBatch
 from spark_jobs.rules.figures import Appended, Applied
-from spark_jobs.rules.fold import net_changes
+from spark_jobs.rules.fold import net_changes, refolds
 from spark_jobs.rules.merge import StoredState
 from spark_jobs.rules.order import events
 from spark_jobs.rules.outcome import outcome_of
@@ -47,8 +48,8 @@ class ReplicaWriter:
         return self.decoded.decoded_batch
 
     @property
-    def tables(self) -> TableWriter:
-        return TableWriter(self.batch_context)
+    def tables(self) -> TableWork:
+        return self.batch_context.others or TableWriter(self.batch_context)
 
     @property
     def table_schema(self) -> TableSchema:
@@ -59,16 +60,28 @@ class ReplicaWriter:
         quarantine.resolve(batch_context.tables, batch_context.layout.errors, chosen, batch_context.plan.planned_at)
 
     def tombstones(self) -> MergeWriter:
-        tables, schema = self.batch_context.tables, self.table_schema
+        schema = self.table_schema
         partial = schema.carries_parts(self.decoded_batch.change_schemas)
         net = net_changes(events(self.changes, schema), schema, partial=partial)
         keys = net.select(schema.keys)
-        found = find(tables, tables.existing(self.batch_context.layout.replica), keys, schema.keys)
+        found = self._stored_rows(keys, partial=partial)
         stored = StoredState(replica=found.rows, tombstones=self._stored_tombstones(keys))
         outcome = outcome_of(net, stored, schema, self._refold, partial=partial)
         if outcome.deletes.num_rows:
             self._remember(outcome.deletes)
         return MergeWriter(batch_context=self.batch_context, keys=keys, found=found, outcome=outcome)
+
+    def _stored_rows(self, keys: pa.Table, *, partial: bool) -> KeyMatches:
+        tables, schema = self.batch_context.tables, self.table_schema
+        snapshot = tables.existing(self.batch_context.layout.replica)
+        if not snapshot.writes_vectors:
+            return find(tables, snapshot, keys, schema.keys)
+        forcing = schema.spelled(schema.spec.force_update)
+        needed = {*schema.keys, GDDL, *([forcing] if forcing else [])}
+        written = {*schema.columns, GDDL}
+        every = partial or refolds(schema)
+        columns = [name for name in snapshot.schema.names if every or name in needed or name not in written]
+        return probe(tables, snapshot, keys, schema.keys, columns)
 
     def _stored_tombstones(self, keys: pa.Table) -> pa.Table | None:
         """Tombstones of earlier batches of these keys, and possibly of others."""
@@ -91,7 +104,7 @@ class ReplicaWriter:
             return
         snapshot = batch_context.tables.existing(path)
         whole, removed = with_smallest(batch_context.tables, snapshot, by_name(deletes, snapshot.schema.arrow))
-        batch_context.commit(path, TOMBSTONES, [whole], removed)
+        batch_context.commit(path, TOMBSTONES, {}, [whole], removed)
 
     def append_only(self) -> Applied:
         batch_context, path = self.batch_context, self.batch_context.layout.replica
@@ -99,5 +112,5 @@ class ReplicaWriter:
             if not batch_context.resumed:
                 join_in_passing(batch_context.tables, path)
             rows = undeleted(self.changes) if self.table_schema.spec.delete == "soft" else self.changes
-            batch_context.commit(path, MERGE, [rows], numTargetRowsInserted=rows.num_rows)
+            batch_context.commit(path, MERGE, {"numTargetRowsInserted": rows.num_rows}, [rows])
         return Applied(main=main_counts(batch_context.metrics(path, MERGE)))

@@ -5,12 +5,17 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 from urllib.parse import unquote
 
 import pyarrow as pa
 from deltalake import DeltaTable
 
+from airflow_gddl.stores import Storage
+from spark_jobs.engines.delta_rs.active_files import Add, active_files
+from spark_jobs.engines.delta_rs.deletion_vectors import Descriptor
+from spark_jobs.engines.delta_rs.features import VECTORS
 from spark_jobs.engines.delta_rs.log_commits import CDF, is_on
 from spark_jobs.engines.table_definition import CLUSTER_BY
 from spark_jobs.rules.arrow_schema import DeltaSchema
@@ -26,6 +31,7 @@ class DataFile:
         low, high: bounds by column, empty where the log has no statistics.
         values: partition column to its value in this file.
         stored_path: `path` as written in the log.
+        add: the action of the log, where the table may have deletion vectors.
     """
 
     path: str
@@ -34,6 +40,12 @@ class DataFile:
     high: Mapping[str, Any] = field(default_factory=dict)
     values: Mapping[str, Any] = field(default_factory=dict)
     stored_path: str = ""
+    add: Add | None = None
+
+    @property
+    def vector(self) -> Descriptor | None:
+        """The vector of the file's deleted rows; null where none is."""
+        return None if self.add is None else self.add.get("deletionVector")
 
     @property
     def partition(self) -> PartitionText:
@@ -47,6 +59,21 @@ class TableSnapshot:
     path: str
     delta: DeltaTable
     schema: DeltaSchema
+    storage: Storage
+
+    @property
+    def has_vectors(self) -> bool:
+        """Whether its files may have deletion vectors."""
+        return VECTORS in (self.delta.protocol().reader_features or ())
+
+    @property
+    def writes_vectors(self) -> bool:
+        """Whether deleted rows are named by vectors, and their files stay."""
+        return self.has_vectors and is_on(self.properties, "delta.enableDeletionVectors")
+
+    @cached_property
+    def _adds(self) -> Mapping[str, Add]:
+        return active_files(self.storage, self.path, self.delta.version()) if self.has_vectors else {}
 
     @property
     def files(self) -> tuple[DataFile, ...]:
@@ -54,7 +81,7 @@ class TableSnapshot:
         return tuple(
             DataFile(
                 unquote(a["path"]), a["size_bytes"], a.get("min") or {}, a.get("max") or {},
-                a.get("partition") or {}, a["path"],
+                a.get("partition") or {}, a["path"], self._adds.get(a["path"]),
             )
             for a in actions
         )  # fmt: skip

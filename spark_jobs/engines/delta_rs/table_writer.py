@@ -30,7 +30,7 @@ class TableWriter:
         schema = self.batch_context.table_schema
         definitions = table_definition.definitions(schema, layout, tier)
         if any(not tables.exists(d.path) for d in definitions):
-            require_creatable(schema.spec, tier)
+            require_creatable(schema.spec, tier, tables.features)
         for definition in definitions:
             bounds = (START, END) if definition.path == layout.history else ()
             evolve.retype_sequence(tables, definition.path, schema, bounds)
@@ -80,7 +80,7 @@ class TableWriter:
                 removed.append(file)
                 added.append(left)
         metric = "numUpdatedRows" if sweep.marks(batch_context.table_schema) else "numDeletedRows"
-        batch_context.commit(path, SWEEP, added, removed, **{metric: count})
+        batch_context.commit(path, SWEEP, {metric: count}, added, removed)
 
     def history(self, generation_low_watermarks: tuple[str | None, ...], *, swept: int) -> None:
         update_history(self.batch_context, None, generation_low_watermarks, swept)

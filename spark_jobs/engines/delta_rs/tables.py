@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 from deltalake import DeltaTable, Schema
 from deltalake.exceptions import DeltaError, TableNotFoundError
@@ -22,6 +23,7 @@ from spark_jobs.engines.delta_rs.features import missing_features, require_known
 from spark_jobs.engines.delta_rs.log_commits import Action
 from spark_jobs.engines.delta_rs.snapshots import DataFile, TableSnapshot
 from spark_jobs.engines.delta_rs.statistics import statistics
+from spark_jobs.engines.places import InProcess, Place
 from spark_jobs.engines.skipping import ColumnPath, indexed_columns
 from spark_jobs.engines.table_definition import TableDefinition
 from spark_jobs.engines.transactions import app_of, user_metadata
@@ -32,6 +34,8 @@ from spark_jobs.rules.arrow_schema import DeltaSchema, schema_of
 __all__ = ["DataFile", "TableSnapshot", "Tables", "Write"]
 
 Clock = Callable[[], datetime]
+_IN_PROCESS = 16 * 1024**2
+"""Bytes up to which files are read in this process: sending tasks would take longer."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,6 +52,7 @@ class Write:
         rearranged: the same rows in other files; readers of the table's changes skip it.
         partition_by: new partition columns; null: unchanged. Requires that all files are removed.
         keys: key columns, by which the change data feed identifies updates.
+        deleted: files with the numbers of rows to delete, in a table that writes vectors.
     """
 
     app: str = ""
@@ -61,14 +66,20 @@ class Write:
     rearranged: bool = False
     partition_by: tuple[str, ...] | None = None
     keys: Sequence[str] = ()
+    deleted: Sequence[tuple[DataFile, np.ndarray]] = ()
 
 
 class Tables:
     """Tables of one run of one table; snapshots are cached until the next write, since the run holds the claim."""
 
-    def __init__(self, storage: Storage, clock: Clock, shard: str = "") -> None:
-        self.storage, self._clock, self._shard = storage, clock, shard
+    def __init__(self, storage: Storage, clock: Clock, shard: str = "", features: frozenset[str] = frozenset()) -> None:
+        """
+        Args:
+            features: table features that are supported in addition, see `features.require_known`.
+        """
+        self.storage, self._clock, self._shard, self.features = storage, clock, shard, features
         self.log = DeltaCommits(storage)
+        self._place: Place = InProcess(storage)
         self._snapshots: dict[str, TableSnapshot | None] = {}
         self._transactions: dict[tuple[str, str], int] = {}
         self._versions: dict[str, int] = {}
@@ -76,7 +87,17 @@ class Tables:
 
     def of_shard(self, shard: str) -> Tables:
         """The same with transactions of its own."""
-        return Tables(self.storage, self._clock, shard)
+        return Tables(self.storage, self._clock, shard, self.features)
+
+    def worked_on_at(self, place: Place) -> Tables:
+        """The same, for files that are worked on at another place."""
+        found = Tables(self.storage, self._clock, self._shard, self.features)
+        found._place = place
+        return found
+
+    def place_for(self, size: int) -> Place:
+        """Where files of so many bytes are read."""
+        return InProcess(self.storage) if size <= _IN_PROCESS else self._place
 
     def snapshot(self, path: str) -> TableSnapshot | None:
         """The newest version; None where there is no table.
@@ -101,9 +122,9 @@ class Tables:
             if not isinstance(error, DeltaError | OSError | ValueError):
                 raise
             raise DeclinedError(f"deltalake can't open it: {str(error).splitlines()[0][:200]}") from error
-        require_known(delta)
+        require_known(delta, self.features)
         self._there.add(path)
-        return TableSnapshot(path, delta, schema_of(delta.schema().to_json()))
+        return TableSnapshot(path, delta, schema_of(delta.schema().to_json()), self.storage)
 
     def existing(self, path: str) -> TableSnapshot:
         found = self.snapshot(path)
@@ -121,6 +142,10 @@ class Tables:
             version = None if found is None else found.delta.transaction_version(app_of(app, self._shard))
             self._transactions[path, app] = -1 if version is None else version
         return self._transactions[path, app]
+
+    def forget_all(self) -> None:
+        """Drop the cached state of tables that another engine may have changed."""
+        self._snapshots, self._transactions, self._versions = {}, {}, {}
 
     def forget(self, path: str) -> None:
         """Drop the cached state of a table that is about to change."""
@@ -231,6 +256,7 @@ class Tables:
                 statistics=statistics(self.read_files(snapshot, [f]), without(indexed, snapshot.partition_by)),
             )
             for f in snapshot.files
+            if f.vector is None  # its statistics are by a writer that has them all
         ]  # fmt: skip
         if actions:
             self._commit(snapshot, actions, Write(rearranged=True))
@@ -265,6 +291,7 @@ class Tables:
             feed, differs = files.feed(before, after, write.keys)
             write = replace(write, rearranged=not differs)
         actions = [files.removal(file, data_change=not write.rearranged) for file in write.removed or ()]
+        actions += files.deleted(write.deleted) if write.deleted else []
         for rows in write.added:
             actions += files.data(rows, write.indexed or (), data_change=not write.rearranged)
         self._commit(snapshot, [*feed, *actions], write)

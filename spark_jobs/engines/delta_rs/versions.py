@@ -69,7 +69,7 @@ def update_history(
     fresh = by_name(missing, snapshot.schema.arrow)
     added, removed = found.rewritten(stale, snapshot.schema.arrow)
     place_new_rows(batch_context.tables, snapshot, fresh, added, removed)
-    batch_context.commit(path, HISTORY, added, removed)
+    batch_context.commit(path, HISTORY, {}, added, removed)
 
 
 def with_keys(rows: pa.Table, keys: pa.Table, table_schema: TableSchema) -> np.ndarray:

@@ -21,6 +21,7 @@ from spark_jobs.engines.spark import quarantine, row_types
 from spark_jobs.engines.spark import verify as verifying
 from spark_jobs.engines.spark.batch_context import BatchContext
 from spark_jobs.engines.spark.batch_reader import BatchReader
+from spark_jobs.engines.spark.beside import BatchesBesideSpark
 from spark_jobs.engines.spark.change_table import AppendedChanges, ChangeTableWriter
 from spark_jobs.engines.spark.columns import tuples
 from spark_jobs.engines.spark.erasing import SparkEraser, of_key
@@ -88,6 +89,9 @@ class SparkEngine:
         first = FirstLoadReader(context=context, plan=plan, state=state, tables=self.tables, place=place)
         if first.suits() and (found := first.decode_files()) is not None:
             return found
+        place = SparkTasks(self.tables.spark, self.tables.slots)
+        if (beside := BatchesBesideSpark(context, place).decode_files(plan, state)) is not None:
+            return beside
         decoded, unreadable = reader.decode_files()
         if decoded is None:
             return None, unreadable

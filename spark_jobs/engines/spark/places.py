@@ -25,7 +25,7 @@ class SparkTasks:
     spark: SparkSession
     slots: int
 
-    def run(self, work: Work[Any], parts: Sequence[Any]) -> list[str]:
+    def run(self, work: Work[Any], parts: Sequence[Any]) -> list[bytes]:
         if not parts:
             return []
         listed = tuple(parts)
@@ -37,7 +37,7 @@ class SparkTasks:
                     yield pa.RecordBatch.from_pydict({_REPORT: [work(storage, listed[number])]})
 
         numbers = self.spark.range(0, len(listed), 1, len(listed))
-        return [row[0] for row in map_in_arrow(numbers, task, f"{_REPORT} string").collect()]
+        return [bytes(row[0]) for row in map_in_arrow(numbers, task, f"{_REPORT} binary").collect()]
 
     def distinct(self, files: Sequence[str], columns: Sequence[str]) -> int:
         rows = self.spark.read.parquet(*files)

@@ -1,0 +1,90 @@
+"""Deletion vectors of Delta's protocol: rows of a data file that are deleted, though the file still holds them.
+
+Read in a file of vectors or in the log itself, written in files; the bitmap is Roaring's portable form for 64 bits.
+"""
+
+from __future__ import annotations
+
+import base64
+import struct
+import zlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+from uuid import UUID, uuid4
+
+import numpy as np
+from pyroaring import BitMap64
+
+from airflow_gddl.contract.layout import join
+from airflow_gddl.stores import Storage
+
+Descriptor = Mapping[str, Any]
+"""`deletionVector` of an `add` or `remove` action."""
+_MAGIC = 1_681_511_377
+_HEAD, _SIZE = struct.Struct("<i"), struct.Struct(">i")
+_VERSION = b"\x01"
+_ENCODED_UUID = 20
+"""Characters; those before name a folder."""
+_Z85 = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
+_B85 = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;<=>?@^_`{|}~"
+
+
+def rows_of(storage: Storage, table: str, vector: Descriptor) -> np.ndarray:
+    """Numbers of the deleted rows in their file, from 0, rising.
+
+    Raises:
+        ValueError: it is damaged, or of another form.
+    """
+    if vector["storageType"] == "i":
+        data = base64.b85decode(vector["pathOrInlineDv"].encode().translate(bytes.maketrans(_Z85, _B85)))
+    else:
+        data = _framed(storage.read(path_of(table, vector)), int(vector.get("offset") or 0))
+    if _HEAD.unpack_from(data)[0] != _MAGIC:
+        raise ValueError(f"a deletion vector of {table} has another form than Roaring's portable one")
+    found = np.fromiter(BitMap64.deserialize(data[_HEAD.size :]), np.int64)
+    if len(found) != vector["cardinality"]:
+        raise ValueError(f"a deletion vector of {table} has {len(found)} rows, not {vector['cardinality']}")
+    return found
+
+
+def _framed(content: bytes, offset: int) -> bytes:
+    size = _SIZE.unpack_from(content, offset)[0]
+    start = offset + _SIZE.size
+    data = content[start : start + size]
+    if zlib.crc32(data) != struct.unpack_from(">I", content, start + size)[0]:
+        raise ValueError("the checksum of a deletion vector is wrong")
+    return data
+
+
+def path_of(table: str, vector: Descriptor) -> str:
+    """Path of the file that holds a vector."""
+    text = str(vector["pathOrInlineDv"])
+    if vector["storageType"] == "p":
+        return text
+    folder, encoded = text[:-_ENCODED_UUID], text[-_ENCODED_UUID:]
+    number = UUID(bytes=base64.b85decode(encoded.encode().translate(bytes.maketrans(_Z85, _B85))))
+    return join(table, folder, _name(number)) if folder else join(table, _name(number))
+
+
+def written(storage: Storage, table: str, deleted: Sequence[np.ndarray]) -> list[Descriptor]:
+    """A file of the vectors of data files.
+
+    Args:
+        deleted: numbers of the deleted rows of each data file.
+    """
+    number, content = uuid4(), bytearray(_VERSION)
+    found: list[Descriptor] = []
+    encoded = base64.b85encode(number.bytes).translate(bytes.maketrans(_B85, _Z85)).decode()
+    for rows in deleted:
+        data = _HEAD.pack(_MAGIC) + BitMap64(rows.tolist()).serialize()
+        found.append(
+            {"storageType": "u", "pathOrInlineDv": encoded, "offset": len(content), "sizeInBytes": len(data),
+             "cardinality": len(rows)}
+        )  # fmt: skip
+        content += _SIZE.pack(len(data)) + data + struct.pack(">I", zlib.crc32(data))
+    storage.write(join(table, _name(number)), bytes(content))
+    return found
+
+
+def _name(number: UUID) -> str:
+    return f"deletion_vector_{number}.bin"

@@ -1,0 +1,92 @@
+"""Batches of changes that need not go through the JVM: the engine without Spark decodes, appends and merges them.
+
+Spark's tasks find the rows of the replica with the batch's keys; its Delta creates, alters and maintains the tables.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+
+from airflow_gddl.contract.result import MainCounts, RunWarning
+from spark_jobs.dialects.probed import Unreadable
+from spark_jobs.engines.base import DeclinedError, TableContext
+from spark_jobs.engines.batch_steps import BatchWork, TableWork
+from spark_jobs.engines.delta_rs.change_table import ChangeTableWriter
+from spark_jobs.engines.delta_rs.engine import DeltaRsEngine
+from spark_jobs.engines.delta_rs.features import BESIDE_SPARK
+from spark_jobs.engines.delta_rs.tables import Tables
+from spark_jobs.engines.places import Place
+from spark_jobs.plan.batch import BatchPlan, TableState
+from spark_jobs.rules.fold import refolds
+
+MOST_BYTES = 64 * 1024**2
+"""Of a batch's files, which are in the driver's memory together."""
+_MOST_TOMBSTONES = 256 * 1024**2
+
+
+@dataclass(frozen=True)
+class BatchesBesideSpark:
+    """Attributes:
+    place: where the replica's files are read.
+    """
+
+    context: TableContext
+    place: Place
+
+    def decode_files(
+        self, plan: BatchPlan, state: TableState
+    ) -> tuple[BatchWork | None, tuple[Unreadable, ...]] | None:
+        """See `Engine.decode_files`; None: the batch is one for Spark, and nothing was written."""
+        tables = Tables(self.context.storage, lambda: datetime.now(UTC), features=BESIDE_SPARK)
+        tables = tables.worked_on_at(self.place)
+        try:
+            if not (self._suits(plan, state) and self._are_suited(tables)):
+                return None
+            found, unreadable = DeltaRsEngine(tables, reads_whole=False).decode_files(self.context, plan, state)
+        except DeclinedError:
+            return None
+        if not isinstance(found, ChangeTableWriter):
+            return found, unreadable
+        schema = found.batch_context.table_schema
+        if refolds(schema):
+            return None
+        others = _TablesOfSpark(self.context.engine.table_work(self.context, plan, schema), tables)
+        return replace(found, batch_context=replace(found.batch_context, others=others)), unreadable
+
+    def _suits(self, plan: BatchPlan, state: TableState) -> bool:
+        """Whether the batch fits into memory, and needs of the tables no more than the rows of its keys."""
+        spec = self.context.spec
+        if state.keys is None or spec.shard is not None or spec.history or plan.source != "files":
+            return False
+        return all(f.kind == "change" for f in plan.files) and sum(f.size for f in plan.files) <= MOST_BYTES
+
+    def _are_suited(self, tables: Tables) -> bool:
+        """Whether deleted rows of the replica are named by vectors, and its tombstones fit into memory."""
+        layout = self.context.layout
+        replica, tombstones = tables.snapshot(layout.replica), tables.snapshot(layout.tombstones)
+        if replica is None or not replica.writes_vectors or replica.feeds_changes:
+            return False
+        return tombstones is None or tombstones.size <= _MOST_TOMBSTONES
+
+
+@dataclass(frozen=True)
+class _TablesOfSpark:
+    """See `TableWork`; `tables` sees what Spark has changed."""
+
+    work: TableWork
+    tables: Tables
+
+    def ensure_tables(self) -> tuple[RunWarning, ...]:
+        warnings = self.work.ensure_tables()
+        self.tables.forget_all()
+        return warnings
+
+    def sweepable(self) -> tuple[int, int]:
+        return self.work.sweepable()
+
+    def sweep(self) -> MainCounts:
+        return self.work.sweep()
+
+    def history(self, generation_low_watermarks: tuple[str | None, ...], *, swept: int) -> None:
+        self.work.history(generation_low_watermarks, swept=swept)

@@ -1,0 +1,130 @@
+"""Random histories in tables with deletion vectors, without Spark: the oracle judges all tables after every run.
+
+The tables are read by `deltalake`'s own scan, which knows the vectors.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from airflow_gddl.contract.result import JobResult
+from airflow_gddl.contract.spec import DEFAULT_TIERS, JobOptions, JobSpec, TableSpec
+from airflow_gddl.stores import Storage
+from spark_jobs.engines.delta_rs import deletion_vectors
+from spark_jobs.engines.delta_rs.active_files import active_files
+from spark_jobs.engines.delta_rs.engine import DeltaRsEngine
+from spark_jobs.engines.delta_rs.features import VECTORS
+from spark_jobs.engines.delta_rs.tables import Tables
+from spark_jobs.job.worker import NoSpark
+from spark_jobs.pipeline import run_table
+from spark_jobs.table.outcome import RunTotals
+from spark_jobs.table.run import TableRun
+from spark_jobs.table.runtime import Runtime
+from tests.engines.memory_lake import MemoryLake
+from tests.oracle import replay
+from tests.spark.playing import examples
+from tests.spark.table_lines import by_engine, by_oracle, counts_of, differences
+from tests.strategies import EVERYTHING, Case, Traits, cases, dense
+
+SORTS = {
+    "everything": dense(EVERYTHING),
+    "plain": dense(Traits(variants=False)),
+    "partial": dense(Traits(partial=True, ties=False, steps=True)),
+    "reloads": dense(Traits(most_reloads=3, steps=True)),
+}
+TIERS = {**DEFAULT_TIERS, "small": replace(DEFAULT_TIERS["small"], deletion_vectors=True)}
+
+
+@dataclass(frozen=True)
+class VectorLake(MemoryLake):
+    """A new engine for each run, as a job has."""
+
+    def run_once(self, spec: TableSpec) -> JobResult:
+        job = JobSpec(run_id="run", roots=self.roots, tables=(spec,), tiers=TIERS, options=JobOptions())
+        tables = Tables(Storage(), lambda: datetime.now(UTC), features=frozenset({VECTORS}))
+        runtime = Runtime(storage=Storage(), spark=NoSpark(), engine=DeltaRsEngine(tables))
+        return run_table(TableRun(job=job, spec=spec, runtime=runtime), RunTotals())
+
+
+def read(path: str) -> list[dict[str, Any]]:
+    if not Path(path, "_delta_log").is_dir():
+        return []
+    return pa.table(DeltaTable(path).scan()).to_pylist()
+
+
+@pytest.mark.parametrize("sort", SORTS)
+def test_pipeline_and_oracle_agree(sort: str) -> None:
+    written = []
+
+    @settings(max_examples=examples(8), derandomize=True, deadline=None, suppress_health_check=list(HealthCheck))
+    @given(st.deferred(lambda: cases(SORTS[sort])))
+    def agree(case: Case) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            lake = VectorLake(Path(folder))
+            play(case, lake)
+            written.extend(Path(lake.layout(case.spec).replica).glob("deletion_vector_*.bin"))
+
+    agree()
+    assert written
+
+
+def play(case: Case, lake: VectorLake) -> None:
+    for number, run in enumerate(case.runs):
+        lake.land(case.spec, run, case.types)
+        result = lake.run_once(case.spec)
+        outcome = replay(case.spec, case.runs[: number + 1])
+        assert differences(by_oracle(outcome, case.spec), by_engine(lake.layout(case.spec), read)) == []
+        assert counts_of(result) == outcome.counts[number]
+
+
+@given(st.lists(st.sets(st.integers(0, 2**33), max_size=50), min_size=1, max_size=4))
+@settings(max_examples=50, deadline=None, derandomize=True)
+def test_vectors_read_back(found: list[set[int]]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        rows = [np.array(sorted(one), np.int64) for one in found]
+        vectors = deletion_vectors.written(Storage(), folder, rows)
+        for vector, expected in zip(vectors, rows, strict=True):
+            assert deletion_vectors.rows_of(Storage(), folder, vector).tolist() == expected.tolist()
+            assert Path(deletion_vectors.path_of(folder, vector)).is_file()
+
+
+def test_damaged_vector_is_refused(tmp_path: Path) -> None:
+    (vector,) = deletion_vectors.written(Storage(), str(tmp_path), [np.array([1, 2, 3])])
+    path = Path(deletion_vectors.path_of(str(tmp_path), vector))
+    data = bytearray(path.read_bytes())
+    data[-6] ^= 1
+    path.write_bytes(bytes(data))
+    with pytest.raises(ValueError, match="checksum"):
+        deletion_vectors.rows_of(Storage(), str(tmp_path), vector)
+
+
+@pytest.mark.parametrize("checkpoint_at", [None, 3, 5])
+def test_files_are_those_of_deltalake(checkpoint_at: int | None, tmp_path: Path) -> None:
+    """By commits alone, and by a checkpoint and the commits after it."""
+    path = str(tmp_path)
+    for number in range(6):
+        mode = "overwrite" if number == 4 else "append"
+        _write(path, number, mode)
+        if number == checkpoint_at:
+            DeltaTable(path).create_checkpoint()
+    table = DeltaTable(path)
+    expected = pa.table(table.get_add_actions()).column("path").to_pylist()
+    assert sorted(active_files(Storage(), path, table.version())) == sorted(expected)
+    older = DeltaTable(path, version=3)
+    expected = pa.table(older.get_add_actions()).column("path").to_pylist()
+    assert sorted(active_files(Storage(), path, 3)) == sorted(expected)
+
+
+def _write(path: str, number: int, mode: str) -> None:
+    write_deltalake(path, pa.table({"id": [number], "p": [number % 2]}), mode=mode, partition_by=["p"])  # type: ignore[call-overload]

@@ -1,0 +1,131 @@
+"""Batches that the engine without Spark writes into tables with deletion vectors, which Spark made and maintains."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+
+from airflow_gddl.contract.spec import DEFAULT_TIERS, JobOptions, TableSpec
+from spark_jobs.engines.delta_rs import tables
+from spark_jobs.engines.spark import batch_reader
+from spark_jobs.engines.spark.beside import BatchesBesideSpark
+from tests.conftest import LocalPort
+from tests.delta_rs.small_lake import SmallLake, spec_of
+from tests.spark.lake import Lake
+from tests.spark.playing import Stage, drawn, examples, named, play, verify
+from tests.spark.test_maintenance import TIER, done
+from tests.strategies import EVERYTHING, Traits, cases, dense
+
+HARD = Traits(variants=False, deletes=("hard",), reloads=False)
+SORTS = {
+    "plain": HARD,
+    "composite": replace(HARD, composite=True, numbered=True, steps=True),
+    "bad_rows": replace(HARD, bad_rows=True, declared=True, variants=True),
+    "reloads": replace(HARD, reloads=True),
+    "everything": EVERYTHING,
+}
+TIERS = {"small": replace(DEFAULT_TIERS["small"], deletion_vectors=True)}
+
+
+@dataclass
+class Taken:
+    """Batches that were taken from Spark, and left to it."""
+
+    taken: int = 0
+    left: int = 0
+    found: list[str] = field(default_factory=list)
+
+
+@pytest.fixture
+def beside(monkeypatch: pytest.MonkeyPatch) -> Taken:
+    """However few bytes there are, Spark's tasks read them."""
+    seen, decode = Taken(), BatchesBesideSpark.decode_files
+
+    def watched(self: BatchesBesideSpark, *args: Any) -> Any:
+        found = decode(self, *args)
+        seen.taken, seen.left = seen.taken + (found is not None), seen.left + (found is None)
+        return found
+
+    monkeypatch.setattr(BatchesBesideSpark, "decode_files", watched)
+    monkeypatch.setattr(tables, "_IN_PROCESS", -1)
+    monkeypatch.setattr(batch_reader, "DRIVER_BYTES", -1)
+    return seen
+
+
+@pytest.mark.parametrize("sort", SORTS)
+def test_engine_and_oracle_agree(sort: str, beside: Taken, tmp_path: Path) -> None:
+    drawn_ones = drawn(cases(dense(SORTS[sort])), examples(5))
+    without_history = [replace(case, spec=replace(case.spec, history=sort == "everything")) for case in drawn_ones]
+    stage = Stage(LocalPort("spark"), Lake(tmp_path, TIERS), named(without_history))
+    play(stage)
+    verify(stage)
+    assert not stage.wrong, "\n" + stage.report()
+    assert beside.taken or sort == "everything"
+
+
+def test_spark_maintains_the_tables_between(beside: Taken, tmp_path: Path) -> None:
+    """OPTIMIZE, REORG PURGE, VACUUM, RESTORE and DELETE of Spark between batches; every reader, filtered and not."""
+    port, lake, spec = LocalPort("spark"), SmallLake(tmp_path, TIER), spec_of()
+    lake.load(spec, 500)
+    done(lake, spec, JobOptions(), port)
+    truth = {i: f"load {i}" for i in range(500)}
+    spark = port.spark.for_table()
+    spark.conf.set("spark.databricks.delta.retentionDurationCheck.enabled", "false")
+    table = f"delta.`{lake.layout(spec).replica}`"
+    statements = ["", f"OPTIMIZE {table}", f"REORG TABLE {table} APPLY (PURGE)", f"VACUUM {table} RETAIN 0 HOURS",
+                  f"DELETE FROM {table} WHERE id = 7", "RESTORE"]  # fmt: skip
+    for number, statement in enumerate(statements, start=1):
+        if statement == "RESTORE":  # undoes the delete
+            version = DeltaTable(lake.layout(spec).replica).version()
+            spark.sql(f"RESTORE TABLE {table} TO VERSION AS OF {version}")
+        elif statement:
+            spark.sql(statement)
+        if "DELETE" in statement:
+            truth.pop(7)
+        changed, gone, new = 20 + number, 40 + number, 1000 + number
+        lake.change(
+            spec, number, [("U", changed, f"v{number}"), ("D", gone, None), ("I", new, "new"), ("U", 3, f"{number}")]
+        )
+        done(lake, spec, JobOptions(), port)
+        truth |= {changed: f"v{number}", new: "new", 3: str(number)}
+        truth.pop(gone)
+        assert_read_alike(port, lake, spec, truth)
+    assert (beside.taken, beside.left) == (len(statements), 0)
+    assert list(Path(lake.layout(spec).replica).glob("deletion_vector_*.bin"))
+    lake.change(spec, 50, [("U", 9, "last")])
+    truth[9] = "last"
+    done(lake, spec, JobOptions(action="maintain"), port)
+    done(lake, spec, JobOptions(), port)
+    assert_read_alike(port, lake, spec, truth)
+
+
+def assert_read_alike(port: LocalPort, lake: SmallLake, spec: TableSpec, truth: dict[int, str]) -> None:
+    path = lake.layout(spec).replica
+    every = {row["id"]: row["v"] for row in port.read_by_spark(path)}
+    assert every == truth
+    assert {row["id"]: row["v"] for row in pa.table(DeltaTable(path).scan()).to_pylist()} == truth
+    frame = pl.scan_delta(path).select("id", "v")
+    assert dict(frame.collect().iter_rows()) == truth
+    some = {key: value for key, value in truth.items() if key >= 450}
+    assert dict(frame.filter(pl.col("id") >= 450).collect().iter_rows()) == some
+    spark = port.spark.for_table()
+    filtered = spark.read.format("delta").load(path).where("id >= 450").select("id", "v").collect()
+    assert {row[0]: row[1] for row in filtered} == some
+
+
+def test_batches_that_are_sparks_own(beside: Taken, tmp_path: Path) -> None:
+    """History, force and parts of rows need more of the tables than the rows of the keys."""
+    port, lake = LocalPort("spark"), SmallLake(tmp_path, TIER)
+    for name, fields in {"h": {"history": True}, "p": {"ignore_null_updates": True}}.items():
+        spec = spec_of(name, **fields)
+        lake.load(spec, 5)
+        done(lake, spec, JobOptions(), port)
+        lake.change(spec, 1, [("U", 1, "new"), ("D", 2, None)])
+        assert done(lake, spec, JobOptions(), port).main.updated == 1
+    assert beside.taken == 0
