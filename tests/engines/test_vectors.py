@@ -127,4 +127,4 @@ def test_files_are_those_of_deltalake(checkpoint_at: int | None, tmp_path: Path)
 
 
 def _write(path: str, number: int, mode: str) -> None:
-    write_deltalake(path, pa.table({"id": [number], "p": [number % 2]}), mode=mode, partition_by=["p"])  # type: ignore[call-overload]
+    write_deltalake(path, pa.table({"id": [number], "p": [number % 2]}), mode=mode, partition_by=["p"])

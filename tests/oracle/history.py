@@ -22,25 +22,26 @@ def history(table_schema: Shape, ledger: Ledger, events: dict[Key, list[Event]])
     if not table_schema.spec.history:
         return []
     return [
-        _told(version, ledger)
+        _told(version, table_schema, ledger)
         for found in events.values()
         for version in _versions(table_schema, _moments(table_schema, ledger, found))
     ]
 
 
-def _told(version: Version, ledger: Ledger) -> Version:
+def _told(version: Version, table_schema: Shape, ledger: Ledger) -> Version:
     """A later generation before which no change came begins below every sequence: null means other things."""
     start, end = version.start, version.end
     if start is None and version.start_generation > 1:
-        start = _below_all(ledger)
+        start = _below_all(table_schema, ledger)
     if end is None and version.end_generation is not None:
-        end = _below_all(ledger)
+        end = _below_all(table_schema, ledger)
     return replace(version, start=start, end=end)
 
 
-def _below_all(ledger: Ledger) -> Sequence:
-    """Of the type of the table's sequences; it is text until there is one."""
-    known = next((change.sequence for change in ledger.changes if change.sequence is not None), ("",))
+def _below_all(table_schema: Shape, ledger: Ledger) -> Sequence:
+    """Of the type of the table's sequences: text until there is a change, and whole numbers in further columns."""
+    untold = ("", *(0 for _ in table_schema.sequence[1:]))
+    known = next((change.sequence for change in ledger.changes if change.sequence is not None), untold)
     return tuple(_LOWEST[type(part)] for part in known)
 
 

@@ -127,15 +127,23 @@ class FileWriter:
             changed: files with the numbers of newly deleted rows; the bounds of what is left are no longer tight.
         """
         every = [(file, self._with_stored(file, rows)) for file, rows in changed]
-        left = [(file, rows) for file, rows in every if len(rows) < _rows_in(file)]
+        left = [(file, rows) for file, rows in every if len(rows) < self._rows_in(file)]
         vectors = written(self.storage, self.path, [rows for _, rows in left])
         made = [self.removal(file, data_change=True) for file, _ in every]
         for (file, _), vector in zip(left, vectors, strict=True):
             add = dict(file.add or {})
-            figures = {**json.loads(add["stats"]), "tightBounds": False}
+            figures = {"numRecords": self._rows_in(file), **json.loads(add.get("stats") or "{}"), "tightBounds": False}
             text = json.dumps(figures, ensure_ascii=False, separators=(",", ":"))
             made.append({"add": {**add, "dataChange": True, "stats": text, "deletionVector": vector}})
         return made
+
+    def _rows_in(self, file: DataFile) -> int:
+        """Rows of a file, deleted ones among them: by its statistics, else by its footer."""
+        known = json.loads((file.add or {}).get("stats") or "{}").get("numRecords")
+        if known is not None:
+            return int(known)
+        with self.storage.open_input(join(self.path, file.path)) as stream:
+            return int(pq.read_metadata(stream).num_rows)
 
     def _with_stored(self, file: DataFile, rows: np.ndarray) -> np.ndarray:
         known = np.zeros(0, np.int64) if file.vector is None else rows_of(self.storage, self.path, file.vector)
@@ -153,11 +161,6 @@ class FileWriter:
         Path(target).parent.mkdir(parents=True, exist_ok=True)
         _save(rows, target)
         return log_commits.log_path(name), Path(target).stat().st_size
-
-
-def _rows_in(file: DataFile) -> int:
-    """By its statistics: rows that are deleted count, too."""
-    return int(json.loads((file.add or {})["stats"])["numRecords"])
 
 
 def _save(rows: pa.Table, target: Any) -> None:

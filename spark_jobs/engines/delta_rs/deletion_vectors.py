@@ -9,11 +9,11 @@ import base64
 import struct
 import zlib
 from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
 from typing import Any
 from uuid import UUID, uuid4
 
 import numpy as np
-from pyroaring import BitMap64
 
 from airflow_gddl.contract.layout import join
 from airflow_gddl.stores import Storage
@@ -29,12 +29,19 @@ _Z85 = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*
 _B85 = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;<=>?@^_`{|}~"
 
 
+def are_known() -> bool:
+    """Whether this job has the library of the bitmaps."""
+    return find_spec("pyroaring") is not None
+
+
 def rows_of(storage: Storage, table: str, vector: Descriptor) -> np.ndarray:
     """Numbers of the deleted rows in their file, from 0, rising.
 
     Raises:
         ValueError: it is damaged, or of another form.
     """
+    from pyroaring import BitMap64  # noqa: PLC0415 - a job elsewhere may lack it, and then leaves such tables to Spark
+
     if vector["storageType"] == "i":
         data = base64.b85decode(vector["pathOrInlineDv"].encode().translate(bytes.maketrans(_Z85, _B85)))
     else:
@@ -72,6 +79,8 @@ def written(storage: Storage, table: str, deleted: Sequence[np.ndarray]) -> list
     Args:
         deleted: numbers of the deleted rows of each data file.
     """
+    from pyroaring import BitMap64  # noqa: PLC0415 - as above
+
     number, content = uuid4(), bytearray(_VERSION)
     found: list[Descriptor] = []
     encoded = base64.b85encode(number.bytes).translate(bytes.maketrans(_B85, _Z85)).decode()

@@ -12,6 +12,7 @@ from airflow_gddl.contract.result import MainCounts, RunWarning
 from spark_jobs.dialects.probed import Unreadable
 from spark_jobs.engines.base import DeclinedError, TableContext
 from spark_jobs.engines.batch_steps import BatchWork, TableWork
+from spark_jobs.engines.delta_rs import deletion_vectors
 from spark_jobs.engines.delta_rs.change_table import ChangeTableWriter
 from spark_jobs.engines.delta_rs.engine import DeltaRsEngine
 from spark_jobs.engines.delta_rs.features import BESIDE_SPARK
@@ -57,7 +58,13 @@ class BatchesBesideSpark:
     def _suits(self, plan: BatchPlan, state: TableState) -> bool:
         """Whether the batch fits into memory, and needs of the tables no more than the rows of its keys."""
         spec = self.context.spec
-        if state.keys is None or spec.shard is not None or spec.history or plan.source != "files":
+        if (
+            not deletion_vectors.are_known()
+            or state.keys is None
+            or spec.shard is not None
+            or spec.history
+            or plan.source != "files"
+        ):
             return False
         return all(f.kind == "change" for f in plan.files) and sum(f.size for f in plan.files) <= MOST_BYTES
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -83,20 +84,26 @@ class SparkEngine:
         self, context: TableContext, plan: BatchPlan, state: TableState
     ) -> tuple[BatchWork | None, tuple[Unreadable, ...]]:
         reader = BatchReader(tables=self.tables, context=context, plan=plan, state=state)
-        place: Place = InProcess(context.storage)
-        if not reader.is_for_driver:
-            place = SparkTasks(self.tables.spark, self.tables.slots)
-        first = FirstLoadReader(context=context, plan=plan, state=state, tables=self.tables, place=place)
-        if first.suits() and (found := first.decode_files()) is not None:
-            return found
-        place = SparkTasks(self.tables.spark, self.tables.slots)
-        if (beside := BatchesBesideSpark(context, place).decode_files(plan, state)) is not None:
+        if (beside := self._decode_beside(context, plan, state, in_driver=reader.is_for_driver)) is not None:
             return beside
         decoded, unreadable = reader.decode_files()
         if decoded is None:
             return None, unreadable
         batch_context = self._batch_context(context, plan, decoded.decoded_batch.schema.table_schema)
         return ChangeTableWriter(batch_context=batch_context, decoded=decoded, first=state.keys is None), unreadable
+
+    def _decode_beside(
+        self, context: TableContext, plan: BatchPlan, state: TableState, *, in_driver: bool
+    ) -> tuple[BatchWork | None, tuple[Unreadable, ...]] | None:
+        """Files whose rows need not go through the JVM; None: Spark is to decode them."""
+        if "DATABRICKS_RUNTIME_VERSION" in os.environ:  # on S3 its Delta doesn't see commits of others
+            return None
+        tasks = SparkTasks(self.tables.spark, self.tables.slots)
+        place: Place = InProcess(context.storage) if in_driver else tasks
+        first = FirstLoadReader(context=context, plan=plan, state=state, tables=self.tables, place=place)
+        if first.suits() and (found := first.decode_files()) is not None:
+            return found
+        return BatchesBesideSpark(context, tasks).decode_files(plan, state)
 
     def resume_from_changes(self, context: TableContext, plan: BatchPlan, state: TableState) -> AppendedChanges:
         decoded = BatchReader(tables=self.tables, context=context, plan=plan, state=state).resume_from_changes()
