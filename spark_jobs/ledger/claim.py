@@ -193,7 +193,7 @@ class _Claims:
 
     def take(self, number: int, document: ClaimDocument) -> bool:
         """Claim `number` and remove superseded claims; False when another run was faster."""
-        data = codec.to_json(document).encode()
+        data = codec.to_document(document).encode()
         path = self.path(number)
         # After a lost response the store has this run's claim, and reported that it exists.
         if not self.storage.create(path, data) and read_if_there(self.storage, path) != data:
@@ -209,7 +209,7 @@ class _Claims:
         return True
 
     def write(self, number: int, document: ClaimDocument) -> None:
-        self.storage.write(self.path(number), codec.to_json(document).encode())
+        self.storage.write(self.path(number), codec.to_document(document).encode())
 
     def _decode(self, number: int, data: bytes) -> ClaimDocument:
         try:

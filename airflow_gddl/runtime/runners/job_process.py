@@ -11,7 +11,7 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from airflow_gddl.contract.codec import from_json, from_json_or_none, to_json
+from airflow_gddl.contract.codec import from_json_or_none, report_from_json, to_document
 from airflow_gddl.contract.errors import FatalError, GddlError
 from airflow_gddl.contract.result import ErrorInfo, JobResult
 from airflow_gddl.contract.spec import JobSpec
@@ -62,7 +62,7 @@ class JobProcess:
         check_roots(spec, self.environ)
         with tempfile.TemporaryDirectory(prefix="gddl-") as folder:
             order = Path(folder, "spec.json")
-            order.write_text(to_json(spec), encoding="utf-8")
+            order.write_text(to_document(spec), encoding="utf-8")
             command = [*self.command, "--spec", str(order), "--progress", "--parent", str(os.getpid())]
             with closing(_open_log(spec)) as log:
                 reader = _Reader(listener, log, is_continuous=spec.options.continuous is not None)
@@ -106,7 +106,7 @@ class _Reader:
             self.application = line.text.removeprefix(_APPLICATION).strip()
         if line.stream == "stdout" and line.text.startswith("{"):
             try:
-                self.add(from_json(JobResult, line.text))
+                self.add(report_from_json(JobResult, line.text))
             except GddlError as error:
                 self.log.write(f"not a result: {error}")
             else:
