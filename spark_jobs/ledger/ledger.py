@@ -232,7 +232,7 @@ class Ledger:
     def _put(self, head: Head, data: bytes) -> None:
         name = f"commits/{head.number:020d}.json"
         path = join(self._root, name)
-        if not self._storage.create(path, data) and read_if_there(self._storage, path) != data:
+        if not self._storage.create_once(path, data):
             raise self._conflict(f"another run has committed batch {head.number}")
         self._names.add(name)
         self._newest = files.decode_commit(path, data)

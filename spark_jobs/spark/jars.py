@@ -8,7 +8,6 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -16,6 +15,7 @@ import pyspark
 
 from airflow_gddl.contract import spark_versions as versions
 from airflow_gddl.contract.errors import FatalError
+from airflow_gddl.stores import scratch as scratch_folders
 
 _LOG = logging.getLogger(__name__)
 _PYSPARK = Path(pyspark.__file__).parent
@@ -188,12 +188,13 @@ def _resolve(jars: Path, scratch: Path, bundle: JarSet) -> str:
     said = [line.strip() for line in done.stderr.splitlines() if "not found" in line or "Exception" in line]
     words = " / ".join(said[-3:])[:500]
     jars.parent.mkdir(parents=True, exist_ok=True)
-    staged = Path(tempfile.mkdtemp(dir=jars.parent))
+    staged = scratch_folders.make("jars", jars.parent)
     for jar in (cache / "jars").glob("*.jar"):
         shutil.copy2(jar, staged / jar.name)
-    if not any(staged.iterdir()):
-        staged.rmdir()
+    if not any(staged.glob("*.jar")):
+        scratch_folders.remove(staged)
         return words
+    scratch_folders.release(staged)
     try:
         staged.rename(jars)
     except OSError:  # another job was quicker

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import signal
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -19,6 +18,7 @@ from airflow_gddl.runtime.runners.base import JobOutcome, Listener, ProgressEven
 from airflow_gddl.runtime.runners.child import Child, Line, nothing
 from airflow_gddl.runtime.runners.joblog import JobLog, keep, open_log
 from airflow_gddl.stores.reaching import check_roots
+from airflow_gddl.stores.scratch import scratch
 
 GRACE_SECONDS = 30.0
 _PROGRESS = "GDDL-PROGRESS "
@@ -60,7 +60,7 @@ class JobProcess:
             RetriableError: as `check_roots`.
         """
         check_roots(spec, self.environ)
-        with tempfile.TemporaryDirectory(prefix="gddl-") as folder:
+        with scratch("order") as folder:
             order = Path(folder, "spec.json")
             order.write_text(to_document(spec), encoding="utf-8")
             command = [*self.command, "--spec", str(order), "--progress", "--parent", str(os.getpid())]
