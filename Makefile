@@ -12,7 +12,7 @@ PINS ?=
 # Where the environment forbids it (images of containers do), each of the hundreds of processes that tests start would compile
 # this project again, and each process of pytest all tests.
 unexport PYTHONDONTWRITEBYTECODE
-.PHONY: demo demo-check demo-embedded newcomer docs docs-serve test test-quick test-airflow-oldest test-floors test-spark \
+.PHONY: demo demo-check demo-embedded newcomer docs docs-serve test test-quick test-airflow-oldest test-floors test-newest test-spark \
   test-spark-deep test-deep package lint lock clean
 .DELETE_ON_ERROR:
 
@@ -74,6 +74,16 @@ test-floors:
 	$(VENV)-floors/bin/python -m pytest -n $(WORKERS) --dist loadgroup --engine delta_rs tests/rules tests/engines tests/scenarios \
 	  tests/unit/test_simulate.py tests/unit/test_storage.py tests/unit/test_validate.py
 
+# The newest versions that pyproject.toml allows, without the lock, in an environment of its own; .github/workflows/newest.yml.
+test-newest:
+	$(MAKE) --no-print-directory VENV=$(VENV)-newest $(VENV)-newest/.test
+	$(VENV)-newest/bin/python -c 'from importlib.metadata import version as v; from airflow_gddl.contract import spark_versions as s; \
+	  s.check_packages(v("pyspark"), v("delta-spark"))'
+	$(VENV)-newest/bin/python -m pytest -n $(WORKERS) --dist loadgroup --engine delta_rs tests/rules tests/engines tests/scenarios \
+	  tests/unit/test_simulate.py tests/unit/test_storage.py tests/unit/test_validate.py
+	$(VENV)-newest/bin/python -m pytest --engine spark $(LANE_TESTS)
+	$(VENV)-newest/bin/python -m pytest --engine spark tests/scenarios -k 'as_written and (r02 or r03 or r07 or r09_reload or r11)'
+
 # Many random histories, engine against oracle; GDDL_EXAMPLES=N draws N of each sort. Also environments from nothing, and
 # all that docker-compose.yaml starts, without containers, and two schedulers.
 test-deep: $(VENV)/.dev
@@ -104,7 +114,7 @@ lint: $(VENV)/.dev
 	$(BIN)/lint-imports
 
 clean:
-	rm -rf $(VENV) $(VENV)-oldest $(VENV)-floors $(VENV)-package $(VENV)-spark-* build dist demo .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(VENV)-oldest $(VENV)-floors $(VENV)-newest $(VENV)-package $(VENV)-spark-* build dist demo .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
 # Packages come from requirements/*.txt, each checked against its hashes; the project itself is installed editable. The same
 # file as constraints holds packages that another one asks for with an extra: pip would take their newest version. With

@@ -45,6 +45,7 @@ from spark_jobs.table.run import TableRun
 from spark_jobs.table.runtime import iso
 from spark_jobs.table.shards import Turns, has_tables, left_in_quarantine
 from spark_jobs.table.sweep import NOT_SWEPT, Swept, sweep, sweep_alone
+from spark_jobs.table.tidying import tidy
 
 
 def run_table(run: TableRun, outcome: RunTotals) -> JobResult:
@@ -130,6 +131,7 @@ def process_pending(run: TableRun, claim: Claim, seen: PendingWork, outcome: Run
     report_left(run, ledger, found, outcome)
     if not found.waiting:
         notices.require_first_load(run.spec.table, ledger)
+    tidy(run, context, ledger, claim, outcome.batches)
     if outcome.batches and context.engine.exists(context.layout.replica):
         outcome.main = replace(outcome.main, rows=ledger.state.rows)
         outcome.version = context.engine.version(context.layout.replica)

@@ -22,6 +22,7 @@ from airflow_gddl.cli.screen import Cell
 from airflow_gddl.cli.text import counted
 from airflow_gddl.contract.catalogs import entry_name
 from airflow_gddl.contract.errors import FatalError, GddlError
+from airflow_gddl.contract.spark_versions import check_packages
 from airflow_gddl.onboarding.database import Database
 from airflow_gddl.runtime.runners.connections import FromEnvironment
 from airflow_gddl.runtime.runners.java import find_java
@@ -161,7 +162,9 @@ def _job_packages() -> str:
     if missing:
         what = f"jobs on this machine need {', '.join(missing)}"
         raise FatalError("JOB_PACKAGE_MISSING", what, remedy="pip install 'airflow-gddl[spark]'")
-    return ", ".join(f"{name} {found}" for name, found in versions.items())
+    found = {name: str(version) for name, version in versions.items()}
+    check_packages(found["pyspark"], found["delta-spark"])
+    return ", ".join(f"{name} {version}" for name, version in found.items())
 
 
 def _java(cli: CliContext, catalog: Catalog) -> Checked:

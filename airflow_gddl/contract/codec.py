@@ -2,6 +2,9 @@
 
 `decode` refuses unknown fields, missing fields and wrong types with `SPEC_INVALID`, naming the path to the value, so
 that a job on a cluster without pydantic checks its spec as strictly as the catalog.
+
+Documents that another version of this package may read (specifications, the ledger) are written by `to_document`: they
+hold what differs from the default, and name the fields that a reader may ignore. See docs/releasing.md.
 """
 
 from __future__ import annotations
@@ -17,46 +20,101 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 from airflow_gddl.contract.errors import FatalError
 
 T = TypeVar("T")
-OMIT_DEFAULT = "omit_default"
-"""Key of a field's metadata: true leaves the field out of the JSON while it has its default."""
+ALWAYS = "always"
+"""Key of a field's metadata: true writes the field into documents even where it has its default."""
+IGNORABLE = "ignorable"
+"""Key of a field's metadata: true lets a reader that does not know the field ignore it."""
+IGNORED = "ignorable"
+"""The field of a document that names these, as `Class.field`; see `JobSpec.ignorable`."""
+_ANY = frozenset({"*"})
+_NONE: frozenset[str] = frozenset()
+_UPGRADE = "if a newer airflow-gddl wrote this, install it here, too"
 # A folder of ten thousand rows compiles to half a million values, mostly of these types.
 _SCALARS = frozenset((str, int, float, bool, type(None)))
 
 
 def to_json(value: object) -> str:
     """One line of JSON that UTF-8 can encode; mappings are sorted so that equal values give equal bytes."""
-    text = json.dumps(plain(value), ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+    return _one_line(plain(value))
+
+
+def to_document(value: object) -> str:
+    """`to_json` without fields that have their defaults, so that a version without a field reads it while it is unused.
+
+    Where the class has the field `ignorable`, it names the fields that such a version may ignore though they are used.
+    """
+    ignorable: set[str] = set()
+    data = _sparse(value, ignorable)
+    if ignorable and _names_ignorable(type(value)):
+        data[IGNORED] = sorted(ignorable)
+    return _one_line(data)
+
+
+def _names_ignorable(cls: type) -> bool:
+    return dataclasses.is_dataclass(cls) and IGNORED in _field_names(cls)
+
+
+def _one_line(data: Any) -> str:
+    text = json.dumps(data, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
     try:
         text.encode()
     except UnicodeEncodeError:  # lone surrogates, as in file names that aren't UTF-8, are escaped and so kept
-        return json.dumps(plain(value), sort_keys=True, separators=(",", ":"))
+        return json.dumps(data, sort_keys=True, separators=(",", ":"))
     return text
 
 
 def plain(value: Any) -> Any:
     """Dataclasses, mappings and tuples as dicts and lists, in field order."""
+    return _plain(value, plain, lambda kind, record: {n: plain(getattr(record, n)) for n in _field_names(kind)})
+
+
+def _sparse(value: Any, ignorable: set[str]) -> Any:
+    """`plain` without fields that have their defaults.
+
+    Args:
+        ignorable: takes the names of the fields marked `IGNORABLE` that are left.
+    """
+
+    def record(kind: type, given: Any) -> dict[str, Any]:
+        used = {name: found for name, default in _defaults(kind) if (found := getattr(given, name)) != default}
+        ignorable.update(f"{kind.__name__}.{name}" for name in _ignorable(kind) & used.keys())
+        return {name: _sparse(found, ignorable) for name, found in used.items()}
+
+    return _plain(value, lambda item: _sparse(item, ignorable), record)
+
+
+def _plain(value: Any, item: Callable[[Any], Any], record: Callable[[type, Any], Any]) -> Any:
     kind = type(value)
     if kind in _SCALARS:
         return value
     if dataclasses.is_dataclass(kind):
-        left_out = {name for name, default in _omitted(kind) if getattr(value, name) == default}
-        return {name: plain(getattr(value, name)) for name in _field_names(kind) if name not in left_out}
+        return record(kind, value)
     if isinstance(value, Mapping):
-        return {str(k): plain(v) for k, v in value.items()}
+        return {str(k): item(v) for k, v in value.items()}
     if isinstance(value, (list, tuple)):
-        return [plain(v) for v in value]
+        return [item(v) for v in value]
     return value
 
 
 @functools.cache
-def _field_names(cls: type) -> tuple[str, ...]:
-    return tuple(f.name for f in dataclasses.fields(cls))
+def _field_names(cls: Hashable) -> tuple[str, ...]:
+    return tuple(f.name for f in dataclasses.fields(typing.cast("Any", cls)))
 
 
 @functools.cache
-def _omitted(cls: type) -> tuple[tuple[str, Any], ...]:
-    """Fields with the metadata `OMIT_DEFAULT`, and their defaults."""
-    return tuple((f.name, f.default) for f in dataclasses.fields(cls) if f.metadata.get(OMIT_DEFAULT))
+def _defaults(cls: type) -> tuple[tuple[str, Any], ...]:
+    """Fields and their defaults; `MISSING`, which no value equals, for those that documents always have."""
+    found = dataclasses.fields(cls)
+    return tuple((f.name, dataclasses.MISSING if f.metadata.get(ALWAYS) else _default(f)) for f in found)
+
+
+@functools.cache
+def _ignorable(cls: type) -> frozenset[str]:
+    return frozenset(f.name for f in dataclasses.fields(cls) if f.metadata.get(IGNORABLE))
+
+
+def _default(field: dataclasses.Field[Any]) -> Any:
+    return field.default_factory() if field.default_factory is not dataclasses.MISSING else field.default
 
 
 def from_json(cls: type[T], text: str) -> T:
@@ -67,10 +125,15 @@ def from_json(cls: type[T], text: str) -> T:
     return decode(cls, data)
 
 
+def report_from_json(cls: type[T], text: str | bytes) -> T:
+    """`from_json` of what was reported or noted, perhaps by a newer version: fields unknown here are ignored."""
+    return _decoded(cls, json.loads(text), _ANY)
+
+
 def from_json_or_none(cls: type[T], text: str | bytes) -> T | None:
-    """`from_json` of a stored document; null when it is damaged."""
+    """`report_from_json` of a stored document; null when it is damaged."""
     try:
-        return decode(cls, json.loads(text))
+        return report_from_json(cls, text)
     except (ValueError, FatalError):
         return None
 
@@ -81,10 +144,22 @@ def decode(cls: type[T], data: Any) -> T:
     Raises:
         FatalError: `SPEC_INVALID`.
     """
+    named = data.get(IGNORED) if isinstance(data, Mapping) and _names_ignorable(cls) else None
+    return _decoded(cls, data, frozenset(map(str, named)) if isinstance(named, list) else _NONE)
+
+
+def _decoded(cls: type[T], data: Any, ignorable: frozenset[str]) -> T:
     try:
-        return typing.cast("T", _decoder(typing.cast("Hashable", cls))(data))
+        return typing.cast("T", _decoder(typing.cast("Hashable", cls), ignorable)(data))
+    except _UnknownFieldError as error:
+        where = cls.__name__ + error.path
+        raise NewerDocumentError("SPEC_INVALID", error.what, where=where, remedy=error.remedy) from None
     except _MismatchError as error:
         raise _wrong(cls.__name__ + error.path, error.what, error.remedy) from None
+
+
+class NewerDocumentError(FatalError):
+    """A document has a field that is unknown here: misspelt, or written by a newer version."""
 
 
 _Decoder = Callable[[Any], Any]
@@ -106,25 +181,33 @@ class _MismatchError(Exception):
         return self
 
 
+class _UnknownFieldError(_MismatchError):
+    """A field that its class does not have."""
+
+
 @functools.cache
-def _decoder(hint: Any) -> _Decoder:
-    """Built once a type: a job decodes the same few types for each of its tables."""
+def _decoder(hint: Any, ignorable: frozenset[str]) -> _Decoder:
+    """Built once a type: a job decodes the same few types for each of its tables.
+
+    Args:
+        ignorable: unknown fields, as `Class.field`, that are ignored; `*`: all.
+    """
     if hint is Any:
         return lambda data: data
     if dataclasses.is_dataclass(hint):
-        return _dataclass_decoder(typing.cast("type", hint))
+        return _dataclass_decoder(typing.cast("type", hint), ignorable)
     origin = get_origin(hint)
     if origin in (Union, types.UnionType):
-        return _union_decoder(get_args(hint))
+        return _union_decoder(get_args(hint), ignorable)
     if origin is Literal:
         return _literal_decoder(get_args(hint))
-    return _scalar_decoder(hint) if origin is None else _container_decoder(origin, get_args(hint))
+    return _scalar_decoder(hint) if origin is None else _container_decoder(origin, get_args(hint), ignorable)
 
 
-def _container_decoder(origin: Any, args: tuple[Any, ...]) -> _Decoder:
+def _container_decoder(origin: Any, args: tuple[Any, ...], ignorable: frozenset[str]) -> _Decoder:
     if issubclass(origin, Mapping):
-        return _mapping_decoder(args[1])
-    return _list_decoder(origin, args[0])
+        return _mapping_decoder(_decoder(args[1], ignorable))
+    return _list_decoder(origin, _decoder(args[0], ignorable))
 
 
 def _scalar_decoder(kind: Any) -> _Decoder:
@@ -150,9 +233,7 @@ def _literal_decoder(options: tuple[Any, ...]) -> _Decoder:
     return literal
 
 
-def _list_decoder(kind: Callable[[Iterable[Any]], Any], hint: Any) -> _Decoder:
-    item = _decoder(hint)
-
+def _list_decoder(kind: Callable[[Iterable[Any]], Any], item: _Decoder) -> _Decoder:
     def items(data: Any) -> Any:
         if not isinstance(data, (list, tuple)):
             raise _unexpected(data, "a list")
@@ -161,9 +242,7 @@ def _list_decoder(kind: Callable[[Iterable[Any]], Any], hint: Any) -> _Decoder:
     return items
 
 
-def _mapping_decoder(hint: Any) -> _Decoder:
-    item = _decoder(hint)
-
+def _mapping_decoder(item: _Decoder) -> _Decoder:
     def mapping(data: Any) -> dict[str, Any]:
         if not isinstance(data, Mapping):
             raise _unexpected(data, "an object")
@@ -172,8 +251,8 @@ def _mapping_decoder(hint: Any) -> _Decoder:
     return mapping
 
 
-def _union_decoder(hints: tuple[Any, ...]) -> _Decoder:
-    options = [_decoder(hint) for hint in hints]
+def _union_decoder(hints: tuple[Any, ...], ignorable: frozenset[str]) -> _Decoder:
+    options = [_decoder(hint, ignorable) for hint in hints]
 
     def union(data: Any) -> Any:
         if data is None and type(None) in hints:
@@ -189,7 +268,7 @@ def _union_decoder(hints: tuple[Any, ...]) -> _Decoder:
     return union
 
 
-def _dataclass_decoder(cls: type) -> _Decoder:
+def _dataclass_decoder(cls: type, ignorable: frozenset[str]) -> _Decoder:
     hints = _hints(cls)
     required = [f.name for f in dataclasses.fields(cls) if _required(f)]
 
@@ -197,10 +276,13 @@ def _dataclass_decoder(cls: type) -> _Decoder:
         if not isinstance(data, Mapping):
             raise _unexpected(data, "an object")
         unknown = data.keys() - hints.keys()
-        if unknown:
-            name, known = min(unknown), f"known fields: {', '.join(sorted(hints))}"
-            raise _MismatchError(f"unknown field {name!r}", f".{name}", known)
-        values = _decode_each(data.items(), _field_decoders(cls).__getitem__, ".{}")
+        refused = unknown if "*" not in ignorable else set()
+        refused = {name for name in refused if f"{cls.__name__}.{name}" not in ignorable}
+        if refused:
+            name, known = min(refused), f"known fields: {', '.join(sorted(hints))}"
+            raise _UnknownFieldError(f"unknown field {name!r}", f".{name}", f"{known}; {_UPGRADE}")
+        given = ((name, value) for name, value in data.items() if name not in unknown)
+        values = _decode_each(given, _field_decoders(cls, ignorable).__getitem__, ".{}")
         for name in required:
             if name not in values:
                 raise _MismatchError(f"missing field {name!r}", f".{name}")
@@ -224,8 +306,8 @@ def _decode_each(items: Iterable[tuple[Any, Any]], decoder: Callable[[Any], _Dec
 
 
 @functools.cache
-def _field_decoders(cls: type) -> dict[str, _Decoder]:
-    return {name: _decoder(hint) for name, hint in _hints(cls).items()}
+def _field_decoders(cls: type, ignorable: frozenset[str]) -> dict[str, _Decoder]:
+    return {name: _decoder(hint, ignorable) for name, hint in _hints(cls).items()}
 
 
 @functools.cache

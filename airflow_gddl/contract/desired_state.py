@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from airflow_gddl.contract.catalogs import CatalogSpec
+from airflow_gddl.contract.codec import ALWAYS
 from airflow_gddl.contract.layout import join
 from airflow_gddl.contract.spec import CONTRACT_VERSION, DEFAULT_TIERS, TableSpec, TierSpec
 
@@ -24,9 +25,11 @@ class DesiredState:
     """Tables that the job loads from now on, their tiers and catalogs."""
 
     tables: tuple[TableSpec, ...]
-    tiers: Mapping[str, TierSpec] = field(default_factory=lambda: dict(DEFAULT_TIERS))
+    tiers: Mapping[str, TierSpec] = field(default_factory=lambda: dict(DEFAULT_TIERS), metadata={ALWAYS: True})
     catalogs: Mapping[str, CatalogSpec] = field(default_factory=dict)
-    contract_version: int = CONTRACT_VERSION
+    contract_version: int = field(default=CONTRACT_VERSION, metadata={ALWAYS: True})
+    ignorable: tuple[str, ...] = ()
+    """See `JobSpec.ignorable`."""
 
 
 def order_path(folder: str) -> str:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from airflow_gddl.contract.catalogs import CatalogSpec
-from airflow_gddl.contract.codec import OMIT_DEFAULT
+from airflow_gddl.contract.codec import ALWAYS
 from airflow_gddl.contract.table_spec import (
     STRICT,
     AirflowView,
@@ -84,9 +84,9 @@ class JobOptions:
     action: Action = "run"
     full_refresh: bool = False
     """Rebuild replica and history from the change table, then load new files."""
-    reload: bool = field(default=False, metadata={OMIT_DEFAULT: True})
+    reload: bool = False
     """Load the tables again from the files that are there, and from nothing else."""
-    confirmed: bool = field(default=False, metadata={OMIT_DEFAULT: True})
+    confirmed: bool = False
     """With `reload`: also where columns, rows or changes of the tables go."""
     resync: bool = False
     """As `reload`, but the tables are only replaced if they equal the source."""
@@ -133,10 +133,12 @@ class JobSpec:
     run_id: str
     roots: Roots
     tables: tuple[TableSpec, ...]
-    tiers: Mapping[str, TierSpec] = field(default_factory=lambda: dict(DEFAULT_TIERS))
+    tiers: Mapping[str, TierSpec] = field(default_factory=lambda: dict(DEFAULT_TIERS), metadata={ALWAYS: True})
     options: JobOptions = field(default_factory=JobOptions)
     catalogs: Mapping[str, CatalogSpec] = field(default_factory=dict)
-    contract_version: int = CONTRACT_VERSION
+    contract_version: int = field(default=CONTRACT_VERSION, metadata={ALWAYS: True})
+    ignorable: tuple[str, ...] = ()
+    """Fields in use, as `Class.field`, that a job may ignore if it lacks them. `codec.to_document` writes it."""
 
     @property
     def log_group(self) -> str:

@@ -25,6 +25,8 @@ NAMES = (
     "GDDL_SPARK_MASTER",
     "GDDL_SPARK_START_TIMEOUT",
 )
+OF_THE_MACHINE = ("GDDL_JARS", "GDDL_SPARK_START_TIMEOUT")
+"""Those of `NAMES` that describe the machine, not a deployment: they hold for a demonstration, too."""
 # Similarity of two swapped letters in a short name; user variables such as GDDL_SHOP_DB do not match.
 _NEAR = 0.85
 

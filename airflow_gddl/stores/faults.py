@@ -10,6 +10,11 @@ from airflow_gddl.contract.errors import FatalError, GddlError, RetriableError
 from airflow_gddl.contract.s3 import is_s3
 from airflow_gddl.contract.s3_errors import s3_error
 
+_FULL = {errno.ENOSPC, errno.EDQUOT}
+# As the C library, Java, Rust and stores with the API of S3 put it.
+_FULL_TEXT = re.compile(
+    r"No space left on device|Disk quota exceeded|os error (28|122)\)|\b(XMinio)?StorageFull\b|507 Insufficient"
+)
 _UNUSABLE = {errno.ENAMETOOLONG, errno.ENOTDIR, errno.EISDIR, errno.EEXIST}
 _DENIED = {errno.EACCES, errno.EPERM, errno.EROFS}
 # obstore has no error class for a failed listing: the status is only in the message.
@@ -21,7 +26,7 @@ class translated:  # noqa: N801 - a context manager; a class, for a listing of e
     """Translates errors raised inside; a missing object remains a FileNotFoundError.
 
     Raises:
-        RetriableError: `STORAGE_BUSY`; `S3_UNREACHABLE`.
+        RetriableError: `STORAGE_BUSY`; `DISK_FULL`; `S3_UNREACHABLE`.
         FatalError: `STORAGE_DENIED`, `STORAGE_UNUSABLE`; `S3_…` (`s3_errors.CODES`): nothing in the bucket can be read.
     """
 
@@ -51,6 +56,8 @@ def _s3_fault(error: Exception, path: str) -> GddlError | None:
 
     if not isinstance(error, OSError | ValueError | client.BaseError):
         return None
+    if (full := disk_full(str(error), path)) is not None:
+        return full
     if (fault := s3_error(str(error), path)) is not None or isinstance(error, FileNotFoundError):
         return fault
     denied = (client.PermissionDeniedError, client.UnauthenticatedError, PermissionError)
@@ -77,7 +84,23 @@ def os_error(error: OSError, path: str) -> GddlError:
     """The error class of an operating-system error other than a missing file."""
     if error.errno in _DENIED:
         return _denied(path, error)
+    if error.errno in _FULL:
+        return _full(path, error)
     return _unusable(path, error) if error.errno in _UNUSABLE else _busy(path, error)
+
+
+def disk_full(text: str, path: str, shown: Exception | None = None) -> RetriableError | None:
+    """The error for any library's message that a disk or store is full; null for other messages.
+
+    Args:
+        shown: has the part of the message that is shown; null: the first line of `text`.
+    """
+    return _full(path, shown or OSError(text)) if _FULL_TEXT.search(text) else None
+
+
+def _full(path: str, error: Exception) -> RetriableError:
+    remedy = "free space there, then run again; nothing is lost, the next run resumes the batch"
+    return RetriableError("DISK_FULL", _first_line(error), where=path, remedy=remedy)
 
 
 def _denied(path: str, error: Exception) -> FatalError:

@@ -43,7 +43,7 @@ class Storage:
         quick: gives up within 20 s instead of a minute; see `open_store`.
 
     Raises (every method):
-        RetriableError: `STORAGE_BUSY`, `S3_UNREACHABLE`, after the client's own retries.
+        RetriableError: `STORAGE_BUSY`, `DISK_FULL`, `S3_UNREACHABLE`, after the client's own retries.
         FatalError: `STORAGE_DENIED`: no permission; `STORAGE_UNUSABLE`: an unsupported path; `S3_…`:
             nothing in the bucket can be read (`s3_errors.CODES`).
     """
@@ -144,10 +144,18 @@ class Storage:
     def create(self, path: str, data: bytes) -> bool:
         """Put if absent; False when it exists.
 
-        Also False after a lost response and a retry: compare the content if it matters.
+        Also False after a lost response and a retry; see `create_once`.
         """
         with translated(path):
             return self._of(path).create(path, data)
+
+    def create_once(self, path: str, data: bytes) -> bool:
+        """`create`, but True also where the object has this content: the response of this call's own put was lost.
+
+        Args:
+            data: no other writer makes the same.
+        """
+        return self.create(path, data) or read_if_there(self, path) == data
 
     def swap(self, path: str, data: bytes, tag: str | None) -> bool:
         """Put if the object's tag is unchanged (null: if there is none); False otherwise."""

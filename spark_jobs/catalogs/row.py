@@ -135,7 +135,7 @@ def signature_of(spec: TableSpec, catalog: CatalogSpec) -> str:
     place = [catalog.kind, catalog.endpoint, catalog.region, catalog.catalog_id]
     place += [catalog.url, catalog.catalog_name, catalog.uri]
     settings = [catalog, spec.catalog, spec.history, properties_of(spec, "replica")]
-    return f"{digest(codec.to_json(place))}-{digest(codec.to_json(settings))}"
+    return f"{digest(codec.to_json(place))}-{digest(codec.to_document(settings))}"
 
 
 def in_same_catalog(before: RegistrationState, signature: str) -> RegistrationState:

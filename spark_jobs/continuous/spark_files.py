@@ -8,18 +8,18 @@ are in the ledgers, and the first poll of each table does not wait for the strea
 from __future__ import annotations
 
 import logging
-import shutil
-import tempfile
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from airflow_gddl.contract.errors import GddlError, RetriableError
 from airflow_gddl.contract.layout import join
 from airflow_gddl.contract.spec import TableSpec
+from airflow_gddl.stores import scratch as scratch_folders
 from spark_jobs.continuous.schedule import ANYWAY_SECONDS
 from spark_jobs.discovery.file_stream import SPARK_FILES
 from spark_jobs.job.faults import translated
@@ -173,7 +173,7 @@ class SparkFiles:
             return
         for name, value in SETTINGS.items():
             session.conf.set(name, value)
-        self._folder = tempfile.mkdtemp(prefix="gddl-stream-")
+        self._folder = str(scratch_folders.make("stream"))
         self._closed = False
         self._every = min(spec.look_seconds for spec in specs)
         writer = _SOURCE.files(session, self._pattern(specs)).select("path").writeStream.foreachBatch(self._batch)
@@ -190,7 +190,7 @@ class SparkFiles:
                 self._query.stop()
             self._query = None
         if self._folder is not None:
-            shutil.rmtree(self._folder, ignore_errors=True)
+            scratch_folders.remove(Path(self._folder))
             self._folder = None
 
     def _batch(self, files: DataFrame, _number: int) -> None:

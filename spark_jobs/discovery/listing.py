@@ -144,6 +144,8 @@ class _Scope:
         return not self.since
 
     def covers(self, relative: str) -> bool:
+        if self.is_full:
+            return True
         time = self.times.of(relative)
         return (time is None or time >= self.since) and self._lists(relative)
 

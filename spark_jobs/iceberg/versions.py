@@ -65,7 +65,7 @@ class MetadataVersions:
 
     def create(self, version: int, metadata: bytes) -> bool:
         """False: another writer made this version."""
-        made = self.storage.create(self.path(version), metadata) or self.read(version) == metadata
+        made = self.storage.create_once(self.path(version), metadata)
         if made:
             self.point(version)
         return made

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from airflow_gddl.contract.errors import UNEXPECTED_CODE, FatalError, GddlError, RetriableError
 from airflow_gddl.contract.s3_errors import s3_error
+from airflow_gddl.stores.faults import disk_full
 
 _CONFLICTS = (
     "ConcurrentAppendException",
@@ -54,12 +55,6 @@ _FAULTS = (
         "give the table a larger tier, or smaller max_bytes_per_batch",
     ),
     _KnownError(
-        ("No space left on device",),
-        RetriableError,
-        "DISK_FULL",
-        "free space on the machine that runs the job, then run again",
-    ),
-    _KnownError(
         ("java.nio.file.AccessDeniedException", "AccessDenied", "PermissionDenied", "403 Forbidden"),
         FatalError,
         "STORAGE_DENIED",
@@ -86,6 +81,8 @@ def translated(error: BaseException) -> GddlError:
         return FatalError("JOB_PACKAGE_MISSING", what, remedy=remedy)
     text = f"{type(error).__name__}: {error}"
     first = _first_line(text)[:800]
+    if (full := disk_full(text, "", Exception(first))) is not None:
+        return full
     if _OF_S3.search(text) and (found := s3_error(text, "")) is not None:
         return found
     for fault in _FAULTS:

@@ -14,8 +14,10 @@ import threading
 import time
 import uuid
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from types import TracebackType
 from typing import Self
 
@@ -29,6 +31,7 @@ TTL_SECONDS = 60.0
 RENEWAL_SECONDS = 15.0
 _LONGEST_TTL_SECONDS = 3600.0
 _POLL_SECONDS = 0.5
+RELEASE_RETRY_SECONDS = 1.0
 _DIGITS = 20
 _NAME = re.compile(r"([0-9]+)\.json")
 _LAST = 10**_DIGITS - 1
@@ -109,8 +112,12 @@ class Claim:
             number, holder = claims.highest()
             if holder is None or holder.is_void(clock(), me):
                 mine = claims.document(run_id, me)
-                if claims.take(number + 1, mine):
-                    return cls(claims, number + 1, mine)
+                try:
+                    if claims.take(number + 1, mine):
+                        return cls(claims, number + 1, mine)
+                except GddlError:  # the claim may be there all the same
+                    _in_background(partial(claims.withdraw, number + 1, mine))
+                    raise
             elif time.monotonic() >= deadline:
                 raise _busy(holder, clock(), root)
             else:
@@ -132,8 +139,9 @@ class Claim:
         self._stop.set()
         with self._write:
             if not self._document.released:
-                self._document = replace(self._document, released=True)
-                self._claims.write(self._number, self._document)
+                released = replace(self._document, released=True)
+                self._claims.write(self._number, released)
+                self._document = released
 
     def __enter__(self) -> Self:
         return self
@@ -143,8 +151,9 @@ class Claim:
     ) -> None:
         try:
             self.release()
-        except GddlError as problem:  # it expires; the run's outcome takes precedence
-            _LOG.warning("claim not released, it expires in %s s: %s", TTL_SECONDS, problem)
+        except GddlError as problem:  # the run's outcome takes precedence
+            _LOG.warning("claim not released; tried again until it expires in %s s: %s", TTL_SECONDS, problem)
+            _in_background(self.release)
 
     def _beat(self) -> None:
         while not self._stop.wait(RENEWAL_SECONDS):
@@ -193,10 +202,8 @@ class _Claims:
 
     def take(self, number: int, document: ClaimDocument) -> bool:
         """Claim `number` and remove superseded claims; False when another run was faster."""
-        data = codec.to_json(document).encode()
         path = self.path(number)
-        # After a lost response the store has this run's claim, and reported that it exists.
-        if not self.storage.create(path, data) and read_if_there(self.storage, path) != data:
+        if not self.storage.create_once(path, codec.to_document(document).encode()):
             return False
         # The number may have been used and cleaned up while we read the listing: then a higher one holds.
         numbers = self.numbers()
@@ -208,8 +215,13 @@ class _Claims:
                 self.storage.delete(self.path(old))
         return True
 
+    def withdraw(self, number: int, document: ClaimDocument) -> None:
+        """Release a claim that was asked for, if the store has it."""
+        if read_if_there(self.storage, self.path(number)) == codec.to_document(document).encode():
+            self.write(number, replace(document, released=True))
+
     def write(self, number: int, document: ClaimDocument) -> None:
-        self.storage.write(self.path(number), codec.to_json(document).encode())
+        self.storage.write(self.path(number), codec.to_document(document).encode())
 
     def _decode(self, number: int, data: bytes) -> ClaimDocument:
         try:
@@ -219,6 +231,20 @@ class _Claims:
         except (FatalError, ValueError, OverflowError, RecursionError) as error:
             raise _damaged(self.path(number), str(error)) from error
         return document
+
+
+def _in_background(release: Callable[[], None]) -> None:
+    """Call it until the store is back or the claim expires, so that the next run need not wait for that."""
+
+    def work() -> None:
+        deadline = time.monotonic() + TTL_SECONDS
+        while time.monotonic() < deadline:
+            time.sleep(RELEASE_RETRY_SECONDS)
+            with suppress(GddlError):
+                release()
+                return
+
+    threading.Thread(target=work, name="claim-release", daemon=True).start()
 
 
 def _number_of(path: str) -> int | None:

@@ -22,9 +22,8 @@ from spark_jobs.plan.batch import BatchCommit, BatchPlan, TableState
 from spark_jobs.plan.files import FileEntry
 
 T = TypeVar("T")
-_COLUMNS = tuple(f.name for f in fields(FileEntry))
-_NEEDED = {f.name for f in fields(FileEntry) if f.default is MISSING}
-_values_of = attrgetter(*_COLUMNS)
+_DEFAULTS = {f.name: f.default for f in fields(FileEntry)}
+_NEEDED = {name for name, default in _DEFAULTS.items() if default is MISSING}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,7 +104,8 @@ class ListedVersion:
 
 
 def encode_commit(head: Head, commit: BatchCommit, tail: Sequence[FileEntry]) -> bytes:
-    return seal([codec.to_json(head), codec.to_json(commit.plan), encode_files(commit.files), encode_files(tail)])
+    documents = codec.to_document(head), codec.to_document(commit.plan)
+    return seal([*documents, encode_files(commit.files), encode_files(tail)])
 
 
 def decode_commit(path: str, data: bytes) -> CommitFile:
@@ -153,9 +153,14 @@ def decode_segment(path: str, data: bytes) -> tuple[FileEntry, ...]:
 
 
 def encode_files(files: Iterable[FileEntry]) -> str:
-    """Not through the codec, for speed: a table can have 100,000 rows, all flat."""
-    rows = [_values_of(file) for file in files]
-    return json.dumps({"columns": _COLUMNS, "rows": rows}, ensure_ascii=False, separators=(",", ":"))
+    """Not through the codec, for speed: a table can have 100,000 rows, all flat.
+
+    As there, columns that have their defaults in all rows are left out.
+    """
+    listed = list(files)
+    given = [name for name in _DEFAULTS if name in _NEEDED or any(getattr(f, name) != _DEFAULTS[name] for f in listed)]
+    rows = list(map(attrgetter(*given), listed))
+    return json.dumps({"columns": given, "rows": rows}, ensure_ascii=False, separators=(",", ":"))
 
 
 def decode_files(text: str, path: str) -> tuple[FileEntry, ...]:
@@ -163,7 +168,9 @@ def decode_files(text: str, path: str) -> tuple[FileEntry, ...]:
     with damaged_is_fatal(path):
         data = json.loads(text)
         columns = data["columns"]
-        if not _NEEDED <= set(columns) <= set(_COLUMNS):
+        if unknown := set(columns) - set(_DEFAULTS):
+            raise _newer(path, f"its files have {min(unknown)!r}")
+        if not set(columns) >= _NEEDED:
             raise ValueError(f"its columns are {columns}")
         return tuple(_entry(columns, row) for row in data["rows"])
 
@@ -193,6 +200,8 @@ def read_small(storage: Storage, path: str, cls: type[T], remedy: str) -> T | No
     data = read_if_there(storage, path)
     try:
         return None if data is None else codec.from_json(cls, data.decode())
+    except codec.NewerDocumentError as error:
+        raise _newer(path, error.what) from error
     except (FatalError, ValueError) as error:
         raise FatalError("LEDGER_DAMAGED", f"unreadable: {error}", where=path, remedy=remedy) from error
 
@@ -202,10 +211,19 @@ def damaged(path: str, what: str) -> FatalError:
     return FatalError("LEDGER_DAMAGED", what, where=path, remedy=remedy)
 
 
+def _newer(path: str, what: str) -> FatalError:
+    remedy = "install that version here, too; an earlier one may read the ledger wrongly"
+    return FatalError("LEDGER_NEWER", f"a newer airflow-gddl wrote it: {what}", where=path, remedy=remedy)
+
+
 @contextmanager
 def damaged_is_fatal(path: str) -> Iterator[None]:
     """Translates errors of parsing `path` to `LEDGER_DAMAGED`."""
     try:
         yield
+    except codec.NewerDocumentError as error:
+        raise _newer(path, error.what) from error
     except (FatalError, ValueError, KeyError, TypeError) as error:
+        if isinstance(error, FatalError) and error.code == "LEDGER_NEWER":
+            raise
         raise damaged(path, f"unreadable: {error}") from error

@@ -150,7 +150,7 @@ class Ledger:
     def write_plan(self, plan: BatchPlan) -> None:
         """Store the plan before the batch writes. Check the claim first: a plan replaces the previous one."""
         self._expect_next(plan)
-        self._storage.write(join(self._root, _PLAN), files.to_bytes(codec.to_json(plan)))
+        self._storage.write(join(self._root, _PLAN), files.to_bytes(codec.to_document(plan)))
         self._names.add(_PLAN)
 
     def drop_plan(self) -> None:
@@ -232,7 +232,7 @@ class Ledger:
     def _put(self, head: Head, data: bytes) -> None:
         name = f"commits/{head.number:020d}.json"
         path = join(self._root, name)
-        if not self._storage.create(path, data) and read_if_there(self._storage, path) != data:
+        if not self._storage.create_once(path, data):
             raise self._conflict(f"another run has committed batch {head.number}")
         self._names.add(name)
         self._newest = files.decode_commit(path, data)
@@ -281,7 +281,7 @@ class Ledger:
     def _write_seen(self, seen: ListedVersion) -> None:
         self._seen = seen
         self._state = self._merged_state()
-        self._storage.write(join(self._root, _SEEN), files.seal([codec.to_json(seen)]))
+        self._storage.write(join(self._root, _SEEN), files.seal([codec.to_document(seen)]))
         self._names.add(_SEEN)
 
     def _expect_next(self, plan: BatchPlan) -> None:

@@ -28,6 +28,7 @@ from spark_jobs.rules.figures import Compacted
 from spark_jobs.table.decisions import has_few_rows
 from spark_jobs.table.outcome import RunTotals
 from spark_jobs.table.run import TableRun
+from spark_jobs.table.tidying import TABLES
 
 RUNS_KEPT, RUN_DAYS = 50, 90
 """Number of run records that are always kept, and days to keep the others."""
@@ -131,7 +132,7 @@ class _Maintenance:
         if ledger.plan() is None and has_same_identity(spec, ledger.state):
             kept.changes_cut = self._cut(context, ledger, now)
         hours, has_erased = vacuum_hours(spec), bool(context.erasures.hashes())
-        for name in ("changes", "replica", "history", "errors", "tombstones"):
+        for name in TABLES:
             if not engine.exists(path := getattr(layout, name)):
                 continue
             self._check()

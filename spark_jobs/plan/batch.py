@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from airflow_gddl.contract.codec import OMIT_DEFAULT
 from airflow_gddl.contract.result import Mode
 from spark_jobs.plan.files import FileEntry, PlannedFile
 from spark_jobs.plan.settings import AppliedSettings
@@ -52,13 +51,13 @@ class BatchPlan:
     swapping: bool = False
     source_connection: str = ""
     released: bool = False
-    shard: str = field(default="", metadata={OMIT_DEFAULT: True})
-    sequence_by: tuple[str, ...] | None = field(default=None, metadata={OMIT_DEFAULT: True})
-    sequence_type: str | None = field(default=None, metadata={OMIT_DEFAULT: True})
-    dropped: str = field(default="", metadata={OMIT_DEFAULT: True})
-    archives: bool = field(default=False, metadata={OMIT_DEFAULT: True})
-    confirmed: bool = field(default=False, metadata={OMIT_DEFAULT: True})
-    interrupted: BatchPlan | None = field(default=None, metadata={OMIT_DEFAULT: True})
+    shard: str = ""
+    sequence_by: tuple[str, ...] | None = None
+    sequence_type: str | None = None
+    dropped: str = ""
+    archives: bool = False
+    confirmed: bool = False
+    interrupted: BatchPlan | None = None
 
     @property
     def batch_id(self) -> str:

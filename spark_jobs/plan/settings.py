@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 
+from airflow_gddl.contract.codec import ALWAYS
 from airflow_gddl.contract.spec import DeleteMode, MaskMethod, TableSpec
 
 LAYOUT = 3
@@ -16,7 +17,7 @@ history knew no generations."""
 class AppliedSettings:
     """Fields of the row as of the last batch, or the last full refresh."""
 
-    layout: int = LAYOUT
+    layout: int = field(default=LAYOUT, metadata={ALWAYS: True})
     history: bool = False
     delete: DeleteMode = "hard"
     columns: tuple[str, ...] | None = None

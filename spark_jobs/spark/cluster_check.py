@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from airflow_gddl.contract import spark_versions as versions
 from airflow_gddl.contract.errors import FatalError, RetriableError
 from airflow_gddl.contract.spec import CONTRACT_VERSION
-from spark_jobs.spark import versions
 from spark_jobs.spark.session_settings import is_on_a_cluster
 
 if TYPE_CHECKING:

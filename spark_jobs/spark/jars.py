@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import importlib.metadata
+import logging
 import os
 import shutil
 import subprocess
 import sys
-import tempfile
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pyspark
 
+from airflow_gddl.contract import spark_versions as versions
 from airflow_gddl.contract.errors import FatalError
-from spark_jobs.spark import versions
+from airflow_gddl.stores import scratch as scratch_folders
 
+_LOG = logging.getLogger(__name__)
 _PYSPARK = Path(pyspark.__file__).parent
-_CHOOSE = "choose `pyspark` and `delta-spark` of the Python that runs the job"
 # What Spark brings itself; another version of it before its own would break it.
 _SPARKS_OWN = ("org.apache.parquet:*", "org.apache.logging.log4j:*", "org.slf4j:*", "com.fasterxml.jackson.core:*",
                "com.github.luben:*", "org.xerial.snappy:*", "org.roaringbitmap:*", "io.airlift:*", "commons-logging:*",
@@ -44,7 +45,7 @@ class JarSet:
         coordinates: Maven's, `group:artifact:version`.
         excluded: `group:artifact` that they would bring along.
         wanted: how the names of those that go to the class path begin; empty: all of them.
-        other: taken where these can't be had: a mirror of Maven Central may lag behind PyPI.
+        other: taken, with a warning, where these can't be had: a mirror of Maven Central may lag behind PyPI.
     """
 
     name: str
@@ -63,13 +64,12 @@ def delta() -> JarSet:
         FatalError: `SPARK_UNSUPPORTED`; `DELTA_UNSUPPORTED`: the two don't fit each other; `DELTA_MISSING`: the package
             delta-spark is not installed.
     """
-    versions.check_spark(pyspark.__version__, "the package pyspark", _CHOOSE)
     try:
         version = importlib.metadata.version("delta-spark")
     except importlib.metadata.PackageNotFoundError as error:
         raise FatalError("DELTA_MISSING", "the package delta-spark is not installed",
                          remedy="pip install 'airflow-gddl[spark]'") from error  # fmt: skip
-    versions.check_pair(pyspark.__version__, version, _CHOOSE)
+    versions.check_packages(pyspark.__version__, version)
     known = versions.DELTA.get(versions.series(version))
     other = _delta(known.version) if known is not None and known.version != version else None
     return replace(_delta(version), other=other)
@@ -137,18 +137,22 @@ def class_path(bundle: JarSet, scratch: Path) -> list[str]:
     Raises:
         FatalError: the bundle's code: they are not in the cache and can't be had.
     """
-    sets = [bundle, *([bundle.other] if bundle.other else [])]
-    for each in sets:
-        if found := _kept(each):
-            return found
-    said = []
-    for each in sets:
-        said.append(_resolve(cache_folder() / each.name, scratch, each))
-        if found := _kept(each):
+    said = ""
+    for each in (bundle, bundle.other):
+        if each is None:
+            continue
+        found = _kept(each)
+        if not found:
+            words = _resolve(cache_folder() / each.name, scratch, each)
+            said = said or words
+            found = _kept(each)
+        if found and each is not bundle:
+            _LOG.warning("the JARs of %s could not be had (%s): those of %s are used", bundle.what, said, each.what)
+        if found:
             return found
     raise FatalError(
         bundle.code,
-        f"the JARs of {bundle.what} could not be had from Maven Central: {next(filter(None, said), '')}",
+        f"the JARs of {bundle.what} could not be had from Maven Central: {said}",
         remedy=f"open the way to Maven Central, or put the JARs into {cache_folder() / bundle.name}",
     )
 
@@ -184,12 +188,13 @@ def _resolve(jars: Path, scratch: Path, bundle: JarSet) -> str:
     said = [line.strip() for line in done.stderr.splitlines() if "not found" in line or "Exception" in line]
     words = " / ".join(said[-3:])[:500]
     jars.parent.mkdir(parents=True, exist_ok=True)
-    staged = Path(tempfile.mkdtemp(dir=jars.parent))
+    staged = scratch_folders.make("jars", jars.parent)
     for jar in (cache / "jars").glob("*.jar"):
         shutil.copy2(jar, staged / jar.name)
-    if not any(staged.iterdir()):
-        staged.rmdir()
+    if not any(staged.glob("*.jar")):
+        scratch_folders.remove(staged)
         return words
+    scratch_folders.release(staged)
     try:
         staged.rename(jars)
     except OSError:  # another job was quicker

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
 from airflow_gddl.contract.errors import FatalError
+from airflow_gddl.stores import scratch as scratch_folders
 from spark_jobs.spark import class_archive, jars, log_store
 from spark_jobs.spark.cluster_check import check_versions
 from spark_jobs.spark.session_cluster import DELTA, open_on_cluster
@@ -20,7 +20,7 @@ from spark_jobs.spark.session_settings import SessionSettings, is_on_a_cluster
 
 __all__ = ["FOR_FEW_ROWS", "SCRATCH", "SQL_SETTINGS", "SessionSettings", "class_path_of", "open_session", "scratch_of"]
 
-SCRATCH = "gddl-spark-"
+SCRATCH = f"{scratch_folders.PREFIX}spark-"
 """How the folder of an embedded Spark's temporary files begins."""
 
 _TRIES = 2
@@ -129,7 +129,7 @@ def _require_java(environ: Mapping[str, str]) -> None:
 
 def _driver_settings(settings: SessionSettings) -> dict[str, str]:
     """Of a driver that is started here for a cluster. Where the platform has Delta, it has its own way to S3 too."""
-    scratch = Path(tempfile.mkdtemp(prefix=SCRATCH))
+    scratch = scratch_folders.make("spark")
     given = {
         "spark.gddl.scratch": str(scratch),
         "spark.driver.extraJavaOptions": _java_options(settings, scratch),
@@ -152,7 +152,7 @@ def _java_options(settings: SessionSettings, scratch: Path) -> str:
 
 
 def _static_settings(settings: SessionSettings) -> dict[str, str]:
-    scratch = Path(tempfile.mkdtemp(prefix=SCRATCH))
+    scratch = scratch_folders.make("spark")
     class_path = class_path_of(settings, scratch)
     java = f"{_java_options(settings, scratch)} {class_archive.java_options(class_path, settings.extra, os.environ)}"
     return {

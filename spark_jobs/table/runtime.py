@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import os
-import shutil
 import sys
 import threading
 import time
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from airflow_gddl.contract.errors import GddlError, RetriableError
 from airflow_gddl.stores import Storage
+from airflow_gddl.stores import scratch as scratch_folders
 from spark_jobs.discovery.file_stream import FileStreamSource
 from spark_jobs.discovery.lookback import DeepListings
 from spark_jobs.spark.session_settings import SessionSettings, is_on_a_cluster
@@ -177,7 +177,7 @@ class LazySpark:
         elif self._scratch is not None:
             bury(session)
         if self._scratch is not None:
-            shutil.rmtree(self._scratch, ignore_errors=True)
+            scratch_folders.remove(self._scratch)
 
 
 def spark_gone() -> RetriableError:

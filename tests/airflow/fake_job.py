@@ -20,7 +20,7 @@ from pathlib import Path
 
 def main() -> int:
     orders = json.loads(Path(os.environ["FAKE_JOB"]).read_text())
-    spec = json.loads(Path(sys.argv[sys.argv.index("--spec") + 1]).read_text())
+    spec = {"options": {}, **json.loads(Path(sys.argv[sys.argv.index("--spec") + 1]).read_text())}
     if "--parent" in sys.argv:
         parent = int(sys.argv[sys.argv.index("--parent") + 1])
         importlib.import_module("spark_jobs.job.parent").end_with(parent)

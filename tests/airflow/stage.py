@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from airflow_gddl.contract.codec import decode, plain
+from airflow_gddl.contract.spec import JobOptions
 from airflow_gddl.runtime.landing import hints
 from airflow_gddl.runtime.landing.hints import Hints
 from airflow_gddl.stores import open_store
@@ -59,8 +61,10 @@ class Stage:
 
     @property
     def jobs(self) -> list[dict[str, Any]]:
-        """What jobs were started, in order."""
-        return [json.loads(line) for line in self.record.read_text().splitlines()] if self.record.exists() else []
+        """What jobs were started, in order; options with their defaults."""
+        lines = self.record.read_text().splitlines() if self.record.exists() else []
+        jobs = [json.loads(line) for line in lines]
+        return [{**job, "options": plain(decode(JobOptions, job["options"]))} for job in jobs]
 
     @property
     def loaded(self) -> list[list[str]]:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import re
 import tomllib
+from collections.abc import Iterable
 from dataclasses import fields
 from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from airflow_gddl.cli.check import _JOB_PACKAGES
+from airflow_gddl.contract.spark_versions import check_packages
 from airflow_gddl.metadata.runners.databricks import DatabricksSettings
 from airflow_gddl.metadata.runners.glue import GlueSettings
 
@@ -91,3 +94,40 @@ def test_the_image_has_the_airflow_that_is_pinned() -> None:
 
 def test_packages_that_gddl_check_asks_for_come_with_their_extra() -> None:
     assert set(_JOB_PACKAGES) <= {requirement.name for requirement in asked("spark")}
+
+
+# What the releases on PyPI ask for themselves, as of 2026-11-23.
+PYSPARKS = ("4.0.0", "4.0.1", "4.0.2", "4.0.5", "4.1.0", "4.1.1", "4.1.2", "4.1.4", "4.2.0", "4.2.1", "4.3.0")
+DELTAS = {"4.0.0": ">=4.0.0", "4.0.1": ">=4.0.0", "4.1.0": ">=4.0.1", "4.2.0": ">=4.0.1,<=4.1.1"} | dict.fromkeys(
+    ("4.3.0", "4.3.1"), ">=4.0.1,<=4.1.1"
+) | dict.fromkeys(("4.4.0", "4.4.1"), ">=4.0.1,<=4.2.0")  # fmt: skip
+
+
+def allowed(package: str, versions: Iterable[str]) -> list[str]:
+    (bound,) = (each.specifier for each in asked("spark") if each.name == package)
+    return sorted((version for version in versions if bound.contains(version)), key=Version)
+
+
+def test_whatever_is_resolved_first_the_extra_gives_a_pair_that_fits() -> None:
+    """The newest pyspark with the newest Delta that takes it (uv), and the other way about (pip). Open bounds gave uv
+    pyspark 4.3.0 with delta-spark 4.1.0, whose own bound has no upper end."""
+    sparks, deltas = allowed("pyspark", PYSPARKS), allowed("delta-spark", DELTAS)
+    assert (sparks[-1], deltas[-1]) == ("4.2.0", "4.4.1")
+    for spark in sparks:
+        delta = next(one for one in reversed(deltas) if SpecifierSet(DELTAS[one]).contains(spark))
+        check_packages(spark, delta)
+    newest = next(one for one in reversed(sparks) if SpecifierSet(DELTAS[deltas[-1]]).contains(one))
+    check_packages(newest, deltas[-1])
+    check_packages(sparks[0], deltas[0])
+
+
+def test_the_lanes_are_within_the_bounds_and_fit() -> None:
+    """Lock, floors and lanes of other Sparks; the newest are played by the workflow `newest.yml`."""
+    makefile = (ROOT / "Makefile").read_text()
+    pairs = re.findall(r"pyspark==(\S+) delta-spark==(\S+)", makefile)
+    assert len(pairs) == 3
+    for extra in ("demo", "dev"):
+        pairs += [(*locked(extra)["pyspark"], *locked(extra)["delta-spark"])]
+    for spark, delta in pairs:
+        assert (allowed("pyspark", [spark]), allowed("delta-spark", [delta])) == ([spark], [delta])
+        check_packages(spark, delta)

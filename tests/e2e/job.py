@@ -44,7 +44,13 @@ def main() -> int:
 
 
 def note(folder: Path, what: str, spec: dict, tables: list[str]) -> None:
-    line = {"what": what, "run_id": spec["run_id"], "tables": tables, "options": spec["options"], "pid": os.getpid()}
+    line = {
+        "what": what,
+        "run_id": spec["run_id"],
+        "tables": tables,
+        "options": spec.get("options", {}),
+        "pid": os.getpid(),
+    }
     with (folder / "jobs.jsonl").open("a") as file:
         file.write(json.dumps(line) + "\n")
 

@@ -13,6 +13,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from airflow_gddl.contract.codec import decode, plain
+from airflow_gddl.contract.spec import JobOptions
 from airflow_gddl.devtools.standalone.home import Home, HomeSettings
 from airflow_gddl.devtools.standalone.part import Part
 from airflow_gddl.devtools.standalone.ports import free_port
@@ -87,7 +89,8 @@ class Site:
     def jobs(self, schema: str, what: str = "start") -> list[dict[str, Any]]:
         """What the stand-in noted about jobs of a schema's tables, in order."""
         path = self.root / "jobs.jsonl"
-        lines = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+        found = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+        lines = [{**line, "options": plain(decode(JobOptions, line["options"]))} for line in found]
         return [line for line in lines if line["what"] == what and line["tables"][0].startswith(f"{schema}.")]
 
     def forget_worker(self, run: RunRef) -> None:

@@ -9,7 +9,8 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from spark_jobs.spark import jars, versions
+from airflow_gddl.contract import spark_versions as versions
+from spark_jobs.spark import jars
 from tests.platforms.tested import TESTED, table
 
 PAGE = Path(__file__).parents[2] / "docs" / "platforms" / "tested.md"

@@ -15,7 +15,7 @@ from typing import Literal
 from urllib.parse import unquote, urlsplit
 
 _HOP_BY_HOP = {"connection", "expect", "keep-alive", "transfer-encoding"}
-Kind = Literal["slow", "answer", "reset", "cut"]
+Kind = Literal["slow", "answer", "reset", "cut", "done", "lost"]
 
 
 @dataclass
@@ -24,11 +24,12 @@ class Fault:
 
     Attributes:
         kind: `slow` answers late, `answer` refuses, `reset` ends the connection at once, `cut` in the answer's middle.
+            `done` does what is asked and then answers as `answer`, `lost` does it and ends the connection.
         path: only requests whose path or query (decoded) holds this.
         method: only these; empty: all.
         times: so many of them; null: all.
         seconds: of `slow`.
-        status, code: of `answer`, as S3 says it.
+        status, code: of `answer` and `done`, as S3 says it.
         before: of `slow`, done before the request goes on.
     """
 
@@ -91,16 +92,19 @@ class _Handler(BaseHTTPRequestHandler):
         if fault is not None and fault.kind == "reset":
             self._reset()
         elif fault is not None and fault.kind == "answer":
-            text = f"<Error><Code>{fault.code}</Code><Message>told to</Message></Error>".encode()
-            self._send(fault.status, [("Content-Type", "application/xml")], text)
+            self._refuse(fault)
         else:
             if fault is not None:
                 time.sleep(fault.seconds)
                 if fault.before is not None:
                     fault.before()
-            self._forward(body, cut=fault is not None and fault.kind == "cut")
+            self._forward(body, fault)
 
-    def _forward(self, body: bytes, *, cut: bool) -> None:
+    def _refuse(self, fault: Fault) -> None:
+        text = f"<Error><Code>{fault.code}</Code><Message>told to</Message></Error>".encode()
+        self._send(fault.status, [("Content-Type", "application/xml")], text)
+
+    def _forward(self, body: bytes, fault: Fault | None) -> None:
         upstream = http.client.HTTPConnection(urlsplit(self.way.upstream).netloc, timeout=60)
         try:
             upstream.putrequest(self.command, self.path, skip_host=True, skip_accept_encoding=True)
@@ -110,7 +114,13 @@ class _Handler(BaseHTTPRequestHandler):
             upstream.endheaders(body or None)
             answer = upstream.getresponse()
             headers = [(name, value) for name, value in answer.getheaders() if name.lower() not in _HOP_BY_HOP]
-            self._send(answer.status, headers, answer.read(), cut=cut)
+            data = answer.read()
+            if fault is not None and fault.kind == "done":
+                self._refuse(fault)
+            elif fault is not None and fault.kind == "lost":
+                self._reset()
+            else:
+                self._send(answer.status, headers, data, cut=fault is not None and fault.kind == "cut")
         finally:
             upstream.close()
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import random
 import shutil
 import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -14,11 +16,16 @@ from deltalake import DeltaTable
 
 from airflow_gddl.contract.errors import FatalError, GddlError, RetriableError
 from airflow_gddl.contract.layout import Layout
+from airflow_gddl.contract.result import JobResult
+from airflow_gddl.contract.spec import JobOptions
 from airflow_gddl.runtime.runners.attempts import Attempts, TaskKey
 from airflow_gddl.runtime.runners.platform import Platform
 from airflow_gddl.runtime.runners.remote import RemoteRunner
 from airflow_gddl.stores import Storage, open_store
 from airflow_gddl.stores.reaching import check_roots
+from spark_jobs.job.tables import run_job
+from spark_jobs.job.worker import NoSpark
+from spark_jobs.table.runtime import Runtime
 from tests.remote.world import Heard
 from tests.s3 import delivery
 from tests.s3.conftest import Place, Server
@@ -55,6 +62,84 @@ def test_transient_faults_are_retried(server: Server, way: Way, reach: Reach, fa
     assert result.status == "succeeded", result.error
     assert rows(place, "a") == delivery.ROWS
     assert all(fault.met == fault.times for fault in way.faults)
+
+
+PUTS = {
+    "claim": "_gddl/ledger/s/a/claims/",
+    "plan": "_gddl/ledger/s/a/plan.json",
+    "change table": "lake/s/a__changes/_delta_log/",
+    "replica": "lake/s/a/_delta_log/",
+    "ledger": "_gddl/ledger/s/a/commits/",
+    "any": "lake/",
+}
+"""What a run puts, to a part of the path."""
+FAULTS = {
+    "500 after taking effect": Fault("done", status=500, code="InternalError"),
+    "503 after taking effect": Fault("done", status=503),
+    "lost after taking effect": Fault("lost"),
+    "cut": Fault("cut"),
+    "slow": Fault("slow", seconds=0.05),
+    "refused": Fault("answer", status=500, code="InternalError"),
+}
+
+
+BY_THE_STORE = ("STORAGE_BUSY", "S3_UNREACHABLE")
+
+
+def again(place: Place) -> JobResult:
+    """A later run, which waits at most a moment: the faulty one has left no claim."""
+    job = replace(delivery.job(place, ["a"], "again"), options=JobOptions(wait_seconds=10.0))
+    (outcome,) = run_job(job, Runtime(storage=Storage(environ=place.environ), spark=NoSpark()), lambda _: None)
+    return outcome.result
+
+
+def play_puts(server: Server, way: Way, reach: Reach, chance: random.Random, runs: int) -> Counter[str]:
+    """Runs of one table, a change file each, whose PUTs meet faults; the table is judged after each run.
+
+    Returns:
+        The codes of the runs, `succeeded` among them. A run that fails is repeated without faults.
+    """
+    place = server.place(way.endpoint)
+    place = replace(place, environ={**place.environ, "AWS_MAX_ATTEMPTS": "3"})
+    reach(place)
+    delivery.deliver_load(place, "a")
+    assert delivery.run_here(place, ["a"], "first")["a"].status == "succeeded"
+    expected, codes = dict(delivery.ROWS), Counter[str]()
+    for number in range(1, runs + 1):
+        key, value = chance.randrange(8), f"v{number}"
+        row: dict[str, list[object]] = {"Op": ["U"], "seq": [number], "id": [key], "v": [value]}
+        delivery.put(place, "a", f"20240101-{number:09d}", row)
+        expected[key] = value
+        fault = replace(FAULTS[chance.choice(sorted(FAULTS))], path=PUTS[chance.choice(sorted(PUTS))], method="PUT")
+        way.faults = [replace(fault, times=chance.choice([1, 2, 6]))]
+        found = delivery.run_here(place, ["a"], f"run-{number}")["a"]
+        codes[found.error.code if found.error is not None else found.status] += 1
+        way.faults = []
+        if found.error is not None:
+            assert found.error.code in BY_THE_STORE, (fault, found.error)
+            later = again(place)
+            assert later.status in ("succeeded", "skipped"), (fault, found.error, later.error)
+        assert rows(place, "a") == expected, fault
+    path = Layout.of(place.roots, delivery.table("a")).changes
+    options = Storage(environ=place.environ).options_of(path)
+    stored = pa.table(DeltaTable(path, storage_options=options).scan()).to_pylist()
+    assert sorted(row["seq"] for row in stored if row["seq"] is not None) == list(range(1, runs + 1)), (
+        "each change once"
+    )
+    return codes
+
+
+def test_puts_that_take_effect_and_fail_lose_and_repeat_nothing(server: Server, way: Way, reach: Reach) -> None:
+    """A commit, a claim or a ledger's row that is there though the answer said otherwise."""
+    codes = play_puts(server, way, reach, random.Random(28), runs=12)  # noqa: S311 - repeatable
+    assert codes["succeeded"] > 4, codes
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("seed", range(10))
+def test_puts_meet_faults_a_thousand_times(server: Server, way: Way, reach: Reach, seed: int) -> None:
+    codes = play_puts(server, way, reach, random.Random(seed), runs=100)  # noqa: S311 - repeatable
+    assert codes["succeeded"] > 50, codes
 
 
 def test_denied_prefix_fails_its_table_alone(server: Server, way: Way, reach: Reach) -> None:

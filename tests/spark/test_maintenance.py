@@ -7,9 +7,12 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import DEFAULT_TIERS, JobOptions, TableSpec
 from spark_jobs.job.tables import run_job
+from spark_jobs.table import tidying
 from tests.conftest import LocalPort
 from tests.delta_rs.small_lake import SmallLake, spec_of
 
@@ -55,3 +58,20 @@ def test_with_deletion_vectors(tmp_path: Path) -> None:
     assert done(lake, spec, JobOptions(action="verify"), port).details["verdict"] == "equal"
     lake.change(spec, 9, [("U", 5, "after")])
     assert done(lake, spec, JobOptions(), port).main.updated == 1
+
+
+def test_a_small_table_tidies_up_between_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By Spark's own VACUUM, whose clock nobody sets; what it removes: `tests/delta_rs/test_growth.py`."""
+    monkeypatch.setattr(tidying, "BATCHES_PER_TIDYING", 3)
+    port, spec = LocalPort("spark"), spec_of(settle="0s")
+    lake = SmallLake(tmp_path, replace(TIER, deletion_vectors=False))
+    lake.load(spec)
+    done(lake, spec, JobOptions(), port)
+    vacuums, log = [], Path(lake.layout(spec).replica, "_delta_log")
+    for n in range(1, 6):
+        lake.change(spec, n, [("U", n % 3, f"v{n}")])
+        result = done(lake, spec, JobOptions(), port)
+        assert (result.main.updated, result.warnings) == (1, ())
+        vacuums.append(sum("VACUUM END" in path.read_text() for path in log.glob("*.json")))
+    assert vacuums == [0, 1, 1, 1, 2], "batches 3 and 6; the load was the first"
+    assert lake.replica(spec) == {0: "v3", 1: "v4", 2: "v5"}

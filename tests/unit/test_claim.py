@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -341,3 +342,24 @@ def test_one_of_two_racing_processes_holds(pair: tuple[list[str], list[str]], ro
     assert len(rounds) == ROUNDS
     assert {tuple(sorted(outcome)) for outcome in rounds} == {("TABLE_BUSY", "held")}
     assert len(numbers(root)) == 1
+
+
+def test_a_claim_is_released_when_the_store_comes_back(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The run that found its disk full held the table for a minute more, though there was space again."""
+    monkeypatch.setattr(claims, "RELEASE_RETRY_SECONDS", 0.02)
+    full, write = threading.Event(), Storage.write
+
+    def fails(self: Storage, path: str, data: bytes) -> None:
+        if full.is_set():
+            raise RetriableError("DISK_FULL", "No space left on device", where=path)
+        write(self, path, data)
+
+    monkeypatch.setattr(Storage, "write", fails)
+    with take(root, "first"):
+        full.set()
+    with pytest.raises(RetriableError, match=r"TABLE_BUSY.*'first'"):
+        take(root, "second")
+    assert not document(root, 1).released
+    full.clear()
+    with take(root, "second", wait_seconds=20.0):
+        assert numbers(root) == [2]

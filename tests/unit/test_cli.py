@@ -19,6 +19,8 @@ from deltalake import write_deltalake
 from airflow_gddl import __version__
 from airflow_gddl.cli.context import CliContext
 from airflow_gddl.cli.main import invoke
+from airflow_gddl.contract.codec import decode, plain
+from airflow_gddl.contract.spec import JobOptions
 
 FAKE = Path(__file__).with_name("fake_job.py")
 KEYS = [
@@ -88,7 +90,7 @@ class Shop:
     def order(self) -> dict[str, Any]:
         """The JobSpec that the job got."""
         spec: dict[str, Any] = json.loads((self.folder / "order.json").read_text())["spec"]
-        return spec
+        return {**spec, "options": plain(decode(JobOptions, spec.get("options", {})))}
 
 
 @pytest.fixture

@@ -22,7 +22,10 @@ from airflow_gddl.cli.context import CliContext
 from airflow_gddl.cli.main import invoke
 from airflow_gddl.cli.probes import probe_lake, probe_landing
 from airflow_gddl.contract.errors import FatalError
+from airflow_gddl.devtools.standalone.home import Home, HomeSettings
+from airflow_gddl.devtools.standalone.supervisor import Standalone, StartOrder
 from airflow_gddl.metadata.loading import load
+from spark_jobs.spark import jars
 from tests.s3_server import Bucket, serving
 from tests.unit.metadata_folder import NO_TABLE
 
@@ -156,6 +159,22 @@ def test_check_tries_every_part_and_reports_it(gddl: Gddl) -> None:
     Path("lake").mkdir()
     assert gddl("check", "--json").checked["lake"] == ("ok", f"{here}/lake can be written")
     assert list(Path("lake").iterdir()) == []
+
+
+def test_check_refuses_packages_that_the_job_refuses(gddl: Gddl, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It said "everything works", and the first run failed."""
+    gddl("init")
+    real, pair = check._version, {"pyspark": "4.3.0", "delta-spark": "4.1.0"}
+    monkeypatch.setattr(check, "_version", lambda name: pair.get(name) or real(name))
+    answer = gddl("check", "--json")
+    status, found = answer.checked["runner local"]
+    assert (answer.status, status) == (1, "failed")
+    monkeypatch.setattr("pyspark.__version__", "4.3.0")
+    monkeypatch.setattr("importlib.metadata.version", lambda _: "4.1.0")
+    with pytest.raises(FatalError) as of_job:
+        jars.delta()
+    assert found == str(of_job.value)
+    assert "run `pip install 'pyspark==4.2.*' 'delta-spark==4.4.*'`" in found
 
 
 def test_check_continues_after_a_failure(gddl: Gddl, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -326,3 +345,14 @@ def test_init_names_a_folder_that_it_cannot_make(gddl: Gddl, name: str) -> None:
 
 def test_init_prints_a_command_that_a_shell_takes(gddl: Gddl) -> None:
     assert "\n  cd 'my näme'\n" in gddl("init", "my näme").out
+
+
+def test_a_demonstration_keeps_what_describes_the_machine(tmp_path: Path) -> None:
+    """It fetched JARs again that `GDDL_JARS` has, or failed where Maven Central can't be reached."""
+    machine = {"GDDL_JARS": "/jars", "GDDL_SPARK_START_TIMEOUT": "20m", "PATH": "/bin"}
+    others = {"GDDL_LAKE": "/other/lake", "GDDL_METADATA": "/other", "AIRFLOW__CORE__EXECUTOR": "x"}
+    settings = HomeSettings(dags=tmp_path, port=1)
+    order = StartOrder(home=Home(tmp_path), settings=settings, environ={**machine, **others}, own={"GDDL_LAKE": "/own"})
+    environ = Standalone(order).environ
+    assert environ.items() >= {**machine, "GDDL_LAKE": "/own"}.items()
+    assert not environ.keys() & {"GDDL_METADATA", "AIRFLOW__CORE__EXECUTOR"}

@@ -3,17 +3,32 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from hashlib import blake2b
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from airflow_gddl.contract.codec import decode, from_json, plain, to_json
+from airflow_gddl.contract.codec import (
+    IGNORABLE,
+    NewerDocumentError,
+    decode,
+    from_json,
+    from_json_or_none,
+    plain,
+    report_from_json,
+    to_document,
+    to_json,
+)
+from airflow_gddl.contract.desired_state import DesiredState
 from airflow_gddl.contract.dms import DmsOptions
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.result import JobResult, MainCounts, RunWarning
-from airflow_gddl.contract.spec import DEFAULT_TIERS, JobOptions, JobSpec, Roots, TableSpec
+from airflow_gddl.contract.spec import DEFAULT_TIERS, JobOptions, JobSpec, Roots, TableSpec, TierSpec
 from airflow_gddl.contract.table_spec import SchemaEvolution
+from airflow_gddl.runtime.landing.work import row_digest
+from spark_jobs.plan.settings import AppliedSettings
 
 TABLE = TableSpec(
     table="shop.orders",
@@ -130,5 +145,113 @@ def test_long_values_are_cut_in_messages() -> None:
 
 def test_what_an_older_job_does_not_know_is_refused() -> None:
     data = json.loads(to_json(SPEC)) | {"novelty": 1}
-    with pytest.raises(FatalError, match="unknown field 'novelty'"):
+    with pytest.raises(NewerDocumentError, match=r"unknown field 'novelty'.*if a newer airflow-gddl wrote this"):
         decode(JobSpec, data)
+
+
+def test_documents_hold_what_differs_from_the_defaults() -> None:
+    """And what must not depend on who reads: the contract's version and the tiers, whose defaults may change."""
+    data = json.loads(to_document(SPEC))
+    assert set(data) == {"run_id", "roots", "tables", "tiers", "options", "contract_version"}
+    assert data["options"] == {"action": "verify", "wait_seconds": 1.5, "max_batches": 3}
+    assert data["tables"][1] == {"table": "shop.keyless", "keys": [], "schedule": None}
+    assert data["tables"][0]["schema_evolution"] == {"dropped_column": "null"}
+    assert (data["tiers"]["small"], set(data["tiers"])) == ({}, set(DEFAULT_TIERS))
+    assert from_json(JobSpec, to_document(SPEC)) == SPEC
+    assert json.loads(to_document(DesiredState(tables=()))).keys() == {"tables", "tiers", "contract_version"}
+    assert json.loads(to_document(AppliedSettings())) == {"layout": AppliedSettings().layout}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """A row as a later version may have it."""
+
+    name: str
+    colour: str = "red"
+    label: str = field(default="", metadata={IGNORABLE: True})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    rows: tuple[Row, ...]
+    ignorable: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class EarlierRow:
+    name: str
+
+
+EarlierRow.__name__ = "Row"
+
+
+@dataclass(frozen=True, kw_only=True)
+class EarlierJob:
+    rows: tuple[EarlierRow, ...]
+    ignorable: tuple[str, ...] = ()
+
+
+def test_a_new_field_is_no_matter_until_it_is_used() -> None:
+    found = from_json(EarlierJob, to_document(Job(rows=(Row(name="a"),))))
+    assert found == EarlierJob(rows=(EarlierRow(name="a"),))
+
+
+def test_a_new_field_that_changes_the_meaning_is_refused_once_it_is_used() -> None:
+    for rows in ((Row(name="a", colour="blue"),), (Row(name="a", label="x"), Row(name="b", colour="blue"))):
+        with pytest.raises(NewerDocumentError, match="unknown field 'colour'"):
+            from_json(EarlierJob, to_document(Job(rows=rows)))
+
+
+def test_a_new_field_that_may_be_ignored_is_named_by_the_document() -> None:
+    text = to_document(Job(rows=(Row(name="a", label="x"),)))
+    assert json.loads(text)["ignorable"] == ["Row.label"]
+    assert from_json(EarlierJob, text).rows == (EarlierRow(name="a"),)
+    assert from_json(Job, text).rows == (Row(name="a", label="x"),)
+
+
+def test_reports_of_newer_jobs_are_read_without_what_is_unknown() -> None:
+    result = JobResult(table="s.a", status="succeeded", main=MainCounts(inserted=1))
+    data = json.loads(to_json(result))
+    newer = json.dumps({**data, "novelty": 1, "main": {**data["main"], "moved": 2}})
+    assert report_from_json(JobResult, newer) == result
+    assert from_json_or_none(JobResult, newer) == result
+    assert from_json_or_none(JobResult, '{"table": "s.a", "status": "odd"}') is None
+
+
+SPECIFICATIONS = sorted((Path(__file__).parent / "specifications").glob("*.json"))
+
+
+@pytest.mark.parametrize("path", SPECIFICATIONS, ids=lambda path: path.stem)
+def test_specifications_of_earlier_commits_mean_what_they_meant(path: Path) -> None:
+    """They state every field: a changed default would change the meaning of documents, which leave defaults out.
+
+    A contract of another version, `CONTRACT_VERSION`, may change defaults. Tiers are always written out.
+    """
+    data = json.loads(path.read_text())
+    spec = decode(JobSpec, data)
+    again = json.loads(to_json(from_json(JobSpec, to_document(spec))))
+    assert subset(data, again) == data
+    if path.stem.endswith("-usual"):
+        row, options = data["tables"][0], data["options"]
+        assert subset(row, plain(TableSpec(table=row["table"], keys=tuple(row["keys"])))) == row
+        assert subset(options, plain(JobOptions())) == options
+        assert data["tiers"]["small"] == subset(data["tiers"]["small"], plain(TierSpec()))
+
+
+def subset(wanted: Any, found: Any) -> Any:
+    """The fields of `found` that `wanted` has."""
+    if isinstance(wanted, dict) and isinstance(found, dict):
+        return {name: subset(value, found[name]) for name, value in wanted.items() if name in found}
+    if isinstance(wanted, list) and isinstance(found, list):
+        return [subset(one, other) for one, other in zip(wanted, found, strict=True)]
+    return found
+
+
+def test_the_digest_of_a_row_is_that_of_what_it_says() -> None:
+    """By it the sensor knows changed rows: with every new field it would send all tables to a job once."""
+    row = TableSpec(table="s.a", keys=("id",), owner="ann")
+    assert row_digest(row) == row_digest(replace(row, history=False, delete="hard", published=("*",)))
+    assert row_digest(row) != row_digest(replace(row, history=True))
+    data = to_document(row).encode()
+    assert data == b'{"keys":["id"],"owner":"ann","table":"s.a"}'
+    assert row_digest(row) == blake2b(data, digest_size=8).hexdigest()

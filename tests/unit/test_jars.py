@@ -9,8 +9,9 @@ from pathlib import Path
 import pyspark
 import pytest
 
+from airflow_gddl.contract import spark_versions as versions
 from airflow_gddl.contract.errors import FatalError
-from spark_jobs.spark import jars, versions
+from spark_jobs.spark import jars
 
 
 @pytest.fixture
@@ -43,7 +44,9 @@ def test_nothing_is_fetched_for_a_pair_that_does_not_fit(
         jars.delta()
 
 
-def test_missing_patch_release_uses_the_known_one(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_patch_release_uses_the_known_one(
+    cache: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     installed(monkeypatch, "4.2.0", "4.4.9")
     wanted = jars.delta()
     assert (wanted.name, wanted.other) == ("delta-4.4.9-spark-4.2", replace(jars._delta("4.4.0"), other=None))
@@ -53,6 +56,9 @@ def test_missing_patch_release_uses_the_known_one(cache: Path, monkeypatch: pyte
     jar.parent.mkdir()
     jar.touch()
     assert jars.class_path(wanted, cache) == [str(jar)]
+    assert caplog.messages == [
+        "the JARs of Delta 4.4.9 could not be had (module not found): those of Delta 4.4.0 are used"
+    ]
 
 
 def test_the_known_release_is_fetched_where_the_patch_release_is_not_to_be_had(
@@ -69,6 +75,23 @@ def test_the_known_release_is_fetched_where_the_patch_release_is_not_to_be_had(
     monkeypatch.setattr(jars, "_resolve", resolve)
     (found,) = jars.class_path(jars.delta(), cache)
     assert found.endswith("2.13-4.4.0.jar")
+
+
+def test_cached_jars_of_another_patch_do_not_keep_the_installed_one_from_being_fetched(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """delta-spark 4.4.1 ran with the JARs of 4.4.0 that an earlier job had left."""
+
+    def resolve(folder: Path, _scratch: Path, bundle: jars.JarSet) -> str:
+        folder.mkdir()
+        (folder / f"io.delta_delta-spark_4.2_2.13-{bundle.what.split()[1]}.jar").touch()
+        return ""
+
+    monkeypatch.setattr(jars, "_resolve", resolve)
+    for version in ("4.4.0", "4.4.9"):
+        installed(monkeypatch, "4.2.0", version)
+        (found,) = jars.class_path(jars.delta(), cache)
+        assert found.endswith(f"2.13-{version}.jar")
 
 
 def test_s3a_is_of_the_hadoop_that_spark_brings() -> None:

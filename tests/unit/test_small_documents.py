@@ -20,7 +20,7 @@ def erasure(storage: Storage, root: str) -> object:
     return ErasureRegister(storage, root, TableSpec(table="s.a", keys=("id",))).read("0f")
 
 
-@pytest.mark.parametrize("damage", [b"", b"{", b"\xff", b"[]", b'{"other": 1}'])
+@pytest.mark.parametrize("damage", [b"", b"{", b"\xff", b"[]", b"{}x"])
 @pytest.mark.parametrize(
     ("name", "read"),
     [("cut.json", cut_before), ("source-looks.json", read_differences), ("0f.json", erasure), ("move.json", read_note)],
@@ -31,4 +31,7 @@ def test_damage_names_the_file(
     assert not read(Storage(), str(tmp_path))
     (tmp_path / name).write_bytes(damage)
     with pytest.raises(FatalError, match=rf"LEDGER_DAMAGED.*{name}.*Remedy"):
+        read(Storage(), str(tmp_path))
+    (tmp_path / name).write_bytes(b'{"other": 1}')
+    with pytest.raises(FatalError, match=rf"LEDGER_NEWER.*'other'.*{name}.*Remedy: install that version"):
         read(Storage(), str(tmp_path))

@@ -19,8 +19,6 @@ from airflow_gddl.runtime.state.reading import StateReader
 from airflow_gddl.runtime.state.rebuilding import rebuild
 from airflow_gddl.runtime.state.recording import StateRecorder
 from airflow_gddl.runtime.state.records import (
-    LOOSE_AT_MOST,
-    LOOSE_LEFT,
     compact,
     read_records,
     record_of,
@@ -28,6 +26,7 @@ from airflow_gddl.runtime.state.records import (
     write_record,
 )
 from airflow_gddl.stores import open_store
+from airflow_gddl.stores.run_records import LOOSE_AT_MOST, LOOSE_LEFT
 from tests.s3_server import Bucket, serving
 from tests.unit.test_state_judging import Ending, moment, result
 

@@ -276,7 +276,7 @@ def test_s3_errors_by_family(
         (errno.ENAMETOOLONG, FatalError, "STORAGE_UNUSABLE"),
         (errno.EIO, RetriableError, "STORAGE_BUSY"),
         (errno.ESTALE, RetriableError, "STORAGE_BUSY"),
-        (errno.ENOSPC, RetriableError, "STORAGE_BUSY"),
+        (errno.ENOSPC, RetriableError, "DISK_FULL"),
     ],
 )
 def test_operating_system_errors_by_family(number: int, family: type[Exception], code: str) -> None:

@@ -74,7 +74,7 @@ def test_an_atomic_write_leaves_the_old_content_when_it_fails(tmp_path: Path, mo
         raise OSError(errno.ENOSPC, "no space left")
 
     monkeypatch.setattr(Path, "write_bytes", full)
-    with pytest.raises(RetriableError, match="STORAGE_BUSY"):
+    with pytest.raises(RetriableError, match="DISK_FULL"):
         storage.write(f"{tmp_path}/x", b"new")
     monkeypatch.undo()
     assert storage.read(f"{tmp_path}/x") == b"old"
@@ -152,3 +152,22 @@ def test_a_link_to_itself_hides_no_file(tmp_path: Path) -> None:
         list(Storage().list(f"{tmp_path}/loop-f00"))
     with pytest.raises(FatalError, match=r"STORAGE_UNUSABLE.*a loop of links"):
         list(Storage().list(f"{tmp_path}/loop-f00", within=str(tmp_path)))
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
+@pytest.mark.parametrize("method", ["write", "create", "swap", "copy"])
+def test_a_full_disk_is_named_by_every_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str, number: int
+) -> None:
+    def fails(*_: object) -> NoReturn:
+        raise OSError(number, os.strerror(number))
+
+    source, target = f"{tmp_path}/source", f"{tmp_path}/target"
+    Storage().write(source, b"x")
+    arguments = {"write": (target, b""), "create": (target, b""), "swap": (target, b"", None), "copy": (source, target)}
+    monkeypatch.setattr(Path, "write_bytes", fails)
+    with pytest.raises(
+        RetriableError, match=rf"DISK_FULL.*{os.strerror(number)}.*(source|target).*Remedy: free space there"
+    ):
+        getattr(Storage(), method)(*arguments[method])
+    assert not Path(target).exists()

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
+from airflow_gddl.contract import spark_versions as versions
 from airflow_gddl.contract.errors import FatalError
-from spark_jobs.spark import versions
 
 
 @pytest.mark.parametrize(
@@ -62,3 +64,21 @@ def test_platform_builds_match_by_series() -> None:
 def test_other_sparks_are_refused(spark: str) -> None:
     with pytest.raises(FatalError, match=rf"SPARK_UNSUPPORTED.*it is Spark {spark}.*from 4\.0 up to 5\.0: choose"):
         versions.check_spark(spark, "it", "choose")
+
+
+@pytest.mark.parametrize(
+    ("spark", "delta", "command"),
+    [
+        ("4.3.0", "4.1.0", "pip install 'pyspark==4.2.*' 'delta-spark==4.4.*'"),  # as uv chose from open bounds
+        ("4.2.0", "4.2.0", "pip install 'pyspark==4.2.*' 'delta-spark==4.4.*'"),
+        ("4.1.4", "4.2.0", "pip install 'pyspark==4.1.*' 'delta-spark==4.4.*'"),
+        ("3.5.6", "3.3.2", "pip install 'pyspark==4.2.*' 'delta-spark==4.4.*'"),
+    ],
+)
+def test_packages_that_do_not_fit_are_refused_with_the_command_that_installs_a_pair(
+    spark: str, delta: str, command: str
+) -> None:
+    with pytest.raises(FatalError, match=re.escape(f"run `{command}` in the Python that runs the job")):
+        versions.check_packages(spark, delta)
+    found = [series.removesuffix(".*") for series in re.findall(r"==([\d.*]+)", command)]
+    versions.check_packages(f"{found[0]}.9", f"{found[1]}.0")

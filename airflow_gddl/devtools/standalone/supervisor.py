@@ -16,6 +16,7 @@ from airflow_gddl.devtools.standalone import processes
 from airflow_gddl.devtools.standalone.home import Home, HomeSettings
 from airflow_gddl.devtools.standalone.part import MIGRATION, PARTS, Part, PartSpec
 from airflow_gddl.devtools.standalone.rest import Rest
+from airflow_gddl.metadata.variables import OF_THE_MACHINE
 from airflow_gddl.runtime.runners.stopping import unstoppable
 
 _PAUSE_SECONDS = 1.0
@@ -30,7 +31,7 @@ class StartOrder:
     """What to run.
 
     Attributes:
-        environ: of the caller; settings of Airflow and of this package are removed.
+        environ: of the caller; settings of Airflow and of this package are removed, but for `OF_THE_MACHINE`.
         own: variables for the parts, on top.
         ready_seconds: how long starting may take.
         parts: what is started once the database is there.
@@ -153,7 +154,8 @@ class Standalone:
     @property
     def environ(self) -> dict[str, str]:
         """Environment of the parts; also of a command line that is to speak to them."""
-        kept = {name: value for name, value in self.order.environ.items() if not name.startswith(_FOREIGN)}
+        given = self.order.environ.items()
+        kept = {name: value for name, value in given if name in OF_THE_MACHINE or not name.startswith(_FOREIGN)}
         silent = ",".join(filter(None, (kept.get("NO_PROXY", ""), "127.0.0.1", "localhost")))
         return {
             **kept,

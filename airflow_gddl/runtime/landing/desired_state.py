@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from airflow_gddl.contract.codec import to_json
+from airflow_gddl.contract.codec import to_document
 from airflow_gddl.contract.desired_state import DesiredState, order_path, stop_path
 from airflow_gddl.contract.errors import GddlError
 from airflow_gddl.contract.layout import standing_folder
@@ -52,7 +52,7 @@ class DesiredStateKeeper:
         Raises:
             GddlError: as `Store`.
         """
-        open_store(self.environ).write(order_path(self.folder), to_json(order).encode())
+        open_store(self.environ).write(order_path(self.folder), to_document(order).encode())
         self._written, self._next = order, self.now() + FRESH_SECONDS
 
     def refresh(self) -> None:

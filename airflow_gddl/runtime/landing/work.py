@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
-from airflow_gddl.contract.codec import to_json
+from airflow_gddl.contract.codec import to_document
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.runtime.landing.hints import Hints
 from airflow_gddl.runtime.landing.polling import Poll
@@ -88,7 +88,8 @@ def mark(spec: TableSpec, seen: Poll) -> str:
 
 
 def row_digest(spec: TableSpec) -> str:
-    return hashlib.blake2b(to_json(spec).encode(), digest_size=8).hexdigest()
+    """Digest of what the row says; a field that a new version adds, or that has its default, is no part of it."""
+    return hashlib.blake2b(to_document(spec).encode(), digest_size=8).hexdigest()
 
 
 def differing_rows(work: PipelineWork, specs: Iterable[TableSpec]) -> list[str]:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 import re
 import signal
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from airflow_gddl.contract.codec import from_json, from_json_or_none, to_json
+from airflow_gddl.contract.codec import from_json_or_none, report_from_json, to_document
 from airflow_gddl.contract.errors import FatalError, GddlError
 from airflow_gddl.contract.result import ErrorInfo, JobResult
 from airflow_gddl.contract.spec import JobSpec
@@ -19,6 +18,7 @@ from airflow_gddl.runtime.runners.base import JobOutcome, Listener, ProgressEven
 from airflow_gddl.runtime.runners.child import Child, Line, nothing
 from airflow_gddl.runtime.runners.joblog import JobLog, keep, open_log
 from airflow_gddl.stores.reaching import check_roots
+from airflow_gddl.stores.scratch import scratch
 
 GRACE_SECONDS = 30.0
 _PROGRESS = "GDDL-PROGRESS "
@@ -60,9 +60,9 @@ class JobProcess:
             RetriableError: as `check_roots`.
         """
         check_roots(spec, self.environ)
-        with tempfile.TemporaryDirectory(prefix="gddl-") as folder:
+        with scratch("order") as folder:
             order = Path(folder, "spec.json")
-            order.write_text(to_json(spec), encoding="utf-8")
+            order.write_text(to_document(spec), encoding="utf-8")
             command = [*self.command, "--spec", str(order), "--progress", "--parent", str(os.getpid())]
             with closing(_open_log(spec)) as log:
                 reader = _Reader(listener, log, is_continuous=spec.options.continuous is not None)
@@ -106,7 +106,7 @@ class _Reader:
             self.application = line.text.removeprefix(_APPLICATION).strip()
         if line.stream == "stdout" and line.text.startswith("{"):
             try:
-                self.add(from_json(JobResult, line.text))
+                self.add(report_from_json(JobResult, line.text))
             except GddlError as error:
                 self.log.write(f"not a result: {error}")
             else:

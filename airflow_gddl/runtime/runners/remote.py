@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from airflow_gddl.contract.codec import to_json
+from airflow_gddl.contract.codec import to_document
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.layout import order_path
 from airflow_gddl.contract.result import ErrorInfo, JobResult
@@ -194,7 +194,7 @@ class _Passage:
         # A unique name: two jobs of one task never share results.
         job = replace(self.spec, run_id=f"{self.spec.run_id}-{number}", tables=tables)
         path = order_path(job.roots.lake, job.run_id)
-        self.runner.store.create(path, to_json(job).encode())
+        self.runner.store.create(path, to_document(job).encode())
         submission = Submission(run_id=job.run_id, size=tables[0].size, tables=tuple(self.left))
         return self.runner.attempts.begin(number, submission)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shlex
 import socket
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,6 +17,7 @@ from airflow_gddl.runtime.runners.base import JobOutcome, Listener
 from airflow_gddl.runtime.runners.java import find_java
 from airflow_gddl.runtime.runners.job_process import JobProcess
 from airflow_gddl.runtime.runners.spark_submit_arguments import ENVIRONMENT, arguments
+from airflow_gddl.stores.scratch import scratch
 
 _CONNECT_SECONDS = 10.0
 
@@ -43,7 +43,7 @@ class SparkSubmitRunner:
         """
         find_java(self.driver.environ)
         check_master(self.settings.master)
-        with tempfile.TemporaryDirectory(prefix="gddl-code-") as folder:
+        with scratch("code") as folder:
             code = [str(write_code(Path(folder, "gddl-job-code.zip")))] if self.settings.ship_code else []
             environ = self._environ(arguments(spec, self.settings, code))
             return replace(self.driver, environ=environ, page=self.settings.application_url).run(spec, listener)

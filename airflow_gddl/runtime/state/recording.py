@@ -15,8 +15,9 @@ from airflow_gddl.contract.spec import Roots
 from airflow_gddl.runtime.state.documents import RunsDocument, place, update_runs
 from airflow_gddl.runtime.state.facts import TableRecord
 from airflow_gddl.runtime.state.judging import RunningJob
-from airflow_gddl.runtime.state.records import LOOSE_AT_MOST, compact, records_of, write_record
+from airflow_gddl.runtime.state.records import compact, records_of, write_record
 from airflow_gddl.stores import open_store
+from airflow_gddl.stores.run_records import LOOSE_AT_MOST
 
 _LOG = logging.getLogger(__name__)
 WRITE_EVERY = 15.0

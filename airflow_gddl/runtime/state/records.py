@@ -1,7 +1,7 @@
 """The records of runs, `lake/_gddl/runs/<schema>/<name>`: a JobResult each, archived when there are many.
 
-The job writes `<time>-<run id>.json` when a table is done. Old ones are moved to `archive/<first>_<last>.jsonl`, one
-line each, written before they are deleted: concurrent readers, and readers after a crash, see each run once.
+The job writes `<time>-<run id>.json` when a table is done; `stores.run_records` archives old ones. Concurrent readers,
+and readers after a crash, see each run once.
 """
 
 from __future__ import annotations
@@ -19,12 +19,8 @@ from airflow_gddl.contract.layout import LOADS, STATE, join, record_name, tells_
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import Roots
 from airflow_gddl.runtime.state.facts import KEPT_RUNS, TableRecord
-from airflow_gddl.stores import Storage, open_store, read_if_there
+from airflow_gddl.stores import Storage, open_store, read_if_there, run_records
 
-ARCHIVE = "archive"
-LOOSE_AT_MOST, LOOSE_LEFT = 256, 56
-KEPT_ARCHIVES = 60
-"""With 200 runs in each: more than a month for a table loaded every five minutes, years for a daily one."""
 _AT_ONCE = 16
 
 
@@ -59,7 +55,7 @@ def read_records(
     place = runs_folder(roots, table)
     with _telling(table, place):
         store = open_store(environ)
-        loose, archives = _names(store, place)
+        loose, archives = run_records.names(store, place)
         results, damaged, seen = [], [], set()
         with ThreadPoolExecutor(_AT_ONCE) as pool:
             wanted = [name for name in loose if not loads_only or tells_of_load(name)][:limit]
@@ -121,36 +117,12 @@ def write_record(store: Storage, roots: Roots, result: JobResult) -> None:
 
 
 def compact(store: Storage, roots: Roots, table: str) -> int:
-    """Archive all but the newest records, and drop the oldest archives; return the remaining loose records.
+    """`run_records.compact` of a table; return the remaining loose records.
 
     Raises:
         RetriableError: `STORAGE_BUSY`.
     """
-    place = runs_folder(roots, table)
-    loose, archives = _names(store, place)
-    old = loose[LOOSE_LEFT:][::-1]
-    if old:
-        with ThreadPoolExecutor(_AT_ONCE) as pool:
-            contents = list(pool.map(lambda name: read_if_there(store, join(place, name)), old))
-        results = [from_json_or_none(JobResult, data) for data in contents if data is not None]
-        lines = [to_json(result) for result in results if result is not None]
-        name = f"{ARCHIVE}/{_stem(old[0])}_{_stem(old[-1])}.jsonl"
-        store.write(join(place, name), "\n".join(lines).encode())
-        store.delete(*(join(place, name) for name in old))
-        archives = [name, *archives]
-    store.delete(*(join(place, name) for name in archives[KEPT_ARCHIVES:]))
-    return len(loose) - len(old)
-
-
-def _names(store: Storage, place: str) -> tuple[list[str], list[str]]:
-    """Loose records and archives, newest first; names begin with their time."""
-    found = sorted((found.name for found in store.list(place) if not found.is_unfinished), reverse=True)
-    loose = [name for name in found if "/" not in name and name.endswith(".json")]
-    return loose, [name for name in found if name.startswith(f"{ARCHIVE}/") and name.endswith(".jsonl")]
-
-
-def _stem(name: str) -> str:
-    return name.removesuffix(".json")
+    return run_records.compact(store, runs_folder(roots, table))
 
 
 def _key(result: JobResult) -> tuple[str, str]:

@@ -13,7 +13,7 @@ from deltalake import DeltaTable
 
 COMMITS_PER_CHECKPOINT = 10
 """Default of Delta on Spark, unless the table sets an interval."""
-COMMITS_PER_CLEANUP = 1000
+COMMITS_PER_CLEANUP = 100
 """A search for expired commits lists the whole log: on S3 one call per thousand."""
 
 _INTERVAL = "delta.checkpointInterval"

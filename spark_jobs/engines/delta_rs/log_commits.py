@@ -38,7 +38,7 @@ def commit(storage: Storage, path: str, version: int, actions: Iterable[Action])
         RetriableError: `DELTA_CONFLICT`: another writer has changed the table.
     """
     place = join(path, "_delta_log", f"{version:020d}.json")
-    if not storage.create(place, _lines(actions)):
+    if not storage.create_once(place, _lines(actions)):
         remedy = "another writer changed the table; run again"
         raise RetriableError("DELTA_CONFLICT", f"{place} is there already", where=path, remedy=remedy)
 

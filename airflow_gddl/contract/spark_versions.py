@@ -97,6 +97,25 @@ def check_pair(spark: str, delta: str, remedy: str) -> None:
     raise FatalError("DELTA_UNSUPPORTED", what, remedy=f"{_fitting(spark)}; {remedy}")
 
 
+def check_packages(pyspark: str, delta_spark: str) -> None:
+    """Whether the packages of a Python that runs jobs fit each other; the remedy is the command that installs a pair.
+
+    Raises:
+        FatalError: `SPARK_UNSUPPORTED`, `DELTA_UNSUPPORTED`.
+    """
+    remedy = f"run `{pip_command(pyspark)}` in the Python that runs the job"
+    check_spark(pyspark, "the package pyspark", remedy)
+    check_pair(pyspark, delta_spark, remedy)
+
+
+def pip_command(pyspark: str) -> str:
+    """Installs a pair that fits: with the series of this Spark if a Delta is known for it, else the newest."""
+    fits = [delta for delta, release in DELTA.items() if series(pyspark) in release.artifacts]
+    delta = max(fits or DELTA)
+    spark = series(pyspark) if fits else max(DELTA[delta].artifacts)
+    return f"pip install 'pyspark=={text(spark)}.*' 'delta-spark=={text(delta)}.*'"
+
+
 def artifact(spark: str, delta: str) -> str:
     """Maven's `group:artifact:version` of a pair that `check_pair` lets pass."""
     known = DELTA.get(series(delta))
