@@ -22,7 +22,7 @@ from airflow_gddl.contract.python_command import module_command
 _OF_SPARK = ("pyspark", "delta-spark")
 """Packages that the cluster provides."""
 _GLIBC = ("2_28", "2_27", "2_26", "2_24", "2_17")
-_FORM = re.compile(r"([A-Za-z0-9._-]+)(\[[^\]]*\])?\s*([^;]*?)\s*(?:;\s*extra\s*==\s*['\"]([^'\"]+)['\"])?")
+_FORM = re.compile(r"([A-Za-z0-9._-]++)(\[[^\]]*\])?([^;]*+)(?:;\s*extra\s*==\s*['\"]([^'\"]+)['\"])?")
 _PYTHON = re.compile(r"/\S*/python(3\.\d+)")
 
 
@@ -62,7 +62,7 @@ def requirements() -> list[str]:
     for line in _required():
         match = _FORM.fullmatch(line.strip())
         if match and match[4] in (None, "spark") and match[1] not in _OF_SPARK:
-            found.append(f"{match[1]}{match[2] or ''}{match[3]}")
+            found.append(f"{match[1]}{match[2] or ''}{match[3].strip()}")
     return sorted(found)
 
 

@@ -19,7 +19,7 @@ from airflow_gddl.onboarding.yaml_values import comment, flow, text
 Path = tuple[str | int, ...]
 Edit = tuple[int, int, str]
 _BEHIND = re.compile(r"[ \t]*(#[^\r\n]*)?")
-_BEHIND_COMMA = re.compile(r"[ \t]*,?[ \t]*(#[^\r\n]*)?")
+_BEHIND_COMMA = re.compile(r"[ \t]*+,?+[ \t]*+(#[^\r\n]*)?")
 _COMMA = re.compile(r"(?:[ \t]*,)?")
 
 

@@ -52,11 +52,16 @@ def discover_notified(place: LandingLocation, ledger: Ledger, now: datetime, new
 
 def _below(landing: str, path: str) -> str:
     """The path in the ledger's form, without Spark's prefix of the store (`file:/x`, `s3a://bucket/x`)."""
-    bare, root = _SCHEME.sub("", path, count=1), _SCHEME.sub("", landing.rstrip("/"), count=1)
+    bare, root = _without_scheme(path), _without_scheme(landing.rstrip("/"))
     if not bare.startswith(f"{root}/"):
         what = f"the stream reported {path}, which is not below {landing}"
         raise RetriableError("FILE_STREAM_FAILED", what, remedy="report it; files are found by listing until then")
     return landing.rstrip("/") + bare[len(root) :]
+
+
+def _without_scheme(path: str) -> str:
+    found = _SCHEME.match(path)
+    return path[found.end() :] if found else path
 
 
 def _known(place: LandingLocation, ledger: Ledger, paths: Iterable[str]) -> Mapping[str, FileEntry]:

@@ -11,6 +11,7 @@ from airflow_gddl.contract.spec import TableSpec
 
 DELETED_FILES = "delta.deletedFileRetentionDuration"
 _PART = re.compile(r"\s*(\d+)\s+(week|day|hour|minute|second|millisecond|microsecond)s?", re.ASCII)
+_LONGEST = 200
 _SECONDS = {
     "week": 604800.0, "day": 86400.0, "hour": 3600.0, "minute": 60.0, "second": 1.0, "millisecond": 1e-3,
     "microsecond": 1e-6,
@@ -36,7 +37,7 @@ def own_hours(properties: Mapping[str, str], where: str) -> int:
     if asked is None:
         return 0
     text = asked.strip().lower().removeprefix("interval").strip().replace("'", "")
-    if not text or _PART.sub("", text).strip():
+    if not text or len(text) > _LONGEST or _PART.sub("", text).strip():
         what = f"{DELETED_FILES} is {asked!r}, which is no length of time that can be read"
         raise FatalError("RETENTION_UNREADABLE", what, where=where, remedy="write it as e.g. interval 30 days")
     kept = sum(int(number) * _SECONDS[unit] for number, unit in _PART.findall(text))

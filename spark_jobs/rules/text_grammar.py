@@ -25,7 +25,8 @@ BITS = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}
 """Types of whole numbers."""
 _TRUE, _FALSE = {"t", "true", "y", "yes", "1"}, {"f", "false", "n", "no", "0"}
 _WHOLE = re.compile(r"[+-]?[0-9]+")
-_REAL = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+# Possessive: 60,000 digits and a letter would else be tried in as many ways as there are digits.
+_REAL = re.compile(r"[+-]?(?:[0-9]++\.?[0-9]*+|\.[0-9]++)(?:[eE][+-]?[0-9]++)?")
 _INFINITE = {"inf": math.inf, "infinity": math.inf, "nan": math.nan}
 _MOST_DIGITS = 500
 _MOMENT = re.compile(
@@ -34,6 +35,8 @@ _MOMENT = re.compile(
 )
 _OFFSET = re.compile(r"(?:UTC|GMT|UT)?([+-])(?:([0-9]{1,2})(?::([0-9]{2})(?::([0-9]{2}))?)?|([0-9]{2})([0-9]{2}))")
 _LONGEST_OFFSET = timedelta(hours=18)
+_LONGEST_ZONE = 64
+"""More characters than any name of a zone has; what is remembered of zones stays small."""
 _MIDNIGHT = time()
 
 Reader = Callable[[str], Any]
@@ -65,7 +68,7 @@ def trims(kind: SqlType) -> bool:
 
 
 def _whole(text: str, bits: int) -> int | None:
-    if not _WHOLE.fullmatch(text) or len(text) > _MOST_DIGITS:
+    if len(text) > _MOST_DIGITS or not _WHOLE.fullmatch(text):
         return None
     value = int(text)
     return value if -(2 ** (bits - 1)) <= value < 2 ** (bits - 1) else None
@@ -81,7 +84,7 @@ def rounded(value: Decimal, kind: DecimalType) -> Decimal | None:
 
 def decimal_of(text: str, kind: DecimalType) -> Decimal | None:
     """The number, where the type holds all of its digits."""
-    if not _REAL.fullmatch(text) or len(text) > _MOST_DIGITS or abs(_exponent(text)) > _MOST_DIGITS:
+    if len(text) > _MOST_DIGITS or not _REAL.fullmatch(text) or abs(_exponent(text)) > _MOST_DIGITS:
         return None
     value = Decimal(text)
     found = rounded(value, kind)
@@ -132,7 +135,7 @@ def moment(text: str, *, zoned: bool = True) -> datetime | None:
     found = _MOMENT.fullmatch(text)
     if found is None:
         return None
-    zone = UTC if found["z"] is None else _zone(found["z"])
+    zone = UTC if found["z"] is None else _zone(found["z"][:_LONGEST_ZONE])
     if zone is None:
         return None
     try:

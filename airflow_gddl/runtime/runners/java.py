@@ -16,7 +16,7 @@ _REMEDY = (
     "install a JDK or JRE 17 or newer (Debian/Ubuntu: apt-get install openjdk-17-jre-headless; macOS: brew install "
     "openjdk@17; others: https://adoptium.net) and put it on PATH or point JAVA_HOME at it"
 )
-_VERSION = re.compile(r'version "((?:1\.)?(\d+)[^"]*)"')
+_VERSION = re.compile(r'version "((?:1\.)?(\d++)[^"]*)"')
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,8 @@ Source = Mapping[str, Any]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _HEX_DIGIT = re.compile(r"[0-9a-f]")
+_DIGITS = "0123456789"
 _LSN = re.compile(r"[0-9a-f]+(?::[0-9a-f]+)+")
-_FILE_NUMBER = re.compile(r"(\d+)$")
 _HEX = re.compile(r"(?:0x)?([0-9a-f]+)", re.IGNORECASE)
 
 
@@ -75,10 +75,10 @@ def _last_commit(source: Source) -> str | None:
 def _mysql(source: Source) -> str | None:
     """Number of the log file, position of the event in it, number of the row in the event."""
     name, at = source.get("file"), source.get("pos")
-    found = _FILE_NUMBER.search(name) if isinstance(name, str) else None
-    if found is None or at is None:
+    number = name[len(name.rstrip(_DIGITS)) :] if isinstance(name, str) else ""
+    if not number or at is None:
         return None
-    return f"{_number(found[1], 10)}.{_number(at)}.{_number(source.get('row') or 0, 10)}"
+    return f"{_number(number, 10)}.{_number(at)}.{_number(source.get('row') or 0, 10)}"
 
 
 def _sqlserver(source: Source) -> str | None:
