@@ -7,7 +7,8 @@ without case, as Delta does.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import fields
 
 from airflow_gddl.contract import durations, targets
 from airflow_gddl.contract.option_checks import check_options
@@ -58,6 +59,29 @@ def _target(spec: TableSpec) -> Iterator[SpecProblem]:
     fault = targets.template_fault(spec.target) or table_name_fault(targets.rendered(spec.target, "s", "a.b"))
     if fault:
         yield SpecProblem("TARGET_INVALID", ("target",), spec.target, fault, targets.REMEDY)
+
+
+def _substitutions(spec: TableSpec) -> Iterator[SpecProblem]:
+    """Refuse `${`: nothing is substituted in rows, and what reads a row's text elsewhere may do so."""
+    for item in fields(spec):
+        for path, text in _texts(getattr(spec, item.name), (item.name,)):
+            if "${" in text:
+                message = "holds ${, which other programs replace by variables"
+                remedy = "write the value itself; rows name connections, and never hold secrets"
+                yield SpecProblem("SUBSTITUTION_REFUSED", path, text, message, remedy)
+
+
+def _texts(value: object, path: FieldPath) -> Iterator[tuple[FieldPath, str]]:
+    """All texts in a field, names in mappings included."""
+    if isinstance(value, str):
+        yield path, value
+    elif isinstance(value, Mapping):
+        for name, inner in value.items():
+            yield (*path, name), str(name)
+            yield from _texts(inner, (*path, name))
+    elif isinstance(value, (tuple, list)):
+        for i, inner in enumerate(value):
+            yield from _texts(inner, (*path, i))
 
 
 def _column_names(spec: TableSpec) -> Iterator[SpecProblem]:
@@ -246,6 +270,7 @@ def _control(spec: TableSpec) -> dict[str, str]:
 
 
 _VALUE_CHECKS = (
+    _substitutions,
     _source,
     _target,
     _column_names,

@@ -31,6 +31,8 @@ ScalarName = Literal[
 ]
 MAX_PRECISION = 38
 REMEDY = "write it as Spark does, e.g. decimal(12,2), array<string> or struct<name:type>"
+NO_SUBSTITUTION = {"spark.sql.variable.substitute": "false"}
+"""Setting of every Spark session: `${env:NAME}` in a statement is text, not a variable of the driver's environment."""
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _SCALARS: dict[str, ScalarName] = {
     **{name: name for name in get_args(ScalarName)},
@@ -122,7 +124,17 @@ VOID = ScalarType("void")
 
 def quote(name: str) -> str:
     """A name as SQL text."""
-    return name if _PLAIN.fullmatch(name) else "`" + name.replace("`", "``") + "`"
+    return name if _PLAIN.fullmatch(name) else quoted(name)
+
+
+def quoted(name: str) -> str:
+    """A name in backticks, for Spark SQL and Hive's DDL."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def literal(text: str) -> str:
+    """A text in quotes, for Spark SQL and Hive's DDL. No other value of a row or a file is put into a statement."""
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
 def parts(kind: SqlType) -> Iterator[SqlType]:
@@ -184,8 +196,9 @@ class _Reader:
 
     _WORD = re.compile(r"\s*([A-Za-z_][A-Za-z0-9_]*)\s*")
     _DIGITS = re.compile(r"\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\)")
-    _NAME = re.compile(r"\s*(?:`((?:[^`]|``)+)`|([^:<>,`]+?))\s*:")
+    _NAME = re.compile(r"\s*+(?:`((?:[^`]|``)++)`\s*+|([^:<>,`]++)):")
     _TAIL = re.compile(r"\s*(?:not\s+null\b)?\s*(?:comment\s+'(?:[^'\\]|\\.)*')?", re.IGNORECASE)
+    _BLANKS = re.compile(r"\s*")
     _OTHER = re.compile(r"[^<>,()]*(?:\([^()]*\))?[^<>,()]*")
 
     def __init__(self, text: str) -> None:
@@ -232,7 +245,7 @@ class _Reader:
             name = self._match(self._NAME)
             if name is None:
                 raise self._wrong("a field's name and a colon")
-            fields.append(StructField(name[2] or name[1].replace("``", "`"), self.type()))
+            fields.append(StructField((name[2] or "").rstrip() or name[1].replace("``", "`"), self.type()))
             self._match(self._TAIL)
         return StructType(tuple(fields))
 
@@ -252,8 +265,12 @@ class _Reader:
 
     def _ends_here(self) -> bool:
         tail = self._TAIL.match(self.text, self.at)
-        rest = self.text[tail.end() if tail else self.at :].lstrip()
-        return not rest or rest[0] in ",>"
+        at = self._past_blanks(tail.end() if tail else self.at)
+        return at == len(self.text) or self.text[at] in ",>"
+
+    def _past_blanks(self, at: int) -> int:
+        found = self._BLANKS.match(self.text, at)
+        return found.end() if found else at
 
     def _match(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
         found = pattern.match(self.text, self.at)
@@ -262,11 +279,10 @@ class _Reader:
         return found
 
     def _take(self, mark: str) -> bool:
-        rest = self.text[self.at :]
-        blanks = len(rest) - len(rest.lstrip())
-        if not rest[blanks:].startswith(mark):
+        at = self._past_blanks(self.at)
+        if not self.text.startswith(mark, at):
             return False
-        self.at += blanks + len(mark)
+        self.at = at + len(mark)
         return True
 
     def _expect(self, mark: str) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_gddl.contract.catalogs import EntryName
 from airflow_gddl.contract.layout import join
+from airflow_gddl.contract.sql_types import literal, quoted
 from spark_jobs.catalogs.base import CatalogError, DeltaTableInfo, Entry, Registration, TableColumn
 from spark_jobs.catalogs.delta_info import hive_type, same_place
 
@@ -61,10 +62,11 @@ class HiveCatalog:
         name = registration.name
         with _translated():
             if name.database not in self._databases:
-                self._on.sql(f"CREATE DATABASE IF NOT EXISTS `{name.database}`{self._of_its_own(name.database)}")
+                self._on.sql(f"CREATE DATABASE IF NOT EXISTS {quoted(name.database)}{self._of_its_own(name.database)}")
                 self._databases.add(name.database)
-            place = _literal(registration.info.location)
-            self._on.sql(f"CREATE TABLE IF NOT EXISTS `{name.database}`.`{name.table}` USING delta LOCATION {place}")
+            place = literal(registration.info.location)
+            table = f"{quoted(name.database)}.{quoted(name.table)}"
+            self._on.sql(f"CREATE TABLE IF NOT EXISTS {table} USING delta LOCATION {place}")
         self.alter(registration)
 
     def alter(self, registration: Registration) -> None:
@@ -82,7 +84,7 @@ class HiveCatalog:
         """A database location where Spark's default is a temporary folder; never a folder of this lake's tables."""
         if not self._on.conf.get("spark.gddl.scratch", ""):
             return ""
-        return f" LOCATION {_literal(join(self._folder, database))}"
+        return f" LOCATION {literal(join(self._folder, database))}"
 
     def _found(self, name: EntryName) -> Any | None:
         """Spark's `CatalogTable`."""
@@ -105,10 +107,6 @@ class HiveCatalog:
     @property
     def _external(self) -> Any:
         return self._on._jsparkSession.sharedState().externalCatalog()  # noqa: SLF001 - as above
-
-
-def _literal(text: str) -> str:
-    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
 def _schema(columns: tuple[TableColumn, ...], held: list[dict[str, Any]]) -> str:

@@ -7,7 +7,7 @@ import re
 import pyarrow as pa
 import pyarrow.types as pt
 
-from airflow_gddl.contract.sql_types import MAX_PRECISION
+from airflow_gddl.contract.sql_types import MAX_PRECISION, quoted
 
 _SCALARS: dict[pa.DataType, str] = {
     pa.bool_(): "boolean", pa.int8(): "tinyint", pa.int16(): "smallint", pa.int32(): "int", pa.int64(): "bigint",
@@ -73,11 +73,6 @@ def _nested(kind: pa.DataType) -> str:
     if pt.is_struct(kind):
         return f"struct<{','.join(f'{quoted(f.name)}:{sql_type(f.type)}' for f in kind)}>"
     raise UnsupportedTypeError(str(kind))
-
-
-def quoted(name: str) -> str:
-    """A name in backticks, for SQL."""
-    return "`" + name.replace("`", "``") + "`"
 
 
 def is_nanos(kind: pa.DataType) -> bool:

@@ -14,8 +14,7 @@ import functools
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from airflow_gddl.contract.sql_types import DecimalType, ScalarType, SqlType, StructType
-from spark_jobs.dialects.arrow_types import quoted
+from airflow_gddl.contract.sql_types import DecimalType, ScalarType, SqlType, StructType, quoted
 from spark_jobs.plan.columns import Column
 from spark_jobs.plan.table_schema import GDDL
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 from airflow_gddl.contract.spec import MaskMethod
-from spark_jobs.dialects.arrow_types import UNSUPPORTED, quoted
+from airflow_gddl.contract.sql_types import quoted
+from spark_jobs.dialects.arrow_types import UNSUPPORTED
 
 NANOS = "nanoseconds of "
 """Comment of a record's column that holds times as whole nanoseconds since 1970; their type follows."""

@@ -12,6 +12,7 @@ from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
 from airflow_gddl.contract.errors import FatalError
+from airflow_gddl.contract.sql_types import NO_SUBSTITUTION
 from airflow_gddl.stores import scratch as scratch_folders
 from spark_jobs.spark import class_archive, jars, log_store
 from spark_jobs.spark.cluster_check import check_versions
@@ -39,6 +40,7 @@ appender.stderr.layout.pattern = %d{yyyy-MM-dd HH:mm:ss} %p %c{1}: %m%n%ex
 
 # Read while plans are made, so they hold wherever the job runs.
 SQL_SETTINGS = {
+    **NO_SUBSTITUTION,
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.ansi.enabled": "true",
     "spark.sql.caseSensitive": "true",
@@ -177,6 +179,7 @@ def _static_settings(settings: SessionSettings) -> dict[str, str]:
         "spark.databricks.delta.allFilesInCrc.enabled": "false",
         "spark.sql.codegen.maxFields": "300",
         **settings.extra,
+        **NO_SUBSTITUTION,
         **(log_store.SETTINGS if settings.s3 else {}),
         "spark.driver.extraClassPath": class_path,
     }

@@ -15,6 +15,7 @@ from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
 from airflow_gddl.contract.errors import FatalError
+from airflow_gddl.contract.sql_types import NO_SUBSTITUTION
 from spark_jobs.spark.cluster_check import check_versions, wait_for_executors
 from spark_jobs.spark.session_settings import STARTED_ELSEWHERE, SessionSettings
 
@@ -49,7 +50,7 @@ def _get_or_create() -> SparkSession:
     builder: Any = SparkSession.builder
     if "PYSPARK_GATEWAY_PORT" in os.environ:
         # The JVM is there, but no Spark in it yet, and no setting names Delta.
-        for key, value in DELTA.items():
+        for key, value in {**DELTA, **NO_SUBSTITUTION}.items():
             builder = builder.config(key, value)
     try:
         session: SparkSession = builder.getOrCreate()
@@ -66,7 +67,7 @@ def submitted(settings: SessionSettings, driver: Mapping[str, str], environ: Map
     """Arguments for spark-submit: ours, then those that were given, of which the last counts."""
     given = shlex.split(environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell"))
     ours = {"spark.app.name": "gddl-job", "spark.ui.showConsoleProgress": "false", **DELTA}
-    ours["spark.sql.codegen.maxFields"] = "300"
+    ours |= {**NO_SUBSTITUTION, "spark.sql.codegen.maxFields": "300"}
     ours |= {"spark.databricks.delta.snapshotPartitions": str(max(2, settings.cores)), **driver}
     # A list of JARs that is given would take the place of ours.
     jars = ours.pop("spark.jars", "")

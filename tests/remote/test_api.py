@@ -274,4 +274,6 @@ def test_auto_loader_is_for_tables_of_spark() -> None:
 def test_what_is_deployed_is_taken_as_it_is(own: dict[str, Any]) -> None:
     settings = DatabricksSettings(**OWN, tiers={"small": DatabricksTier(**own)})
     job = job_of("small", TierSpec(workers=3), settings)
+    for cluster in job.job_clusters or ():
+        assert cluster.new_cluster.spark_conf == {"a": "b", "spark.sql.variable.substitute": "false"}
     assert settings_of(job.as_dict()) == JobSettings.from_dict(job.as_dict())

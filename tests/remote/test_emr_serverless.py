@@ -100,6 +100,7 @@ def test_spark_settings(client: Any) -> None:
     text = request["jobDriver"]["sparkSubmit"]["sparkSubmitParameters"]
     conf = dict(word.split("=", 1) for word in text.split() if word != "--conf")
     assert conf["spark.executor.memory"] == "6g"
+    assert conf["spark.sql.variable.substitute"] == "false"
     assert conf["spark.jars"].endswith("/delta-spark.jar,/usr/share/aws/delta/lib/delta-storage.jar")
     assert (conf["spark.executor.instances"], conf["spark.dynamicAllocation.maxExecutors"]) == ("3", "8")
     assert conf["spark.archives"] == "s3://code/env.tar.gz#environment"

@@ -95,6 +95,7 @@ def test_what_a_job_says() -> None:
         "spark.sql.catalog.spark_catalog=org.apache.spark.sql.delta.catalog.DeltaCatalog",
         "spark.executorEnv.AWS_REGION=eu-west-1",
         "spark.sql.shuffle.partitions=64",
+        "spark.sql.variable.substitute=false",
     ]
 
 

@@ -17,6 +17,7 @@ import pytest
 from airflow_gddl.bundle.code import write_code
 from airflow_gddl.contract.errors import FatalError, MetadataError, RetriableError
 from airflow_gddl.contract.spec import JobSpec, Roots, TableSpec, TierSpec
+from airflow_gddl.contract.sql_types import NO_SUBSTITUTION
 from airflow_gddl.metadata.runners.spark_submit import SparkSubmitSettings
 from airflow_gddl.metadata.settings import SettingsError
 from airflow_gddl.runtime.runners.registry import RunnerSettings, make_runner
@@ -54,7 +55,8 @@ def test_standalone_cluster_gets_cores(tmp_path: Path) -> None:
         "--executor-memory": "4g",
         "--py-files": "/code.zip",
     }
-    assert conf == {"spark.ui.showConsoleProgress": "false", "spark.cores.max": "6", "spark.x": "true", "spark.y": "5"}
+    given = {"spark.x": "true", "spark.y": "5"}
+    assert conf == {"spark.ui.showConsoleProgress": "false", "spark.cores.max": "6", **given, **NO_SUBSTITUTION}
 
 
 @pytest.mark.parametrize("master", ["yarn", "k8s://https://h:6443"])

@@ -24,6 +24,7 @@ def test_given_settings_take_precedence() -> None:
     found = shlex.split(submitted(SessionSettings(cores=8), {"spark.app.name": "ours"}, {"PYSPARK_SUBMIT_ARGS": GIVEN}))
     assert shlex.join(found).endswith(GIVEN)
     conf = conf_of(found)
+    assert conf["spark.sql.variable.substitute"] == "false"
     assert (conf["spark.app.name"], conf["spark.sql.extensions"]) == ("mine", "own")
     assert conf["spark.sql.catalog.spark_catalog"] == DELTA["spark.sql.catalog.spark_catalog"]
     assert conf["spark.databricks.delta.snapshotPartitions"] == "8"

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from airflow_gddl.contract.codec import decode
 from airflow_gddl.contract.sizes import size_bytes
 from airflow_gddl.contract.spec import JobSpec, TierSpec
+from airflow_gddl.contract.sql_types import NO_SUBSTITUTION
 from airflow_gddl.metadata.runners.spark_submit import SparkSubmitCompute, SparkSubmitSettings
 
 NAME = "spark_submit"
@@ -73,7 +74,7 @@ def arguments(spec: JobSpec, settings: SparkSubmitSettings, code: Sequence[str])
     }
     for option, values in lists.items():
         found += [option, ",".join(values)] if values else []
-    for name, value in {**_conf_of(size, settings.master), **settings.conf}.items():
+    for name, value in {**_conf_of(size, settings.master), **settings.conf, **NO_SUBSTITUTION}.items():
         found += ["--conf", f"{name}={_text(value)}"]
     return found
 

@@ -9,7 +9,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from spark_jobs.dialects.arrow_types import quoted
+from airflow_gddl.contract.sql_types import quoted
 from spark_jobs.plan.table_schema import TableSchema
 
 _ISO = "yyyy-MM-dd'T'HH:mm:ss.SSSSSS"

@@ -9,8 +9,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType
 
-from airflow_gddl.contract.sql_types import DecimalType, SqlType
-from spark_jobs.dialects.arrow_types import quoted
+from airflow_gddl.contract.sql_types import DecimalType, SqlType, quoted
 from spark_jobs.engines.spark.columns import name, old_value
 from spark_jobs.engines.spark.tables import Assignments, Tables
 from spark_jobs.plan.table_schema import GDDL, TableSchema

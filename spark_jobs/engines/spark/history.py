@@ -9,7 +9,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from spark_jobs.dialects.arrow_types import quoted
+from airflow_gddl.contract.sql_types import quoted
 from spark_jobs.engines.spark import row_types
 from spark_jobs.engines.spark.batch_context import HISTORY, BatchContext
 from spark_jobs.engines.spark.columns import at, name, old_value

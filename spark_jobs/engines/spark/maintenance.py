@@ -8,7 +8,7 @@ from datetime import datetime
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from spark_jobs.dialects.arrow_types import quoted
+from airflow_gddl.contract.sql_types import quoted
 from spark_jobs.engines.base import TableContext
 from spark_jobs.engines.spark import row_types
 from spark_jobs.engines.spark.indexing import keep_readable

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from airflow_gddl.contract.result import RunWarning
-from spark_jobs.dialects.arrow_types import quoted
+from airflow_gddl.contract.sql_types import quoted
 from spark_jobs.engines.spark import row_types
 from spark_jobs.engines.spark.columns import at, name
 from spark_jobs.engines.spark.in_tasks import RowRule, by_key, place_of_keys, row_by_row

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from pyspark.sql import functions as F
 
-from airflow_gddl.contract.sql_types import quote
-from spark_jobs.dialects.arrow_types import quoted
+from airflow_gddl.contract.sql_types import literal, quote, quoted
 from spark_jobs.engines import skipping
 from spark_jobs.engines.spark.indexing import name_indexed, prepare_overwrite
-from spark_jobs.engines.spark.tables import Tables, literal
+from spark_jobs.engines.spark.tables import Tables
 from spark_jobs.engines.table_definition import TableDefinition, marks_deletes, new_comments
 from spark_jobs.plan.table_schema import GDDL
 

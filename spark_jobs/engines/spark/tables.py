@@ -17,8 +17,7 @@ from pyspark.sql import Column, DataFrame, DataFrameWriter, SparkSession
 from pyspark.sql import types as T
 
 from airflow_gddl.contract.errors import FatalError
-from airflow_gddl.contract.sql_types import parse_type, parts
-from spark_jobs.dialects.arrow_types import quoted
+from airflow_gddl.contract.sql_types import literal, parse_type, parts, quoted
 from spark_jobs.engines.delta_commits import OURS, DeltaCommits
 from spark_jobs.engines.delta_rs import log_commits
 from spark_jobs.engines.delta_rs.log_commits import Action
@@ -288,10 +287,6 @@ def _not_null_unsupported(path: str, columns: Sequence[str]) -> FatalError:
 
 def _quoted(path: str) -> str:
     return f"delta.{quoted(path)}"
-
-
-def literal(text: str) -> str:
-    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
 @functools.cache

@@ -28,6 +28,7 @@ from databricks.sdk.service.jobs import (
 from airflow_gddl.contract import durations
 from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.contract.spec import CONTRACT_VERSION, TierSpec
+from airflow_gddl.contract.sql_types import NO_SUBSTITUTION
 from airflow_gddl.metadata.runners.databricks import CONTRACT_TAG, DatabricksSettings, DatabricksTier
 
 _KEY = "load"
@@ -116,6 +117,6 @@ def _cluster(size: str, tier: TierSpec, own: DatabricksTier) -> ClusterSpec:
         aws_attributes=AwsAttributes(instance_profile_arn=own.instance_profile) if own.instance_profile else None,
         data_security_mode=DataSecurityMode.SINGLE_USER,
         policy_id=own.policy_id,
-        spark_conf=dict(own.spark_conf) or None,
+        spark_conf={**own.spark_conf, **NO_SUBSTITUTION},
         spark_env_vars=dict(own.environment) or None,
     )

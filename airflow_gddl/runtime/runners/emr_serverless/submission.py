@@ -9,6 +9,7 @@ from typing import Any
 from airflow_gddl.contract import durations
 from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.contract.spec import TierSpec
+from airflow_gddl.contract.sql_types import NO_SUBSTITUTION
 from airflow_gddl.metadata.runners.emr_serverless import EmrSettings, EmrTier
 from airflow_gddl.runtime.runners.platform import RunRequest
 
@@ -90,7 +91,7 @@ def spark_conf(tier: TierSpec, own: EmrTier, settings: EmrSettings) -> Mapping[s
             "spark.emr-serverless.driverEnv.AWS_REGION": settings.region,
             "spark.executorEnv.AWS_REGION": settings.region,
         }
-    return {**conf, **own.spark_conf}
+    return {**conf, **own.spark_conf, **NO_SUBSTITUTION}
 
 
 def _wrong(what: str, where: str) -> MetadataError:

@@ -7,6 +7,7 @@ from typing import Any
 
 from airflow_gddl.contract import durations
 from airflow_gddl.contract.spec import CONTRACT_VERSION, TierSpec
+from airflow_gddl.contract.sql_types import NO_SUBSTITUTION
 from airflow_gddl.metadata.runners.glue import GlueSettings, GlueTier
 
 Definition = Mapping[str, Any]
@@ -47,7 +48,7 @@ def job_of(size: str, tier: TierSpec, settings: GlueSettings) -> Definition:
 def arguments_of(own: GlueTier, settings: GlueSettings) -> dict[str, str]:
     """Arguments that Glue itself reads, and those of our script that are the same for every run."""
     region = {"spark.executorEnv.AWS_REGION": settings.region} if settings.region else {}
-    conf = {**_DELTA, **region, **own.spark_conf}
+    conf = {**_DELTA, **region, **own.spark_conf, **NO_SUBSTITUTION}
     arguments = {
         # One argument holds all settings: the first one bare, the others with the word before them.
         "--conf": " --conf ".join(f"{name}={value}" for name, value in conf.items()),

@@ -1,0 +1,96 @@
+"""No text of a row or a file makes Spark look up a variable, and none changes a statement."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from airflow_gddl.contract.checks import check_table
+from airflow_gddl.contract.spec import JobOptions, TableSpec
+from tests.conftest import LocalPort
+from tests.landing import write
+from tests.spark.lake import Lake
+
+CANARY = "canary-4711-value"
+NAMES = ("system:gddl.canary", "env:GDDL_CANARY", "spark:spark.gddl.canary", "hiveconf:spark.gddl.canary",
+         "spark.gddl.canary")  # fmt: skip
+HOSTILE = "".join(f"${{{name}}}" for name in NAMES) + " '\\' \" ` \n -- /* {table} ;"
+
+
+@pytest.fixture
+def canary(spark: LocalPort, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A value behind each name by which Spark substitutes variables; the environment of Java can't be altered."""
+    monkeypatch.setenv("GDDL_CANARY", CANARY)
+    session = spark.spark.for_table()
+    session._jvm.java.lang.System.setProperty("gddl.canary", CANARY)
+    session.sparkContext.getConf().set("spark.gddl.canary", CANARY)
+
+
+def hostile_spec() -> TableSpec:
+    """A row as no check lets it through, with the text in every field that a table or its log may show."""
+    return TableSpec(
+        table="s.t",
+        keys=("id",),
+        sequence_by=("seq",),
+        settle="0s",
+        description=HOSTILE,
+        column_descriptions={"id": HOSTILE, HOSTILE: HOSTILE},
+        table_properties={f"user.{HOSTILE}": HOSTILE},
+        tags={HOSTILE: HOSTILE},
+        owner=HOSTILE,
+        mask={f"m{HOSTILE}": "hash"},
+        exclude_columns=(f"x{HOSTILE}",),
+        published=(HOSTILE,),
+        history=True,
+    )
+
+
+def land(lake: Lake, spec: TableSpec, name: str, extra: dict[str, pa.Array]) -> None:
+    columns = {"id": pa.array([1, 2], pa.int32()), HOSTILE: pa.array([1, 2], pa.int32()), "v": [HOSTILE, "b"]}
+    columns |= {f"m{HOSTILE}": ["x", "y"], f"x{HOSTILE}": ["x", "y"], **extra}
+    write(Path(lake.layout(spec).landing), name, pa.table(columns))
+
+
+@pytest.mark.usefixtures("canary")
+def test_no_variable_is_looked_up(spark: LocalPort, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    lake, spec = Lake(tmp_path), hostile_spec()
+    land(lake, spec, "LOAD00000001.parquet", {})
+    results = [lake.run(spark, lake.job([spec]))]
+    changes = {"Op": ["U", "U"], "seq": [1, 2], HOSTILE: pa.array([2**40, 5]), f"n{HOSTILE}": ["x", "y"]}
+    land(lake, spec, "20240101-000000001.parquet", {**changes, "s": pa.array([{HOSTILE: 1}, {HOSTILE: 2}])})
+    results.append(lake.run(spark, lake.job([replace(spec, cluster_by=(HOSTILE,))])))
+    results += [lake.run(spark, lake.job([spec], JobOptions(action=a))) for a in ("maintain", "rebuild", "verify")]
+    for number, result in enumerate(results):
+        assert result["s.t"].error is None, (number, result["s.t"].error)
+    rows = spark.read(lake.layout(spec).replica)
+    # Delta allows no braces in names of columns: the first one is `$_system:...`.
+    assert {row["id"]: [v for name, v in row.items() if name.startswith("$_")] for row in rows} == {1: [2**40], 2: [5]}
+    assert {(row["id"], *row["s"].values()) for row in rows} == {(1, 1), (2, 2)}
+    shown = "".join(capfd.readouterr()) + repr(results)
+    places = [path for path in tmp_path.rglob("*") if path.is_file() and CANARY.encode() in path.read_bytes()]
+    assert places == []
+    assert CANARY not in shown
+    log = (Path(lake.layout(spec).replica) / "_delta_log").glob("*.json")
+    assert "${env:GDDL_CANARY}" in "".join(file.read_text() for file in log)  # kept as it was written
+
+
+@pytest.mark.usefixtures("canary")
+def test_spark_would_look_them_up(spark: LocalPort) -> None:
+    """Else the test above finds nothing because there is nothing to find."""
+    session = spark.spark.for_table()
+    text = "SELECT '${system:gddl.canary}' AS v"
+    assert session.sql(text).collect()[0][0] == "${system:gddl.canary}"
+    session.conf.set("spark.sql.variable.substitute", "true")
+    assert session.sql(text).collect()[0][0] == CANARY
+
+
+TEXTS = [f.name for f in fields(TableSpec) if "Literal" not in str(f.type) and f.type in ("str", "str | None")]
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_rows_with_substitutions_are_refused(name: str) -> None:
+    row = replace(TableSpec(table="s.t", keys=("id",)), **{name: "${env:HOME}"})
+    assert ("SUBSTITUTION_REFUSED", (name,)) in [(p.code, p.path) for p in check_table(row)]
