@@ -19,7 +19,7 @@ from airflow_gddl.contract.layout import places_of
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.s3a import s3a_settings
 from airflow_gddl.contract.sizes import size_bytes
-from airflow_gddl.contract.spec import JobSpec
+from airflow_gddl.contract.spec import JobSpec, TierSpec
 from airflow_gddl.stores import Storage
 from spark_jobs.catalogs.hive_settings import hive_settings
 from spark_jobs.continuous.desired_state import Stop
@@ -201,10 +201,16 @@ def _settings(job: JobSpec, verbose: bool, environ: Mapping[str, str]) -> Sessio
         cluster,
         cores=max(t.cores for t in tiers),
         memory=largest.memory,
+        worker_memory=max(map(_worker_bytes, tiers)),
         brief=brief,
         lasting=job.options.continuous is not None,
         single=len(job.tables) == 1,
     )
+
+
+def _worker_bytes(tier: TierSpec) -> int:
+    """Address space of a Python process of Spark: three copies of the largest content, and 4 GiB for libraries."""
+    return max(size_bytes(tier.delta_rs_memory), 3 * tier.max_inflated_bytes) + 4 * 1024**3
 
 
 def _announce(session: SparkSession) -> None:

@@ -30,6 +30,10 @@ class TierSpec:
     """Maximum files in a batch."""
     max_bytes_per_batch: int = 4 * 1024**3
     """Maximum bytes in a batch, which always has at least one file."""
+    max_inflated_bytes: int = 512 * 1024**2
+    """Maximum bytes of a compressed file's content; larger files are quarantined (`FILE_TOO_LARGE`)."""
+    max_inflation: int = 250
+    """How many times its size a compressed file's content may have; contents of up to 64 MiB may have more."""
     deletion_vectors: bool = False
     """Create tables with deletion vectors: far fewer rows rewritten, but not every reader knows them."""
     delta_rs_max_bytes: int = 128 * 1024**2
@@ -67,6 +71,7 @@ DEFAULT_TIERS: Mapping[str, TierSpec] = {
         tables_per_job=1,
         max_bytes_per_batch=128 * 1024**2,
         delta_rs_max_bytes=1024**3,
+        max_inflated_bytes=2 * 1024**3,
         delta_rs_memory="6g",
         memory="6g",
     ),
@@ -75,6 +80,7 @@ DEFAULT_TIERS: Mapping[str, TierSpec] = {
         tables_per_job=1,
         deletion_vectors=True,
         max_bytes_per_batch=64 * 1024**3,
+        max_inflated_bytes=4 * 1024**3,
         memory="8g",
         run_timeout="24h",
     ),

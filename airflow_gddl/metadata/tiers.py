@@ -21,6 +21,8 @@ COUNTS = (
     "tables_per_job",
     "max_files_per_batch",
     "max_bytes_per_batch",
+    "max_inflated_bytes",
+    "max_inflation",
     "delta_rs_max_bytes",
     "cores",
     "workers",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import io
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -17,11 +16,14 @@ from airflow_gddl.contract.dms_names import classify
 from airflow_gddl.contract.errors import GddlError
 from airflow_gddl.contract.file_names import FileFormat, FileKind, is_temporary
 from airflow_gddl.contract.layout import join
+from airflow_gddl.contract.spec import DEFAULT_TIERS
 from airflow_gddl.stores import Storage, StoredObject, open_store
+from airflow_gddl.stores.inflating import GZIP_MAGIC, Inflating
 
 MOST_FOOTERS = 25
 """Maximum number of files read for each kind and table."""
 _THREADS = 16
+_MOST_INFLATED = DEFAULT_TIERS["small"].max_inflated_bytes
 _UNREADABLE = (GddlError, OSError, EOFError, pa.ArrowException, ValueError)
 
 
@@ -153,7 +155,7 @@ class Landing:
         (apache/arrow#34314), which changes the exit status.
         """
         with self.store.open_input(join(self.folder(table), file.name)) as stream:
-            source = io.BytesIO(gzip.decompress(stream.read())) if _zipped(stream) else stream
+            source = io.BytesIO(Inflating(stream, _MOST_INFLATED, file.name).readall()) if _zipped(stream) else stream
             yield pq.ParquetFile(source, pre_buffer=False, coerce_int96_timestamp_unit="us")
 
     def read(self, table: str, files: Iterable[LandedName], columns: Sequence[str]) -> Iterator[pa.Table]:
@@ -187,9 +189,9 @@ def chosen(files: Sequence[LandedName]) -> Iterator[LandedName]:
 
 
 def _zipped(stream: BinaryIO) -> bool:
-    head = bytes(stream.read(2))
+    head = bytes(stream.read(len(GZIP_MAGIC)))
     stream.seek(0)
-    return head == b"\x1f\x8b"
+    return head == GZIP_MAGIC
 
 
 def _nulls(groups: Sequence[pq.RowGroupMetaData]) -> dict[str, int]:

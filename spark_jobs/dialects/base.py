@@ -17,7 +17,7 @@ import pyarrow as pa
 from airflow_gddl.contract.file_names import Names, is_temporary
 from airflow_gddl.contract.name_times import timed_order
 from airflow_gddl.contract.spec import TableSpec
-from spark_jobs.dialects.probed import Probed
+from spark_jobs.dialects.probed import DEFAULT_BOUNDS, Probed, ReadBounds
 from spark_jobs.dialects.window import EVERYTHING, Window
 from spark_jobs.plan.file_times import BY_NAME, FileTimes
 from spark_jobs.plan.files import PlannedFile
@@ -36,6 +36,7 @@ class Dialect(ABC):
     Attributes:
         spec: the metadata row.
         options: the row's options, of the class that is registered with the dialect.
+        bounds: of its tier, for reading files.
         title: who writes such files, for messages.
         operations: the operations as the source names them, for messages.
         malformed: what is wrong with a row that a `Probed.malformed` marks.
@@ -49,6 +50,7 @@ class Dialect(ABC):
 
     spec: TableSpec
     options: Any
+    bounds: ReadBounds = DEFAULT_BOUNDS
 
     title: ClassVar[str]
     operations: ClassVar[str] = "I, U, D"

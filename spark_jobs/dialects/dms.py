@@ -39,7 +39,7 @@ class DmsDialect(Dialect):
         return classify(relative_path)
 
     def probe(self, storage: InputOpener, file: PlannedFile) -> Probed:
-        return probe(storage, file, self.options)
+        return probe(storage, file, self.options, self.bounds)
 
     @property
     def op_column(self) -> str:

@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import csv
-import gzip
 import io
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import BinaryIO
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
+import pyarrow.types as pt
 
 from airflow_gddl.contract.dms import DmsOptions
 from airflow_gddl.contract.errors import GddlError, QuarantinableError
+from airflow_gddl.stores.inflating import GZIP_MAGIC, Inflating, too_large
 from spark_jobs.dialects.arrow_types import column_type
 from spark_jobs.dialects.base import Dialect, InputOpener
-from spark_jobs.dialects.probed import Probed, Unreadable
+from spark_jobs.dialects.probed import DEFAULT_BOUNDS, Probed, ReadBounds, Unreadable
 from spark_jobs.plan.files import PlannedFile
 
-_GZIP_MAGIC = b"\x1f\x8b"
 _THREADS = 8
 csv.field_size_limit(2**31 - 1)  # Python's default of 131,072 characters is too small for large text columns
 
@@ -39,7 +42,7 @@ def probe_all(
     def one(file: PlannedFile) -> Probed | Unreadable:
         try:
             with reading(file):
-                return keep(dialect.probe(storage, file))
+                return keep(replace(dialect.probe(storage, file), bounds=dialect.bounds))
         except QuarantinableError as error:
             return Unreadable(file, error.code, error.what)
 
@@ -77,26 +80,28 @@ def reading(file: PlannedFile) -> Iterator[None]:
         ) from error
 
 
-def probe(storage: InputOpener, file: PlannedFile, options: DmsOptions) -> Probed:
+def probe(storage: InputOpener, file: PlannedFile, options: DmsOptions, bounds: ReadBounds = DEFAULT_BOUNDS) -> Probed:
     """Read one parquet file's footer, or one CSV file's first line.
 
     Raises:
         QuarantinableError: as `reading`.
     """
     with reading(file), storage.open_input(file.path) as stream:
-        head = stream.read(2)
+        zipped = stream.read(len(GZIP_MAGIC)) == GZIP_MAGIC
         stream.seek(0)
-        zipped = head == _GZIP_MAGIC
+        inflating = Inflating(stream, bounds.inflated(file.size), file.path) if zipped else None
         if file.format == "csv":
-            return _probe_csv(file, gzip.open(stream) if zipped else stream, options)
-        return _probe_parquet(file, io.BytesIO(gzip.decompress(stream.read())) if zipped else stream, zipped)
+            return _probe_csv(file, stream if inflating is None else io.BufferedReader(inflating), options)
+        whole = stream if inflating is None else io.BytesIO(inflating.readall())
+        return _probe_parquet(file, whole, bounds, wrapped=zipped)
 
 
-def _probe_parquet(file: PlannedFile, stream: BinaryIO, wrapped: bool) -> Probed:
+def _probe_parquet(file: PlannedFile, stream: BinaryIO, bounds: ReadBounds, *, wrapped: bool) -> Probed:
     footer = pq.ParquetFile(stream, coerce_int96_timestamp_unit="us")
     schema, meta = footer.schema_arrow, footer.metadata
     if not len(schema):
         raise QuarantinableError("FILE_EMPTY", "the file has no columns", where=file.path)
+    require_bounded(stream, file, bounds, meta)
     return Probed(
         file=file,
         columns=tuple((field.name, column_type(field.type)) for field in schema),
@@ -106,7 +111,72 @@ def _probe_parquet(file: PlannedFile, stream: BinaryIO, wrapped: bool) -> Probed
     )
 
 
-def _probe_csv(file: PlannedFile, stream: BinaryIO | gzip.GzipFile, options: DmsOptions) -> Probed:
+_WIDTHS = {"BOOLEAN": 1, "INT32": 4, "INT64": 8, "INT96": 8, "FLOAT": 4, "DOUBLE": 8, "BYTE_ARRAY": 4}
+"""Bytes of a value in memory, by physical type; of texts their offsets. A decimal of fixed length has 16."""
+
+
+def require_bounded(stream: BinaryIO, file: PlannedFile, bounds: ReadBounds, footer: pq.FileMetaData) -> None:
+    """Refuse a parquet file that becomes too large in memory: repeated values take next to no place in it.
+
+    Args:
+        stream: the file, inflated where it is in a gzip stream.
+
+    Raises:
+        QuarantinableError: `FILE_TOO_LARGE`.
+    """
+    most = bounds.decoded(max(file.size, stream.seek(0, io.SEEK_END)))
+    groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
+    chunks = [(number, group.column(i)) for number, group in enumerate(groups) for i in range(group.num_columns)]
+    size = sum(c.num_values * _WIDTHS.get(c.physical_type, 16) + c.total_uncompressed_size for _, c in chunks)
+    texts = [(number, c) for number, c in chunks if c.physical_type == "BYTE_ARRAY" and c.has_dictionary_page]
+    if size <= most < size + sum(c.num_values * c.total_uncompressed_size for _, c in texts):
+        source = pq.ParquetFile(
+            stream,
+            metadata=footer,
+            coerce_int96_timestamp_unit="us",
+            read_dictionary=list({c.path_in_schema for _, c in texts}),
+        )
+        size += sum(c.num_values * _longest(source, number, c.path_in_schema) for number, c in texts)
+        if size > most:
+            size = sum(_text_bytes(source, number, c.path_in_schema, most) for number, c in texts)
+    if size > most:
+        what = f"its {footer.num_rows:,} rows take {size:,} bytes in memory or more, of which {most:,} are allowed"
+        raise too_large(what, file.path)
+
+
+def _longest(source: pq.ParquetFile, group: int, column: str) -> int:
+    """Bytes of the longest text of a column that is stored once; the first row comes with all of them."""
+    first = next(source.iter_batches(1, row_groups=[group], columns=[column], use_threads=False), None)
+    lengths = [pc.max(pc.binary_length(t.dictionary)).as_py() for c in first or () for t in _texts(c)]
+    return max((length or 0 for length in lengths), default=0)
+
+
+def _text_bytes(source: pq.ParquetFile, group: int, column: str, most: int) -> int:
+    """Bytes of a column's texts, counted up to `most`; only the places of their values are read."""
+    found = 0
+    for batch in source.iter_batches(row_groups=[group], columns=[column], use_threads=False):
+        for text in (text for values in batch for text in _texts(values)):
+            found += pc.sum(pc.binary_length(text.dictionary).take(text.indices).cast(pa.int64())).as_py() or 0
+        if found > most:
+            break
+    return found
+
+
+def _texts(values: pa.Array) -> Iterator[pa.DictionaryArray]:
+    """Arrays of texts in a column."""
+    if pt.is_dictionary(values.type):
+        yield values
+    elif pt.is_struct(values.type):
+        for inner in values.flatten():
+            yield from _texts(inner)
+    elif pt.is_map(values.type):
+        yield from _texts(values.keys)
+        yield from _texts(values.items)
+    elif pt.is_nested(values.type):
+        yield from _texts(values.flatten())
+
+
+def _probe_csv(file: PlannedFile, stream: BinaryIO, options: DmsOptions) -> Probed:
     # Rows are not read yet: text that is not UTF-8 is an error of its row.
     lines = io.TextIOWrapper(stream, encoding="utf-8-sig", errors="surrogateescape", newline="")
     try:

@@ -5,12 +5,40 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
+from typing import ClassVar
 
 import pyarrow as pa
 
 from airflow_gddl.contract.dms import DmsOptions
+from airflow_gddl.contract.spec import DEFAULT_TIERS
 from spark_jobs.dialects.arrow_types import column_type
 from spark_jobs.plan.files import PlannedFile
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReadBounds:
+    """How many bytes a file's content may have in memory, by its tier.
+
+    Attributes:
+        most: bytes.
+        ratio: times the size of the file; contents of up to `FREE` bytes may be larger.
+    """
+
+    FREE: ClassVar[int] = 64 * 1024**2
+
+    most: int = DEFAULT_TIERS["small"].max_inflated_bytes
+    ratio: int = DEFAULT_TIERS["small"].max_inflation
+
+    def inflated(self, size: int) -> int:
+        """Of a gzip stream, which is inflated as a whole."""
+        return min(self.most, max(self.FREE, self.ratio * size))
+
+    def decoded(self, size: int) -> int:
+        """Of a parquet file: large ones are read by row groups, and a repeated value is stored once."""
+        return max(self.most, self.ratio * size)
+
+
+DEFAULT_BOUNDS = ReadBounds()
 
 
 @dataclass(frozen=True)
@@ -28,6 +56,7 @@ class Probed:
         table: those rows, until an engine has read them.
         malformed: of translated rows, the original text of those that are no rows (null elsewhere); null: all are.
         csv: how a CSV file is written; null unless it is CSV.
+        bounds: of the tier, for reading it.
     """
 
     file: PlannedFile
@@ -40,6 +69,7 @@ class Probed:
     table: pa.Table | None = field(default=None, compare=False, repr=False)
     malformed: pa.Array | None = field(default=None, compare=False, repr=False)
     csv: DmsOptions | None = None
+    bounds: ReadBounds = field(default=DEFAULT_BOUNDS, compare=False)
 
     @classmethod
     def of_table(

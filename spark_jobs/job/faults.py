@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from airflow_gddl.contract.errors import UNEXPECTED_CODE, FatalError, GddlError, RetriableError
 from airflow_gddl.contract.s3_errors import s3_error
 from airflow_gddl.stores.faults import disk_full
+from spark_jobs.engines.base import DEAD_WORKER
 
 _CONFLICTS = (
     "ConcurrentAppendException",
@@ -53,6 +54,12 @@ _FAULTS = (
         FatalError,
         "OUT_OF_MEMORY",
         "give the table a larger tier, or smaller max_bytes_per_batch",
+    ),
+    _KnownError(
+        DEAD_WORKER,
+        RetriableError,
+        "WORKER_DIED",
+        "see the job's log; if it stays, give the table a larger tier, or a smaller max_bytes_per_batch",
     ),
     _KnownError(
         ("java.nio.file.AccessDeniedException", "AccessDenied", "PermissionDenied", "403 Forbidden"),

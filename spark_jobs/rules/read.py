@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import gzip
 import io
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +17,7 @@ from airflow_gddl.contract.dms import DmsOptions
 from airflow_gddl.contract.errors import QuarantinableError
 from airflow_gddl.contract.sql_types import parse_type, unsupported_part
 from airflow_gddl.stores import Storage
+from airflow_gddl.stores.inflating import GZIP_MAGIC, Inflating
 from spark_jobs.dialects.probe import reading
 from spark_jobs.dialects.probed import Probed, Unreadable
 from spark_jobs.rules.arrays import count_past_micros, flat, past_micros, recast, with_leaves
@@ -101,8 +101,16 @@ def _rows(storage: Storage, probed: Probed, part: range | None) -> FileRows:
         return _columns(probed.table, probed)
     with storage.open_input(probed.file.path) as stream:
         if probed.csv is not None:
-            return _csv(stream.read(), probed, probed.csv)
-        return _parquet(io.BytesIO(gzip.decompress(stream.read())) if probed.wrapped else stream, probed, part)
+            return _csv(_content(stream, probed), probed, probed.csv)
+        return _parquet(io.BytesIO(_content(stream, probed)) if probed.wrapped else stream, probed, part)
+
+
+def _content(stream: BinaryIO, probed: Probed) -> bytes:
+    """All bytes, inflated."""
+    zipped = stream.read(len(GZIP_MAGIC)) == GZIP_MAGIC
+    stream.seek(0)
+    file = probed.file
+    return Inflating(stream, probed.bounds.inflated(file.size), file.path).readall() if zipped else stream.read()
 
 
 def _parquet(stream: Any, probed: Probed, part: range | None) -> FileRows:
@@ -155,8 +163,7 @@ def _written(kind: pa.DataType) -> pa.DataType:
     return pa.string() if pt.is_temporal(kind) else kind
 
 
-def _csv(data: bytes, probed: Probed, form: DmsOptions) -> FileRows:
-    text = gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data
+def _csv(text: bytes, probed: Probed, form: DmsOptions) -> FileRows:
     table, malformed = read_csv(text, [n for n, _ in probed.columns], form)
     return FileRows(tuple(flat(c) for c in table.columns), table.num_rows, malformed)
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from spark_jobs.spark.session_settings import is_on_a_cluster
+from spark_jobs.spark.session_settings import WORKER_MEMORY, is_on_a_cluster
 from spark_jobs.spark.without_pandas import leave_pandas_out
 
 if TYPE_CHECKING:
@@ -23,8 +24,25 @@ def map_in_arrow(rows: DataFrame, run: BatchRule, schema: T.StructType | str) ->
     if is_on_a_cluster(os.environ):
         return rows.mapInArrow(run, schema)
 
+    most = int(rows.sparkSession.conf.get(WORKER_MEMORY, "0") or 0)
+
     def alone(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         leave_pandas_out()
+        limit_memory(most)
         yield from run(batches)
 
     return rows.mapInArrow(alone, schema)
+
+
+def limit_memory(most: int) -> None:
+    """Limit the address space of this process, where the system can: a task then fails by itself (`MemoryError`).
+
+    Args:
+        most: bytes; 0: no limit.
+    """
+    with suppress(ImportError, OSError, ValueError):
+        import resource  # noqa: PLC0415 - Windows has none
+
+        soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+        if most and (soft == resource.RLIM_INFINITY or most < soft):
+            resource.setrlimit(resource.RLIMIT_AS, (most, hard))

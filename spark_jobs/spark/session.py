@@ -17,7 +17,7 @@ from airflow_gddl.stores import scratch as scratch_folders
 from spark_jobs.spark import class_archive, jars, log_store
 from spark_jobs.spark.cluster_check import check_versions
 from spark_jobs.spark.session_cluster import DELTA, open_on_cluster
-from spark_jobs.spark.session_settings import SessionSettings, is_on_a_cluster
+from spark_jobs.spark.session_settings import WORKER_MEMORY, SessionSettings, is_on_a_cluster
 
 __all__ = ["FOR_FEW_ROWS", "SCRATCH", "SQL_SETTINGS", "SessionSettings", "class_path_of", "open_session", "scratch_of"]
 
@@ -178,6 +178,7 @@ def _static_settings(settings: SessionSettings) -> dict[str, str]:
         # Delta outside Databricks writes and checks this list, by a Spark job for each commit, and never reads it.
         "spark.databricks.delta.allFilesInCrc.enabled": "false",
         "spark.sql.codegen.maxFields": "300",
+        WORKER_MEMORY: str(settings.worker_memory),
         **settings.extra,
         **NO_SUBSTITUTION,
         **(log_store.SETTINGS if settings.s3 else {}),

@@ -7,6 +7,9 @@ from dataclasses import dataclass, field, replace
 
 STARTED_ELSEWHERE = ("PYSPARK_GATEWAY_PORT", "SPARK_REMOTE", "DATABRICKS_RUNTIME_VERSION")
 """Variables of a job whose Spark was started by another program."""
+WORKER_MEMORY = "spark.gddl.workerMemory"
+"""Setting with `SessionSettings.worker_memory`. Spark's own, `spark.executor.pyspark.memory`, writes four lines into the log
+for each process that starts."""
 LITTLE_WORK = 512 * 1024**2
 """Work (`PendingWork.cost`) that is done sooner by code that is compiled quickly: see docs/decisions/175."""
 
@@ -18,6 +21,8 @@ class SessionSettings:
     Attributes:
         cores: threads of the local master.
         memory: JVM heap, e.g. `4g`.
+        worker_memory: bytes of address space of a Python process of Spark on one machine; 0: not limited. On clusters
+            containers have limits.
         verbose: let Spark's own log through.
         brief: the job is short and its data small: compile quickly rather than well.
         lasting: the job runs for hours with the same code, so that compiling it pays even for small data.
@@ -31,6 +36,7 @@ class SessionSettings:
 
     cores: int = 2
     memory: str = "4g"
+    worker_memory: int = 0
     verbose: bool = False
     brief: bool = False
     lasting: bool = False

@@ -62,7 +62,7 @@ class TableRun:
         Raises:
             FatalError: `DIALECT_UNKNOWN`, `SPEC_INVALID`.
         """
-        return dialect_of(self.spec)
+        return dialect_of(self.spec, self.job.tiers[self.spec.size])
 
     @property
     def layout(self) -> Layout:

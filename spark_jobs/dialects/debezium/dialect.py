@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import gzip
+import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from airflow_gddl.contract.debezium import DebeziumOptions
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.file_names import Names
 from airflow_gddl.contract.path_format import PathFormat
+from airflow_gddl.stores.inflating import GZIP_MAGIC, Inflating
 from spark_jobs.dialects.base import Dialect, InputOpener
 from spark_jobs.dialects.debezium import names
 from spark_jobs.dialects.debezium.events import read_events
@@ -29,13 +31,13 @@ from spark_jobs.dialects.debezium.technical import (
     with_keys,
     with_other_epochs,
 )
-from spark_jobs.dialects.probe import reading
+from spark_jobs.dialects.probe import reading, require_bounded
 from spark_jobs.dialects.probed import Probed
 from spark_jobs.dialects.window import EVERYTHING, Window
 from spark_jobs.plan.file_times import FileTimes
 from spark_jobs.plan.files import PlannedFile
 
-_GZIP, _PARQUET = b"\x1f\x8b", b"PAR1"
+_PARQUET = b"PAR1"
 
 
 @dataclass(frozen=True)
@@ -105,9 +107,11 @@ class DebeziumDialect(Dialect):
         with reading(file):
             with storage.open_input(file.path) as stream:
                 data = stream.read()
-            data = gzip.decompress(data) if data[:2] == _GZIP else data
+            if data[:2] == GZIP_MAGIC:
+                data = Inflating(io.BytesIO(data), self.bounds.inflated(file.size), file.path).readall()
             images = self.spec.before_image_prefix
             if data[:4] == _PARQUET:
+                require_bounded(io.BytesIO(data), file, self.bounds, pq.read_metadata(io.BytesIO(data)))
                 return self._probed(file, read_parquet(data, self.options, self.spec.keys, images))
             events = read_events(data, self.spec.keys)
             return self._probed(file, table_of(events, self.options, images), events.malformed)

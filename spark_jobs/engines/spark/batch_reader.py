@@ -24,6 +24,7 @@ from spark_jobs.engines.spark.decode_tasks import (
     DecodeRecords,
     MeasureChanges,
     Report,
+    naming_files,
     reported_type,
     row_type,
 )
@@ -134,7 +135,8 @@ class BatchReader:
         tasks = tuple(dealt(splits(alike, ordinals, slots), slots))
         decode = DecodeFiles(decoder=decoding.decoder.to_send(), dialect=self.context.dialect, tasks=tasks)
         numbers = self.tables.spark.range(0, len(tasks), 1, len(tasks))
-        return self._in_tasks(map_in_arrow(numbers, decode, reported_type(decoding.decoder.table_schema)), decoding)
+        with naming_files(tasks):
+            return self._in_tasks(map_in_arrow(numbers, decode, reported_type(decoding.decoder.table_schema)), decoding)
 
     def _in_driver(self, decoding: Decoding, alike: Sequence[Sequence[Probed]], ordinals: dict[str, int]) -> _Rows:
         decode = DecodeFiles(decoder=decoding.decoder, dialect=self.context.dialect, tasks=())

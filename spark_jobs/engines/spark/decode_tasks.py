@@ -7,7 +7,9 @@ read. So nothing is counted twice, and a damaged file stops no others.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,6 +21,7 @@ from airflow_gddl.stores import Storage
 from spark_jobs.dialects.base import Dialect
 from spark_jobs.dialects.probe import reading
 from spark_jobs.dialects.probed import Unreadable
+from spark_jobs.engines.base import DEAD_WORKER
 from spark_jobs.engines.decoding import Decoder
 from spark_jobs.engines.spark import row_types
 from spark_jobs.engines.splits import Split
@@ -34,6 +37,7 @@ ERROR, KIND, REPORT = f"{GDDL}__error", f"{GDDL}__kind", f"{GDDL}__report"
 """Record of a bad row for the errors table (null: a good row); `load` or `change`; a report instead of a row."""
 ORDINAL = f"{GDDL}__ordinal"
 _BATCH_ROWS = 1 << 16
+_TASK = re.compile(r"\bTask ([0-9]{1,9}) in stage [0-9.]{1,20} failed")
 _ERROR_TYPE = pa.struct(list(error_rows.SCHEMA))
 
 
@@ -117,6 +121,8 @@ class DecodeFiles:
                 return pa.concat_tables(
                     [with_errors(group, self.decoder), self._report(Report(path=path, figures=figures))]
                 )
+        except MemoryError as error:
+            return self._report(Report(path=path, error=_fault(_out_of_memory(path, error))))
         except QuarantinableError as error:
             return self._report(Report(path=path, code=error.code, reason=error.what))
         except GddlError as error:
@@ -133,6 +139,33 @@ class DecodeFiles:
 
     def _report(self, report: Report) -> pa.Table:
         return report_row(report, self.decoder.table_schema)
+
+
+def _out_of_memory(path: str, error: MemoryError) -> FatalError:
+    what = f"a Spark task has not enough memory for the file: {error}"[:500]
+    remedy = "give the table a larger tier, or deliver the file in smaller ones"
+    return FatalError("OUT_OF_MEMORY", what, where=path, remedy=remedy)
+
+
+@contextmanager
+def naming_files(tasks: Sequence[Sequence[Split]]) -> Iterator[None]:
+    """Name the files of a task whose process died.
+
+    Raises:
+        RetriableError: `WORKER_DIED`.
+    """
+    try:
+        yield
+    except Exception as error:
+        text = str(error)
+        task = _TASK.search(text)
+        if not any(sign in text for sign in DEAD_WORKER) or task is None or int(task[1]) >= len(tasks):
+            raise
+        paths = list(dict.fromkeys(split.file.file.path for split in tasks[int(task[1])]))
+        more = f" and {len(paths) - 3} more" if len(paths) > 3 else ""
+        what = f"processes died (out of memory?) that read {', '.join(paths[:3])}{more}"
+        remedy = "give the table a larger tier, or deliver the file in smaller ones"
+        raise RetriableError("WORKER_DIED", what, where=paths[0], remedy=remedy) from error
 
 
 @dataclass(frozen=True, kw_only=True)
