@@ -20,7 +20,7 @@ def fake_databricks(
     """Serve a Databricks Jobs API that runs jobs as local processes, until Ctrl-C."""
     cli = context.of(ctx)
     deploy.require_package("databricks", "databricks-sdk", "databricks")
-    from airflow_gddl.devtools.fakes.databricks.server import TOKEN, serving  # noqa: PLC0415 - imports the SDK, which takes long
+    from airflow_gddl.devtools.fakes.databricks.server import serving  # noqa: PLC0415 - imports the SDK, which takes long
 
     ended = threading.Event()
 
@@ -30,5 +30,5 @@ def fake_databricks(
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, end)
     with serving(cli.job_command, port) as fake:
-        cli.screen.dictate(f"export DATABRICKS_HOST={fake.workspace.url} DATABRICKS_TOKEN={TOKEN}")
+        cli.screen.dictate(f"export DATABRICKS_HOST={fake.workspace.url} DATABRICKS_TOKEN={fake.token}")
         ended.wait()

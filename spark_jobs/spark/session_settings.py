@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 STARTED_ELSEWHERE = ("PYSPARK_GATEWAY_PORT", "SPARK_REMOTE", "DATABRICKS_RUNTIME_VERSION")
 """Variables of a job whose Spark was started by another program."""
 WORKER_MEMORY = "spark.gddl.workerMemory"
-"""Setting with `SessionSettings.worker_memory`. Spark's own, `spark.executor.pyspark.memory`, writes four lines into the log
-for each process that starts."""
+"""Setting with `SessionSettings.worker_memory`. Spark's own, `spark.executor.pyspark.memory`, writes four lines into
+the log for each process that starts."""
 LITTLE_WORK = 512 * 1024**2
 """Work (`PendingWork.cost`) that is done sooner by code that is compiled quickly: see docs/decisions/175."""
 

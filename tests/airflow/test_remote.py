@@ -32,7 +32,7 @@ from airflow_gddl.contract.spec import DEFAULT_TIERS
 from airflow_gddl.dags.factory import build_dags
 from airflow_gddl.dags.maintenance import build_upkeep_dags
 from airflow_gddl.devtools.fakes.databricks.run import LIVE, FakeRun
-from airflow_gddl.devtools.fakes.databricks.server import TOKEN, FakeServer, serving
+from airflow_gddl.devtools.fakes.databricks.server import FakeServer, serving
 from airflow_gddl.metadata.runners.databricks import DatabricksSettings
 from airflow_gddl.operators.load import LoadOperator
 from airflow_gddl.reporting.continuous_monitor import MonitoredPipeline
@@ -66,7 +66,7 @@ OWN = {"wheel": "/Volumes/w.whl", "local_roots": True}
 def fake(stage: Stage) -> Iterator[FakeServer]:
     """A workspace with the job of small tables, which an Airflow connection leads to."""
     with serving([sys.executable, str(FAKE)]) as server:
-        address = {"conn_type": "databricks", "schema": "http", "host": "127.0.0.1", "password": TOKEN}
+        address = {"conn_type": "databricks", "schema": "http", "host": "127.0.0.1", "password": server.token}
         port = int(server.workspace.url.rpartition(":")[2])
         stage.monkeypatch.setenv("AIRFLOW_CONN_DATABRICKS_DEFAULT", json.dumps({**address, "port": port}))
         stage.monkeypatch.setenv("AIRFLOW__GDDL__RUN_POLL_SECONDS", "0.1")
@@ -409,7 +409,7 @@ def test_an_unreachable_platform_is_retried_and_a_refusal_is_raised_by_the_task(
 
 def test_the_pages_of_runs_and_secrets(stage: Stage, fake: FakeServer) -> None:
     trigger, _, _ = going(stage, fake)
-    assert TOKEN not in json.dumps(trigger.serialize()[1])
+    assert fake.token not in json.dumps(trigger.serialize()[1])
     task = build_dags()[PACK].get_task("initial_load")
     assert isinstance(task, LoadOperator)
     task.job_log = f"{fake.workspace.url}/runs/1"

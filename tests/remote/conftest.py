@@ -11,7 +11,7 @@ import pytest
 
 pytest.importorskip("databricks.sdk")
 
-from airflow_gddl.devtools.fakes.databricks.server import TOKEN, FakeServer, serving
+from airflow_gddl.devtools.fakes.databricks.server import FakeServer, serving
 from tests.delta_rs.small_lake import SmallLake
 
 OWN: dict[str, Any] = {"wheel": "/Volumes/main/gddl/airflow_gddl.whl", "local_roots": True}
@@ -21,7 +21,7 @@ OWN: dict[str, Any] = {"wheel": "/Volumes/main/gddl/airflow_gddl.whl", "local_ro
 def fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeServer]:
     with serving([sys.executable, "-m", "spark_jobs.main"]) as server:
         monkeypatch.setenv("DATABRICKS_HOST", server.workspace.url)
-        monkeypatch.setenv("DATABRICKS_TOKEN", TOKEN)
+        monkeypatch.setenv("DATABRICKS_TOKEN", server.token)
         yield server
 
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import http.client
+import sys
 import time
 from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +16,7 @@ from databricks.sdk.service.jobs import JobSettings
 from airflow_gddl.contract.errors import FatalError, MetadataError, RetriableError
 from airflow_gddl.contract.spec import DEFAULT_TIERS, TierSpec
 from airflow_gddl.devtools.fakes.databricks.checking import Refusal, arguments_of, settings_of
+from airflow_gddl.devtools.fakes.databricks.process import TaskProcess
 from airflow_gddl.devtools.fakes.databricks.server import FakeServer, serving
 from airflow_gddl.metadata.runners.databricks import DatabricksSettings, DatabricksTier
 from airflow_gddl.runtime.runners.connections import DatabricksAccess
@@ -40,7 +45,7 @@ BAD = '{"sleep": 0, "exit": 3}'
 def fake(monkeypatch: pytest.MonkeyPatch) -> Any:
     with serving(["python3", "-c", STAND_IN]) as server:
         monkeypatch.setenv("DATABRICKS_HOST", server.workspace.url)
-        monkeypatch.setenv("DATABRICKS_TOKEN", "fake")
+        monkeypatch.setenv("DATABRICKS_TOKEN", server.token)
         yield server
 
 
@@ -277,3 +282,36 @@ def test_what_is_deployed_is_taken_as_it_is(own: dict[str, Any]) -> None:
     for cluster in job.job_clusters or ():
         assert cluster.new_cluster.spark_conf == {"a": "b", "spark.sql.variable.substitute": "false"}
     assert settings_of(job.as_dict()) == JobSettings.from_dict(job.as_dict())
+
+
+def asked(fake: FakeServer, path: str = "/api/2.2/jobs/list", **headers: str) -> int:
+    given = {"Host": fake.workspace.url.removeprefix("http://"), "Authorization": f"Bearer {fake.token}", **headers}
+    with closing(http.client.HTTPConnection("127.0.0.1", int(fake.workspace.url.rpartition(":")[2]))) as connection:
+        connection.putrequest("GET", path, skip_host=True)
+        for name, value in {**given, "Connection": "close"}.items():
+            connection.putheader(name, value)
+        connection.endheaders()
+        answer = connection.getresponse()
+        answer.read()
+        return answer.status
+
+
+def test_the_fake_takes_its_own_token_and_address_only(fake: FakeServer) -> None:
+    assert asked(fake) == 200
+    for token in ("fake", "", fake.token[:-1], "é"):
+        assert asked(fake, Authorization=f"Bearer {token}") == 401, token
+    for host in ("evil.example", "evil.example:80", "", "127.0.0.1"):
+        assert [asked(fake, path, Host=host) for path in ("/api/2.2/jobs/list", "/runs/1")] == [403, 403], host
+    with serving(["true"]) as other:
+        assert other.token != fake.token
+    assert fake.token not in repr(fake)
+
+
+def test_a_job_sets_listed_variables_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+    (tmp_path / "sitecustomize.py").write_text("print('code of the caller')")
+    given = {"PYTHONPATH": str(tmp_path), "GDDL_JARS": "/x", "LD_PRELOAD": "/x", "GDDL_SETTLE": "7s", "AWS_REGION": "r"}
+    show = "import os; print([os.environ.get(n) for n in ('PYTHONPATH', 'GDDL_JARS', 'GDDL_SETTLE', 'AWS_REGION')])"
+    process = TaskProcess([sys.executable, "-c", show], given)
+    assert process.wait() == 0
+    assert list(process.lines) == ["[None, None, '7s', 'r']"]

@@ -235,4 +235,4 @@ def test_the_fake_is_a_command(tmp_path: Path) -> None:
         line = process.stdout.readline()
         process.send_signal(signal.SIGTERM)
         assert process.wait(30) == 0
-    assert re.fullmatch(r"export DATABRICKS_HOST=http://127.0.0.1:\d+ DATABRICKS_TOKEN=fake\n", line)
+    assert re.fullmatch(r"export DATABRICKS_HOST=http://127.0.0.1:\d+ DATABRICKS_TOKEN=[A-Za-z0-9_-]{40,}\n", line)

@@ -245,9 +245,8 @@ def test_a_python_process_of_spark_keeps_its_limit(tmp_path: Path) -> None:
     """In a process of its own, for the limit stays."""
     code = "import sys; from spark_jobs.spark.arrow_tasks import limit_memory; limit_memory(2 * 1024**3)\n"
     code += "try: bytearray(4 * 1024**3)\nexcept MemoryError: print('refused')"
-    assert subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, cwd=tmp_path).stdout == (
-        "refused\n" if sys.platform == "linux" else ""
-    )
+    ended = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, cwd=tmp_path, check=True)
+    assert ended.stdout == ("refused\n" if sys.platform == "linux" else "")
 
 
 def test_many_columns_are_read_in_time_that_grows_with_them(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import threading
@@ -13,6 +14,17 @@ _GRACE_SECONDS = 10.0
 _LINES = 200
 
 
+_ALLOWED = re.compile(
+    r"GDDL_(SETTLE|SOURCE_[A-Z0-9_]{1,100})|AWS_(REGION|DEFAULT_REGION|ACCESS_KEY_ID|SECRET_ACCESS_KEY|SESSION_TOKEN)|TZ"
+)
+"""Variables that a job may set. Others choose what code the owner of the fake runs, as PYTHONPATH and GDDL_JARS do."""
+
+
+def allowed(environ: Mapping[str, str]) -> dict[str, str]:
+    """Those of a job's variables that its process gets."""
+    return {name: value for name, value in environ.items() if _ALLOWED.fullmatch(name)}
+
+
 class TaskProcess:
     """A process whose last lines are kept; it ends with this one."""
 
@@ -21,7 +33,7 @@ class TaskProcess:
         self.cancelled = False
         self._process = subprocess.Popen(  # noqa: S603 - the job's own command; only its parameters come with a request
             [*command, "--parent", str(os.getpid())],
-            env={**os.environ, **environ},
+            env={**os.environ, **allowed(environ)},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import json
+import secrets
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -18,7 +19,7 @@ from airflow_gddl.devtools.fakes.databricks.checking import Refusal, arguments_o
 from airflow_gddl.devtools.fakes.databricks.workspace import FakeWorkspace
 
 _API = "/api/2.2/jobs/"
-TOKEN = "fake"  # noqa: S105 - a server of the loopback that holds nothing
+_LONGEST_BODY = 16 * 1024**2
 Body = Mapping[str, Any]
 
 
@@ -38,9 +39,16 @@ class FaultSettings:
 
 @dataclass
 class FakeServer:
-    """A served workspace; `requests` are those received, oldest first."""
+    """A served workspace; `requests` are those received, oldest first.
+
+    Attributes:
+        token: what requests must carry: any program and page of this machine reaches the loopback.
+        hosts: names by which it may be called, so that a page can't do so under a name of its own.
+    """
 
     workspace: FakeWorkspace
+    token: str = field(default_factory=lambda: secrets.token_urlsafe(32), repr=False)
+    hosts: tuple[str, ...] = ()
     mood: FaultSettings = field(default_factory=FaultSettings)
     requests: list[tuple[str, Body]] = field(default_factory=list)
 
@@ -123,8 +131,11 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _serve(self) -> None:
         url = urlsplit(self.path)
-        length = int(self.headers.get("Content-Length") or 0)
-        sent = self.rfile.read(length)
+        if self.headers.get("Host") not in self.fake.hosts:
+            self.close_connection = True
+            self._send(403, {"error_code": "PERMISSION_DENIED", "message": "call it by its own address"})
+            return
+        sent = self.rfile.read(max(0, min(int(self.headers.get("Content-Length") or 0), _LONGEST_BODY)))
         if url.path.startswith("/runs/"):
             self._page(url.path)
             return
@@ -147,8 +158,9 @@ class _Handler(BaseHTTPRequestHandler):
     def _admit(self, path: str, mood: int | str | None) -> None:
         if isinstance(mood, int):
             raise Refusal(mood, "REQUEST_LIMIT_EXCEEDED" if mood == 429 else "INTERNAL_ERROR", "as asked")
-        if self.headers.get("Authorization") != f"Bearer {TOKEN}":
-            raise Refusal(401, "UNAUTHENTICATED", f"the fake's token is {TOKEN!r}")
+        given, wanted = self.headers.get("Authorization") or "", f"Bearer {self.fake.token}"
+        if not secrets.compare_digest(given.encode("utf-8", "replace"), wanted.encode()):
+            raise Refusal(401, "UNAUTHENTICATED", "the token is not the one that the fake printed when it started")
         if not path.startswith(_API):
             raise Refusal(404, "ENDPOINT_NOT_FOUND", f"no API {path}")
 
@@ -186,6 +198,7 @@ def serving(command: Sequence[str], port: int = 0) -> Iterator[FakeServer]:
     with ThreadingHTTPServer(("127.0.0.1", port), handler) as server:
         server.daemon_threads = True
         fake.workspace.url = f"http://127.0.0.1:{server.server_port}"
+        fake.hosts = (f"127.0.0.1:{server.server_port}", f"localhost:{server.server_port}")
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
         thread.start()
         try:
