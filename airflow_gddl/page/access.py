@@ -9,7 +9,9 @@ from airflow.api_fastapi.app import get_auth_manager
 from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity, DagDetails
 from airflow.api_fastapi.core_api.security import GetUserDep
 
-__all__ = ["GetUserDep", "may_read", "may_read_data", "may_trigger", "readable"]
+QUARANTINE = "GDDL Quarantine"
+"""The resource that users must be allowed to read, to see rows in quarantine."""
+__all__ = ["GetUserDep", "may_read", "may_read_data", "may_read_quarantine", "may_trigger", "readable"]
 
 
 def readable(user: Any, dag_ids: Iterable[str]) -> set[str]:
@@ -33,8 +35,25 @@ def may_read(user: Any, dag_id: str | None) -> bool:
 
 
 def may_read_data(user: Any, dag_id: str | None) -> bool:
-    """Rows in quarantine are data; users who may read task logs may see them."""
+    """Logs may show rows; users who may read task logs may see them."""
     return _may(user, "GET", DagAccessEntity.TASK_LOGS, dag_id)
+
+
+def may_read_quarantine(user: Any, dag_id: str | None) -> bool:
+    """Rows in quarantine are data, for users with a permission of its own, `QUARANTINE`, beside the table's DAG.
+
+    Airflow's simple auth manager has roles only: there they are for those who may trigger the DAG.
+    """
+    from airflow.api_fastapi.auth.managers.simple.simple_auth_manager import (  # noqa: PLC0415 - imported when needed
+        SimpleAuthManager,
+    )
+
+    manager = get_auth_manager()
+    if not may_read(user, dag_id):
+        return False
+    if type(manager).is_authorized_custom_view is SimpleAuthManager.is_authorized_custom_view:
+        return _may(user, "POST", DagAccessEntity.RUN, dag_id)
+    return bool(manager.is_authorized_custom_view(method="GET", resource_name=QUARANTINE, user=user))
 
 
 def may_trigger(user: Any, dag_id: str) -> bool:

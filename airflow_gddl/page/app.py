@@ -111,7 +111,7 @@ def _add_answers(app: FastAPI, source: PageSource) -> None:
     @app.get("/api/table/quarantine")
     def quarantine(user: GetUserDep, name: Name, code: Code = "") -> dict[str, Any]:
         board, roots, one = _found(source, user, name)
-        if not access.may_read_data(user, one.row.dag_id):
+        if not access.may_read_quarantine(user, one.row.dag_id):
             return {"refused": True}
         return detail.in_quarantine(board, roots, one, source.settings(one.row)[0], code)
 

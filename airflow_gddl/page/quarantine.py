@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from airflow_gddl.contract.spec import TableSpec
+from airflow_gddl.contract.table_spec import lowered
 
 _LONGEST = 2000
 _TEXTS = ("occurred_at", "code", "reason", "column", "source_file", "batch_id")
@@ -22,10 +23,12 @@ class HiddenColumns:
 
     Attributes:
         all: no values are shown, since the masked columns are not known.
+        kept: the only columns whose values are shown, in lower case; null: all that are not in `names`.
         prefix: of before images, in lower case; empty: there are none.
     """
 
     names: frozenset[str] = frozenset()
+    kept: frozenset[str] | None = None
     prefix: str = ""
     all: bool = False
 
@@ -37,13 +40,19 @@ class HiddenColumns:
         """
         if spec is None:
             return cls(all=True)
-        names = frozenset(name.lower() for name in (*spec.mask, *spec.exclude_columns))
-        return cls(names=names, prefix=(spec.before_image_prefix or "").lower())
+        names = lowered((*spec.mask, *spec.exclude_columns))
+        kept = None if spec.columns is None else lowered((*spec.columns, *spec.keys))
+        return cls(names=names, kept=kept, prefix=(spec.before_image_prefix or "").lower())
 
     def hides(self, column: str) -> bool:
+        """As the job decides it: an image before a change follows its column."""
         name = column.lower()
-        before = bool(self.prefix) and name.startswith(self.prefix) and name.removeprefix(self.prefix) in self.names
-        return self.all or name in self.names or before
+        names = {name, name.removeprefix(self.prefix)}
+        return self.all or bool(names & self.names) or (self.kept is not None and not names & self.kept)
+
+    @property
+    def any(self) -> bool:
+        return self.all or bool(self.names) or self.kept is not None
 
 
 def shown_row(row: Mapping[str, Any], hidden: HiddenColumns) -> dict[str, Any]:
@@ -61,8 +70,7 @@ def shown_row(row: Mapping[str, Any], hidden: HiddenColumns) -> dict[str, Any]:
     except (ValueError, RecursionError):
         values = None
     if not isinstance(values, dict):
-        masked = hidden.all or bool(hidden.names)
-        return {**shown, "values": [_value("", str(record), masked=masked)]}
+        return {**shown, "values": [_value("", str(record), masked=hidden.any)]}
     return {**shown, "values": [_value(name, value, masked=hidden.hides(name)) for name, value in values.items()]}
 
 

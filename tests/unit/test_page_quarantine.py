@@ -38,6 +38,26 @@ def test_values_of_masked_columns_are_hidden_whatever_the_record_has() -> None:
     assert shown({"username": "kim", "BIemail": "no before image"}) == {"username": "kim", "BIemail": "no before image"}
 
 
+def test_values_of_columns_that_are_left_out_are_hidden() -> None:
+    """Rows of earlier releases, and of rows that got `columns` later, hold them."""
+    spec = TableSpec(table="shop.p", keys=("id",), columns=("Note", "email"), mask={"email": "hash"},
+                     before_image_prefix="BI_")  # fmt: skip
+    record = {
+        "ID": 1,
+        "note": "n",
+        "email": SENSITIVE,
+        "ssn": SENSITIVE,
+        "BI_note": "o",
+        "BI_ssn": SENSITIVE,
+        "Op": "U",
+    }
+    assert shown(record, spec) == {
+        "ID": "1", "note": "n", "email": "hidden", "ssn": "hidden", "BI_note": "o", "BI_ssn": "hidden", "Op": "hidden",
+    }  # fmt: skip
+    only = TableSpec(table="shop.p", keys=("id",), columns=("note",))
+    assert shown_row(row(f"7;{SENSITIVE}"), HiddenColumns.of(only))["values"][0]["hidden"]
+
+
 def test_where_the_masks_are_not_known_no_value_is_shown() -> None:
     assert shown({"id": 1, "note": "n"}, None) == {"id": "hidden", "note": "hidden"}
 

@@ -23,7 +23,7 @@ export class Quarantine {
   }
 
   shown({ refused, error, found }) {
-    if (refused) return el("p", {}, "You may not see this table's data.");
+    if (refused) return el("p", {}, "You may not see rows in quarantine: they are data, and need the permission GDDL Quarantine.");
     if (error) return el("p", { class: "trouble" }, error);
     if (found.unresolved === 0) return el("p", {}, "No quarantined rows.");
     const matching = this.code ? (found.codes[this.code] ?? 0) : found.unresolved;
