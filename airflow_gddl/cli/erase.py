@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from airflow_gddl.cli import context, options, summary
-from airflow_gddl.cli.execution import carry_out, each
+from airflow_gddl.cli.execution import ask, carry_out, each
 from airflow_gddl.cli.job import Request
 from airflow_gddl.cli.keys import read_key
 from airflow_gddl.cli.screen import Screen
@@ -17,7 +17,7 @@ from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions
 
 
-def erase(
+def erase(  # noqa: PLR0913 - typer reads each option of the command from one parameter
     ctx: typer.Context,
     *,
     table: Annotated[str, typer.Option("--table", metavar="SCHEMA.NAME", help="The table.")],
@@ -29,6 +29,10 @@ def erase(
             help="A part of the key; all have to be named. @FILE reads parts from a file, @- from standard input.",
         ),
     ],
+    yes: options.Yes = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", metavar="", help="Show what the tables hold of the key, and remove nothing.")
+    ] = False,
     metadata: options.Metadata = "metadata",
     json: options.Json = False,
     wait: options.Wait = 0.0,
@@ -40,7 +44,14 @@ def erase(
     """
     cli = context.of(ctx)
     code = "ERASE_KEY_INVALID"
-    asked = JobOptions(action="erase", key=read_key(key, code), asked_by=getpass.getuser(), wait_seconds=wait)
+    named = read_key(key, code)
+    if dry_run:
+        from airflow_gddl.cli.explain import show_history  # noqa: PLC0415 - of a dry run alone
+
+        asked = JobOptions(action="explain", key=named)
+        carry_out(cli, Request(metadata=metadata, tables=(table,), options=asked, as_json=json), each(show_history))
+    ask(f"Erase one key ({', '.join(named)}) from all tables of {table}, for good?", yes=yes)
+    asked = JobOptions(action="erase", key=named, asked_by=getpass.getuser(), wait_seconds=wait)
     carry_out(cli, Request(metadata=metadata, tables=(table,), options=asked, as_json=json), each(show_erasure))
 
 

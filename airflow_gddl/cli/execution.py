@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from typing import NoReturn
 
@@ -11,6 +12,7 @@ from airflow_gddl.cli import exits, summary
 from airflow_gddl.cli.context import CliContext
 from airflow_gddl.cli.job import Request, perform
 from airflow_gddl.cli.screen import Cell, Screen, number_columns
+from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.contract.result import JobResult
 
 Show = Callable[[Screen, Sequence[JobResult]], None]
@@ -34,6 +36,34 @@ def carry_out(
     summary.show_troubles(cli.screen, done.outcome)
     found = is_finding is not None and any(map(is_finding, done.outcome.results))
     raise typer.Exit(exits.FAILED if found and done.exit_status == exits.OK else done.exit_status)
+
+
+def ask(question: str, *, yes: bool) -> None:
+    """Ask at a terminal before something that can't be taken back; elsewhere nobody could answer.
+
+    Raises:
+        typer.Exit: the answer is no.
+    """
+    if not yes and sys.stdin.isatty() and not typer.confirm(question, default=False, err=True):
+        raise typer.Exit(exits.FAILED)
+
+
+def ask_for_all(tables: Sequence[str], *, every: bool, unasked: bool) -> None:
+    """Require a rebuild of all tables to be meant: `--all`, and an answer at a terminal.
+
+    Args:
+        every: `--all` was given.
+        unasked: `--yes` or `--dry-run` was given.
+
+    Raises:
+        MetadataError: `TABLES_UNNAMED`.
+        typer.Exit: the answer is no.
+    """
+    if bool(tables) == every:
+        what = "--all was given beside --table" if every else "no table is named to be rebuilt"
+        raise MetadataError("TABLES_UNNAMED", what, remedy="write --table SCHEMA.NAME, or --all for all tables")
+    if every:
+        ask("Rebuild all tables?", yes=unasked)
 
 
 def each(show: Callable[[Screen, JobResult], None]) -> Show:

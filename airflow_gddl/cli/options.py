@@ -20,6 +20,8 @@ Tables = Annotated[
     list[str] | None,
     typer.Option("--table", metavar="SCHEMA.NAME", help="Only this table; may be given several times. Default: all."),
 ]
+Yes = Annotated[bool, typer.Option("--yes", metavar="", help="Don't ask.")]
+All = Annotated[bool, typer.Option("--all", metavar="", help="All tables, where none is named.")]
 # Flags have an empty metavar, else newer versions of typer show `<bool>`, as for an option with a value.
 Json = Annotated[
     bool, typer.Option("--json", metavar="", help="JSON lines on standard output, and nothing else there.")

@@ -11,7 +11,7 @@ import typer
 
 from airflow_gddl.cli import context, exits, options, summary
 from airflow_gddl.cli.context import CliContext
-from airflow_gddl.cli.execution import carry_out, show_counts
+from airflow_gddl.cli.execution import ask_for_all, carry_out, show_counts
 from airflow_gddl.cli.job import Done, Request, perform
 from airflow_gddl.cli.screen import Screen
 from airflow_gddl.cli.text import count
@@ -38,23 +38,26 @@ _UNCONFIRMED = "RELOAD_UNCONFIRMED"
 NamedTables = Annotated[
     list[str], typer.Option("--table", metavar="SCHEMA.NAME", help="The table; may be given several times.")
 ]
+DryRun = Annotated[bool, typer.Option("--dry-run", metavar="", help="Show the batches without running them.")]
 
 
-def rebuild(
+def rebuild(  # noqa: PLR0913 - typer reads each option of the command from one parameter
     ctx: typer.Context,
     *,
-    table: NamedTables,
+    table: options.Tables = None,
+    every: options.All = False,
+    yes: options.Yes = False,
     metadata: options.Metadata = "metadata",
     json: options.Json = False,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", metavar="", help="Show the batches without running them.")
-    ] = False,
+    dry_run: DryRun = False,
     wait: options.Wait = 0.0,
 ) -> None:
     from airflow_gddl.cli.plans import show_plans  # noqa: PLC0415 - of a dry run alone
 
+    names = tuple(table or ())
+    ask_for_all(names, every=every, unasked=yes or dry_run)
     asked = JobOptions(action="plan" if dry_run else "run", full_refresh=True, full_listing=True, wait_seconds=wait)
-    request = Request(metadata=metadata, tables=tuple(table), options=asked, as_json=json)
+    request = Request(metadata=metadata, tables=names, options=asked, as_json=json)
     carry_out(context.of(ctx), request, show_plans if dry_run else summary.show_runs)
 
 
@@ -68,6 +71,7 @@ def reload(  # noqa: PLR0913 - typer reads each option of the command from one p
     yes: Annotated[
         bool, typer.Option("--yes", metavar="", help="Also where rows, columns or changes go; else it asks.")
     ] = False,
+    dry_run: DryRun = False,
     metadata: options.Metadata = "metadata",
     json: options.Json = False,
     wait: options.Wait = 0.0,
@@ -76,6 +80,11 @@ def reload(  # noqa: PLR0913 - typer reads each option of the command from one p
         remedy = "write --from-files; to keep what the change table knows, use gddl rebuild"
         raise MetadataError("RELOAD_SOURCE_MISSING", "gddl reload does not say from what", remedy=remedy)
     cli = context.of(ctx)
+    if dry_run:
+        from airflow_gddl.cli.plans import show_plans  # noqa: PLC0415 - of a dry run alone
+
+        asked = JobOptions(action="plan", reload=True, full_listing=True)
+        carry_out(cli, Request(metadata=metadata, tables=tuple(table), options=asked, as_json=json), show_plans)
     asked = JobOptions(reload=True, confirmed=yes, full_listing=True, wait_seconds=wait)
     request = Request(metadata=metadata, tables=tuple(table), options=asked, as_json=json)
     done = perform(cli, request)

@@ -8,7 +8,7 @@ import typer
 
 from airflow_gddl.cli import context, options, summary
 from airflow_gddl.cli.continuous import keep
-from airflow_gddl.cli.execution import carry_out
+from airflow_gddl.cli.execution import ask_for_all, carry_out
 from airflow_gddl.cli.job import Request
 from airflow_gddl.cli.plans import show_plans
 from airflow_gddl.contract.errors import MetadataError
@@ -24,6 +24,8 @@ def run(  # noqa: PLR0913 - typer reads each option of the command from one para
         bool,
         typer.Option("--full-refresh", metavar="", help="Rebuild from the change table, as gddl rebuild."),
     ] = False,
+    every: options.All = False,
+    yes: options.Yes = False,
     json: options.Json = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", metavar="", help="Show the planned batches without running them.")
@@ -48,6 +50,8 @@ def run(  # noqa: PLR0913 - typer reads each option of the command from one para
         kept = keep(cli, Request(metadata=metadata, tables=names, as_json=json))
         summary.show_troubles(cli.screen, kept.outcome)
         raise typer.Exit(kept.exit_status)
+    if full_refresh:
+        ask_for_all(names, every=every, unasked=yes or dry_run)
     asked = JobOptions(action="plan" if dry_run else "run", full_refresh=full_refresh, full_listing=True,
                        wait_seconds=wait)  # fmt: skip
     request = Request(metadata=metadata, tables=names, options=asked, as_json=json)

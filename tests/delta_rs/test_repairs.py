@@ -331,3 +331,12 @@ def test_readers_see_the_old_or_the_new_table(tmp_path: Path) -> None:
         for v in range(before.version(), DeltaTable(replica).version() + 1)
     }
     assert counts == {3, 4}, "no version of the table is anything between"
+
+
+def test_a_dry_run_of_a_reload_shows_its_batches_and_changes_nothing(tmp_path: Path) -> None:
+    lake = filled(tmp_path)
+    (landing(lake) / "20240101-000000001.parquet").unlink()
+    before, version = lake.replica(SPEC), DeltaTable(lake.layout(SPEC).replica).version()
+    details = lake.done(SPEC, JobOptions(action="plan", reload=True, full_listing=True)).details
+    assert "LOAD00000001.parquet" in str(details)
+    assert (lake.replica(SPEC), DeltaTable(lake.layout(SPEC).replica).version()) == (before, version)

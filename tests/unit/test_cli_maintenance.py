@@ -117,3 +117,55 @@ def test_a_release_says_that_nothing_was_held(shop: Shop) -> None:
         0,
         ["1 table: 1 skipped; 0 rows read", "sales.orders: no rows are held, nothing was removed"],
     )
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+ASKING = [
+    (("erase", "--table", "sales.orders", "--key", "id=5"), "Erase one key (id) from all tables of sales.orders"),
+    (("rebuild", "--all"), "Rebuild all tables?"),
+    (("run", "--full-refresh", "--all"), "Rebuild all tables?"),
+]
+
+
+@pytest.mark.parametrize(("command", "question"), ASKING, ids=[" ".join(command) for command, _ in ASKING])
+def test_what_cannot_be_taken_back_asks_at_a_terminal(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...], question: str
+) -> None:
+    def run(answer: str | None, *more: str) -> tuple[int, bool, str]:
+        (shop.folder / "order.json").unlink(missing_ok=True)
+        monkeypatch.setattr("sys.stdin", io.StringIO() if answer is None else Terminal(answer))
+        found = shop.gddl(*command, *more, results={})
+        return found.status, (shop.folder / "order.json").exists(), found.err + found.out
+
+    status, ran, said = run("n\n")
+    assert (status, ran) == (1, False)
+    assert question in said
+    assert run("y\n")[1]
+    assert run("\n")[:2] == (1, False)
+    for answer, more in (("n\n", "--yes"), ("n\n", "--dry-run"), (None, "--json")):
+        assert run(answer, more)[1], more
+        assert question not in run(answer, more)[2], more
+
+
+def test_a_dry_run_changes_nothing(shop: Shop) -> None:
+    for command, action in (
+        (("erase", "--table", "sales.orders", "--key", "id=5"), "explain"),
+        (("reload", "--from-files", "--table", "sales.orders"), "plan"),
+        (("rebuild", "--all"), "plan"),
+    ):
+        shop.gddl(*command, "--dry-run", "--json", results={})
+        assert shop.order["options"]["action"] == action, command
+
+
+@pytest.mark.parametrize(
+    "command", [("rebuild",), ("run", "--full-refresh"), ("rebuild", "--all", "--table", "sales.orders")]
+)
+def test_a_rebuild_of_all_tables_has_to_be_meant(shop: Shop, command: tuple[str, ...]) -> None:
+    answer = shop.gddl(*command)
+    assert answer.status == 2
+    assert "[TABLES_UNNAMED]" in answer.err
+    assert not (shop.folder / "order.json").exists()
