@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
@@ -15,6 +16,7 @@ from airflow_gddl.cli.screen import Screen
 from airflow_gddl.cli.text import counted
 
 if TYPE_CHECKING:
+    from airflow_gddl.contract.spec import TableSpec
     from airflow_gddl.metadata.problems import Problem
 
 _FIRST_TABLE = "add a row to metadata/tables/shop.yaml, or let `gddl onboard SOURCE` write the rows"
@@ -49,7 +51,8 @@ def validate(
         _answer(cli.screen, error.problems, metadata, form)
         raise typer.Exit(BAD_METADATA) from error
     _answer(cli.screen, catalog.problems, metadata, form)
-    for warning in (*catalog.unused_keys, *unread(open_folder(metadata, cli.environ), catalog)):
+    unread_files = unread(open_folder(metadata, cli.environ), catalog)
+    for warning in (*catalog.unused_keys, *unread_files, *_guessable(catalog.tables)):
         _warn(cli.screen, warning, metadata, form)
     if catalog.problems:
         raise typer.Exit(BAD_METADATA)
@@ -59,6 +62,19 @@ def validate(
         cli.screen.say(f"{counted(len(catalog.tables), 'table')}, no problems", "green")
     else:
         cli.screen.say(f"no table yet: {_FIRST_TABLE}", "yellow")
+
+
+def _guessable(tables: Iterable[TableSpec]) -> Iterator[Problem]:
+    """`MASK_GUESSABLE` for each table with columns under `hash`."""
+    from airflow_gddl.metadata.problems import Problem  # noqa: PLC0415 - see `metadata.read`
+
+    for spec in tables:
+        if names := [column for column, method in spec.mask.items() if method == "hash"]:
+            message = f"hash of {', '.join(map(repr, names))} can be guessed: 22,000 e-mail addresses take 0.04 s"
+            remedy = "write hmac, and set GDDL_MASK_KEY where jobs run; see docs/security.md#personal-data"
+            yield Problem(
+                code="MASK_GUESSABLE", message=message, remedy=remedy, file="", table=spec.table, field="mask"
+            )
 
 
 def _answer(screen: Screen, found: tuple[Problem, ...], folder: str, form: Format) -> None:

@@ -221,7 +221,7 @@ def _mask(spec: TableSpec) -> Iterator[SpecProblem]:
         path = ("mask", column)
         if column.lower() in keys and method == "null":
             message = "a key masked with null: every row would have the same key"
-            yield SpecProblem("MASK_REFUSED", path, method, message, "mask it with hash, or not at all")
+            yield SpecProblem("MASK_REFUSED", path, method, message, "mask it with hmac or hash, or not at all")
         if column.lower() in ordering | control:
             message = "masks apply before changes are ordered and applied, which need this column's values"
             remedy = "remove the column from mask; exclude_columns keeps a sequence column out of the lake"

@@ -18,7 +18,7 @@ Priority = Literal["low", "normal", "high", "critical"]
 DeleteMode = Literal["hard", "soft"]
 TieBreak = Literal["delete_wins", "last_arrival"]
 BadRowPolicy = Literal["quarantine", "fail"]
-MaskMethod = Literal["hash", "null"]
+MaskMethod = Literal["hash", "hmac", "null"]
 SubMicrosecondPolicy = Literal["truncate", "round", "quarantine"]
 AirflowView = Literal["table", "mapped", "pack"]
 Generations = Literal["auto", "one", "by_time"]
@@ -31,6 +31,10 @@ SHARD_COLUMN = "_source"
 
 STRICT = {"extra": "forbid", "use_attribute_docstrings": True}
 """pydantic configuration of the contract's classes."""
+
+
+HASHED = ("hash", "hmac")
+"""Masks that make a text of every value, equal for equal values."""
 
 
 def lowered(names: Iterable[str]) -> frozenset[str]:
@@ -113,7 +117,10 @@ class TableSpec:
     published: tuple[str, ...] = ("*",)
     """Columns of views for consumers; `*`: all that are not technical. `[]`: no view."""
     mask: Mapping[str, MaskMethod] = field(default_factory=dict)
-    """Column to `hash` (SHA-256 of the text, hexadecimal) or `null`, before the first write."""
+    """Column to `hmac` (keyed hash of the text), `hash` (SHA-256, which can be guessed) or `null`, before the first
+    write."""
+    mask_key_id: str = ""
+    """Tells which key masked columns have under `hmac`. Resolved by jobs, never written."""
     schema_evolution: SchemaEvolution = field(default_factory=SchemaEvolution)
     """What new, changed and dropped columns do."""
     on_bad_row: BadRowPolicy = "quarantine"

@@ -173,7 +173,7 @@ def _as_written(path: FieldPath) -> str:
 def _mask_remedy(value: object) -> str:
     names = value if isinstance(value, list) else [value]
     shown = [name for name in names if isinstance(name, str) and not looks_secret(name)][:3] or ["email"]
-    return f"write {{{', '.join(f'{quoted(name)}: hash' for name in shown)}}}; null instead of hash removes the values"
+    return f"write {{{', '.join(f'{quoted(name)}: hmac' for name in shown)}}}; null instead of hmac removes the values"
 
 
 def _share_remedy(value: object) -> str:
@@ -208,7 +208,7 @@ TABLE = FieldShape(
         "sweep_limit": _share_remedy,
     },
     synonyms=_SYNONYMS,
-    resolved=("source_table", "landing", "shard_landings"),
+    resolved=("source_table", "landing", "shard_landings", "mask_key_id"),
     comma_refused=True,
 )
 

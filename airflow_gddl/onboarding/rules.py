@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -66,6 +67,14 @@ class Bounds:
         return cls(small=small, medium=max(small, medium))
 
 
+_PERSONAL = re.compile(
+    r"e[_-]?mail|phone|mobile|passport|birth|surname|(?:first|last|full)[_-]?name|address|street|tax[_-]?id"
+    r"|(?<![a-z])(?:ssn|iban|dob|fax)(?![a-z])",
+    re.IGNORECASE,
+)
+"""Names of columns that look personal; whether they are is for people to say."""
+
+
 def propose(facts: TableFacts, bounds: Bounds, before: Proposal | None = None) -> Proposal:
     """Propose the row of a table.
 
@@ -88,6 +97,8 @@ def propose(facts: TableFacts, bounds: Bounds, before: Proposal | None = None) -
         evidence["keys"] = evidence["enabled"] = "no key was found"
     else:
         evidence["keys"] = key.evidence
+    if personal := [name for name in facts.columns if _PERSONAL.search(name)]:
+        evidence["mask"] = f"personal? mask: {{{', '.join(f'{name}: hmac' for name in personal)}}}"
     keys = () if key is None else key.columns
     observed = _observed(facts.activity, before)
     return Proposal(table=facts.table, keys=keys, fields=fields, evidence=evidence, observed=observed)

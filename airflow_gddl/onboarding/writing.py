@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -89,9 +89,14 @@ def _table_edits(files: SourceFiles, merged: Merged) -> list[Edit]:
             path: Path = ("tables", files.rows[change.table.lower()], *change.field.split("."))
             edits.append(partial(_remove, path) if isinstance(change.new, Absent) else partial(_set, path, change.new))
     if merged.rows:
-        rows = [(_row(row), row.proposal.evidence.get("size", "")) for row in merged.rows]
+        rows = [(_row(row), _comment(row.proposal.evidence)) for row in merged.rows]
         edits.append(partial(_append, rows))
     return edits
+
+
+def _comment(evidence: Mapping[str, str]) -> str:
+    """Behind a new row: its extent, and masks to consider."""
+    return "; ".join(evidence[name] for name in ("size", "mask") if evidence.get(name))
 
 
 def _row(new: NewRow) -> dict[str, Any]:

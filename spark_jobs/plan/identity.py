@@ -45,11 +45,21 @@ def reselected_columns(spec: TableSpec, state: TableState) -> dict[str, str]:
             n: "columns" for n in spec.exclude_columns if n.lower() not in known and n not in before.exclude_columns
         }
         found |= {n: "mask" for n, m in spec.mask.items() if n.lower() not in known and before.mask.get(n) != m}
-    return found | {n: "mask" for n in was.kept if n in now.kept and was.masks.get(n) != now.masks.get(n)}
+    rekeyed = keyed_otherwise(spec, state)
+    return found | {
+        n: "mask" for n in was.kept if n in now.kept
+        and (was.masks.get(n) != now.masks.get(n) or (rekeyed and now.masks.get(n) == "hmac"))
+    }  # fmt: skip
 
 
 def _selected(row: TableSpec | AppliedSettings) -> tuple[object, ...]:
-    return row.columns, row.exclude_columns, row.mask
+    return row.columns, row.exclude_columns, row.mask, row.mask_key_id
+
+
+def keyed_otherwise(spec: TableSpec, state: TableState) -> bool:
+    """Whether values under `hmac` are stored under another key than the job has."""
+    stored = "" if state.applied is None else state.applied.mask_key_id
+    return bool(stored and spec.mask_key_id) and stored != spec.mask_key_id
 
 
 def _require_same_selection(spec: TableSpec, state: TableState) -> None:
@@ -59,7 +69,7 @@ def _require_same_selection(spec: TableSpec, state: TableState) -> None:
     remedy = f"restore the row, or {refreshed(spec, rebuild)}; {old}"
     for column, what in reselected_columns(spec, state).items():
         if what == "mask":
-            message = f"{table}: column {column!r} is stored under another mask, or none, than the metadata now says"
+            message = f"{table}: column {column!r} is stored under another mask or key than the job now has"
             raise FatalError("MASK_CHANGED", message, remedy=remedy)
         message = f"{table}: column {column!r} is stored, and the metadata now keeps it out of the lake"
         raise FatalError("COLUMNS_CHANGED", message, remedy=remedy)

@@ -41,7 +41,7 @@ def select_columns(names: Iterable[str], spec: TableSpec) -> ColumnSelection:
             "KEY_MASKED",
             f"key column {emptied[0]!r} is masked with 'null', which leaves no row a key",
             where="mask",
-            remedy="mask it with 'hash', or choose other keys",
+            remedy="mask it with 'hmac' or 'hash', or choose other keys",
         )
     kept = tuple(name for name in names if _is_kept(name, spec))
     masks = {name: method for name in kept if (method := _mask(name, spec)) is not None}

@@ -23,6 +23,7 @@ class AppliedSettings:
     columns: tuple[str, ...] | None = None
     exclude_columns: tuple[str, ...] = ()
     mask: Mapping[str, MaskMethod] = field(default_factory=dict)
+    mask_key_id: str = ""
     table_properties: Mapping[str, str] = field(default_factory=dict)
     cluster_by: tuple[str, ...] = ()
     partition_by: tuple[str, ...] = ()

@@ -9,7 +9,7 @@ from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.result import RunWarning
 from airflow_gddl.contract.spec import MaskMethod, TableSpec
 from airflow_gddl.contract.sql_types import VOID, StructType, parse_type, without_void
-from airflow_gddl.contract.table_spec import SchemaEvolution
+from airflow_gddl.contract.table_spec import HASHED, SchemaEvolution
 from spark_jobs.dialects.base import Dialect
 from spark_jobs.dialects.roles import (
     SortOrder,
@@ -270,7 +270,7 @@ class _Delivered:
         columns = []
         for name, kind in selectable:
             if name in chosen.kept:
-                hashed = chosen.masks.get(name) == "hash" and kind != "void"
+                hashed = chosen.masks.get(name) in HASHED and kind != "void"
                 columns.append(Column(name, STRING if hashed else parse_type(declared.get(name, kind))))
         prefix = spec.before_image_prefix
         images = tuple(c for c in columns if prefix and c.name.lower().startswith(prefix.lower()))

@@ -150,13 +150,14 @@ class DeliveredColumns:
         invalid = self.group.invalid.get(column)
         if invalid is None or not is_text(invalid.type):
             return values
-        return pc.coalesce(values, masked(invalid, STRING, "hash"))
+        return pc.coalesce(values, masked(invalid, STRING, self.how.masks[column]))
 
     def hashed(self, column: str, at: pa.Array) -> pa.Array:
         """Some values of a column as delivered, hashed."""
-        values = masked(self.raw(column).values.take(at), self.how.types[column], "hash")
+        method = self.how.masks[column]
+        values = masked(self.raw(column).values.take(at), self.how.types[column], method)
         invalid = self.group.invalid.get(column)
-        return values if invalid is None else pc.coalesce(values, masked(invalid.take(at), STRING, "hash"))
+        return values if invalid is None else pc.coalesce(values, masked(invalid.take(at), STRING, method))
 
     def fitted(self, values: pa.Array, source: SqlType, target: SqlType) -> Fitted:
         return fit(values, source, target, self.how.sub_microseconds)

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from airflow_gddl.contract.spec import MaskMethod
 from airflow_gddl.contract.sql_types import quoted
+from airflow_gddl.contract.table_spec import HASHED
 from spark_jobs.dialects.arrow_types import UNSUPPORTED
 
 NANOS = "nanoseconds of "
@@ -51,7 +52,7 @@ def record_ddl(
     """
     fields = []
     for column, kind in columns:
-        hashed = masks.get(column) == "hash"
+        hashed = masks.get(column) in HASHED
         text = "string" if hashed or kind == "void" or kind.startswith(UNSUPPORTED) else kind
         if column in withheld:
             text = "void"

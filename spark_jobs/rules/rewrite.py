@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -16,12 +15,12 @@ import pyarrow.compute as pc
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.spec import MaskMethod, TableSpec
 from airflow_gddl.contract.sql_types import SqlType, StructType, parse_type
-from airflow_gddl.contract.table_spec import lowered
+from airflow_gddl.contract.table_spec import HASHED, lowered
 from spark_jobs.dialects.base import Dialect
 from spark_jobs.dialects.roles import sequence_type
 from spark_jobs.plan.batch import TableState
 from spark_jobs.plan.columns import Column, Schema, clean_name, landed_name
-from spark_jobs.plan.identity import reselected_columns
+from spark_jobs.plan.identity import keyed_otherwise, reselected_columns
 from spark_jobs.plan.merging import NOTHING, merge
 from spark_jobs.plan.selection import ColumnSelection, select_columns
 from spark_jobs.plan.sequence import log_began_of
@@ -30,7 +29,7 @@ from spark_jobs.rules.arrays import flat, recast
 from spark_jobs.rules.arrow_schema import arrow_type
 from spark_jobs.rules.batch_schema import Stored, plan_batch
 from spark_jobs.rules.changes import change_columns
-from spark_jobs.rules.convert import Mask, but, fit, mask_of, masked
+from spark_jobs.rules.convert import Mask, but, fit, hashed, mask_of, masked
 from spark_jobs.rules.decode import stored_sequence
 from spark_jobs.rules.delivery import STRING
 from spark_jobs.rules.order import gddl_fields, with_gddl
@@ -129,7 +128,11 @@ def _masks(
 def _new_masks(spec: TableSpec, columns: Sequence[Column], state: TableState) -> dict[str, MaskMethod]:
     """Masks that stored values lack."""
     old, new = _masks(spec, columns, state)
-    lost = [name for name in new.kept if name in old and new.masks.get(name) not in (old[name], "null")]
+    rekeyed = keyed_otherwise(spec, state)
+    lost = [
+        name for name in new.kept if name in old
+        and (new.masks.get(name) not in (old[name], "null") or (rekeyed and new.masks.get(name) == "hmac"))
+    ]  # fmt: skip
     if lost:
         what = f"{spec.table}: {', '.join(lost)} is stored masked, and the row now asks for other values"
         raise needs_files(spec, what, "restore the mask")
@@ -144,7 +147,7 @@ def needs_files(spec: TableSpec, what: str, otherwise: str) -> FatalError:
 
 def _retyped(column: Column, declared: Mapping[str, SqlType], masks: Mapping[str, MaskMethod]) -> Column:
     """The column with the type that it has by the row: declared, or text where it is hashed. A wider one stays."""
-    if masks.get(column.name) == "hash":
+    if masks.get(column.name) in HASHED:
         return replace(column, type=STRING)
     kind = declared.get(column.name.lower())
     if kind is None or (kind != STRING and merge(column.type, kind, NOTHING) is not None and column.type != STRING):
@@ -301,10 +304,10 @@ def _masked_object(text: str, withheld: Mapping[str, MaskMethod | None]) -> str 
         known = clean_name(name).lower()
         if known not in withheld:
             left.append(f"{json.dumps(name, ensure_ascii=False)}:{value}")
-        elif withheld[known] == "hash":
+        elif (method := withheld[known]) in HASHED:
             found = json.loads(value)
             plain = found if isinstance(found, str) else value
-            left.append(f'{json.dumps(name, ensure_ascii=False)}:"{hashlib.sha256(plain.encode()).hexdigest()}"')
+            left.append(f'{json.dumps(name, ensure_ascii=False)}:"{hashed(plain.encode(), method)}"')
     return None if not [part for part in left if not part.startswith('"_file_path":')] else "{" + ",".join(left) + "}"
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from airflow_gddl.contract.mask_key import MASK_KEY, key_id, mask_key
 from spark_jobs.spark.session_settings import WORKER_MEMORY, is_on_a_cluster
 from spark_jobs.spark.without_pandas import leave_pandas_out
 
@@ -20,18 +21,34 @@ BatchRule = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
 def map_in_arrow(rows: DataFrame, run: BatchRule, schema: T.StructType | str) -> DataFrame:
-    """`mapInArrow`; on one machine, where its Python workers run nothing else, without the import of pandas."""
-    if is_on_a_cluster(os.environ):
-        return rows.mapInArrow(run, schema)
+    """`mapInArrow`; on one machine, where its Python workers run nothing else, without the import of pandas.
 
+    Tasks get the key of masks with the function, not by a setting of Spark, which its pages show.
+    """
+    if is_on_a_cluster(os.environ):
+        return rows.mapInArrow(_carrying(run), schema)
+
+    carrying = _carrying(run)
     most = int(rows.sparkSession.conf.get(WORKER_MEMORY, "0") or 0)
 
     def alone(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         leave_pandas_out()
         limit_memory(most)
-        yield from run(batches)
+        yield from carrying(batches)
 
     return rows.mapInArrow(alone, schema)
+
+
+def _carrying(run: BatchRule) -> BatchRule:
+    if not key_id(os.environ):
+        return run
+    key = mask_key(os.environ).decode()
+
+    def with_key(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        os.environ[MASK_KEY] = key
+        yield from run(batches)
+
+    return with_key
 
 
 def limit_memory(most: int) -> None:

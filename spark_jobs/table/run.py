@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 from airflow_gddl.contract.layout import Layout
+from airflow_gddl.contract.mask_key import key_id
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import EngineName, JobSpec, TableSpec
 from spark_jobs.dialects.base import Dialect
@@ -50,6 +52,11 @@ class TableRun:
     notified: tuple[NotifiedFile, ...] | None = None
     shard: str = ""
     others: tuple[TableState, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Under `hmac` the row gets the key's id, so that stored values of another key are told from its own."""
+        if "hmac" in self.spec.mask.values():
+            object.__setattr__(self, "spec", replace(self.spec, mask_key_id=key_id(os.environ)))
 
     @property
     def title(self) -> str:

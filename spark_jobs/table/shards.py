@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 
 from airflow_gddl.contract.errors import FatalError, GddlError, RetriableError
+from airflow_gddl.contract.mask_key import mask_key
 from airflow_gddl.contract.result import RunWarning
 from airflow_gddl.contract.table_spec import SHARD_COLUMN
 from spark_jobs.engines.base import DeclinedError, TableContext
@@ -115,8 +117,10 @@ def require_supported(run: TableRun) -> None:
     """
     Raises:
         FatalError: `SHARDS_UNSUPPORTED`: the job asks for what tables of several sources do not have. `SPEC_INVALID`:
-            its spec was not made from metadata.
+            its spec was not made from metadata. `MASK_KEY_MISSING`.
     """
+    if "hmac" in run.spec.mask.values():
+        mask_key(os.environ)
     options, spec = run.job.options, run.spec
     if spec.shards and (set(spec.shards) - set(spec.shard_landings) or spec.keys[:1] != (SHARD_COLUMN,)):
         what = (

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,8 +10,10 @@ from decimal import Decimal
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.contract.sql_types import DecimalType, SqlType
+from airflow_gddl.contract.table_spec import HASHED
 from spark_jobs.plan.columns import landed_name
 from spark_jobs.plan.table_schema import TableSchema
+from spark_jobs.rules.convert import hashed as masked_text
 from spark_jobs.rules.erased_keys import key_text, whole_bounds
 
 
@@ -51,13 +52,13 @@ class WantedKey:
         kinds = {c.name: c.type for c in table_schema.data if c.name in table_schema.keys}
         source, stored = {}, []
         for key in table_schema.keys:
-            text, hashed = given[key.lower()], masks.get(key) == "hash"
+            text, hashed = given[key.lower()], (method := masks.get(key)) in HASHED
             fitted = text if hashed else key_text(text, kinds[key])
             if fitted is None:
                 what = f"the value for {key} is none of its type, {kinds[key]}, that can be named"
                 raise FatalError(code, what, where=spec.table, remedy=_how_written(key, kinds[key]))
             source[key] = fitted
-            stored.append(hashlib.sha256(text.encode()).hexdigest() if hashed else fitted)
+            stored.append(masked_text(text.encode(), method) if hashed else fitted)
         return cls(kinds={k: kinds[k] for k in table_schema.keys}, source=source, stored=tuple(stored),
                    before_image_prefix=spec.before_image_prefix or "")  # fmt: skip
 

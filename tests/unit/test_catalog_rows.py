@@ -53,7 +53,7 @@ BAD_ROWS = [
     ("{table: s.a, keys: [id], schedule: {asset: [a]}}", "SCHEDULE_INVALID", "schedule", "{'asset': ('a',)}", "assets"),
     ("{table: s.a, keys: [id], freshness: 90}", "FIELD_TYPE", "freshness", "90", "unit: 90s, 90m, 90h or 90d"),
     ("{table: s.a, keys: [id], freshness: 1h30m}", "DURATION_INVALID", "freshness", "'1h30m'", "30m"),
-    ("{table: s.a, keys: [id], mask: {a: drop}}", "FIELD_VALUE", "mask.a", "'drop'", "'hash' or 'null'"),
+    ("{table: s.a, keys: [id], mask: {a: drop}}", "FIELD_VALUE", "mask.a", "'drop'", "'hash', 'hmac' or 'null'"),
     ("{table: s.a, keys: [id], mask: {ID: null}}", "MASK_REFUSED", "mask.ID", "'null'", "hash"),
     ("{table: s.a, keys: [id], schema_evolution: {new_column: drop}}", "FIELD_VALUE", "schema_evolution.new_column",
      "'drop'", "'add', 'rescue', 'ignore' or 'fail'"),

@@ -599,3 +599,15 @@ def test_help_names_every_command(shop: Shop) -> None:
     for command in ("validate", "run", "status", "verify", "errors", "simulate", "demo"):
         assert f" {command} " in shown
     assert "\x1b" not in shown
+
+
+def test_validate_warns_of_hashes_that_can_be_guessed(shop: Shop) -> None:
+    row = "source: hr\ntables:\n  - {table: hr.people, keys: [id], mask: {email: hash, n: hmac}}\n"
+    shop.write("metadata/tables/people.yaml", row)
+    answer = shop.gddl("validate")
+    assert answer.status == 0
+    assert "MASK_GUESSABLE" in answer.err
+    assert "'email'" in answer.err
+    assert "'n'" not in answer.err
+    shop.write("metadata/tables/people.yaml", row.replace("hash", "null"))
+    assert "MASK_GUESSABLE" not in shop.gddl("validate").err

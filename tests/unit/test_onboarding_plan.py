@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -438,3 +439,14 @@ def edit_rows(source: Source, data: st.DataObject) -> dict[str, dict[str, Any]]:
         edited[name] = {**gone, **flat(fields)}
     (source.folder / TABLES).write_text("\n".join(lines) + "\n")
     return edited
+
+
+def test_masks_of_columns_that_look_personal_are_proposed_as_comments(tmp_path: Path) -> None:
+    columns = dict.fromkeys(("id", "Email", "phone_no", "birth_date", "SSN", "classname", "notes", "total"), "text")
+    source = Source(tmp_path, {"gddl.yaml": SETTINGS})
+    source.apply(replace(table("people"), columns=columns), table("orders"))
+    lines = source.text(TABLES).splitlines()
+    people, orders = (next(line for line in lines if f"shop.{name}" in line) for name in ("people", "orders"))
+    assert "personal? mask: {Email: hmac, phone_no: hmac, birth_date: hmac, SSN: hmac}" in people
+    assert "personal" not in orders
+    assert "mask" not in source.rows["shop.people"]
