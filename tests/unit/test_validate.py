@@ -170,8 +170,8 @@ MISTAKES = [
      f"CRON_INVALID s.a.schedule: the minute has a step of 0 (value '*/0 * * * *') — {CRON}"),
     ("depends_on: [shop.plane]", ("DEPENDS_ON_UNKNOWN s.a.depends_on[0]: no row has this table (value 'shop.plane') — "
      "did you mean shop.planes?")),
-    ("mask: [email]", ("FIELD_TYPE s.a.mask: must be a mapping (value ['email']) — write {email: hash}; null instead "
-     "of hash removes the values")),
+    ("mask: [email]", ("FIELD_TYPE s.a.mask: must be a mapping (value ['email']) — write {email: hmac}; null instead "
+     "of hmac removes the values")),
     ("owner: me, owner: you", "NAME_TWICE s.a.owner: written twice in the same mapping — keep one 'owner'"),
 ]  # fmt: skip
 
