@@ -23,7 +23,9 @@ from spark_jobs.rules.figures import ChangesErased, Compacted, Rebuilt, Verdict
 from spark_jobs.rules.key_rows import KeyRows
 from spark_jobs.rules.rewrite import Rewrite
 
-DEAD_WORKER = ("Python worker exited unexpectedly", "IOException: Broken pipe", "ExecutorLostFailure")
+DEAD_WORKER = (
+    "Python worker exited unexpectedly", "failed to launch worker", "IOException: Broken pipe", "ExecutorLostFailure",
+)  # fmt: skip
 """Texts of Spark's errors for a process of a task that died, or a machine that was lost."""
 
 

@@ -19,6 +19,7 @@ import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from spark_jobs.engines.spark.splits import Split
 
 from airflow_gddl.contract.dms import DmsOptions
 from airflow_gddl.contract.errors import RetriableError
@@ -186,7 +187,7 @@ def test_files_of_a_task_that_died_are_named() -> None:
     """By the number of the task in Spark's message; others keep their error."""
     planned = PlannedFile(path="/landing/a.csv", kind="change", format="csv", size=1, etag="", modified="",
                           fingerprint="", generation=1)  # fmt: skip
-    split = decode_tasks.Split(file=Probed(planned, ()), group=0, ordinal=0, size=1)
+    split = Split(file=Probed(planned, ()), group=0, ordinal=0, size=1)
     died = (
         "Job aborted: Task 1 in stage 3.0 failed 2 times: SparkException: Python worker exited unexpectedly (crashed)"
     )
@@ -228,10 +229,9 @@ def kill_workers(done: threading.Event) -> None:
     while not done.wait(0.005):
         for child in psutil.Process().children(recursive=True):
             with suppress(psutil.Error):
-                if (
-                    "pyspark.daemon" in child.cmdline()
-                    and child.parent()
-                    and "pyspark.daemon" in child.parent().cmdline()
+                daemon = child.parent()
+                if daemon is not None and all(
+                    "pyspark.daemon" in p.cmdline() for p in (child, daemon) if p is not None
                 ):
                     child.kill()
 
