@@ -19,7 +19,6 @@ import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from spark_jobs.engines.spark.splits import Split
 
 from airflow_gddl.contract.dms import DmsOptions
 from airflow_gddl.contract.errors import RetriableError
@@ -30,6 +29,7 @@ from spark_jobs.dialects.probe import probe, require_bounded
 from spark_jobs.dialects.probed import Probed, ReadBounds
 from spark_jobs.engines.spark import batch_reader, decode_tasks
 from spark_jobs.engines.spark.batch_reader import DRIVER_BYTES
+from spark_jobs.engines.splits import Split
 from spark_jobs.main import _settings
 from spark_jobs.plan.files import PlannedFile
 from spark_jobs.rules.read import FileRows, read_file
