@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from airflow_gddl.contract.errors import FatalError, GddlError, RetriableError
 from spark_jobs.dialects.probed import Probed
 from spark_jobs.dialects.roles import match
 from spark_jobs.engines.base import TableContext
@@ -46,6 +47,32 @@ class Decoder:
         decoded = decode(raw, self.groups[group], self.table_schema, self.stamp)
         left, erased = without_erased(decoded, self.table_schema, self.erased)
         return left, measure(left, self.table_schema, erased=erased)
+
+
+Fault = tuple[str, ...]
+"""Of the store, for the driver: family, code, what, where, remedy; empty: none."""
+
+
+def fault_of(error: GddlError) -> Fault:
+    family = "retriable" if isinstance(error, RetriableError) else "fatal"
+    return (family, error.code, error.what, error.where, error.remedy)
+
+
+def raise_fault(fault: Fault) -> None:
+    """
+    Raises:
+        GddlError: the store's.
+    """
+    if fault:
+        family, code, what, where, remedy = fault
+        kind = RetriableError if family == "retriable" else FatalError
+        raise kind(code, what, where=where, remedy=remedy)
+
+
+def out_of_memory(path: str, error: MemoryError) -> FatalError:
+    what = f"a Spark task has not enough memory for the file: {error}"[:500]
+    remedy = "give the table a larger tier, or deliver the file in smaller ones"
+    return FatalError("OUT_OF_MEMORY", what, where=path, remedy=remedy)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,7 +19,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 
 from airflow_gddl.contract.codec import to_json
-from airflow_gddl.contract.errors import FatalError, GddlError, QuarantinableError, RetriableError
+from airflow_gddl.contract.errors import GddlError, QuarantinableError
 from airflow_gddl.contract.layout import join
 from airflow_gddl.contract.result import MainCounts, RunWarning
 from airflow_gddl.stores import Storage
@@ -28,7 +28,7 @@ from spark_jobs.dialects.probed import Probed, Unreadable, begin_a_table, groups
 from spark_jobs.engines import table_definition
 from spark_jobs.engines.base import TableContext
 from spark_jobs.engines.batch_steps import TableWork
-from spark_jobs.engines.decoding import Decoder, Decoding, landed
+from spark_jobs.engines.decoding import Decoder, Decoding, Fault, fault_of, landed, out_of_memory, raise_fault
 from spark_jobs.engines.delta_rs.data_files import FileWriter
 from spark_jobs.engines.delta_rs.features import is_settable
 from spark_jobs.engines.delta_rs.log_commits import Action
@@ -124,7 +124,7 @@ class PartReport:
     files: Mapping[str, list[Action]]
     code: str = ""
     reason: str = ""
-    error: tuple[str, ...] = ()
+    error: Fault = ()
 
     def to_json(self) -> str:
         figures = None if self.figures is None else self.figures.to_json()
@@ -135,16 +135,6 @@ class PartReport:
         path, figures, keys, files, code, reason, error = json.loads(text)
         read = None if figures is None else PartFigures.from_json(figures)
         return cls(path=path, figures=read, keys=keys, files=files, code=code, reason=reason, error=tuple(error))
-
-    def raise_fault(self) -> None:
-        """
-        Raises:
-            GddlError: the store's.
-        """
-        if self.error:
-            family, code, what, where, remedy = self.error
-            kind = RetriableError if family == "retriable" else FatalError
-            raise kind(code, what, where=where, remedy=remedy)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -169,6 +159,9 @@ class WritePart:
             storage.write(self.report_of(part), data)
         return data
 
+    def file_of(self, part: Split) -> str:
+        return part.file.file.path
+
     def report_of(self, part: Split) -> str:
         """Path of a part's report."""
         file, groups = part.file.file, part.row_groups
@@ -185,15 +178,17 @@ class WritePart:
                     return PartReport(path=path, files={}, code=found.code, reason=found.reason)
                 raw = grouped([part.file], {path: found}, {path: part.ordinal})
                 group, figures = self.decoder.part(part.group, raw)
+        except MemoryError as error:
+            return PartReport(path=path, files={}, error=fault_of(out_of_memory(path, error)))
         except QuarantinableError as error:
             return PartReport(path=path, files={}, code=error.code, reason=error.what)
         except GddlError as error:
-            return PartReport(path=path, files={}, error=_fault(error))
+            return PartReport(path=path, files={}, error=fault_of(error))
         try:
             keys = distinct(group.good, self.decoder.table_schema)[1]
             return PartReport(path=path, figures=figures, keys=keys, files=self._write(storage, group))
         except GddlError as error:
-            return PartReport(path=path, files={}, error=_fault(error))
+            return PartReport(path=path, files={}, error=fault_of(error))
 
     def _write(self, storage: Storage, group: DecodedGroup) -> dict[str, list[Action]]:
         good = group.good
@@ -205,11 +200,6 @@ class WritePart:
     @property
     def _is_soft(self) -> bool:
         return self.decoder.table_schema.spec.delete == "soft"
-
-
-def _fault(error: GddlError) -> tuple[str, ...]:
-    family = "retriable" if isinstance(error, RetriableError) else "fatal"
-    return (family, error.code, error.what, error.where, error.remedy)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -322,7 +312,7 @@ class FirstLoadReader:
         found += self.place.run(work, [part for part in parts if work.report_of(part) not in there])
         reports = [PartReport.from_json(data.decode()) for data in found]
         for report in reports:
-            report.raise_fault()
+            raise_fault(report.error)
         return reports
 
     def _keys(self, reports: Sequence[PartReport], work: WritePart, schema: TableSchema) -> int:

@@ -26,6 +26,10 @@ class Work(Protocol[Item_contra]):
         """
         ...
 
+    def file_of(self, part: Item_contra, /) -> str:
+        """Path of the file that a part is of, for messages."""
+        ...
+
 
 class Place(Protocol):
     """Works on parts independent of each other."""

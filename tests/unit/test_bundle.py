@@ -157,7 +157,7 @@ def test_the_wheel_has_the_requirements_of_the_source_tree(tmp_path: Path) -> No
 
 def test_clusters_bring_spark_themselves() -> None:
     found = {line.split(">")[0].split("=")[0].split("<")[0] for line in environment.requirements()}
-    assert found == {"deltalake", "numpy", "obstore", "pandas", "psutil", "pyarrow"}
+    assert found == {"deltalake", "numpy", "obstore", "pandas", "psutil", "pyarrow", "pyroaring"}
 
 
 def test_an_environment_is_a_link_to_the_nodes_python_and_libraries(tmp_path: Path) -> None:

@@ -158,6 +158,9 @@ class FindKeys:
         data: bytes = sink.getvalue().to_pybytes()
         return data
 
+    def file_of(self, part: tuple[int, DataFile]) -> str:
+        return join(self.table, part[1].path)
+
     def _hits(
         self, source: pq.ParquetFile, group: int, file: DataFile, start: int, gone: np.ndarray | None
     ) -> np.ndarray:

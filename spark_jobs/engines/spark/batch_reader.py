@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from spark_jobs.dialects.probe import probe_all
 from spark_jobs.dialects.probed import Probed, Unreadable, begin_a_table, groups
 from spark_jobs.engines.base import TableContext
-from spark_jobs.engines.decoding import Decoding, landed, resumed_batch, resumed_schema
+from spark_jobs.engines.decoding import Decoding, landed, raise_fault, resumed_batch, resumed_schema
 from spark_jobs.engines.spark import quarantine
 from spark_jobs.engines.spark.columns import name
 from spark_jobs.engines.spark.decode_tasks import (
@@ -135,7 +135,7 @@ class BatchReader:
         tasks = tuple(dealt(splits(alike, ordinals, slots), slots))
         decode = DecodeFiles(decoder=decoding.decoder.to_send(), dialect=self.context.dialect, tasks=tasks)
         numbers = self.tables.spark.range(0, len(tasks), 1, len(tasks))
-        with naming_files(tasks):
+        with naming_files([[split.file.file.path for split in task] for task in tasks]):
             return self._in_tasks(map_in_arrow(numbers, decode, reported_type(decoding.decoder.table_schema)), decoding)
 
     def _in_driver(self, decoding: Decoding, alike: Sequence[Sequence[Probed]], ordinals: dict[str, int]) -> _Rows:
@@ -173,7 +173,7 @@ class BatchReader:
             GddlError: a fault of the store.
         """
         for report in reports:
-            report.raise_fault()
+            raise_fault(report.error)
         files = {file.path: file for file in self.plan.files}
         damaged = {r.path: Unreadable(files[r.path], r.code, r.reason) for r in reports if r.figures is None}
         figures = [r.figures for r in reports if r.figures is not None]

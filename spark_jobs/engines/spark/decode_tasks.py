@@ -16,13 +16,13 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import types as T
 
-from airflow_gddl.contract.errors import FatalError, GddlError, QuarantinableError, RetriableError
+from airflow_gddl.contract.errors import GddlError, QuarantinableError, RetriableError
 from airflow_gddl.stores import Storage
 from spark_jobs.dialects.base import Dialect
 from spark_jobs.dialects.probe import reading
 from spark_jobs.dialects.probed import Unreadable
 from spark_jobs.engines.base import DEAD_WORKER
-from spark_jobs.engines.decoding import Decoder
+from spark_jobs.engines.decoding import Decoder, Fault, fault_of, out_of_memory
 from spark_jobs.engines.spark import row_types
 from spark_jobs.engines.splits import Split
 from spark_jobs.plan.table_schema import GDDL, TableSchema
@@ -55,7 +55,7 @@ class Report:
     figures: PartFigures | None = None
     code: str = ""
     reason: str = ""
-    error: tuple[str, ...] = ()
+    error: Fault = ()
 
     def to_json(self) -> str:
         figures = None if self.figures is None else self.figures.to_json()
@@ -66,16 +66,6 @@ class Report:
         path, figures, code, reason, error = json.loads(text)
         read = None if figures is None else PartFigures.from_json(figures)
         return cls(path=path, figures=read, code=code, reason=reason, error=tuple(error))
-
-    def raise_fault(self) -> None:
-        """
-        Raises:
-            GddlError: the store's.
-        """
-        if self.error:
-            family, code, what, where, remedy = self.error
-            kind = RetriableError if family == "retriable" else FatalError
-            raise kind(code, what, where=where, remedy=remedy)
 
 
 def row_type(table_schema: TableSchema) -> T.StructType:
@@ -122,11 +112,11 @@ class DecodeFiles:
                     [with_errors(group, self.decoder), self._report(Report(path=path, figures=figures))]
                 )
         except MemoryError as error:
-            return self._report(Report(path=path, error=_fault(_out_of_memory(path, error))))
+            return self._report(Report(path=path, error=fault_of(out_of_memory(path, error))))
         except QuarantinableError as error:
             return self._report(Report(path=path, code=error.code, reason=error.what))
         except GddlError as error:
-            return self._report(Report(path=path, error=_fault(error)))
+            return self._report(Report(path=path, error=fault_of(error)))
 
     def _read(self, storage: Storage, split: Split) -> FileRows | Unreadable:
         """Reads a part; a file that its dialect translates is translated here again."""
@@ -141,15 +131,12 @@ class DecodeFiles:
         return report_row(report, self.decoder.table_schema)
 
 
-def _out_of_memory(path: str, error: MemoryError) -> FatalError:
-    what = f"a Spark task has not enough memory for the file: {error}"[:500]
-    remedy = "give the table a larger tier, or deliver the file in smaller ones"
-    return FatalError("OUT_OF_MEMORY", what, where=path, remedy=remedy)
-
-
 @contextmanager
-def naming_files(tasks: Sequence[Sequence[Split]]) -> Iterator[None]:
+def naming_files(tasks: Sequence[Sequence[str]]) -> Iterator[None]:
     """Name the files of a task whose process died.
+
+    Args:
+        tasks: paths of the files of each.
 
     Raises:
         RetriableError: `WORKER_DIED`.
@@ -161,7 +148,7 @@ def naming_files(tasks: Sequence[Sequence[Split]]) -> Iterator[None]:
         task = _TASK.search(text)
         if not any(sign in text for sign in DEAD_WORKER) or task is None or int(task[1]) >= len(tasks):
             raise
-        paths = list(dict.fromkeys(split.file.file.path for split in tasks[int(task[1])]))
+        paths = list(dict.fromkeys(tasks[int(task[1])]))
         more = f" and {len(paths) - 3} more" if len(paths) > 3 else ""
         what = f"processes died (out of memory?) that read {', '.join(paths[:3])}{more}"
         remedy = "give the table a larger tier, or deliver the file in smaller ones"
@@ -229,8 +216,3 @@ def report_row(report: Report, table_schema: TableSchema) -> pa.Table:
 
 def as_batches(rows: pa.Table) -> Iterator[pa.RecordBatch]:
     yield from rows.combine_chunks().to_batches(max_chunksize=_BATCH_ROWS)
-
-
-def _fault(error: GddlError) -> tuple[str, ...]:
-    family = "retriable" if isinstance(error, RetriableError) else "fatal"
-    return (family, error.code, error.what, error.where, error.remedy)

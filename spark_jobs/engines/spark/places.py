@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 from airflow_gddl.stores import Storage
 from spark_jobs.engines.places import Work
 from spark_jobs.engines.spark.columns import name
+from spark_jobs.engines.spark.decode_tasks import naming_files
 from spark_jobs.spark.arrow_tasks import map_in_arrow
 
 _REPORT = "report"
@@ -37,7 +38,8 @@ class SparkTasks:
                     yield pa.RecordBatch.from_pydict({_REPORT: [work(storage, listed[number])]})
 
         numbers = self.spark.range(0, len(listed), 1, len(listed))
-        return [bytes(row[0]) for row in map_in_arrow(numbers, task, f"{_REPORT} binary").collect()]
+        with naming_files([[work.file_of(part)] for part in listed]):
+            return [bytes(row[0]) for row in map_in_arrow(numbers, task, f"{_REPORT} binary").collect()]
 
     def distinct(self, files: Sequence[str], columns: Sequence[str]) -> int:
         rows = self.spark.read.parquet(*files)
