@@ -210,7 +210,7 @@ def _settings(job: JobSpec, verbose: bool, environ: Mapping[str, str]) -> Sessio
 
 def _worker_bytes(tier: TierSpec) -> int:
     """Address space of a Python process of Spark: three copies of the largest content, and 4 GiB for libraries."""
-    return max(size_bytes(tier.delta_rs_memory), 3 * tier.max_inflated_bytes) + 4 * 1024**3
+    return max(size_bytes(tier.delta_rs_memory), 3 * tier.inflated_bytes) + 4 * 1024**3
 
 
 def _announce(session: SparkSession) -> None:

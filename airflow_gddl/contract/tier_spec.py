@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from airflow_gddl.contract.sizes import size_bytes
 from airflow_gddl.contract.table_spec import STRICT, AirflowView
 
 EngineName = Literal["spark", "delta_rs"]
@@ -30,8 +31,9 @@ class TierSpec:
     """Maximum files in a batch."""
     max_bytes_per_batch: int = 4 * 1024**3
     """Maximum bytes in a batch, which always has at least one file."""
-    max_inflated_bytes: int = 512 * 1024**2
-    """Maximum bytes of a compressed file's content; larger files are quarantined (`FILE_TOO_LARGE`)."""
+    max_inflated_bytes: int | None = None
+    """Maximum bytes of a compressed file's content; larger files are quarantined (`FILE_TOO_LARGE`). Null: a quarter of
+    `delta_rs_memory`, or under `spark` half of `memory`."""
     max_inflation: int = 250
     """How many times its size a compressed file's content may have; contents of up to 64 MiB may have more."""
     deletion_vectors: bool = False
@@ -63,6 +65,13 @@ class TierSpec:
     compute: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Settings by runner."""
 
+    @property
+    def inflated_bytes(self) -> int:
+        """`max_inflated_bytes`, or what the tier's memory allows."""
+        if self.max_inflated_bytes is not None:
+            return self.max_inflated_bytes
+        return size_bytes(self.memory) // 2 if self.engine == "spark" else size_bytes(self.delta_rs_memory) // 4
+
 
 DEFAULT_TIERS: Mapping[str, TierSpec] = {
     "small": TierSpec(),
@@ -71,7 +80,6 @@ DEFAULT_TIERS: Mapping[str, TierSpec] = {
         tables_per_job=1,
         max_bytes_per_batch=128 * 1024**2,
         delta_rs_max_bytes=1024**3,
-        max_inflated_bytes=2 * 1024**3,
         delta_rs_memory="6g",
         memory="6g",
     ),
@@ -80,7 +88,6 @@ DEFAULT_TIERS: Mapping[str, TierSpec] = {
         tables_per_job=1,
         deletion_vectors=True,
         max_bytes_per_batch=64 * 1024**3,
-        max_inflated_bytes=4 * 1024**3,
         memory="8g",
         run_timeout="24h",
     ),

@@ -60,7 +60,7 @@ def _tier(name: str, changes: Any) -> TierSpec | tuple[SpecProblem, ...]:
 
 def _check(tier: TierSpec) -> Iterator[SpecProblem]:
     for field in COUNTS:
-        if (value := getattr(tier, field)) < 1:
+        if (value := getattr(tier, field)) is not None and value < 1:
             yield SpecProblem("FIELD_VALUE", (field,), value, "must be 1 or more", "write a number from 1 up")
     for field in AMOUNTS:
         if not sizes.MEMORY.fullmatch(value := getattr(tier, field)):

@@ -23,7 +23,7 @@ from airflow_gddl.stores.inflating import GZIP_MAGIC, Inflating
 MOST_FOOTERS = 25
 """Maximum number of files read for each kind and table."""
 _THREADS = 16
-_MOST_INFLATED = DEFAULT_TIERS["small"].max_inflated_bytes
+_MOST_INFLATED = DEFAULT_TIERS["small"].inflated_bytes
 _UNREADABLE = (GddlError, OSError, EOFError, pa.ArrowException, ValueError)
 
 

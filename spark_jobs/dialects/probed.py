@@ -26,7 +26,7 @@ class ReadBounds:
 
     FREE: ClassVar[int] = 64 * 1024**2
 
-    most: int = DEFAULT_TIERS["small"].max_inflated_bytes
+    most: int = DEFAULT_TIERS["small"].inflated_bytes
     ratio: int = DEFAULT_TIERS["small"].max_inflation
 
     def inflated(self, size: int) -> int:

@@ -25,5 +25,5 @@ def dialect_of(spec: TableSpec, tier: TierSpec | None = None) -> Dialect:
     if spec.keys and spec.columns_to_update is None:
         spec = replace(spec, columns_to_update=reading.carried)
     tier = tier or TierSpec()
-    bounds = ReadBounds(most=tier.max_inflated_bytes, ratio=tier.max_inflation)
+    bounds = ReadBounds(most=tier.inflated_bytes, ratio=tier.max_inflation)
     return replace(reading(spec, options), bounds=bounds)
