@@ -17,6 +17,7 @@ from spark_jobs.engines.spark import batch_reader
 from spark_jobs.engines.spark.beside import BatchesBesideSpark
 from tests.conftest import LocalPort
 from tests.delta_rs.small_lake import SmallLake, spec_of
+from tests.landing import write
 from tests.spark.lake import Lake
 from tests.spark.playing import Stage, drawn, examples, named, play, verify
 from tests.spark.test_maintenance import TIER, done
@@ -129,3 +130,29 @@ def test_batches_that_are_sparks_own(beside: Taken, tmp_path: Path) -> None:
         lake.change(spec, 1, [("U", 1, "new"), ("D", 2, None)])
         assert done(lake, spec, JobOptions(), port).main.updated == 1
     assert beside.taken == 0
+
+
+def test_tables_change_between(beside: Taken, tmp_path: Path) -> None:
+    """Spark takes the batches that bring a column, a wider type or other settings; the next ones are taken from it."""
+    port, lake, spec = LocalPort("spark"), SmallLake(tmp_path, TIER), spec_of()
+    lake.load(spec, 5)
+    done(lake, spec, JobOptions(), port)
+    folder = Path(lake.layout(spec).landing)
+    wider = {"Op": ["U"], "seq": [200], "id": pa.array([2**40], pa.int64()), "v": ["wide"], "new": ["x"]}
+    write(folder, "20240102-000000001.parquet", pa.table(wider))
+    done(lake, spec, JobOptions(), port)
+    assert (beside.taken, beside.left) == (0, 1)
+    feed = replace(spec, table_properties={"delta.enableChangeDataFeed": "true"})
+    for number, row in enumerate((spec, feed, feed), start=3):
+        changes = {
+            "Op": ["U"],
+            "seq": [100 * number],
+            "id": pa.array([number], pa.int64()),
+            "v": ["late"],
+            "new": ["y"],
+        }
+        write(folder, f"2024010{number}-000000001.parquet", pa.table(changes))
+        done(lake, row, JobOptions(), port)
+    truth = {0: "load 0", 1: "load 1", 2: "load 2", 3: "late", 4: "late", 5: "late", 2**40: "wide"}
+    assert {row["id"]: row["v"] for row in port.read_by_spark(lake.layout(spec).replica)} == truth
+    assert beside.taken == 0  # the widened type is a feature, and so is the feed

@@ -19,6 +19,8 @@ from spark_jobs.engines.delta_rs.features import BESIDE_SPARK
 from spark_jobs.engines.delta_rs.tables import Tables
 from spark_jobs.engines.places import Place
 from spark_jobs.plan.batch import BatchPlan, TableState
+from spark_jobs.plan.settings import settings_of
+from spark_jobs.rules.batch_schema import BatchSchema
 from spark_jobs.rules.fold import refolds
 
 MOST_BYTES = 64 * 1024**2
@@ -50,14 +52,16 @@ class BatchesBesideSpark:
         if not isinstance(found, ChangeTableWriter):
             return found, unreadable
         schema = found.batch_context.table_schema
-        if refolds(schema):
+        if refolds(schema) or _alters(found.decoded_batch.schema):
             return None
         others = _TablesOfSpark(self.context.engine.table_work(self.context, plan, schema), tables)
         return replace(found, batch_context=replace(found.batch_context, others=others)), unreadable
 
     def _suits(self, plan: BatchPlan, state: TableState) -> bool:
-        """Whether the batch fits into memory, and needs of the tables no more than the rows of its keys."""
+        """Whether the batch fits into memory, and needs of the tables, as they are, no more than its keys' rows."""
         spec = self.context.spec
+        if state.applied != settings_of(spec):
+            return False
         if (
             not deletion_vectors.are_known()
             or state.keys is None
@@ -75,6 +79,12 @@ class BatchesBesideSpark:
         if replica is None or not replica.writes_vectors or replica.feeds_changes:
             return False
         return tombstones is None or tombstones.size <= _MOST_TOMBSTONES
+
+
+def _alters(schema: BatchSchema) -> bool:
+    """Whether tables get columns or wider types, for which Spark may add features."""
+    plans = (schema.plan, schema.before)
+    return bool(schema.new_technical) or any(plan.additions or plan.widenings for plan in plans)
 
 
 @dataclass(frozen=True)
