@@ -200,8 +200,8 @@ def written_after(table: Path, version: int) -> Written:
 
 def _asked_for(commit: Mapping[str, Any]) -> int:
     found = commit.get("operationMetrics", {})
-    if commit["operation"] == "WRITE":
-        return int(found.get("numOutputRows", 0))
+    if "numOutputRows" in found and commit["operation"] == "WRITE":
+        return int(found["numOutputRows"])
     return sum(int(found.get(f"numTargetRows{what}", 0)) for what in ("Inserted", "Updated"))
 
 
