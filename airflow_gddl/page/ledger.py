@@ -13,6 +13,8 @@ from airflow_gddl.contract.layout import join
 from airflow_gddl.stores import Storage
 
 _SHOWN = ("path", "kind", "state", "size", "modified", "rows", "quarantined", "batch", "generation", "max_commit_ts")
+_USUAL = {"state": "committed", "rows": None, "quarantined": 0, "max_commit_ts": None}
+"""What rows leave out: the defaults of the job's class."""
 
 
 def newest_files(store: Storage, state: str, limit: int) -> dict[str, Any]:
@@ -30,9 +32,9 @@ def newest_files(store: Storage, state: str, limit: int) -> dict[str, Any]:
         return {"batch": 0, "files": []}
     try:
         _, head, _, files, tail = store.read(join(state, "commits", commits[-1])).decode(errors="replace").split("\n")
-        snapshot = json.loads(head)["snapshot"]
+        snapshot = json.loads(head).get("snapshot", {})
         rows = [*_rows(tail), *_rows(files)]
-        if len(rows) < limit and snapshot["recent"] is not None:
+        if len(rows) < limit and snapshot.get("recent") is not None:
             rows += _rows(store.read(join(state, snapshot["recent"])).decode(errors="replace"))
         newest = sorted(rows, key=lambda row: (row["batch"], row["path"]), reverse=True)
         return {"batch": json.loads(head)["number"], "files": newest[:limit]}
@@ -43,4 +45,4 @@ def newest_files(store: Storage, state: str, limit: int) -> dict[str, Any]:
 def _rows(text: str) -> list[dict[str, Any]]:
     data = json.loads(text)
     found = [dict(zip(data["columns"], row, strict=True)) for row in data["rows"]]
-    return [{name: row[name] for name in _SHOWN} for row in found]
+    return [{name: row.get(name, _USUAL[name]) if name in _USUAL else row[name] for name in _SHOWN} for row in found]

@@ -14,6 +14,8 @@ from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.plan.batch import ForeignCommit, TableState
 from spark_jobs.plan.shards import refreshed
 
+REPLACED = "REPLACED"
+"""In place of an operation: the log lacks the commits since, as an older copy's does."""
 _KEPT = 20
 _SAMPLE = 5
 _TABLES = ("changes", "replica", "history", "tombstones")
@@ -40,7 +42,7 @@ def foreign_commits(spec: TableSpec, storage: Storage, layout: Layout, ledger: L
             if not log.exists(path):
                 raise _missing(spec, name, path)
             now = log.version(path)
-            found += [] if now is None else [ForeignCommit(table=name, version=now, operation="REPLACED")]
+            found += [] if now is None else [ForeignCommit(table=name, version=now, operation=REPLACED)]
             continue
         if any(is_later(commit.transactions, spec.shard or "", known) for commit in commits):
             raise _behind(spec, name, path, layout.state)
@@ -55,8 +57,10 @@ def foreign_commits(spec: TableSpec, storage: Storage, layout: Layout, ledger: L
 def has_all_changes(spec: TableSpec, storage: Storage, layout: Layout, ledger: Ledger) -> bool:
     """Whether the change table has what the ledger knows, and no table has a batch that the ledger lacks.
 
-    As far as their logs reach back; False where the change table is lost, or is an older copy.
+    As far as their logs reach back; False where the change table is lost, or is or was replaced by an older copy.
     """
+    if any((commit.table, commit.operation) == ("changes", REPLACED) for commit in ledger.state.foreign):
+        return False
     log, known = DeltaCommits(storage), _newest_plan(ledger)
     for name, version in ledger.state.delta_versions.items():
         commits = log.since(getattr(layout, name), version)

@@ -70,11 +70,13 @@ class GlueService:
     """Attributes:
     folder: where the script lies.
     runs_jobs: whether runs are processes; else they have ended well when they are started.
+    holds_jobs: processes do nothing until they are stopped.
     refuses: by operation, the code it is answered with.
     """
 
     folder: Path
     runs_jobs: bool = True
+    holds_jobs: bool = False
     jobs: dict[str, dict[str, Any]] = field(default_factory=dict)
     runs: list[Run] = field(default_factory=list)
     calls: list[str] = field(default_factory=list)
@@ -167,7 +169,7 @@ class GlueService:
         if not self.runs_jobs:
             return None
         script = self.folder / "gddl_glue.py"
-        script.write_text(ENTRY_GLUE)
+        script.write_text("import time; time.sleep(600)" if self.holds_jobs else ENTRY_GLUE)
         words = [word for name, value in arguments.items() for word in (name, value)]
         command = [sys.executable, "-P", str(script), "--JOB_NAME", job, "--JOB_RUN_ID", "jr", *words]
         environ = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}

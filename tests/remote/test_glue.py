@@ -283,6 +283,7 @@ def test_the_run_of_a_lost_worker_is_resumed(service: GlueService, tmp_path: Pat
 def test_a_run_stopped_by_a_user_fails_its_tables(service: GlueService, tmp_path: Path) -> None:
     deployed(service)
     _, spec = pack(tmp_path, "a")
+    service.holds_jobs = True
     assert runner(service, spec, patient=False).run(spec, Heard()).waiting is not None
     platform(service).cancel(Handle(run="jr_0", group="gddl-small"))
     process = service.runs[0].process

@@ -26,10 +26,9 @@ from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.stores import Storage
 from airflow_gddl.stores.inflating import Inflating
 from spark_jobs.dialects.probe import probe, require_bounded
-from spark_jobs.dialects.probed import Probed, ReadBounds
+from spark_jobs.dialects.probed import ReadBounds
 from spark_jobs.engines.spark import batch_reader, decode_tasks
 from spark_jobs.engines.spark.batch_reader import DRIVER_BYTES
-from spark_jobs.engines.splits import Split
 from spark_jobs.main import _settings
 from spark_jobs.plan.files import PlannedFile
 from spark_jobs.rules.read import FileRows, read_file
@@ -185,17 +184,18 @@ def test_deep_json_is_unreadable(spark: LocalPort, tmp_path: Path, depth: int) -
 
 def test_files_of_a_task_that_died_are_named() -> None:
     """By the number of the task in Spark's message; others keep their error."""
-    planned = PlannedFile(path="/landing/a.csv", kind="change", format="csv", size=1, etag="", modified="",
-                          fingerprint="", generation=1)  # fmt: skip
-    split = Split(file=Probed(planned, ()), group=0, ordinal=0, size=1)
     died = (
         "Job aborted: Task 1 in stage 3.0 failed 2 times: SparkException: Python worker exited unexpectedly (crashed)"
     )
-    with pytest.raises(RetriableError, match=r"WORKER_DIED.*/landing/a\.csv"), decode_tasks.naming_files([[], [split]]):
+    tasks = [[], ["/landing/a.csv"]]
+    with (
+        pytest.raises(RetriableError, match=r"WORKER_DIED.*/landing/a\.csv"),
+        decode_tasks.naming_files(tasks),
+    ):
         raise RuntimeError(died)
     with pytest.raises(RuntimeError, match="Task 1"), decode_tasks.naming_files([[]]):
         raise RuntimeError(died)
-    with pytest.raises(RuntimeError, match="division"), decode_tasks.naming_files([[], [split]]):
+    with pytest.raises(RuntimeError, match="division"), decode_tasks.naming_files(tasks):
         raise RuntimeError("Task 1 in stage 3.0 failed 2 times: division by zero")
 
 
