@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from airflow_gddl.contract.result import MainCounts, RunWarning
@@ -33,6 +34,25 @@ class TableWork(Protocol):
             swept: rows of generations before this one have vanished.
         """
         ...
+
+
+@dataclass(frozen=True)
+class TablesOfAnother:
+    """See `TableWork`: the steps of `work`, to be changed in part by a subclass."""
+
+    work: TableWork
+
+    def ensure_tables(self) -> tuple[RunWarning, ...]:
+        return self.work.ensure_tables()
+
+    def sweepable(self) -> tuple[int, int]:
+        return self.work.sweepable()
+
+    def sweep(self) -> MainCounts:
+        return self.work.sweep()
+
+    def history(self, generation_low_watermarks: tuple[str | None, ...], *, swept: int) -> None:
+        self.work.history(generation_low_watermarks, swept=swept)
 
 
 class BatchWork(Protocol):

@@ -27,7 +27,7 @@ from spark_jobs.dialects.probe import probe_all, reading
 from spark_jobs.dialects.probed import Probed, Unreadable, begin_a_table, groups
 from spark_jobs.engines import table_definition
 from spark_jobs.engines.base import TableContext
-from spark_jobs.engines.batch_steps import TableWork
+from spark_jobs.engines.batch_steps import TablesOfAnother, TableWork
 from spark_jobs.engines.decoding import Decoder, Decoding, Fault, fault_of, landed, out_of_memory, raise_fault
 from spark_jobs.engines.delta_rs.data_files import FileWriter
 from spark_jobs.engines.delta_rs.features import is_settable
@@ -368,7 +368,7 @@ class FirstLoad:
 
     @property
     def tables(self) -> _NewTables:
-        return _NewTables(load=self, work=self.work)
+        return _NewTables(self.work, load=self)
 
     @property
     def _schema(self) -> TableSchema:
@@ -429,23 +429,16 @@ class FirstLoad:
 
 
 @dataclass(frozen=True)
-class _NewTables:
-    """See `TableWork`: the engine's, for tables that are created in folders with data files."""
+class _NewTables(TablesOfAnother):
+    """The engine's steps, for tables that are created in folders with data files."""
 
     load: FirstLoad
-    work: TableWork
 
     def ensure_tables(self) -> tuple[RunWarning, ...]:
         for definition in self.load.definitions:
             self.load.new_tables.create_around(definition)
-        return self.work.ensure_tables()
-
-    def sweepable(self) -> tuple[int, int]:
-        return self.work.sweepable()
-
-    def sweep(self) -> MainCounts:
-        return self.work.sweep()
+        return super().ensure_tables()
 
     def history(self, generation_low_watermarks: tuple[str | None, ...], *, swept: int) -> None:
-        self.work.history(generation_low_watermarks, swept=swept)
+        super().history(generation_low_watermarks, swept=swept)
         self.load.forget_reports()

@@ -135,13 +135,18 @@ class FindKeys:
     keys: pa.Table
     schema: pa.Schema
 
+    @property
+    def empty(self) -> pa.Table:
+        """No rows, in the columns that are returned."""
+        return self.schema.append(pa.field(AT_FILE, pa.int32())).append(pa.field(AT_ROW, pa.int64())).empty_table()
+
     def __call__(self, storage: Storage, part: tuple[int, DataFile]) -> bytes:
         """
         Returns:
             an Arrow stream of the rows with `AT_FILE` and `AT_ROW`: number of the file, and of the row in it.
         """
         number, file = part
-        parts = [self.schema.append(pa.field(AT_FILE, pa.int32())).append(pa.field(AT_ROW, pa.int64())).empty_table()]
+        parts = [self.empty]
         gone = None if file.vector is None else rows_of(storage, self.table, file.vector)
         with storage.open_input(join(self.table, file.path)) as stream:
             source, start = pq.ParquetFile(stream, coerce_int96_timestamp_unit="us"), 0
@@ -184,9 +189,8 @@ def probe(
     schema = pa.schema([snapshot.schema.arrow.field(name) for name in dict.fromkeys((*names, *columns))])
     work = FindKeys(table=snapshot.path, keys=keys.select(names), schema=schema)
     place = tables.place_for(sum(file.size for file in files))
-    empty = schema.append(pa.field(AT_FILE, pa.int32())).append(pa.field(AT_ROW, pa.int64())).empty_table()
     found = [pa.ipc.open_stream(data).read_all() for data in place.run(work, list(enumerate(files)))]
-    rows = pa.concat_tables([empty, *found])
+    rows = pa.concat_tables([work.empty, *found])
     at = rows.select([AT_FILE, AT_ROW]).rename_columns(["file", "row"])
     return KeyMatches(rows=rows.drop_columns([AT_FILE, AT_ROW]), at=at, files=files)
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
-from airflow_gddl.contract.result import MainCounts, RunWarning
+from airflow_gddl.contract.result import RunWarning
 from spark_jobs.dialects.probed import Unreadable
 from spark_jobs.engines.base import DeclinedError, TableContext
-from spark_jobs.engines.batch_steps import BatchWork, TableWork
+from spark_jobs.engines.batch_steps import BatchWork, TablesOfAnother
 from spark_jobs.engines.delta_rs import deletion_vectors
 from spark_jobs.engines.delta_rs.change_table import ChangeTableWriter
 from spark_jobs.engines.delta_rs.engine import DeltaRsEngine
@@ -88,22 +88,12 @@ def _alters(schema: BatchSchema) -> bool:
 
 
 @dataclass(frozen=True)
-class _TablesOfSpark:
-    """See `TableWork`; `tables` sees what Spark has changed."""
+class _TablesOfSpark(TablesOfAnother):
+    """Spark's steps; `tables` sees what they have changed."""
 
-    work: TableWork
     tables: Tables
 
     def ensure_tables(self) -> tuple[RunWarning, ...]:
-        warnings = self.work.ensure_tables()
+        warnings = super().ensure_tables()
         self.tables.forget_all()
         return warnings
-
-    def sweepable(self) -> tuple[int, int]:
-        return self.work.sweepable()
-
-    def sweep(self) -> MainCounts:
-        return self.work.sweep()
-
-    def history(self, generation_low_watermarks: tuple[str | None, ...], *, swept: int) -> None:
-        self.work.history(generation_low_watermarks, swept=swept)
