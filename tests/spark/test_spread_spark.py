@@ -106,7 +106,7 @@ def test_table_that_kills_its_tasks_fails_alone(lake: SmallLake) -> None:
 
 def test_table_beyond_its_memory_runs_on_spark(lake: SmallLake) -> None:
     hungry = replace(lake, tier=replace(TIER, delta_rs_memory="1m"))
-    hungry.load(spec_of("long"), rows=300_000)
+    hungry.load(spec_of("long"), rows=3_000_000)
     done = run(hungry, ("long",))["long"]
     assert (done.status, done.engine) == ("succeeded", "spark")
     assert [w.code for w in done.warnings] == ["ENGINE_FALLBACK"]

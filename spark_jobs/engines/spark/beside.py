@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from airflow_gddl.contract.result import RunWarning
+from airflow_gddl.contract.sql_types import parts
 from spark_jobs.dialects.probed import Unreadable
 from spark_jobs.engines.base import DeclinedError, TableContext
 from spark_jobs.engines.batch_steps import BatchWork, TablesOfAnother
@@ -26,6 +27,7 @@ from spark_jobs.rules.fold import refolds
 MOST_BYTES = 64 * 1024**2
 """Of a batch's files, which are in the driver's memory together."""
 _MOST_TOMBSTONES = 256 * 1024**2
+_TYPES_OF_FEATURES = {"timestamp_ntz", "variant"}
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,7 @@ class BatchesBesideSpark:
         if not isinstance(found, ChangeTableWriter):
             return found, unreadable
         schema = found.batch_context.table_schema
-        if refolds(schema) or _alters(found.decoded_batch.schema):
+        if refolds(schema) or _adds_features(found.decoded_batch.schema):
             return None
         others = _TablesOfSpark(self.context.engine.table_work(self.context, plan, schema), tables)
         return replace(found, batch_context=replace(found.batch_context, others=others)), unreadable
@@ -81,10 +83,12 @@ class BatchesBesideSpark:
         return tombstones is None or tombstones.size <= _MOST_TOMBSTONES
 
 
-def _alters(schema: BatchSchema) -> bool:
-    """Whether tables get columns or wider types, for which Spark may add features."""
+def _adds_features(schema: BatchSchema) -> bool:
+    """Whether types are widened, or columns have types, for which Spark gives the tables features."""
     plans = (schema.plan, schema.before)
-    return bool(schema.new_technical) or any(plan.additions or plan.widenings for plan in plans)
+    added = [*schema.new_technical, *(column for plan in plans for column in plan.additions)]
+    scalars = {str(part) for column in added for part in parts(column.type)}
+    return bool(scalars & _TYPES_OF_FEATURES) or any(plan.widenings for plan in plans)
 
 
 @dataclass(frozen=True)
