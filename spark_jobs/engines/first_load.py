@@ -16,8 +16,6 @@ from itertools import pairwise
 from typing import Any, Protocol
 from urllib.parse import unquote
 
-import pyarrow as pa
-
 from airflow_gddl.contract.codec import to_json
 from airflow_gddl.contract.errors import GddlError, QuarantinableError
 from airflow_gddl.contract.layout import join
@@ -29,19 +27,16 @@ from spark_jobs.engines import table_definition
 from spark_jobs.engines.base import TableContext
 from spark_jobs.engines.batch_steps import TablesOfAnother, TableWork
 from spark_jobs.engines.decoding import Decoder, Decoding, Fault, fault_of, landed, out_of_memory, raise_fault
-from spark_jobs.engines.delta_rs.data_files import FileWriter
+from spark_jobs.engines.delta_rs.data_files import Target
 from spark_jobs.engines.delta_rs.features import is_settable
 from spark_jobs.engines.delta_rs.log_commits import Action
 from spark_jobs.engines.places import Place
-from spark_jobs.engines.skipping import ColumnPath, indexed_columns
 from spark_jobs.engines.splits import MOST_BYTES, Split, splits
 from spark_jobs.engines.table_definition import TableDefinition
 from spark_jobs.engines.transactions import APPEND, MERGE, QUARANTINE, version_of
 from spark_jobs.plan.batch import BatchPlan, TableState
 from spark_jobs.plan.table_schema import TableSchema
 from spark_jobs.rules import error_rows
-from spark_jobs.rules.arrays import by_name
-from spark_jobs.rules.arrow_schema import DeltaSchema
 from spark_jobs.rules.decode import DecodedGroup, Stamp
 from spark_jobs.rules.decoded_batch import DecodedBatch
 from spark_jobs.rules.figures import Appended, Applied, Overlap
@@ -68,42 +63,6 @@ class FileTables(Protocol):
             RetriableError: `DELTA_CONFLICT`.
         """
         ...
-
-
-@dataclass(frozen=True, kw_only=True)
-class Target:
-    """Where the data files of a table go.
-
-    Attributes:
-        indexed: columns whose statistics the commit has.
-    """
-
-    path: str
-    schema: pa.Schema
-    partition_by: tuple[str, ...] = ()
-    cluster_by: tuple[str, ...] = ()
-    indexed: tuple[ColumnPath, ...] = ()
-
-    @classmethod
-    def of(cls, definition: TableDefinition) -> Target:
-        return cls(
-            path=definition.path,
-            schema=DeltaSchema(definition.columns).arrow,
-            partition_by=definition.partition_by,
-            cluster_by=definition.cluster_by,
-            indexed=indexed_columns(definition.columns, definition.created_with),
-        )
-
-    def write(self, storage: Storage, rows: pa.Table, now: int) -> list[Action]:
-        """Data files of rows, as a commit names them.
-
-        Args:
-            now: milliseconds since 1970.
-        """
-        if not rows.num_rows:
-            return []
-        files = FileWriter(storage, self.path, self.partition_by, self.cluster_by, now)
-        return files.data(by_name(rows, self.schema), self.indexed, data_change=True)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -25,13 +25,14 @@ from tests.strategies import EVERYTHING, Traits, cases, dense
 
 HARD = Traits(variants=False, deletes=("hard",), reloads=False)
 SORTS = {
-    "plain": HARD,
-    "composite": replace(HARD, composite=True, numbered=True, steps=True),
-    "bad_rows": replace(HARD, bad_rows=True, declared=True, variants=True),
-    "reloads": replace(HARD, reloads=True),
-    "everything": EVERYTHING,
+    "composite": (replace(HARD, composite=True, numbered=True, steps=True), True),
+    "bad_rows": (replace(HARD, bad_rows=True, declared=True, variants=True), False),
+    "reloads": (replace(HARD, reloads=True), True),
+    "partial": (replace(HARD, partial=True, ties=False, steps=True), False),
+    "everything": (EVERYTHING, True),
+    "everything, files written again": (EVERYTHING, False),
 }
-TIERS = {"small": replace(DEFAULT_TIERS["small"], deletion_vectors=True)}
+"""Traits of the histories, and whether the tables have deletion vectors."""
 
 
 @dataclass
@@ -61,13 +62,13 @@ def beside(monkeypatch: pytest.MonkeyPatch) -> Taken:
 
 @pytest.mark.parametrize("sort", SORTS)
 def test_engine_and_oracle_agree(sort: str, beside: Taken, tmp_path: Path) -> None:
-    drawn_ones = drawn(cases(dense(SORTS[sort])), examples(5))
-    without_history = [replace(case, spec=replace(case.spec, history=sort == "everything")) for case in drawn_ones]
-    stage = Stage(LocalPort("spark"), Lake(tmp_path, TIERS), named(without_history))
+    traits, vectors = SORTS[sort]
+    tiers = {"small": replace(DEFAULT_TIERS["small"], deletion_vectors=vectors)}
+    stage = Stage(LocalPort("spark"), Lake(tmp_path, tiers), named(drawn(cases(dense(traits)), examples(5))))
     play(stage)
     verify(stage)
     assert not stage.wrong, "\n" + stage.report()
-    assert beside.taken or sort == "everything"
+    assert beside.taken
 
 
 def test_spark_maintains_the_tables_between(beside: Taken, tmp_path: Path) -> None:
@@ -118,18 +119,6 @@ def assert_read_alike(port: LocalPort, lake: SmallLake, spec: TableSpec, truth: 
     spark = port.spark.for_table()
     filtered = spark.read.format("delta").load(path).where("id >= 450").select("id", "v").collect()
     assert {row[0]: row[1] for row in filtered} == some
-
-
-def test_batches_that_are_sparks_own(beside: Taken, tmp_path: Path) -> None:
-    """History, force and parts of rows need more of the tables than the rows of the keys."""
-    port, lake = LocalPort("spark"), SmallLake(tmp_path, TIER)
-    for name, fields in {"h": {"history": True}, "p": {"ignore_null_updates": True}}.items():
-        spec = spec_of(name, **fields)
-        lake.load(spec, 5)
-        done(lake, spec, JobOptions(), port)
-        lake.change(spec, 1, [("U", 1, "new"), ("D", 2, None)])
-        assert done(lake, spec, JobOptions(), port).main.updated == 1
-    assert beside.taken == 0
 
 
 def test_tables_change_between(beside: Taken, tmp_path: Path) -> None:

@@ -3,31 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, replace
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
-import pyarrow.types as pt
 
-from airflow_gddl.contract.layout import Layout, join
+from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.spec import TierSpec
-from airflow_gddl.stores import Storage
 from spark_jobs.engines.batch_steps import TableWork
-from spark_jobs.engines.delta_rs.data_files import of_file
-from spark_jobs.engines.delta_rs.deletion_vectors import rows_of
+from spark_jobs.engines.delta_rs.row_search import KeyMatches
+from spark_jobs.engines.delta_rs.small_files import join_in_passing, place_new_rows
 from spark_jobs.engines.delta_rs.tables import DataFile, Tables, TableSnapshot, Write
 from spark_jobs.engines.transactions import version_of
 from spark_jobs.plan.batch import BatchPlan
-from spark_jobs.plan.table_schema import GDDL, TableSchema
+from spark_jobs.plan.table_schema import TableSchema
 from spark_jobs.rules.arrays import by_name
-from spark_jobs.rules.codes import comparable
-from spark_jobs.rules.merge import ACTION, AT
-from spark_jobs.rules.outcome import replaced
-
-AT_FILE, AT_ROW = f"{GDDL}__file", f"{GDDL}__row"
+from spark_jobs.rules.merge import ACTION
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,188 +51,37 @@ class BatchContext:
         return self.tables.metrics(path, app, self.transaction)
 
     def commit(
-        self, path: str, app: str, metrics: Mapping[str, int], added: list[pa.Table],
-        removed: Sequence[DataFile] = (), deleted: Sequence[tuple[DataFile, np.ndarray]] = (),
-    ) -> None:  # fmt: skip
+        self, path: str, app: str, metrics: Mapping[str, int], added: list[pa.Table], removed: Sequence[DataFile] = ()
+    ) -> None:
         """Commit a step of this batch, once; see `Write`."""
-        write = Write(
-            app=app, version=self.transaction, added=added, removed=removed, metrics=metrics, once=self.resumed,
-            keys=self.table_schema.keys, deleted=deleted,
+        self.tables.commit(path, replace(self._write(app, metrics, added), removed=removed))
+
+    def _write(self, app: str, metrics: Mapping[str, int], added: list[pa.Table]) -> Write:
+        return Write(
+            app=app, version=self.transaction, added=added, metrics=metrics, once=self.resumed,
+            keys=self.table_schema.keys,
         )  # fmt: skip
-        self.tables.commit(path, write)
 
-
-@dataclass(frozen=True, kw_only=True)
-class KeyMatches:
-    """Rows of a table that may have given keys.
-
-    Attributes:
-        rows: all columns of the table.
-        at: for each row, the number of its file in `files` and of the row in the file.
-        files: the files that were read, with all their rows in `whole`.
-    """
-
-    rows: pa.Table
-    at: pa.Table
-    files: tuple[DataFile, ...] = ()
-    whole: Mapping[int, pa.Table] = field(default_factory=dict)
-
-    def deleted(self, outcome: pa.Table) -> list[tuple[DataFile, np.ndarray]]:
-        """Files with the numbers of the rows that an outcome changes or deletes."""
-        touched = outcome.column(AT).drop_null().combine_chunks()
-        places = self.at.take(touched)
-        numbers, rows = (places.column(name).to_numpy() for name in ("file", "row"))
-        return [(self.files[number], np.sort(rows[numbers == number])) for number in np.unique(numbers)]
-
-    def written(self, outcome: pa.Table, schema: pa.Schema) -> pa.Table:
-        """Rows that an outcome inserts, or writes anew; columns that only the table has keep their value."""
-        added = outcome.filter(pc.is_in(outcome.column(ACTION), pa.array(["insert", "update"])))
-        before = added.column(AT).combine_chunks()
-        for name in schema.names:
-            if name not in added.column_names:
-                added = added.append_column(name, self.rows.column(name).take(before))
-        return by_name(added, schema)
-
-    def rewritten(self, outcome: pa.Table, schema: pa.Schema) -> tuple[list[pa.Table], list[DataFile]]:
-        """New contents of the files that hold a changed row, and these files.
+    def put(
+        self, snapshot: TableSnapshot, app: str, metrics: Mapping[str, int], found: KeyMatches, outcome: pa.Table
+    ) -> None:
+        """Commit an outcome of a table's rows: they are deleted from their files, and new ones written.
 
         Args:
-            outcome: see `merge.decided`; columns that only the table has keep their value.
+            outcome: the table's columns, with `ACTION` and `AT`: see `merge.decide`.
         """
-        touched = outcome.filter(outcome.column(AT).is_valid())
-        if not touched.num_rows:
-            return [], []
-        places = self.at.take(touched.column(AT).combine_chunks())
-        numbers = places.column("file").to_numpy()
-        added, removed = [], []
-        for number in sorted(set(numbers.tolist())):
-            mine = pa.array(np.flatnonzero(numbers == number))
-            at = places.column("row").take(mine).to_numpy()
-            added.append(replaced(self.whole[number], at, touched.take(mine), schema))
-            removed.append(self.files[number])
-        return added, removed
+        schema = snapshot.schema.arrow
+        if found.whole is None:
+            rows, gone = found.written(outcome, schema), found.touched(outcome) if snapshot.feeds_changes else None
+            write = replace(self._write(app, metrics, [rows]), deleted=found.deleted(outcome), gone=gone)
+            self.tables.commit(snapshot.path, write)
+            return
+        added, removed = found.rewritten(outcome, schema)
+        fresh = by_name(outcome.filter(pc.equal(outcome.column(ACTION), "insert")), schema)
+        place_new_rows(self.tables, snapshot, fresh, added, removed)
+        self.commit(snapshot.path, app, metrics, added, removed)
 
-
-@dataclass(frozen=True, kw_only=True)
-class FindKeys:
-    """Finds the rows of a data file that may have given keys; sent to tasks.
-
-    Attributes:
-        keys: a column for each of the key.
-        schema: of the columns to return, those of the key among them.
-    """
-
-    table: str
-    keys: pa.Table
-    schema: pa.Schema
-
-    @property
-    def empty(self) -> pa.Table:
-        """No rows, in the columns that are returned."""
-        return self.schema.append(pa.field(AT_FILE, pa.int32())).append(pa.field(AT_ROW, pa.int64())).empty_table()
-
-    def __call__(self, storage: Storage, part: tuple[int, DataFile]) -> bytes:
-        """
-        Returns:
-            an Arrow stream of the rows with `AT_FILE` and `AT_ROW`: number of the file, and of the row in it.
-        """
-        number, file = part
-        parts = [self.empty]
-        gone = None if file.vector is None else rows_of(storage, self.table, file.vector)
-        with storage.open_input(join(self.table, file.path)) as stream:
-            source, start = pq.ParquetFile(stream, coerce_int96_timestamp_unit="us"), 0
-            for group in range(source.num_row_groups):
-                hits = self._hits(source, group, file, start, gone)
-                if len(hits):
-                    rows = self._rows(source, group, file, self.schema).take(pa.array(hits))
-                    rows = rows.append_column(AT_FILE, pa.repeat(pa.scalar(number, pa.int32()), len(hits)))
-                    parts.append(rows.append_column(AT_ROW, pa.array(hits + start)))
-                start += source.metadata.row_group(group).num_rows
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, parts[0].schema) as writer:
-            writer.write_table(pa.concat_tables(parts))
-        data: bytes = sink.getvalue().to_pybytes()
-        return data
-
-    def file_of(self, part: tuple[int, DataFile]) -> str:
-        return join(self.table, part[1].path)
-
-    def _hits(
-        self, source: pq.ParquetFile, group: int, file: DataFile, start: int, gone: np.ndarray | None
-    ) -> np.ndarray:
-        names = tuple(self.keys.column_names)
-        rows = self._rows(source, group, file, pa.schema([self.schema.field(name) for name in names]))
-        hits: np.ndarray = matching(rows, self.keys, names).to_numpy()
-        return hits if gone is None else hits[~np.isin(hits + start, gone, assume_unique=True)]
-
-    def _rows(self, source: pq.ParquetFile, group: int, file: DataFile, schema: pa.Schema) -> pa.Table:
-        stored = pa.schema([field for field in schema if field.name not in file.values])
-        there = set(source.schema_arrow.names)
-        found = source.read_row_group(group, [n for n in stored.names if n in there], use_threads=False)
-        return of_file(found, file, schema)
-
-
-def probe(
-    tables: Tables, snapshot: TableSnapshot, keys: pa.Table, names: tuple[str, ...], columns: Sequence[str]
-) -> KeyMatches:
-    """As `find`, of a table whose files stay: only key columns are read whole, and `columns` of the rows found."""
-    files = tuple(f for f in snapshot.files if _may_hold(f, keys, names))
-    schema = pa.schema([snapshot.schema.arrow.field(name) for name in dict.fromkeys((*names, *columns))])
-    work = FindKeys(table=snapshot.path, keys=keys.select(names), schema=schema)
-    place = tables.place_for(sum(file.size for file in files))
-    found = [pa.ipc.open_stream(data).read_all() for data in place.run(work, list(enumerate(files)))]
-    rows = pa.concat_tables([work.empty, *found])
-    at = rows.select([AT_FILE, AT_ROW]).rename_columns(["file", "row"])
-    return KeyMatches(rows=rows.drop_columns([AT_FILE, AT_ROW]), at=at, files=files)
-
-
-def find(tables: Tables, snapshot: TableSnapshot, keys: pa.Table | None, names: tuple[str, ...]) -> KeyMatches:
-    """Find rows whose key columns each have a value of `keys`: a superset of the matching rows; null: all rows."""
-    files = [f for f in snapshot.files if keys is None or _may_hold(f, keys, names)]
-    parts, numbers, places, whole = [], [], [], {}
-    for number, file in enumerate(files):
-        rows = tables.read_files(snapshot, [file])
-        whole[number] = rows
-        at = _numbers(rows) if keys is None else matching(rows, keys, names)
-        parts.append(rows if keys is None else rows.take(at))
-        numbers.append(pa.repeat(pa.scalar(number, pa.int32()), len(at)))
-        places.append(at)
-    rows = pa.concat_tables(parts) if parts else snapshot.schema.arrow.empty_table()
-    at = pa.table({"file": pa.chunked_array(numbers, pa.int32()), "row": pa.chunked_array(places, pa.int64())})
-    return KeyMatches(rows=rows, at=at, files=tuple(files), whole=whole)
-
-
-def matching(rows: pa.Table, keys: pa.Table, names: tuple[str, ...]) -> pa.Array:
-    """Indexes of the rows whose key columns each have a value of `keys`."""
-    hit: pa.Array | None = None
-    for name in names:
-        wanted = keys.column(name)
-        if pt.is_nested(wanted.type):
-            continue
-        mine = pc.is_in(comparable(rows.column(name)), value_set=comparable(wanted))
-        hit = mine if hit is None else pc.and_(hit, mine)
-    return _numbers(rows) if hit is None else pc.indices_nonzero(hit).cast(pa.int64())
-
-
-def _numbers(rows: pa.Table) -> pa.Array:
-    return pa.array(np.arange(rows.num_rows), pa.int64())
-
-
-def _is_wanted(value: Any, wanted: pa.ChunkedArray) -> bool:
-    one = pa.array([value], wanted.type)
-    return bool(pc.is_in(comparable(one), value_set=comparable(wanted))[0].as_py())
-
-
-def _may_hold(file: DataFile, keys: pa.Table, names: tuple[str, ...]) -> bool:
-    """Checks partition values, and statistics of the first key column where they are comparable."""
-    if not all(_is_wanted(value, keys.column(name)) for name, value in file.values.items() if name in names):
-        return False
-    low, high = file.low.get(names[0]), file.high.get(names[0])
-    kind = keys.schema.field(names[0]).type
-    if low is None or high is None or not (pt.is_integer(kind) or pt.is_string(kind)):
-        return True
-    ends = pc.min_max(keys.column(names[0]))
-    first, last = ends["min"].as_py(), ends["max"].as_py()
-    if first is None or not isinstance(low, type(first)):
-        return first is not None
-    return bool(low <= last and first <= high)
+    def join_small_files(self, path: str) -> None:
+        """Between batches: see `small_files.join_in_passing`."""
+        if not self.resumed:
+            join_in_passing(self.tables, path)

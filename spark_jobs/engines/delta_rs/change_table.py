@@ -12,13 +12,13 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from airflow_gddl.contract.result import RunWarning
-from airflow_gddl.contract.sql_types import StructType, parse_type
+from airflow_gddl.contract.sql_types import SqlType, StructType, parse_type
 from spark_jobs.dialects.probed import Unreadable
 from spark_jobs.engines.batch_steps import TableWork
 from spark_jobs.engines.delta_rs import quarantine
 from spark_jobs.engines.delta_rs.batch_context import BatchContext
 from spark_jobs.engines.delta_rs.replica import ReplicaWriter
-from spark_jobs.engines.delta_rs.small_files import join_in_passing
+from spark_jobs.engines.delta_rs.row_search import FindRows, search
 from spark_jobs.engines.delta_rs.table_writer import TableWriter
 from spark_jobs.engines.delta_rs.tables import DataFile, Tables
 from spark_jobs.engines.transactions import APPEND, QUARANTINE
@@ -79,8 +79,7 @@ class ChangeTableWriter:
             if counted is None:
                 counted = batch_rows(batch_context.tables, path, batch_context.plan.batch_id).num_rows
             return counted
-        if not batch_context.resumed:
-            join_in_passing(batch_context.tables, path)
+        batch_context.join_small_files(path)
         batch_context.commit(path, APPEND, {"numOutputRows": good.num_rows}, [good])
         return int(good.num_rows)
 
@@ -99,24 +98,48 @@ class ChangeTableWriter:
                 return span is not None
             return bool(low["sequence"] <= span[1] and span[0] <= high["sequence"])
 
-        rows = self.batch_context.tables.read(self.batch_context.layout.changes, may_hold)
-        gddl = rows.column(GDDL)
-        wanted = pc.equal(pc.struct_field(gddl, "op"), "R") if generation is not None else None
-        if wanted is not None:
-            wanted = pc.and_(wanted, pc.equal(pc.struct_field(gddl, "generation"), generation))
-        if span is not None:
-            inside = self._inside(pc.struct_field(gddl, "sequence"), span)
-            wanted = inside if wanted is None else pc.or_(wanted, inside)
-        if wanted is None:
+        if span is None and generation is None:
             return None
-        others = pc.not_equal(pc.struct_field(gddl, "batch_id"), self.batch_context.plan.batch_id)
-        found = rows.filter(pc.and_(pc.fill_null(wanted, False), others))
-        return by_name(found, change_schema(self.batch_context.table_schema))
+        batch_context, schema = self.batch_context, self.batch_context.table_schema
+        keep = MayRepeat(generation, span, parse_type(schema.sequence_type), batch_context.plan.batch_id)
+        snapshot = batch_context.tables.existing(batch_context.layout.changes)
+        keys = self.decoded.good.select(schema.keys) if schema.keys else None
+        work = FindRows(table=snapshot.path, keys=keys, schema=snapshot.schema.arrow, keep=keep)
+        found = search(batch_context.tables, work, [file for file in snapshot.files if may_hold(file)])
+        return by_name(found.rows, change_schema(schema))
+
+
+@dataclass(frozen=True)
+class MayRepeat:
+    """See `Keep`; changes of other batches that may equal some of a batch.
+
+    Attributes:
+        generation: of the full-load rows that may; null: none.
+        span: lowest and highest sequence of the changes that may; null: none.
+        sequence_type: of the table.
+    """
+
+    generation: int | None
+    span: tuple[Any, Any] | None
+    sequence_type: SqlType
+    batch_id: str
+
+    def __call__(self, rows: pa.Table) -> pa.ChunkedArray:
+        gddl = rows.column(GDDL)
+        wanted = pa.chunked_array([pa.repeat(False, rows.num_rows)])
+        if self.generation is not None:
+            wanted = pc.and_(
+                pc.equal(pc.struct_field(gddl, "op"), "R"),
+                pc.equal(pc.struct_field(gddl, "generation"), self.generation),
+            )
+        if self.span is not None:
+            inside = self._inside(pc.struct_field(gddl, "sequence"), self.span)
+            wanted = pc.or_kleene(wanted, inside)
+        return pc.and_(wanted, pc.not_equal(pc.struct_field(gddl, "batch_id"), self.batch_id))
 
     def _inside(self, sequence: pa.ChunkedArray, span: tuple[Any, Any]) -> pa.ChunkedArray:
-        kind = parse_type(self.batch_context.table_schema.sequence_type)
-        if isinstance(kind, StructType):
-            sequence = pc.struct_field(sequence, kind.fields[0].name)
+        if isinstance(self.sequence_type, StructType):
+            sequence = pc.struct_field(sequence, self.sequence_type.fields[0].name)
         if pt.is_floating(sequence.type) or pt.is_boolean(sequence.type):
             return sequence.is_valid()
         low, high = (_typed(end, sequence.type) for end in span)

@@ -24,14 +24,18 @@ from spark_jobs.engines.delta_rs.deletion_vectors import rows_of, written
 from spark_jobs.engines.delta_rs.log_commits import Action
 from spark_jobs.engines.delta_rs.snapshots import DataFile
 from spark_jobs.engines.delta_rs.statistics import file_statistics, statistics
-from spark_jobs.engines.skipping import ColumnPath
+from spark_jobs.engines.skipping import ColumnPath, indexed_columns
+from spark_jobs.engines.table_definition import TableDefinition
 from spark_jobs.rules.arrays import by_name
+from spark_jobs.rules.arrow_schema import DeltaSchema
 from spark_jobs.rules.change_feed import row_changes
 from spark_jobs.rules.codes import ascending
 from spark_jobs.rules.partition_values import folder, split, with_values
 
 _CHANGE_DATA = "_change_data/"
 """Folder of change data files in Delta's protocol."""
+_TOGETHER = 128 * 1024**2
+"""Bytes of row groups, not compressed, that are in memory together."""
 _SAMPLE, _SMALL, _DIFFERENT = 1_000, 20_000, 0.95
 """Rows that are looked at, most rows of a small file, and the share of different values that needs no dictionary."""
 _PLAIN = re.compile(r"[A-Za-z0-9_.=/-]*")
@@ -69,48 +73,99 @@ def without(indexed: Sequence[ColumnPath], partition_by: Sequence[str]) -> tuple
     return tuple(path for path in indexed if path[0] not in partition_by)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Target:
+    """Where the data files of a table go.
+
+    Attributes:
+        partition_by: partition columns after the commit.
+        cluster_by: columns that the rows of each file are ordered by.
+        indexed: columns whose statistics the commit has.
+    """
+
+    path: str
+    schema: pa.Schema
+    partition_by: tuple[str, ...] = ()
+    cluster_by: tuple[str, ...] = ()
+    indexed: tuple[ColumnPath, ...] = ()
+
+    @classmethod
+    def of(cls, definition: TableDefinition) -> Target:
+        return cls(
+            path=definition.path,
+            schema=DeltaSchema(definition.columns).arrow,
+            partition_by=definition.partition_by,
+            cluster_by=definition.cluster_by,
+            indexed=indexed_columns(definition.columns, definition.created_with),
+        )
+
+    def write(self, storage: Storage, rows: pa.Table, now: int, *, data_change: bool = True) -> list[Action]:
+        """Data files of rows, as a commit names them; none without rows.
+
+        Args:
+            now: milliseconds since 1970.
+        """
+        return FileWriter(storage, self, now).data(by_name(rows, self.schema), data_change=data_change)
+
+
+@dataclass(frozen=True)
+class Remaining:
+    """A data file that loses rows.
+
+    Attributes:
+        rows: numbers of its deleted rows, from 0, rising; those that were deleted before among them.
+        count: its rows, with the deleted ones.
+    """
+
+    file: DataFile
+    rows: np.ndarray
+    count: int
+
+    @property
+    def gone(self) -> int:
+        return len(self.rows)
+
+
 @dataclass(frozen=True)
 class FileWriter:
     """Writes the data files of one commit.
 
     Attributes:
-        path: of the table.
-        partition_by: partition columns after the commit.
-        cluster_by: columns that the rows of each file are ordered by.
         now: milliseconds since 1970.
     """
 
     storage: Storage
-    path: str
-    partition_by: tuple[str, ...]
-    cluster_by: tuple[str, ...]
+    target: Target
     now: int
 
-    def data(self, rows: pa.Table, indexed: Sequence[ColumnPath], *, data_change: bool) -> list[Action]:
+    def data(self, rows: pa.Table, *, data_change: bool) -> list[Action]:
         """Data files of rows of the table, one for each partition."""
         made: list[Action] = []
-        indexed = without(indexed, self.partition_by)
-        for partition, part in split(self._ordered(rows), self.partition_by):
+        indexed = without(self.target.indexed, self.target.partition_by)
+        for partition, part in split(self._ordered(rows), self.target.partition_by):
             path, size = self._write(folder(partition), part)
             found = statistics(part, indexed)
             made.append(log_commits.add(path, size, partition, now=self.now, data_change=data_change, statistics=found))
         return made
 
     def _ordered(self, rows: pa.Table) -> pa.Table:
-        names = [name for name in self.cluster_by if name in rows.column_names]
+        names = [name for name in self.target.cluster_by if name in rows.column_names]
         return rows.take(ascending(rows, names)) if names else rows
 
-    def feed(self, before: pa.Table, after: pa.Table, keys: Sequence[str]) -> tuple[list[Action], bool]:
+    def feed(
+        self, before: pa.Table, after: pa.Table, keys: Sequence[str], *, partly: bool
+    ) -> tuple[list[Action], bool]:
         """Files of the change data feed, and whether any row differs.
 
-        If files are only added or only removed, readers derive the changes from them. `deltalake` 1.6 searches change
-        data files by escaped names, so partitions with special characters always get change data files.
+        If files are only added or only removed, readers derive the changes from them; not where files are `partly`
+        removed. `deltalake` 1.6 searches change data files by escaped names, so partitions with special characters
+        always get change data files.
         """
         differing = row_changes(before, after, keys)
-        parts = list(split(differing, self.partition_by)) if differing.num_rows else []
+        parts = list(split(differing, self.target.partition_by)) if differing.num_rows else []
         escaped = not all(_PLAIN.fullmatch(folder(partition)) for partition, _ in parts)
         made: list[Action] = []
-        for partition, part in parts if escaped or (before.num_rows and after.num_rows) else ():
+        for partition, part in parts if partly or escaped or (before.num_rows and after.num_rows) else ():
             path, size = self._write(_CHANGE_DATA, part)
             made.append(log_commits.cdc(path, size, partition))
         return made, differing.num_rows > 0
@@ -120,19 +175,20 @@ class FileWriter:
             file.stored_path, file.size, file.partition, now=self.now, data_change=data_change, vector=file.vector
         )
 
-    def deleted(self, changed: Sequence[tuple[DataFile, np.ndarray]]) -> list[Action]:
-        """Files without some of their rows: each is removed, and added again with a vector of its deleted rows.
-
-        Args:
-            changed: files with the numbers of newly deleted rows; the bounds of what is left are no longer tight.
+    def remaining(self, changed: Sequence[tuple[DataFile, np.ndarray]]) -> list[Remaining]:
         """
-        every = [(file, self._with_stored(file, rows)) for file, rows in changed]
-        left = [(file, rows) for file, rows in every if len(rows) < self._rows_in(file)]
-        vectors = written(self.storage, self.path, [rows for _, rows in left])
-        made = [self.removal(file, data_change=True) for file, _ in every]
-        for (file, _), vector in zip(left, vectors, strict=True):
-            add = dict(file.add or {})
-            figures = {"numRecords": self._rows_in(file), **json.loads(add.get("stats") or "{}"), "tightBounds": False}
+        Args:
+            changed: files with the numbers of newly deleted rows.
+        """
+        return [Remaining(file, self._with_stored(file, rows), self._rows_in(file)) for file, rows in changed]
+
+    def with_vectors(self, found: Sequence[Remaining]) -> list[Action]:
+        """The files, each with a vector of its deleted rows; the bounds of what is left are no longer tight."""
+        made: list[Action] = []
+        vectors = written(self.storage, self.target.path, [one.rows for one in found]) if found else []
+        for one, vector in zip(found, vectors, strict=True):
+            add = dict(one.file.add or {})
+            figures = {"numRecords": one.count, **json.loads(add.get("stats") or "{}"), "tightBounds": False}
             text = json.dumps(figures, ensure_ascii=False, separators=(",", ":"))
             made.append({"add": {**add, "dataChange": True, "stats": text, "deletionVector": vector}})
         return made
@@ -142,17 +198,17 @@ class FileWriter:
         known = json.loads((file.add or {}).get("stats") or "{}").get("numRecords")
         if known is not None:
             return int(known)
-        with self.storage.open_input(join(self.path, file.path)) as stream:
+        with self.storage.open_input(join(self.target.path, file.path)) as stream:
             return int(pq.read_metadata(stream).num_rows)
 
     def _with_stored(self, file: DataFile, rows: np.ndarray) -> np.ndarray:
-        known = np.zeros(0, np.int64) if file.vector is None else rows_of(self.storage, self.path, file.vector)
+        known = np.zeros(0, np.int64) if file.vector is None else rows_of(self.storage, self.target.path, file.vector)
         return np.union1d(known, rows)
 
     def _write(self, below: str, rows: pa.Table) -> tuple[str, int]:
         """The new file's path as written in the log, and its size in bytes."""
         name = f"{below}part-00000-{uuid4()}-c000.snappy.parquet"
-        target = join(self.path, name)
+        target = join(self.target.path, name)
         if "://" in target:
             sink = io.BytesIO()
             _save(rows, sink)
@@ -161,6 +217,57 @@ class FileWriter:
         Path(target).parent.mkdir(parents=True, exist_ok=True)
         _save(rows, target)
         return log_commits.log_path(name), Path(target).stat().st_size
+
+
+@dataclass(frozen=True, kw_only=True)
+class WithoutRows:
+    """Writes a data file again without some of its rows; sent to tasks.
+
+    Attributes:
+        now: milliseconds since 1970.
+    """
+
+    target: Target
+    now: int
+
+    def __call__(self, storage: Storage, part: tuple[DataFile, np.ndarray]) -> bytes:
+        """
+        Returns:
+            JSON of the actions that add the new files: one for each part of the old file that fits into memory.
+        """
+        file, gone = part
+        made: list[Action] = []
+        start = 0
+        with storage.open_input(join(self.target.path, file.path)) as stream:
+            source = pq.ParquetFile(stream, coerce_int96_timestamp_unit="us")
+            for groups in self._parts(source):
+                rows = of_file(self._read(source, groups, file), file, self.target.schema)
+                here = gone[(gone >= start) & (gone < start + rows.num_rows)] - start
+                left = rows.take(pa.array(np.delete(np.arange(rows.num_rows), here)))
+                made += self.target.write(storage, left, self.now)
+                start += rows.num_rows
+        return json.dumps(made, ensure_ascii=False).encode()
+
+    def file_of(self, part: tuple[DataFile, np.ndarray]) -> str:
+        return join(self.target.path, part[0].path)
+
+    def _read(self, source: pq.ParquetFile, groups: Sequence[int], file: DataFile) -> pa.Table:
+        there = {*source.schema_arrow.names} - {*file.values}
+        return source.read_row_groups(groups, [n for n in self.target.schema.names if n in there], use_threads=False)
+
+    def _parts(self, source: pq.ParquetFile) -> Iterator[list[int]]:
+        """Row groups to read together."""
+        waiting: list[int] = []
+        size = 0
+        for group in range(source.num_row_groups):
+            more = source.metadata.row_group(group).total_byte_size
+            if waiting and size + more > _TOGETHER:
+                yield waiting
+                waiting, size = [], 0
+            waiting.append(group)
+            size += more
+        if waiting:
+            yield waiting
 
 
 def _save(rows: pa.Table, target: Any) -> None:

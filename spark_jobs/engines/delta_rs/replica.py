@@ -11,9 +11,10 @@ from spark_jobs.engines import table_definition
 from spark_jobs.engines.batch_steps import TableWork
 from spark_jobs.engines.delta_commits import main_counts
 from spark_jobs.engines.delta_rs import evolve, quarantine
-from spark_jobs.engines.delta_rs.batch_context import BatchContext, KeyMatches, find, probe
+from spark_jobs.engines.delta_rs.batch_context import BatchContext
 from spark_jobs.engines.delta_rs.merge import MergeWriter
-from spark_jobs.engines.delta_rs.small_files import join_in_passing, with_smallest
+from spark_jobs.engines.delta_rs.row_search import KeyMatches, find
+from spark_jobs.engines.delta_rs.small_files import with_smallest
 from spark_jobs.engines.delta_rs.table_writer import TableWriter
 from spark_jobs.engines.delta_rs.versions import changes_of_keys
 from spark_jobs.engines.transactions import MERGE, TOMBSTONES
@@ -74,14 +75,15 @@ class ReplicaWriter:
     def _stored_rows(self, keys: pa.Table, *, partial: bool) -> KeyMatches:
         tables, schema = self.batch_context.tables, self.table_schema
         snapshot = tables.existing(self.batch_context.layout.replica)
-        if not snapshot.writes_vectors:
+        if snapshot.writes_vectors:  # each batch adds a file
+            self.batch_context.join_small_files(snapshot.path)
+            snapshot = tables.existing(snapshot.path)
+        if partial or refolds(schema) or snapshot.feeds_changes:
             return find(tables, snapshot, keys, schema.keys)
-        forcing = schema.spelled(schema.spec.force_update)
+        forcing, written = schema.spelled(schema.spec.force_update), {*schema.columns, GDDL}
         needed = {*schema.keys, GDDL, *([forcing] if forcing else [])}
-        written = {*schema.columns, GDDL}
-        every = partial or refolds(schema)
-        columns = [name for name in snapshot.schema.names if every or name in needed or name not in written]
-        return probe(tables, snapshot, keys, schema.keys, columns)
+        columns = [name for name in snapshot.schema.names if name in needed or name not in written]
+        return find(tables, snapshot, keys, schema.keys, columns)
 
     def _stored_tombstones(self, keys: pa.Table) -> pa.Table | None:
         """Tombstones of earlier batches of these keys, and possibly of others."""
@@ -109,8 +111,7 @@ class ReplicaWriter:
     def append_only(self) -> Applied:
         batch_context, path = self.batch_context, self.batch_context.layout.replica
         if not batch_context.has_made(path, MERGE):
-            if not batch_context.resumed:
-                join_in_passing(batch_context.tables, path)
+            batch_context.join_small_files(path)
             rows = undeleted(self.changes) if self.table_schema.spec.delete == "soft" else self.changes
             batch_context.commit(path, MERGE, {"numTargetRowsInserted": rows.num_rows}, [rows])
         return Applied(main=main_counts(batch_context.metrics(path, MERGE)))

@@ -18,7 +18,7 @@ from spark_jobs.engines.base import DeclinedError
 from spark_jobs.engines.delta_commits import OURS, DeltaCommits
 from spark_jobs.engines.delta_rs import log_commits
 from spark_jobs.engines.delta_rs.checkpoints import keep_log_short
-from spark_jobs.engines.delta_rs.data_files import FileWriter, read_file, without
+from spark_jobs.engines.delta_rs.data_files import FileWriter, Target, WithoutRows, read_file, without
 from spark_jobs.engines.delta_rs.features import missing_features, require_known
 from spark_jobs.engines.delta_rs.log_commits import Action
 from spark_jobs.engines.delta_rs.snapshots import DataFile, TableSnapshot
@@ -35,7 +35,9 @@ __all__ = ["DataFile", "TableSnapshot", "Tables", "Write"]
 
 Clock = Callable[[], datetime]
 _IN_PROCESS = 16 * 1024**2
-"""Bytes up to which files are read in this process: sending tasks would take longer."""
+"""Bytes up to which files are worked on in this process: sending tasks would take longer."""
+_LARGEST_SHARE = 0.5
+"""Of a file's rows, that a vector names; beyond it the file is written again."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +54,9 @@ class Write:
         rearranged: the same rows in other files; readers of the table's changes skip it.
         partition_by: new partition columns; null: unchanged. Requires that all files are removed.
         keys: key columns, by which the change data feed identifies updates.
-        deleted: files with the numbers of rows to delete, in a table that writes vectors.
+        deleted: files with the numbers of rows to delete: by vectors where the table has them, else their files are
+            written again.
+        gone: the rows that `deleted` names, for the change data feed; null: the table has none.
     """
 
     app: str = ""
@@ -67,6 +71,7 @@ class Write:
     partition_by: tuple[str, ...] | None = None
     keys: Sequence[str] = ()
     deleted: Sequence[tuple[DataFile, np.ndarray]] = ()
+    gone: pa.Table | None = None
 
 
 class Tables:
@@ -95,9 +100,13 @@ class Tables:
         found._place = place
         return found
 
+    def is_for_tasks(self, size: int) -> bool:
+        """Whether files of so many bytes are worked on elsewhere than in this process."""
+        return size > _IN_PROCESS and not isinstance(self._place, InProcess)
+
     def place_for(self, size: int) -> Place:
-        """Where files of so many bytes are read."""
-        return InProcess(self.storage) if size <= _IN_PROCESS else self._place
+        """Where files of so many bytes are worked on."""
+        return self._place if self.is_for_tasks(size) else InProcess(self.storage)
 
     def snapshot(self, path: str) -> TableSnapshot | None:
         """The newest version; None where there is no table.
@@ -283,18 +292,42 @@ class Tables:
             else indexed_columns(schema.columns, snapshot.delta.metadata().configuration),
         )
         partitions = snapshot.partition_by if write.partition_by is None else write.partition_by
-        files = FileWriter(self.storage, path, partitions, snapshot.cluster_by, self._now())
+        target = Target(
+            path=path, schema=schema.arrow, partition_by=partitions, cluster_by=snapshot.cluster_by,
+            indexed=tuple(write.indexed or ()),
+        )  # fmt: skip
+        files = FileWriter(self.storage, target, self._now())
         feed: list[Action] = []
         if snapshot.feeds_changes and not write.rearranged:
-            before = by_name(self.read_files(snapshot, write.removed or ()), schema.arrow)
-            after = pa.concat_tables([schema.arrow.empty_table(), *write.added])
-            feed, differs = files.feed(before, after, write.keys)
+            feed, differs = self._feed(snapshot, files, write)
             write = replace(write, rearranged=not differs)
         actions = [files.removal(file, data_change=not write.rearranged) for file in write.removed or ()]
-        actions += files.deleted(write.deleted) if write.deleted else []
+        actions += self._deleted(snapshot, files, write) if write.deleted else []
         for rows in write.added:
-            actions += files.data(rows, write.indexed or (), data_change=not write.rearranged)
+            actions += files.data(rows, data_change=not write.rearranged)
         self._commit(snapshot, [*feed, *actions], write)
+
+    def _feed(self, snapshot: TableSnapshot, files: FileWriter, write: Write) -> tuple[list[Action], bool]:
+        """See `FileWriter.feed`."""
+        schema = files.target.schema
+        before = [self.read_files(snapshot, write.removed or ()), *(() if write.gone is None else (write.gone,))]
+        after = pa.concat_tables([schema.empty_table(), *write.added])
+        return files.feed(
+            pa.concat_tables([by_name(rows, schema) for rows in before]), after, write.keys, partly=bool(write.deleted)
+        )
+
+    def _deleted(self, snapshot: TableSnapshot, files: FileWriter, write: Write) -> list[Action]:
+        """Removal of single rows: by vectors, or by writing the files again where most rows of a file are gone."""
+        found = files.remaining(write.deleted)
+        vectors = [one for one in found if snapshot.writes_vectors and one.gone <= one.count * _LARGEST_SHARE]
+        again = [one for one in found if one not in vectors and one.gone < one.count]
+        made = [files.removal(one.file, data_change=True) for one in found]
+        made += files.with_vectors(vectors)
+        work = WithoutRows(target=files.target, now=files.now)
+        place = self.place_for(sum(one.file.size for one in again))
+        for report in place.run(work, [(one.file, one.rows) for one in again]):
+            made += json.loads(report)
+        return made
 
     def _commit(self, snapshot: TableSnapshot, actions: Sequence[Action], write: Write) -> None:
         path, now = snapshot.path, self._now()

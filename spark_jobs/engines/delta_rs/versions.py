@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_jobs.engines.delta_rs.batch_context import BatchContext, find, matching
-from spark_jobs.engines.delta_rs.small_files import place_new_rows
+from spark_jobs.engines.delta_rs.batch_context import BatchContext
+from spark_jobs.engines.delta_rs.row_search import FindRows, find, search
 from spark_jobs.engines.transactions import HISTORY
 from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.rules.arrays import by_name
@@ -17,7 +18,17 @@ from spark_jobs.rules.changes import change_schema
 from spark_jobs.rules.codes import table_codes
 from spark_jobs.rules.history import differences, versions
 from spark_jobs.rules.merge import ACTION, AT
-from spark_jobs.rules.order import events, old_keys
+from spark_jobs.rules.order import events
+
+
+@dataclass(frozen=True)
+class OfGeneration:
+    """See `Keep`; changes of a generation."""
+
+    generation: int
+
+    def __call__(self, rows: pa.Table) -> pa.ChunkedArray:
+        return pc.equal(pc.struct_field(rows.column(GDDL), "generation"), self.generation)
 
 
 def changes_of_keys(batch_context: BatchContext, keys: pa.Table, generation: int | None = None) -> pa.Table:
@@ -27,19 +38,12 @@ def changes_of_keys(batch_context: BatchContext, keys: pa.Table, generation: int
         generation: only changes of this generation; null: of all.
     """
     snapshot, table_schema = batch_context.tables.existing(batch_context.layout.changes), batch_context.table_schema
-    found = []
-    for file in snapshot.files:
-        rows = batch_context.tables.read_files(snapshot, [file])
-        at = matching(rows, keys, table_schema.keys)
-        if table_schema.before_of_key:
-            old = pa.table(old_keys(rows, table_schema))
-            at = pc.unique(pa.chunked_array([at, matching(old, keys, table_schema.keys)]))
-        mine = rows.take(at)
-        if generation is not None:
-            mine = mine.filter(pc.equal(pc.struct_field(mine.column(GDDL), "generation"), generation))
-        found.append(mine)
-    rows = pa.concat_tables(found) if found else snapshot.schema.arrow.empty_table()
-    return by_name(rows, change_schema(table_schema))
+    work = FindRows(
+        table=snapshot.path, keys=keys.select(table_schema.keys), schema=snapshot.schema.arrow,
+        moved=table_schema if table_schema.before_of_key else None,
+        keep=None if generation is None else OfGeneration(generation),
+    )  # fmt: skip
+    return by_name(search(batch_context.tables, work, snapshot.files).rows, change_schema(table_schema))
 
 
 def update_history(
@@ -65,11 +69,10 @@ def update_history(
     mine = np.arange(found.rows.num_rows) if touched is None else with_keys(found.rows, touched, table_schema)
     missing, extra = differences(derived, found.rows.take(pa.array(mine)), table_schema)
     gone = mine[extra]
-    stale = pa.table({ACTION: pa.repeat("delete", len(gone)), AT: pa.array(gone, pa.int64())})
-    fresh = by_name(missing, snapshot.schema.arrow)
-    added, removed = found.rewritten(stale, snapshot.schema.arrow)
-    place_new_rows(batch_context.tables, snapshot, fresh, added, removed)
-    batch_context.commit(path, HISTORY, {}, added, removed)
+    deleted = pa.table({ACTION: pa.repeat("delete", len(gone)), AT: pa.array(gone, pa.int64())})
+    fresh = by_name(missing, snapshot.schema.arrow).append_column(ACTION, pa.repeat("insert", missing.num_rows))
+    outcome = pa.concat_tables([fresh, deleted], promote_options="default")
+    batch_context.put(snapshot, HISTORY, {}, found, outcome)
 
 
 def with_keys(rows: pa.Table, keys: pa.Table, table_schema: TableSchema) -> np.ndarray:

@@ -22,7 +22,6 @@ from spark_jobs.engines.places import Place
 from spark_jobs.plan.batch import BatchPlan, TableState
 from spark_jobs.plan.settings import settings_of
 from spark_jobs.rules.batch_schema import BatchSchema
-from spark_jobs.rules.fold import refolds
 
 MOST_BYTES = 64 * 1024**2
 """Of a batch's files, which are in the driver's memory together."""
@@ -54,7 +53,7 @@ class BatchesBesideSpark:
         if not isinstance(found, ChangeTableWriter):
             return found, unreadable
         schema = found.batch_context.table_schema
-        if refolds(schema) or _adds_features(found.decoded_batch.schema):
+        if _adds_features(found.decoded_batch.schema):
             return None
         others = _TablesOfSpark(self.context.engine.table_work(self.context, plan, schema), tables)
         return replace(found, batch_context=replace(found.batch_context, others=others)), unreadable
@@ -62,32 +61,27 @@ class BatchesBesideSpark:
     def _suits(self, plan: BatchPlan, state: TableState) -> bool:
         """Whether the batch fits into memory, and needs of the tables, as they are, no more than its keys' rows."""
         spec = self.context.spec
-        if state.applied != settings_of(spec):
+        if state.applied != settings_of(spec) or state.keys is None or spec.shard is not None:
             return False
-        if (
-            not deletion_vectors.are_known()
-            or state.keys is None
-            or spec.shard is not None
-            or spec.history
-            or plan.source != "files"
-        ):
+        if not state.keys and any(file.kind != "change" for file in plan.files):
             return False
-        return all(f.kind == "change" for f in plan.files) and sum(f.size for f in plan.files) <= MOST_BYTES
+        return sum(file.size for file in plan.files) <= MOST_BYTES
 
     def _are_suited(self, tables: Tables) -> bool:
-        """Whether deleted rows of the replica are named by vectors, and its tombstones fit into memory."""
+        """Whether this engine knows all features of the tables, and the tombstones fit into memory."""
         layout = self.context.layout
-        replica, tombstones = tables.snapshot(layout.replica), tables.snapshot(layout.tombstones)
-        if replica is None or not replica.writes_vectors or replica.feeds_changes:
+        found = [tables.snapshot(path) for path in (layout.replica, layout.changes, layout.history, layout.errors)]
+        if found[0] is None or (any(s and s.has_vectors for s in found) and not deletion_vectors.are_known()):
             return False
+        tombstones = tables.snapshot(layout.tombstones)
         return tombstones is None or tombstones.size <= _MOST_TOMBSTONES
 
 
 def _adds_features(schema: BatchSchema) -> bool:
     """Whether types are widened, or columns have types, for which Spark gives the tables features."""
     plans = (schema.plan, schema.before)
-    added = [*schema.new_technical, *(column for plan in plans for column in plan.additions)]
-    scalars = {str(part) for column in added for part in parts(column.type)}
+    kinds = [c.type for c in schema.new_technical] + [a.type for plan in plans for a in plan.additions]
+    scalars = {str(part) for kind in kinds for part in parts(kind)}
     return bool(scalars & _TYPES_OF_FEATURES) or any(plan.widenings for plan in plans)
 
 
