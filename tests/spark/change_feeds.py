@@ -3,17 +3,44 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pyarrow as pa
 from deltalake import DeltaTable
+from pyspark.sql import SparkSession
 
 FEED = {"delta.enableChangeDataFeed": "true"}
 
 
-def rows_at(path: str, version: int) -> Counter[str]:
-    return Counter(map(_line, pa.table(DeltaTable(path, version=version).to_pyarrow_table()).to_pylist()))
+Reader = Callable[[str, int], list[dict[str, Any]]]
+"""Rows of a table at a version, or of the feed of one version."""
+
+
+def rows_at(path: str, version: int) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = pa.table(DeltaTable(path, version=version).to_pyarrow_table()).to_pylist()
+    return rows
+
+
+def feed_at(path: str, version: int) -> list[dict[str, Any]]:
+    found = DeltaTable(path).load_cdf(starting_version=version, ending_version=version)
+    rows: list[dict[str, Any]] = pa.table(found).to_pylist()
+    return rows
+
+
+def readers_of(spark: SparkSession) -> tuple[Reader, Reader]:
+    """`rows_at` and `feed_at` by Spark, which knows deletion vectors."""
+
+    def rows(path: str, version: int) -> list[dict[str, Any]]:
+        found = spark.read.format("delta").option("versionAsOf", version).load(path)
+        return [row.asDict(recursive=True) for row in found.collect()]
+
+    def feed(path: str, version: int) -> list[dict[str, Any]]:
+        options = {"readChangeFeed": "true", "startingVersion": version, "endingVersion": version}
+        found = spark.read.format("delta").options(**options).load(path)
+        return [row.asDict(recursive=True) for row in found.collect()]
+
+    return rows, feed
 
 
 def _line(row: Mapping[str, Any]) -> str:
@@ -21,23 +48,20 @@ def _line(row: Mapping[str, Any]) -> str:
     return repr({name: row[name] for name in sorted(row) if row[name] is not None and not name.startswith("_c")})
 
 
-def feed_at(path: str, version: int) -> list[dict[str, Any]]:
-    """Rows of the feed of one version."""
-    found = DeltaTable(path).load_cdf(starting_version=version, ending_version=version)
-    rows: list[dict[str, Any]] = pa.table(found).to_pylist()
-    return rows
-
-
-def differing_versions(path: str, *, net: bool = False) -> list[str]:
+def differing_versions(
+    path: str, *, net: bool = False, readers: tuple[Reader, Reader] = (rows_at, feed_at), since: int = 0
+) -> list[str]:
     """Versions whose feed isn't the difference from the version before, and what is wrong with it.
 
     Args:
         net: rows may come and go in one version: a full refresh by Spark replaces all rows.
+        since: version before the first one to look at; Spark reads no feed of a version with fewer columns.
     """
     found = []
-    for version in range(1, DeltaTable(path).version() + 1):
-        before, after = rows_at(path, version - 1), rows_at(path, version)
-        feed = feed_at(path, version)
+    rows, feed_of = readers
+    for version in range(since + 1, DeltaTable(path).version() + 1):
+        before, after = (Counter(map(_line, rows(path, number))) for number in (version - 1, version))
+        feed = feed_of(path, version)
         gone = Counter(_line(row) for row in feed if row["_change_type"] in ("delete", "update_preimage"))
         come = Counter(_line(row) for row in feed if row["_change_type"] in ("insert", "update_postimage"))
         if net:

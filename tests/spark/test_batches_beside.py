@@ -18,6 +18,7 @@ from spark_jobs.engines.spark.beside import BatchesBesideSpark
 from tests.conftest import LocalPort
 from tests.delta_rs.small_lake import SmallLake, spec_of
 from tests.landing import write
+from tests.spark.change_feeds import FEED, differing_versions, readers_of
 from tests.spark.lake import Lake
 from tests.spark.playing import Stage, drawn, examples, named, play, verify
 from tests.spark.test_maintenance import TIER, done
@@ -122,26 +123,51 @@ def assert_read_alike(port: LocalPort, lake: SmallLake, spec: TableSpec, truth: 
 
 
 def test_tables_change_between(beside: Taken, tmp_path: Path) -> None:
-    """Spark takes the batches that bring a column, a wider type or other settings; the next ones are taken from it."""
-    port, lake, spec = LocalPort("spark"), SmallLake(tmp_path, TIER), spec_of()
+    """Spark brings columns and wider types; it takes only the batch after a change of the row's settings."""
+    port, lake, spec = LocalPort("spark"), SmallLake(tmp_path, replace(TIER, deletion_vectors=True)), spec_of()
     lake.load(spec, 5)
+    done(lake, spec, JobOptions(), port)
+    lake.change(spec, 1, [("U", 4, "narrow"), ("D", 0, None)])
     done(lake, spec, JobOptions(), port)
     folder = Path(lake.layout(spec).landing)
     wider = {"Op": ["U"], "seq": [200], "id": pa.array([2**40], pa.int64()), "v": ["wide"], "new": ["x"]}
     write(folder, "20240102-000000001.parquet", pa.table(wider))
     done(lake, spec, JobOptions(), port)
-    assert (beside.taken, beside.left) == (0, 1)
-    feed = replace(spec, table_properties={"delta.enableChangeDataFeed": "true"})
+    assert (beside.taken, beside.left) == (2, 0)
+    feed = replace(spec, table_properties=FEED)
     for number, row in enumerate((spec, feed, feed), start=3):
-        changes = {
-            "Op": ["U"],
-            "seq": [100 * number],
-            "id": pa.array([number], pa.int64()),
-            "v": ["late"],
-            "new": ["y"],
-        }
+        ids = pa.array([number, 0], pa.int64())
+        columns = {"v": ["late"] * 2, "new": ["y"] * 2}
+        changes = {"Op": ["U", "I"], "seq": [100 * number, 100 * number], "id": ids, **columns}
         write(folder, f"2024010{number}-000000001.parquet", pa.table(changes))
         done(lake, row, JobOptions(), port)
-    truth = {0: "load 0", 1: "load 1", 2: "load 2", 3: "late", 4: "late", 5: "late", 2**40: "wide"}
+    truth = {0: "late", 1: "load 1", 2: "load 2", 3: "late", 4: "late", 5: "late", 2**40: "wide"}
     assert {row["id"]: row["v"] for row in port.read_by_spark(lake.layout(spec).replica)} == truth
-    assert beside.taken == 0  # the widened type is a feature, and so is the feed
+    assert (beside.taken, beside.left) == (4, 1)
+
+
+@pytest.mark.parametrize("vectors", [False, True])
+def test_feed_has_what_changed(vectors: bool, beside: Taken, tmp_path: Path) -> None:
+    """Files with more than half of their rows gone are written again, whether or not the table has vectors."""
+    port, lake = LocalPort("spark"), SmallLake(tmp_path, replace(TIER, deletion_vectors=vectors))
+    spec = spec_of(table_properties=FEED)
+    lake.load(spec, 20)
+    done(lake, spec, JobOptions(), port)
+    batches = [
+        [("U", 0, "load 0")],
+        [("U", 1, "new"), ("D", 2, None), ("I", 30, "come")],
+        [("D", number, None) for number in range(3, 15)],
+        [("U", 1, "new")],
+        [("I", 40, "alone")],
+        [("D", 40, None)],
+    ]
+    path, first = lake.layout(spec).replica, 0
+    for number, rows in enumerate(batches, start=1):
+        lake.change(spec, number, rows)
+        done(lake, spec, JobOptions(), port)
+        first = first or DeltaTable(path).version()
+    assert (beside.taken, beside.left) == (len(batches), 0)
+    assert DeltaTable(path).version() >= first + 5
+    assert differing_versions(path, readers=readers_of(port.spark.for_table()), since=first) == []
+    left = {0: "load 0", 1: "new", 30: "come"} | {i: f"load {i}" for i in range(15, 20)}
+    assert_read_alike(port, lake, spec, left)

@@ -14,8 +14,8 @@ from airflow_gddl.contract.sql_types import parts
 from spark_jobs.engines.base import DeclinedError
 from spark_jobs.plan.columns import Column
 
-NTZ, VECTORS = "timestampNtz", "deletionVectors"
-BESIDE_SPARK = frozenset({VECTORS, "clustering", "domainMetadata"})
+NTZ, VECTORS, WIDENING = "timestampNtz", "deletionVectors", "typeWidening"
+BESIDE_SPARK = frozenset({VECTORS, WIDENING, "clustering", "domainMetadata"})
 """Features of tables that Spark maintains, in which this engine writes batches."""
 _READER = {NTZ}
 _WRITER = {NTZ, "appendOnly", "invariants", "changeDataFeed"}
@@ -25,9 +25,9 @@ _REFUSED_SETTINGS = (
     "delta.columnmapping.",
     "delta.appendonly",
     "delta.enablerowtracking",
-    "delta.enabletypewidening",
     "delta.enableincommittimestamps",
 )
+_WIDENS = "delta.enabletypewidening"
 _REFUSED_COLUMNS = ("delta.generationExpression", "delta.identity", "delta.invariants", "delta.columnMapping")
 _HARMLESS = {"", "false", "none"}
 # Settings whose requirements on writers this engine meets.
@@ -62,7 +62,8 @@ def _reason(delta: DeltaTable, others: frozenset[str]) -> str:
     unknown -= others
     if unknown:
         return f"it has the table features {', '.join(sorted(unknown))}"
-    if setting := _refused_setting(metadata.configuration):
+    refused = _REFUSED_SETTINGS if WIDENING in others else (*_REFUSED_SETTINGS, _WIDENS)
+    if setting := _refused_setting(metadata.configuration, refused):
         return f"it has the table property {setting}"
     text = delta.schema().to_json()
     if column := next((name for name in _REFUSED_COLUMNS if f'"{name}' in text), None):
@@ -70,9 +71,9 @@ def _reason(delta: DeltaTable, others: frozenset[str]) -> str:
     return "a column may not be null" if '"nullable":false' in text.replace(" ", "") else ""
 
 
-def _refused_setting(settings: Mapping[str, Any]) -> str:
+def _refused_setting(settings: Mapping[str, Any], refused: tuple[str, ...]) -> str:
     for key, value in settings.items():
-        if key.lower().startswith(_REFUSED_SETTINGS) and str(value or "").lower() not in _HARMLESS:
+        if key.lower().startswith(refused) and str(value or "").lower() not in _HARMLESS:
             return key
     return ""
 

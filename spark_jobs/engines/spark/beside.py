@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from airflow_gddl.contract.result import RunWarning
-from airflow_gddl.contract.sql_types import parts
 from spark_jobs.dialects.probed import Unreadable
 from spark_jobs.engines.base import DeclinedError, TableContext
 from spark_jobs.engines.batch_steps import BatchWork, TablesOfAnother
@@ -21,12 +20,10 @@ from spark_jobs.engines.delta_rs.tables import Tables
 from spark_jobs.engines.places import Place
 from spark_jobs.plan.batch import BatchPlan, TableState
 from spark_jobs.plan.settings import settings_of
-from spark_jobs.rules.batch_schema import BatchSchema
 
 MOST_BYTES = 64 * 1024**2
 """Of a batch's files, which are in the driver's memory together."""
 _MOST_TOMBSTONES = 256 * 1024**2
-_TYPES_OF_FEATURES = {"timestamp_ntz", "variant"}
 
 
 @dataclass(frozen=True)
@@ -53,8 +50,6 @@ class BatchesBesideSpark:
         if not isinstance(found, ChangeTableWriter):
             return found, unreadable
         schema = found.batch_context.table_schema
-        if _adds_features(found.decoded_batch.schema):
-            return None
         others = _TablesOfSpark(self.context.engine.table_work(self.context, plan, schema), tables)
         return replace(found, batch_context=replace(found.batch_context, others=others)), unreadable
 
@@ -75,14 +70,6 @@ class BatchesBesideSpark:
             return False
         tombstones = tables.snapshot(layout.tombstones)
         return tombstones is None or tombstones.size <= _MOST_TOMBSTONES
-
-
-def _adds_features(schema: BatchSchema) -> bool:
-    """Whether types are widened, or columns have types, for which Spark gives the tables features."""
-    plans = (schema.plan, schema.before)
-    kinds = [c.type for c in schema.new_technical] + [a.type for plan in plans for a in plan.additions]
-    scalars = {str(part) for kind in kinds for part in parts(kind)}
-    return bool(scalars & _TYPES_OF_FEATURES) or any(plan.widenings for plan in plans)
 
 
 @dataclass(frozen=True)
