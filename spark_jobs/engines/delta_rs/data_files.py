@@ -99,13 +99,15 @@ class Target:
             indexed=indexed_columns(definition.columns, definition.created_with),
         )
 
-    def write(self, storage: Storage, rows: pa.Table, now: int, *, data_change: bool = True) -> list[Action]:
+    def write(self, storage: Storage, rows: pa.Table, now: int) -> list[Action]:
         """Data files of rows, as a commit names them; none without rows.
 
         Args:
             now: milliseconds since 1970.
         """
-        return FileWriter(storage, self, now).data(by_name(rows, self.schema), data_change=data_change)
+        if not rows.num_rows:
+            return []
+        return FileWriter(storage, self, now).data(by_name(rows, self.schema), data_change=True)
 
 
 @dataclass(frozen=True)

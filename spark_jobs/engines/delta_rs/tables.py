@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-from deltalake import DeltaTable, Schema
+from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from airflow_gddl.stores import Storage
@@ -207,11 +207,18 @@ class Tables:
             self._commit(self.existing(path), files, Write(app=app, version=version, metrics=metrics))
 
     def add_columns(self, path: str, columns: Sequence[Column]) -> None:
-        """Add columns at the end, null in all existing rows."""
+        """Add columns at the end, null in all existing rows.
+
+        Raises:
+            RetriableError: `DELTA_CONFLICT`.
+        """
         self._allow(path, columns)
-        fields = json.loads(DeltaSchema(tuple(columns)).to_json())["fields"]
-        made = Schema.from_json(json.dumps({"type": "struct", "fields": fields})).fields
-        self.existing(path).delta.alter.add_columns(made)
+        delta, now = self.existing(path).delta, self._now()
+        schema = json.loads(delta.schema().to_json())
+        schema["fields"] += json.loads(DeltaSchema(tuple(columns)).to_json())["fields"]
+        done = log_commits.info(now, "ADD COLUMNS", OURS, {}, columns=json.dumps([column.name for column in columns]))
+        metadata = log_commits.metadata(delta, schema=json.dumps(schema))
+        log_commits.commit(self.storage, path, delta.version() + 1, [done, metadata])
         self.forget(path)
 
     def _allow(self, path: str, columns: Sequence[Column]) -> None:

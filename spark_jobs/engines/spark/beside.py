@@ -10,15 +10,18 @@ from datetime import UTC, datetime
 
 from airflow_gddl.contract.result import RunWarning
 from spark_jobs.dialects.probed import Unreadable
+from spark_jobs.engines import skipping, table_definition
 from spark_jobs.engines.base import DeclinedError, TableContext
 from spark_jobs.engines.batch_steps import BatchWork, TablesOfAnother
 from spark_jobs.engines.delta_rs import deletion_vectors
 from spark_jobs.engines.delta_rs.change_table import ChangeTableWriter
 from spark_jobs.engines.delta_rs.engine import DeltaRsEngine
-from spark_jobs.engines.delta_rs.features import BESIDE_SPARK
-from spark_jobs.engines.delta_rs.tables import Tables
+from spark_jobs.engines.delta_rs.features import BESIDE_SPARK, missing_features
+from spark_jobs.engines.delta_rs.tables import Tables, TableSnapshot
 from spark_jobs.engines.places import Place
+from spark_jobs.engines.table_definition import TableDefinition, new_comments
 from spark_jobs.plan.batch import BatchPlan, TableState
+from spark_jobs.plan.columns import Column
 from spark_jobs.plan.settings import settings_of
 
 MOST_BYTES = 64 * 1024**2
@@ -44,13 +47,18 @@ class BatchesBesideSpark:
         try:
             if not (self._suits(plan, state) and self._are_suited(tables)):
                 return None
-            found, unreadable = DeltaRsEngine(tables, reads_whole=False).decode_files(self.context, plan, state)
+            engine = DeltaRsEngine(tables, reads_whole=False)
+            found, unreadable = engine.decode_files(replace(self.context, engine=engine), plan, state)
         except DeclinedError:
             return None
         if not isinstance(found, ChangeTableWriter):
             return found, unreadable
         schema = found.batch_context.table_schema
-        others = _TablesOfSpark(self.context.engine.table_work(self.context, plan, schema), tables)
+        others = _TablesOfSpark(
+            self.context.engine.table_work(self.context, plan, schema), tables,
+            table_definition.definitions(schema, self.context.layout, self.context.tier),
+            table_definition.tombstones(schema, self.context.layout.tombstones),
+        )  # fmt: skip
         return replace(found, batch_context=replace(found.batch_context, others=others)), unreadable
 
     def _suits(self, plan: BatchPlan, state: TableState) -> bool:
@@ -74,11 +82,45 @@ class BatchesBesideSpark:
 
 @dataclass(frozen=True)
 class _TablesOfSpark(TablesOfAnother):
-    """Spark's steps; `tables` sees what they have changed."""
+    """Spark's steps, where there is something to do; `tables` sees what they have changed."""
 
     tables: Tables
+    definitions: tuple[TableDefinition, ...]
+    tombstones: TableDefinition
 
     def ensure_tables(self) -> tuple[RunWarning, ...]:
+        kept = [self.tombstones] if self.tables.exists(self.tombstones.path) else []
+        found = [(definition, self._missing(definition)) for definition in (*self.definitions, *kept)]
+        if all(missing is not None for _, missing in found):
+            for definition, missing in found:
+                if missing:
+                    self.tables.add_columns(definition.path, missing)
+            return ()
         warnings = super().ensure_tables()
         self.tables.forget_all()
         return warnings
+
+    def _missing(self, definition: TableDefinition) -> list[Column] | None:
+        """Columns to add to a table; None where more has to be done, or the columns need a feature that it lacks."""
+        table = self.tables.snapshot(definition.path)
+        if table is None or not _is_met(table, definition):
+            return None
+        new = [column for column in definition.columns if column.name not in table.schema.types]
+        return None if missing_features(table.delta, new) else new
+
+
+def _is_met(table: TableSnapshot, definition: TableDefinition) -> bool:
+    """Whether a table's columns are as defined, and all that doesn't change with the row's settings alone."""
+    stored, properties = table.schema.types, table.properties
+    comments = {name: str(table.schema.metadata.get(name, {}).get("comment", "")) for name in stored}
+    indexed = properties.get(skipping.COLUMNS)
+    if indexed is None and definition.skipping:
+        return False
+    if indexed is not None and skipping.readable(indexed, table.schema.columns) != skipping.restricted(indexed, None):
+        return False
+    return (
+        all(stored.get(column.name, column.type) == column.type for column in definition.columns)
+        and all(properties.get(name) == value for name, value in definition.properties.items())
+        and not new_comments(definition, comments)
+        and definition.description in ("", table.delta.metadata().description)
+    )
