@@ -88,6 +88,7 @@ test-newest:
 # all that docker-compose.yaml starts, without containers, and two schedulers.
 test-deep: $(VENV)/.dev
 	$(BIN)/python -m pytest -m deep tests/spark tests/catalogs tests/delta_rs tests/scenarios tests/debezium tests/s3 tests/cluster tests/packages tests/compose tests/e2e tests/readers tests/readme
+	GDDL_MERGED_HALF=1 $(BIN)/python -m pytest tests/scenarios --engine spark
 
 # What is published, in dist/, checked as the index checks it.
 package: $(VENV)-package/.package

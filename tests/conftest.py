@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import zlib
 from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from typing import Any, get_args
 
@@ -17,6 +19,7 @@ from airflow_gddl.contract.spec import EngineName, JobSpec
 from airflow_gddl.stores import Storage
 from spark_jobs.engines.delta_commits import DeltaCommits
 from spark_jobs.job.tables import run_job
+from spark_jobs.plan.batch import BatchPlan, TableState
 from spark_jobs.spark.session_settings import SessionSettings
 from spark_jobs.table.runtime import LazySpark, Runtime
 from tests.engine_port import EnginePort
@@ -57,6 +60,25 @@ ENGINES: tuple[EngineName, ...] = get_args(EngineName)
 SPARK = LazySpark(SessionSettings(cores=2, memory="6g", brief=True))
 
 
+@contextmanager
+def half_by_merge() -> Iterator[None]:
+    """Leave the batches of every second table to Spark's MERGE, like those of tables that only Spark can write.
+
+    `GDDL_MERGED_HALF=1` leaves it the other half, -1 none.
+    """
+    from spark_jobs.engines.spark.beside import BatchesBesideSpark  # noqa: PLC0415 - others import no Spark
+
+    half, decode = int(os.environ.get("GDDL_MERGED_HALF", "0")), BatchesBesideSpark.decode_files
+
+    def left(self: BatchesBesideSpark, plan: BatchPlan, state: TableState) -> Any:
+        is_left = zlib.crc32(self.context.spec.table.encode()) % 2 == half
+        return None if is_left else decode(self, plan, state)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(BatchesBesideSpark, "decode_files", left)
+        yield
+
+
 class LocalPort:
     """An engine in this process."""
 
@@ -70,7 +92,8 @@ class LocalPort:
         return replace(job, tiers={size: replace(tier, engine=self.name) for size, tier in job.tiers.items()})
 
     def run(self, job: JobSpec) -> list[JobResult]:
-        return [outcome.result for outcome in run_job(self.tiered(job), self.runtime, lambda _: None)]
+        with half_by_merge() if self.name == "spark" else nullcontext():
+            return [outcome.result for outcome in run_job(self.tiered(job), self.runtime, lambda _: None)]
 
     def read(self, path: str) -> list[dict[str, Any]]:
         if not DeltaCommits(self.runtime.storage).exists(path):

@@ -15,6 +15,7 @@ from spark_jobs.plan.columns import Column
 from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.rules import error_rows
 from spark_jobs.rules.changes import change_columns
+from spark_jobs.rules.history import END, START
 
 CLUSTER_BY = "gddl.clusterBy"
 """JSON list of the columns by which engine `delta_rs` sorts the rows of each file; Spark has liquid clustering."""
@@ -49,6 +50,11 @@ class TableDefinition:
     @property
     def created_with(self) -> dict[str, str]:
         return {**self.skipping, **CURRENT, **self.fixed, **self.properties}
+
+    @property
+    def bounds(self) -> tuple[str, ...]:
+        """Columns of a history that are typed like the sequence; empty for other tables."""
+        return tuple(column.name for column in self.columns if column.name in (START, END))
 
     @property
     def ordering(self) -> dict[str, str]:

@@ -7,12 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
+from deltalake import DeltaTable
 
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from spark_jobs import pipeline
+from spark_jobs.engines.delta_rs import data_files
 from spark_jobs.table.outcome import TableOutcome
-from tests.delta_rs.small_lake import SmallLake
+from tests.delta_rs.small_lake import SmallLake, spec_of
 from tests.landing import write
 
 SPEC = TableSpec(table="s.t", keys=("id",), history=True)
@@ -48,6 +51,28 @@ def test_batch_that_resumes_from_the_change_table_keeps_its_order(
     assert [w.code for w in lake.done(SPEC).warnings] == []
     assert lake.replica(SPEC) == {1: "newest"}
     assert lake.done(SPEC, JobOptions(action="verify")).details["verdict"] == "equal"
+
+
+@pytest.mark.parametrize("earlier", [False, True])
+def test_first_changes_write_no_row_of_the_load(earlier: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sequence of numbers gets its type by a commit alone; rows of an earlier release have the field as text."""
+    lake, spec = SmallLake(tmp_path), spec_of()
+    with monkeypatch.context() as before:
+        if earlier:
+            before.setattr(data_files, "_without_empty_sequence", lambda rows: rows)
+        lake.load(spec, rows=5)
+        lake.done(spec)
+    path = lake.layout(spec).changes
+    loaded = set(DeltaTable(path).file_uris())
+    lake.change(spec, 1, [("I", 9, "first")])
+    lake.done(spec)
+    assert (loaded <= set(DeltaTable(path).file_uris())) is not earlier
+    found = DeltaTable(path).to_pyarrow_dataset().to_table(filter=pc.field("_gddl", "sequence") >= 0)
+    assert [row["_gddl"]["sequence"] for row in found.to_pylist()] == [100]
+    rows = pa.table(DeltaTable(path).scan()).to_pylist()
+    assert sorted((row["id"], row["_gddl"]["sequence"] or 0) for row in rows) == [*((i, 0) for i in range(5)), (9, 100)]
+    assert lake.replica(spec) == {**{i: f"load {i}" for i in range(5)}, 9: "first"}
+    assert lake.done(spec, JobOptions(action="verify")).details["verdict"] == "equal"
 
 
 def _breaks_off(*_: Any, **__: Any) -> None:

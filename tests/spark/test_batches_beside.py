@@ -12,7 +12,9 @@ import pytest
 from deltalake import DeltaTable
 
 from airflow_gddl.contract.spec import DEFAULT_TIERS, JobOptions, TableSpec
+from airflow_gddl.stores import Storage
 from spark_jobs.engines.delta_rs import tables
+from spark_jobs.engines.delta_rs.active_files import active_files
 from spark_jobs.engines.spark import batch_reader
 from spark_jobs.engines.spark.beside import BatchesBesideSpark
 from tests.conftest import LocalPort
@@ -56,6 +58,7 @@ def beside(monkeypatch: pytest.MonkeyPatch) -> Taken:
         return found
 
     monkeypatch.setattr(BatchesBesideSpark, "decode_files", watched)
+    monkeypatch.setenv("GDDL_MERGED_HALF", "-1")
     monkeypatch.setattr(tables, "_IN_PROCESS", -1)
     monkeypatch.setattr(batch_reader, "DRIVER_BYTES", -1)
     return seen
@@ -127,8 +130,13 @@ def test_tables_change_between(beside: Taken, tmp_path: Path) -> None:
     port, lake, spec = LocalPort("spark"), SmallLake(tmp_path, replace(TIER, deletion_vectors=True)), spec_of()
     lake.load(spec, 5)
     done(lake, spec, JobOptions(), port)
+    loaded = {
+        path: set(active_files(Storage(), path, 1)) for path in (lake.layout(spec).changes, lake.layout(spec).replica)
+    }
     lake.change(spec, 1, [("U", 4, "narrow"), ("D", 0, None)])
     done(lake, spec, JobOptions(), port)
+    for path, files in loaded.items():  # the sequence gets its type, and no row of the load is written for it
+        assert files <= set(active_files(Storage(), path, DeltaTable(path).version()))
     folder = Path(lake.layout(spec).landing)
     wider = {"Op": ["U"], "seq": [200], "id": pa.array([2**40], pa.int64()), "v": ["wide"], "new": ["x"]}
     write(folder, "20240102-000000001.parquet", pa.table(wider))

@@ -26,7 +26,8 @@ from spark_jobs.engines.delta_rs.snapshots import DataFile
 from spark_jobs.engines.delta_rs.statistics import file_statistics, statistics
 from spark_jobs.engines.skipping import ColumnPath, indexed_columns
 from spark_jobs.engines.table_definition import TableDefinition
-from spark_jobs.rules.arrays import by_name
+from spark_jobs.plan.table_schema import GDDL
+from spark_jobs.rules.arrays import by_name, flat
 from spark_jobs.rules.arrow_schema import DeltaSchema
 from spark_jobs.rules.change_feed import row_changes
 from spark_jobs.rules.codes import ascending
@@ -34,6 +35,7 @@ from spark_jobs.rules.partition_values import folder, split, with_values
 
 _CHANGE_DATA = "_change_data/"
 """Folder of change data files in Delta's protocol."""
+_SEQUENCE = f"{GDDL}.sequence"
 _TOGETHER = 128 * 1024**2
 """Bytes of row groups, not compressed, that are in memory together."""
 _SAMPLE, _SMALL, _DIFFERENT = 1_000, 20_000, 0.95
@@ -66,6 +68,14 @@ def _rows_of(source: Any, schema: pa.Schema) -> pa.Table:
     file = pq.ParquetFile(source, coerce_int96_timestamp_unit="us")
     there = set(file.schema_arrow.names)
     return by_name(file.read([n for n in schema.names if n in there], use_threads=False), schema)
+
+
+def has_sequences(storage: Storage, table: str, file: DataFile) -> bool:
+    """Whether a data file has the field `_gddl.sequence`."""
+    with storage.open_input(join(table, file.path)) as stream:
+        schema = pq.read_metadata(stream).schema
+    paths = (schema.column(number).path for number in range(len(schema)))
+    return any(path == _SEQUENCE or path.startswith(f"{_SEQUENCE}.") for path in paths)
 
 
 def without(indexed: Sequence[ColumnPath], partition_by: Sequence[str]) -> tuple[ColumnPath, ...]:
@@ -273,6 +283,7 @@ class WithoutRows:
 
 
 def _save(rows: pa.Table, target: Any) -> None:
+    rows = _without_empty_sequence(rows)
     pq.write_table(
         rows,
         target,
@@ -282,6 +293,24 @@ def _save(rows: pa.Table, target: Any) -> None:
         write_statistics=file_statistics(rows),
         use_dictionary=_with_dictionary(rows),
     )
+
+
+def _without_empty_sequence(rows: pa.Table) -> pa.Table:
+    """Rows without `_gddl.sequence` if none has one, as in a full load; readers take it for null.
+
+    Its type may be known with the first change only: see `evolve.retype_sequence`.
+    """
+    at = rows.schema.get_field_index(GDDL)
+    kind = rows.schema.field(at).type if at >= 0 else None
+    if kind is None or not pt.is_struct(kind) or kind.get_field_index("sequence") < 0:
+        return rows
+    values = flat(rows.column(at))
+    if values.field("sequence").null_count < len(values):
+        return rows
+    left = [field for field in kind if field.name != "sequence"]
+    parts = [values.field(field.name) for field in left]
+    mask = values.is_null() if values.null_count else None
+    return rows.set_column(at, GDDL, pa.StructArray.from_arrays(parts, fields=left, mask=mask))
 
 
 def _with_dictionary(rows: pa.Table) -> bool | list[str]:

@@ -16,7 +16,6 @@ from spark_jobs.engines.delta_rs.versions import update_history
 from spark_jobs.engines.table_definition import TableDefinition
 from spark_jobs.engines.transactions import SWEEP
 from spark_jobs.rules import sweep
-from spark_jobs.rules.history import END, START
 
 
 @dataclass(frozen=True)
@@ -32,8 +31,7 @@ class TableWriter:
         if any(not tables.exists(d.path) for d in definitions):
             require_creatable(schema.spec, tier, tables.features)
         for definition in definitions:
-            bounds = (START, END) if definition.path == layout.history else ()
-            evolve.retype_sequence(tables, definition.path, schema, bounds)
+            evolve.retype_sequence(tables, definition.path, schema, definition.bounds)
             reconcile.settle_deletes(tables, definition)
             evolve.ensure(tables, definition)
             reconcile.settle_properties(tables, definition)

@@ -13,6 +13,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
+from airflow_gddl.contract.sql_types import SqlType
 from airflow_gddl.stores import Storage
 from spark_jobs.engines.base import DeclinedError
 from spark_jobs.engines.delta_commits import OURS, DeltaCommits
@@ -213,12 +214,24 @@ class Tables:
             RetriableError: `DELTA_CONFLICT`.
         """
         self._allow(path, columns)
-        delta, now = self.existing(path).delta, self._now()
-        schema = json.loads(delta.schema().to_json())
+        schema = json.loads(self.existing(path).delta.schema().to_json())
         schema["fields"] += json.loads(DeltaSchema(tuple(columns)).to_json())["fields"]
-        done = log_commits.info(now, "ADD COLUMNS", OURS, {}, columns=json.dumps([column.name for column in columns]))
-        metadata = log_commits.metadata(delta, schema=json.dumps(schema))
-        log_commits.commit(self.storage, path, delta.version() + 1, [done, metadata])
+        self._alter(path, "ADD COLUMNS", json.dumps(schema), [column.name for column in columns])
+
+    def retype(self, path: str, types: Mapping[str, SqlType]) -> None:
+        """Give columns other types, which all files can be read as.
+
+        Raises:
+            RetriableError: `DELTA_CONFLICT`.
+        """
+        self._allow(path, [Column(name, kind) for name, kind in types.items()])
+        schema = self.existing(path).schema.retyped(types)
+        self._alter(path, "CHANGE COLUMN", schema.to_json(), list(types))
+
+    def _alter(self, path: str, operation: str, schema: str, names: Sequence[str]) -> None:
+        delta = self.existing(path).delta
+        done = log_commits.info(self._now(), operation, OURS, {}, columns=json.dumps(names))
+        log_commits.commit(self.storage, path, delta.version() + 1, [done, log_commits.metadata(delta, schema=schema)])
         self.forget(path)
 
     def _allow(self, path: str, columns: Sequence[Column]) -> None:

@@ -13,7 +13,7 @@ from spark_jobs.dialects.probed import Unreadable
 from spark_jobs.engines import skipping, table_definition
 from spark_jobs.engines.base import DeclinedError, TableContext
 from spark_jobs.engines.batch_steps import BatchWork, TablesOfAnother
-from spark_jobs.engines.delta_rs import deletion_vectors
+from spark_jobs.engines.delta_rs import deletion_vectors, evolve
 from spark_jobs.engines.delta_rs.change_table import ChangeTableWriter
 from spark_jobs.engines.delta_rs.engine import DeltaRsEngine
 from spark_jobs.engines.delta_rs.features import BESIDE_SPARK, missing_features
@@ -23,6 +23,7 @@ from spark_jobs.engines.table_definition import TableDefinition, new_comments
 from spark_jobs.plan.batch import BatchPlan, TableState
 from spark_jobs.plan.columns import Column
 from spark_jobs.plan.settings import settings_of
+from spark_jobs.plan.table_schema import TableSchema
 
 MOST_BYTES = 64 * 1024**2
 """Of a batch's files, which are in the driver's memory together."""
@@ -55,7 +56,7 @@ class BatchesBesideSpark:
             return found, unreadable
         schema = found.batch_context.table_schema
         others = _TablesOfSpark(
-            self.context.engine.table_work(self.context, plan, schema), tables,
+            self.context.engine.table_work(self.context, plan, schema), tables, schema,
             table_definition.definitions(schema, self.context.layout, self.context.tier),
             table_definition.tombstones(schema, self.context.layout.tombstones),
         )  # fmt: skip
@@ -85,6 +86,7 @@ class _TablesOfSpark(TablesOfAnother):
     """Spark's steps, where there is something to do; `tables` sees what they have changed."""
 
     tables: Tables
+    schema: TableSchema
     definitions: tuple[TableDefinition, ...]
     tombstones: TableDefinition
 
@@ -102,8 +104,11 @@ class _TablesOfSpark(TablesOfAnother):
 
     def _missing(self, definition: TableDefinition) -> list[Column] | None:
         """Columns to add to a table; None where more has to be done, or the columns need a feature that it lacks."""
-        table = self.tables.snapshot(definition.path)
-        if table is None or not _is_met(table, definition):
+        if not self.tables.exists(definition.path):
+            return None
+        evolve.retype_without_rows(self.tables, definition.path, self.schema, definition.bounds)
+        table = self.tables.existing(definition.path)
+        if not _is_met(table, definition):
             return None
         new = [column for column in definition.columns if column.name not in table.schema.types]
         return None if missing_features(table.delta, new) else new

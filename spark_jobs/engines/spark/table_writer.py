@@ -14,7 +14,6 @@ from spark_jobs.engines.spark import evolve, history, reconcile
 from spark_jobs.engines.spark.batch_context import SWEEP, BatchContext
 from spark_jobs.engines.spark.indexing import keep_readable
 from spark_jobs.plan.table_schema import GDDL
-from spark_jobs.rules.history import END, START
 from spark_jobs.rules.sweep import marks
 
 
@@ -28,8 +27,7 @@ class TableWriter:
         batch_context, rewrite = self.batch_context, not self.batch_context.tier.deletion_vectors
         schema, layout = batch_context.table_schema, batch_context.layout
         for definition in table_definition.definitions(schema, layout, batch_context.tier):
-            bounds = (START, END) if definition.path == layout.history else ()
-            evolve.retype_sequence(batch_context.tables, definition.path, schema, bounds)
+            evolve.retype_sequence(batch_context.tables, definition.path, schema, definition.bounds)
             reconcile.settle_deletes(batch_context.tables, definition)
             evolve.ensure(batch_context.tables, definition, rewrite=rewrite)
             reconcile.settle_properties(batch_context.tables, definition)
