@@ -32,6 +32,11 @@ class Lake:
         self._layout = Layout.of(self._roots, self._spec)
         self._offset = 0
 
+    @property
+    def state(self) -> Path:
+        """Folder of the ledger."""
+        return Path(self._layout.state)
+
     def land(self, content: str | bytes, ending: str = "json") -> str:
         """Under the name that Confluent's sink would give it."""
         path = Path(self._layout.landing) / f"partition=0/shop.t+0+{self._offset:010d}.{ending}"

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from spark_jobs.engines.delta_rs.batch_context import BatchContext, find, matching
 from spark_jobs.engines.delta_rs.small_files import place_new_rows
 from spark_jobs.engines.transactions import HISTORY
-from spark_jobs.plan.table_schema import GDDL, TableSchema
+from spark_jobs.plan.table_schema import TableSchema
 from spark_jobs.rules.arrays import by_name
 from spark_jobs.rules.changes import change_schema
 from spark_jobs.rules.codes import table_codes
@@ -20,12 +20,8 @@ from spark_jobs.rules.merge import ACTION, AT
 from spark_jobs.rules.order import events, old_keys
 
 
-def changes_of_keys(batch_context: BatchContext, keys: pa.Table, generation: int | None = None) -> pa.Table:
-    """All changes of these keys, by new key or by the before image's old key; possibly also of others.
-
-    Args:
-        generation: only changes of this generation; null: of all.
-    """
+def changes_of_keys(batch_context: BatchContext, keys: pa.Table) -> pa.Table:
+    """All changes of these keys, by new key or by the before image's old key; possibly also of others."""
     snapshot, table_schema = batch_context.tables.existing(batch_context.layout.changes), batch_context.table_schema
     found = []
     for file in snapshot.files:
@@ -34,10 +30,7 @@ def changes_of_keys(batch_context: BatchContext, keys: pa.Table, generation: int
         if table_schema.before_of_key:
             old = pa.table(old_keys(rows, table_schema))
             at = pc.unique(pa.chunked_array([at, matching(old, keys, table_schema.keys)]))
-        mine = rows.take(at)
-        if generation is not None:
-            mine = mine.filter(pc.equal(pc.struct_field(mine.column(GDDL), "generation"), generation))
-        found.append(mine)
+        found.append(rows.take(at))
     rows = pa.concat_tables(found) if found else snapshot.schema.arrow.empty_table()
     return by_name(rows, change_schema(table_schema))
 

@@ -86,8 +86,9 @@ class BatchesBesideSpark:
 def _adds_features(schema: BatchSchema) -> bool:
     """Whether types are widened, or columns have types, for which Spark gives the tables features."""
     plans = (schema.plan, schema.before)
-    added = [*schema.new_technical, *(column for plan in plans for column in plan.additions)]
-    scalars = {str(part) for column in added for part in parts(column.type)}
+    types = [column.type for column in schema.new_technical]
+    types += [added.type for plan in plans for added in plan.additions]
+    scalars = {str(part) for kind in types for part in parts(kind)}
     return bool(scalars & _TYPES_OF_FEATURES) or any(plan.widenings for plan in plans)
 
 
