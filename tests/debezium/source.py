@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from random import Random
 from typing import Any
 
@@ -44,13 +45,16 @@ class Source:
     """Attributes:
     rows: the table as committed.
     records: what the connector has sent to the topic, in its order.
-    loses: the connector loses its place in the log now and then, and takes a new snapshot.
+    loses: the connector loses its place in the log now and then, and takes a new snapshot; and the log is reset.
+    began: when it was, ISO 8601.
     """
 
     rng: Random
     rows: dict[int, Row] = field(default_factory=dict)
     records: list[Record] = field(default_factory=list)
     loses: bool = False
+    began: list[str] = field(default_factory=list)
+    _passed: int = 0
     _lost: bool = False
     _sent_from: int = 0
     _wide: bool = False
@@ -92,7 +96,7 @@ class Source:
 
     def _step(self) -> None:
         rng = self.rng
-        chosen = rng.choice("bwwwwwwcccsssakr" + "lnni" * self.loses)
+        chosen = rng.choice("bwwwwwwcccsssakr" + "lnniz" * self.loses)
         if chosen == "b" or not self._open:
             self._open.append(_Transaction())
         transaction = rng.choice(self._open)
@@ -109,6 +113,13 @@ class Source:
             self.rows = {key: {"extra": None} | row for key, row in self.rows.items()}
         elif chosen == "r":
             self._restart()
+        else:
+            self._break(chosen)
+
+    def _break(self, chosen: str) -> None:
+        """The log is reset, or the connector loses its place and begins a new snapshot."""
+        if chosen == "z":
+            self._reset()
         elif chosen == "l":
             self._lost = True
         elif chosen in "ni" and self._lost and self.rows:
@@ -174,9 +185,17 @@ class Source:
         again = self.records[max(self._sent_from, len(self.records) - self.rng.randint(0, 12)) :]
         self.records += [(key, value) for key, value in again if value is None or value["op"] != "r"]
 
+    def _reset(self) -> None:
+        """The log begins anew, at places that it has had; what was open is lost."""
+        self._open, self._window, now = [], None, self._next()
+        self._commit, self._passed = self._next(), self.rng.randrange(1, now - 2**39)
+        self.began.append(datetime.fromtimestamp(now / 1000, UTC).isoformat(timespec="milliseconds"))
+
     def _send(self, op: str, row: Row, lsn: int, *, mark: str = "false", time: int | None = None) -> None:
-        sequence = f'[{"null" if self._commit is None else f"{chr(34)}{self._commit}{chr(34)}"},"{lsn}"]'
-        source = {"connector": "postgresql", "lsn": lsn, "sequence": sequence, "ts_ms": time or lsn}
+        commit = "null" if self._commit is None else f'"{self._commit - self._passed}"'
+        place = lsn - self._passed
+        sequence = f'[{commit},"{place}"]'
+        source = {"connector": "postgresql", "lsn": place, "sequence": sequence, "ts_ms": time or lsn}
         source |= {"snapshot": mark} if self.loses else {}
         sides = {"before": dict(row), "after": None} if op == "d" else {"before": None, "after": dict(row)}
         self.records.append((row["id"], {**sides, "source": source, "op": op}))

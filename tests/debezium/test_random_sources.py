@@ -48,7 +48,11 @@ def cases(draw: st.DrawFn) -> Case:
     runs: list[Files] = [{} for _ in range(rng.randint(1, 4))]
     for name, content in files:
         rng.choice(runs)[name] = content
-    reported = {(value["op"], key, value["source"]["lsn"]) for key, value in source.records if value is not None}
+    reported = {
+        (value["op"], key, value["source"]["lsn"], value["source"]["ts_ms"])
+        for key, value in source.records
+        if value is not None
+    }
     return Case(TABLE, tuple(runs), source.rows, len(reported))
 
 
@@ -61,8 +65,13 @@ def cases_of_lost_places(draw: st.DrawFn) -> Case:
     runs: list[Files] = [{} for _ in range(rng.randint(1, 4))]
     for at, (name, content) in enumerate(files):
         runs[at * len(runs) // len(files)][name] = content
-    reported = {(value["op"], key, value["source"]["lsn"]) for key, value in source.records if value is not None}
-    row = replace(TABLE, sweep_limit=1.0, delete=rng.choice(("hard", "soft")), history=rng.random() < 0.5)
+    reported = {
+        (value["op"], key, value["source"]["lsn"], value["source"]["ts_ms"])
+        for key, value in source.records
+        if value is not None
+    }
+    row = replace(TABLE, sweep_limit=1.0, delete=rng.choice(("hard", "soft")), history=rng.random() < 0.5,
+                  options={"log_began": tuple(source.began)})  # fmt: skip
     return Case(row, tuple(runs), source.rows, len(reported))
 
 
