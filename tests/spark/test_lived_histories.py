@@ -49,6 +49,37 @@ def test_repairs_between_runs_change_nothing(sort: str, count: int, spark: Local
     assert not stage.wrong, "\n" + stage.report()
 
 
+@pytest.mark.parametrize("count", [4, pytest.param(60, marks=pytest.mark.deep)])
+def test_column_declared_as_text_later_is_as_if_it_always_was(count: int, spark: LocalPort, tmp_path: Path) -> None:
+    """Whenever the row declares a column of numbers as text, all tables are those of a row that said so at first."""
+    if spark.name != "delta_rs":
+        pytest.skip("both engines rewrite types by the same rule, which scenarios show on each")
+    drawn = named(rich(cases(replace(EVERYTHING, declared=False, removals=True)), examples(count)))
+    texts = [replace(case, spec=replace(case.spec, options={"types": {"n": "string"}})) for case in drawn]
+    chance = Random(count)  # noqa: S311 - a repeatable choice
+    since = {case.spec.table: chance.randrange(len(case.runs) + 1) for case in drawn}
+    first, later = (Stage(spark, Lake(tmp_path / name), texts) for name in ("first", "later"))
+    for number in range(max(len(case.runs) for case in drawn)):
+        for stage in (first, later):
+            stage.land(number)
+        playing = [pair for pair in zip(drawn, texts, strict=True) if number < len(pair[0].runs)]
+        _run(first, [text.spec for _, text in playing], number)
+        _run(later, [(case if number < since[case.spec.table] else text).spec for case, text in playing], number)
+    for stage in (first, later):
+        _run(stage, [case.spec for case in texts], 99, JobOptions(full_refresh=True))
+        verify(stage)
+        assert not stage.wrong, "\n" + stage.report()
+    for case in texts:
+        wanted, found = (by_engine(stage.lake.layout(case.spec)) for stage in (first, later))
+        later.blame(case, f"text since run {since[case.spec.table]}", differences(wanted, found))
+    assert not later.wrong, "\n" + later.report()
+
+
+def _run(stage: Stage, specs: Sequence[TableSpec], number: int, options: JobOptions | None = None) -> None:
+    results = stage.lake.run(stage.port, stage.lake.job(specs, options, f"run-{number}"))
+    stage.blame_failures(f"in run {number}", results)
+
+
 def _reload(stage: Stage) -> None:
     """Load tables from the files that are left: as if these had come in one run, and no others."""
     left = {case.spec.table: _left(case.runs) for case in stage.cases if not _rewritten(case.runs)}
