@@ -223,7 +223,9 @@ def _ingest_all(work: _Refresh, outcome: RunTotals) -> tuple[TableSchema | None,
     run, context = work.shadow, work.shadow_context
     ledger = run.ledger()
     if ledger.state.batch == 0:
-        ledger.commit(_empty_commit(work, refresh_generations.seed(work.ledger.state, work.recorded, run.dialect)))
+        state, archives = work.ledger.state, work.plan.archives
+        state = refresh_generations.seed(state, work.recorded, run.dialect, archives=archives)
+        ledger.commit(_empty_commit(work, state))
     if not is_sealed(ledger):
         found = _with_generations(work, run.discover(ledger, wait="idle"), outcome)
         outcome.warn(notices.of_unsettled(found))
@@ -271,7 +273,7 @@ def _empty_commit(work: _Refresh, state: TableState) -> BatchCommit:
 def _with_generations(work: _Refresh, found: Discovery, outcome: RunTotals) -> Discovery:
     if work.recorded is not None:
         return refresh_generations.by_change_table(found, work.recorded, outcome)
-    return refresh_generations.by_ledger(work.run, work.ledger, found, outcome)
+    return refresh_generations.by_ledger(work.run, work.ledger, found, outcome, archives=work.plan.archives)
 
 
 def _commit(work: _Refresh, fresh: Ledger, order: RebuildRequest, rows_now: int) -> None:

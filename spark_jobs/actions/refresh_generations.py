@@ -31,10 +31,15 @@ def recorded_files(context: TableContext, state: TableState) -> Recorded | None:
     return Recorded(context.engine.recorded_files(context.layout.changes))
 
 
-def seed(state: TableState, recorded: Recorded | None, dialect: Dialect) -> TableState:
-    """State that a shadow ledger inherits: schema ids, generations, snapshots of the source."""
+def seed(state: TableState, recorded: Recorded | None, dialect: Dialect, *, archives: bool = False) -> TableState:
+    """State that a shadow ledger inherits: schema ids, generations, snapshots of the source.
+
+    Args:
+        archives: the files alone are to say what there is; so they do of snapshots.
+    """
     if recorded is None:
         known = None if state.snapshots is None else dialect.replaced_snapshots(state.snapshots)
+        known = KnownSnapshots() if archives and dialect.log_positions else known
         return TableState(batch=1, generation=max(state.generation, 1), schemas=state.schemas, snapshots=known,
                           generation_floor=floors_of(state.generation_floor or (None,), known))  # fmt: skip
     generations = range(1, recorded.generation + 1)
@@ -57,8 +62,11 @@ def _recorded_snapshots(recorded: Recorded) -> KnownSnapshots | None:
     return KnownSnapshots(runs=(*runs, last))
 
 
-def by_ledger(run: TableRun, live: Ledger, found: Discovery, totals: RunTotals) -> Discovery:
+def by_ledger(run: TableRun, live: Ledger, found: Discovery, totals: RunTotals, *, archives: bool = False) -> Discovery:
     """The files with the generations that the live ledger gave them, or would give them now.
+
+    Where places in the source's log say the generations of changes, a reload gives all files the current one: their
+    snapshots open later ones.
 
     Raises:
         FatalError: as `notices.require_known_generations`.
@@ -66,6 +74,8 @@ def by_ledger(run: TableRun, live: Ledger, found: Discovery, totals: RunTotals) 
     waiting = run.discover(live)
     notices.require_known_generations(waiting.inference, run.spec.table)
     totals.warn(notices.of_generations(waiting.inference))
+    if archives and run.dialect.log_positions:
+        return _with_generations(found, dict.fromkeys((f.path for f in found.waiting), max(live.state.generation, 1)))
     known = {path: entry.generation for path, entry in live.all_entries().items()}
     return _with_generations(found, {**known, **{file.path: file.generation for file in waiting.waiting}})
 

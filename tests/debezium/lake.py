@@ -32,6 +32,11 @@ class Lake:
         self._layout = Layout.of(self._roots, self._spec)
         self._offset = 0
 
+    def empty(self) -> None:
+        """Move all files out of the landing folder."""
+        for path in Path(self._layout.landing).rglob("*.*"):
+            path.unlink()
+
     @property
     def state(self) -> Path:
         """Folder of the ledger."""

@@ -96,9 +96,13 @@ def _play(engine: LocalPort, tmp_path: Path, strategy: st.SearchStrategy[Case], 
         _run(engine, JobSpec(run_id=f"r{number}", roots=roots, tables=tables), unwanted)
     wrong = _wrong(engine, roots, found)
     assert not wrong, f"{len(wrong)} of {len(found)}: {wrong[0]}"
-    _run(engine, JobSpec(run_id="again", roots=roots, tables=tables, options=JobOptions(full_refresh=True)), unwanted)
-    wrong = _wrong(engine, roots, found)
-    assert not wrong, f"after the full refresh {len(wrong)} of {len(found)}: {wrong[0]}"
+    for what, options in (
+        ("full refresh", JobOptions(full_refresh=True)),
+        ("reload", JobOptions(reload=True, confirmed=True)),
+    ):
+        _run(engine, JobSpec(run_id="again", roots=roots, tables=tables, options=options), unwanted)
+        wrong = _wrong(engine, roots, found)
+        assert not wrong, f"after the {what} {len(wrong)} of {len(found)}: {wrong[0]}"
 
 
 def _land(folder: Path, files: Files) -> None:

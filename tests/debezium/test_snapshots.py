@@ -286,3 +286,50 @@ def test_reset_that_is_named_after_a_snapshot(engine: EnginePort, tmp_path: Path
     named.land(text(event("u", {"id": 7, "v": "late"}, 150)))
     assert named.run().late_ignored == 1
     assert named.run(action="verify").details["verdict"] == "equal"
+
+
+def test_reload_follows_what_only_a_person_knows(engine: EnginePort, tmp_path: Path) -> None:
+    """A truncate, and a snapshot that could only be merged: old files moved out, and a reload from those left."""
+    lake = filled(engine, tmp_path)
+    truncate = {"op": "t", "before": None, "after": None, "source": event("c", {"id": 0}, 300)["source"]}
+    lake.land(text(truncate))
+    assert lake.run().quarantined == 1
+    lake.empty()
+    lake.land(text(*snapshot(400, [11, 12], name="renamed"), event("c", {"id": 13, "v": "c"}, 410, name="renamed")))
+    assert warnings_of(lake.run()) == ["SNAPSHOT_MERGED"]
+    assert ids(lake) == [1, 2, 3, 4, 5, 6, 7, 11, 12, 13]
+    done = lake.run(reload=True, confirmed=True)
+    assert (ids(lake), done.details["reload"]["vanish"]) == ([11, 12, 13], 7)
+    lake.land(text(*snapshot(500, [11, 12], name="renamed")))
+    assert warnings_of(lake.run()) == []
+    assert ids(lake) == [11, 12], "the connector's next snapshot is a reload again"
+
+
+def test_rebuild_by_another_sequence_decides_ties(engine: EnginePort, tmp_path: Path) -> None:
+    lake = Lake(engine, tmp_path)
+    for number, (name, n) in enumerate([("b", 2), ("a", 1)]):
+        path = Path(lake.land("", "ignored")).with_name(f"{name}.json")
+        path.write_text(text(event("c", {"id": 1, "v": name, "n": n}, 100)))
+        path.with_name(f"shop.t+0+{number * 100:010d}.ignored").unlink()
+    assert warnings_of(lake.run()) == ["SEQUENCE_TIE"]
+    ordered = lake.with_row(sequence_by=["_dbz_sequence", "n"])
+    ordered.run(full_refresh=True)
+    assert ordered.replica("id", "v") == [(1, "b")]
+    assert ordered.run(action="verify").details["verdict"] == "equal"
+
+
+def test_reload_from_a_source_that_was_moved(engine: EnginePort, tmp_path: Path) -> None:
+    """Its log begins at lower places than the snapshots that the table knows."""
+    lake = filled(engine, tmp_path)
+    lake.land(text(*snapshot(200, range(1, 7))))
+    lake.run()
+    lake.empty()
+    lake.land(text(*snapshot(20, [1, 2, 9], v="moved"), event("u", {"id": 9, "v": "u"}, 30)))
+    lake.run(reload=True, confirmed=True)
+    assert lake.replica("id", "v") == [(1, "moved"), (2, "moved"), (9, "u")]
+    assert lake.run(action="verify").details["verdict"] == "equal"
+    lake.land(text(*snapshot(50, [1, 2], v="again")))
+    lake.run()
+    assert lake.replica("id", "v") == [(1, "again"), (2, "again")]
+    lake.run(full_refresh=True)
+    assert lake.replica("id", "v") == [(1, "again"), (2, "again")]
