@@ -66,6 +66,7 @@ _LONG_ON_SPARK = {
         "test_reload_from_a_source_that_was_moved",
         "test_repairs_keep_the_generations",
         "test_reset_that_is_named_after_a_snapshot",
+        "test_rows_of_other_partitions_may_follow",
         "test_run_that_died_in_the_middle",
         "test_snapshot_behind_later_changes_removes_nothing",
         "test_snapshot_in_several_batches",

@@ -334,3 +334,13 @@ def test_reload_from_a_source_that_was_moved(engine: EnginePort, tmp_path: Path)
     assert lake.replica("id", "v") == [(1, "again"), (2, "again")]
     lake.run(full_refresh=True)
     assert lake.replica("id", "v") == [(1, "again"), (2, "again")]
+
+
+def test_rows_of_other_partitions_may_follow(engine: EnginePort, tmp_path: Path) -> None:
+    for sweep_after, warned, left in (("1h", ["SWEEP_PENDING"], [1, 2, 3, 4, 5, 6]), ("0s", [], [1, 2, 3, 4, 5])):
+        lake = Lake(engine, tmp_path / sweep_after, sweep_after=sweep_after)
+        for number, rows in enumerate((snapshot(100, range(1, 7)), snapshot(200, range(1, 6)))):
+            for partition in (0, 1):
+                lake.land_in(partition, number, text(*rows[partition::2]))
+            done = lake.run()
+        assert (warnings_of(done), done.revisit, ids(lake)) == (warned, bool(warned), left)
