@@ -122,7 +122,9 @@ def process_pending(run: TableRun, claim: Claim, seen: PendingWork, outcome: Run
         replayed = replayed or plan.source == "quarantine"
         found = found if coming.appended else found.without(plan)
         batch = Batch(coming=coming, ledger=ledger, claim=claim, left=found, foreign=strange)
-        if run_batch(run, context, batch, outcome).unlocks_quarantine:
+        done = run_batch(run, context, batch, outcome)
+        found = found.with_unreadable(u.file for u in done.bad_files)
+        if done.unlocks_quarantine:
             unlocking = batch
         publish(run.runtime.storage, run.layout, run.spec)  # checked once, at the end of the run
     if unlocking is not None and not replayed:
@@ -165,6 +167,8 @@ def run_batch(run: TableRun, context: TableContext, batch: Batch, outcome: RunTo
     few = is_small(plan, state)
     context = replace(context, engine=context.engine.suited(few_rows=few), resumed=batch.coming.resumed)
     done = resume(run, context, batch, outcome) if batch.coming.appended else ingest(run, context, batch, outcome)
+    batch = batch.decided(done.plan)
+    plan = batch.plan
     sweeps = plan.sweep and load_is_whole(plan, done.bad_files, batch.ledger)
     if (work := done.work) is not None:
         main, swept = apply(run, context, work, batch, outcome, sweeps=sweeps)
@@ -218,7 +222,7 @@ def ingest(run: TableRun, context: TableContext, batch: Batch, outcome: RunTotal
     run.report("append", plan.number, done.appended.written)
     outcome.warn((*decoded_batch.schema.warnings, *done.appended.warnings))
     outcome.schema_changes += [c for c in decoded_batch.schema.plan.changes if c not in outcome.schema_changes]
-    return Ingested(work=done, bad_files=bad_files)
+    return Ingested(work=done, plan=known, bad_files=bad_files)
 
 
 def _is_changed(run: TableRun, state: TableState) -> bool:

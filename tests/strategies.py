@@ -63,6 +63,7 @@ class Traits:
         declared: the column `n` comes as text, and is a number by `options.types`.
         rescues: the column `n` begins as numbers and comes as text, too, which is rescued where it is none.
         bad_rows: some rows belong in the quarantine.
+        removals: files vanish some time after they were ingested, as lifecycle rules remove them.
     """
 
     numbered: bool = False
@@ -83,6 +84,7 @@ class Traits:
     declared: bool = False
     rescues: bool = False
     bad_rows: bool = False
+    removals: bool = False
     min_changes: int = 1
     max_changes: int = 14
     max_files: int = 5
@@ -162,6 +164,7 @@ def cases(draw: st.DrawFn, traits: Traits) -> Case:
         items += draw(st.lists(st.sampled_from(items), max_size=4))
     files = draw(_dealt(items, traits))
     runs = draw(_into_runs(files, traits))
+    runs = draw(_with_removals(runs)) if traits.removals else runs
     types = NUMBERED if traits.numbered else TYPES
     if traits.rescues:  # the type of a file's column is that of its values
         first = {"id": "a", **({"part": 1} if traits.composite else {}), "v": "x", "n": 0}
@@ -300,6 +303,20 @@ def _into_runs(draw: st.DrawFn, files: list[DeliveredFile], traits: Traits) -> t
         first = 1 + max(n for n, run in enumerate(runs) if any(file.kind == "load" for file in run.files))
         runs.insert(draw(st.integers(first, len(runs))), Run(tuple(draw(_rewritten(load)) for load in again)))
     return tuple(runs)
+
+
+@st.composite
+def _with_removals(draw: st.DrawFn, runs: Sequence[Run]) -> tuple[Run, ...]:
+    """Files of earlier runs vanish before a run; a later one may bring them again."""
+    found: list[Run] = []
+    there: list[str] = []
+    for run in runs:
+        gone = draw(st.lists(st.sampled_from(there), unique=True)) if there and draw(st.booleans()) else []
+        names = [file.name for file in run.files]
+        gone = [name for name in gone if name not in names]
+        found.append(replace(run, removed=tuple(gone)))
+        there = [name for name in dict.fromkeys((*there, *names)) if name not in gone]
+    return tuple(found)
 
 
 @st.composite

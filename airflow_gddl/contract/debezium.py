@@ -25,6 +25,8 @@ class DebeziumOptions:
     """`path.format` of a sink that makes folders of time (`'year'=YYYY/'month'=MM/'day'=dd`), for shorter listings."""
     log_began: tuple[str, ...] = ()
     """When the source's log was reset (failover, reset, restored backup), ISO 8601: later changes come after all."""
+    snapshots: Literal["reload", "merge"] = "reload"
+    """Meaning of a snapshot after the first: the whole table, whose rows replace all before; or rows to be merged."""
     lookback: str = "7d"
     """How far behind the newest folder each run lists for late files; needs `path_format`, else all are listed."""
     missing_folder: Literal["report", "empty", "ignore"] = "report"

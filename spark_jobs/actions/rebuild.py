@@ -24,6 +24,7 @@ from spark_jobs.plan.generations import Recorded
 from spark_jobs.plan.identity import reselected_columns
 from spark_jobs.plan.sequence import greater, log_began_of
 from spark_jobs.plan.settings import settings_of
+from spark_jobs.plan.snapshots import floors_of
 from spark_jobs.rules.rewrite import Rewrite, plan_rewrite
 from spark_jobs.table.foreign import has_all_changes, versions_of
 from spark_jobs.table.next_batch import drop
@@ -142,10 +143,14 @@ class _Rebuild:
         highest = None
         for row in recorded.rows:
             highest = greater(highest, row.max_sequence)
+        snapshots = None
+        if state.snapshots is not None and schema.follows_snapshots:
+            snapshots = self.context.dialect.replaced_snapshots(state.snapshots)
+        floors = [recorded.highest_before(g + 1) for g in range(len(state.generation_floor))]
         return replace(
             state, sequence_type=schema.sequence_type, normal_text=True, instants=True, sequence_forms={},
             log_began=log_began_of(self.run.spec), misplaced=(), log_time=None, max_sequence=highest,
-            generation_floor=tuple(recorded.highest_before(g + 1) for g in range(len(state.generation_floor))),
+            generation_floor=floors_of(floors, snapshots), snapshots=snapshots,
         )  # fmt: skip
 
     def _commit(self, plan: BatchPlan, state: TableState) -> None:

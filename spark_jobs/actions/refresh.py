@@ -29,6 +29,7 @@ from spark_jobs.plan.files import FileEntry
 from spark_jobs.plan.generations import Recorded
 from spark_jobs.plan.identity import reselected_columns
 from spark_jobs.plan.settings import settings_of
+from spark_jobs.plan.snapshots import floors_of
 from spark_jobs.plan.sweeping import SweepRule
 from spark_jobs.plan.table_schema import TableSchema
 from spark_jobs.rules.batch_schema import plan_batch
@@ -180,7 +181,8 @@ def _watermarks(
     if not work.plan.archives:
         return refresh_generations.watermarks(table_schema, state, resequenced)
     held = Recorded(work.live.engine.recorded_files(work.shadow.layout.changes))
-    return tuple(held.highest_before(generation) for generation in range(1, len(state.generation_floor) + 1))
+    floors = [held.highest_before(generation) for generation in range(1, len(state.generation_floor) + 1)]
+    return floors_of(floors, state.snapshots)
 
 
 def _checked(work: _Refresh, order: RebuildRequest, fresh: Ledger) -> Replacement:
@@ -221,7 +223,9 @@ def _ingest_all(work: _Refresh, outcome: RunTotals) -> tuple[TableSchema | None,
     run, context = work.shadow, work.shadow_context
     ledger = run.ledger()
     if ledger.state.batch == 0:
-        ledger.commit(_empty_commit(work, refresh_generations.seed(work.ledger.state, work.recorded)))
+        state, archives = work.ledger.state, work.plan.archives
+        state = refresh_generations.seed(state, work.recorded, run.dialect, archives=archives)
+        ledger.commit(_empty_commit(work, state))
     if not is_sealed(ledger):
         found = _with_generations(work, run.discover(ledger, wait="idle"), outcome)
         outcome.warn(notices.of_unsettled(found))
@@ -232,7 +236,7 @@ def _ingest_all(work: _Refresh, outcome: RunTotals) -> tuple[TableSchema | None,
             context = replace(context, engine=context.engine.suited(few_rows=is_small(plan, ledger.state)))
             batch = Batch(coming=NextBatch(plan=plan), ledger=ledger, claim=work.claim, left=found)
             done = ingest(run, context, batch, outcome)
-            commit(run, context, batch, done)
+            commit(run, context, batch.decided(done.plan), done)
             count(outcome, plan, done)
         ledger.commit(_empty_commit(work, replace(ledger.state, batch=ledger.state.batch + 1)))
     if ledger.state.keys is None:
@@ -269,7 +273,7 @@ def _empty_commit(work: _Refresh, state: TableState) -> BatchCommit:
 def _with_generations(work: _Refresh, found: Discovery, outcome: RunTotals) -> Discovery:
     if work.recorded is not None:
         return refresh_generations.by_change_table(found, work.recorded, outcome)
-    return refresh_generations.by_ledger(work.run, work.ledger, found, outcome)
+    return refresh_generations.by_ledger(work.run, work.ledger, found, outcome, archives=work.plan.archives)
 
 
 def _commit(work: _Refresh, fresh: Ledger, order: RebuildRequest, rows_now: int) -> None:

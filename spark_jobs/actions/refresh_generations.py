@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from airflow_gddl.contract.result import RunWarning
+from spark_jobs.dialects.base import Dialect
 from spark_jobs.engines.base import TableContext
 from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.plan.batch import BatchPlan, TableState
@@ -14,6 +15,7 @@ from spark_jobs.plan.discover import Discovery
 from spark_jobs.plan.files import FileEntry
 from spark_jobs.plan.generations import Recorded, reconstruct
 from spark_jobs.plan.sequence import greater
+from spark_jobs.plan.snapshots import KnownSnapshots, SnapshotRun, floors_of, text_of
 from spark_jobs.plan.sweeping import SweepRule, sweep_state
 from spark_jobs.plan.table_schema import TableSchema
 from spark_jobs.rules.sequence_text import normal_json
@@ -29,18 +31,42 @@ def recorded_files(context: TableContext, state: TableState) -> Recorded | None:
     return Recorded(context.engine.recorded_files(context.layout.changes))
 
 
-def seed(state: TableState, recorded: Recorded | None) -> TableState:
-    """State that a shadow ledger inherits: schema ids, generations."""
+def seed(state: TableState, recorded: Recorded | None, dialect: Dialect, *, archives: bool = False) -> TableState:
+    """State that a shadow ledger inherits: schema ids, generations, snapshots of the source.
+
+    Args:
+        archives: the files alone are to say what there is; so they do of snapshots.
+    """
     if recorded is None:
-        return TableState(batch=1, generation=max(state.generation, 1), schemas=state.schemas,
-                          generation_floor=state.generation_floor or (None,))  # fmt: skip
+        known = None if state.snapshots is None else dialect.replaced_snapshots(state.snapshots)
+        known = KnownSnapshots() if archives and dialect.log_positions else known
+        return TableState(batch=1, generation=max(state.generation, 1), schemas=state.schemas, snapshots=known,
+                          generation_floor=floors_of(state.generation_floor or (None,), known))  # fmt: skip
     generations = range(1, recorded.generation + 1)
     return TableState(batch=1, generation=recorded.generation,
+                      snapshots=_recorded_snapshots(recorded) if dialect.log_positions else None,
                       generation_floor=tuple(recorded.highest_before(g) for g in generations))  # fmt: skip
 
 
-def by_ledger(run: TableRun, live: Ledger, found: Discovery, totals: RunTotals) -> Discovery:
+def _recorded_snapshots(recorded: Recorded) -> KnownSnapshots | None:
+    """Snapshots of the source as the change table has them: its generations begin where they do in the log.
+
+    The newest change counts as the place of the last one, so that no other of the files opens a generation.
+    """
+    places = [(g, text_of(recorded.lowest_of(g))) for g in range(2, recorded.generation + 1)]
+    runs = [SnapshotRun(generation=g, position=place, whole=True) for g, place in places if place is not None]
+    newest = text_of(recorded.highest_before(recorded.generation + 1))
+    if newest is None:
+        return None
+    last = SnapshotRun(generation=recorded.generation, position=newest, opens=False, whole=True)
+    return KnownSnapshots(runs=(*runs, last))
+
+
+def by_ledger(run: TableRun, live: Ledger, found: Discovery, totals: RunTotals, *, archives: bool = False) -> Discovery:
     """The files with the generations that the live ledger gave them, or would give them now.
+
+    Where places in the source's log say the generations of changes, a reload gives all files the current one: their
+    snapshots open later ones.
 
     Raises:
         FatalError: as `notices.require_known_generations`.
@@ -48,6 +74,8 @@ def by_ledger(run: TableRun, live: Ledger, found: Discovery, totals: RunTotals) 
     waiting = run.discover(live)
     notices.require_known_generations(waiting.inference, run.spec.table)
     totals.warn(notices.of_generations(waiting.inference))
+    if archives and run.dialect.log_positions:
+        return _with_generations(found, dict.fromkeys((f.path for f in found.waiting), max(live.state.generation, 1)))
     known = {path: entry.generation for path, entry in live.all_entries().items()}
     return _with_generations(found, {**known, **{file.path: file.generation for file in waiting.waiting}})
 

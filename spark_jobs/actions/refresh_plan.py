@@ -98,7 +98,7 @@ def refresh_batches(run: TableRun, totals: RunTotals) -> tuple[list[tuple[BatchP
     found = refresh_generations.by_ledger(run, ledger, found, totals)
     if not found.waiting and fresh.state.batch <= 1:
         raise nothing_to_refresh(run.spec.table, run.layout.landing)
-    state = fresh.state if fresh.state.batch else refresh_generations.seed(ledger.state, None)
+    state = fresh.state if fresh.state.batch else refresh_generations.seed(ledger.state, None, run.dialect)
     ahead = batches_ahead(shadow, fresh.plan(), state, found)
     # The first commit of the shadow ledger has no files.
     return [(replace(p, number=p.number - 1, mode="refresh", sweep=False), resumed) for p, resumed in ahead], found

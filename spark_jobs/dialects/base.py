@@ -21,6 +21,7 @@ from spark_jobs.dialects.probed import DEFAULT_BOUNDS, Probed, ReadBounds
 from spark_jobs.dialects.window import EVERYTHING, Window
 from spark_jobs.plan.file_times import BY_NAME, FileTimes
 from spark_jobs.plan.files import PlannedFile
+from spark_jobs.plan.snapshots import KnownSnapshots
 
 
 class InputOpener(Protocol):
@@ -110,6 +111,10 @@ class Dialect(ABC):
     def reordered(self, rows: pa.Table) -> pa.Table:
         """Stored changes with the columns of `total_order` as the row's options give them now."""
         return rows
+
+    def replaced_snapshots(self, known: KnownSnapshots) -> KnownSnapshots:
+        """Known snapshots with their places as the row's options give them now."""
+        return known
 
     def windows(self, cursor: str, since: datetime, until: datetime) -> tuple[Window, ...]:  # noqa: ARG002 - for others
         """Listings that find every change file whose path states (`times`) a time from `since` on, or more.

@@ -13,6 +13,7 @@ from airflow_gddl.contract.dms import DmsOptions
 from airflow_gddl.contract.spec import DEFAULT_TIERS
 from spark_jobs.dialects.arrow_types import column_type
 from spark_jobs.plan.files import PlannedFile
+from spark_jobs.plan.snapshots import SnapshotMarks
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,6 +57,7 @@ class Probed:
         table: those rows, until an engine has read them.
         malformed: of translated rows, the original text of those that are no rows (null elsewhere); null: all are.
         csv: how a CSV file is written; null unless it is CSV.
+        snapshot: what its events say of snapshots of the source; null: its dialect knows of none.
         bounds: of the tier, for reading it.
     """
 
@@ -69,6 +71,7 @@ class Probed:
     table: pa.Table | None = field(default=None, compare=False, repr=False)
     malformed: pa.Array | None = field(default=None, compare=False, repr=False)
     csv: DmsOptions | None = None
+    snapshot: SnapshotMarks | None = field(default=None, compare=False)
     bounds: ReadBounds = field(default=DEFAULT_BOUNDS, compare=False)
 
     @classmethod
@@ -78,11 +81,13 @@ class Probed:
         table: pa.Table,
         malformed: pa.Array | None = None,
         stated: Mapping[str, pa.DataType] = MappingProxyType({}),
+        snapshot: SnapshotMarks | None = None,
     ) -> Probed:
         """A file that the dialect has translated."""
         columns = tuple((f.name, column_type(f.type)) for f in table.schema)
         types = tuple((name, column_type(kind)) for name, kind in stated.items())
-        return cls(file, columns, table.num_rows, types, translated=True, table=table, malformed=malformed)
+        return cls(file, columns, table.num_rows, types, translated=True, table=table, malformed=malformed,
+                   snapshot=snapshot)  # fmt: skip
 
     @property
     def signature(self) -> tuple[object, ...]:

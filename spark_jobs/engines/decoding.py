@@ -6,10 +6,12 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from airflow_gddl.contract.errors import FatalError, GddlError, RetriableError
+from airflow_gddl.contract.result import RunWarning
 from spark_jobs.dialects.probed import Probed
 from spark_jobs.dialects.roles import match
 from spark_jobs.engines.base import TableContext
 from spark_jobs.plan.batch import BatchPlan, TableState
+from spark_jobs.plan.snapshots import IgnoredSnapshot, LedgerBefore, SnapshotMarks, snapshots_after
 from spark_jobs.plan.table_schema import TableSchema
 from spark_jobs.rules.batch_schema import BatchSchema, Landed, plan_batch
 from spark_jobs.rules.decode import DecodedGroup, Stamp, decode
@@ -83,14 +85,21 @@ class Decoding:
     decoder: Decoder
 
     @classmethod
-    def planned(cls, context: TableContext, plan: BatchPlan, state: TableState, landed: Sequence[Landed]) -> Decoding:
+    def planned(
+        cls, context: TableContext, plan: BatchPlan, state: TableState, landed: Sequence[Landed],
+        files: Iterable[Probed] = (),
+    ) -> Decoding:  # fmt: skip
         """
+        Args:
+            files: of the batch; none where it replays records of the quarantine.
+
         Raises:
             FatalError: as `plan_batch`; `SHARD_COLUMN_TAKEN`.
         """
         if context.spec.shard is not None:
             landed = with_shard_column(landed, replayed=plan.source == "quarantine")
         schema = plan_batch(context.dialect, landed, context.stored_columns(), state)
+        schema = with_snapshots(schema, plan, state, [file.snapshot for file in files if file.snapshot is not None])
         decoder = Decoder(
             groups=schema.groups,
             table_schema=schema.table_schema,
@@ -120,6 +129,34 @@ class Decoding:
         )
 
 
+def with_snapshots(
+    schema: BatchSchema, plan: BatchPlan, state: TableState, marks: Sequence[SnapshotMarks]
+) -> BatchSchema:
+    """The schema with the snapshots that the files of a batch begin or continue."""
+    if not marks or not schema.table_schema.follows_snapshots:
+        return schema
+    before = LedgerBefore(known=state.snapshots, generation=state.generation, max_sequence=state.max_sequence)
+    known, ignored = snapshots_after(before, marks, batch=plan.number, planned_at=plan.planned_at)
+    return replace(
+        schema, snapshots=known, warnings=(*schema.warnings, *of_ignored_snapshots(ignored)),
+        table_schema=replace(schema.table_schema, openings=known.openings),
+    )  # fmt: skip
+
+
+def of_ignored_snapshots(ignored: Sequence[IgnoredSnapshot]) -> tuple[RunWarning, ...]:
+    """Warning about snapshots whose rows are merged like changes."""
+    whys = {
+        "late": "changes from after it had been ingested before it came",
+        "sources": "events of several connectors are in the table, and it is of one of them",
+    }
+    message = (
+        "a new snapshot of the table was merged and removes no rows that it lacks, since "
+        f"{' and '.join(whys[why] for why in ignored)}; where rows were deleted at the source meanwhile, move the old "
+        "files out and reload the table from the files that are there"
+    )
+    return (RunWarning(code="SNAPSHOT_MERGED", message=message),) if ignored else ()
+
+
 def resumed_schema(context: TableContext, plan: BatchPlan, state: TableState) -> BatchSchema:
     """The schema of a batch that resumes from the change table, by its plan and the tables."""
     known = replace(
@@ -127,6 +164,7 @@ def resumed_schema(context: TableContext, plan: BatchPlan, state: TableState) ->
         schemas=plan.schemas or state.schemas,
         sequence_by=plan.sequence_by or state.sequence_by,
         sequence_type=plan.sequence_type or state.sequence_type,
+        snapshots=plan.snapshots or state.snapshots,
     )
     return plan_batch(context.dialect, (), context.stored_columns(), known)
 

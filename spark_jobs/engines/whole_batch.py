@@ -96,7 +96,8 @@ class WholeBatchReader:
         self, raws: Sequence[tuple[RawGroup, Landed]], files: Sequence[Sequence[Probed]] = ()
     ) -> WholeBatch:
         """Plan the schema for groups of raw rows and decode them."""
-        decoding = Decoding.planned(self.context, self.plan, self.state, [like for _, like in raws])
+        decoding = Decoding.planned(self.context, self.plan, self.state, [like for _, like in raws],
+                                    [file for group in files for file in group])  # fmt: skip
         parts = [decoding.decoder.part(number, raw) for number, (raw, _) in enumerate(raws)]
         good = pa.concat_tables([group.good for group, _ in parts])
         table_schema = decoding.schema.table_schema

@@ -8,6 +8,7 @@ from typing import Literal
 from airflow_gddl.contract.result import Mode
 from spark_jobs.plan.files import FileEntry, PlannedFile
 from spark_jobs.plan.settings import AppliedSettings
+from spark_jobs.plan.snapshots import KnownSnapshots
 
 BatchSource = Literal["files", "quarantine", "changes"]
 
@@ -30,6 +31,7 @@ class BatchPlan:
         source: `quarantine` replays its unresolved rows instead of reading files; `changes` rebuilds the tables from
             the change table.
         codes: of the rows that it replays; empty: all.
+        snapshots: as the batch leaves them in the ledger, where it changes them; null otherwise.
         dropped: of a rebuild: id of an unfinished batch whose changes it removes; empty: none.
         archives: of a reload: changes that no file holds no longer count.
         confirmed: of a reload: also where rows, columns or changes of the tables go.
@@ -54,6 +56,7 @@ class BatchPlan:
     shard: str = ""
     sequence_by: tuple[str, ...] | None = None
     sequence_type: str | None = None
+    snapshots: KnownSnapshots | None = None
     dropped: str = ""
     archives: bool = False
     confirmed: bool = False
@@ -142,6 +145,8 @@ class TableState:
         rows: of the replica, as counted batch by batch.
         loaded_at: when the newest batch of load files was planned, ISO 8601 UTC; null before any.
         held: the sweep of the current generation that waits for confirmation by a user; null: none.
+        snapshots: snapshots of the source that the table knows; null: none can be known, or an earlier release has
+            ingested the changes so far.
         openings: of a first load over a folder that was reloaded: modification times from which files belong to
             generation 2, 3, ..., until the last of these has opened.
         applied: settings that the tables obey; null: written by an earlier release.
@@ -173,6 +178,7 @@ class TableState:
     rows: int = 0
     loaded_at: str | None = None
     held: HeldSweep | None = None
+    snapshots: KnownSnapshots | None = None
     openings: tuple[str, ...] = ()
     applied: AppliedSettings | None = None
 

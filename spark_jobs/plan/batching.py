@@ -11,6 +11,7 @@ from spark_jobs.plan.batch import BatchPlan, TableState
 from spark_jobs.plan.discover import Discovery
 from spark_jobs.plan.file_times import BY_NAME, FileTimes, newest
 from spark_jobs.plan.files import PlannedFile
+from spark_jobs.plan.snapshots import floors_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,6 +77,7 @@ def state_after(
         generation=plan.generation,
         loaded_at=plan.planned_at if any(file.kind == "load" for file in plan.files) else state.loaded_at,
         held=state.held if plan.generation == state.generation else None,
+        snapshots=plan.snapshots or state.snapshots,
         openings=_openings_after(plan, state.openings if left is None else left.openings),
         generation_floor=generation_low_watermarks_of(plan, state),
         cursor=newest(times, names, datetime.fromisoformat(plan.planned_at), state.cursor),
@@ -85,8 +87,12 @@ def state_after(
 
 
 def generation_low_watermarks_of(plan: BatchPlan, state: TableState) -> tuple[str | None, ...]:
-    """Highest sequence ingested before each generation, including the plan's."""
-    return state.generation_floor + (state.max_sequence,) * (plan.generation - len(state.generation_floor))
+    """Highest sequence ingested before each generation, including the plan's; of one that a snapshot has opened, its
+    place in the log, before which all earlier changes are.
+    """
+    known = plan.snapshots or state.snapshots
+    new = plan.generation - len(state.generation_floor)
+    return floors_of((*state.generation_floor, *((state.max_sequence,) * new)), known)
 
 
 def _openings_after(plan: BatchPlan, openings: tuple[str, ...]) -> tuple[str, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from airflow_gddl.contract.spec import Generations
@@ -41,6 +41,7 @@ class Discovery:
         unsettled: new files that are still being written, or may be; they are left for a later listing.
         older_loads: load files whose rows belong, or will, to an older generation than the newest.
         unreadable_loads: load files that are there, wait for nothing and could not be read.
+        unreadable_changes: the same of change files that a batch has met since the newest snapshot of the source began.
         inference: what was inferred of generations, where nothing has been ingested yet.
         openings: see `TableState.openings`.
     """
@@ -60,6 +61,7 @@ class Discovery:
     unsettled: tuple[str, ...] = ()
     older_loads: tuple[str, ...] = ()
     unreadable_loads: tuple[str, ...] = ()
+    unreadable_changes: tuple[str, ...] = ()
     inference: Inference = CERTAIN
     openings: tuple[str, ...] = ()
 
@@ -76,6 +78,11 @@ class Discovery:
             waiting=tuple(file for file in self.waiting if file.path not in done),
             listed_in_full_at=None if stale else self.listed_in_full_at,
         )
+
+    def with_unreadable(self, files: Iterable[PlannedFile]) -> Discovery:
+        """What still waits once a batch could not read these files."""
+        changes = tuple(file.path for file in files if file.kind == "change")
+        return replace(self, unreadable_changes=(*self.unreadable_changes, *changes)) if changes else self
 
 
 def find(
@@ -114,9 +121,21 @@ def find(
         missing=tuple(sorted(known.keys() - {path for path, item in compared.items() if item is not None})),
         older_loads=(*older, *(file.path for file in planned if file.kind == "load" and file.generation < newest)),
         unreadable_loads=tuple(item.file.path for item in resting if not item.was_read),
+        unreadable_changes=tuple(_unreadable_since_snapshot(found, paths, state)),
         inference=inference,
         openings=openings,
     )
+
+
+def _unreadable_since_snapshot(
+    found: Iterable[_Compared], waiting: Collection[str], state: TableState
+) -> Iterator[str]:
+    runs = () if state.snapshots is None else state.snapshots.runs
+    for item in found if runs else ():
+        known = item.known
+        unread = known is not None and not item.was_read and known.batch >= runs[-1].batch
+        if unread and item.file.kind == "change" and item.file.path not in waiting:
+            yield item.file.path
 
 
 @dataclass(frozen=True)

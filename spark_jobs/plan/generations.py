@@ -13,7 +13,7 @@ from typing import Literal
 
 from airflow_gddl.contract.spec import Generations
 from spark_jobs.plan.files import LandedFile, PlannedFile
-from spark_jobs.plan.sequence import greater
+from spark_jobs.plan.sequence import greater, sort_key
 
 Certainty = Literal["certain", "inferred", "unknown"]
 TimedFile = LandedFile | PlannedFile
@@ -89,7 +89,7 @@ class RecordedFile:
     Attributes:
         applied_at: when the newest batch with rows of it was planned, ISO 8601 UTC.
         batch: greatest number of a batch with rows of it.
-        max_sequence: JSON form; null for full-load rows.
+        min_sequence, max_sequence: JSON form; null for full-load rows.
     """
 
     path: str
@@ -97,6 +97,7 @@ class RecordedFile:
     applied_at: str
     batch: int = 0
     max_sequence: str | None = None
+    min_sequence: str | None = None
 
 
 @dataclass(frozen=True)
@@ -119,6 +120,11 @@ class Recorded:
         for row in self.rows:
             found = greater(found, row.max_sequence) if row.generation < generation else found
         return found
+
+    def lowest_of(self, generation: int) -> str | None:
+        """The least sequence of a generation; null: none."""
+        found = [row.min_sequence for row in self.rows if row.generation == generation and row.min_sequence is not None]
+        return min(found, key=sort_key, default=None)
 
     def opened_at(self, generation: int) -> str:
         """When the first batch with rows of a generation was planned; empty when there are none."""

@@ -13,6 +13,7 @@ from airflow_gddl.contract.durations import wait_seconds
 from airflow_gddl.contract.spec import TableSpec
 from spark_jobs.plan.batch import BatchPlan, HeldSweep, TableState
 from spark_jobs.plan.discover import Discovery
+from spark_jobs.plan.snapshots import KnownSnapshots, SnapshotRun, is_whole
 
 SweepState = Literal["none", "pending", "due", "held"]
 
@@ -24,10 +25,12 @@ class SweepRule:
     Attributes:
         after: seconds without another load file after which a reload of some files is whole.
         limit: largest share of live rows that is removed without a user's release.
+        released: a user says that the reload is whole.
     """
 
     after: float
     limit: float
+    released: bool = False
 
     @classmethod
     def of(cls, spec: TableSpec) -> SweepRule:
@@ -38,7 +41,7 @@ class SweepRule:
         return rows <= self.limit * live
 
 
-RELEASED = SweepRule(after=0.0, limit=1.0)
+RELEASED = SweepRule(after=0.0, limit=1.0, released=True)
 """A user's release: the reload is complete, and rows that it lacks may be removed."""
 
 
@@ -65,9 +68,36 @@ def held_sweep(plan: BatchPlan, rows: int, live: int, rule: SweepRule) -> HeldSw
     return HeldSweep(generation=plan.generation, rows=rows, live=live, since=plan.planned_at)
 
 
+def is_due_by_time(state: TableState, standing: SweepState) -> bool:
+    """Whether a pending sweep becomes due without a new file; the rest of a snapshot comes in one."""
+    run, known = snapshot_of(state), state.snapshots
+    return standing == "pending" and (run is None or known is None or is_whole(known, run, state.max_sequence))
+
+
+def snapshot_of(state: TableState) -> SnapshotRun | None:
+    """The snapshot of the source that has opened the current generation; null: a full load or a missing folder did."""
+    return None if state.snapshots is None else state.snapshots.run_of(state.generation)
+
+
 def _is_whole(state: TableState, found: Discovery, rule: SweepRule, now: datetime) -> bool:
+    run = snapshot_of(state)
+    if run is not None and state.snapshots is not None:
+        return rule.released or _is_whole_snapshot(state, state.snapshots, run, found, rule, now)
     if found.unsettled or found.unreadable_loads or any(file.kind == "load" for file in found.waiting):
         return False
     if not found.older_loads or state.loaded_at is None:
         return True
-    return (now - datetime.fromisoformat(state.loaded_at)).total_seconds() >= rule.after
+    return _has_passed(rule, state.loaded_at, now)
+
+
+def _is_whole_snapshot(
+    state: TableState, known: KnownSnapshots, run: SnapshotRun, found: Discovery, rule: SweepRule, now: datetime
+) -> bool:
+    """Rows of other partitions of a topic may come after the end of a snapshot, and nothing tells which is the last."""
+    if found.unsettled or found.unreadable_changes or not is_whole(known, run, state.max_sequence):
+        return False
+    return len(known.partitions) < 2 or _has_passed(rule, run.continued_at, now)
+
+
+def _has_passed(rule: SweepRule, since: str, now: datetime) -> bool:
+    return (now - datetime.fromisoformat(since)).total_seconds() >= rule.after

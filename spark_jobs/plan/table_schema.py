@@ -10,6 +10,7 @@ from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.contract.sql_types import ScalarType, StructType, parse_type
 from airflow_gddl.contract.table_spec import lowered
 from spark_jobs.plan.columns import Column, landed_name
+from spark_jobs.plan.snapshots import SnapshotRun
 
 RESCUED = "_rescued_data"
 GDDL = "_gddl"
@@ -38,6 +39,8 @@ class TableSchema:
         lacking: column to the schema ids whose files lack it and so keep its stored value.
         file_order: what sorts change files, by path, in the order of their changes; null: the path has none.
         rescued: the tables have `_rescued_data`, of a policy that the row may no longer have.
+        openings: snapshots of the source that have opened generations: changes before them belong to earlier ones.
+        swept: rows of generations before this one have vanished from the replica, and none come back.
     """
 
     spec: TableSpec
@@ -57,11 +60,18 @@ class TableSchema:
     lacking: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     file_order: Callable[[str], str | None] = timed_order
     rescued: bool = False
+    openings: tuple[SnapshotRun, ...] = ()
+    swept: int = 1
 
     def is_technical(self, column: str) -> bool:
         """Whether the CDC service adds the column to each change: it concerns the change, not the source's row."""
         named = (*self.technical, *self.sequence)
         return column.lower() in lowered((*named, *map(landed_name, named)))
+
+    @property
+    def follows_snapshots(self) -> bool:
+        """Whether places in the source's log alone order changes, so that snapshots can open generations."""
+        return self.log_positions and len(self.sequence) == 1
 
     @property
     def text_sequence(self) -> tuple[str, ...]:

@@ -26,6 +26,7 @@ from spark_jobs.plan.conversion import lossless
 from spark_jobs.plan.schema import GroupPlan, SchemaPlan, SchemaRules, plan_schema
 from spark_jobs.plan.selection import select_columns, unknown_columns, unknown_described
 from spark_jobs.plan.sequence import has_instants, has_normal_text
+from spark_jobs.plan.snapshots import KnownSnapshots, openings_of
 from spark_jobs.plan.table_schema import TableSchema
 from spark_jobs.plan.widening import widened_number
 from spark_jobs.rules.delivery import STRING, GroupDecoding
@@ -54,6 +55,7 @@ class BatchSchema:
         new_technical: technical columns that the tables lack. They are no change of the source's schema, and so not in
             `plan.additions`.
         schemas: the ledger's schemas, those of this batch appended where new.
+        snapshots: as the batch leaves them in the ledger; null: the table knows none.
     """
 
     table_schema: TableSchema
@@ -63,6 +65,7 @@ class BatchSchema:
     schemas: tuple[dict[str, str], ...]
     warnings: tuple[RunWarning, ...] = field(default_factory=tuple)
     new_technical: tuple[Column, ...] = ()
+    snapshots: KnownSnapshots | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -201,21 +204,21 @@ def plan_batch(dialect: Dialect, groups: Sequence[Landed], stored: Stored, state
         lacking=_lacking(spec, plan.target, schemas, technical),
         file_order=dialect.file_order,
         rescued=stored.rescued,
-    )
+        openings=openings_of(state.snapshots), swept=max(state.swept, 1),
+    )  # fmt: skip
     applied = applied_columns(dialect, sequence)
     shaped = tuple(
         GroupDecoding(raw=g.columns, stated=g.stated, kind=g.kind, dialect=dialect, plan=plan.groups[i], masks=d.masks,
                       before=images.groups[i], schema_id=ids[i], withheld=d.withheld(applied)) for i, (g, d) in numbered
     )  # fmt: skip
     return BatchSchema(
-        table_schema=table_schema,
-        groups=shaped,
+        table_schema=table_schema, groups=shaped,
         plan=plan,
         before=images,
-        schemas=schemas,
+        schemas=schemas, snapshots=state.snapshots,
         warnings=(*_unknown(spec, delivered, plan.target), *(() if total else _order_not_total(groups, sequence[0]))),
         new_technical=new_technical,
-    )
+    )  # fmt: skip
 
 
 def _schema_rules(dialect: Dialect) -> tuple[SchemaRules, SchemaRules]:

@@ -24,7 +24,7 @@ from spark_jobs.rules.carried import before_image, incomplete
 from spark_jobs.rules.codes import in_one_form
 from spark_jobs.rules.convert import Fitted, Mask, but, either, fit, mask_of
 from spark_jobs.rules.delivery import STRING, DeliveredColumns, GroupDecoding, RowProblem
-from spark_jobs.rules.order import moved_rows
+from spark_jobs.rules.order import generations, moved_rows
 from spark_jobs.rules.partition_values import unfit_texts
 from spark_jobs.rules.read import RawGroup
 from spark_jobs.rules.records import Record, records
@@ -300,12 +300,18 @@ class _Decoder:
             "source_file": self.group.source,
             "position": self.group.position,
             "batch_id": pa.repeat(self.stamp.batch_id, count),
-            "generation": self.group.generation,
+            "generation": self._generation(sequence),
             "applied_at": pa.repeat(applied, count),
             "schema": pa.repeat(pa.scalar(self.how.schema_id, pa.int32()), count),
         }
         kind = arrow_type(parse_type(self.table_schema.gddl_type))
         return pa.StructArray.from_arrays([values[f.name] for f in kind], fields=list(kind))
+
+    def _generation(self, sequence: pa.Array) -> pa.Array:
+        openings = self.table_schema.openings if self.how.kind == "change" else ()
+        if not openings:
+            return self.group.generation
+        return generations(self.group.generation, sequence, self._commit_ts(), openings)
 
     def _commit_ts(self) -> pa.Array:
         target = ScalarType("timestamp")

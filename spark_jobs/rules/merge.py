@@ -80,7 +80,7 @@ def decide(
         LATE: pa.array(late),
         IGNORED: pa.array(meeting.ignored()),
         MOVE_LOST: pa.array(meeting.move_lost()),
-        UNKNOWN_KEY: pa.array(np.asarray(pc.equal(net.column(FIRST), UNSEEN)) & ~(meeting.matched | meeting.dead)),
+        UNKNOWN_KEY: pa.array(meeting.unknown()),
     }
     if partial:
         flags |= meeting.replaced()
@@ -120,6 +120,8 @@ class _Meeting:
         ranks = [order[:parts] for order in orders]
         self._outranked = self._sign((ranks[0], None), (ranks[1], self.at)) < 0
         self._outranked |= self._sign((ranks[0], None), (ranks[2], self.dead_at)) < 0
+        self._vanished = np.asarray(gddl_fields(net)["generation"]) < schema.swept
+        self._outranked |= self._vanished
         self._overtaken = np.zeros(len(self.op), dtype=bool)
         if len(orders) > 3:
             for stored_order, at in ((orders[1], self.at), (orders[2], self.dead_at)):
@@ -178,8 +180,11 @@ class _Meeting:
 
     @property
     def gone(self) -> np.ndarray:
-        """The row is deleted after it; under soft deletes a beaten change becomes the deleted row that it would be."""
-        result: np.ndarray = (self.op == "D") | (self.beaten & self.soft)
+        """The row is deleted after it.
+
+        Under soft deletes a beaten change becomes the deleted row that it would be; so does one of a swept generation.
+        """
+        result: np.ndarray = (self.op == "D") | ((self.beaten | self._vanished) & self.soft)
         return result
 
     @property
@@ -197,7 +202,8 @@ class _Meeting:
         if self.refolded or not refolds(self.schema):
             return np.zeros(len(self.op), dtype=bool)
         forced = _flags(self.net, HAS_FORCED)
-        return forced | self._overtaken if self.schema.partial else forced
+        found: np.ndarray = (forced | self._overtaken if self.schema.partial else forced) & ~self._vanished
+        return found
 
     def actions(self) -> pa.Array:
         matched, gone, newer = self.matched, self.gone, self.newer
@@ -208,13 +214,20 @@ class _Meeting:
             live = ~self.beaten
             choices = [live & matched & newer & gone, live & matched & newer, live & ~matched & ~gone]
             found = np.select(choices, ["delete", "update", "insert"], "")
+            found = np.where(self._vanished, "", found)
         return pa.array(found, pa.string(), mask=found == "")
 
     def ignored(self) -> np.ndarray:
         """What is known of the key is of a later generation or sequence; see `Applied.late`."""
         if self.refolded:
             return np.zeros(len(self.op), dtype=bool)
-        result: np.ndarray = self._outranked & (self.op != "R") & ~_flags(self.net, HAS_FORCED)
+        forced = _flags(self.net, HAS_FORCED) & ~self._vanished
+        result: np.ndarray = self._outranked & (self.op != "R") & ~forced
+        return result
+
+    def unknown(self) -> np.ndarray:
+        known = self.matched | self.dead | self._vanished
+        result: np.ndarray = np.asarray(pc.equal(self.net.column(FIRST), UNSEEN)) & ~known
         return result
 
     def move_lost(self) -> np.ndarray:
@@ -247,7 +260,7 @@ class _Meeting:
         if len(generation):
             outlived &= generation[self.at] < own
             if "deleted" in before:
-                outlived |= self.matched & _mask(before["deleted"])[self.at]
+                outlived |= self.matched & _mask(before["deleted"])[self.at] & ~self._vanished
         starts_anew = (_flags(self.net, REPLACES_ROW) | outlived) & (~self.gone | self.columns_before_delete)
         every = ~self.matched | starts_anew
         return {flag: pa.array(every | _flags(self.net, flag)) for flag in carried_names(self.schema).values()}

@@ -5,14 +5,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
+from spark_jobs.plan.sequence import EPOCH
+from spark_jobs.plan.snapshots import SnapshotRun
 from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.rules.arrays import flat
 from spark_jobs.rules.carried import before_image, completed
@@ -44,6 +48,39 @@ def that_count(changes: pa.Table) -> pa.Table:
     """Changes without those that a reload from files has archived: their generation is `ARCHIVED`."""
     archived = pc.equal(gddl_fields(changes)["generation"], ARCHIVED)
     return changes.filter(pc.invert(archived)) if pc.any(archived).as_py() else changes
+
+
+def generations(own: pa.Array, sequence: pa.Array, times: pa.Array, openings: Sequence[SnapshotRun]) -> pa.Array:
+    """The generations of changes in a log in which snapshots have opened some.
+
+    A change belongs to the generation of the last snapshot before it in the log. The first transaction after a snapshot
+    of PostgreSQL has places without a commit before them, which may precede the snapshot: its time decides.
+
+    Args:
+        own: generations of their files; `sequence`: places in the log; `times`: commit times.
+        openings: oldest first.
+    """
+    found = own
+    before = [_is_before(sequence, times, run) for run in openings]
+    for run, earlier in zip(openings, before, strict=True):
+        follows = pc.and_(pc.equal(found, run.generation - 1), pc.invert(earlier))
+        found = pc.if_else(follows, pa.scalar(run.generation, pa.int32()), found)
+    for run, earlier in zip(reversed(openings), reversed(before), strict=True):
+        precedes = pc.and_(pc.equal(found, run.generation), earlier)
+        found = pc.if_else(precedes, pa.scalar(run.generation - 1, pa.int32()), found)
+    return found
+
+
+def _is_before(sequence: pa.Array, times: pa.Array, run: SnapshotRun) -> pa.Array:
+    """Whether each change precedes a snapshot; one without a place doesn't."""
+    earlier = pc.fill_null(pc.less(sequence, run.position), False)
+    if run.since is None or not pc.any(earlier).as_py():
+        return earlier
+    bare = pc.replace_substring_regex(sequence, EPOCH, "")
+    half = len(re.sub(EPOCH, "", run.position)) // 2  # both halves: LSN of the last commit, and its own
+    alone = pc.equal(pc.utf8_slice_codeunits(bare, 0, half), pc.utf8_slice_codeunits(bare, half + 1))
+    later = pc.greater_equal(times, pa.scalar(datetime.fromisoformat(run.since), times.type))
+    return pc.and_(earlier, pc.invert(pc.fill_null(pc.and_(alone, later), False)))
 
 
 def events(changes: pa.Table, schema: TableSchema) -> pa.Table:

@@ -13,7 +13,7 @@ from airflow_gddl.contract.result import MainCounts, RunWarning
 from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.rules.arrays import by_name, flat
 from spark_jobs.rules.codes import table_codes
-from spark_jobs.rules.fold import FORCED, net_changes
+from spark_jobs.rules.fold import FORCED, net_changes, of_newest_generation
 from spark_jobs.rules.merge import ACTION, AT, IGNORED, LATE, MOVE_LOST, UNKNOWN_KEY, StoredState, decide, overlaid
 from spark_jobs.rules.order import events, gddl_fields
 from spark_jobs.rules.redelivery import sample_keys
@@ -50,7 +50,7 @@ def outcome_of(
     Args:
         net: see `fold.net_changes`; `partial`: as there.
         stored: whole rows of the replica.
-        refold: all changes of some keys, of the batch's generation; perhaps of other keys too.
+        refold: all changes of some keys; perhaps of other keys too.
     """
     decided = decide(net, stored, schema, partial=partial)
     late = flat(decided.column(LATE))
@@ -99,9 +99,10 @@ def refolded(changes: pa.Table, keys: pa.Table, schema: TableSchema) -> pa.Table
     """What all changes of `keys` fold to; see `fold.net_changes`.
 
     Args:
-        changes: of one generation; may hold other keys' too.
+        changes: of all generations; may hold other keys' too.
     """
-    net = net_changes(events(changes, schema), schema, partial=schema.partial)
+    happened = of_newest_generation(events(changes, schema), schema, schema.swept)
+    net = net_changes(happened, schema, partial=schema.partial)
     mine, wanted = table_codes((net, keys), schema.keys)
     return net.filter(pa.array(np.isin(mine, wanted)))
 

@@ -33,15 +33,18 @@ def _of_part(rows: pa.Table, gddl: SqlType) -> Iterable[RecordedFile]:
     file = row_codes([fields["source_file"], fields["generation"]], len(fields["generation"]))
     names = ("applied_at", "batch_id", "sequence")
     latest, newest, highest = (_greatest(file, sortable(fields[name])) for name in names)
+    lowest = _least(file, sortable(fields["sequence"]))
     columns = [fields["source_file"].take(latest), fields["generation"].take(latest), fields["applied_at"].take(latest),
-               fields["batch_id"].take(newest), fields["sequence"].take(highest)]  # fmt: skip
-    for path, generation, applied_at, batch_id, greatest in zip(*(c.to_pylist() for c in columns), strict=True):
+               fields["batch_id"].take(newest), fields["sequence"].take(highest),
+               fields["sequence"].take(lowest)]  # fmt: skip
+    for path, generation, applied_at, batch_id, greatest, least in zip(*(c.to_pylist() for c in columns), strict=True):
         yield RecordedFile(
             path=path,
             generation=generation,
             applied_at=applied_at.isoformat(),
             batch=number_of(batch_id),
             max_sequence=None if greatest is None else write(greatest),
+            min_sequence=None if least is None else write(least),
         )
 
 
@@ -49,3 +52,9 @@ def _greatest(group: np.ndarray, values: list[pa.Array]) -> pa.Array:
     """For each group, in order, the row with its greatest value."""
     at = sorted_rows([pa.array(group), *values])
     return pa.array(at[np.roll(changes(group[at]), -1)])
+
+
+def _least(group: np.ndarray, values: list[pa.Array]) -> pa.Array:
+    """For each group, in order, the row with its least value; null counts as least."""
+    at = sorted_rows([pa.array(group), *values])
+    return pa.array(at[changes(group[at])])

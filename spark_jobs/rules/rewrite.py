@@ -17,7 +17,7 @@ from airflow_gddl.contract.spec import MaskMethod, TableSpec
 from airflow_gddl.contract.sql_types import SqlType, StructType, parse_type
 from airflow_gddl.contract.table_spec import HASHED, lowered
 from spark_jobs.dialects.base import Dialect
-from spark_jobs.dialects.roles import sequence_type
+from spark_jobs.dialects.roles import declared_texts, sequence_type
 from spark_jobs.plan.batch import TableState
 from spark_jobs.plan.columns import Column, Schema, clean_name, landed_name
 from spark_jobs.plan.identity import keyed_otherwise, reselected_columns
@@ -85,7 +85,10 @@ def plan_rewrite(dialect: Dialect, stored: Stored, state: TableState, dropped: s
     columns = (*data.columns, *before.columns)
     masks = _new_masks(spec, columns, state)
     kept = select_columns([c.name for c in columns], spec).kept
-    declared = {landed_name(name).lower(): parse_type(kind) for name, kind in dialect.options.types.items()}
+    prefix = spec.before_image_prefix
+    images = [] if prefix is None else [f"{prefix}{name}" for name in declared_texts(dialect)]
+    given = {**dict.fromkeys(images, "string"), **dialect.options.types}
+    declared = {landed_name(name).lower(): parse_type(kind) for name, kind in given.items()}
     wanted = [tuple(_retyped(c, declared, masks) for c in part.columns if c.name in kept) for part in (data, before)]
     ordered = _order(dialect, columns, state)
     selected = replace(stored, data=Schema(wanted[0]), before=Schema(wanted[1]))

@@ -24,6 +24,12 @@ def unmarked(replica: pa.Table) -> pa.Table:
     return replica.filter(_alive(replica.column(GDDL)))
 
 
+def not_vanished(changes: pa.Table, swept: int) -> pa.Table:
+    """Changes without those of generations whose rows have vanished."""
+    late = pc.less(gddl_fields(changes)["generation"], swept)
+    return changes.filter(pc.invert(late)) if pc.any(late).as_py() else changes
+
+
 def marks(schema: TableSchema) -> bool:
     """Whether swept rows stay, marked deleted."""
     return schema.spec.delete == "soft" and bool(schema.keys)

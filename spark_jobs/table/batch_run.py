@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from spark_jobs.dialects.probed import Unreadable
 from spark_jobs.engines.batch_steps import AppendedWork
@@ -34,6 +34,10 @@ class Batch:
     def plan(self) -> BatchPlan:
         return self.coming.plan
 
+    def decided(self, plan: BatchPlan | None) -> Batch:
+        """The batch with what its files have decided; null: nothing."""
+        return self if plan is None else replace(self, coming=replace(self.coming, plan=plan))
+
 
 @dataclass(frozen=True, kw_only=True)
 class Ingested:
@@ -41,10 +45,12 @@ class Ingested:
 
     Attributes:
         work: null when no file could be read.
+        plan: the batch's plan with what its files have decided; null: as it was.
         purged_at: when old tombstones were removed in this batch; null when it wasn't their time.
     """
 
     work: AppendedWork | None = None
+    plan: BatchPlan | None = None
     bad_files: tuple[Unreadable, ...] = ()
     purged_at: str | None = None
 

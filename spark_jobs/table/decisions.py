@@ -24,6 +24,7 @@ from spark_jobs.plan.sequence import (
     widths_of,
 )
 from spark_jobs.plan.shards import refreshed
+from spark_jobs.plan.snapshots import generation_after
 from spark_jobs.plan.table_schema import TableSchema
 from spark_jobs.rules.batch_schema import BatchSchema
 from spark_jobs.rules.decoded_batch import DecodedBatch
@@ -197,7 +198,7 @@ def schema_changes(decoded_batch: DecodedBatch, state: TableState) -> bool:
 
 
 def with_decision(plan: BatchPlan, schema: BatchSchema, state: TableState) -> BatchPlan:
-    """The plan with what the batch adds to the ledger's schemas and changes in the order of the table.
+    """The plan with what the batch adds to the ledger's schemas, and changes in the order and generations of the table.
 
     A run that resumes the batch from the change table has no files to decide it from.
     """
@@ -206,6 +207,9 @@ def with_decision(plan: BatchPlan, schema: BatchSchema, state: TableState) -> Ba
     ordered = schema.table_schema
     if ordered.sequence and (ordered.sequence, ordered.sequence_type) != (state.sequence_by, state.sequence_type):
         plan = replace(plan, sequence_by=ordered.sequence, sequence_type=ordered.sequence_type)
+    if schema.snapshots != state.snapshots:
+        generation = generation_after(schema.snapshots, plan.generation)
+        plan = replace(plan, snapshots=schema.snapshots, generation=generation)
     return plan
 
 

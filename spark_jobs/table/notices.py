@@ -15,7 +15,7 @@ from spark_jobs.plan.batch import TableState
 from spark_jobs.plan.discover import Discovery
 from spark_jobs.plan.generations import Inference
 from spark_jobs.plan.shards import refreshed
-from spark_jobs.plan.sweeping import SweepState
+from spark_jobs.plan.sweeping import SweepState, is_due_by_time, snapshot_of
 
 SAMPLE = 5
 UNFINISHED_CODE = "BATCH_UNFINISHED"
@@ -107,6 +107,20 @@ def of_sweep(standing: SweepState, state: TableState, found: Discovery) -> tuple
         return (RunWarning(code="SWEEP_HELD", message=message, count=state.held.rows),)
     if standing != "pending":
         return ()
+    run = snapshot_of(state)
+    if run is not None and is_due_by_time(state, standing) and not found.unreadable_changes:
+        message = (
+            f"the snapshot at {run.position} of the source's log has ended, but rows of it in other partitions of the "
+            "topic may follow: rows from before it stay until sweep_after has passed"
+        )
+        return (RunWarning(code="SWEEP_PENDING", message=message),)
+    if run is not None:
+        message = (
+            f"not all rows of the snapshot at {run.position} of the source's log have come: rows from before it stay "
+            "until they have. If it was broken off, let the connector take a new one; if all of it is there, "
+            "`gddl sweep release` removes the rows that it lacks"
+        )
+        return (RunWarning(code="SNAPSHOT_INCOMPLETE", message=message, sample=found.unreadable_changes[:SAMPLE]),)
     message = "load files were not written again with the others; their rows stay until they are, or sweep_after passed"
     older = found.older_loads or found.unreadable_loads or found.unsettled
     return (RunWarning(code="SWEEP_PENDING", message=message, count=len(older), sample=tuple(older[:SAMPLE])),)

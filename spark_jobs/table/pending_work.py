@@ -8,6 +8,7 @@ from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.plan.batch import TableState
 from spark_jobs.plan.discover import Discovery
 from spark_jobs.plan.identity import require_same_identity
+from spark_jobs.plan.sweeping import is_due_by_time
 from spark_jobs.table import foreign, notices
 from spark_jobs.table.next_batch import is_emptied, sweep_of
 from spark_jobs.table.outcome import RunTotals
@@ -73,4 +74,4 @@ def report_left(run: TableRun, ledger: Ledger, found: Discovery, outcome: RunTot
     """What a run leaves to a later one: files that may still be written, rows that a reload may yet bring again."""
     standing = sweep_of(run, found, ledger.state)
     outcome.warn((*notices.of_unsettled(found), *notices.of_sweep(standing, ledger.state, found)))
-    outcome.revisit = bool(found.unsettled) or standing == "pending"
+    outcome.revisit = bool(found.unsettled) or is_due_by_time(ledger.state, standing)

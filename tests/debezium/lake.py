@@ -32,6 +32,22 @@ class Lake:
         self._layout = Layout.of(self._roots, self._spec)
         self._offset = 0
 
+    def land_in(self, partition: int, offset: int, content: str) -> None:
+        """As `land`, in a partition of the topic."""
+        path = Path(self._layout.landing) / f"partition={partition}/shop.t+{partition}+{offset:010d}.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(content)
+
+    def empty(self) -> None:
+        """Move all files out of the landing folder."""
+        for path in Path(self._layout.landing).rglob("*.*"):
+            path.unlink()
+
+    @property
+    def state(self) -> Path:
+        """Folder of the ledger."""
+        return Path(self._layout.state)
+
     def land(self, content: str | bytes, ending: str = "json") -> str:
         """Under the name that Confluent's sink would give it."""
         path = Path(self._layout.landing) / f"partition=0/shop.t+0+{self._offset:010d}.{ending}"

@@ -19,13 +19,16 @@ Files = dict[str, bytes]
 
 _TYPES = {"id": "int64", "name": "string", "big": "string", "extra": "int64"}
 _ARROW = {"id": pa.int64(), "name": pa.string(), "big": pa.string(), "extra": pa.int64()}
-_SOURCE = pa.struct([("connector", pa.string()), ("lsn", pa.int64()), ("sequence", pa.string()), ("ts_ms", pa.int64())])
+_SOURCE = pa.struct([
+    ("connector", pa.string()), ("lsn", pa.int64()), ("sequence", pa.string()), ("ts_ms", pa.int64()),
+    ("snapshot", pa.string()),
+])  # fmt: skip
 
 
-def sunk(records: Sequence[Record], rng: Random) -> Files:
-    """Every record in a file at least."""
+def sunk(records: Sequence[Record], rng: Random, partitions: int = 3) -> Files:
+    """Every record in a file at least; in so many partitions at most."""
     files: Files = {}
-    partitions = rng.randint(1, 3)
+    partitions = rng.randint(1, partitions)
     for partition in range(partitions):
         mine = [value for key, value in records if key % partitions == partition]
         if not mine:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from random import Random
 from typing import Any
 
@@ -44,11 +45,18 @@ class Source:
     """Attributes:
     rows: the table as committed.
     records: what the connector has sent to the topic, in its order.
+    loses: the connector loses its place in the log now and then, and takes a new snapshot; and the log is reset.
+    began: when it was, ISO 8601.
     """
 
     rng: Random
     rows: dict[int, Row] = field(default_factory=dict)
     records: list[Record] = field(default_factory=list)
+    loses: bool = False
+    began: list[str] = field(default_factory=list)
+    _passed: int = 0
+    _lost: bool = False
+    _sent_from: int = 0
     _wide: bool = False
     _lsn: int = 2**40
     _commit: int | None = None
@@ -56,22 +64,39 @@ class Source:
     _window: _Window | None = None
 
     @classmethod
-    def lived(cls, rng: Random, steps: int) -> Source:
+    def lived(cls, rng: Random, steps: int, *, loses: bool = False) -> Source:
         """A source to which that much has happened."""
-        source = cls(rng)
+        source = cls(rng, loses=loses)
         source.rows = {key: source._row(key) for key in KEYS if rng.random() < 0.5}
-        place = source._next()
-        for row in source.rows.values():
-            source._send("r", row, place)
+        source._whole_snapshot()
         for _ in range(steps):
             source._step()
         for transaction in source._open:
             source._committed(transaction)
+        if source._lost:
+            source.rows.setdefault(1, source._row(1))  # a snapshot of nothing tells nothing
+            source._whole_snapshot()
         return source
+
+    def _whole_snapshot(self, *, interrupted: bool = False) -> None:
+        """From it on changes come again; what was open then has places before it, and no commit before its own.
+
+        Transactions that were open and have changed rows of the snapshot are rolled back: docs/debezium.md, *Order*.
+        """
+        self._open = [one for one in self._open if not one.rows.keys() & self.rows.keys()]
+        place, rows = self._next(), list(self.rows.values())
+        self._commit, self._window, self._sent_from = None, None, len(self.records)
+        end = self.rng.choice(("last", "last_in_data_collection"))
+        if interrupted:
+            rows, end = rows[: self.rng.randrange(len(rows))], "true"
+        for at, row in enumerate(rows):
+            mark = end if at == len(rows) - 1 else "first_in_data_collection" if at == 0 else "true"
+            self._send("r", row, place, mark=mark if self.loses else "")
+        self._lost = interrupted
 
     def _step(self) -> None:
         rng = self.rng
-        chosen = rng.choice("bwwwwwwcccsssakr")
+        chosen = rng.choice("bwwwwwwcccsssakr" + "lnniz" * self.loses)
         if chosen == "b" or not self._open:
             self._open.append(_Transaction())
         transaction = rng.choice(self._open)
@@ -88,6 +113,17 @@ class Source:
             self.rows = {key: {"extra": None} | row for key, row in self.rows.items()}
         elif chosen == "r":
             self._restart()
+        else:
+            self._break(chosen)
+
+    def _break(self, chosen: str) -> None:
+        """The log is reset, or the connector loses its place and begins a new snapshot."""
+        if chosen == "z":
+            self._reset()
+        elif chosen == "l":
+            self._lost = True
+        elif chosen in "ni" and self._lost and self.rows:
+            self._whole_snapshot(interrupted=chosen == "i")
 
     def _write(self, transaction: _Transaction) -> None:
         locked = {key for other in self._open if other is not transaction for key in other.rows}
@@ -118,8 +154,8 @@ class Source:
 
     def _committed(self, transaction: _Transaction) -> None:
         place = self._next()
-        for op, row, lsn in transaction.events:
-            self._send(op, row, lsn)
+        for op, row, lsn in () if self._lost else transaction.events:
+            self._send(op, row, lsn, time=place)
             if self._window is not None:
                 self._window.seen.add(row["id"])
         self._commit = place
@@ -130,6 +166,8 @@ class Source:
 
     def _snapshot(self) -> None:
         """One step on: low watermark, the reading of a chunk, high watermark. A watermark is a transaction."""
+        if self._lost:
+            return
         window, place = self._window, self._next()
         if window is not None and window.chunk is None:
             window.chunk = {key: dict(row) for key, row in self.rows.items() if self.rng.random() < 0.7}
@@ -144,12 +182,21 @@ class Source:
     def _restart(self) -> None:
         """Events since some offset are sent again; a window that was open is begun anew some time."""
         self._window = None
-        again = self.records[len(self.records) - self.rng.randint(0, 12) :]
+        again = self.records[max(self._sent_from, len(self.records) - self.rng.randint(0, 12)) :]
         self.records += [(key, value) for key, value in again if value is None or value["op"] != "r"]
 
-    def _send(self, op: str, row: Row, lsn: int) -> None:
-        sequence = f'[{"null" if self._commit is None else f"{chr(34)}{self._commit}{chr(34)}"},"{lsn}"]'
-        source = {"connector": "postgresql", "lsn": lsn, "sequence": sequence, "ts_ms": lsn}
+    def _reset(self) -> None:
+        """The log begins anew, at places that it has had; what was open is lost."""
+        self._open, self._window, now = [], None, self._next()
+        self._commit, self._passed = self._next(), self.rng.randrange(1, now - 2**39)
+        self.began.append(datetime.fromtimestamp(now / 1000, UTC).isoformat(timespec="milliseconds"))
+
+    def _send(self, op: str, row: Row, lsn: int, *, mark: str = "false", time: int | None = None) -> None:
+        commit = "null" if self._commit is None else f'"{self._commit - self._passed}"'
+        place = lsn - self._passed
+        sequence = f'[{commit},"{place}"]'
+        source = {"connector": "postgresql", "lsn": place, "sequence": sequence, "ts_ms": time or lsn}
+        source |= {"snapshot": mark} if self.loses else {}
         sides = {"before": dict(row), "after": None} if op == "d" else {"before": None, "after": dict(row)}
         self.records.append((row["id"], {**sides, "source": source, "op": op}))
         if op == "d":

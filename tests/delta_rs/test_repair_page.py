@@ -1,4 +1,4 @@
-"""Each repair that docs/repair.md promises, done as the page says, on the situation that it names."""
+"""Each repair that the pages promise, done as they say on the situation they name: here, or in a test named here."""
 
 from __future__ import annotations
 
@@ -125,3 +125,62 @@ def test_every_repair_of_the_page_is_played() -> None:
 @pytest.mark.parametrize("situation", PLAYED)
 def test_repair(situation: str, tmp_path: Path) -> None:
     PLAYED[situation][1](tmp_path)
+
+
+REPAIRS = re.compile(r"gddl (?:rebuild|reload|resync|sweep release|errors replay)")
+REFERENCE = ("cli.md", "codes.md", "design.md", "metadata.md", "semantics.md")
+"""Pages that describe commands and codes one by one, and promise nothing of a situation."""
+SNAPSHOTS = "debezium/test_snapshots.py"
+OF_PAGES = {
+    "debezium.md": {
+        "which says how many rows and changes go": f"{SNAPSHOTS}::test_reload_follows_what_only_a_person_knows",
+        "lacks more than a third of the rows": f"{SNAPSHOTS}::test_sweep_limit_holds",
+        "Where rows that are gone remain": f"{SNAPSHOTS}::test_reload_follows_what_only_a_person_knows",
+        "(`LOG_BEGAN_LATE`)": "debezium/test_log_restarts.py::test_full_refresh_reorders_changes_after_a_log_reset",
+    },
+    "on-call.md": {
+        "rows and files are in quarantine": "unit/test_cli.py::test_errors_replay",
+        "`SEQUENCE_TIE`": f"{SNAPSHOTS}::test_rebuild_by_another_sequence_decides_ties",
+        "shows record, code, column and file": "spark/test_replay_of_codes.py::test_rows_of_other_codes_are_kept",
+        "no landing file is needed": "delta_rs/test_repairs.py::test_rebuild_repairs_a_replica",
+        "`LEDGER_MISSING`": "spark/test_lost_ledger.py::test_refresh_without_ledger_derives_reload_from_change_table",
+    },
+    "operate.md": {"They are no changes yet": "spark/test_replay_of_codes.py::test_rows_of_other_codes_are_kept"},
+    "repair.md": {
+        "differs from its own changes (`VERIFY_DIFFERENT`)": "delta_rs/test_repair_page.py::damaged",
+        **{situation: f"delta_rs/test_repair_page.py::{play.__name__}" for situation, (_, play) in PLAYED.items()},
+    },
+    "security.md": {"To change the key": "spark/test_masks.py::test_another_key_needs_the_files"},
+    "sources.md": {
+        "`SHARD_REMOVED`": "delta_rs/test_shards_changed.py::test_a_replay_says_what_is_left_of_a_removed_shard"
+    },
+    "tasks/change-a-key-or-a-type.md": {"": "scenarios/r14_changed_keys"},
+    "tasks/rerun-or-backfill.md": {
+        "process quarantined rows after a fix": "spark/test_replay_of_codes.py::test_rows_of_other_codes_are_kept",
+        "again from the lake": "delta_rs/test_repair_page.py::damaged",
+        "from the files that are there, and nothing else": "delta_rs/test_repair_page.py::truncated",
+        "compared with the source": "delta_rs/test_repairs.py::test_resync_repairs_a_replica",
+        "`SWEEP_HELD`": "scenarios/r09_reload_held",
+    },
+    "tasks/what-a-code-means.md": {"row, file": "unit/test_cli.py::test_errors_replay"},
+}
+"""Page to words of each line that names a repair, and the test that plays it."""
+
+
+def test_every_repair_of_other_pages_is_played() -> None:
+    """A new promise names its test here."""
+    pages = {path.relative_to(ROOT / "docs").as_posix(): path for path in (ROOT / "docs").rglob("*.md")}
+    for name, path in pages.items():
+        lines = [line for line in path.read_text(encoding="utf-8").splitlines() if REPAIRS.search(line)]
+        if name not in REFERENCE and not name.startswith("decisions/"):
+            words = OF_PAGES.get(name, {})
+            assert [line for line in lines if not any(word in line for word in words)] == [], name
+            assert [word for word in words if not any(word in line for line in lines)] == [], name
+
+
+def test_every_test_that_is_named_is_there() -> None:
+    for test in {test for words in OF_PAGES.values() for test in words.values()}:
+        path, _, function = test.partition("::")
+        found = ROOT / "tests" / path
+        assert found.exists(), test
+        assert found.is_dir() or f"def {function}" in found.read_text(encoding="utf-8"), test

@@ -44,7 +44,9 @@ class Lake:
         return Ledger.open(Storage(), self.layout(spec).state)
 
     def land(self, spec: TableSpec, run: Run, types: Mapping[str, str]) -> None:
-        """Write the run's files in its order."""
+        """Remove the files that are gone before the run, and write its files in its order."""
+        for name in run.removed:
+            (Path(self.layout(spec).landing) / name).unlink()
         for file in run.files:
             write(Path(self.layout(spec).landing), file.name, to_table(file.rows, file.columns, types))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -66,3 +67,37 @@ def test_a_replay_has_all_digits_of_a_time(engine: EnginePort, tmp_path: Path) -
     assert run(strict, JobOptions(action="errors_replay")) == [given]
     rounded = replace(strict, sub_microseconds="round")
     assert run(rounded, JobOptions(action="errors_replay")) == [(1, "1970-01-01 00:00:00"), given]
+
+
+def test_row_of_a_swept_load_does_not_come_back(engine: EnginePort, tmp_path: Path) -> None:
+    """The source has deleted it: the load was written again without it."""
+    roots = Roots(landing=str(tmp_path / "landing"), lake=str(tmp_path / "lake"))
+    keyed, keyless = (
+        replace(SPEC, table=name, keys=keys, sweep_limit=1.0) for name, keys in (("s.t", ("id",)), ("s.k", ()))
+    )
+    layouts = [Layout.of(roots, spec) for spec in (keyed, keyless)]
+
+    def run(*specs: TableSpec, **options: Any) -> list[JobResult]:
+        results = engine.run(JobSpec(run_id="r", roots=roots, tables=specs, options=JobOptions(**options)))
+        assert [result.error for result in results] == [None] * len(specs)
+        return results
+
+    def land(*rows: tuple[int, str]) -> None:
+        for layout in layouts:
+            Path(layout.landing).mkdir(parents=True, exist_ok=True)
+            columns = {"id": pa.array([n for n, _ in rows], pa.int64()), "price": [price for _, price in rows]}
+            pq.write_table(pa.table(columns), Path(layout.landing) / "LOAD1.parquet")
+            changes = {"Op": ["I"], "seq": [1], "id": pa.array([3], pa.int64()), "price": ["54321.00"]}
+            pq.write_table(pa.table(changes), Path(layout.landing) / "20240101-000000001.parquet")
+
+    land((1, "1.00"), (2, "12345.00"))
+    run(keyed, keyless)
+    land((1, "1.50"))
+    run(keyed, keyless)
+    wider = [replace(spec, options=WIDER.options) for spec in (keyed, keyless)]
+    replayed = run(*wider, action="errors_replay")
+    counts = [(result.rows_read, result.changes_written, result.late_ignored) for result in replayed]
+    assert counts == [(1, 1, 1), (1, 1, 1)], "the load's own row was settled by its new version"
+    assert [[row["id"] for row in engine.read(layout.replica)] for layout in layouts] == [[1], [1]]
+    verdicts = run(*wider, action="verify")
+    assert [result.details["verdict"] for result in verdicts] == ["equal", "equal"]

@@ -21,6 +21,7 @@ from spark_jobs.dialects.debezium import names
 from spark_jobs.dialects.debezium.events import read_events
 from spark_jobs.dialects.debezium.json_table import table_of
 from spark_jobs.dialects.debezium.parquet_table import read_parquet
+from spark_jobs.dialects.debezium.snapshots import marks_of, with_other_places
 from spark_jobs.dialects.debezium.technical import (
     CARRIED,
     OP,
@@ -36,6 +37,7 @@ from spark_jobs.dialects.probed import Probed
 from spark_jobs.dialects.window import EVERYTHING, Window
 from spark_jobs.plan.file_times import FileTimes
 from spark_jobs.plan.files import PlannedFile
+from spark_jobs.plan.snapshots import KnownSnapshots
 
 _PARQUET = b"PAR1"
 
@@ -87,6 +89,9 @@ class DebeziumDialect(Dialect):
     def reordered(self, rows: pa.Table) -> pa.Table:
         return with_other_epochs(rows, self.options.log_began)
 
+    def replaced_snapshots(self, known: KnownSnapshots) -> KnownSnapshots:
+        return with_other_places(known, self.options.log_began)
+
     def windows(self, cursor: str, since: datetime, until: datetime) -> tuple[Window, ...]:  # noqa: ARG002 - the port's
         """Time folders from `since` on, and files next to them: all names except those of earlier folders."""
         if self._format is None:
@@ -118,4 +123,5 @@ class DebeziumDialect(Dialect):
 
     def _probed(self, file: PlannedFile, rows: Translated, malformed: pa.Array | None = None) -> Probed:
         table = with_epochs(with_keys(rows.table, self.spec.keys), self.options.log_began)
-        return Probed.of_table(file, table, malformed, rows.stated)
+        marks = None if self.options.snapshots == "merge" else marks_of(table, rows.sources, file.path)
+        return Probed.of_table(file, table, malformed, rows.stated, marks)

@@ -39,6 +39,12 @@ def offset_order(path: str) -> str | None:
     return None if found is None else f"{found['offset'].zfill(20)}/{(found['partition'] or '').zfill(10)}/{path}"
 
 
+def partition_of(path: str) -> str:
+    """The topic's partition in a file's name; empty: its name has none."""
+    found = _OFFSET.fullmatch(path.rpartition("/")[2])
+    return "" if found is None else found["partition"] or ""
+
+
 def is_beside(relative_path: str) -> bool:
     """Hidden and unfinished files, and separate files of sinks with the keys and headers of records."""
     return is_temporary(relative_path) or _BESIDE.fullmatch(relative_path.rpartition("/")[2]) is not None

@@ -24,10 +24,13 @@ Columns = dict[str, pa.Array]
 
 @dataclass(frozen=True)
 class Translated:
-    """Rows of a file; `stated`: columns of text with a misfit, to the types that their schema states."""
+    """Rows of a file; `stated`: columns of text with a misfit, to the types that their schema states; `sources`: of the
+    events, a row each.
+    """
 
     table: pa.Table
     stated: Mapping[str, pa.DataType]
+    sources: Sequence[Source]
 
 
 def with_technical(
@@ -61,7 +64,7 @@ def with_technical(
         added[CARRIED] = pa.array(listed, pa.string())
     arrays = {name: values.array for name, values in data.items()}
     stated = {name: values.stated for name, values in data.items() if values.stated is not None}
-    return Translated(pa.table({OP: pa.array(ops, pa.string()), **arrays, **added}), stated)
+    return Translated(pa.table({OP: pa.array(ops, pa.string()), **arrays, **added}), stated, sources)
 
 
 def _listed(names: Sequence[str], kept: Mapping[str, Sequence[bool]], row: int) -> str | None:

@@ -28,7 +28,7 @@ from spark_jobs.rules.merge import StoredState
 from spark_jobs.rules.order import events
 from spark_jobs.rules.outcome import outcome_of
 from spark_jobs.rules.quarantine import good_again
-from spark_jobs.rules.sweep import undeleted
+from spark_jobs.rules.sweep import not_vanished, undeleted
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,8 +95,8 @@ class ReplicaWriter:
         return rows.filter(pc.not_equal(pc.struct_field(rows.column(GDDL), "batch_id"), batch_context.plan.batch_id))
 
     def _refold(self, keys: pa.Table) -> pa.Table:
-        """All changes of these keys in the batch's generation, and possibly of others."""
-        return changes_of_keys(self.batch_context, keys, generation=self.batch_context.plan.generation)
+        """All changes of these keys, and possibly of others."""
+        return changes_of_keys(self.batch_context, keys)
 
     def _remember(self, deletes: pa.Table) -> None:
         batch_context, path = self.batch_context, self.batch_context.layout.tombstones
@@ -112,6 +112,8 @@ class ReplicaWriter:
         batch_context, path = self.batch_context, self.batch_context.layout.replica
         if not batch_context.has_made(path, MERGE):
             batch_context.join_small_files(path)
-            rows = undeleted(self.changes) if self.table_schema.spec.delete == "soft" else self.changes
+            rows = not_vanished(self.changes, self.table_schema.swept)
+            rows = undeleted(rows) if self.table_schema.spec.delete == "soft" else rows
             batch_context.commit(path, MERGE, {"numTargetRowsInserted": rows.num_rows}, [rows])
-        return Applied(main=main_counts(batch_context.metrics(path, MERGE)))
+        late = self.changes.num_rows - not_vanished(self.changes, self.table_schema.swept).num_rows
+        return Applied(main=main_counts(batch_context.metrics(path, MERGE)), late=late)

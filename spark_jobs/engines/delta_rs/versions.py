@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from spark_jobs.engines.delta_rs.batch_context import BatchContext
 from spark_jobs.engines.delta_rs.row_search import FindRows, find, search
 from spark_jobs.engines.transactions import HISTORY
-from spark_jobs.plan.table_schema import GDDL, TableSchema
+from spark_jobs.plan.table_schema import TableSchema
 from spark_jobs.rules.arrays import by_name
 from spark_jobs.rules.changes import change_schema
 from spark_jobs.rules.codes import table_codes
@@ -21,27 +19,12 @@ from spark_jobs.rules.merge import ACTION, AT
 from spark_jobs.rules.order import events
 
 
-@dataclass(frozen=True)
-class OfGeneration:
-    """See `Keep`; changes of a generation."""
-
-    generation: int
-
-    def __call__(self, rows: pa.Table) -> pa.ChunkedArray:
-        return pc.equal(pc.struct_field(rows.column(GDDL), "generation"), self.generation)
-
-
-def changes_of_keys(batch_context: BatchContext, keys: pa.Table, generation: int | None = None) -> pa.Table:
-    """All changes of these keys, by new key or by the before image's old key; possibly also of others.
-
-    Args:
-        generation: only changes of this generation; null: of all.
-    """
+def changes_of_keys(batch_context: BatchContext, keys: pa.Table) -> pa.Table:
+    """All changes of these keys, by new key or by the before image's old key; possibly also of others."""
     snapshot, table_schema = batch_context.tables.existing(batch_context.layout.changes), batch_context.table_schema
     work = FindRows(
         table=snapshot.path, keys=keys.select(table_schema.keys), schema=snapshot.schema.arrow,
         moved=table_schema if table_schema.before_of_key else None,
-        keep=None if generation is None else OfGeneration(generation),
     )  # fmt: skip
     return by_name(search(batch_context.tables, work, snapshot.files).rows, change_schema(table_schema))
 

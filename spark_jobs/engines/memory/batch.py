@@ -154,15 +154,16 @@ class MemoryAppendedWork:
         )
 
     def _refold(self, _: pa.Table) -> pa.Table:
-        """All changes of the batch's generation."""
-        rows = self.tables.changes()
-        return rows.filter(pc.equal(pc.struct_field(rows.column(GDDL), "generation"), self.tables.plan.generation))
+        """All changes of the table."""
+        return self.tables.changes()
 
     def append_only(self) -> Applied:
-        soft = self.tables.table_schema.spec.delete == "soft"
-        rows = sweep.undeleted(self.changes) if soft else self.changes
+        schema = self.tables.table_schema
+        rows = sweep.not_vanished(self.changes, schema.swept)
+        rows = sweep.undeleted(rows) if schema.spec.delete == "soft" else rows
         tables = self.tables
-        return Applied(main=tables.memory.append(tables.context.layout.replica, tables.of(MERGE), rows))
+        main = tables.memory.append(tables.context.layout.replica, tables.of(MERGE), rows)
+        return Applied(main=main, late=self.changes.num_rows - rows.num_rows)
 
 
 @dataclass(frozen=True, kw_only=True)

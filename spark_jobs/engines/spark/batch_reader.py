@@ -89,7 +89,8 @@ class BatchReader:
         files, unreadable = probe_all(self.context.storage, self.plan.files, self.context.dialect, self._lean)
         while files and not (self.state.keys is None and not begin_a_table(files)):
             alike = groups(files)
-            decoding = Decoding.planned(self.context, self.plan, self.state, [self._landed(group) for group in alike])
+            shapes = [self._landed(group) for group in alike]
+            decoding = Decoding.planned(self.context, self.plan, self.state, shapes, files)
             found = self._decoded(decoding, alike)
             unreadable = (*unreadable, *found.damaged)
             if not found.damaged:

@@ -15,9 +15,10 @@ _IN_DRIVER = 2_000_000
 
 
 def hashes(rows: DataFrame, table_schema: TableSchema, *others: str) -> DataFrame:
-    """`KEY` and `IDENTITY` (key and sequence) of each row as 64-bit hashes, and other columns of the rows."""
+    """`KEY` (null without keys) and `IDENTITY` (key and sequence) of each row as 64-bit hashes, and other columns."""
     keys = [name(k) for k in table_schema.keys]
-    key, identity = F.xxhash64(*keys), F.xxhash64(F.col(GDDL)["sequence"], *keys)
+    key = F.xxhash64(*keys) if keys else F.lit(None).cast("bigint")
+    identity = F.xxhash64(F.col(GDDL)["sequence"], *keys)
     return rows.select(key.alias(KEY), identity.alias(IDENTITY), *others)
 
 

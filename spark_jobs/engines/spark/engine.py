@@ -72,10 +72,12 @@ class SparkEngine:
     def recorded_files(self, path: str) -> list[RecordedFile]:
         rows, gddl = self.tables.read(path), F.col(GDDL)
         kind = parse_type(sql_text(rows.schema[GDDL].dataType))
-        latest = [F.max(gddl[name]).alias(name) for name in ("applied_at", "sequence", "batch_id")]
+        ends = F.array(F.max(gddl["sequence"]), F.min(gddl["sequence"])).alias("ends")
+        latest = [*(F.max(gddl[name]).alias(name) for name in ("applied_at", "batch_id")), ends]
         found = rows.groupBy(gddl["source_file"].alias("source_file"), gddl["generation"].alias("generation"))
+        each = found.agg(*latest).withColumn("sequence", F.explode("ends"))
         struct = F.struct("source_file", "generation", "applied_at", "sequence", "batch_id").alias(GDDL)
-        return recorded_files([found.agg(*latest).select(struct).toArrow()], kind)
+        return recorded_files([each.select(struct).toArrow()], kind)
 
     def columns(self, path: str) -> tuple[Column, ...]:
         return tuple(c for c in self.tables.columns(path) if c.name != GDDL)

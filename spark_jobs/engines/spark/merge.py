@@ -17,7 +17,16 @@ from spark_jobs.engines.spark.columns import at, name
 from spark_jobs.engines.spark.in_tasks import RowRule, by_key, place_of_keys, row_by_row
 from spark_jobs.engines.spark.tables import Assignments, Tables
 from spark_jobs.plan.table_schema import GDDL, TableSchema
-from spark_jobs.rules.fold import COLUMNS_BEFORE_DELETE, FIRST, FORCED, MOVE_DELETED, UNSEEN, carried_names, net_changes
+from spark_jobs.rules.fold import (
+    COLUMNS_BEFORE_DELETE,
+    FIRST,
+    FORCED,
+    MOVE_DELETED,
+    UNSEEN,
+    carried_names,
+    net_changes,
+    of_newest_generation,
+)
 from spark_jobs.rules.merge import ACTION, StoredState, decide
 from spark_jobs.rules.order import events
 
@@ -109,6 +118,17 @@ def net_of(changes: DataFrame, table_schema: TableSchema, *, partial: bool, rows
     return by_events(
         changes, table_schema, lambda found: net_changes(found, table_schema, partial=partial), schema, rows=rows
     )
+
+
+def newest_of(changes: DataFrame, table_schema: TableSchema, *, rows: int) -> DataFrame:
+    """Net changes of each key's newest generation, from all changes of the key; `rows`: approximate number of keys."""
+    partial = table_schema.partial
+
+    def rule(found: pa.Table) -> pa.Table:
+        newest = of_newest_generation(found, table_schema, table_schema.swept)
+        return net_changes(newest, table_schema, partial=partial)
+
+    return by_events(changes, table_schema, rule, row_types.net_rows(table_schema, partial=partial), rows=rows)
 
 
 def single(changes: DataFrame, table_schema: TableSchema) -> DataFrame:

@@ -23,6 +23,7 @@ from spark_jobs.engines.spark.merge import (
     decided,
     merge,
     net_of,
+    newest_of,
     of_keys,
     single,
     tombstones_of,
@@ -163,9 +164,8 @@ class ReplicaWriter:
             return found
         tables, schema, few = self.batch_context.tables, self.table_schema, are_few(count)
         late = tables.keep(late)
-        changes = tables.read(self.batch_context.layout.changes)
-        changes = changes.where(F.col(GDDL)["generation"] == self.batch_context.plan.generation)
-        rows = net_of(history.changes_of(changes, late, schema, few=few), schema, partial=schema.partial, rows=count)
+        changes = history.changes_of(tables.read(self.batch_context.layout.changes), late, schema, few=few)
+        rows = newest_of(changes, schema, rows=count)
         again = NetChanges(rows=tables.keep(of_keys(rows, late, schema, few=few)), partial=schema.partial, keys=count)
         stored = StoredRows(replica=self._replica([*schema.columns, GDDL]), tombstones=self._tombstones())
         stored = stored.of(late, schema) if few else stored
@@ -228,9 +228,11 @@ class ReplicaWriter:
         """For tables without keys: append the changes to the replica."""
         gddl, soft = F.col(GDDL), self.table_schema.spec.delete == "soft"
         struct = gddl.withField("deleted", F.lit(False)).alias(GDDL) if soft else gddl
-        rows = self.changes().select(*map(name, self.table_schema.columns), struct)
+        vanished = gddl["generation"] < self.table_schema.swept
+        late = self.changes().where(vanished).count() if self.table_schema.swept > 1 else 0
+        rows = self.changes().where(~vanished).select(*map(name, self.table_schema.columns), struct)
         self.batch_context.append(rows, self.batch_context.layout.replica, MERGE)
-        return Applied(main=self._counts())
+        return Applied(main=self._counts(), late=late)
 
     def _counts(self) -> MainCounts:
         """Counts of this batch's commit, made in this attempt or an earlier one."""

@@ -1,0 +1,214 @@
+"""Snapshots that a connector takes of a table it already captures: generations by places in the source's log; pure.
+
+A snapshot is the whole table at one place in the log. Changes before that place belong to the generations before it,
+whenever they come; rows that only these have are gone at the source. See docs/semantics.md, section 2.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+MOST_NAMED = 64
+"""Names that the ledger keeps of each kind; a table with more collections has no snapshot that is known to be whole."""
+
+IgnoredSnapshot = Literal["late", "sources"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SnapshotPart:
+    """Rows of one snapshot in one file.
+
+    Attributes:
+        position: their place in the source's log.
+        since: earliest commit time, ISO 8601 UTC; null: unknown.
+        finished: collections whose last row is among them.
+        whole: the last row of the whole snapshot is among them.
+    """
+
+    position: str
+    since: str | None = None
+    finished: tuple[str, ...] = ()
+    whole: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class SnapshotMarks:
+    """What the events of one file say of snapshots and of where they come from.
+
+    Attributes:
+        sources: names of the connectors; `collections`: tables of the source; `partitions`: of the topic.
+    """
+
+    sources: tuple[str, ...] = ()
+    collections: tuple[str, ...] = ()
+    partitions: tuple[str, ...] = ()
+    parts: tuple[SnapshotPart, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class SnapshotRun:
+    """A snapshot that the table knows.
+
+    Attributes:
+        generation: its rows belong to it.
+        opens: it has opened that generation; false for the first snapshot of a table.
+        batch: the first one with rows of it.
+        continued_at: when the newest batch with rows of it was planned, ISO 8601 UTC.
+        position, since, finished, whole: see `SnapshotPart`.
+    """
+
+    generation: int
+    position: str
+    opens: bool = True
+    batch: int = 0
+    continued_at: str = ""
+    since: str | None = None
+    finished: tuple[str, ...] = ()
+    whole: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class KnownSnapshots:
+    """What the ledger knows of a table's snapshots, oldest first; the others are as in `SnapshotMarks`."""
+
+    runs: tuple[SnapshotRun, ...] = ()
+    sources: tuple[str, ...] = ()
+    collections: tuple[str, ...] = ()
+    partitions: tuple[str, ...] = ()
+
+    @property
+    def openings(self) -> tuple[SnapshotRun, ...]:
+        """Those that have opened a generation."""
+        return tuple(run for run in self.runs if run.opens)
+
+    def run_of(self, generation: int) -> SnapshotRun | None:
+        """The snapshot that has opened a generation; null: a full load or a missing folder did."""
+        return next((run for run in self.openings if run.generation == generation), None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LedgerBefore:
+    """What the ledger says before a batch.
+
+    Attributes:
+        known: null: the table has no changes yet, or an earlier release has ingested them.
+        generation: current one; 0: none yet.
+        max_sequence: JSON text of the greatest sequence ingested; null: none.
+    """
+
+    known: KnownSnapshots | None
+    generation: int
+    max_sequence: str | None
+
+
+def snapshots_after(
+    before: LedgerBefore, marks: Iterable[SnapshotMarks], *, batch: int, planned_at: str
+) -> tuple[KnownSnapshots, tuple[IgnoredSnapshot, ...]]:
+    """The snapshots known after a batch, and why others that are new open no generation.
+
+    The first snapshot of a table opens none. A later one does where no change at or after its place has been ingested,
+    for that change would count as one of the generation before, and where all events come from one connector, whose
+    snapshot it is.
+    """
+    marks = tuple(marks)
+    known = before.known or KnownSnapshots()
+    known = replace(
+        known,
+        sources=_named(known.sources, (name for mark in marks for name in mark.sources)),
+        collections=_named(known.collections, (name for mark in marks for name in mark.collections)),
+        partitions=_named(known.partitions, (name for mark in marks for name in mark.partitions)),
+    )
+    ignored: list[IgnoredSnapshot] = []
+    for part in _together(part for mark in marks for part in mark.parts):
+        known, why = _with_part(known, part, before, batch, planned_at)
+        ignored += [] if why is None else [why]
+    return known, tuple(dict.fromkeys(ignored))
+
+
+def openings_of(known: KnownSnapshots | None) -> tuple[SnapshotRun, ...]:
+    """Snapshots that have opened generations; none where none are known."""
+    return () if known is None else known.openings
+
+
+def generation_after(known: KnownSnapshots | None, generation: int) -> int:
+    """The current generation once these snapshots are known."""
+    return max([generation, *(run.generation for run in openings_of(known))])
+
+
+def floors_of(floors: Sequence[str | None], known: KnownSnapshots | None) -> tuple[str | None, ...]:
+    """The greatest sequence before each generation, of those that snapshots have opened their places."""
+    places = {run.generation: json_of(run.position) for run in openings_of(known)}
+    return tuple(places.get(number, floor) for number, floor in enumerate(floors, start=1))
+
+
+def is_whole(known: KnownSnapshots, run: SnapshotRun, max_sequence: str | None) -> bool:
+    """Whether all rows of a snapshot have come, as far as events tell: its end, that of each collection, or a change
+    after it, for the connector streams only once its snapshot is done.
+    """
+    if run.whole or (text_of(max_sequence) or "") > run.position:
+        return True
+    every = known.collections
+    return 0 < len(every) < MOST_NAMED and set(every) <= set(run.finished)
+
+
+def text_of(sequence: str | None) -> str | None:
+    """A sequence of one column of text, out of its JSON; null: it is none."""
+    value = json.loads(sequence) if sequence else None
+    return value if isinstance(value, str) else None
+
+
+def json_of(position: str) -> str:
+    """A place in the log as the ledger keeps sequences."""
+    return json.dumps(position)
+
+
+def _with_part(
+    known: KnownSnapshots, part: SnapshotPart, before: LedgerBefore, batch: int, planned_at: str
+) -> tuple[KnownSnapshots, IgnoredSnapshot | None]:
+    same = next((run for run in known.runs if run.position == part.position), None)
+    if same is not None:
+        return _continued(known, same, part, planned_at), None
+    newest = known.runs[-1] if known.runs else None
+    if newest is not None and part.position < newest.position:
+        return known, None
+    generation = max([before.generation, 1, *(run.generation for run in known.runs)])
+    run = SnapshotRun(
+        generation=generation, position=part.position, opens=False, batch=batch, continued_at=planned_at,
+        since=part.since, finished=part.finished, whole=part.whole,
+    )  # fmt: skip
+    is_first = newest is None and (before.known is not None or before.max_sequence is None)
+    if is_first:
+        return replace(known, runs=(*known.runs, run)), None
+    if (text_of(before.max_sequence) or "") >= part.position:
+        return known, "late" if before.known is not None else None
+    if len(known.sources) > 1:
+        return known, "sources"
+    return replace(known, runs=(*known.runs, replace(run, generation=generation + 1, opens=True))), None
+
+
+def _continued(known: KnownSnapshots, run: SnapshotRun, part: SnapshotPart, planned_at: str) -> KnownSnapshots:
+    more = replace(
+        run, continued_at=planned_at, finished=_named(run.finished, part.finished), whole=run.whole or part.whole
+    )
+    return replace(known, runs=tuple(more if one is run else one for one in known.runs))
+
+
+def _together(parts: Iterable[SnapshotPart]) -> Sequence[SnapshotPart]:
+    """Parts of each snapshot as one, in the order of the log."""
+    found: dict[str, SnapshotPart] = {}
+    for part in parts:
+        other = found.get(part.position, part)
+        found[part.position] = SnapshotPart(
+            position=part.position,
+            since=min(filter(None, (part.since, other.since)), default=None),
+            finished=_named(other.finished, part.finished),
+            whole=part.whole or other.whole,
+        )
+    return [found[position] for position in sorted(found)]
+
+
+def _named(known: Sequence[str], more: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys((*known, *more)))[:MOST_NAMED]

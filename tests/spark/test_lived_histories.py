@@ -1,0 +1,131 @@
+"""Random histories as a year brings them: files vanish, policies of the row change, repairs run in between."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from airflow_gddl.contract.spec import JobOptions, TableSpec
+from airflow_gddl.contract.table_spec import SchemaEvolution
+from tests.conftest import LocalPort
+from tests.oracle import DeliveredFile, Run, replay
+from tests.spark.lake import Lake
+from tests.spark.playing import Stage, examples, named, rich, verify
+from tests.spark.table_lines import by_engine, by_oracle, differences
+from tests.strategies import EVERYTHING, Case, Traits, cases
+
+SORTS = {
+    "everything": replace(EVERYTHING, removals=True),
+    "reloads": Traits(variants=False, ties=False, most_reloads=3, removals=True),
+    "partial": Traits(partial=True, renames=True, images=True, removals=True),
+    "rescued": Traits(partial=True, rescues=True, removals=True),
+    "keyless": Traits(keyless=True, bad_rows=True, removals=True),
+}
+_POLICIES = ("add", "rescue", "ignore", "fail"), ("widen", "rescue", "fail"), ("keep", "null", "fail")
+
+
+@pytest.mark.parametrize("count", [3, pytest.param(30, marks=pytest.mark.deep)])
+@pytest.mark.parametrize("sort", SORTS)
+def test_repairs_between_runs_change_nothing(sort: str, count: int, spark: LocalPort, tmp_path: Path) -> None:
+    """The oracle knows of no repair, and of no policy but those of the runs: what it says holds after each of them."""
+    if spark.name != "delta_rs":
+        pytest.skip("what both engines do in a repair is shown by scenarios and by test_histories")
+    stage = Stage(spark, Lake(tmp_path), named(rich(cases(SORTS[sort]), examples(count))))
+    chance = Random(sort)  # noqa: S311 - a repeatable choice
+    for number in range(max(len(case.runs) for case in stage.cases)):
+        active = stage.land(number)
+        results = stage.lake.run(stage.port, stage.lake.job([case.spec for case in active], run_id=f"run-{number}"))
+        stage.blame_failures(f"in run {number}", results)
+        for case in active:
+            if case.spec.table not in stage.wrong:
+                stage.judge(case, number, results[case.spec.table])
+        _repair(stage, [case for case in active if chance.random() < 0.5], number, chance)
+    verify(stage)
+    _reload(stage)
+    assert not stage.wrong, "\n" + stage.report()
+
+
+@pytest.mark.parametrize("count", [4, pytest.param(60, marks=pytest.mark.deep)])
+def test_column_declared_as_text_later_is_as_if_it_always_was(count: int, spark: LocalPort, tmp_path: Path) -> None:
+    """Whenever the row declares a column of numbers as text, all tables are those of a row that said so at first."""
+    if spark.name != "delta_rs":
+        pytest.skip("both engines rewrite types by the same rule, which scenarios show on each")
+    drawn = named(rich(cases(replace(EVERYTHING, declared=False, removals=True)), examples(count)))
+    texts = [replace(case, spec=replace(case.spec, options={"types": {"n": "string"}})) for case in drawn]
+    chance = Random(count)  # noqa: S311 - a repeatable choice
+    since = {case.spec.table: chance.randrange(len(case.runs) + 1) for case in drawn}
+    first, later = (Stage(spark, Lake(tmp_path / name), texts) for name in ("first", "later"))
+    for number in range(max(len(case.runs) for case in drawn)):
+        for stage in (first, later):
+            stage.land(number)
+        playing = [pair for pair in zip(drawn, texts, strict=True) if number < len(pair[0].runs)]
+        _run(first, [text.spec for _, text in playing], number)
+        _run(later, [(case if number < since[case.spec.table] else text).spec for case, text in playing], number)
+    for stage in (first, later):
+        _run(stage, [case.spec for case in texts], 99, JobOptions(full_refresh=True))
+        verify(stage)
+        assert not stage.wrong, "\n" + stage.report()
+    for case in texts:
+        wanted, found = (by_engine(stage.lake.layout(case.spec)) for stage in (first, later))
+        later.blame(case, f"text since run {since[case.spec.table]}", differences(wanted, found))
+    assert not later.wrong, "\n" + later.report()
+
+
+def _run(stage: Stage, specs: Sequence[TableSpec], number: int, options: JobOptions | None = None) -> None:
+    results = stage.lake.run(stage.port, stage.lake.job(specs, options, f"run-{number}"))
+    stage.blame_failures(f"in run {number}", results)
+
+
+def _reload(stage: Stage) -> None:
+    """Load tables from the files that are left: as if these had come in one run, and no others."""
+    left = {case.spec.table: _left(case.runs) for case in stage.cases if not _rewritten(case.runs)}
+    chosen = [case for case in stage.cases if case.spec.table not in stage.wrong and left.get(case.spec.table)]
+    job = stage.lake.job([case.spec for case in chosen], JobOptions(reload=True, confirmed=True), "reload")
+    stage.blame_failures("in the reload", stage.lake.run(stage.port, job))
+    for case in chosen:
+        reported = by_oracle(replay(case.spec, [Run(tuple(left[case.spec.table].values()))]), case.spec)
+        live = by_engine(stage.lake.layout(case.spec))
+        tables = ("replica", "history", "errors")
+        found = differences({name: reported[name] for name in tables}, {name: live[name] for name in tables})
+        stage.blame(case, "after the reload", found)
+    verify(stage)
+
+
+def _left(runs: Sequence[Run]) -> dict[str, DeliveredFile]:
+    """Files that are there after the runs, by name."""
+    found: dict[str, DeliveredFile] = {}
+    for run in runs:
+        found = {name: file for name, file in found.items() if name not in run.removed}
+        found |= {file.name: file for file in run.files}
+    return found
+
+
+def _rewritten(runs: Sequence[Run]) -> bool:
+    """Whether a file came with other rows under its name."""
+    files = [file for run in runs for file in run.files]
+    return any(one.name == other.name and one != other for one in files for other in files)
+
+
+def _repair(stage: Stage, chosen: Sequence[Case], number: int, chance: Random) -> None:
+    """Rebuild tables whose rows have other policies now, which a rebuild doesn't ask."""
+    chosen = [case for case in chosen if case.spec.table not in stage.wrong]
+    before = {case.spec.table: by_engine(stage.lake.layout(case.spec)) for case in chosen}
+    specs = [_with_other_policies(case.spec, chance) for case in chosen]
+    results = stage.lake.run(stage.port, stage.lake.job(specs, JobOptions(full_refresh=True), f"rebuild-{number}"))
+    for case in chosen:
+        result = results[case.spec.table]
+        if result.status == "failed":
+            stage.blame(case, f"in the rebuild after run {number}", [str(result.error)])
+        else:
+            found = differences(before[case.spec.table], by_engine(stage.lake.layout(case.spec)))
+            stage.blame(case, f"after the rebuild after run {number}", found)
+
+
+def _with_other_policies(spec: TableSpec, chance: Random) -> TableSpec:
+    new, kind, dropped = (chance.choice(policies) for policies in _POLICIES)
+    evolution = SchemaEvolution(new_column=new, type_change=kind, dropped_column=dropped)
+    return replace(spec, schema_evolution=evolution)
