@@ -127,7 +127,14 @@ class _Execution:
         wait = configuration.number("claim_wait_seconds")
         options = JobOptions(action=operator.action, wait_seconds=wait, origin=origin)
         run_id = f"{job_id(operator.task_id, self.context)}{number:06d}"
-        job = JobSpec(run_id=run_id, roots=document.roots, tables=specs, tiers=document.tiers, options=options)
+        job = JobSpec(
+            run_id=run_id,
+            roots=document.roots,
+            tables=specs,
+            tiers=document.tiers,
+            options=options,
+            access=document.access,
+        )
         reached = configuration.environ_of(document)
         environ = {**reached, **(_connections(operator, specs) if operator.action == "verify" else {})}
         reporter = Reporter(operator.log, {spec.table: spec for spec in specs})
