@@ -13,6 +13,7 @@ import itertools
 import os
 import resource
 import shutil
+import signal
 import time
 from collections.abc import Callable
 from contextlib import redirect_stderr, redirect_stdout
@@ -31,7 +32,7 @@ from tests.delta_rs.small_lake import TIER, SmallLake, spec_of
 from tests.fuzz.hostile import CANARY, FORMS, hostile_file, hostile_row, rows_as_json
 from tests.landing import write
 
-CPU_SECONDS, MEMORY = 20, 2 * 1024**3
+CPU_SECONDS, WALL_SECONDS, MEMORY = 20, 300, 2 * 1024**3
 """Of one input: files have some 100 KB, and a tier that inflates them to 32 MiB."""
 BOUNDED = replace(TIER, max_inflated_bytes=32 * 1024**2)
 GOOD = {"Op": ["I"], "seq": [1], "id": pa.array([7], pa.int32()), "v": ["fine"]}
@@ -106,8 +107,9 @@ def inputs(first: int) -> itertools.chain[tuple[str, Input]]:
     return itertools.chain.from_iterable(map(of_seed, itertools.count(first)))
 
 
-def limited(seconds: int) -> None:
-    """The system ends this process when it has used so much more CPU time."""
+def limited(seconds: int, wall: int = WALL_SECONDS) -> None:
+    """The system ends this process when it has used so much more CPU time, or has waited so long."""
+    signal.alarm(wall)
     used = resource.getrusage(resource.RUSAGE_SELF)
     soft = int(used.ru_utime + used.ru_stime) + seconds
     resource.setrlimit(resource.RLIMIT_CPU, (soft, resource.getrlimit(resource.RLIMIT_CPU)[1]))
