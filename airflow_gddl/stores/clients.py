@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
 _QUICK_RETRIES, _QUICK_SECONDS = 3, 20
+_EARLY = timedelta(minutes=5)
 _PASSING = ("Throttling", "RequestLimitExceeded", "ServiceUnavailable", "InternalFailure", "IDPCommunicationError")
 
 
@@ -105,7 +106,7 @@ def _of_role(environ: Mapping[str, str]) -> Callable[[], S3Credential]:
         profile = None if keys else environ.get("AWS_PROFILE") or None
         session = boto3.Session(**keys, profile_name=profile, region_name=S3Settings.of(environ).region or "us-east-1")
         assumed = StsCredentialProvider(session, RoleArn=role, RoleSessionName="airflow-gddl", **own)
-        first = [_in_utc(assumed())]
+        first = [_renewed_early(assumed())]
     except (BotoCoreError, ClientError) as error:
         code = error.response.get("Error", {}).get("Code", "") if isinstance(error, ClientError) else ""
         what = f"the role {role} can't be assumed: {error}"
@@ -113,13 +114,13 @@ def _of_role(environ: Mapping[str, str]) -> Callable[[], S3Credential]:
             raise RetriableError("S3_UNREACHABLE", what, remedy="try again") from error
         remedy = "check its ARN, its trust policy and external_id, and the credentials of where this runs"
         raise FatalError("S3_CREDENTIALS_MISSING", what, remedy=remedy) from error
-    return lambda: first.pop() if first else _in_utc(assumed())
+    return lambda: first.pop() if first else _renewed_early(assumed())
 
 
-def _in_utc(found: S3Credential) -> S3Credential:
-    """obstore takes Python's own UTC alone, and botocore returns dateutil's."""
+def _renewed_early(found: S3Credential) -> S3Credential:
+    """obstore asks again only when they have expired, and takes no UTC but Python's own."""
     expires = found["expires_at"]
-    return {**found, "expires_at": None if expires is None else expires.astimezone(UTC)}
+    return {**found, "expires_at": None if expires is None else expires.astimezone(UTC) - _EARLY}
 
 
 def _of_profile(name: str) -> Callable[[], S3Credential] | None:

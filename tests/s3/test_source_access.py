@@ -8,6 +8,7 @@ import subprocess
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
@@ -164,6 +165,7 @@ class _Sts(BaseHTTPRequestHandler):
 
     place: Place
     caller = "AKIDJOB"
+    expires = "2099-01-01T00:00:00Z"
     asked: list[dict[str, list[str]]]
 
     def log_message(self, *_: object) -> None:
@@ -178,7 +180,7 @@ class _Sts(BaseHTTPRequestHandler):
             "<AssumeRoleResponse><AssumeRoleResult><Credentials>"
             f"<AccessKeyId>{keys['AWS_ACCESS_KEY_ID']}</AccessKeyId>"
             f"<SecretAccessKey>{keys['AWS_SECRET_ACCESS_KEY']}</SecretAccessKey><SessionToken></SessionToken>"
-            "<Expiration>2099-01-01T00:00:00Z</Expiration></Credentials></AssumeRoleResult></AssumeRoleResponse>"
+            f"<Expiration>{self.expires}</Expiration></Credentials></AssumeRoleResult></AssumeRoleResponse>"
             if allowed
             else "<ErrorResponse><Error><Code>AccessDenied</Code><Message>not for you</Message></Error></ErrorResponse>"
         )
@@ -218,6 +220,25 @@ def test_a_role_is_assumed_for_the_landing_root_alone(
     with pytest.raises(FatalError, match=rf"S3_CREDENTIALS_MISSING.*{ROLE}.*not for you") as caught:
         list(Storage(announced((refused,), environ), quick=True).list(root))
     assert "of-the-job" not in str(caught.value)
+
+
+def test_a_role_is_assumed_again_before_its_credentials_expire(
+    place: Place, sts: tuple[str, list[dict[str, list[str]]]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the middle of a batch, too: each client asks for credentials as its requests need them."""
+    pytest.importorskip("boto3")
+    endpoint, asked = sts
+    delivery.deliver(place, ["a"])
+    monkeypatch.setenv("AWS_ENDPOINT_URL_STS", endpoint)
+    monkeypatch.setattr(_Sts, "expires", (datetime.now(UTC) + timedelta(minutes=4)).isoformat(timespec="seconds"))
+    own = {"AWS_ACCESS_KEY_ID": _Sts.caller, "AWS_SECRET_ACCESS_KEY": "of-the-job", "AWS_REGION": "us-east-1"}
+    environ = {**own, "AWS_ENDPOINT_URL_S3": place.environ["AWS_ENDPOINT_URL"]}
+    root = f"s3://{place.name}/landing"
+    role = SourceAccess(source="crm", landing=root, role_arn=ROLE, external_id="x-1")
+    storage = Storage(announced((role,), environ), quick=True)
+    files = list(storage.list(f"{root}/s/a"))
+    assert [len(storage.read(file.path)) for file in files] == [file.size for file in files]
+    assert len(asked) > 1
 
 
 @pytest.mark.parametrize(
