@@ -84,10 +84,11 @@ test-newest:
 	$(VENV)-newest/bin/python -m pytest --engine spark $(LANE_TESTS)
 	$(VENV)-newest/bin/python -m pytest --engine spark tests/scenarios -k 'as_written and (r02 or r03 or r07 or r09_reload or r11)'
 
-# Many random histories, engine against oracle; GDDL_EXAMPLES=N draws N of each sort. Also environments from nothing, and
+# Many random histories, engine against oracle; GDDL_EXAMPLES=N draws N of each sort. Hostile files and rows for half an
+# hour; GDDL_FUZZ_SECONDS says how long. Also environments from nothing, and
 # all that docker-compose.yaml starts, without containers, and two schedulers.
 test-deep: $(VENV)/.dev
-	$(BIN)/python -m pytest -m deep tests/spark tests/catalogs tests/delta_rs tests/scenarios tests/debezium tests/s3 tests/cluster tests/packages tests/compose tests/e2e tests/readers tests/readme
+	$(BIN)/python -m pytest -m deep tests/spark tests/catalogs tests/delta_rs tests/scenarios tests/debezium tests/fuzz tests/s3 tests/cluster tests/packages tests/compose tests/e2e tests/readers tests/readme
 	GDDL_MERGED_HALF=1 $(BIN)/python -m pytest tests/scenarios --engine spark
 
 # What is published, in dist/, checked as the index checks it.

@@ -19,6 +19,7 @@ from airflow_gddl.contract.layout import places_of
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.s3a import s3a_settings
 from airflow_gddl.contract.sizes import size_bytes
+from airflow_gddl.contract.source_access import announce
 from airflow_gddl.contract.spec import JobSpec, TierSpec
 from airflow_gddl.stores import Storage
 from spark_jobs.catalogs.hive_settings import hive_settings
@@ -79,6 +80,7 @@ def _prepared(argv: Sequence[str] | None) -> tuple[argparse.Namespace, TextIO]:
 
 
 def _run(job: JobSpec, args: argparse.Namespace, results: TextIO) -> int:
+    announce(job.access, os.environ)
     spark = LazySpark(_settings(job, args.verbose, os.environ), opened=_announce)
     observe = set_up_logging(job.run_id, os.environ)(print_step if args.progress else silent)
     files = SOURCES[args.discovery].having(dict(args.stream_option)) if args.discovery in SOURCES else None
@@ -184,7 +186,9 @@ def _own_stdout() -> TextIO:
 
 
 def _settings(job: JobSpec, verbose: bool, environ: Mapping[str, str]) -> SessionSettings:
-    s3a = s3a_settings(environ, places_of(job))
+    # Roots with credentials of their own are read by Arrow alone.
+    apart = {access.landing for access in job.access}
+    s3a = s3a_settings(environ, [root for root in places_of(job) if root not in apart])
     cluster = SessionSettings(
         verbose=verbose,
         s3=bool(s3a),

@@ -50,6 +50,7 @@ _LONG_ON_SPARK = {
         "test_unrelated_files_beside_valid_ones",
         "test_unmaskable_texts_are_dropped",
     ),
+    "test_hostile_input": ("test_hostile_files_harm_only_their_table",),
     "test_simulated": ("test_replica_equals_the_simulated_source",),
     "test_snapshots": (
         "test_change_after_a_snapshot_shows_that_it_is_whole",

@@ -22,6 +22,7 @@ from airflow_gddl.cli.screen import Cell
 from airflow_gddl.cli.text import counted
 from airflow_gddl.contract.catalogs import entry_name
 from airflow_gddl.contract.errors import FatalError, GddlError
+from airflow_gddl.contract.source_access import announced
 from airflow_gddl.contract.spark_versions import check_packages
 from airflow_gddl.onboarding.database import Database
 from airflow_gddl.runtime.runners.connections import FromEnvironment
@@ -84,7 +85,7 @@ def check_all(cli: CliContext, folder: str) -> Iterator[Checked]:
         return
     yield _rows(catalog)
     for subject, root in _landings(catalog):
-        yield _tried(subject, partial(probe_landing, root, cli.environ))
+        yield _tried(subject, partial(probe_landing, root, announced(catalog.access, cli.environ)))
     yield _tried("lake", lambda: probe_lake(catalog.roots.lake, cli.environ, cli.new_id()))
     yield from _runner(cli, catalog)
     names = {str(spec.options["verify_connection"]) for spec in catalog.tables if spec.options.get("verify_connection")}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from airflow_gddl.cli import metadata
 from airflow_gddl.cli.context import CliContext
@@ -12,11 +13,15 @@ from airflow_gddl.cli.job import Done, Request, recorder_of, runner_of
 from airflow_gddl.contract.desired_state import DesiredState
 from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.contract.result import JobResult
-from airflow_gddl.contract.spec import Continuous, JobOptions, JobSpec
+from airflow_gddl.contract.source_access import of_tables
+from airflow_gddl.contract.spec import Continuous, JobOptions, JobSpec, TableSpec
 from airflow_gddl.runtime.landing.desired_state import DesiredStateKeeper
 from airflow_gddl.runtime.runners.base import Listener, ProgressEvent
 from airflow_gddl.runtime.snapshot.signature import sign
 from airflow_gddl.runtime.state.recording import WRITE_EVERY, StateRecorder
+
+if TYPE_CHECKING:
+    from airflow_gddl.metadata.loading import Catalog
 
 _HERE = ("local", "spark_submit")
 
@@ -40,13 +45,14 @@ def keep(cli: CliContext, request: Request) -> Done:
     standing = DesiredStateKeeper(
         catalog.roots, f"by-hand-{run_id}", _Followed(cli, request, signature).order, cli.environ
     )
-    standing.put(DesiredState(tables=tables, tiers=catalog.tiers, catalogs=catalog.catalogs))
+    standing.put(_desired(catalog, tables))
     spec = JobSpec(
         run_id=run_id,
         roots=catalog.roots,
         tables=tables,
         tiers=catalog.tiers,
         catalogs=catalog.catalogs,
+        access=of_tables(catalog.access, tables),
         options=JobOptions(continuous=Continuous(folder=standing.folder)),
     )
     recorder = recorder_of(cli, catalog)
@@ -61,6 +67,11 @@ def keep(cli: CliContext, request: Request) -> Done:
     if outcome.exit_status in (0, 1):  # a stop signal is the regular end
         outcome = replace(outcome, cancelled_by=None)
     return Done(outcome=outcome, exit_status=of_outcome(outcome, bad_rows=bool(bad)))
+
+
+def _desired(catalog: Catalog, tables: tuple[TableSpec, ...]) -> DesiredState:
+    access = of_tables(catalog.access, tables)
+    return DesiredState(tables=tables, tiers=catalog.tiers, catalogs=catalog.catalogs, access=access)
 
 
 @dataclass
@@ -78,7 +89,7 @@ class _Followed:
         self.signature = signature
         catalog = metadata.read(self.cli, self.request.metadata)
         tables, bad = metadata.choose(self.cli, catalog, self.request.tables, self.request.metadata)
-        return None if bad else DesiredState(tables=tables, tiers=catalog.tiers, catalogs=catalog.catalogs)
+        return None if bad else _desired(catalog, tables)
 
 
 @dataclass

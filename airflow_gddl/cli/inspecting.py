@@ -13,6 +13,7 @@ from airflow_gddl.cli.text import counted
 from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.contract.layout import LandingFolder
 from airflow_gddl.contract.s3 import is_s3
+from airflow_gddl.contract.source_access import SourceAccess, announced
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.metadata.loading import load
 from airflow_gddl.onboarding.inspection.findings import Finding
@@ -37,11 +38,11 @@ def carry_out(
         GddlError: the root can't be listed.
     """
     check_names(tables)
-    places = _places(cli, metadata, root)
+    places, access = _places(cli, metadata, root)
     found: list[Finding] = []
     count = 0
     for place, specs in places.items():
-        landing = Landing(place, cli.environ)
+        landing = Landing(place, announced(access, cli.environ))
         # There are no rules for files of other services.
         others = {table for table, spec in specs.items() if spec.dialect != "dms"}
         folders = [folder for folder in landing.folders(tables) if folder.table not in others]
@@ -60,11 +61,16 @@ def carry_out(
     return tuple(found)
 
 
-def _places(cli: CliContext, metadata: str, root: str) -> Mapping[str, Mapping[str, TableSpec]]:
-    """Landing roots, and the rows below each by their names in the source; an explicit root needs no metadata."""
+def _places(
+    cli: CliContext, metadata: str, root: str
+) -> tuple[Mapping[str, Mapping[str, TableSpec]], tuple[SourceAccess, ...]]:
+    """Landing roots, and the rows below each by their names in the source; an explicit root needs no metadata.
+
+    Also the credentials of roots that have their own.
+    """
     own = absolute(root) if root else ""
     if own and not is_s3(metadata) and not Path(metadata).is_dir():
-        return {own: {}}
+        return {own: {}}, ()
     catalog = load(metadata, cli.environ) if own else metadata_folder.read(cli, metadata)
     places: dict[str, dict[str, TableSpec]] = {own: {}} if own else {catalog.roots.landing: {}}
     if not own:
@@ -73,7 +79,7 @@ def _places(cli: CliContext, metadata: str, root: str) -> Mapping[str, Mapping[s
         for folder in LandingFolder.all_of(catalog.roots, spec):
             if folder.root in places:
                 places[folder.root].setdefault(folder.table, spec)
-    return places
+    return places, catalog.access
 
 
 def show(screen: Screen, found: list[Finding], tables: int) -> None:

@@ -11,6 +11,7 @@ from airflow_gddl.cli.context import CliContext
 from airflow_gddl.cli.display import display
 from airflow_gddl.cli.exits import of_outcome
 from airflow_gddl.contract.errors import MetadataError
+from airflow_gddl.contract.source_access import of_tables
 from airflow_gddl.contract.spec import JobOptions, JobSpec, TableSpec
 from airflow_gddl.runtime.runners.attempts import TaskKey
 from airflow_gddl.runtime.runners.base import JobOutcome, Runner
@@ -77,6 +78,7 @@ def run_tables(cli: CliContext, catalog: Catalog, tables: tuple[TableSpec, ...],
         tiers=catalog.tiers,
         options=request.options,
         catalogs=catalog.catalogs,
+        access=of_tables(catalog.access, tables),
     )
     with display(cli.screen, len(tables), as_json=request.as_json) as listener:
         runner = runner_of(cli, catalog, spec.run_id, listener.tick)
@@ -88,6 +90,8 @@ def run_tables(cli: CliContext, catalog: Catalog, tables: tuple[TableSpec, ...],
         for result in outcome.results:
             recorder.take(result, whole=request.options.action == "run")
         recorder.flush()
+    elif request.options.action == "maintain" and not request.options.dry_run:
+        recorder_of(cli, catalog).take_maintenance(outcome.results)
     return outcome
 
 

@@ -16,6 +16,7 @@ from airflow_gddl.cli.verify import require_name
 from airflow_gddl.contract.checks import check_values
 from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.contract.layout import join
+from airflow_gddl.contract.source_access import announced
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.metadata.folder import Folder, open_folder
 from airflow_gddl.metadata.loading import load
@@ -122,7 +123,9 @@ def _facts(cli: CliContext, options: OnboardingOptions, settings: Settings) -> S
     declared = settings.sources.get(options.source)
     shared = settings.roots.landing if declared is None else declared.landing
     root = absolute(options.landing) if options.landing else shared
-    facts = read_landing(Landing(root, cli.environ), options.schemas, options.tables, cli.now().timestamp())
+    access = tuple(source.access for source in settings.sources.values() if source.access is not None)
+    landing = Landing(root, announced(access, cli.environ))
+    facts = read_landing(landing, options.schemas, options.tables, cli.now().timestamp())
     if not facts.tables and not facts.notices:
         remedy = (
             "check landing, --schema and --table; files lie in <landing>/<schema>/<table>/, named as DMS names them;"

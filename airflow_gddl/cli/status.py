@@ -59,8 +59,8 @@ class StatusLine:
         waiting_files: landed but not loaded, by the last poll.
         quarantined, late_ignored: rows and files in quarantine, and changes that the last known runs ignored as late.
         not_listed_days, listed_in_full_at: days of old change files that the newest run did not list, and since when.
-        last_run, last_success, last_poll: start of the newest run, of the newest successful run with changes, and of
-            the newest poll.
+        last_run, last_success, last_poll, last_maintenance: start of the newest run, of the newest successful run with
+            changes, of the newest poll, and of the newest maintenance.
         age_seconds: now minus the start of the newest run.
     """
 
@@ -86,6 +86,7 @@ class StatusLine:
     last_run: str | None
     last_success: str | None
     last_poll: str | None
+    last_maintenance: str | None
     age_seconds: float | None
     running_since: str | None
     error: str | None
@@ -246,6 +247,7 @@ def line_of(one: BoardRow, now: float) -> StatusLine:
         last_run=text_of(newest.started) if newest else None,
         last_success=text_of(record.succeeded),
         last_poll=text_of(one.poll.polled) if one.poll else None,
+        last_maintenance=text_of(one.record.maintained),
         age_seconds=now - newest.started if newest else None,
         running_since=text_of(state.running),
         error=_error(one),

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from airflow_gddl.contract.catalogs import CatalogSpec
 from airflow_gddl.contract.codec import ALWAYS
 from airflow_gddl.contract.layout import join
+from airflow_gddl.contract.source_access import SourceAccess
 from airflow_gddl.contract.spec import CONTRACT_VERSION, DEFAULT_TIERS, TableSpec, TierSpec
 
 ORDER = "order.json"
@@ -27,6 +28,7 @@ class DesiredState:
     tables: tuple[TableSpec, ...]
     tiers: Mapping[str, TierSpec] = field(default_factory=lambda: dict(DEFAULT_TIERS), metadata={ALWAYS: True})
     catalogs: Mapping[str, CatalogSpec] = field(default_factory=dict)
+    access: tuple[SourceAccess, ...] = ()
     contract_version: int = field(default=CONTRACT_VERSION, metadata={ALWAYS: True})
     ignorable: tuple[str, ...] = ()
     """See `JobSpec.ignorable`."""

@@ -33,6 +33,9 @@ LOADS = ("run", "errors_replay", "sweep_release")
 UPKEEP = ("maintain", "verify", "erase")
 """Actions that load nothing, which the names of their records state."""
 
+FEW_ROWS = 200_000
+"""Tables with fewer rows remove their old files during runs; larger ones need maintenance."""
+
 
 def record_name(started: datetime, run_id: str, action: str) -> str:
     """Name of the record of a run; sorts by time."""

@@ -13,6 +13,11 @@ from airflow_gddl.contract.errors import FatalError
 SCHEME = "s3://"
 PROFILE_REMEDY = "pip install 'airflow-gddl[s3]', or set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
 _ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
+_CREDENTIALS = (
+    "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_PROFILE", "AWS_WEB_IDENTITY_TOKEN_FILE",
+    "AWS_ROLE_ARN", "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", "AWS_CONTAINER_CREDENTIALS_FULL_URI",
+)  # fmt: skip
+_REGIONS = ("AWS_REGION", "AWS_DEFAULT_REGION")
 _TRUE = ("true", "1", "yes", "on")
 _OWN_CREDENTIALS = (
     "AWS_ACCESS_KEY_ID",
@@ -146,3 +151,10 @@ def _is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host == "localhost" or host.endswith(".localhost")
+
+
+def laid_over(base: Mapping[str, str], given: Mapping[str, str]) -> dict[str, str]:
+    """`base` updated with `given`, without contradicting variables of `base`."""
+    kinds = (_CREDENTIALS, _ENDPOINTS, _REGIONS)
+    replaced = {name for kind in kinds if any(name in given for name in kind) for name in kind}
+    return {**{name: value for name, value in base.items() if name not in replaced}, **given}

@@ -27,7 +27,9 @@ _FAULTS = (
     ),
     _KnownError(
         "S3_CREDENTIALS_REFUSED",
-        re.compile(r"\b(InvalidAccessKeyId|SignatureDoesNotMatch|InvalidToken|UnrecognizedClientException)\b"),
+        re.compile(
+            r"\b(InvalidAccessKeyId|SignatureDoesNotMatch|InvalidToken|UnrecognizedClientException|XAdminUserNotFound)\b"
+        ),
         "S3 does not know the credentials",
         "check AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN, or the connection of aws_conn_id",
     ),

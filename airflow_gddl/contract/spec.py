@@ -12,6 +12,7 @@ from typing import Literal
 
 from airflow_gddl.contract.catalogs import CatalogSpec
 from airflow_gddl.contract.codec import ALWAYS
+from airflow_gddl.contract.source_access import SourceAccess
 from airflow_gddl.contract.table_spec import (
     STRICT,
     AirflowView,
@@ -136,6 +137,8 @@ class JobSpec:
     tiers: Mapping[str, TierSpec] = field(default_factory=lambda: dict(DEFAULT_TIERS), metadata={ALWAYS: True})
     options: JobOptions = field(default_factory=JobOptions)
     catalogs: Mapping[str, CatalogSpec] = field(default_factory=dict)
+    access: tuple[SourceAccess, ...] = ()
+    """Landing roots that are read with credentials of their own; names of them, never a secret."""
     contract_version: int = field(default=CONTRACT_VERSION, metadata={ALWAYS: True})
     ignorable: tuple[str, ...] = ()
     """Fields in use, as `Class.field`, that a job may ignore if it lacks them. `codec.to_document` writes it."""

@@ -6,6 +6,7 @@ They are fetched on the worker or in the triggerer, and passed on only as enviro
 from __future__ import annotations
 
 import importlib
+import logging
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -13,16 +14,13 @@ from typing import Any
 
 from airflow_gddl import version_compat as capabilities
 from airflow_gddl.contract.errors import MetadataError
+from airflow_gddl.contract.s3 import laid_over
+from airflow_gddl.contract.source_access import SourceAccess, announce, connection_text, connection_variable
 
+_LOG = logging.getLogger(__name__)
 RENEW_SECONDS = 600.0
 """A connection may assume a role, whose credentials expire after 15 minutes at the earliest."""
 
-_CREDENTIALS = (
-    "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_PROFILE", "AWS_WEB_IDENTITY_TOKEN_FILE",
-    "AWS_ROLE_ARN", "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", "AWS_CONTAINER_CREDENTIALS_FULL_URI",
-)  # fmt: skip
-_ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
-_REGIONS = ("AWS_REGION", "AWS_DEFAULT_REGION")
 # Extra fields of a connection that need Amazon's provider.
 _ASSUMING = ("role_arn", "profile_name", "assume_role_method", "session_kwargs", "aws_credential_type")
 
@@ -67,13 +65,6 @@ class ConnectedEnviron(Mapping[str, str]):
         return f"{type(self).__name__}(...)"
 
 
-def laid_over(base: Mapping[str, str], given: Mapping[str, str]) -> dict[str, str]:
-    """`base` updated with `given`, without contradicting variables of `base`."""
-    kinds = (_CREDENTIALS, _ENDPOINTS, _REGIONS)
-    replaced = {name for kind in kinds if any(name in given for name in kind) for name in kind}
-    return {**{name: value for name, value in base.items() if name not in replaced}, **given}
-
-
 def fetch(conn_id: str) -> dict[str, str]:
     """The connection's variables; without credentials in it, those of the environment or the machine's role apply.
 
@@ -88,6 +79,22 @@ def fetch(conn_id: str) -> dict[str, str]:
     except Exception as error:
         what = f"the connection {conn_id!r} can't be read: {type(error).__name__}"
         raise _wrong(what, "create it (type aws), or correct aws_conn_id") from error
+
+
+def fetch_sources(access: tuple[SourceAccess, ...]) -> dict[str, str]:
+    """References of sources, and the content of their connections, as variables of clients and jobs on this machine.
+
+    A connection that can't be read is left out, so that other sources are still read: a client that needs it raises
+    `SOURCE_ACCESS_MISSING`.
+    """
+    found: dict[str, str] = {}
+    announce(access, found)
+    for conn_id in sorted({one.aws_conn_id for one in access if one.aws_conn_id is not None}):
+        try:
+            found[connection_variable(conn_id)] = connection_text(fetch(conn_id))
+        except MetadataError as error:
+            _LOG.warning("%s", error)
+    return found
 
 
 def variables_of(connection: Any) -> dict[str, str]:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from airflow_gddl.contract.catalogs import CatalogSpec
+from airflow_gddl.contract.source_access import SourceAccess
 from airflow_gddl.contract.spec import Roots, TableSpec, TierSpec
 from airflow_gddl.contract.spec_problem import SpecProblem
 from airflow_gddl.contract.table_names import TableNames
@@ -45,6 +46,7 @@ class Catalog:
         aws_conn_id: Airflow connection that reaches S3; null: the environment, or the machine's role.
         catalogs: in which tables may be registered, by name.
         landings: absolute landing root of each source that the settings declare.
+        access: sources whose landing root is read with credentials of its own.
         dag_prefix: begins the ids of the DAGs and the names of the tiers' own pools; may be empty.
     """
 
@@ -60,6 +62,7 @@ class Catalog:
     dag_prefix: str = ""
     catalogs: Mapping[str, CatalogSpec] = field(default_factory=dict)
     landings: Mapping[str, str] = field(default_factory=dict)
+    access: tuple[SourceAccess, ...] = ()
 
 
 def load(metadata_dir: str | Path, environ: Mapping[str, str]) -> Catalog:
@@ -111,6 +114,7 @@ def load_folder(folder: Folder, environ: Mapping[str, str]) -> Catalog:
         aws_conn_id=settings.aws_conn_id,
         dag_prefix=settings.dag_prefix,
         landings={name: source.landing for name, source in settings.sources.items()},
+        access=tuple(source.access for source in settings.sources.values() if source.access is not None),
         tiers=settings.tiers,
         catalogs=settings.catalogs,
         runners=settings.runners,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
+from airflow_gddl.contract.connections import LENT
 from airflow_gddl.contract.spec_problem import FieldPath
 
 HIDDEN = "(hidden)"
@@ -13,7 +14,9 @@ REMEDY = (
     "and name them with a field such as ..._env, ..._arn or ..._name"
 )
 
-_NAME = re.compile(r"passw(or)?d|pwd|secret|token|credential|(api|access|private|account)[_.-]?key", re.IGNORECASE)
+_NAME = re.compile(r"passw(or)?d|pwd|secret|token|credential|(api|access|private|account|mask)[_.-]?key", re.IGNORECASE)
+# Connections of Airflow and of source databases as variables: their content holds a password, whatever they are called.
+_CONNECTION_NAME = re.compile(r"(AIRFLOW_CONN|GDDL_SOURCE)_\w+", re.IGNORECASE)
 # These say where a secret is, not what it is.
 _REFERENCE_NAME = re.compile(r"[_.-](env|arn|name|scope|ref|path|file|provider|type|ttl|class)$", re.IGNORECASE)
 _REFERENCE_VALUE = re.compile(r"\s*(\$\{[^}]*\}|\{\{[^}]*\}\})\s*")
@@ -23,7 +26,8 @@ _VALUE = re.compile(
     r"|\bs3[an]?://[^/\s]*[:@]"
     r"|-----BEGIN [A-Z ]*PRIVATE KEY"
     r"|\b(gh[pousr]_[A-Za-z0-9]{20,}|dapi[0-9a-f]{32}|xox[abprs]-[A-Za-z0-9-]{10,})"
-    r"|\b(password|passwd|pwd|secret|token|access_?key)\s*=\s*[^\s;,{$]",
+    r"|\b(password|passwd|pwd|secret|token|access_?key)\s*=\s*[^\s;,{$]"
+    r'|"(password|passwd|pwd|token|[a-z_]{0,40}secret[a-z_]{0,40})"\s{0,20}:\s{0,20}"[^"{$]',
     re.IGNORECASE,
 )
 # Below these, names are column names, and a column may well be called `password`.
@@ -38,6 +42,8 @@ def looks_secret(text: str) -> bool:
 
 def named_secret(name: str) -> bool:
     """Whether a field of this name would hold a secret itself, not a reference to one."""
+    if _CONNECTION_NAME.fullmatch(name) and name.upper() != LENT:
+        return True
     return _NAME.search(name) is not None and _REFERENCE_NAME.search(name) is None
 
 

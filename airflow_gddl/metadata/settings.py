@@ -173,7 +173,12 @@ class _Draft:
         found, problems = build_sources(self.section("sources"), tiers, (roots.landing, self.base), document)
         self.take(*problems)
         for name, source in found.items():
-            if source.landing and source.landing == roots.lake:
+            lake, root = f"{roots.lake}/", f"{source.landing}/"
+            if source.access is not None and (root.startswith(lake) or lake.startswith(root)):
+                what = f"has credentials of its own, and its files mix with the lake ({roots.lake})"
+                path, remedy = ("sources", name, "landing"), "give its files a root of their own"
+                self.take(SpecProblem("SOURCE_ACCESS_INVALID", path, source.landing, what, remedy))
+            elif source.landing and source.landing == roots.lake:
                 path, remedy = ("sources", name, "landing"), "give the tables a folder of their own"
                 self.take(SpecProblem("ROOT_INVALID", path, source.landing, "the same folder as lake", remedy))
         return found

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from airflow_gddl.contract.checks import SOURCE_NAME
+from airflow_gddl.contract.s3 import is_s3
+from airflow_gddl.contract.source_access import SourceAccess
 from airflow_gddl.contract.spec import TierSpec
 from airflow_gddl.contract.spec_problem import FieldPath, SpecProblem
 from airflow_gddl.contract.table_spec import STRICT
@@ -17,6 +20,8 @@ from airflow_gddl.metadata.validation import FieldShape, written
 from airflow_gddl.metadata.values import Locate
 
 SECTION = "sources"
+_CONNECTION = re.compile(r"[A-Za-z0-9_.:/-]{1,200}")
+_ROLE = re.compile(r"arn:aws[a-z-]{0,20}:iam::[0-9]{12}:role/[A-Za-z0-9+=,.@_/-]{1,512}")
 _OWN = ("dialect", "owner", "target")
 """Fields of a source that are fields of its rows, too."""
 
@@ -29,6 +34,12 @@ class SourceSpec:
 
     landing: str | None = None
     """Root of its files: `<landing>/<schema>/<table>/`; null: `landing` of the settings."""
+    aws_conn_id: str | None = None
+    """Airflow connection (type `aws`) that reads its `landing`; null: the credentials of all other roots."""
+    role_arn: str | None = None
+    """ARN of a role that is assumed to read its `landing`."""
+    external_id: str | None = None
+    """External id that the role's trust policy asks for."""
     dialect: str | None = None
     """`dialect` of its rows."""
     options: Mapping[str, Any] = field(default_factory=dict)
@@ -48,10 +59,14 @@ SOURCE = FieldShape(SourceSpec)
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """A source as rows use it. `landing`: absolute; `layer`: between the defaults of files and of the settings."""
+    """A source as rows use it. `landing`: absolute; `layer`: between the defaults of files and of the settings.
+
+    `access`: null: its files are read with the same credentials as all other roots.
+    """
 
     landing: str
     layer: Layer
+    access: SourceAccess | None = None
 
 
 def build_sources(
@@ -71,7 +86,21 @@ def build_sources(
             sources[name] = found
         else:
             problems += found
+    problems += _overlaps(sources, places[0])
     return sources, tuple(problems)
+
+
+def _overlaps(sources: Mapping[str, Source], shared: str) -> Iterator[SpecProblem]:
+    """A source with credentials of its own, one for each root that overlaps its root and is read with others."""
+    for name, source in sources.items():
+        others = {"landing": shared, **{f"source {n}": s.landing for n, s in sources.items() if n != name}}
+        if source.access is None:
+            continue
+        for other, root in others.items():
+            if f"{root}/".startswith(f"{source.landing}/") or f"{source.landing}/".startswith(f"{root}/"):
+                what = f"has credentials of its own, and its files mix with those of {other} ({root})"
+                path, remedy = (SECTION, name, "landing"), "give its files a root of their own"
+                yield SpecProblem("SOURCE_ACCESS_INVALID", path, source.landing, what, remedy)
 
 
 def _source(
@@ -95,9 +124,47 @@ def _source(
     landing = _landing(spec, path, places)
     if isinstance(landing, SpecProblem):
         problems.append(landing)
-    if problems or isinstance(landing, SpecProblem):
+    access = _access(name, spec, "" if isinstance(landing, SpecProblem) else landing)
+    if isinstance(access, SpecProblem):
+        problems.append(access)
+    if problems or isinstance(landing, SpecProblem) or isinstance(access, SpecProblem):
         return tuple(problems)
-    return Source(landing=landing, layer=Layer(file=layer.file, values=values, locate=_locate(layer, path, locations)))
+    own = Layer(file=layer.file, values=values, locate=_locate(layer, path, locations))
+    return Source(landing=landing, layer=own, access=access)
+
+
+def _access(name: str, spec: SourceSpec, landing: str) -> SourceAccess | SpecProblem | None:
+    """The credentials that the source names; null: none."""
+    if spec.aws_conn_id is None and spec.role_arn is None and spec.external_id is None:
+        return None
+    if (wrong := _wrong_access(spec)) is not None:
+        field, what, remedy = wrong
+        return SpecProblem("SOURCE_ACCESS_INVALID", (SECTION, name, field), getattr(spec, field), what, remedy)
+    if not is_s3(landing):  # a folder, as a variable may name it in development
+        return None
+    return SourceAccess(
+        source=name,
+        landing=landing,
+        aws_conn_id=spec.aws_conn_id,
+        role_arn=spec.role_arn,
+        external_id=spec.external_id,
+    )
+
+
+def _wrong_access(spec: SourceSpec) -> tuple[str, str, str] | None:
+    """Field, message and remedy of what is wrong; null: nothing."""
+    if spec.external_id is not None and spec.role_arn is None:
+        return "external_id", "belongs to a role", "add role_arn, or remove it"
+    if spec.aws_conn_id is not None and spec.role_arn is not None:
+        return "role_arn", "stands beside aws_conn_id", "keep one of them; a connection may name a role itself"
+    if spec.aws_conn_id is not None and not _CONNECTION.fullmatch(spec.aws_conn_id):
+        return "aws_conn_id", "not a connection's id", "write e.g. crm_landing"
+    if spec.role_arn is not None and not _ROLE.fullmatch(spec.role_arn):
+        return "role_arn", "not the ARN of a role", "write e.g. arn:aws:iam::123456789012:role/crm"
+    if spec.landing is None:
+        remedy = "write landing: s3://bucket/prefix beside the credentials"
+        return "landing", "credentials of a source need a landing root of its own", remedy
+    return None
 
 
 def _values(spec: SourceSpec) -> tuple[dict[str, Any], dict[FieldPath, FieldPath]]:

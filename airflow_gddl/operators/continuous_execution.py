@@ -148,5 +148,6 @@ class _Execution(Task):
             tables=in_order(self.document.specs),
             tiers=self.document.tiers,
             catalogs=self.document.catalogs,
+            access=self.document.access,
             options=JobOptions(continuous=is_continuous, origin=origin),
         )

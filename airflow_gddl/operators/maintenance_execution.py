@@ -27,7 +27,7 @@ from airflow_gddl.runtime.runners.missing_results import out_of_time_result
 from airflow_gddl.runtime.runners.registry import SubmissionContext
 from airflow_gddl.runtime.runners.remote import RemoteRunner
 from airflow_gddl.runtime.snapshot import PipelineDocument
-from airflow_gddl.runtime.state.recording import recorded
+from airflow_gddl.runtime.state.recording import StateRecorder, recorded
 from airflow_gddl.triggers.runs import ends_at
 from airflow_gddl.version_compat import AirflowSkipException, connection
 
@@ -127,7 +127,14 @@ class _Execution:
         wait = configuration.number("claim_wait_seconds")
         options = JobOptions(action=operator.action, wait_seconds=wait, origin=origin)
         run_id = f"{job_id(operator.task_id, self.context)}{number:06d}"
-        job = JobSpec(run_id=run_id, roots=document.roots, tables=specs, tiers=document.tiers, options=options)
+        job = JobSpec(
+            run_id=run_id,
+            roots=document.roots,
+            tables=specs,
+            tiers=document.tiers,
+            options=options,
+            access=document.access,
+        )
         reached = configuration.environ_of(document)
         environ = {**reached, **(_connections(operator, specs) if operator.action == "verify" else {})}
         reporter = Reporter(operator.log, {spec.table: spec for spec in specs})
@@ -143,7 +150,12 @@ class _Execution:
                 defer(operator, document, runner, outcome.waiting, replace(begun, since=runner.since or 0))
             runner.settle()
         asked = [replace(result, action=operator.action, origin=origin) for result in outcome.results]
-        return tuple(recorded(document.roots, result, time.time(), environ) for result in asked)
+        known = tuple(recorded(document.roots, result, time.time(), environ) for result in asked)
+        if operator.action == "maintain":
+            StateRecorder(
+                document.roots, document.pipeline.dag_id, document.pipeline.tables, environ=environ
+            ).take_maintenance(known)
+        return known
 
     def _runner(self, number: int, environ: Mapping[str, str], since: int | None, tick: Callable[[], None]) -> Runner:
         key = self._key(f"{self.operator.task_id} {number}")

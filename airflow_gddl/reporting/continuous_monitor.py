@@ -90,7 +90,7 @@ def alert_of(kept: MonitoredPipeline, context: Context, log: Logger, environ: Ma
 
 
 def desired_state(document: PipelineDocument) -> DesiredState:
-    return DesiredState(tables=document.specs, tiers=document.tiers, catalogs=document.catalogs)
+    return DesiredState(tables=document.specs, tiers=document.tiers, catalogs=document.catalogs, access=document.access)
 
 
 @dataclass

@@ -5,13 +5,14 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Callable, Mapping
-from datetime import timedelta
-from typing import TYPE_CHECKING, cast
+from datetime import UTC, timedelta
+from typing import TYPE_CHECKING, Any, cast
 
 from obstore.store import S3Store
 
-from airflow_gddl.contract.errors import FatalError
+from airflow_gddl.contract.errors import FatalError, RetriableError
 from airflow_gddl.contract.s3 import PROFILE_REMEDY, S3Settings, profile_of
+from airflow_gddl.contract.source_access import EXTERNAL_ID, ROLE
 
 if TYPE_CHECKING:
     from obstore.store import ClientConfig, S3Config, S3Credential
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
 _QUICK_RETRIES, _QUICK_SECONDS = 3, 20
+_EARLY = timedelta(minutes=5)
+_PASSING = ("Throttling", "RequestLimitExceeded", "ServiceUnavailable", "InternalFailure", "IDPCommunicationError")
 
 
 def client(bucket: str, environ: Mapping[str, str], *, quick: bool = False) -> S3Store:
@@ -68,6 +71,8 @@ def _credentials(environ: Mapping[str, str]) -> Callable[[], S3Credential] | Non
 
     Keys are never mixed with those of the process's environment, which a connection may overlay.
     """
+    if environ.get(ROLE):
+        return _of_role(environ)
     if not (environ.get("AWS_ACCESS_KEY_ID") and environ.get("AWS_SECRET_ACCESS_KEY")):
         name = profile_of(environ)
         return None if name is None else _of_profile(name)
@@ -78,6 +83,44 @@ def _credentials(environ: Mapping[str, str]) -> Callable[[], S3Credential] | Non
         "expires_at": None,
     }
     return lambda: found
+
+
+def _of_role(environ: Mapping[str, str]) -> Callable[[], S3Credential]:
+    """Credentials of a role, assumed with those of the environment now and again before they expire.
+
+    Raises:
+        FatalError: `S3_CREDENTIALS_MISSING`: it can't be assumed, or boto3 is not installed.
+        RetriableError: `S3_UNREACHABLE`: STS does not answer.
+    """
+    role = environ[ROLE]
+    try:
+        import boto3  # noqa: PLC0415 - few need it
+        from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415 - as above
+        from obstore.auth.boto3 import StsCredentialProvider  # noqa: PLC0415 - needs boto3
+    except ModuleNotFoundError as error:
+        what = f"boto3, which assumes the role {role}, is not installed"
+        raise FatalError("S3_CREDENTIALS_MISSING", what, remedy="pip install 'airflow-gddl[s3]'") from error
+    keys = {name.lower(): environ[name] for name in _KEYS if environ.get(name)}
+    own: dict[str, Any] = {"ExternalId": environ[EXTERNAL_ID]} if environ.get(EXTERNAL_ID) else {}
+    try:
+        profile = None if keys else environ.get("AWS_PROFILE") or None
+        session = boto3.Session(**keys, profile_name=profile, region_name=S3Settings.of(environ).region or "us-east-1")
+        assumed = StsCredentialProvider(session, RoleArn=role, RoleSessionName="airflow-gddl", **own)
+        first = [_renewed_early(assumed())]
+    except (BotoCoreError, ClientError) as error:
+        code = error.response.get("Error", {}).get("Code", "") if isinstance(error, ClientError) else ""
+        what = f"the role {role} can't be assumed: {error}"
+        if code in _PASSING or type(error).__name__ in ("EndpointConnectionError", "ConnectTimeoutError"):
+            raise RetriableError("S3_UNREACHABLE", what, remedy="try again") from error
+        remedy = "check its ARN, its trust policy and external_id, and the credentials of where this runs"
+        raise FatalError("S3_CREDENTIALS_MISSING", what, remedy=remedy) from error
+    return lambda: first.pop() if first else _renewed_early(assumed())
+
+
+def _renewed_early(found: S3Credential) -> S3Credential:
+    """obstore asks again only when they have expired, and takes no UTC but Python's own."""
+    expires = found["expires_at"]
+    return {**found, "expires_at": None if expires is None else expires.astimezone(UTC) - _EARLY}
 
 
 def _of_profile(name: str) -> Callable[[], S3Credential] | None:

@@ -8,6 +8,7 @@ from airflow_gddl.contract.errors import GddlError
 from airflow_gddl.contract.layout import places_of
 from airflow_gddl.contract.s3 import is_s3
 from airflow_gddl.contract.s3_errors import CODES
+from airflow_gddl.contract.source_access import announced
 from airflow_gddl.contract.spec import JobSpec
 from airflow_gddl.stores import open_store
 
@@ -22,8 +23,9 @@ def check_roots(job: JobSpec, environ: Mapping[str, str]) -> None:
         RetriableError: `S3_UNREACHABLE`.
     """
     lake, *landings = places_of(job)
-    faults = [_fault(root, environ) for root in landings]
-    fault = _fault(lake, environ) or (next(iter(faults), None) if all(faults) else None)
+    reached = announced(job.access, environ)
+    faults = [_fault(root, reached) for root in landings]
+    fault = _fault(lake, reached) or (next(iter(faults), None) if all(faults) else None)
     if fault is not None:
         raise fault
 

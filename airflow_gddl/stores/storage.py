@@ -13,8 +13,10 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import BinaryIO, Protocol, TypeVar
 
+from airflow_gddl.contract import source_access
 from airflow_gddl.contract.codec import from_json_or_none
 from airflow_gddl.contract.s3 import is_s3
+from airflow_gddl.contract.source_access import SourceAccess
 from airflow_gddl.stores import local
 from airflow_gddl.stores.faults import translated
 from airflow_gddl.stores.objects import StoredObject
@@ -39,7 +41,7 @@ class Storage:
 
     Args:
         environ: S3 settings (`AWS_…`); without credentials, the clients use this process's environment or the machine's
-            role.
+            role. Landing roots of sources may have credentials of their own (`source_access`).
         quick: gives up within 20 s instead of a minute; see `open_store`.
 
     Raises (every method):
@@ -50,7 +52,7 @@ class Storage:
 
     def __init__(self, environ: Mapping[str, str] = os.environ, *, quick: bool = False) -> None:
         self._environ, self._quick = environ, quick
-        self._s3: _Backend | None = None
+        self._s3: dict[SourceAccess | None, _Backend] = {}
 
     def list(self, folder: str, after: str = "", within: str | None = None) -> Iterator[StoredObject]:
         """Objects below a folder in the order of their names (code points); a missing folder is empty.
@@ -192,16 +194,20 @@ class Storage:
             return None
         from airflow_gddl.stores.clients import options  # noqa: PLC0415 - see `s3`
 
-        return options(self._environ)
+        return options(self._environ_of(source_access.of_path(path, self._environ)))
 
     def _of(self, path: str) -> _Backend:
         if not is_s3(path):
             return local
-        if self._s3 is None:
+        access = source_access.of_path(path, self._environ)
+        if access not in self._s3:
             from airflow_gddl.stores.s3 import Buckets  # noqa: PLC0415 - see there
 
-            self._s3 = Buckets(self._environ, quick=self._quick)
-        return self._s3
+            self._s3[access] = Buckets(self._environ_of(access), quick=self._quick)
+        return self._s3[access]
+
+    def _environ_of(self, access: SourceAccess | None) -> Mapping[str, str]:
+        return self._environ if access is None else source_access.environ_of(access, self._environ)
 
 
 class _Backend(Protocol):

@@ -104,5 +104,8 @@ class DesiredStateReader:
             _LOG.warning("the desired state can't be read, the previous one stays valid: %s", error)
             return False
         self._read = found[ORDER].etag
-        before, self.job = self.job, replace(self.job, tables=order.tables, tiers=order.tiers, catalogs=order.catalogs)
+        before, self.job = (
+            self.job,
+            replace(self.job, tables=order.tables, tiers=order.tiers, catalogs=order.catalogs, access=order.access),
+        )
         return before != self.job

@@ -101,7 +101,7 @@ class ExecutorPools:
 
 
 def _shape(job: JobSpec) -> tuple[object, ...]:
-    """Settings that executors depend on: tiers, sizes in use, and the number of tables at once."""
+    """Settings that executors depend on: tiers, credentials, sizes in use, and the number of tables at once."""
     light, heavy = by_engine(job, job.tables)
     sizes = frozenset(spec.size for spec in light)
-    return job.tiers, sizes, processes_of(job, light), threads_of(job, heavy)
+    return job.tiers, job.access, sizes, processes_of(job, light), threads_of(job, heavy)

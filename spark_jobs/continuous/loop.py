@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import queue
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from airflow_gddl.contract.errors import GddlError
+from airflow_gddl.contract.source_access import announce
 from airflow_gddl.contract.spec import JobSpec, TableSpec
 from spark_jobs.continuous.desired_state import DesiredStateReader, Stop
 from spark_jobs.continuous.executor_pools import ExecutorPools
@@ -137,7 +139,8 @@ class Loop:
     def _changed(self, job: JobSpec) -> None:
         """Switch to changed rows or tiers; running tables continue and delay no others."""
         before, self.job = self.job, job
-        if before.tiers != job.tiers:
+        announce(job.access, os.environ)
+        if (before.tiers, before.access) != (job.tiers, job.access):
             self.stream.close()
             self.stream = self.streams(job, self.runtime, self.stop.wake)
         self.schedule.undo(self.executor_pools.fit(job))

@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Protocol
 
 from airflow_gddl.contract.layout import LandingFolder
+from airflow_gddl.contract.source_access import of_tables
 from airflow_gddl.contract.spec import JobSpec, TableSpec
 from spark_jobs.continuous.listing import ListedFiles
 from spark_jobs.continuous.spark_files import SparkFiles
@@ -90,7 +91,8 @@ def open_streams(job: JobSpec, runtime: Runtime, wake: Callable[[], None]) -> Fi
 
     def name_of(spec: TableSpec) -> str:
         tier = job.tiers.get(spec.size)
-        is_streamed = tier is not None and tier.engine == "spark"
+        # Spark's own clients have the credentials of the job, not those of sources.
+        is_streamed = tier is not None and tier.engine == "spark" and not of_tables(job.access, [spec])
         return LandingFolder.of(job.roots, spec).root if is_streamed else _LISTED
 
     return Streams(opened, name_of)

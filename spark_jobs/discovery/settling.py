@@ -19,6 +19,7 @@ from spark_jobs.plan.files import FileEntry, LandedFile
 Wait = Literal["never", "idle", "always"]
 SETTLE_VARIABLE = "GDDL_SETTLE"
 _FILE_SYSTEM_SETTLE = "3s"
+_LONGEST_WAIT = timedelta(minutes=1)
 
 
 def settle_of(spec: TableSpec, landing: str, environ: Mapping[str, str]) -> timedelta:
@@ -32,7 +33,8 @@ class Settling:
     """How long new files must be unchanged before they are ingested.
 
     Attributes:
-        wait: `never`: leave them for a later listing; `idle`: wait for them if nothing else is new; or `always`.
+        wait: `never`: leave them for a later listing; `idle`: wait for them if nothing else is new; or `always`. A wait
+            of more than a minute is left to a later listing.
     """
 
     after: timedelta = timedelta(0)
@@ -62,7 +64,10 @@ class Settling:
 
     def _still_growing(self, storage: Storage, young: Sequence[LandedFile], now: datetime) -> list[LandedFile]:
         newest = datetime.fromisoformat(max(file.modified for file in young))
-        self.sleep(min(newest - now + self.after, self.after).total_seconds())
+        wait = min(newest - now + self.after, self.after)
+        if wait > _LONGEST_WAIT:  # tables of the same process would wait, too
+            return list(young)
+        self.sleep(wait.total_seconds())
         return [file for file in young if (found := storage.stat(file.path)) is None or found.etag != file.etag]
 
 

@@ -10,6 +10,7 @@ from typing import cast
 from airflow_gddl.contract.errors import GddlError, RetriableError
 from airflow_gddl.contract.layout import LOADS
 from airflow_gddl.contract.result import JobResult, error_info
+from airflow_gddl.contract.source_access import of_tables
 from airflow_gddl.contract.spec import JobSpec, TableSpec
 from spark_jobs.actions import inspection as actions
 from spark_jobs.actions.notified_run import run_streamed, takes_stream
@@ -195,7 +196,8 @@ def _run(run: TableRun, totals: RunTotals) -> JobResult:
     if options.full_refresh or begun:
         return rebuild_table(run, totals)
     source = run.runtime.files
-    if source is not None and pending is None and takes_stream(run, ledger.state):
+    read_by_spark = not of_tables(run.job.access, [run.spec])  # whose clients have the credentials of the job alone
+    if source is not None and pending is None and read_by_spark and takes_stream(run, ledger.state):
         return run_streamed(run, source, totals)
     return run_table(run, totals)
 

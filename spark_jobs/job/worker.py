@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING
 
+from airflow_gddl.contract.source_access import announce
 from airflow_gddl.contract.spec import JobSpec, TableSpec
 from airflow_gddl.stores import Storage
 from spark_jobs.engines.base import DeclinedError
@@ -56,6 +57,7 @@ class NoSpark:
 
 def serve(orders: Connection, job: JobSpec) -> None:
     """Run tasks until the other end closes; `job`: without its tables."""
+    announce(job.access, os.environ)
     leave_pandas_out()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the job, which ends its workers itself
     orders.send(READY)

@@ -14,7 +14,8 @@ from functools import cached_property
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.sql_types import ArrayType, MapType, SqlType, StructField, StructType, quote
 
-_REFUSED = str.maketrans(dict.fromkeys(" ,;{}()\n\t=", "_"))
+# Those of Delta, and NUL, at which interfaces in C end a name.
+_REFUSED = str.maketrans(dict.fromkeys(" ,;{}()\n\t=\0", "_"))
 # Ours, Spark's hidden file column, and the names that a change data feed takes.
 _OURS = ("_rescued_data", "_metadata", "_change_type", "_commit_version", "_commit_timestamp")
 _PREFIXES = ("_gddl", "__")

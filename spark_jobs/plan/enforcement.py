@@ -55,6 +55,21 @@ def require_supported(table: Schema | None, target: Schema, groups: tuple[Landed
             )
 
 
+def require_clusters(target: Schema, names: tuple[str, ...]) -> None:
+    """Rows are ordered by columns of the table.
+
+    Raises:
+        FatalError: `CLUSTER_COLUMN_MISSING`.
+    """
+    for name in names:
+        if target.column(landed_name(name)) is None:
+            raise FatalError(
+                "CLUSTER_COLUMN_MISSING",
+                f"cluster_by names {name!r}, which is not among the table's columns: {', '.join(target.names)}",
+                remedy="correct cluster_by, or load files that have the column first",
+            )
+
+
 def require_partitions(target: Schema, names: tuple[str, ...]) -> None:
     """Partition columns are columns of the table, of types whose values every reader finds in folders' names.
 

@@ -15,7 +15,7 @@ from airflow_gddl.contract.sql_types import VOID, SqlType, without_void
 from airflow_gddl.contract.table_spec import SchemaEvolution
 from spark_jobs.plan.columns import Column, IncomingSchema, LandedGroup, Schema, land, landed_name
 from spark_jobs.plan.conversion import convertible
-from spark_jobs.plan.enforcement import refuse, require_keys, require_partitions, require_supported
+from spark_jobs.plan.enforcement import refuse, require_clusters, require_keys, require_partitions, require_supported
 from spark_jobs.plan.evolution import added, evolve, widened
 from spark_jobs.plan.merging import NOTHING, Addition, Widening, extra_fields, merge
 
@@ -29,13 +29,15 @@ class SchemaRules:
 
     Attributes:
         required: key columns, as the source names them: every group must have them.
-        partitions: partition columns, as the source names them: the table must have them.
+        partitions, clusters: columns to partition by and to order rows by, as the source names them: the table must
+            have them.
         texts: columns that the row declares to be text, as the source names them.
     """
 
     evolution: SchemaEvolution
     required: tuple[str, ...] = ()
     partitions: tuple[str, ...] = ()
+    clusters: tuple[str, ...] = ()
     texts: tuple[str, ...] = ()
 
 
@@ -126,7 +128,7 @@ def plan_schema(table: Schema | None, incoming: tuple[IncomingSchema, ...], rule
 
     Raises:
         FatalError: `SCHEMA_REFUSED` where a policy is `fail`; `KEY_COLUMN_MISSING`; `PARTITION_COLUMN_MISSING`;
-            `PARTITION_TYPE_UNSUPPORTED`; `COLUMN_NAMES_COLLIDE`;
+            `CLUSTER_COLUMN_MISSING`; `PARTITION_TYPE_UNSUPPORTED`; `COLUMN_NAMES_COLLIDE`;
             `COLUMN_NAME_RESERVED`; `COLUMN_TYPE_UNSUPPORTED` for a column to be added whose type no table can hold.
     """
     groups = tuple(land(group) for group in incoming)
@@ -135,6 +137,7 @@ def plan_schema(table: Schema | None, incoming: tuple[IncomingSchema, ...], rule
     target = evolve(table, groups, rules.evolution, texts, fixed)
     require_keys(target, groups, keys)
     require_partitions(target, rules.partitions)
+    require_clusters(target, rules.clusters)
     refuse(table, target, groups, rules.evolution)
     require_supported(table, target, groups)
     return SchemaPlan(

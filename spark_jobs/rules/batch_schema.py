@@ -224,7 +224,13 @@ def plan_batch(dialect: Dialect, groups: Sequence[Landed], stored: Stored, state
 def _schema_rules(dialect: Dialect) -> tuple[SchemaRules, SchemaRules]:
     """For data columns, and for before images: these become text where their columns may."""
     spec, texts = dialect.spec, declared_texts(dialect)
-    data = SchemaRules(evolution=spec.schema_evolution, required=spec.keys, partitions=spec.partition_by, texts=texts)
+    data = SchemaRules(
+        evolution=spec.schema_evolution,
+        required=spec.keys,
+        partitions=spec.partition_by,
+        clusters=spec.cluster_by,
+        texts=texts,
+    )
     images = tuple(f"{spec.before_image_prefix}{name}" for name in texts)
     becomes_text = spec.schema_evolution.type_change == "text"
     evolution = replace(_BEFORE_IMAGES, type_change="text") if becomes_text else _BEFORE_IMAGES

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from airflow_gddl.contract.mask_key import MASK_KEY, key_id, mask_key
+from airflow_gddl.contract.source_access import variables_for_tasks
 from spark_jobs.spark.session_settings import WORKER_MEMORY, is_on_a_cluster
 from spark_jobs.spark.without_pandas import leave_pandas_out
 
@@ -23,7 +24,8 @@ BatchRule = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 def map_in_arrow(rows: DataFrame, run: BatchRule, schema: T.StructType | str) -> DataFrame:
     """`mapInArrow`; on one machine, where its Python workers run nothing else, without the import of pandas.
 
-    Tasks get the key of masks with the function, not by a setting of Spark, which its pages show.
+    Tasks get the key of masks and the credentials of sources with the function, not by a setting of Spark, which its
+    pages show.
     """
     if is_on_a_cluster(os.environ):
         return rows.mapInArrow(_carrying(run), schema)
@@ -40,15 +42,17 @@ def map_in_arrow(rows: DataFrame, run: BatchRule, schema: T.StructType | str) ->
 
 
 def _carrying(run: BatchRule) -> BatchRule:
-    if not key_id(os.environ):
+    carried = variables_for_tasks(os.environ)
+    if key_id(os.environ):
+        carried[MASK_KEY] = mask_key(os.environ).decode()
+    if not carried:
         return run
-    key = mask_key(os.environ).decode()
 
-    def with_key(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        os.environ[MASK_KEY] = key
+    def with_variables(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        os.environ.update(carried)
         yield from run(batches)
 
-    return with_key
+    return with_variables
 
 
 def limit_memory(most: int) -> None:

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 
 from airflow_gddl.contract.durations import moment_of
 from airflow_gddl.contract.errors import FatalError
+from airflow_gddl.contract.layout import FEW_ROWS
 from airflow_gddl.contract.spec import TableSpec
 from spark_jobs.dialects.base import Dialect
 from spark_jobs.dialects.probed import Unreadable
@@ -31,7 +32,7 @@ from spark_jobs.rules.decoded_batch import DecodedBatch
 from spark_jobs.rules.figures import Figures, FileFigures, LogRestart, Overlap
 from spark_jobs.rules.sequence_text import forms_of
 
-_SMALL_BYTES, _SMALL_ROWS = 4 * 1024**2, 200_000
+_SMALL_BYTES = 4 * 1024**2
 
 
 def require_sound(dialect: Dialect, decoded_batch: DecodedBatch, state: TableState) -> None:
@@ -183,7 +184,7 @@ def is_small(plan: BatchPlan, state: TableState) -> bool:
 
 def has_few_rows(state: TableState) -> bool:
     """The same of a table at rest."""
-    return state.rows < _SMALL_ROWS
+    return state.rows < FEW_ROWS
 
 
 def schema_changes(decoded_batch: DecodedBatch, state: TableState) -> bool:

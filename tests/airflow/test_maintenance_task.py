@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,6 +15,7 @@ from airflow.timetables.base import TimeRestriction
 from airflow_gddl.dags.maintenance import build_upkeep_dags
 from airflow_gddl.operators import maintenance_execution
 from airflow_gddl.operators.maintenance import GddlUpkeepOperator
+from airflow_gddl.runtime.state.reading import StateReader
 from airflow_gddl.version_compat import AirflowException, AirflowFailException, AirflowSkipException
 from tests.airflow.bag import kept, serialised
 from tests.airflow.stage import Stage
@@ -77,6 +79,8 @@ def test_a_task_maintains_the_enabled_tables_of_its_tier(shop: Stage) -> None:
     assert shop.loaded == [["shop.a", "shop.b"]]
     assert shop.jobs[0]["options"]["action"] == "maintain"
     assert (reported["tables"], reported["succeeded"]) == (2, 2)
+    known = StateReader(str(shop.lake), time.time).read().records
+    assert [known[table].maintained is not None for table in ("shop.a", "shop.b")] == [True, True]
 
 
 def test_named_tables_alone(shop: Stage) -> None:

@@ -6,6 +6,7 @@ import json
 import sys
 import time
 from collections.abc import Mapping
+from pathlib import Path
 
 import obstore
 import pyarrow as pa
@@ -24,6 +25,7 @@ from tests.airflow.test_run import BROUGHT, DONE, IDLE, PACK, run
 from tests.s3 import delivery
 from tests.s3.conftest import Place, Server, server, way
 from tests.s3.faulty import Fault, Way
+from tests.s3.gateway import find_server, serving
 
 __all__ = ["server", "way"]
 pytestmark = [
@@ -79,6 +81,37 @@ def test_a_pipeline_on_s3_by_a_connection_alone(place: Place) -> None:
     with create_session() as session:
         reported = [str(value) for value in session.scalars(select(XComModel.value)) if secret.decode() in str(value)]
     assert reported == []
+
+
+def test_a_source_is_read_by_its_own_connection_by_sensor_and_job(
+    place: Place, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its landing bucket is on a server that refuses the keys of the lake, and the lake's server refuses its keys."""
+    program = find_server()
+    assert program is not None
+    with serving(program, tmp_path / "s3") as gateway:
+        landing = Server(gateway, tmp_path / "s3" / "buckets").place()
+        source = f"{{landing: 's3://{landing.name}/landing', aws_conn_id: shop_files}}"
+        settings = f"landing: ../landing\nlake: ../lake\nsources:\n  shop: {source}\n"
+        obstore.put(place.store, "metadata/gddl.yaml", settings.encode())
+        keys = {"login": gateway.access, "password": gateway.secret}
+        extra = {"endpoint_url": gateway.endpoint, "region_name": "us-east-1"}
+        delivery.deliver(landing, ["a"])
+        refused = {"conn_type": "aws", "extra": extra}
+        monkeypatch.setenv("AIRFLOW_CONN_SHOP_FILES", json.dumps(refused))
+        assert run()["landed"] == "failed", "the lake's keys never take the place of the connection's"
+        monkeypatch.setenv("AIRFLOW_CONN_SHOP_FILES", json.dumps({**refused, **keys}))
+        assert run() == DONE
+        assert values(place, "a") == delivery.ROWS
+        delivery.put(landing, "a", "20240101-000000002", {"Op": ["I"], "seq": [3], "id": [9], "v": ["late"]})
+        assert run() == BROUGHT
+        assert values(place, "a") == {**delivery.ROWS, 9: "late"}
+    kept = {name: bytes(obstore.get(place.store, name).bytes()) for name in delivery.objects(place, "")}
+    assert [name for name, data in kept.items() if gateway.secret.encode() in data] == []
+    with create_session() as session:
+        reported = [value for value in session.scalars(select(XComModel.value)) if gateway.secret in str(value)]
+    assert reported == []
+    assert gateway.secret not in caplog.text
 
 
 def test_metadata_on_s3_outlives_its_bucket_and_is_read_again_when_it_is_back(place: Place, way: Way) -> None:

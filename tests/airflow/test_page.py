@@ -440,6 +440,37 @@ def _refusing(*_: object) -> Any:
     raise REFUSED
 
 
+def test_rights_are_asked_for_at_each_request(
+    site: Site, users: dict[str, dict[str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two users, each with the right to one DAG: no answer to one holds a name of the other's, and what is taken away
+    is gone at the next request."""
+    own = next(one.row.dag_id for one in site.source.board().standings if one.row.table == "shop.own")
+    rights = {"viewer": {own}, "admin": {PACK}}
+    for name in ("may_read", "may_read_data", "may_read_quarantine", "may_trigger"):
+        monkeypatch.setattr(f"airflow_gddl.page.access.{name}", lambda user, dag_id: dag_id in rights[user.username])
+    monkeypatch.setattr("airflow_gddl.page.access.readable", lambda user, dag_ids: set(dag_ids) & rights[user.username])
+    (site.stage.lake / "_gddl" / "logs" / own).mkdir(parents=True)
+    (site.stage.lake / "_gddl" / "logs" / own / "job1.log").write_text("a secret line")
+
+    def answers(user: str) -> dict[str, str]:
+        names = ("shop.own", "shop.good", "shop.bad", "shop:shop.own", "shop:shop.good")
+        of_tables = [f"/api/{path}?name={n}" for path in ("table", "table/lake", "table/quarantine") for n in names]
+        asked = ["/api/tables", "/api/tables?search=own", *of_tables, f"/api/log?dag_id={own}&job=job1"]
+        return {
+            one: f"{(found := site.client.get(one, headers=users[user])).status_code} {found.text}" for one in asked
+        }
+
+    hidden = {"viewer": ("shop.good", "shop.bad", PACK), "admin": ("shop.own", own, "secret line")}
+    for user, names in hidden.items():
+        told = {one: text for one, text in answers(user).items() if any(name in text for name in names)}
+        assert told == {}
+    assert "shop.own" in answers("viewer")["/api/tables"]
+    assert "a secret line" in answers("viewer")[f"/api/log?dag_id={own}&job=job1"]
+    rights["viewer"] = set()
+    assert {one for one, text in answers("viewer").items() if "shop.own" in text or "secret" in text} == set()
+
+
 def test_troubles_and_names_of_hidden_tables_are_not_shown(
     site: Site, users: dict[str, dict[str, str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:

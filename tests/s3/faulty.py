@@ -31,6 +31,7 @@ class Fault:
         seconds: of `slow`.
         status, code: of `answer` and `done`, as S3 says it.
         before: of `slow`, done before the request goes on.
+        after: so many requests that it would take pass first.
     """
 
     kind: Kind
@@ -42,6 +43,7 @@ class Fault:
     code: str = "SlowDown"
     before: Callable[[], object] | None = None
     met: int = 0
+    after: int = 0
 
     def takes(self, method: str, path: str) -> bool:
         if (
@@ -49,6 +51,9 @@ class Fault:
             or self.path not in path
             or (self.times is not None and self.met >= self.times)
         ):
+            return False
+        if self.after > 0:
+            self.after -= 1
             return False
         self.met += 1
         return True

@@ -6,7 +6,7 @@ import random
 import shutil
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -140,6 +140,36 @@ def test_puts_that_take_effect_and_fail_lose_and_repeat_nothing(server: Server, 
 def test_puts_meet_faults_a_thousand_times(server: Server, way: Way, reach: Reach, seed: int) -> None:
     codes = play_puts(server, way, reach, random.Random(seed), runs=100)  # noqa: S311 - repeatable
     assert codes["succeeded"] > 50, codes
+
+
+@pytest.mark.parametrize("requests", [(9, 30), pytest.param(range(60), marks=pytest.mark.deep)], ids=["two", "all"])
+def test_credentials_that_expire_within_a_batch_lose_and_repeat_nothing(
+    server: Server, way: Way, reach: Reach, requests: Sequence[int]
+) -> None:
+    """From any request of a run on the store refuses the token; the next run has a new one."""
+    place = server.place(way.endpoint)
+    reach(place)
+    delivery.deliver_load(place, "a")
+    assert delivery.run_here(place, ["a"], "first")["a"].status == "succeeded"
+    expected, codes, number = dict(delivery.ROWS), Counter[str](), 0
+    for after in requests:
+        number += 1
+        expected[number % 8] = f"v{number}"
+        row: dict[str, list[object]] = {"Op": ["U"], "seq": [number], "id": [number % 8], "v": [f"v{number}"]}
+        delivery.put(place, "a", f"20240101-{number:09d}", row)
+        way.faults = [Fault("answer", status=400, code="ExpiredToken", after=after)]
+        found = delivery.run_here(place, ["a"], f"run-{number}")["a"]
+        codes[found.error.code if found.error is not None else found.status] += 1
+        way.faults = []
+        later = again(place)
+        assert later.status in ("succeeded", "skipped"), (after, found.error, later.error)
+        assert rows(place, "a") == expected, after
+    # An answer to HEAD has no body that tells why.
+    assert set(codes) <= {"S3_CREDENTIALS_EXPIRED", "STORAGE_BUSY", "succeeded"}, codes
+    assert codes["S3_CREDENTIALS_EXPIRED"] >= len(requests) / 2, codes
+    path = Layout.of(place.roots, delivery.table("a")).changes
+    stored = pa.table(DeltaTable(path, storage_options=Storage(place.environ).options_of(path)).scan()).to_pylist()
+    assert sorted(r["seq"] for r in stored if r["seq"] is not None) == list(range(1, number + 1)), "each change once"
 
 
 def test_denied_prefix_fails_its_table_alone(server: Server, way: Way, reach: Reach) -> None:

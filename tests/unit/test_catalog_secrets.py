@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from airflow_gddl.metadata.loading import load
-from airflow_gddl.metadata.secrets import find, looks_secret
+from airflow_gddl.metadata.secrets import find, looks_secret, named_secret
 from airflow_gddl.metadata.settings import SettingsError
 from tests.unit.metadata_folder import loaded, only_problem, row_file, write
 
@@ -77,6 +77,13 @@ def test_secrets_beside_the_rows_are_not_repeated_either(tmp_path: Path, files: 
         ("tiers: {small: {compute: {emr: {secret: hunter22}}}}", {}),
         ("password: hunter22", {}),
         ("defaults: {owner: 'pg://u:hunter22@h'}", {}),
+        ("runners: {databricks: {tiers: {small: {environment: {GDDL_MASK_KEY: hunter22hunter22}}}}}", {}),
+        ("runners: {databricks: {tiers: {small: {environment: {AIRFLOW_CONN_CRM_FILES: hunter22}}}}}", {}),
+        ("runners: {databricks: {tiers: {small: {environment: {GDDL_SOURCE_CRM: hunter22}}}}}", {}),
+        (
+            'runners: {databricks: {tiers: {small: {environment: {ERP: \'{"login": "k", "password": "hunter22"}\'}}}}}',
+            {},
+        ),
         ("", {"GDDL_RUNNERS__DATABRICKS__TOKEN": "hunter22"}),
         ("", {"GDDL_LANDING": "s3://key:hunter22@bucket"}),
         ("", {"GDDL_LAKE": "s3://key:hunter22/with+slash@bucket/lake"}),
@@ -102,6 +109,14 @@ def test_names_of_columns_and_references_to_secrets_are_no_secrets(tmp_path: Pat
 
 
 def test_what_looks_like_a_secret() -> None:
+    for text in ('{"password": "x"}', '"aws_secret_access_key":"x"'):
+        assert looks_secret(text), text
+    for text in ('{"password": "{{secrets/a/b}}"}', '"password": null', '{"password_env": "X"}'):
+        assert not looks_secret(text), text
+    for name in ("GDDL_MASK_KEY", "AIRFLOW_CONN_CRM", "airflow_conn_crm_file", "GDDL_SOURCE_SHOP"):
+        assert named_secret(name), name
+    for name in ("GDDL_MASK_KEY_FILE", "GDDL_SOURCE_CONNECTIONS", "AIRFLOW_HOME"):
+        assert not named_secret(name), name
     for text in (KEY_ID, "https://u:p@h", "x dapi" + "0" * 32, "ghp_" + "a" * 30, "token = abc"):
         assert looks_secret(text), text
     for text in ("AKIA", "s3://bucket/a@b", "https://host:80/x@y", "a:b@c", "passwords", "token", "password=${PW}"):

@@ -109,6 +109,7 @@ def test_codes_stand_once_with_kind_meaning_and_remedy() -> None:
 def test_codes_that_other_pages_name_exist() -> None:
     known = {row[0] for row in documented_codes()}
     variables = {
+        "AIRFLOW_CONN_ERP_FILES",
         "AIRFLOW_CONN_NAME",
         "AIRFLOW_HOME",
         "AR_H_CHANGE_SEQ",
@@ -229,7 +230,9 @@ def files_with(title: str, name: str, example: str) -> dict[str, str | bytes]:
         if name == "shards":
             settings["sources"] = "{crm_eu: {landing: eu}, crm_us: {landing: us}}"
     elif title == "A source":
-        settings["sources"] = f"{{shop: {{{entry}}}}}"
+        beside = {"aws_conn_id": ", landing: 's3://crm/dms'", "role_arn": ", landing: 's3://crm/dms'"}
+        beside["external_id"] = f", role_arn: 'arn:aws:iam::123456789012:role/x'{beside['role_arn']}"
+        settings["sources"] = f"{{shop: {{{entry}{beside.get(name, '')}}}}}"
         row["source"] = "shop"
     elif title == "spark_submit tiers":
         settings["tiers"] = f"{{large: {{compute: {{spark_submit: {{{entry}}}}}}}}}"

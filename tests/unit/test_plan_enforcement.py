@@ -144,3 +144,18 @@ def test_nested_fields_are_dropped_whatever_the_case_of_their_parents() -> None:
         "s.P.b: table int, file missing (dropped_column: fail)",
         "s.p.b: table int, file missing (dropped_column: fail)",
     ]
+
+
+@pytest.mark.parametrize("table", [None, {"id": "int", "v": "int"}])
+def test_rows_are_ordered_by_columns_that_are_there(table: Types | None) -> None:
+    """A first load by a column that no file has failed with a KeyError."""
+    files = (IncomingSchema(0, "file0.parquet", schema_of({"id": "int", "odd name": "int"}).columns),)
+    stored = None if table is None else schema_of(table)
+    plan_schema(stored, files, SchemaRules(evolution=ADD, clusters=("ID", "odd name")))
+    with pytest.raises(FatalError, match=r"CLUSTER_COLUMN_MISSING.*'nowhere'.*id, .*Remedy: correct cluster_by"):
+        plan_schema(stored, files, SchemaRules(evolution=ADD, clusters=("id", "nowhere")))
+
+
+def test_no_column_keeps_a_name_that_interfaces_in_c_cut() -> None:
+    found = plan(None, {"id": "int", "a\0b": "struct<`c\0`:int>"})
+    assert [str(column) for column in found.target.columns] == ["id int", "a_b struct<c_:int>"]

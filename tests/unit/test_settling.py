@@ -76,6 +76,19 @@ def test_idle_run_waits_until_the_newest_file_settles(tmp_path: Path) -> None:
     assert waited == [3.0], "a clock that is ahead costs no more than the time itself"
 
 
+@pytest.mark.parametrize("wait", ["idle", "always"])
+def test_no_run_waits_longer_than_a_minute(tmp_path: Path, wait: Wait) -> None:
+    """A row may say a day; its worker has other tables to load."""
+    waited: list[float] = []
+    found = Settling(after=timedelta(days=1), wait=wait, sleep=waited.append).split(
+        STORAGE, [file_of(tmp_path, "a", 2)], {}, NOW
+    )
+    assert (found[0], names(found[1]), waited) == ([], ["a"], [])
+    near = [file_of(tmp_path, "b", 86_400 - 59)]
+    Settling(after=timedelta(days=1), wait=wait, sleep=waited.append).split(STORAGE, near, {}, NOW)
+    assert waited == [59.0]
+
+
 def test_growing_file_is_left(tmp_path: Path) -> None:
     files = [file_of(tmp_path, "grows", 1), file_of(tmp_path, "goes", 1), file_of(tmp_path, "rests", 1)]
 

@@ -106,6 +106,48 @@ class World:
         assert self.record == record
 
 
+DAY = 86_400.0
+
+
+def changed_daily(runs: int, record: TableRecord | None = None, first: float = 0.0, rows: int = 10**6) -> TableRecord:
+    """A table after so many daily runs, each kept as the state keeps it."""
+    record = record or TableRecord()
+    for day in range(runs):
+        done = replace(result("succeeded", first + day * DAY, first + day * DAY), main=MainCounts(rows=rows))
+        idle = result("skipped", first + day * DAY + 60)
+        stored = encode_runs(RunsDocument(tables={"shop.a": record.after(done, 0).after(done, 0).after(idle, 0)}))
+        record = decode_runs(stored).tables["shop.a"]
+    return record
+
+
+def attention_of(record: TableRecord, now: float) -> tuple[str, ...]:
+    poll = TablePoll(polled=now, clear=now)
+    return judge(replace(ROW, freshness=None), Knowledge(record=record, poll=poll), now).attention
+
+
+def test_a_large_table_that_nobody_maintains_is_named() -> None:
+    assert attention_of(changed_daily(99), 99 * DAY) == (), "few runs leave little behind"
+    record = changed_daily(100)
+    assert attention_of(record, 100 * DAY) == ("MAINTENANCE_DUE",)
+    assert attention_of(changed_daily(100, rows=199_999), 100 * DAY) == (), "small tables tidy up by themselves"
+    failed = replace(result("failed", 100 * DAY), action="maintain")
+    assert attention_of(record.after(failed, 0), 101 * DAY) == ("MAINTENANCE_DUE",)
+    done = record.after(replace(result("skipped", 100 * DAY), action="maintain", status="succeeded"), 0)
+    assert (attention_of(done, 101 * DAY), done.maintained) == ((), 100 * DAY)
+    assert attention_of(done, 400 * DAY) == (), "a table that does not change needs none"
+    assert attention_of(changed_daily(100, done, 101 * DAY), 202 * DAY) == ("MAINTENANCE_DUE",)
+
+
+def test_maintenance_that_another_writer_recorded_counts() -> None:
+    """Loads are recorded by a pipeline, and a maintenance by a command."""
+    loads = changed_daily(150)
+    command = TableRecord().after(replace(result("skipped", 149 * DAY), action="maintain", status="succeeded"), 0)
+    for both in (merged(loads, command), merged(command, loads)):
+        assert both.maintained == 149 * DAY
+        assert attention_of(both, 155 * DAY) == ()
+        assert attention_of(both, 170 * DAY) == ("MAINTENANCE_DUE",)
+
+
 @settings(max_examples=300, deadline=None)
 @given(st.lists(st.sampled_from(["land", "poll", "load", "fail", "wait"]), max_size=40))
 def test_judged_as_the_truth_is(events: list[Event]) -> None:
@@ -257,7 +299,10 @@ def test_a_run_with_warnings_needs_attention_until_the_next_run() -> None:
 def test_lists_of_an_older_version_are_read() -> None:
     record = TableRecord().after(replace(result("succeeded", 10, 5), late_ignored=3), 11)
     older = json.loads(encode_runs(RunsDocument(tables={"shop.a": record})))
-    older["tables"] = {name: values[:-4] for name, values in older["tables"].items()}
+    older["tables"] = {name: values[:-7] for name, values in older["tables"].items()}
     found = decode_runs(json.dumps(older).encode()).tables["shop.a"]
     assert (found.late_ignored, found.quarantined, found.loose) == (0, 1, 1)
+    newer = json.loads(encode_runs(RunsDocument(tables={"shop.a": record})))
+    newer["tables"] = {name: [*values, "of a later release"] for name, values in newer["tables"].items()}
+    assert decode_runs(json.dumps(newer).encode()).tables["shop.a"] == record
     assert from_list(to_list(record.facts[0])[:-4]) == replace(record.facts[0], late_ignored=0)

@@ -218,6 +218,7 @@ class Loading:
             tiers=self.order.document.tiers,
             options=options,
             catalogs=self.order.document.catalogs,
+            access=self.order.document.access,
         )
         self._kept = []
         self._state.begin(spec.table for spec in specs)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from airflow_gddl.contract.source_access import of_tables
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.metadata.loading import Catalog
 from airflow_gddl.metadata.problems import Problem
@@ -91,6 +92,7 @@ def _document(
         roots=catalog.roots,
         runner=catalog.runner,
         aws_conn_id=catalog.aws_conn_id,
+        access=of_tables(catalog.access, specs),
         runner_settings=catalog.runners.get(catalog.runner, {}),
         specs=specs,
         tiers={spec.size: catalog.tiers[spec.size] for spec in specs},

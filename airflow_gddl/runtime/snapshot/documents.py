@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from airflow_gddl.contract.catalogs import CatalogSpec
+from airflow_gddl.contract.source_access import SourceAccess
 from airflow_gddl.contract.spec import Roots, TableSpec, TierSpec
 from airflow_gddl.metadata.topology import Pipeline, Placement, Timing
 from airflow_gddl.metadata.topology.rows import TableRow
@@ -32,6 +33,7 @@ class PipelineDocument:
         dependencies: tables of other pipelines that its tables depend on, sorted.
         unmet: tables that they depend on and that nothing loads, since the row is disabled or invalid, sorted.
         aws_conn_id: Airflow connection that reaches S3 for the roots; null: the configured one, if any.
+        access: landing roots of its tables that are read with credentials of their own.
         metadata_at: when the newest file of the metadata was last modified, seconds since the epoch.
     """
 
@@ -45,6 +47,7 @@ class PipelineDocument:
     unmet: tuple[str, ...] = ()
     aws_conn_id: str | None = None
     metadata_at: float = 0.0
+    access: tuple[SourceAccess, ...] = ()
     catalogs: Mapping[str, CatalogSpec] = field(default_factory=dict)
 
 

@@ -166,8 +166,8 @@ def _without(document: RunsDocument, names: Collection[str]) -> RunsDocument:
 
 
 def _to_record(values: list[Any]) -> TableRecord:
-    # Older lists are shorter: missing values have their defaults.
-    record = TableRecord(**dict(zip(_FIELDS[: len(values)], values, strict=True)))
+    # Older lists are shorter: missing values have their defaults. A later release may store more values.
+    record = TableRecord(**dict(zip(_FIELDS, values, strict=False)))
     _ = record.newest  # a run that can't be read must fail here, where it is known to be damage
     return record
 

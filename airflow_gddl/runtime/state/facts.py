@@ -151,6 +151,8 @@ class TableRecord:
         rows, rows_at: of the replica, and the start of the run that counted them.
         error: of the newest run that failed, with its code.
         loose: number of run records not archived yet.
+        maintained: start of the newest maintenance.
+        changed_since, changing_runs: start of the first run with changes after it, and the number of such runs.
     """
 
     last: list[Any] | None = None
@@ -167,6 +169,9 @@ class TableRecord:
     counted: int | None = None
     counted_files: int = 0
     counted_at: float | None = None
+    maintained: float | None = None
+    changed_since: float | None = None
+    changing_runs: int = 0
 
     @property
     def runs(self) -> tuple[list[Any], ...]:
@@ -224,6 +229,8 @@ class TableRecord:
             self = replace(  # noqa: PLW0642 - the same record, with the count of this run
                 self, counted=result.in_quarantine, counted_files=result.files_in_quarantine, counted_at=fact.started
             )
+        if result.action == "maintain" and result.status == "succeeded":
+            return replace(self, maintained=latest(self.maintained, fact.started), changed_since=None, changing_runs=0)
         if result.action not in LOADS:
             return self.with_runs(self.runs)
         if result.is_idle:
@@ -250,6 +257,8 @@ def _record_of(fact: RunFact, error: str | None) -> TableRecord:
         error=error,
         loose=1,
         late_ignored=fact.late_ignored,
+        changed_since=good,
+        changing_runs=0 if good is None else 1,
     )
 
 
@@ -269,6 +278,9 @@ def merged(one: TableRecord, other: TableRecord) -> TableRecord:
         counted=quarantine.counted,
         counted_files=quarantine.counted_files,
         counted_at=quarantine.counted_at,
+        maintained=latest(one.maintained, other.maintained),
+        changed_since=min(filter(None, (one.changed_since, other.changed_since)), default=None),
+        changing_runs=one.changing_runs + other.changing_runs,
     ).with_runs(_unique((*one.runs, *other.runs)))
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
+from airflow_gddl.contract.layout import FEW_ROWS
 from airflow_gddl.contract.result import CATALOG_PROBLEMS
 from airflow_gddl.metadata.topology.rows import TableRow
 from airflow_gddl.runtime.state.facts import TableRecord
@@ -29,6 +30,9 @@ MOST_QUARANTINED = 0.01
 _UNREAD, _RATE = "FILE_UNREADABLE", "QUARANTINE_RATE"
 _LOST = "FOLDER_MISSING"
 """The same, of the last poll."""
+_MAINTENANCE_CODE = "MAINTENANCE_DUE"
+MAINTENANCE_RUNS, MAINTENANCE_SECONDS = 100, 14 * 86_400.0
+"""A large table needs maintenance after so many runs with changes and so much time since the last one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,8 +86,8 @@ class TableStatus:
         as_of: the last moment as of which the replica is complete.
         behind: now minus `as_of`; compared with `freshness`.
         waiting: landed files that are not loaded.
-        attention: warnings of the newest run, and of the last poll, that need a user's attention; and what is in
-            quarantine, as long as it is.
+        attention: warnings of the newest run, and of the last poll, that need a user's attention; what is in
+            quarantine, as long as it is; and maintenance that is due.
     """
 
     state: State
@@ -125,7 +129,7 @@ def judge(row: TableRow, known: Knowledge, now: float) -> TableStatus:
     overdue = row.enabled and row.freshness is not None and (behind is None or behind > row.freshness)
     late = overdue and not _is_in_grace(row, record, known, now)
     running = known.running.since if known.running is not None and known.running.until > now else None
-    attention = _attention(row, known)
+    attention = _attention(row, known, now)
     state = _state(row, record, late=late, attention=bool(attention), waiting=waiting, running=running is not None)
     return TableStatus(
         state="broken_row" if row.problems else state,
@@ -170,7 +174,15 @@ def _waits(record: TableRecord, poll: TablePoll | None) -> bool:
     return poll is not None and poll.since is not None and (record.complete or 0) <= poll.polled
 
 
-def _attention(row: TableRow, known: Knowledge) -> tuple[str, ...]:
+def needs_maintenance(record: TableRecord, now: float) -> bool:
+    """Whether nobody removes the old files of a table that does not do so itself."""
+    since = latest(record.maintained, record.changed_since)
+    if record.rows is None or record.rows < FEW_ROWS or record.changed_since is None or since is None:
+        return False
+    return record.changing_runs >= MAINTENANCE_RUNS and now - since > MAINTENANCE_SECONDS
+
+
+def _attention(row: TableRow, known: Knowledge, now: float) -> tuple[str, ...]:
     record, poll = known.record, known.poll
     found = set(record.warned.intersection(NEEDS_ATTENTION))
     if record.counted is not None:
@@ -179,6 +191,7 @@ def _attention(row: TableRow, known: Knowledge) -> tuple[str, ...]:
         _LOST: poll is not None and poll.missing and record.succeeded is not None,
         _UNREAD: record.counted_files > 0,
         _RATE: has_many_quarantined(record, known.quarantine_rate),
+        _MAINTENANCE_CODE: needs_maintenance(record, now),
     }
     found |= {code for code, is_so in holds.items() if is_so}
     return tuple(sorted(found)) if row.enabled else ()

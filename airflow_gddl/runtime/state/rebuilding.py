@@ -43,13 +43,19 @@ def rebuild(
 
 
 def _with(records: Mapping[str, TableRecord], now: float) -> Callable[[RunsDocument], RunsDocument]:
-    """Facts that run records lack are kept: an idle run leaves no record."""
+    """Facts that run records lack are kept: an idle run leaves no record, and only the newest runs are read."""
 
     def change(before: RunsDocument) -> RunsDocument:
-        made = {
-            name: replace(record, complete=latest(record.complete, before.tables.get(name, TableRecord()).complete))
-            for name, record in records.items()
-        }
+        made = {}
+        for name, record in records.items():
+            known = before.tables.get(name, TableRecord())
+            made[name] = replace(
+                record,
+                complete=latest(record.complete, known.complete),
+                maintained=known.maintained,
+                changed_since=known.changed_since,
+                changing_runs=known.changing_runs,
+            )
         return replace(before, tables={**before.tables, **made}, written=now)
 
     return change

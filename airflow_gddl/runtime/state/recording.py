@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import partial
 
 from airflow_gddl.contract.errors import GddlError
 from airflow_gddl.contract.result import JobResult
@@ -71,6 +72,12 @@ class StateRecorder:
             self.flush()
         self._written = self._written or now
         return result
+
+    def take_maintenance(self, results: Iterable[JobResult]) -> None:
+        """Write the results of a maintenance, which is no load of the tables."""
+        now = self.clock()
+        self._waiting += [(result.table, partial(_after, result=result, now=now)) for result in results]
+        self.flush()
 
     def begin(self, tables: Iterable[str], seconds: float = RUNNING_FOR) -> None:
         """Report that a job loads these tables; expires unless `renew` is called."""
@@ -143,6 +150,10 @@ def recorded(roots: Roots, result: JobResult, now: float, environ: Mapping[str, 
     if result.status == "failed":
         _logged(made.table, lambda: write_record(open_store(environ), roots, made))
     return made
+
+
+def _after(before: TableRecord, *, result: JobResult, now: float) -> TableRecord:
+    return before.after(result, now)
 
 
 def _left(document: RunsDocument, left: dict[str, int]) -> RunsDocument:
