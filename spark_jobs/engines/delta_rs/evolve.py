@@ -8,8 +8,10 @@ import pyarrow as pa
 
 from airflow_gddl.contract.sql_types import SqlType, StructField, StructType, parse_type
 from spark_jobs.engines.delta_rs.data_files import has_sequences
+from spark_jobs.engines.delta_rs.features import missing_features
 from spark_jobs.engines.delta_rs.tables import Tables, TableSnapshot, Write
 from spark_jobs.engines.table_definition import TableDefinition
+from spark_jobs.plan.columns import Column
 from spark_jobs.plan.merging import are_of_one_kind, grown
 from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.rules.convert import with_texts
@@ -60,12 +62,14 @@ def retype_sequence(tables: Tables, path: str, table_schema: TableSchema, bounds
 def retype_without_rows(tables: Tables, path: str, table_schema: TableSchema, bounds: tuple[str, ...] = ()) -> bool:
     """Do what `retype_sequence` does where no row has to be written for it; returns whether nothing is left to do.
 
-    That is so where no file has the field: `data_files` leaves it out.
+    That is so where no file has the field, since `data_files` leaves it out, and the type needs no table feature.
     """
     snapshot = tables.existing(path)
     wanted = _wanted(snapshot, table_schema)
     if wanted == snapshot.schema.types[GDDL]:
         return True
+    if missing_features(snapshot.delta, [Column(GDDL, wanted)]):
+        return False
     if bounds or any(has_sequences(tables.storage, path, file) for file in snapshot.files):
         return False
     tables.retype(path, {GDDL: wanted})

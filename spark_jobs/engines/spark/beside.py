@@ -1,6 +1,6 @@
 """Batches of changes that need not go through the JVM: the engine without Spark decodes, appends and merges them.
 
-Spark's tasks find the rows of the replica with the batch's keys; its Delta creates, alters and maintains the tables.
+Spark's tasks find the rows of the batch's keys; its Delta creates and maintains the tables, and changes their types.
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ from spark_jobs.plan.table_schema import TableSchema
 
 MOST_BYTES = 64 * 1024**2
 """Of a batch's files, which are in the driver's memory together."""
+_INFLATION = 10
+"""How many times its size the content of a compressed text is taken to have."""
 _MOST_TOMBSTONES = 256 * 1024**2
 
 
@@ -69,7 +71,8 @@ class BatchesBesideSpark:
             return False
         if not state.keys and any(file.kind != "change" for file in plan.files):
             return False
-        return sum(file.size for file in plan.files) <= MOST_BYTES
+        sizes = (file.size * (_INFLATION if file.path.endswith(".gz") else 1) for file in plan.files)
+        return sum(sizes) <= MOST_BYTES
 
     def _are_suited(self, tables: Tables) -> bool:
         """Whether this engine knows all features of the tables, and the tombstones fit into memory."""
@@ -115,7 +118,7 @@ class _TablesOfSpark(TablesOfAnother):
 
 
 def _is_met(table: TableSnapshot, definition: TableDefinition) -> bool:
-    """Whether a table's columns are as defined, and all that doesn't change with the row's settings alone."""
+    """Whether a table needs nothing but new columns; settings of the row that a batch has applied are not compared."""
     stored, properties = table.schema.types, table.properties
     comments = {name: str(table.schema.metadata.get(name, {}).get("comment", "")) for name in stored}
     indexed = properties.get(skipping.COLUMNS)
