@@ -117,7 +117,7 @@ class Loop:
     def _receive_news(self) -> None:
         """
         Raises:
-            GddlError: without its Spark, or its stream, the job can't go on.
+            GddlError: without its Spark, or its stream, the job can't continue.
         """
         if (fault := self.runtime.spark.end) is not None:
             raise fault

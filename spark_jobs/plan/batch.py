@@ -26,7 +26,7 @@ class BatchPlan:
         schemas: the ledger's schemas as the batch leaves them, where it adds to them; null otherwise.
         sequence_by, sequence_type: as the batch leaves them in the ledger, where it changes them; null otherwise.
         resync: a refresh that is checked before it swaps, by any run that finds it.
-        swapping: the check of a refresh is over, and tables may have been exchanged: it can only go on.
+        swapping: the check of a refresh is over, and tables may have been exchanged: it can only continue.
         source_connection: the one that this check was asked to use; empty: the row's own.
         source: `quarantine` replays its unresolved rows instead of reading files; `changes` rebuilds the tables from
             the change table.
@@ -37,7 +37,7 @@ class BatchPlan:
         confirmed: of a reload: also where rows, columns or changes of the tables go.
         released: a user has released the sweep, for any share of rows.
         shard: short name of the source whose files these are, where the table has several; else empty.
-        interrupted: of a refresh: the started batch that it replaces, and that goes on if the refresh is given up.
+        interrupted: of a refresh: the started batch that it replaces, and that continues if the refresh is given up.
     """
 
     number: int

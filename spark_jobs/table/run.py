@@ -54,7 +54,7 @@ class TableRun:
     others: tuple[TableState, ...] = ()
 
     def __post_init__(self) -> None:
-        """Under `hmac` the row gets the key's id, so that stored values of another key are told from its own."""
+        """Under `hmac` the row gets the key's id, so that stored values of another key can be distinguished."""
         if "hmac" in self.spec.mask.values():
             object.__setattr__(self, "spec", replace(self.spec, mask_key_id=key_id(os.environ)))
 

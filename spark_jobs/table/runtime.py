@@ -46,7 +46,7 @@ Observer = Callable[[Step], None]
 PROGRESS = "GDDL-PROGRESS "
 _LOG = logging.getLogger(__name__)
 _AGAIN_AFTER = 60.0
-"""Seconds after which a start that failed for a reason that may pass is tried again: a job may go on for days."""
+"""Seconds after which a start that failed for a reason that may pass is tried again: a job may run for days."""
 
 
 def silent(_: object) -> None:

@@ -1,4 +1,4 @@
-"""The data files of a table as its log names them: `deltalake` 1.6 tells neither their deletion vectors nor all fields.
+"""The data files of a table as its log names them: `deltalake` 1.6 shows neither their deletion vectors nor all fields.
 
 Reads the newest checkpoint, of either version of the protocol and in parts or whole, and the commits after it.
 """
