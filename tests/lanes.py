@@ -105,6 +105,11 @@ _LONG_ON_SPARK = {
     "test_explain": ("test_explain_is_equal_on_both_engines",),
     "test_forgotten_commits": ("test_resume_after_log_cut",),
     "test_histories": ("test_engine_and_oracle_agree",),
+    "test_batches_beside": (
+        "test_engine_and_oracle_agree[composite]",
+        "test_engine_and_oracle_agree[bad_rows]",
+        "test_engine_and_oracle_agree[everything, files written again]",
+    ),
     "test_bounded_batches": (  # one scenario of rule 5 is played each time, and limits are the plan's, not the engine's
         "test_kill_between_batches_resumes",
         "test_stop_request_ends_batches",
