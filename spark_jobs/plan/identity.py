@@ -8,6 +8,7 @@ from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.contract.table_spec import lowered
 from spark_jobs.plan.batch import TableState
+from spark_jobs.plan.schema import LATER
 from spark_jobs.plan.selection import select_columns
 from spark_jobs.plan.settings import AppliedSettings
 from spark_jobs.plan.shards import refreshed
@@ -35,7 +36,7 @@ def reselected_columns(spec: TableSpec, state: TableState) -> dict[str, str]:
     before = state.applied
     if before is None or _selected(spec) == _selected(before):
         return {}
-    names = tuple(dict.fromkeys(name for schema in state.schemas for name in schema))
+    names = tuple(dict.fromkeys(name for schema in state.schemas for name in schema if name != LATER))
     earlier = replace(spec, columns=before.columns, exclude_columns=before.exclude_columns, mask=before.mask)
     was, now = (select_columns(names, row) for row in (earlier, spec))
     found = {name: "columns" for name in was.kept if name not in now.kept}

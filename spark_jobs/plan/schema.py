@@ -19,6 +19,8 @@ from spark_jobs.plan.enforcement import refuse, require_clusters, require_keys, 
 from spark_jobs.plan.evolution import added, evolve, widened
 from spark_jobs.plan.merging import NOTHING, Addition, Widening, extra_fields, merge
 
+LATER = "*"
+"""Stands in the columns that a change carries for those that its table got later: `dropped_column` was not `keep`."""
 How = Literal["same", "cast", "fit", "missing_keep", "missing_null"]
 Misfit = Literal["rescue", "quarantine"]
 
@@ -79,18 +81,21 @@ class GroupPlan:
         ignored: columns of the file, by its names, that go nowhere: as the policy says, or nothing but nulls (void).
         void: those of them with nothing but nulls, by their landed names: should the table get such a column, what came
             before it did is known to be null there.
+        empties: a change carries columns that it lacks as null, also those that the table gets later.
     """
 
     actions: tuple[ColumnAction, ...]
     rescued: tuple[str, ...] = ()
     ignored: tuple[str, ...] = ()
     void: tuple[str, ...] = ()
+    empties: bool = False
 
     @property
     def schema(self) -> dict[str, str]:
         """Columns that a change of this group carries (semantics, section 5), with their types in the files."""
         kept = {a.target.name: str(a.source_type or VOID) for a in self.actions if a.how != "missing_keep"}
-        return kept | dict.fromkeys(self.void, str(VOID))
+        later = (LATER,) if self.empties else ()
+        return kept | dict.fromkeys((*self.void, *later), str(VOID))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -157,6 +162,7 @@ def _plan_group(group: LandedGroup, target: Schema, policy: SchemaEvolution, key
         rescued=tuple(column.source.name for column in rescued),
         ignored=tuple(column.source.name for column in unused if column not in rescued),
         void=tuple(column.name for column in unused if column.type == VOID),
+        empties=policy.dropped_column != "keep",
     )
 
 

@@ -41,8 +41,14 @@ TIME = (
     r"(?:[T ](?P<clock>(?:[01][0-9]|2[0-3]):[0-5][0-9])(?::(?P<second>[0-5][0-9])(?:[.](?P<fraction>[0-9]{1,9}))?)?"
     r"(?P<zone> ?(?:Z|UTC|GMT|(?P<sign>[+-])(?P<hours>0[0-9]|1[0-7])(?::?(?P<minutes>[0-5][0-9]))?)?))?\z"
 )
-OTHER_DATES = r"\A[0-9]{1,2}[-/._](?:[0-9]{1,2}|[A-Z]{3,})[-/._](?:[0-9]{2}|[0-9]{4})(?:[^0-9]|\z)"
-"""Dates whose day or month comes first."""
+_MONTHS = "JAN|FEB|MAR|APR|MAY|JUN|JUL|AUG|SEP|OCT|NOV|DEC"
+OTHER_DATES = (
+    r"\A[0-9]{1,2}[-/._](?:[0-9]{1,2}|[A-Z]{3,})[-/._](?:[0-9]{2}|[0-9]{4})(?:[^0-9]|\z)"
+    r"|\A(?:0?[1-9]|1[0-2])[-_](?:19|20)[0-9]{2}\z"
+    rf"|\A(?:{_MONTHS})[A-Z]*[-/._ ][0-9]{{1,2}}[-/._]"
+    r"|\A[0-9]{4}-?[0-9]{2}-?[0-9]{2}[^0-9]?[0-9]{2}.*-(?:0[0-9]|1[0-8]):[0-5][0-9]\z"
+)
+"""Dates whose day or month comes first, and times in a form of groups that state a zone."""
 DIGIT_GROUPS = r"\A(?:[^0-9]*[A-Za-z][^0-9]*)?[0-9]+(?:[.:;|#/_-][0-9]+)*\z"
 EXPONENT = r"\A[0-9]+(?:[.][0-9]*)?E[+-]?[0-9]+\z"
 HEX_GROUPS = r"\A(?:0X)?[0-9A-F]+(?:[.:;|#/_-](?:0X)?[0-9A-F]+)+\z"

@@ -23,7 +23,7 @@ from spark_jobs.dialects.roles import (
 from spark_jobs.plan.batch import TableState
 from spark_jobs.plan.columns import Column, IncomingSchema, Schema, landed_name
 from spark_jobs.plan.conversion import lossless
-from spark_jobs.plan.schema import GroupPlan, SchemaPlan, SchemaRules, plan_schema
+from spark_jobs.plan.schema import LATER, GroupPlan, SchemaPlan, SchemaRules, plan_schema
 from spark_jobs.plan.selection import select_columns, unknown_columns, unknown_described
 from spark_jobs.plan.sequence import has_instants, has_normal_text
 from spark_jobs.plan.snapshots import KnownSnapshots, openings_of
@@ -362,14 +362,12 @@ def _register(
 def _lacking(
     spec: TableSpec, target: Schema, schemas: tuple[dict[str, str], ...], technical: tuple[str, ...]
 ) -> dict[str, tuple[int, ...]]:
-    """Columns that some file schema lacks, and so its updates keep."""
-    if spec.schema_evolution.dropped_column != "keep":
-        return {}
+    """Columns that some file schema lacks, and so its updates keep: by `dropped_column` as it was when they came."""
     always = {c.lower() for c in (*spec.keys, *technical)}
     carried = [{name.lower() for name in schema} for schema in schemas]
     found = {}
     for column in target.columns:
-        without = tuple(i for i, names in enumerate(carried) if column.name.lower() not in names)
+        without = tuple(i for i, names in enumerate(carried) if not names & {column.name.lower(), LATER})
         if without and column.name.lower() not in always:
             found[column.name] = without
     return found

@@ -114,9 +114,15 @@ _VALUES: dict[str, tuple[st.SearchStrategy[str], Callable[[str], Any]]] = {
         lambda text: (text[-2:], ("FEB", "SEP", "DEC").index(text[3:6]), text[:2])),
     "day first in digits": (
         _of_pattern("(0[1-9]|1[0-9]|2[0-8])[.](0[1-9]|1[0-2])[.]202[0-9]"), lambda text: text.split(".")[::-1]),
+    "month and year": (_of_pattern("(0[1-9]|1[0-2])-202[0-9]"), lambda text: text.split("-")[::-1]),
+    "month by name first": (
+        _of_pattern("Sep-(0[1-9]|1[0-9])-202[0-9]"), lambda text: text.split("-")[::-1]),
+    "groups with a zone": (
+        _of_pattern("2025-09-09-02[.][0-5][0-9][.]00-0[45]:00"),
+        lambda text: 60 * int(text[-5:-3]) + int(text[14:16])),
 }  # fmt: skip
 """Texts of one meaning, and the value of each."""
-_REFUSED = {"day first", "day first in digits"}
+_REFUSED = {"day first", "day first in digits", "month and year", "month by name first", "groups with a zone"}
 
 
 def _parts(text: str, base: int) -> list[int]:
