@@ -152,7 +152,9 @@ def _rebased(values: pa.Array) -> pa.Array:
 
 
 def by_name(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    """The columns of a schema, in its order and types; what the rows lack is null."""
+    """The columns of a schema, in its order and types; what the rows lack is null. Without columns, as many rows."""
+    if not schema.names:
+        return rows.select([])
     columns = []
     for wanted in schema:
         at = rows.schema.get_field_index(wanted.name)

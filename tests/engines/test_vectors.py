@@ -126,5 +126,17 @@ def test_files_are_those_of_deltalake(checkpoint_at: int | None, tmp_path: Path)
     assert sorted(active_files(Storage(), path, 3)) == sorted(expected)
 
 
+def test_the_last_checkpoint_is_gone(tmp_path: Path) -> None:
+    """The commits since it are not all files: rows that vectors name would be there again."""
+    path = str(tmp_path)
+    for number in range(4):
+        _write(path, number, "append")
+    DeltaTable(path).create_checkpoint()
+    _write(path, 4, "append")
+    (checkpoint,) = (tmp_path / "_delta_log").glob("*.checkpoint.parquet")
+    checkpoint.unlink()
+    assert len(active_files(Storage(), path, 4)) == 5
+
+
 def _write(path: str, number: int, mode: str) -> None:
     write_deltalake(path, pa.table({"id": [number], "p": [number % 2]}), mode=mode, partition_by=["p"])

@@ -25,8 +25,11 @@ _CHECKPOINT = re.compile(r"(\d{20})\.checkpoint(?:\.(\d{10})\.(\d{10})|\.[0-9a-f
 def active_files(storage: Storage, table: str, version: int) -> dict[str, Add]:
     """`add` actions of a version by the path that they state."""
     log = join(table, "_delta_log")
-    names = [item.path.rsplit("/", 1)[-1] for item in storage.list(log, _after(storage, log, version))]
+    names = _names(storage, log, _after(storage, log, version))
     start, parts = _checkpoint(names, version)
+    if start < 0:  # the last checkpoint that the log names is gone, or not whole
+        names = _names(storage, log, "")
+        start, parts = _checkpoint(names, version)
     found: dict[str, Add] = {}
     for name in parts:
         for action in _checkpointed(storage, log, name):
@@ -36,6 +39,10 @@ def active_files(storage: Storage, table: str, version: int) -> dict[str, Add]:
         if match and start < int(match[1]) <= version:
             _apply(found, storage.read(join(log, name)))
     return found
+
+
+def _names(storage: Storage, log: str, after: str) -> list[str]:
+    return [item.path.rsplit("/", 1)[-1] for item in storage.list(log, after)]
 
 
 def _after(storage: Storage, log: str, version: int) -> str:

@@ -52,9 +52,10 @@ def read_file(storage: Storage, table: str, file: DataFile, schema: pa.Schema) -
             rows = _rows_of(stream, stored)
     else:
         rows = _rows_of(path, stored)
+    rows = of_file(rows, file, schema)  # of a table without columns, pyarrow takes no rows
     if file.vector is not None:
         rows = rows.take(pa.array(np.delete(np.arange(rows.num_rows), rows_of(storage, table, file.vector))))
-    return of_file(rows, file, schema)
+    return rows
 
 
 def of_file(rows: pa.Table, file: DataFile, schema: pa.Schema) -> pa.Table:

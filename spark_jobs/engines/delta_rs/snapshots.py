@@ -13,6 +13,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from airflow_gddl.stores import Storage
+from spark_jobs.engines.base import DeclinedError
 from spark_jobs.engines.delta_rs.active_files import Add, active_files
 from spark_jobs.engines.delta_rs.deletion_vectors import Descriptor
 from spark_jobs.engines.delta_rs.features import VECTORS
@@ -81,10 +82,19 @@ class TableSnapshot:
         return tuple(
             DataFile(
                 unquote(a["path"]), a["size_bytes"], a.get("min") or {}, a.get("max") or {},
-                a.get("partition") or {}, a["path"], self._adds.get(a["path"]),
+                a.get("partition") or {}, a["path"], self._adds[a["path"]] if self.has_vectors else None,
             )
             for a in actions
         )  # fmt: skip
+
+    def require_vectors(self) -> None:
+        """
+        Raises:
+            DeclinedError: `active_files` finds other files in the log than `deltalake`, and might miss a vector.
+        """
+        known = pa.table(self.delta.get_add_actions()).column("path").to_pylist()
+        if self.has_vectors and self._adds.keys() != set(known):
+            raise DeclinedError(f"its log names {len(known)} files to deltalake, and {len(self._adds)} to us")
 
     @property
     def size(self) -> int:

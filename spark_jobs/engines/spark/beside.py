@@ -75,11 +75,18 @@ class BatchesBesideSpark:
         return sum(sizes) <= MOST_BYTES
 
     def _are_suited(self, tables: Tables) -> bool:
-        """Whether this engine knows all features of the tables, and the tombstones fit into memory."""
+        """Whether this engine knows all features of the tables, and the tombstones fit into memory.
+
+        Raises:
+            DeclinedError: see `TableSnapshot.require_vectors`.
+        """
         layout = self.context.layout
         found = [tables.snapshot(path) for path in (layout.replica, layout.changes, layout.history, layout.errors)]
-        if found[0] is None or (any(s and s.has_vectors for s in found) and not deletion_vectors.are_known()):
+        with_vectors = [s for s in found if s and s.has_vectors]
+        if found[0] is None or (with_vectors and not deletion_vectors.are_known()):
             return False
+        for snapshot in with_vectors:
+            snapshot.require_vectors()
         tombstones = tables.snapshot(layout.tombstones)
         return tombstones is None or tombstones.size <= _MOST_TOMBSTONES
 
