@@ -20,7 +20,7 @@ from spark_jobs.plan.evolution import added, evolve, widened
 from spark_jobs.plan.merging import NOTHING, Addition, Widening, extra_fields, merge
 
 LATER = "*"
-"""Stands in the columns that a change carries for those that its table got later: `dropped_column` was not `keep`."""
+"""Stands in the columns that a change carries for those that its table got later: `dropped_column` was `null`."""
 How = Literal["same", "cast", "fit", "missing_keep", "missing_null"]
 Misfit = Literal["rescue", "quarantine"]
 
@@ -162,16 +162,20 @@ def _plan_group(group: LandedGroup, target: Schema, policy: SchemaEvolution, key
         rescued=tuple(column.source.name for column in rescued),
         ignored=tuple(column.source.name for column in unused if column not in rescued),
         void=tuple(column.name for column in unused if column.type == VOID),
-        empties=policy.dropped_column != "keep",
+        empties=_empties(group, policy),
     )
+
+
+def _empties(group: LandedGroup, policy: SchemaEvolution) -> bool:
+    """Whether columns that a group lacks are null in its changes; else updates keep what is stored."""
+    return policy.dropped_column == "null" and not group.incoming.only_deletes
 
 
 def _action(group: LandedGroup, target: Column, policy: SchemaEvolution, is_key: bool) -> ColumnAction:
     misfit: Misfit = "rescue" if policy.type_change == "rescue" and not is_key else "quarantine"
     column = group.column(target.name)
     if column is None:
-        emptied = policy.dropped_column == "null" and not group.incoming.only_deletes
-        how: How = "missing_null" if emptied else "missing_keep"
+        how: How = "missing_null" if _empties(group, policy) else "missing_keep"
         return ColumnAction(target=target, source=None, source_type=None, how=how, misfit=misfit)
     kind, keep = column.source.type, False
     if kind == target.type:
