@@ -25,8 +25,9 @@ from spark_jobs.rules.rewrite import Rewrite
 
 DEAD_WORKER = (
     "Python worker exited unexpectedly", "failed to launch worker", "IOException: Broken pipe", "ExecutorLostFailure",
+    "PythonWorkerFactory.createWorker", "EOFException occurred while reading the port number",
 )  # fmt: skip
-"""Texts of Spark's errors for a process of a task that died, or a machine that was lost."""
+"""Texts of Spark's errors for a process of a task that died or did not start, or a machine that was lost."""
 
 
 class DeclinedError(Exception):

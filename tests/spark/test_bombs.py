@@ -29,6 +29,7 @@ from spark_jobs.dialects.probe import probe, require_bounded
 from spark_jobs.dialects.probed import ReadBounds
 from spark_jobs.engines.spark import batch_reader, decode_tasks
 from spark_jobs.engines.spark.batch_reader import DRIVER_BYTES
+from spark_jobs.job.faults import translated
 from spark_jobs.main import _settings
 from spark_jobs.plan.files import PlannedFile
 from spark_jobs.rules.read import FileRows, read_file
@@ -182,11 +183,19 @@ def test_deep_json_is_unreadable(spark: LocalPort, tmp_path: Path, depth: int) -
     assert 2 in [row["id"] for row in read(lake.layout(spec).replica)]
 
 
-def test_files_of_a_task_that_died_are_named() -> None:
+@pytest.mark.parametrize(
+    "sign",
+    [
+        "SparkException: Python worker exited unexpectedly (crashed)",
+        "java.io.EOFException\n\tat org.apache.spark.api.python.PythonWorkerFactory.createWorker$1(Factory.scala:195)",
+        "java.net.SocketException: Connection reset\n\tat o.a.s.api.python.PythonWorkerFactory.createWorker$1(F.scala)",
+        "SparkException: EOFException occurred while reading the port number from pyspark.daemon's stdout",
+    ],
+)
+def test_files_of_a_task_that_died_are_named(sign: str) -> None:
     """By the number of the task in Spark's message; others keep their error."""
-    died = (
-        "Job aborted: Task 1 in stage 3.0 failed 2 times: SparkException: Python worker exited unexpectedly (crashed)"
-    )
+    died = f"Job aborted: Task 1 in stage 3.0 failed 2 times: {sign}"
+    assert translated(RuntimeError(died)).code == "WORKER_DIED"
     tasks = [[], ["/landing/a.csv"]]
     with (
         pytest.raises(RetriableError, match=r"WORKER_DIED.*/landing/a\.csv"),
