@@ -83,6 +83,19 @@ def readable(named: str, columns: Sequence[Column]) -> str:
     return ",".join(_text(path) for path in _paths(named) if path[0].lower() not in bad)
 
 
+def left_readable(named: str | None, columns: Sequence[Column]) -> str | None:
+    """The value of the property to set, so that it names no column whose bounds some reader can't read.
+
+    Args:
+        named: its value; null: the table lacks the property.
+
+    Returns:
+        None where it names no such column.
+    """
+    left = None if named is None else readable(named, columns)
+    return None if named is None or left == restricted(named, None) else left
+
+
 def usual(named: str, columns: Sequence[Column]) -> str:
     """Those columns of a value of the property that Delta indexes without the property, too."""
     others = indexed_columns(columns, {})

@@ -207,3 +207,12 @@ class _RescuedFlags:
 def _replaces_unknown(found: OrderedEvents, schema: TableSchema) -> np.ndarray:
     result: np.ndarray = replaces_unknown(found.rows, schema)[found.at] | np.isin(found.op.astype(str), ("R", "I"))
     return result
+
+
+def newest_state(happened: pa.Table, schema: TableSchema, swept: int) -> pa.Table:
+    """Net changes of each key's newest generation, from `swept` on.
+
+    Args:
+        happened: see `order.events`; all events of each key, of all generations.
+    """
+    return net_changes(of_newest_generation(happened, schema, swept), schema, partial=schema.partial)

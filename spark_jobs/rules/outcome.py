@@ -13,7 +13,7 @@ from airflow_gddl.contract.result import MainCounts, RunWarning
 from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.rules.arrays import by_name, flat
 from spark_jobs.rules.codes import table_codes
-from spark_jobs.rules.fold import FORCED, net_changes, of_newest_generation
+from spark_jobs.rules.fold import FORCED, newest_state
 from spark_jobs.rules.merge import ACTION, AT, IGNORED, LATE, MOVE_LOST, UNKNOWN_KEY, StoredState, decide, overlaid
 from spark_jobs.rules.order import events, gddl_fields
 from spark_jobs.rules.redelivery import sample_keys
@@ -101,8 +101,7 @@ def refolded(changes: pa.Table, keys: pa.Table, schema: TableSchema) -> pa.Table
     Args:
         changes: of all generations; may hold other keys' too.
     """
-    happened = of_newest_generation(events(changes, schema), schema, schema.swept)
-    net = net_changes(happened, schema, partial=schema.partial)
+    net = newest_state(events(changes, schema), schema, schema.swept)
     mine, wanted = table_codes((net, keys), schema.keys)
     return net.filter(pa.array(np.isin(mine, wanted)))
 

@@ -16,7 +16,7 @@ from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.rules.arrays import flat
 from spark_jobs.rules.codes import shared_codes, table_codes
 from spark_jobs.rules.errors_table import ROW_BITS
-from spark_jobs.rules.fold import COLUMNS_BEFORE_DELETE, net_changes, of_newest_generation
+from spark_jobs.rules.fold import COLUMNS_BEFORE_DELETE, net_changes, newest_state
 from spark_jobs.rules.order import gddl_fields, with_gddl
 from spark_jobs.rules.redelivery import new_changes
 
@@ -78,15 +78,6 @@ def _places(rows: pa.Table, schema: TableSchema) -> list[pa.Array]:
     return [*content, gddl["source_file"], row_in_file(gddl), gddl["generation"], gddl["op"], gddl["sequence"]]
 
 
-def rebuilt_state(happened: pa.Table, schema: TableSchema, swept: int) -> pa.Table:
-    """Net changes of each key's newest generation, from `swept` on.
-
-    Args:
-        happened: see `order.events`; all events of each key, of all generations.
-    """
-    return net_changes(of_newest_generation(happened, schema, swept), schema, partial=schema.partial)
-
-
 def rebuilt_rows(happened: pa.Table, schema: TableSchema, swept: int) -> pa.Table:
     """Rows of the replica: without deleted ones; under soft deletes those that had a row at some time stay, marked.
 
@@ -94,9 +85,9 @@ def rebuilt_rows(happened: pa.Table, schema: TableSchema, swept: int) -> pa.Tabl
         happened: see `order.events`; all events of each key, of all generations.
     """
     if schema.spec.delete == "hard":
-        rows = rebuilt_state(happened, schema, swept)
+        rows = newest_state(happened, schema, swept)
         return rows.filter(pc.not_equal(gddl_fields(rows)["op"], "D")).select([*schema.columns, GDDL])
-    rows = rebuilt_state(happened, schema, 0)
+    rows = newest_state(happened, schema, 0)
     gddl = gddl_fields(rows)
     gone = pc.or_(pc.equal(gddl["op"], "D"), pc.less(gddl["generation"], swept))
     had, rows = _with_last_columns(rows, happened, schema)

@@ -18,7 +18,7 @@ from spark_jobs.rules.arrays import by_name
 from spark_jobs.rules.changes import change_schema
 from spark_jobs.rules.codes import row_codes, table_codes
 from spark_jobs.rules.figures import BUCKETS, Verdict
-from spark_jobs.rules.fold import net_changes, of_newest_generation
+from spark_jobs.rules.fold import newest_state
 from spark_jobs.rules.order import events, gddl_fields
 from spark_jobs.rules.redelivery import keys_json
 from spark_jobs.rules.shards import of_shard
@@ -34,7 +34,7 @@ def expected_state(happened: pa.Table, schema: TableSchema, swept: int) -> pa.Ta
     """
     if not schema.keys:
         return happened.filter(pc.greater_equal(gddl_fields(happened)["generation"], swept)).select(schema.columns)
-    rows = net_changes(of_newest_generation(happened, schema, swept), schema, partial=schema.partial)
+    rows = newest_state(happened, schema, swept)
     return rows.filter(pc.not_equal(gddl_fields(rows)["op"], "D")).select(schema.columns)
 
 

@@ -44,7 +44,7 @@ class HostileError(AssertionError):
 
 
 def take_file(form: str, seed: int, root: Path) -> None:
-    """Its own table fails with a known code, or goes on; the other one is loaded; no masked value is shown."""
+    """Its own table fails with a known code, or continues; the other one is loaded; no masked value is shown."""
     spec, name, content, whole = hostile_file(form, seed)
     lake, other = SmallLake(root, BOUNDED), spec_of("other")
     folder = Path(Layout.of(lake.roots, spec).landing)

@@ -1,4 +1,4 @@
-"""Hostile files and rows stall nobody, take no memory beyond their tier, and show no secret.
+"""Hostile files and rows stall no other table, take no memory beyond their tier, and show no secret.
 
 Thirty minutes in the deep lane (GDDL_FUZZ_SECONDS), from a seed of the day on, which the failure names.
 """

@@ -175,7 +175,7 @@ def _waits(record: TableRecord, poll: TablePoll | None) -> bool:
 
 
 def needs_maintenance(record: TableRecord, now: float) -> bool:
-    """Whether nobody removes the old files of a table that does not do so itself."""
+    """Whether maintenance of a table that is too large to tidy itself has not run for long."""
     since = latest(record.maintained, record.changed_since)
     if record.rows is None or record.rows < FEW_ROWS or record.changed_since is None or since is None:
         return False

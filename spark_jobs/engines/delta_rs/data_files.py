@@ -71,6 +71,13 @@ def _rows_of(source: Any, schema: pa.Schema) -> pa.Table:
     return by_name(file.read([n for n in schema.names if n in there], use_threads=False), schema)
 
 
+def read_groups(source: pq.ParquetFile, groups: Sequence[int], file: DataFile, schema: pa.Schema) -> pa.Table:
+    """Rows of some row groups of an open data file in the columns and types of a schema."""
+    there = {*source.schema_arrow.names} - {*file.values}
+    found = source.read_row_groups(groups, [name for name in schema.names if name in there], use_threads=False)
+    return of_file(found, file, schema)
+
+
 def has_sequences(storage: Storage, table: str, file: DataFile) -> bool:
     """Whether a data file has the field `_gddl.sequence`."""
     with storage.open_input(join(table, file.path)) as stream:
@@ -254,7 +261,7 @@ class WithoutRows:
         with storage.open_input(join(self.target.path, file.path)) as stream:
             source = pq.ParquetFile(stream, coerce_int96_timestamp_unit="us")
             for groups in self._parts(source):
-                rows = of_file(self._read(source, groups, file), file, self.target.schema)
+                rows = read_groups(source, groups, file, self.target.schema)
                 here = gone[(gone >= start) & (gone < start + rows.num_rows)] - start
                 left = rows.take(pa.array(np.delete(np.arange(rows.num_rows), here)))
                 made += self.target.write(storage, left, self.now)
@@ -263,10 +270,6 @@ class WithoutRows:
 
     def file_of(self, part: tuple[DataFile, np.ndarray]) -> str:
         return join(self.target.path, part[0].path)
-
-    def _read(self, source: pq.ParquetFile, groups: Sequence[int], file: DataFile) -> pa.Table:
-        there = {*source.schema_arrow.names} - {*file.values}
-        return source.read_row_groups(groups, [n for n in self.target.schema.names if n in there], use_threads=False)
 
     def _parts(self, source: pq.ParquetFile) -> Iterator[list[int]]:
         """Row groups to read together."""

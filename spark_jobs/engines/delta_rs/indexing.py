@@ -22,9 +22,8 @@ def indexed_with(
 
 def keep_readable(tables: Tables, path: str) -> bool:
     """See `spark.indexing`: Spark may have written the statistics, and may again."""
-    named = tables.properties(path).get(skipping.COLUMNS)
-    columns = tables.existing(path).schema.columns
-    if named is None or (left := skipping.readable(named, columns)) == skipping.restricted(named, None):
+    left = skipping.left_readable(tables.properties(path).get(skipping.COLUMNS), tables.existing(path).schema.columns)
+    if left is None:
         return False
     tables.set_properties(path, {skipping.COLUMNS: left})
     return True

@@ -27,10 +27,11 @@ from spark_jobs.rules.arrays import by_name
 from spark_jobs.rules.arrow_schema import DeltaSchema
 from spark_jobs.rules.changes import change_schema
 from spark_jobs.rules.figures import Rebuilt
+from spark_jobs.rules.fold import newest_state
 from spark_jobs.rules.history import versions
 from spark_jobs.rules.order import ARCHIVED, events, gddl_fields, that_count, with_gddl
 from spark_jobs.rules.outcome import tombstones_of
-from spark_jobs.rules.rebuild import held_by, lacking, rebuilt_rows, rebuilt_state, restamped
+from spark_jobs.rules.rebuild import held_by, lacking, rebuilt_rows, restamped
 from spark_jobs.rules.rewrite import Rewrite, rewritten
 from spark_jobs.rules.superseded import are_changes, changes_in
 from spark_jobs.rules.sweep import undeleted
@@ -181,7 +182,7 @@ class Rebuild:
         return by_name(self.tables.read(self.order.live.layout.changes), change_schema(self.table_schema))
 
     def tombstones(self, source: pa.Table) -> None:
-        rows = rebuilt_state(events(source, self.table_schema), self.table_schema, self.order.swept)
+        rows = newest_state(events(source, self.table_schema), self.table_schema, self.order.swept)
         rows = tombstones_of(rows, self.table_schema)
         definition = table_definition.tombstones(self.table_schema, self.order.live.layout.tombstones)
         self._replace(definition, rows, TOMBSTONES)

@@ -32,8 +32,7 @@ def settle_comments(tables: Tables, definition: TableDefinition) -> None:
     if not definition.description and not definition.descriptions:
         return
     table = tables.existing(definition.path)
-    stored = {name: str(table.schema.metadata.get(name, {}).get("comment", "")) for name in table.schema.names}
-    comments = new_comments(definition, stored)
+    comments = new_comments(definition, table.comments)
     if comments or definition.description not in ("", table.delta.metadata().description):
         tables.set_comments(definition.path, definition.description, comments)
 

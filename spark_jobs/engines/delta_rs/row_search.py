@@ -14,7 +14,7 @@ import pyarrow.types as pt
 
 from airflow_gddl.contract.layout import join
 from airflow_gddl.stores import Storage
-from spark_jobs.engines.delta_rs.data_files import of_file
+from spark_jobs.engines.delta_rs.data_files import read_groups
 from spark_jobs.engines.delta_rs.deletion_vectors import rows_of
 from spark_jobs.engines.delta_rs.tables import DataFile, Tables, TableSnapshot
 from spark_jobs.plan.table_schema import GDDL, TableSchema
@@ -136,7 +136,7 @@ class FindRows:
     def _hits(self, source: pq.ParquetFile, group: int, file: DataFile, keys: pa.Table) -> np.ndarray:
         names = tuple(keys.column_names)
         wanted = self.schema if self.moved else pa.schema([self.schema.field(name) for name in names])
-        rows = self._rows(source, group, file, wanted)
+        rows = read_groups(source, [group], file, wanted)
         hits: np.ndarray = matching(rows, keys, names).to_numpy()
         if self.moved is None:
             return hits
@@ -147,16 +147,10 @@ class FindRows:
         self, source: pq.ParquetFile, group: int, file: DataFile, hits: np.ndarray, at: tuple[int, int]
     ) -> pa.Table:
         number, start = at
-        rows = self._rows(source, group, file, self.schema).take(pa.array(hits))
+        rows = read_groups(source, [group], file, self.schema).take(pa.array(hits))
         rows = rows.append_column(AT_FILE, pa.repeat(pa.scalar(number, pa.int32()), len(hits)))
         rows = rows.append_column(AT_ROW, pa.array(hits + start, pa.int64()))
         return rows if self.keep is None else rows.filter(self.keep(rows))
-
-    def _rows(self, source: pq.ParquetFile, group: int, file: DataFile, schema: pa.Schema) -> pa.Table:
-        stored = pa.schema([field for field in schema if field.name not in file.values])
-        there = set(source.schema_arrow.names)
-        found = source.read_row_group(group, [n for n in stored.names if n in there], use_threads=False)
-        return of_file(found, file, schema)
 
 
 def search(tables: Tables, work: FindRows, files: Sequence[DataFile]) -> KeyMatches:

@@ -76,7 +76,7 @@ class TableSnapshot:
     def _adds(self) -> Mapping[str, Add]:
         return active_files(self.storage, self.path, self.delta.version()) if self.has_vectors else {}
 
-    @property
+    @cached_property
     def files(self) -> tuple[DataFile, ...]:
         actions = pa.table(self.delta.get_add_actions()).to_pylist()
         return tuple(
@@ -104,6 +104,11 @@ class TableSnapshot:
     @property
     def properties(self) -> Mapping[str, str | None]:
         return dict(self.delta.metadata().configuration)
+
+    @property
+    def comments(self) -> Mapping[str, str]:
+        """Every column with its comment; empty: none."""
+        return {name: str(self.schema.metadata.get(name, {}).get("comment", "")) for name in self.schema.names}
 
     @property
     def partition_by(self) -> tuple[str, ...]:

@@ -127,15 +127,14 @@ class _TablesOfSpark(TablesOfAnother):
 def _is_met(table: TableSnapshot, definition: TableDefinition) -> bool:
     """Whether a table needs nothing but new columns; settings of the row that a batch has applied are not compared."""
     stored, properties = table.schema.types, table.properties
-    comments = {name: str(table.schema.metadata.get(name, {}).get("comment", "")) for name in stored}
     indexed = properties.get(skipping.COLUMNS)
     if indexed is None and definition.skipping:
         return False
-    if indexed is not None and skipping.readable(indexed, table.schema.columns) != skipping.restricted(indexed, None):
+    if skipping.left_readable(indexed, table.schema.columns) is not None:
         return False
     return (
         all(stored.get(column.name, column.type) == column.type for column in definition.columns)
         and all(properties.get(name) == value for name, value in definition.properties.items())
-        and not new_comments(definition, comments)
+        and not new_comments(definition, table.comments)
         and definition.description in ("", table.delta.metadata().description)
     )

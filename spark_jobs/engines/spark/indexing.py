@@ -58,8 +58,8 @@ def keep_readable(tables: Tables, path: str) -> bool:
 
     Readers ignore what the log has of columns that the property doesn't name, so no file's statistics change.
     """
-    named = tables.properties(path).get(skipping.COLUMNS)
-    if named is None or (left := skipping.readable(named, tables.columns(path))) == skipping.restricted(named, None):
+    left = skipping.left_readable(tables.properties(path).get(skipping.COLUMNS), tables.columns(path))
+    if left is None:
         return False
     tables.set_properties(path, {skipping.COLUMNS: left})
     return True

@@ -25,7 +25,7 @@ from spark_jobs.rules.fold import (
     UNSEEN,
     carried_names,
     net_changes,
-    of_newest_generation,
+    newest_state,
 )
 from spark_jobs.rules.merge import ACTION, StoredState, decide
 from spark_jobs.rules.order import events
@@ -122,13 +122,8 @@ def net_of(changes: DataFrame, table_schema: TableSchema, *, partial: bool, rows
 
 def newest_of(changes: DataFrame, table_schema: TableSchema, *, rows: int) -> DataFrame:
     """Net changes of each key's newest generation, from all changes of the key; `rows`: approximate number of keys."""
-    partial = table_schema.partial
-
-    def rule(found: pa.Table) -> pa.Table:
-        newest = of_newest_generation(found, table_schema, table_schema.swept)
-        return net_changes(newest, table_schema, partial=partial)
-
-    return by_events(changes, table_schema, rule, row_types.net_rows(table_schema, partial=partial), rows=rows)
+    schema, swept = row_types.net_rows(table_schema, partial=table_schema.partial), table_schema.swept
+    return by_events(changes, table_schema, lambda found: newest_state(found, table_schema, swept), schema, rows=rows)
 
 
 def single(changes: DataFrame, table_schema: TableSchema) -> DataFrame:

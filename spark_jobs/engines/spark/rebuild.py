@@ -29,8 +29,9 @@ from spark_jobs.plan.batch import BatchPlan
 from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.rules.changes import change_schema
 from spark_jobs.rules.figures import Rebuilt
+from spark_jobs.rules.fold import newest_state
 from spark_jobs.rules.order import ARCHIVED
-from spark_jobs.rules.rebuild import rebuilt_rows, rebuilt_state, restamped
+from spark_jobs.rules.rebuild import rebuilt_rows, restamped
 from spark_jobs.rules.rewrite import rewritten
 
 _FILE, _GENERATION, _READ = (f"{GDDL}__{name}" for name in ("file", "generation", "read"))
@@ -195,7 +196,7 @@ class Rebuild:
     def _state(self, source: DataFrame) -> DataFrame:
         table_schema, swept = self.table_schema, self.order.swept
         schema = row_types.net_rows(table_schema, partial=table_schema.partial)
-        return self._of_keys(source, lambda happened: rebuilt_state(happened, table_schema, swept), schema)
+        return self._of_keys(source, lambda happened: newest_state(happened, table_schema, swept), schema)
 
     def tombstones(self, source: DataFrame) -> None:
         rows = tombstones_of(self._state(source), self.table_schema)
