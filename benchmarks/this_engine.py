@@ -109,7 +109,7 @@ def _rows_of(files: list[Path]) -> int:
     return sum(pq.read_metadata(f).num_rows for f in files)
 
 
-def _export(folders: Folders, spark: LazySpark) -> None:
+def export(folders: Folders, spark: LazySpark) -> None:
     session = spark.for_table()
     session.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
     rows = session.read.format("delta").load(str(folders.replica(SIDE)))
@@ -133,7 +133,7 @@ def main() -> None:
         warm.deliver()
         _apply(warm, side)
         found = _apply(folders, side)
-        _export(folders, spark)
+        export(folders, spark)
     answer(order, found)
     spark.stop()
 

@@ -17,6 +17,8 @@ from deltalake.exceptions import DeltaError
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import EngineName, JobSpec
 from airflow_gddl.stores import Storage
+from spark_jobs.engines import key_ranges
+from spark_jobs.engines.base import TableContext
 from spark_jobs.engines.delta_commits import DeltaCommits
 from spark_jobs.job.tables import run_job
 from spark_jobs.plan.batch import BatchPlan, TableState
@@ -61,21 +63,35 @@ SPARK = LazySpark(SessionSettings(cores=2, memory="6g", brief=True))
 
 
 @contextmanager
-def half_by_merge() -> Iterator[None]:
-    """Leave the batches of every second table to Spark's MERGE, like those of tables that only Spark can write.
+def ways_of_spark() -> Iterator[None]:
+    """Leave every second table to Spark's own steps, like tables that only Spark can write.
 
-    `GDDL_MERGED_HALF=1` leaves it the other half, -1 none.
+    Whole tables of every second one of the others are worked on in tasks, by small ranges of keys, like large ones.
+
+    `GDDL_MERGED_HALF=1` leaves Spark the other half, -1 none.
     """
     from spark_jobs.engines.spark.beside import BatchesBesideSpark  # noqa: PLC0415 - others import no Spark
+    from spark_jobs.engines.spark.engine import SparkEngine  # noqa: PLC0415
 
-    half, decode = int(os.environ.get("GDDL_MERGED_HALF", "0")), BatchesBesideSpark.decode_files
+    half = int(os.environ.get("GDDL_MERGED_HALF", "0"))
+    decode, known_tables = BatchesBesideSpark.decode_files, SparkEngine.known_tables
 
-    def left(self: BatchesBesideSpark, plan: BatchPlan, state: TableState) -> Any:
-        is_left = zlib.crc32(self.context.spec.table.encode()) % 2 == half
-        return None if is_left else decode(self, plan, state)
+    def is_left(context: TableContext) -> bool:
+        return zlib.crc32(context.spec.table.encode()) % 2 == half
+
+    def decoded(self: BatchesBesideSpark, plan: BatchPlan, state: TableState) -> Any:
+        return None if is_left(self.context) else decode(self, plan, state)
+
+    def known(self: SparkEngine, context: TableContext, *paths: str) -> Any:
+        tables = None if is_left(context) else known_tables(self, context, *paths)
+        if tables is not None and zlib.crc32(context.spec.table.encode()) // 2 % 2:
+            tables.is_for_tasks = lambda _: True
+        return tables
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(BatchesBesideSpark, "decode_files", left)
+        patch.setattr(BatchesBesideSpark, "decode_files", decoded)
+        patch.setattr(SparkEngine, "known_tables", known)
+        patch.setattr(key_ranges, "RANGE_BYTES", 2_000)
         yield
 
 
@@ -92,7 +108,7 @@ class LocalPort:
         return replace(job, tiers={size: replace(tier, engine=self.name) for size, tier in job.tiers.items()})
 
     def run(self, job: JobSpec) -> list[JobResult]:
-        with half_by_merge() if self.name == "spark" else nullcontext():
+        with ways_of_spark() if self.name == "spark" else nullcontext():
             return [outcome.result for outcome in run_job(self.tiered(job), self.runtime, lambda _: None)]
 
     def read(self, path: str) -> list[dict[str, Any]]:

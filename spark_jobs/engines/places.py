@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
@@ -31,8 +31,30 @@ class Work(Protocol[Item_contra]):
         ...
 
 
+class KeyWork(Protocol[Item_contra]):
+    """A function of all rows of a range of keys, which may be sent to other processes."""
+
+    def split(self, storage: Storage, part: Item_contra, /) -> Iterator[tuple[int, str, pa.Table]]:
+        """Rows of a part: number of the range that they belong to, name of their table, rows."""
+        ...
+
+    def __call__(self, storage: Storage, rows: Mapping[str, Sequence[pa.Table]], /) -> bytes:
+        """
+        Args:
+            rows: of a range, by table; tables without rows may be left out.
+
+        Returns:
+            a report, or a few rows.
+        """
+        ...
+
+    def file_of(self, part: Item_contra, /) -> str:
+        """Path of the file that a part is of, for messages."""
+        ...
+
+
 class Place(Protocol):
-    """Works on parts independent of each other."""
+    """Works on parts independent of each other, and on ranges of keys."""
 
     @property
     def slots(self) -> int:
@@ -41,6 +63,14 @@ class Place(Protocol):
 
     def run(self, work: Work[Any], parts: Sequence[Any]) -> list[bytes]:
         """The report of each part, in any order."""
+        ...
+
+    def run_by_key(self, work: KeyWork[Any], parts: Sequence[Any], ranges: int) -> list[bytes]:
+        """The report of each range that has rows, in any order.
+
+        Args:
+            ranges: their number.
+        """
         ...
 
     def distinct(self, files: Sequence[str], columns: Sequence[str]) -> int:
@@ -61,6 +91,13 @@ class InProcess:
     def run(self, work: Work[Item], parts: Sequence[Item]) -> list[bytes]:
         return [work(self.storage, part) for part in parts]
 
+    def run_by_key(self, work: KeyWork[Item], parts: Sequence[Item], ranges: int) -> list[bytes]:
+        found: dict[int, dict[str, list[pa.Table]]] = {number: {} for number in range(ranges)}
+        for part in parts:
+            for number, table, rows in work.split(self.storage, part):
+                found[number].setdefault(table, []).append(rows)
+        return [work(self.storage, found.pop(number)) for number in range(ranges) if found[number]]
+
     def distinct(self, files: Sequence[str], columns: Sequence[str]) -> int:
         names = list(columns)
         rows = pa.concat_tables(self._columns(files, names))
@@ -72,3 +109,17 @@ class InProcess:
         for path in files:
             with self.storage.open_input(path) as stream:
                 yield pq.ParquetFile(stream, coerce_int96_timestamp_unit="us").read(names, use_threads=False)
+
+
+def stream_of(rows: pa.Table) -> bytes:
+    """Rows as an Arrow stream."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, rows.schema) as writer:
+        writer.write_table(rows)
+    data: bytes = sink.getvalue().to_pybytes()
+    return data
+
+
+def stream_rows(stream: bytes) -> pa.Table:
+    """The rows of `stream_of`."""
+    return pa.ipc.open_stream(stream).read_all()

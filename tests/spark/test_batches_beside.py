@@ -13,6 +13,7 @@ from deltalake import DeltaTable
 
 from airflow_gddl.contract.spec import DEFAULT_TIERS, JobOptions, TableSpec
 from airflow_gddl.stores import Storage
+from spark_jobs.engines import key_ranges
 from spark_jobs.engines.delta_rs import tables
 from spark_jobs.engines.delta_rs.active_files import active_files
 from spark_jobs.engines.spark import batch_reader
@@ -60,6 +61,7 @@ def beside(monkeypatch: pytest.MonkeyPatch) -> Taken:
     monkeypatch.setattr(BatchesBesideSpark, "decode_files", watched)
     monkeypatch.setenv("GDDL_MERGED_HALF", "-1")
     monkeypatch.setattr(tables, "_IN_PROCESS", -1)
+    monkeypatch.setattr(key_ranges, "RANGE_BYTES", 2_000)
     monkeypatch.setattr(batch_reader, "DRIVER_BYTES", -1)
     return seen
 

@@ -78,6 +78,40 @@ def read_groups(source: pq.ParquetFile, groups: Sequence[int], file: DataFile, s
     return of_file(found, file, schema)
 
 
+def read_parts(
+    storage: Storage, table: str, file: DataFile, schema: pa.Schema
+) -> Iterator[tuple[pa.Table, np.ndarray]]:
+    """Rows of a data file in the columns and types of a schema, with their numbers in it, as many as fit into memory.
+
+    Rows that a vector deletes are left out.
+    """
+    gone = np.zeros(0, np.int64) if file.vector is None else rows_of(storage, table, file.vector)
+    start = 0
+    with storage.open_input(join(table, file.path)) as stream:
+        source = pq.ParquetFile(stream, coerce_int96_timestamp_unit="us")
+        for groups in groups_together(source):
+            rows = read_groups(source, groups, file, schema)
+            count = sum(source.metadata.row_group(group).num_rows for group in groups)
+            left = np.setdiff1d(np.arange(start, start + count), gone)
+            yield rows if len(left) == count else rows.take(pa.array(left - start)), left
+            start += count
+
+
+def groups_together(source: pq.ParquetFile) -> Iterator[list[int]]:
+    """Row groups to read together."""
+    waiting: list[int] = []
+    size = 0
+    for group in range(source.num_row_groups):
+        more = source.metadata.row_group(group).total_byte_size
+        if waiting and size + more > _TOGETHER:
+            yield waiting
+            waiting, size = [], 0
+        waiting.append(group)
+        size += more
+    if waiting:
+        yield waiting
+
+
 def has_sequences(storage: Storage, table: str, file: DataFile) -> bool:
     """Whether a data file has the field `_gddl.sequence`."""
     with storage.open_input(join(table, file.path)) as stream:
@@ -260,7 +294,7 @@ class WithoutRows:
         start = 0
         with storage.open_input(join(self.target.path, file.path)) as stream:
             source = pq.ParquetFile(stream, coerce_int96_timestamp_unit="us")
-            for groups in self._parts(source):
+            for groups in groups_together(source):
                 rows = read_groups(source, groups, file, self.target.schema)
                 here = gone[(gone >= start) & (gone < start + rows.num_rows)] - start
                 left = rows.take(pa.array(np.delete(np.arange(rows.num_rows), here)))
@@ -270,20 +304,6 @@ class WithoutRows:
 
     def file_of(self, part: tuple[DataFile, np.ndarray]) -> str:
         return join(self.target.path, part[0].path)
-
-    def _parts(self, source: pq.ParquetFile) -> Iterator[list[int]]:
-        """Row groups to read together."""
-        waiting: list[int] = []
-        size = 0
-        for group in range(source.num_row_groups):
-            more = source.metadata.row_group(group).total_byte_size
-            if waiting and size + more > _TOGETHER:
-                yield waiting
-                waiting, size = [], 0
-            waiting.append(group)
-            size += more
-        if waiting:
-            yield waiting
 
 
 def _save(rows: pa.Table, target: Any) -> None:

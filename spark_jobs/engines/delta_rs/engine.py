@@ -16,10 +16,11 @@ from spark_jobs.engines.delta_rs.batch_context import BatchContext
 from spark_jobs.engines.delta_rs.change_table import ChangeTableWriter, batch_rows
 from spark_jobs.engines.delta_rs.erasing import DeltaRsEraser
 from spark_jobs.engines.delta_rs.maintenance import DeltaRsMaintenance
-from spark_jobs.engines.delta_rs.rebuild import Rebuild, rewrite_changes
+from spark_jobs.engines.delta_rs.rebuild import OwnTables, Rebuild, rewrite_changes
 from spark_jobs.engines.delta_rs.replica import ReplicaWriter
 from spark_jobs.engines.delta_rs.table_writer import TableWriter
 from spark_jobs.engines.delta_rs.tables import Tables
+from spark_jobs.engines.delta_rs.verify import verify
 from spark_jobs.engines.first_load import FirstLoadReader
 from spark_jobs.engines.places import InProcess
 from spark_jobs.engines.transactions import QUARANTINE, version_of
@@ -36,7 +37,6 @@ from spark_jobs.rules.quarantine import in_quarantine, unresolved
 from spark_jobs.rules.recorded import recorded_files
 from spark_jobs.rules.rewrite import Rewrite, count_of, refused_values
 from spark_jobs.rules.sweep import unmarked
-from spark_jobs.rules.verify import verdict
 
 _IN_MEMORY = 8 * 1024**2
 """Bytes up to which the files of a first load are decoded together: that takes fewer requests."""
@@ -156,12 +156,11 @@ class DeltaRsEngine:
     def rebuild(self, order: RebuildRequest) -> Rebuild:
         shadow = () if order.shadow is None else (order.shadow.changes,)
         self._require_small_tables(order.live, *shadow, order.live.layout.changes)
-        return Rebuild(self.tables, order)
+        return Rebuild(self.tables, order, OwnTables(self.tables))
 
     def verify(self, context: TableContext, table_schema: TableSchema, swept: int, limit: int) -> Verdict:
         self._require_small_tables(context, context.layout.replica, context.layout.changes)
-        replica, changes = self.tables.read(context.layout.replica), self.tables.read(context.layout.changes)
-        return verdict(replica, changes, table_schema, swept=swept, limit=limit)
+        return verify(self.tables, context.layout, table_schema, swept=swept, limit=limit)
 
     def live_rows(self, path: str, columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
         snapshot = self.tables.existing(path)

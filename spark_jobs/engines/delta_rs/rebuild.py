@@ -2,29 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
+from uuid import uuid4
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from airflow_gddl.contract.layout import join
+from airflow_gddl.contract.spec import TableSpec, TierSpec
+from airflow_gddl.stores import Storage
 from spark_jobs.engines import rebuilding, table_definition
 from spark_jobs.engines.base import RebuildRequest, TableContext
 from spark_jobs.engines.delta_rs import evolve, quarantine
 from spark_jobs.engines.delta_rs.features import require_creatable
-from spark_jobs.engines.delta_rs.indexing import indexed_with
+from spark_jobs.engines.delta_rs.outputs import Output, Replacing, deleted, written
 from spark_jobs.engines.delta_rs.reconcile import settle_properties
-from spark_jobs.engines.delta_rs.removal import remove_rows
-from spark_jobs.engines.delta_rs.tables import Tables, Write
+from spark_jobs.engines.delta_rs.row_search import AT_FILE, AT_ROW
+from spark_jobs.engines.delta_rs.tables import Tables, Write, Written
+from spark_jobs.engines.key_ranges import Source, by_key, by_row
+from spark_jobs.engines.places import stream_of, stream_rows
 from spark_jobs.engines.table_definition import TableDefinition
 from spark_jobs.engines.transactions import HISTORY, MERGE, REWRITE, TOMBSTONES, version_of
 from spark_jobs.plan.batch import BatchPlan
 from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.rules import error_rows
 from spark_jobs.rules.arrays import by_name
-from spark_jobs.rules.arrow_schema import DeltaSchema
 from spark_jobs.rules.changes import change_schema
 from spark_jobs.rules.figures import Rebuilt
 from spark_jobs.rules.fold import newest_state
@@ -37,27 +44,268 @@ from spark_jobs.rules.superseded import are_changes, changes_in
 from spark_jobs.rules.sweep import undeleted
 from spark_jobs.rules.verify import expected_state
 
+FRESH, STORED, BEFORE = "fresh", "stored", "before"
+"""Names of tables for rules: changes read again, live changes, and rows that a commit replaces."""
+_SEQUENCE, _FILE = f"{GDDL}__sequence", f"{GDDL}__source"
+_NUMBERS = (AT_FILE, AT_ROW)
+
+
+class Definer(Protocol):
+    """Creates tables and changes their columns, as the engine that the row names does."""
+
+    def check(self, spec: TableSpec, tier: TierSpec) -> None:
+        """
+        Raises:
+            DeclinedError: the engine can't create such tables.
+        """
+        ...
+
+    def ensure(self, definition: TableDefinition) -> None:
+        """Create the table, or bring an existing one to the definition's columns."""
+        ...
+
+    def prepare_replacement(self, definition: TableDefinition) -> None:
+        """Create the table, or prepare an existing one for new rows, columns and partitions."""
+        ...
+
+
+@dataclass(frozen=True)
+class OwnTables:
+    """See `Definer`: this engine's own tables."""
+
+    tables: Tables
+
+    def check(self, spec: TableSpec, tier: TierSpec) -> None:
+        require_creatable(spec, tier)
+
+    def ensure(self, definition: TableDefinition) -> None:
+        evolve.ensure(self.tables, definition)
+
+    def prepare_replacement(self, definition: TableDefinition) -> None:
+        self.tables.create(definition)
+        settle_properties(self.tables, definition)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Changes:
+    """What becomes of stored and newly read changes; sent to tasks.
+
+    Attributes:
+        read, archives: see `RebuildRequest`.
+    """
+
+    schema: TableSchema
+    batch_id: str
+    planned_at: str
+    read: Mapping[str, int]
+    archives: Rewrite | None
+    swept: int
+
+    @classmethod
+    def of(cls, order: RebuildRequest) -> _Changes:
+        plan = order.plan
+        return cls(
+            schema=order.table_schema, batch_id=plan.batch_id, planned_at=plan.planned_at, read=order.read,
+            archives=order.archives, swept=order.swept,
+        )  # fmt: skip
+
+    @property
+    def kind(self) -> pa.Schema:
+        return change_schema(self.schema)
+
+    def fresh(self, rows: pa.Table) -> pa.Table:
+        """Changes of the shadow table, stamped with this batch."""
+        return self._placed(restamped(by_name(rows, self.kind), self.batch_id, self.planned_at))
+
+    def stored(self, rows: pa.Table) -> pa.Table:
+        """Live changes except those that this rebuild has added, with their places."""
+        mine = pc.equal(pc.struct_field(rows.column(GDDL), "batch_id"), self.batch_id)
+        rows = rows.filter(pc.invert(pc.fill_null(mine, False)))
+        found = (
+            by_name(rows, self.kind) if self.archives is None else rewritten(rows.drop_columns(_NUMBERS), self.archives)
+        )
+        found = self._placed(found)
+        return found if self.archives else pa.table({**_columns(found), **_columns(rows.select(_NUMBERS))})
+
+    def before(self, rows: pa.Table) -> pa.Table:
+        """Rows of the change table that is replaced."""
+        return self._placed(by_name(rows, self.kind))
+
+    @property
+    def keys(self) -> pa.Schema:
+        """Columns by which changes are compared: without a key the sequence, and the file of a full load's rows."""
+        kinds = self._placed(self.kind.empty_table()).schema
+        return pa.schema([kinds.field(name) for name in self.schema.keys or (_SEQUENCE, _FILE)])
+
+    def _placed(self, rows: pa.Table) -> pa.Table:
+        if self.schema.keys:
+            return rows
+        gddl = gddl_fields(rows)
+        of_load = pc.if_else(pc.equal(gddl["op"], "R"), gddl["source_file"], pa.scalar(None, pa.string()))
+        return rows.append_column(_SEQUENCE, gddl["sequence"]).append_column(_FILE, of_load)
+
+    def by_moves(self, rows: pa.Table) -> pa.Table:
+        """Rows for `happened`: where keys can change, each change goes to both of its keys."""
+        found = by_name(rows, self.kind)
+        return events(found, self.schema) if self.schema.before_of_key else found
+
+    def happened(self, rows: pa.Table) -> pa.Table:
+        """See `order.events`."""
+        return rows if self.schema.before_of_key else events(rows, self.schema)
+
+    def newly_archived(self, rows: Mapping[str, pa.Table]) -> pa.Table:
+        """Live changes that no file holds."""
+        stored, fresh = (by_name(rows[name], self.kind) for name in (STORED, FRESH))
+        return lacking(that_count(stored), fresh, self.schema)
+
+
+@dataclass(frozen=True)
+class _CountArchived:
+    changes: _Changes
+
+    def __call__(self, storage: Storage, rows: Mapping[str, pa.Table]) -> bytes:  # noqa: ARG002 - writes nothing
+        return json.dumps(self.changes.newly_archived(rows).num_rows).encode()
+
+
+@dataclass(frozen=True)
+class _ReplaceChanges:
+    """The change table of the newly read changes, and of archived ones: those of earlier reloads, and new ones."""
+
+    changes: _Changes
+    output: Output
+
+    def __call__(self, storage: Storage, rows: Mapping[str, pa.Table]) -> bytes:
+        fresh = by_name(rows[FRESH], self.changes.kind)
+        parts = [fresh]
+        if self.changes.archives is not None:
+            stored, new = by_name(rows[STORED], self.changes.kind), self.changes.newly_archived(rows)
+            generation = pa.repeat(pa.scalar(ARCHIVED, pa.int32()), new.num_rows)
+            before = stored.filter(pc.equal(gddl_fields(stored)["generation"], ARCHIVED))
+            parts += [before, with_gddl(new, generation=generation)]
+        report = self.output.report(storage, pa.concat_tables(parts), rows.get(BEFORE))
+        return json.dumps({**report, "fresh": fresh.num_rows}).encode()
+
+
+@dataclass(frozen=True)
+class _MendChanges:
+    """Adds missing changes, and removes those that their files, rewritten or read with other settings, don't hold.
+
+    Those of another generation than the file's stay: what the file held then is part of the history.
+    """
+
+    changes: _Changes
+    output: Output
+
+    def __call__(self, storage: Storage, rows: Mapping[str, pa.Table]) -> bytes:
+        changes, schema = self.changes, self.changes.schema
+        fresh, stored = (by_name(rows[name], changes.kind) for name in (FRESH, STORED))
+        stale = changes_in(lacking(stored.filter(held_by(stored, changes.read)), fresh, schema))
+        gone = are_changes(stored, stale) if stale else pa.array(np.zeros(stored.num_rows, bool))
+        added = lacking(fresh, stored.filter(pc.invert(gone)), schema)
+        report = self.output.report(storage, added, stored.filter(gone), rows[STORED].filter(gone))
+        return json.dumps(report).encode()
+
+
+@dataclass(frozen=True)
+class _LiveRows:
+    """Columns of the live rows of the replica that the swap would make; writes them to a folder."""
+
+    changes: _Changes
+    columns: tuple[str, ...]
+    folder: str
+
+    def fresh(self, rows: pa.Table) -> pa.Table:
+        return self.changes.by_moves(self.changes.fresh(rows))
+
+    def stored(self, rows: pa.Table) -> pa.Table:
+        found = by_name(self.changes.stored(rows), self.changes.kind)
+        return self.changes.by_moves(found.filter(pc.invert(held_by(found, self.changes.read))))
+
+    def __call__(self, storage: Storage, rows: Mapping[str, pa.Table]) -> bytes:
+        schema = self.changes.schema
+        source = pa.concat_tables([by_name(part, rows[FRESH].schema) for part in rows.values()])
+        happened = self.changes.happened(source) if schema.keys else that_count(source)
+        found = expected_state(happened, schema, self.changes.swept).select(self.columns)
+        path = join(self.folder, f"{uuid4()}.arrow")
+        storage.write(path, stream_of(found))
+        return path.encode()
+
+
+@dataclass(frozen=True)
+class _Derive:
+    """Tables that follow from the changes; sent to tasks.
+
+    Attributes:
+        outputs: by the step that commits them.
+        watermarks: greatest sequence ingested before each generation.
+    """
+
+    changes: _Changes
+    outputs: Mapping[str, Output]
+    watermarks: tuple[str | None, ...]
+
+    def __call__(self, storage: Storage, rows: Mapping[str, pa.Table]) -> bytes:
+        schema, swept = self.changes.schema, self.changes.swept
+        happened = self.changes.happened(rows[STORED]) if schema.keys else rows[STORED]
+        rules: dict[str, Callable[[], pa.Table]] = {
+            TOMBSTONES: lambda: tombstones_of(newest_state(happened, schema, swept), schema),
+            MERGE: lambda: self._replica(happened),
+            HISTORY: lambda: versions(happened, schema, self.watermarks, swept),
+        }
+        found = {
+            step: output.report(storage, rules[step](), rows.get(f"{BEFORE} {step}"))
+            for step, output in self.outputs.items()
+        }
+        return json.dumps(found).encode()
+
+    def _replica(self, happened: pa.Table) -> pa.Table:
+        schema, swept = self.changes.schema, self.changes.swept
+        if schema.keys:
+            return rebuilt_rows(happened, schema, swept)
+        rows = happened.filter(pc.greater_equal(gddl_fields(happened)["generation"], max(swept, 1)))
+        return undeleted(rows) if schema.spec.delete == "soft" else rows
+
+
+@dataclass(frozen=True)
+class _AreUnread:
+    """Whether changes came in files that are not read: removed or unreadable ones."""
+
+    changes: _Changes
+
+    def __call__(self, storage: Storage, rows: Mapping[str, pa.Table]) -> bytes:  # noqa: ARG002 - writes nothing
+        files = pc.struct_field(rows[STORED].column(GDDL), "source_file")
+        read = pa.array(list(self.changes.read), pa.string())
+        return json.dumps(pc.all(pc.is_in(files, value_set=read)).as_py() is False).encode()
+
+
+def _without_numbers(rows: pa.Table) -> pa.Table:
+    return rows.drop_columns(_NUMBERS)
+
+
+def _columns(rows: pa.Table) -> dict[str, pa.ChunkedArray]:
+    return dict(zip(rows.column_names, rows.columns, strict=True))
+
+
+@dataclass(frozen=True)
+class _Rewritten:
+    how: Rewrite
+    output: Output
+
+    def __call__(self, storage: Storage, rows: Mapping[str, pa.Table]) -> bytes:
+        found = rewritten(rows[STORED], self.how)
+        return json.dumps(self.output.report(storage, found, rows[STORED])).encode()
+
 
 def rewrite_changes(tables: Tables, context: TableContext, plan: BatchPlan, how: Rewrite) -> None:
     """See `Engine.rewrite_changes`."""
     definition = table_definition.changes(how.schema, context.layout.changes, context.tier)
-    if tables.last_transaction(definition.path, REWRITE) < version_of(plan):
-        rows = rewritten(tables.read(definition.path), how)
-        overwrite(tables, definition, rows, Write(app=REWRITE, version=version_of(plan), keys=how.schema.keys))
-
-
-def overwrite(tables: Tables, definition: TableDefinition, rows: pa.Table, write: Write) -> None:
-    """Replace rows and schema in one commit; columns keep the table's order and comments."""
-    stored = tables.existing(definition.path).schema
-    columns = table_definition.in_stored_order(definition, stored.names)
-    metadata = {c.name: stored.metadata[c.name] for c in columns if c.name in stored.metadata}
-    schema = DeltaSchema(columns, metadata)
-    indexed = indexed_with(tables, definition.path, columns, definition.skipping)
-    write = replace(write, added=[by_name(rows, schema.arrow)], removed=None, schema=schema, indexed=indexed,
-                    partition_by=definition.partition_by)  # fmt: skip
-    tables.commit(definition.path, write)
-    # The property follows the statistics.
-    tables.set_properties(definition.path, {**definition.skipping, **table_definition.CURRENT})
+    if tables.last_transaction(definition.path, REWRITE) >= version_of(plan):
+        return
+    replacing = Replacing.of(tables, definition, version_of(plan) // 1000)
+    stored = Source.of(tables.existing(definition.path), _without_numbers)
+    rule = _Rewritten(how, replacing.output(how.schema.keys))
+    found, rows = written(map(json.loads, by_row(tables, {STORED: stored}, rule)))
+    replacing.commit(REWRITE, version_of(plan), found, {"numOutputRows": rows})
 
 
 @dataclass(frozen=True)
@@ -66,153 +314,165 @@ class Rebuild:
 
     tables: Tables
     order: RebuildRequest
+    definer: Definer
 
     @property
     def table_schema(self) -> TableSchema:
         return self.order.table_schema
 
+    @property
+    def _now(self) -> int:
+        return version_of(self.order.plan) // 1000
+
     @cached_property
-    def _fresh(self) -> pa.Table:
-        """Changes of the shadow table, stamped with this batch; none without one."""
-        schema = change_schema(self.table_schema)
-        if self.order.shadow is None:
-            return schema.empty_table()
-        rows = by_name(self.tables.read(self.order.shadow.changes), schema)
-        return restamped(rows, self.order.plan.batch_id, self.order.plan.planned_at)
+    def _rules(self) -> _Changes:
+        return _Changes.of(self.order)
 
     def swap(self, report: Callable[[str], None]) -> Rebuilt:
-        require_creatable(self.table_schema.spec, self.order.live.tier)
+        self.definer.check(self.table_schema.spec, self.order.live.tier)
         return rebuilding.swap(self, report)
 
-    def rows(self, columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
-        rows = self._live()
-        return zip(*(rows.column(name).to_pylist() for name in columns), strict=True)
+    def _fresh(self) -> Source:
+        """Changes of the shadow table; none without one."""
+        shadow = self.order.shadow
+        if shadow is None:
+            return Source(table="", files=(), schema=self._rules.kind, prepare=self._rules.fresh)
+        return Source.of(self.tables.existing(shadow.changes), self._rules.fresh)
 
-    def _live(self) -> pa.Table:
-        """Live rows of the replica that `swap` would make."""
-        source, stored = self._fresh, None if self.order.archives or not self._compatible() else self._stored()
-        if stored is not None:
-            kept = stored.filter(pc.invert(held_by(stored, self.order.read)))
-            source = pa.concat_tables([source, by_name(kept, source.schema)])
-        happened = events(source, self.table_schema) if self.table_schema.keys else that_count(source)
-        return expected_state(happened, self.table_schema, self.order.swept)
-
-    def archived(self) -> int:
-        return 0 if self._newly_archived is None else int(self._newly_archived.num_rows)
-
-    @cached_property
-    def _newly_archived(self) -> pa.Table | None:
-        """Live changes that no file holds; null where none are archived."""
-        how, stored = self.order.archives, self._stored()
-        if how is None or stored is None:
-            return None
-        return lacking(rewritten(that_count(stored), how), self._fresh, self.table_schema)
-
-    def _archive(self) -> list[pa.Table]:
-        """Archived changes: those of earlier reloads, and new ones."""
-        how, stored, new = self.order.archives, self._stored(), self._newly_archived
-        if how is None or stored is None or new is None:
-            return []
-        before = stored.filter(pc.equal(gddl_fields(stored)["generation"], ARCHIVED))
-        generation = pa.repeat(pa.scalar(ARCHIVED, pa.int32()), new.num_rows)
-        return [rewritten(before, how), with_gddl(new, generation=generation)]
-
-    def _stored(self) -> pa.Table | None:
-        """Live changes except those that this refresh has added."""
-        if not self.tables.exists(self.order.live.layout.changes):
-            return None
-        rows = self.tables.read(self.order.live.layout.changes)
-        mine = pc.equal(pc.struct_field(rows.column(GDDL), "batch_id"), self.order.plan.batch_id)
-        return rows.filter(pc.invert(mine))
+    def _stored(self) -> Source | None:
+        """Live changes; null without a change table."""
+        snapshot = self.tables.snapshot(self.order.live.layout.changes)
+        return None if snapshot is None else Source.of(snapshot, self._rules.stored)
 
     def _compatible(self) -> bool:
         snapshot = self.tables.snapshot(self.order.live.layout.changes)
         return snapshot is None or rebuilding.keeps_changes(self.order, snapshot.schema.columns)
 
+    @property
+    def _keys(self) -> pa.Schema:
+        """The key's columns, by which events belong together."""
+        return pa.schema([self._rules.kind.field(name) for name in self.table_schema.keys])
+
+    def rows(self, columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
+        layout, storage = self.order.live.layout, self.tables.storage
+        rule = _LiveRows(self._rules, tuple(columns), join(layout.state, "rows", str(uuid4())))
+        sources = {FRESH: replace(self._fresh(), prepare=rule.fresh)}
+        if not self.order.archives and self._compatible() and (stored := self._stored()):
+            sources[STORED] = replace(stored, prepare=rule.stored)
+        paths = [path.decode() for path in by_key(self.tables, sources, self._keys, rule)]
+        try:
+            for path in paths:
+                found = stream_rows(storage.read(path))
+                yield from zip(*(found.column(name).to_pylist() for name in columns), strict=True)
+        finally:
+            storage.delete(*paths)
+
+    def archived(self) -> int:
+        stored = self._stored()
+        if self.order.archives is None or stored is None:
+            return 0
+        sources = {FRESH: self._fresh(), STORED: stored}
+        reports = by_key(self.tables, sources, self._rules.keys, _CountArchived(self._rules))
+        return sum(json.loads(report) for report in reports)
+
     def drops_changes(self) -> bool:
-        if self.order.archives:
-            return False
-        stored = None if self._compatible() else self._stored()
+        stored = None if self.order.archives or self._compatible() else self._stored()
         if stored is None:
             return False
-        files = pc.struct_field(stored.column(GDDL), "source_file")  # removed or unreadable where they are not read
-        return pc.all(pc.is_in(files, value_set=pa.array(list(self.order.read), pa.string()))).as_py() is False
+        reports = by_row(self.tables, {STORED: stored}, _AreUnread(self._rules))
+        return any(json.loads(report) for report in reports)
 
     def changes(self) -> int:
         """Add missing changes to the change table and remove those that its files no longer hold.
 
         If types are incompatible, replace it.
         """
-        live, fresh = self.order.live, self._fresh
         if self.order.shadow is None:
             return 0
+        live, app, version = self.order.live, "refresh:changes", version_of(self.order.plan)
         definition = table_definition.changes(self.table_schema, live.layout.changes, live.tier)
-        path = definition.path
         if self.order.archives or not self._compatible():
-            self.tables.create(definition)
-            self._overwrite(definition, "changes", pa.concat_tables([fresh, *self._archive()]))
-            return int(fresh.num_rows)
-        evolve.ensure(self.tables, definition)
-        app, version = "refresh:changes", version_of(self.order.plan)
-        if self.tables.last_transaction(path, app) >= version:
-            return self.tables.metrics(path, app, version).get("numOutputRows", 0)
-        stale = changes_in(self._stale())
-        if stale:
-            remove_rows(self.tables, path, lambda rows: are_changes(rows, stale))
-        added, stored = fresh, self._stored()
-        if stored is not None:
-            added = lacking(fresh, by_name(stored, change_schema(self.table_schema)), self.table_schema)
-        metrics = {"numOutputRows": added.num_rows}
-        write = Write(app=app, version=version, added=[added], metrics=metrics, keys=self.table_schema.keys)
-        self.tables.commit(path, write)
-        return int(added.num_rows)
+            return self._replace_changes(definition)
+        self.definer.ensure(definition)
+        path = definition.path
+        if self.tables.last_transaction(path, app) < version:
+            snapshot = self.tables.existing(path)
+            keys = self.table_schema.keys if snapshot.feeds_changes else None
+            rule = _MendChanges(self._rules, Output(target=self.tables.target(path), now=self._now, keys=keys))
+            sources = {FRESH: self._fresh(), STORED: Source.of(snapshot, self._rules.stored)}
+            reports = [json.loads(report) for report in by_key(self.tables, sources, self._rules.keys, rule)]
+            found, rows = written(reports)
+            gone = deleted(reports, sources[STORED])
+            metrics = {"numOutputRows": rows}
+            write = Write(app=app, version=version, written=found, deleted=gone, metrics=metrics)
+            self.tables.commit(path, write)
+        return self.tables.metrics(path, app, version).get("numOutputRows", 0)
 
-    def _stale(self) -> pa.Table:
-        """Stored changes that their files, rewritten or now read with other settings, no longer hold.
+    def _replace_changes(self, definition: TableDefinition) -> int:
+        app, version, path = "refresh:changes", version_of(self.order.plan), definition.path
+        self.definer.prepare_replacement(definition)
+        if self.tables.last_transaction(path, app) < version:
+            replacing = Replacing.of(self.tables, definition, self._now)
+            rule = _ReplaceChanges(self._rules, replacing.output(self.table_schema.keys))
+            stored, sources = self._stored(), {FRESH: self._fresh()}
+            if self.order.archives and stored is not None:
+                sources[STORED] = stored
+            if rule.output.keys is not None:
+                sources[BEFORE] = Source.of(self.tables.existing(path), self._rules.before)
+            reports = [json.loads(report) for report in by_key(self.tables, sources, self._rules.keys, rule)]
+            found, rows = written(reports)
+            fresh = sum(report["fresh"] for report in reports)
+            replacing.commit(app, version, found, {"numOutputRows": rows, "numTargetRowsInserted": fresh})
+        return self.tables.metrics(path, app, version).get("numTargetRowsInserted", 0)
 
-        Those of another generation than the file's stay: what the file held then is part of the history.
-        """
-        fresh, stored = self._fresh, self._stored()
-        if stored is None:
-            return fresh.slice(0, 0)
-        read = by_name(stored.filter(held_by(stored, self.order.read)), change_schema(self.table_schema))
-        return lacking(read, fresh, self.table_schema)
-
-    def source(self) -> pa.Table:
-        return by_name(self.tables.read(self.order.live.layout.changes), change_schema(self.table_schema))
-
-    def tombstones(self, source: pa.Table) -> None:
-        rows = newest_state(events(source, self.table_schema), self.table_schema, self.order.swept)
-        rows = tombstones_of(rows, self.table_schema)
-        definition = table_definition.tombstones(self.table_schema, self.order.live.layout.tombstones)
-        self._replace(definition, rows, TOMBSTONES)
-
-    def replica(self, source: pa.Table) -> int:
-        spec, live = self.table_schema.spec, self.order.live
-        if self.table_schema.keys:
-            rows = rebuilt_rows(events(source, self.table_schema), self.table_schema, self.order.swept)
+    def source(self) -> dict[str, _Derived]:
+        """The tables that follow from the changes, written but for their commits; without those of an earlier run."""
+        version, tables = version_of(self.order.plan), self.tables
+        left = {s: d for s, d in self._definitions().items() if tables.last_transaction(d.path, _app(s)) < version}
+        if not left:
+            return {}
+        for definition in left.values():
+            self.definer.prepare_replacement(definition)
+        replacing = {step: Replacing.of(tables, definition, self._now) for step, definition in left.items()}
+        outputs = {step: one.output(self.table_schema.keys) for step, one in replacing.items()}
+        rule = _Derive(self._rules, outputs, self.order.generation_low_watermarks)
+        sources = {STORED: Source.of(tables.existing(self.order.live.layout.changes), self._rules.by_moves)}
+        for step, output in outputs.items():
+            if output.keys is not None:
+                sources[f"{BEFORE} {step}"] = Source.of(tables.existing(left[step].path), _without_numbers)
+        if self.table_schema.keys or len(sources) > 1:
+            found = by_key(tables, sources, self._keys, rule)
         else:
-            generation = pc.struct_field(source.column(GDDL), "generation")
-            rows = source.filter(pc.greater_equal(generation, max(self.order.swept, 1)))
-            rows = undeleted(rows) if spec.delete == "soft" else rows
-        self._replace(table_definition.replica(self.table_schema, live.layout.replica, live.tier), rows, MERGE)
-        return int(rows.num_rows)
+            found = by_row(tables, sources, rule)
+        reports = [json.loads(report) for report in found]
+        return {step: _Derived(one, *written(r[step] for r in reports)) for step, one in replacing.items()}
 
-    def history(self, source: pa.Table) -> None:
-        happened, live = events(source, self.table_schema), self.order.live
-        rows = versions(happened, self.table_schema, self.order.generation_low_watermarks, self.order.swept)
-        self._replace(table_definition.history(self.table_schema, live.layout.history, live.tier), rows, HISTORY)
+    def _definitions(self) -> dict[str, TableDefinition]:
+        """Tables that follow from the changes, by the step that replaces them."""
+        schema, layout, tier = self.table_schema, self.order.live.layout, self.order.live.tier
+        found = {MERGE: table_definition.replica(schema, layout.replica, tier)}
+        if schema.keys:
+            found[TOMBSTONES] = table_definition.tombstones(schema, layout.tombstones)
+        if schema.keys and schema.spec.history:
+            found[HISTORY] = table_definition.history(schema, layout.history, tier)
+        return found
 
-    def _replace(self, definition: TableDefinition, rows: pa.Table, step: str) -> None:
-        self.tables.create(definition)
-        settle_properties(self.tables, definition)
-        self._overwrite(definition, step, rows)
+    def tombstones(self, source: dict[str, _Derived]) -> None:
+        self._replace(source, TOMBSTONES)
 
-    def _overwrite(self, definition: TableDefinition, step: str, rows: pa.Table) -> None:
-        version = version_of(self.order.plan)
-        overwrite(
-            self.tables, definition, rows, Write(app=f"refresh:{step}", version=version, keys=self.table_schema.keys)
-        )
+    def replica(self, source: dict[str, _Derived]) -> int:
+        self._replace(source, MERGE)
+        path, version = self.order.live.layout.replica, version_of(self.order.plan)
+        found = self.tables.metrics(path, _app(MERGE), version).get("numOutputRows")
+        return _rows_in(self.tables, path) if found is None else found
+
+    def history(self, source: dict[str, _Derived]) -> None:
+        self._replace(source, HISTORY)
+
+    def _replace(self, source: dict[str, _Derived], step: str) -> None:
+        if step in source:
+            made = source[step]
+            made.replacing.commit(_app(step), version_of(self.order.plan), made.files, {"numOutputRows": made.rows})
 
     def errors(self) -> None:
         """Replace the quarantined rows of the files by the current ones."""
@@ -234,3 +494,22 @@ class Rebuild:
             rows = [{**r, "batch_id": plan.batch_id, "id": f"{plan.batch_id}/{r['id']}"} for r in fresh]
             stamped = pa.Table.from_pylist(rows, schema=error_rows.SCHEMA)
             quarantine.append(self.tables, path, stamped, "refresh:quarantine", version_of(plan))
+
+
+@dataclass(frozen=True)
+class _Derived:
+    """A table that is written but for its commit, and its number of rows."""
+
+    replacing: Replacing
+    files: Written
+    rows: int
+
+
+def _app(step: str) -> str:
+    return f"refresh:{step}"
+
+
+def _rows_in(tables: Tables, path: str) -> int:
+    """By reading the table: the log no longer has the commit."""
+    snapshot = tables.existing(path)
+    return sum(tables.read_files(snapshot, [file], [GDDL]).num_rows for file in snapshot.files)

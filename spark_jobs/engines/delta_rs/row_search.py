@@ -17,6 +17,7 @@ from airflow_gddl.stores import Storage
 from spark_jobs.engines.delta_rs.data_files import read_groups
 from spark_jobs.engines.delta_rs.deletion_vectors import rows_of
 from spark_jobs.engines.delta_rs.tables import DataFile, Tables, TableSnapshot
+from spark_jobs.engines.places import stream_of, stream_rows
 from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.rules.arrays import by_name
 from spark_jobs.rules.codes import comparable
@@ -124,11 +125,7 @@ class FindRows:
                 if len(hits):
                     parts.append(self._found(source, group, file, hits, (number, start)))
                 start += count
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, parts[0].schema) as writer:
-            writer.write_table(pa.concat_tables(parts))
-        data: bytes = sink.getvalue().to_pybytes()
-        return data
+        return stream_of(pa.concat_tables(parts))
 
     def file_of(self, part: tuple[int, DataFile]) -> str:
         return join(self.table, part[1].path)
@@ -156,7 +153,7 @@ class FindRows:
 def search(tables: Tables, work: FindRows, files: Sequence[DataFile]) -> KeyMatches:
     """Rows of these files by the key columns, where files of this size are worked on."""
     place = tables.place_for(sum(file.size for file in files))
-    found = [pa.ipc.open_stream(data).read_all() for data in place.run(work, list(enumerate(files)))]
+    found = [stream_rows(data) for data in place.run(work, list(enumerate(files)))]
     rows = pa.concat_tables([work.empty, *found])
     at = rows.select([AT_FILE, AT_ROW]).rename_columns(["file", "row"])
     return KeyMatches(rows=rows.drop_columns([AT_FILE, AT_ROW]), at=at, files=tuple(files))

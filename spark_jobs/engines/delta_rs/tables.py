@@ -42,6 +42,24 @@ _LARGEST_SHARE = 0.5
 
 
 @dataclass(frozen=True, kw_only=True)
+class Written:
+    """Data files that are there before their commit.
+
+    Attributes:
+        files: of the table.
+        feed: of its change data feed, for all rows that the commit changes.
+        differs: false where the commit leaves every row as it is; known of tables with a feed.
+    """
+
+    files: Sequence[Action] = ()
+    feed: Sequence[Action] = ()
+    differs: bool = True
+
+    def actions(self, *, data_change: bool) -> list[Action]:
+        return [{"add": {**action["add"], "dataChange": data_change}} for action in self.files]
+
+
+@dataclass(frozen=True, kw_only=True)
 class Write:
     """One commit.
 
@@ -58,6 +76,7 @@ class Write:
         deleted: files with the numbers of rows to delete: by vectors where the table has them, else their files are
             written again.
         gone: the rows that `deleted` names, for the change data feed; null: the table has none.
+        written: further files, and the whole change data feed; null: none.
     """
 
     app: str = ""
@@ -73,6 +92,7 @@ class Write:
     keys: Sequence[str] = ()
     deleted: Sequence[tuple[DataFile, np.ndarray]] = ()
     gone: pa.Table | None = None
+    written: Written | None = None
 
 
 class Tables:
@@ -291,6 +311,19 @@ class Tables:
             self._commit(snapshot, actions, Write(rearranged=True))
         return len(actions)
 
+    def target(self, path: str) -> Target:
+        """Where new files of a table go, as it is."""
+        return self._target(self.existing(path), Write())
+
+    def _target(self, snapshot: TableSnapshot, write: Write) -> Target:
+        schema = write.schema or snapshot.schema
+        properties = snapshot.delta.metadata().configuration
+        indexed = indexed_columns(schema.columns, properties) if write.indexed is None else tuple(write.indexed)
+        return Target(
+            path=snapshot.path, schema=schema.arrow, indexed=indexed, cluster_by=snapshot.cluster_by,
+            partition_by=snapshot.partition_by if write.partition_by is None else write.partition_by,
+        )  # fmt: skip
+
     def commit(self, path: str, write: Write) -> None:
         """Make one commit, or none if its transaction was made before.
 
@@ -302,29 +335,23 @@ class Tables:
         if write.schema is not None:
             self._allow(path, write.schema.columns)
         snapshot = self.existing(path)
-        schema = write.schema or snapshot.schema
+        target = self._target(snapshot, write)
         write = replace(
             write,
-            added=[by_name(rows, schema.arrow) for rows in write.added if rows.num_rows],
+            added=[by_name(rows, target.schema) for rows in write.added if rows.num_rows],
             removed=snapshot.files if write.removed is None else write.removed,
-            indexed=write.indexed
-            if write.indexed is not None
-            else indexed_columns(schema.columns, snapshot.delta.metadata().configuration),
         )
-        partitions = snapshot.partition_by if write.partition_by is None else write.partition_by
-        target = Target(
-            path=path, schema=schema.arrow, partition_by=partitions, cluster_by=snapshot.cluster_by,
-            indexed=tuple(write.indexed or ()),
-        )  # fmt: skip
         files = FileWriter(self.storage, target, self._now())
         feed: list[Action] = []
         if snapshot.feeds_changes and not write.rearranged:
-            feed, differs = self._feed(snapshot, files, write)
+            known = write.written
+            feed, differs = self._feed(snapshot, files, write) if known is None else (list(known.feed), known.differs)
             write = replace(write, rearranged=not differs)
         actions = [files.removal(file, data_change=not write.rearranged) for file in write.removed or ()]
         actions += self._deleted(snapshot, files, write) if write.deleted else []
         for rows in write.added:
             actions += files.data(rows, data_change=not write.rearranged)
+        actions += [] if write.written is None else write.written.actions(data_change=not write.rearranged)
         self._commit(snapshot, [*feed, *actions], write)
 
     def _feed(self, snapshot: TableSnapshot, files: FileWriter, write: Write) -> tuple[list[Action], bool]:

@@ -5,10 +5,13 @@ Spark's tasks find the rows of the batch's keys; its Delta creates and maintains
 
 from __future__ import annotations
 
+import os
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from airflow_gddl.contract.result import RunWarning
+from airflow_gddl.contract.spec import TableSpec, TierSpec
 from spark_jobs.dialects.probed import Unreadable
 from spark_jobs.engines import skipping, table_definition
 from spark_jobs.engines.base import DeclinedError, TableContext
@@ -19,6 +22,8 @@ from spark_jobs.engines.delta_rs.engine import DeltaRsEngine
 from spark_jobs.engines.delta_rs.features import BESIDE_SPARK, missing_features
 from spark_jobs.engines.delta_rs.tables import Tables, TableSnapshot
 from spark_jobs.engines.places import Place
+from spark_jobs.engines.spark import evolve as spark_evolve
+from spark_jobs.engines.spark.tables import Tables as SparkTables
 from spark_jobs.engines.table_definition import TableDefinition, new_comments
 from spark_jobs.plan.batch import BatchPlan, TableState
 from spark_jobs.plan.columns import Column
@@ -30,6 +35,60 @@ MOST_BYTES = 64 * 1024**2
 _INFLATION = 10
 """How many times its size the content of a compressed text is taken to have."""
 _MOST_TOMBSTONES = 256 * 1024**2
+
+
+def hides_commits() -> bool:
+    """Whether Spark's Delta doesn't see commits that others make: that of Databricks, on S3."""
+    return "DATABRICKS_RUNTIME_VERSION" in os.environ
+
+
+def known_tables(context: TableContext, place: Place, paths: Sequence[str]) -> Tables | None:
+    """Tables that need not go through the JVM, their files worked on at a place; null where Spark has to take them.
+
+    That is so where one of them has a feature that is not known here, and where Spark `hides_commits`.
+
+    Args:
+        paths: of tables; there need not be one.
+    """
+    if hides_commits():
+        return None
+    tables = Tables(context.storage, lambda: datetime.now(UTC), features=BESIDE_SPARK).worked_on_at(place)
+    try:
+        with_vectors = [s for s in map(tables.snapshot, paths) if s and s.has_vectors]
+        if with_vectors and not deletion_vectors.are_known():
+            return None
+        for snapshot in with_vectors:
+            snapshot.require_vectors()
+    except DeclinedError:
+        return None
+    return tables
+
+
+@dataclass(frozen=True)
+class SparkMade:
+    """See `Definer`: tables that Spark creates and evolves; `tables` sees what it has changed.
+
+    Attributes:
+        rewrite: see `evolve.ensure`.
+    """
+
+    spark: SparkTables
+    tables: Tables
+    rewrite: bool
+
+    def check(self, spec: TableSpec, tier: TierSpec) -> None:
+        """Spark creates all."""
+
+    def ensure(self, definition: TableDefinition) -> None:
+        spark_evolve.ensure(self.spark, definition, rewrite=self.rewrite)
+        self.tables.forget_all()
+
+    def prepare_replacement(self, definition: TableDefinition) -> None:
+        if not self.tables.exists(definition.path):
+            self.spark.create(definition)
+        elif definition.partition_by and self.spark.clustering(definition.path):
+            self.spark.sql(definition.path, "ALTER TABLE {table} CLUSTER BY NONE")
+        self.tables.forget_all()
 
 
 @dataclass(frozen=True)
@@ -45,10 +104,11 @@ class BatchesBesideSpark:
         self, plan: BatchPlan, state: TableState
     ) -> tuple[BatchWork | None, tuple[Unreadable, ...]] | None:
         """See `Engine.decode_files`; None: the batch is one for Spark, and nothing was written."""
-        tables = Tables(self.context.storage, lambda: datetime.now(UTC), features=BESIDE_SPARK)
-        tables = tables.worked_on_at(self.place)
+        layout = self.context.layout
+        paths = (layout.replica, layout.changes, layout.history, layout.errors)
+        tables = known_tables(self.context, self.place, paths)
         try:
-            if not (self._suits(plan, state) and self._are_suited(tables)):
+            if tables is None or not (self._suits(plan, state) and self._are_suited(tables)):
                 return None
             engine = DeltaRsEngine(tables, reads_whole=False)
             found, unreadable = engine.decode_files(replace(self.context, engine=engine), plan, state)
@@ -75,20 +135,14 @@ class BatchesBesideSpark:
         return sum(sizes) <= MOST_BYTES
 
     def _are_suited(self, tables: Tables) -> bool:
-        """Whether this engine knows all features of the tables, and the tombstones fit into memory.
+        """Whether the table exists, and the tombstones fit into memory.
 
         Raises:
-            DeclinedError: see `TableSnapshot.require_vectors`.
+            DeclinedError: the tombstones have a feature that this engine doesn't know.
         """
         layout = self.context.layout
-        found = [tables.snapshot(path) for path in (layout.replica, layout.changes, layout.history, layout.errors)]
-        with_vectors = [s for s in found if s and s.has_vectors]
-        if found[0] is None or (with_vectors and not deletion_vectors.are_known()):
-            return False
-        for snapshot in with_vectors:
-            snapshot.require_vectors()
         tombstones = tables.snapshot(layout.tombstones)
-        return tombstones is None or tombstones.size <= _MOST_TOMBSTONES
+        return tables.exists(layout.replica) and (tombstones is None or tombstones.size <= _MOST_TOMBSTONES)
 
 
 @dataclass(frozen=True)

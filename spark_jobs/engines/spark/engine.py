@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -14,15 +13,19 @@ from airflow_gddl.contract.sql_types import parse_type
 from airflow_gddl.contract.table_spec import SHARD_COLUMN
 from spark_jobs.dialects.probed import Unreadable
 from spark_jobs.engines import table_definition
-from spark_jobs.engines.base import RebuildRequest, TableContext
+from spark_jobs.engines.base import RebuildRequest, RebuildWork, TableContext
 from spark_jobs.engines.batch_steps import BatchWork
+from spark_jobs.engines.delta_rs.rebuild import Rebuild as KnownRebuild
+from spark_jobs.engines.delta_rs.rebuild import rewrite_changes
+from spark_jobs.engines.delta_rs.tables import Tables as KnownTables
+from spark_jobs.engines.delta_rs.verify import verify
 from spark_jobs.engines.first_load import FirstLoadReader
 from spark_jobs.engines.places import InProcess, Place
 from spark_jobs.engines.spark import quarantine, row_types
 from spark_jobs.engines.spark import verify as verifying
 from spark_jobs.engines.spark.batch_context import BatchContext
 from spark_jobs.engines.spark.batch_reader import BatchReader
-from spark_jobs.engines.spark.beside import BatchesBesideSpark
+from spark_jobs.engines.spark.beside import BatchesBesideSpark, SparkMade, hides_commits, known_tables
 from spark_jobs.engines.spark.change_table import AppendedChanges, ChangeTableWriter
 from spark_jobs.engines.spark.columns import tuples
 from spark_jobs.engines.spark.erasing import SparkEraser, of_key
@@ -98,7 +101,7 @@ class SparkEngine:
         self, context: TableContext, plan: BatchPlan, state: TableState, *, in_driver: bool
     ) -> tuple[BatchWork | None, tuple[Unreadable, ...]] | None:
         """Files whose rows need not go through the JVM; None: Spark is to decode them."""
-        if "DATABRICKS_RUNTIME_VERSION" in os.environ:  # on S3 its Delta doesn't see commits of others
+        if hides_commits():
             return None
         tasks = SparkTasks(self.tables.spark, self.tables.slots)
         place: Place = InProcess(context.storage) if in_driver else tasks
@@ -146,18 +149,38 @@ class SparkEngine:
         return count_of([found.groupBy(PROBLEM, COLUMN).agg(F.sum(COUNT).alias(COUNT)).toArrow()])
 
     def rewrite_changes(self, context: TableContext, plan: BatchPlan, how: Rewrite) -> None:
+        if (known := self.known_tables(context, context.layout.changes)) is not None:
+            rewrite_changes(known, context, plan, how)
+            return
         definition = table_definition.changes(how.schema, context.layout.changes, context.tier)
         if self.tables.last_transaction(definition.path, REWRITE) < version_of(plan):
             schema = row_types.change_rows(how.schema)
             rows = row_by_row(self.tables.read(definition.path), lambda part: rewritten(part, how), schema)
             overwrite(self.tables, definition, rows, (REWRITE, version_of(plan)))
 
-    def rebuild(self, order: RebuildRequest) -> Rebuild:
-        return Rebuild(self.tables, order)
+    def known_tables(self, context: TableContext, *paths: str) -> KnownTables | None:
+        """See `known_tables`."""
+        if self.tables.shard:
+            return None
+        return known_tables(context, SparkTasks(self.tables.spark, self.tables.slots), paths)
+
+    def rebuild(self, order: RebuildRequest) -> RebuildWork:
+        layouts = [order.live.layout, *([] if order.shadow is None else [order.shadow])]
+        paths = [p for at in layouts for p in (at.changes, at.replica, at.history, at.tombstones, at.errors)]
+        if (known := self.known_tables(order.live, *paths)) is None:
+            return Rebuild(self.tables, order)
+        made = SparkMade(self.tables, known, rewrite=not order.live.tier.deletion_vectors)
+        return KnownRebuild(known, order, made)
 
     def verify(self, context: TableContext, table_schema: TableSchema, swept: int, limit: int) -> Verdict:
-        replica, changes = self.tables.read(context.layout.replica), self.tables.read(context.layout.changes)
-        rows, shard = self.tables.count(context.layout.changes), table_schema.spec.shard
+        layout, shard = context.layout, table_schema.spec.shard
+        known = known_tables(
+            context, SparkTasks(self.tables.spark, self.tables.slots), (layout.replica, layout.changes)
+        )
+        if known is not None:
+            return verify(known, layout, table_schema, swept=swept, limit=limit)
+        replica, changes = self.tables.read(layout.replica), self.tables.read(layout.changes)
+        rows = self.tables.count(layout.changes)
         if shard is not None:
             replica, changes = (table.where(F.col(SHARD_COLUMN) == shard) for table in (replica, changes))
         return verifying.verify(replica, changes, table_schema, swept=swept, limit=limit, rows=rows)

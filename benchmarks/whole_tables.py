@@ -1,0 +1,96 @@
+"""Seconds of the jobs that read or write a whole table on engine `spark`: verify, rebuild and reload from files.
+
+    python benchmarks/whole_tables.py [--scale 0.2]
+
+A table of 5,000,000 rows of ten columns that 200,000 changes were merged into; each job by ranges of keys in Arrow
+tasks, and by Spark's own steps, which take the tables that have features unknown to this project. The replica is
+compared with the workload after each. The last line of standard output is one JSON object.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import this_engine
+import truth
+import workload
+from large_merge import scaled
+from measuring import peak_mib, say
+from workload import Folders
+
+from airflow_gddl.contract.spec import JobOptions
+from airflow_gddl.stores import Storage
+from spark_jobs.engines.spark.engine import SparkEngine
+from spark_jobs.job.tables import run_job
+from spark_jobs.spark.session import SessionSettings
+from spark_jobs.table.runtime import LazySpark, Runtime
+
+JOBS = {
+    "verify": JobOptions(action="verify"),
+    "rebuild": JobOptions(full_refresh=True),
+    "reload": JobOptions(reload=True, confirmed=True),
+}
+WAYS = ("by ranges of keys", "by Spark's own steps")
+
+
+@contextmanager
+def way(name: str) -> Iterator[None]:
+    known = SparkEngine.known_tables
+    if name != WAYS[0]:
+        SparkEngine.known_tables = lambda *_: None  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        SparkEngine.known_tables = known  # type: ignore[method-assign]
+
+
+def job_seconds(folders: Folders, side: this_engine.Side, options: JobOptions) -> float:
+    """
+    Raises:
+        JobFailedError: the job failed, or the tables differ.
+    """
+    job = replace(this_engine.job_of(folders, side), options=options)
+    started, shown = time.perf_counter(), []
+    run_job(job, Runtime(storage=Storage(), spark=side.spark), shown.append)
+    seconds = time.perf_counter() - started
+    if shown[0].status != "succeeded" or (shown[0].details or {}).get("verdict", "equal") != "equal":
+        raise this_engine.JobFailedError(str(shown[0]))
+    return seconds
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
+    parser.add_argument("--scale", type=float, default=1.0, help="of rows and changes; 1 is the stated work")
+    args = parser.parse_args()
+    found: dict[str, dict[str, float]] = {name: {} for name in WAYS}
+    with tempfile.TemporaryDirectory(prefix="gddl-benchmark-") as root:
+        folders = Folders(Path(root))
+        work = scaled(5_000_000, 4, 50_000, args.scale, 1)
+        workload.write(work, folders)
+        spark = LazySpark(SessionSettings(cores=this_engine.TIER.cores, memory=this_engine.TIER.memory))
+        side = this_engine.Side(spark, this_engine.TIER)
+        job_seconds(folders, side, JobOptions())
+        folders.deliver()
+        job_seconds(folders, side, JobOptions())
+        for name in WAYS:
+            for job, options in JOBS.items():
+                with way(name):
+                    found[name][job] = round(job_seconds(folders, side, options), 1)
+                this_engine.export(folders, spark)
+                rows = truth.check(folders, this_engine.SIDE)
+                shutil.rmtree(folders.exported(this_engine.SIDE))
+                say(f"{job}, {name}: {found[name][job]} s; {rows:,} rows are right")
+        spark.stop()
+    print(json.dumps({"rows": work.rows, **found, "peak_mib": round(peak_mib())}))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,128 @@
+"""Data files that a rule over ranges of keys writes, for one commit that names them all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from airflow_gddl.stores import Storage
+from spark_jobs.engines import table_definition
+from spark_jobs.engines.delta_rs.data_files import FileWriter, Target
+from spark_jobs.engines.delta_rs.indexing import indexed_with
+from spark_jobs.engines.delta_rs.log_commits import Action
+from spark_jobs.engines.delta_rs.row_search import AT_FILE, AT_ROW
+from spark_jobs.engines.delta_rs.tables import DataFile, Tables, Write, Written
+from spark_jobs.engines.key_ranges import Source
+from spark_jobs.engines.table_definition import TableDefinition
+from spark_jobs.rules.arrays import by_name
+from spark_jobs.rules.arrow_schema import DeltaSchema
+
+_TYPE_CHANGES = "delta.typeChanges"
+"""Of a column, in Delta's protocol: the types that files of before have."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Output:
+    """Where the rows of one table go; sent to tasks.
+
+    Attributes:
+        now: milliseconds since 1970.
+        keys: by which the change data feed identifies updates; null: the table has no feed.
+    """
+
+    target: Target
+    now: int
+    keys: tuple[str, ...] | None
+
+    def report(
+        self, storage: Storage, rows: pa.Table, before: pa.Table | None = None, deleted: pa.Table | None = None
+    ) -> dict[str, Any]:
+        """Write rows; the report for `Written`.
+
+        Args:
+            before: rows that these replace, for the change data feed; null: none.
+            deleted: `AT_FILE` and `AT_ROW` of stored rows to delete; null: none.
+        """
+        rows = by_name(rows, self.target.schema)
+        feed: list[Action] = []
+        differs = True
+        if self.keys is not None:
+            stored = self.target.schema.empty_table() if before is None else by_name(before, self.target.schema)
+            writer = FileWriter(storage, self.target, self.now)
+            feed, differs = writer.feed(stored, rows, self.keys, partly=True)
+        at = [[] if deleted is None else deleted.column(name).to_pylist() for name in (AT_FILE, AT_ROW)]
+        files = self.target.write(storage, rows, self.now)
+        return {"files": files, "feed": feed, "differs": differs, "rows": rows.num_rows, "deleted": at}
+
+
+def written(reports: Iterable[Mapping[str, Any]]) -> tuple[Written, int]:
+    """What tasks have written of one table, and the number of rows.
+
+    Args:
+        reports: see `Output.report`.
+    """
+    found = list(reports)
+    files, feed = ([action for report in found for action in report[name]] for name in ("files", "feed"))
+    differs = any(report["differs"] for report in found)
+    return Written(files=files, feed=feed, differs=differs), sum(report["rows"] for report in found)
+
+
+def deleted(reports: Iterable[Mapping[str, Any]], source: Source) -> list[tuple[DataFile, np.ndarray]]:
+    """Stored rows that tasks have found to delete: files with the numbers of rows.
+
+    Args:
+        source: whose rows they are.
+    """
+    gone: dict[int, list[int]] = {}
+    for report in reports:
+        for file, row in zip(*report["deleted"], strict=True):
+            gone.setdefault(file, []).append(row)
+    return [(source.files[number], np.sort(np.array(rows, np.int64))) for number, rows in gone.items()]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Replacing:
+    """The replacement of a table's rows and schema in one commit; columns keep the table's order and comments."""
+
+    tables: Tables
+    definition: TableDefinition
+    schema: DeltaSchema
+    now: int
+
+    @classmethod
+    def of(cls, tables: Tables, definition: TableDefinition, now: int) -> Replacing:
+        """
+        Args:
+            definition: of a table that exists.
+        """
+        stored = tables.existing(definition.path).schema
+        columns = table_definition.in_stored_order(definition, stored.names)
+        known = {c.name: stored.metadata[c.name] for c in columns if c.name in stored.metadata}
+        metadata = {name: {k: v for k, v in one.items() if k != _TYPE_CHANGES} for name, one in known.items()}
+        return cls(tables=tables, definition=definition, schema=DeltaSchema(columns, metadata), now=now)
+
+    def output(self, keys: Sequence[str]) -> Output:
+        snapshot = self.tables.existing(self.definition.path)
+        target = Target(
+            path=self.definition.path, schema=self.schema.arrow, partition_by=self.definition.partition_by,
+            cluster_by=snapshot.cluster_by, indexed=self._indexed,
+        )  # fmt: skip
+        return Output(target=target, now=self.now, keys=tuple(keys) if snapshot.feeds_changes else None)
+
+    @property
+    def _indexed(self) -> tuple[tuple[str, ...], ...]:
+        return indexed_with(self.tables, self.definition.path, self.schema.columns, self.definition.skipping)
+
+    def commit(self, app: str, version: int, found: Written, metrics: Mapping[str, int]) -> None:
+        """Once for each transaction."""
+        write = Write(
+            app=app, version=version, removed=None, schema=self.schema, partition_by=self.definition.partition_by,
+            metrics=metrics, written=found,
+        )  # fmt: skip
+        self.tables.commit(self.definition.path, write)
+        # The property follows the statistics.
+        self.tables.set_properties(self.definition.path, {**self.definition.skipping, **table_definition.CURRENT})

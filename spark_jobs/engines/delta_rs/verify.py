@@ -1,0 +1,71 @@
+"""Compares the replica with the state computed from its change table, by ranges of keys."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.types as pt
+
+from airflow_gddl.contract.layout import Layout
+from airflow_gddl.stores import Storage
+from spark_jobs.engines.delta_rs.tables import Tables
+from spark_jobs.engines.key_ranges import Source, by_key
+from spark_jobs.plan.table_schema import GDDL, TableSchema
+from spark_jobs.rules.arrays import by_name
+from spark_jobs.rules.arrow_schema import DeltaSchema
+from spark_jobs.rules.changes import change_schema
+from spark_jobs.rules.figures import Verdict
+from spark_jobs.rules.order import events
+from spark_jobs.rules.shards import of_shard
+from spark_jobs.rules.verify import Comparison, compare, expected_state, live_rows, verdict_of
+
+_REPLICA, _CHANGES = "replica", "changes"
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Verify:
+    """Rules of a comparison; sent to tasks."""
+
+    schema: TableSchema
+    swept: int
+    limit: int
+
+    @property
+    def keys(self) -> pa.Schema:
+        """Columns by which rows of the two tables belong together: without a key, those whose values have an order."""
+        kinds = DeltaSchema(self.schema.data).arrow
+        names = self.schema.keys or [field.name for field in kinds if not pt.is_nested(field.type)]
+        return pa.schema([kinds.field(name) for name in names])
+
+    def changes(self, rows: pa.Table) -> pa.Table:
+        found = of_shard(by_name(rows, change_schema(self.schema)), self.schema.spec.shard)
+        return events(found, self.schema) if self.schema.before_of_key else found
+
+    def replica(self, rows: pa.Table) -> pa.Table:
+        return live_rows(of_shard(rows, self.schema.spec.shard), self.schema)
+
+    def __call__(self, storage: Storage, rows: Mapping[str, pa.Table]) -> bytes:  # noqa: ARG002 - writes nothing
+        happened = rows[_CHANGES]
+        if self.schema.keys and not self.schema.before_of_key:
+            happened = events(happened, self.schema)
+        found = compare(rows[_REPLICA], expected_state(happened, self.schema, self.swept), self.schema, self.limit)
+        return json.dumps([found.rows, found.expected_rows, sorted(found.buckets), found.keys]).encode()
+
+
+def verify(tables: Tables, layout: Layout, schema: TableSchema, *, swept: int, limit: int) -> Verdict:
+    """See `Engine.verify`."""
+    rule, replica = _Verify(schema=schema, swept=swept, limit=limit), tables.existing(layout.replica)
+    columns = [name for name in replica.schema.names if name in {*schema.columns, GDDL}]
+    sources = {
+        _REPLICA: Source.of(replica, rule.replica, columns),
+        _CHANGES: Source.of(tables.existing(layout.changes), rule.changes),
+    }
+    return verdict_of((_comparison(report) for report in by_key(tables, sources, rule.keys, rule)), limit)
+
+
+def _comparison(report: bytes) -> Comparison:
+    rows, expected_rows, buckets, keys = json.loads(report)
+    return Comparison(rows=rows, expected_rows=expected_rows, buckets=frozenset(buckets), keys=tuple(keys))
