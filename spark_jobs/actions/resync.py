@@ -2,46 +2,34 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
 
 from airflow_gddl.contract.errors import FatalError
 from spark_jobs.engines.base import RebuildRequest
 from spark_jobs.plan.batch import BatchPlan
 from spark_jobs.plan.files import FileEntry
 from spark_jobs.plan.table_schema import TableSchema
+from spark_jobs.rules.figures import Replaced
 from spark_jobs.table.run import TableRun
 from spark_jobs.verification.source_columns import distance
 from spark_jobs.verification.source_database import opened, url_of
 
-_COMPARED = 5_000_000
-"""Rows of the replica up to which keys are compared, in the memory of the job."""
 _SHOWN = 20
 
 
 @dataclass(frozen=True, kw_only=True)
-class Replacement:
-    """What the swap changes.
+class Replacement(Replaced):
+    """What the swap changes; keys are not compared in tables without keys, and where there was no replica.
 
     Attributes:
         files: that were read.
-        rows_before, rows: of the live and of the new replica, without rows that are marked deleted; the former null
-            where there was none.
-        appear, vanish, change: keys; null for tables without keys, where there was no replica, and beyond `_COMPARED`
-            rows.
         columns: of the live replica that the new one lacks.
         archived: changes that no file holds.
         far_before, far_after: keys that differ from the source; null without a connection to it.
     """
 
     files: int
-    rows: int
-    rows_before: int | None = None
-    appear: int | None = None
-    vanish: int | None = None
-    change: int | None = None
     columns: tuple[str, ...] = ()
     archived: int = 0
     far_before: int | None = None
@@ -110,23 +98,13 @@ def check(run: TableRun, plan: BatchPlan, order: RebuildRequest, files: Mapping[
 
 def _compared(order: RebuildRequest, table_schema: TableSchema | None, files: int) -> Replacement:
     engine, layout = order.live.engine, order.live.layout
-    work = engine.rebuild(order)
-    first = order.table_schema.columns[:1]
-    if table_schema is None:
-        return Replacement(files=files, rows=sum(1 for _ in work.rows(first)), archived=work.archived())
-    kept = {column.lower() for column in order.table_schema.columns}
-    gone = tuple(c.name for c in engine.columns(layout.replica) if c.name.lower() not in kept)
-    before = sum(1 for _ in engine.live_rows(layout.replica, table_schema.columns[:1]))
-    found = Replacement(files=files, rows=0, rows_before=before, columns=gone, archived=work.archived())
-    if not table_schema.keys or before > _COMPARED:
-        return replace(found, rows=sum(1 for _ in work.rows(first)))
-    columns = (*table_schema.keys, *(c.name for c in table_schema.data if c.name not in table_schema.keys))
-    live = _hashed(engine.live_rows(layout.replica, columns), len(table_schema.keys))
-    built = _hashed(work.rows(columns), len(table_schema.keys))
-    return replace(
-        found, rows=len(built), appear=len(built.keys() - live.keys()), vanish=len(live.keys() - built.keys()),
-        change=sum(live[key] != built[key] for key in live.keys() & built.keys()),
-    )  # fmt: skip
+    work, columns = engine.rebuild(order), None
+    gone: tuple[str, ...] = ()
+    if table_schema is not None:
+        kept = {column.lower() for column in order.table_schema.columns}
+        gone = tuple(c.name for c in engine.columns(layout.replica) if c.name.lower() not in kept)
+        columns = (*table_schema.keys, *(c.name for c in table_schema.data if c.name not in table_schema.keys))
+    return Replacement(files=files, columns=gone, archived=work.archived(), **asdict(work.compared(columns)))
 
 
 def _common(order: RebuildRequest) -> TableSchema | None:
@@ -134,10 +112,6 @@ def _common(order: RebuildRequest) -> TableSchema | None:
     stored = {column.name for column in order.live.engine.columns(order.live.layout.replica)}
     data = tuple(c for c in order.table_schema.data if c.name in stored)
     return replace(order.table_schema, data=data) if stored.issuperset(order.table_schema.keys) else None
-
-
-def _hashed(rows: Iterable[Sequence[Any]], keys: int) -> dict[tuple[Any, ...], bytes]:
-    return {tuple(row[:keys]): hashlib.blake2b(repr(row[keys:]).encode(), digest_size=8).digest() for row in rows}
 
 
 def _against_source(

@@ -19,7 +19,7 @@ from spark_jobs.plan.columns import Column, Schema
 from spark_jobs.plan.generations import RecordedFile
 from spark_jobs.plan.table_schema import RESCUED, TableSchema
 from spark_jobs.rules.batch_schema import Stored, plan_batch
-from spark_jobs.rules.figures import ChangesErased, Compacted, Rebuilt, Verdict
+from spark_jobs.rules.figures import ChangesErased, Compacted, Rebuilt, Replaced, Verdict
 from spark_jobs.rules.key_rows import KeyRows
 from spark_jobs.rules.rewrite import Rewrite
 
@@ -79,6 +79,15 @@ class RebuildWork(Protocol):
 
     def rows(self, columns: Sequence[str]) -> Iterable[tuple[Any, ...]]:
         """As `Engine.live_rows`, of the replica that `swap` would make; nothing is written."""
+        ...
+
+    def compared(self, columns: Sequence[str] | None) -> Replaced:
+        """The replica that `swap` would make against the live one; nothing is written.
+
+        Args:
+            columns: to compare, those of the key among them; null: the tables share no key, and the new rows are
+                counted alone.
+        """
         ...
 
     def archived(self) -> int:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Protocol, TypeVar
+import hashlib
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Protocol, TypeVar
 
 from airflow_gddl.contract.sql_types import StructType
-from spark_jobs.engines.base import RebuildRequest
+from spark_jobs.engines.base import RebuildRequest, RebuildWork
 from spark_jobs.plan.columns import Column
 from spark_jobs.plan.merging import NOTHING, merge
 from spark_jobs.plan.table_schema import GDDL
 from spark_jobs.rules.changes import change_columns
-from spark_jobs.rules.figures import Rebuilt
+from spark_jobs.rules.figures import Rebuilt, Replaced
 
 S = TypeVar("S")
+_COMPARED = 5_000_000
+"""Rows of the replica up to which keys are compared in the memory of the job."""
 
 
 class RebuildSteps(Protocol[S]):
@@ -60,6 +63,26 @@ def swap(steps: RebuildSteps[S], report: Callable[[str], None]) -> Rebuilt:
     steps.errors()
     report("quarantine")
     return Rebuilt(rows=rows, changes_added=added)
+
+
+def compared(work: RebuildWork, order: RebuildRequest, columns: Sequence[str] | None) -> Replaced:
+    """See `RebuildWork.compared`: by hashes of all rows in this process, and keys up to `_COMPARED` rows."""
+    first, keys = order.table_schema.columns[:1], order.table_schema.keys
+    if columns is None:
+        return Replaced(rows=sum(1 for _ in work.rows(first)))
+    engine, path = order.live.engine, order.live.layout.replica
+    before = sum(1 for _ in engine.live_rows(path, columns[:1]))
+    if not keys or before > _COMPARED:
+        return Replaced(rows=sum(1 for _ in work.rows(first)), rows_before=before)
+    live, built = _hashed(engine.live_rows(path, columns), len(keys)), _hashed(work.rows(columns), len(keys))
+    return Replaced(
+        rows=len(built), rows_before=before, appear=len(built.keys() - live.keys()),
+        vanish=len(live.keys() - built.keys()), change=sum(live[k] != built[k] for k in live.keys() & built.keys()),
+    )  # fmt: skip
+
+
+def _hashed(rows: Iterable[Sequence[Any]], keys: int) -> dict[tuple[Any, ...], bytes]:
+    return {tuple(row[:keys]): hashlib.blake2b(repr(row[keys:]).encode(), digest_size=8).digest() for row in rows}
 
 
 def keeps_changes(order: RebuildRequest, stored: Sequence[Column]) -> bool:

@@ -186,6 +186,22 @@ class Rebuilt:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Replaced:
+    """A replica against the one before it.
+
+    Attributes:
+        rows_before, rows: without rows that are marked deleted; the former null where it was not read.
+        appear, vanish, change: keys; null where they were not compared.
+    """
+
+    rows: int
+    rows_before: int | None = None
+    appear: int | None = None
+    vanish: int | None = None
+    change: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class Verdict:
     """Attributes:
     rows, expected_rows: of the replica, and of the fold of the change table (soft-deleted rows left out of both).

@@ -6,7 +6,7 @@ Needs all rows and events of a key together; holds for any partition of the keys
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -61,11 +61,19 @@ class Comparison:
     keys: tuple[dict[str, str], ...]
 
 
-def compare(live: pa.Table, expected: pa.Table, schema: TableSchema, limit: int) -> Comparison:
-    """What differs."""
-    by = schema.keys or schema.columns
+MISSING, EXTRA, DIFFERENT = "missing", "extra", "different"
+
+
+def differing_keys(
+    live: pa.Table, expected: pa.Table, columns: Sequence[str], by: Sequence[str]
+) -> tuple[pa.Table, np.ndarray]:
+    """A row of each key whose rows differ in some of the columns, and `MISSING`, `EXTRA` or `DIFFERENT` of each.
+
+    Args:
+        by: columns of the key.
+    """
     live = by_name(live, expected.schema)
-    mine, theirs = table_codes((live, expected), schema.columns)
+    mine, theirs = table_codes((live, expected), columns)
     size = max(int(mine.max(initial=0)), int(theirs.max(initial=0))) + 1
     odd = np.bincount(mine, minlength=size) != np.bincount(theirs, minlength=size)
     rows = pa.concat_tables([live.filter(pa.array(odd[mine])), expected.filter(pa.array(odd[theirs]))])
@@ -73,10 +81,16 @@ def compare(live: pa.Table, expected: pa.Table, schema: TableSchema, limit: int)
     key = row_codes([rows.column(c) for c in by], rows.num_rows)
     first = np.unique(key, return_index=True)[1]
     has, wants = np.bincount(key, weights=here), np.bincount(key, weights=~here)
-    keyed, samples = bool(schema.keys), rows.take(pa.array(first))
+    states = np.where(has == 0, MISSING, np.where(wants == 0, EXTRA, DIFFERENT))
+    return rows.take(pa.array(first)), states[key[first]]
+
+
+def compare(live: pa.Table, expected: pa.Table, schema: TableSchema, limit: int) -> Comparison:
+    """What differs."""
+    samples, states = differing_keys(live, expected, schema.columns, schema.keys or schema.columns)
+    keyed = bool(schema.keys)
     texts = keys_json(samples, schema) if keyed else [repr(row) for row in samples.to_pylist()]
     buckets = frozenset(zlib.crc32(text.encode("utf-8", "surrogatepass")) % BUCKETS for text in texts)
-    states = np.where(has == 0, "missing", np.where(wants == 0, "extra", "different"))
     named = sorted(zip(texts, states.tolist(), strict=True))[:limit] if keyed else []
     return Comparison(rows=live.num_rows, expected_rows=expected.num_rows, buckets=buckets,
                       keys=tuple({"key": text, "state": state} for text, state in named))  # fmt: skip

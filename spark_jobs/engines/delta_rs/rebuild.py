@@ -33,7 +33,7 @@ from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.rules import error_rows
 from spark_jobs.rules.arrays import by_name
 from spark_jobs.rules.changes import change_schema
-from spark_jobs.rules.figures import Rebuilt
+from spark_jobs.rules.figures import Rebuilt, Replaced
 from spark_jobs.rules.fold import newest_state
 from spark_jobs.rules.history import versions
 from spark_jobs.rules.order import ARCHIVED, events, gddl_fields, that_count, with_gddl
@@ -41,8 +41,8 @@ from spark_jobs.rules.outcome import tombstones_of
 from spark_jobs.rules.rebuild import held_by, lacking, rebuilt_rows, restamped
 from spark_jobs.rules.rewrite import Rewrite, rewritten
 from spark_jobs.rules.superseded import are_changes, changes_in
-from spark_jobs.rules.sweep import undeleted
-from spark_jobs.rules.verify import expected_state
+from spark_jobs.rules.sweep import undeleted, unmarked
+from spark_jobs.rules.verify import DIFFERENT, EXTRA, MISSING, differing_keys, expected_state
 
 FRESH, STORED, BEFORE = "fresh", "stored", "before"
 """Names of tables for rules: changes read again, live changes, and rows that a commit replaces."""
@@ -222,13 +222,33 @@ class _LiveRows:
         return self.changes.by_moves(found.filter(pc.invert(held_by(found, self.changes.read))))
 
     def __call__(self, storage: Storage, rows: Mapping[str, pa.Table]) -> bytes:
-        schema = self.changes.schema
-        source = pa.concat_tables([by_name(part, rows[FRESH].schema) for part in rows.values()])
-        happened = self.changes.happened(source) if schema.keys else that_count(source)
-        found = expected_state(happened, schema, self.changes.swept).select(self.columns)
         path = join(self.folder, f"{uuid4()}.arrow")
-        storage.write(path, stream_of(found))
+        storage.write(path, stream_of(self.expected(rows)))
         return path.encode()
+
+    def expected(self, rows: Mapping[str, pa.Table]) -> pa.Table:
+        schema = self.changes.schema
+        source = pa.concat_tables([by_name(rows[n], rows[FRESH].schema) for n in (FRESH, STORED) if n in rows])
+        happened = self.changes.happened(source) if schema.keys else that_count(source)
+        return expected_state(happened, schema, self.changes.swept).select(self.columns)
+
+
+@dataclass(frozen=True)
+class _Compare:
+    """The rows of the replica that the swap would make against those of the live one, if these are there."""
+
+    built: _LiveRows
+
+    def __call__(self, storage: Storage, rows: Mapping[str, pa.Table]) -> bytes:  # noqa: ARG002 - writes nothing
+        built, columns = self.built.expected(rows), self.built.columns
+        live = unmarked(rows[BEFORE]).select(columns) if BEFORE in rows else built.slice(0, 0)
+        for name in columns:  # of a column that has another type now
+            if live.schema.field(name).type != built.schema.field(name).type:
+                live, built = _with_texts(live, name), _with_texts(built, name)
+        keys = self.built.changes.schema.keys
+        states = differing_keys(live, built, columns, keys)[1] if BEFORE in rows and keys else np.zeros(0, str)
+        found = [int(np.count_nonzero(states == state)) for state in (MISSING, EXTRA, DIFFERENT)]
+        return json.dumps([built.num_rows, live.num_rows, *found]).encode()
 
 
 @dataclass(frozen=True)
@@ -276,6 +296,12 @@ class _AreUnread:
         files = pc.struct_field(rows[STORED].column(GDDL), "source_file")
         read = pa.array(list(self.changes.read), pa.string())
         return json.dumps(pc.all(pc.is_in(files, value_set=read)).as_py() is False).encode()
+
+
+def _with_texts(rows: pa.Table, name: str) -> pa.Table:
+    """Rows with a column's values as text."""
+    values = [None if value is None else str(value) for value in rows.column(name).to_pylist()]
+    return rows.set_column(rows.schema.get_field_index(name), name, pa.array(values, pa.string()))
 
 
 def _without_numbers(rows: pa.Table) -> pa.Table:
@@ -354,18 +380,39 @@ class Rebuild:
         return pa.schema([self._rules.kind.field(name) for name in self.table_schema.keys])
 
     def rows(self, columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
-        layout, storage = self.order.live.layout, self.tables.storage
-        rule = _LiveRows(self._rules, tuple(columns), join(layout.state, "rows", str(uuid4())))
-        sources = {FRESH: replace(self._fresh(), prepare=rule.fresh)}
-        if not self.order.archives and self._compatible() and (stored := self._stored()):
-            sources[STORED] = replace(stored, prepare=rule.stored)
-        paths = [path.decode() for path in by_key(self.tables, sources, self._keys, rule)]
+        rule, storage = self._live_rows(columns), self.tables.storage
+        paths = [path.decode() for path in by_key(self.tables, self._sources_of(rule), self._keys, rule)]
         try:
             for path in paths:
                 found = stream_rows(storage.read(path))
                 yield from zip(*(found.column(name).to_pylist() for name in columns), strict=True)
         finally:
             storage.delete(*paths)
+
+    def _live_rows(self, columns: Sequence[str]) -> _LiveRows:
+        return _LiveRows(self._rules, tuple(columns), join(self.order.live.layout.state, "rows", str(uuid4())))
+
+    def _sources_of(self, rule: _LiveRows) -> dict[str, Source]:
+        sources = {FRESH: replace(self._fresh(), prepare=rule.fresh)}
+        if not self.order.archives and self._compatible() and (stored := self._stored()):
+            sources[STORED] = replace(stored, prepare=rule.stored)
+        return sources
+
+    def compared(self, columns: Sequence[str] | None) -> Replaced:
+        rule = self._live_rows(self.table_schema.columns[:1] if columns is None else columns)
+        sources, keys = self._sources_of(rule), self._keys
+        if columns is not None:
+            replica = self.tables.existing(self.order.live.layout.replica)
+            if any(replica.schema.arrow.field(key.name).type != key.type for key in keys):
+                return rebuilding.compared(self, self.order, columns)
+            sources[BEFORE] = Source.of(replica, _without_numbers, [*columns, GDDL])
+        reports = [json.loads(report) for report in by_key(self.tables, sources, keys, _Compare(rule))]
+        rows, before, appear, vanish, change = (sum(column) for column in zip(*reports, strict=True))
+        if columns is None:
+            return Replaced(rows=rows)
+        if not keys.names:
+            return Replaced(rows=rows, rows_before=before)
+        return Replaced(rows=rows, rows_before=before, appear=appear, vanish=vanish, change=change)
 
     def archived(self) -> int:
         stored = self._stored()

@@ -28,7 +28,7 @@ from spark_jobs.engines.table_definition import TableDefinition
 from spark_jobs.plan.batch import BatchPlan
 from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.rules.changes import change_schema
-from spark_jobs.rules.figures import Rebuilt
+from spark_jobs.rules.figures import Rebuilt, Replaced
 from spark_jobs.rules.fold import newest_state
 from spark_jobs.rules.order import ARCHIVED
 from spark_jobs.rules.rebuild import rebuilt_rows, restamped
@@ -81,6 +81,9 @@ class Rebuild:
 
     def rows(self, columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
         return tuples(self._live(), columns)
+
+    def compared(self, columns: Sequence[str] | None) -> Replaced:
+        return rebuilding.compared(self, self.order, columns)
 
     def _live(self) -> DataFrame:
         """Live rows of the replica that `swap` would make."""
