@@ -39,7 +39,7 @@ def ranges(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     monkeypatch.setattr(SparkTasks, "run_by_key", watched)
     monkeypatch.setenv("GDDL_MERGED_HALF", "-1")
     monkeypatch.setattr(tables, "_IN_PROCESS", -1)
-    monkeypatch.setattr(key_ranges, "RANGE_BYTES", 500)
+    monkeypatch.setattr(key_ranges, "RANGE_BYTES", 3_000)
     return seen
 
 
