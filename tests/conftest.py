@@ -71,7 +71,7 @@ def ways_of_spark() -> Iterator[None]:
     `GDDL_MERGED_HALF=1` leaves Spark the other half, -1 none.
     """
     from spark_jobs.engines.spark.beside import BatchesBesideSpark  # noqa: PLC0415 - others import no Spark
-    from spark_jobs.engines.spark.engine import SparkEngine  # noqa: PLC0415
+    from spark_jobs.engines.spark.engine import SparkEngine  # noqa: PLC0415 - as above
 
     half = int(os.environ.get("GDDL_MERGED_HALF", "0"))
     decode, known_tables = BatchesBesideSpark.decode_files, SparkEngine.known_tables

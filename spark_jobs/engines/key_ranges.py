@@ -122,9 +122,15 @@ class _Ranges(_OnParts):
 
     def split(self, storage: Storage, part: Part) -> Iterator[tuple[int, str, pa.Table]]:
         for rows in self.rows_of(storage, part):
+            if not self.cuts.num_rows:
+                yield 0, part[0], rows
+                continue
             at = range_of(rows, self.cuts)
-            for number in np.unique(at).tolist():
-                yield number, part[0], rows.filter(pa.array(at == number)) if self.cuts.num_rows else rows
+            order = np.argsort(at, kind="stable")
+            numbers, starts = np.unique(at[order], return_index=True)
+            ordered, ends = rows.take(pa.array(order)), [*starts[1:], rows.num_rows]
+            for number, start, end in zip(numbers.tolist(), starts, ends, strict=True):
+                yield number, part[0], ordered.slice(start, end - start)
 
     def __call__(self, storage: Storage, rows: Mapping[str, Sequence[pa.Table]]) -> bytes:
         return self.rule(storage, self.together(rows))
