@@ -18,6 +18,7 @@ from airflow_gddl.contract.file_names import FileFormat, FileKind, is_temporary
 from airflow_gddl.contract.layout import join
 from airflow_gddl.contract.spec import DEFAULT_TIERS
 from airflow_gddl.stores import Storage, StoredObject, open_store
+from airflow_gddl.stores.footers import Chunk, chunks_of
 from airflow_gddl.stores.inflating import GZIP_MAGIC, Inflating
 
 MOST_FOOTERS = 25
@@ -134,17 +135,20 @@ class Landing:
         Raises:
             GddlError, OSError, EOFError, ArrowException, ValueError: it can't be read.
         """
-        with self.parquet(table, file) as parquet:
+        with self._source(table, file) as source:
+            parquet = _opened(source)
             meta = parquet.metadata
             groups = [meta.row_group(i) for i in range(meta.num_row_groups)]
+            names = [meta.schema.column(i).path for i in range(meta.num_columns)]
+            chunks = chunks_of(source, len(names))
             schema = parquet.schema_arrow
             return Footer(
                 file=file,
                 rows=meta.num_rows,
                 columns={name: str(kind) for name, kind in zip(schema.names, schema.types, strict=True)},
-                nulls=_nulls(groups),
+                nulls=_nulls(names, chunks),
                 group_rows=tuple(group.num_rows for group in groups),
-                group_bytes=tuple(_stored(group) for group in groups),
+                group_bytes=tuple(sum(chunk.stored for chunk in group) for group in chunks),
             )
 
     @contextmanager
@@ -154,9 +158,13 @@ class Landing:
         Read rows without threads: Arrow threads that read from a Python file object sometimes abort the process at exit
         (apache/arrow#34314), which changes the exit status.
         """
+        with self._source(table, file) as source:
+            yield _opened(source)
+
+    @contextmanager
+    def _source(self, table: str, file: LandedName) -> Iterator[BinaryIO]:
         with self.store.open_input(join(self.folder(table), file.name)) as stream:
-            source = io.BytesIO(Inflating(stream, _MOST_INFLATED, file.name).readall()) if _zipped(stream) else stream
-            yield pq.ParquetFile(source, pre_buffer=False, coerce_int96_timestamp_unit="us")
+            yield io.BytesIO(Inflating(stream, _MOST_INFLATED, file.name).readall()) if _zipped(stream) else stream
 
     def read(self, table: str, files: Iterable[LandedName], columns: Sequence[str]) -> Iterator[pa.Table]:
         """These columns of files, those of them that a file has; unreadable files are left out."""
@@ -188,25 +196,24 @@ def chosen(files: Sequence[LandedName]) -> Iterator[LandedName]:
         yield from (mine[round(i * step)] for i in range(MOST_FOOTERS))
 
 
+def _opened(source: BinaryIO) -> pq.ParquetFile:
+    return pq.ParquetFile(source, pre_buffer=False, coerce_int96_timestamp_unit="us")
+
+
 def _zipped(stream: BinaryIO) -> bool:
     head = bytes(stream.read(len(GZIP_MAGIC)))
     stream.seek(0)
     return head == GZIP_MAGIC
 
 
-def _nulls(groups: Sequence[pq.RowGroupMetaData]) -> dict[str, int]:
-    total: dict[str, int] = {}
+def _nulls(names: Sequence[str], groups: Iterable[Sequence[Chunk]]) -> dict[str, int]:
+    """Nulls by column; without those whose number some row group doesn't state."""
+    total: dict[str, int] = dict.fromkeys(names, 0)
     unknown: set[str] = set()
     for group in groups:
-        for i in range(group.num_columns):
-            column = group.column(i)
-            found = column.statistics.null_count if column.statistics is not None else None
-            if found is None:
-                unknown.add(column.path_in_schema)
+        for name, chunk in zip(names, group, strict=True):
+            if chunk.nulls is None:
+                unknown.add(name)
             else:
-                total[column.path_in_schema] = total.get(column.path_in_schema, 0) + found
+                total[name] += chunk.nulls
     return {name: count for name, count in total.items() if name not in unknown}
-
-
-def _stored(group: pq.RowGroupMetaData) -> int:
-    return sum(group.column(i).total_compressed_size for i in range(group.num_columns))

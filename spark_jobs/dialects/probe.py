@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
@@ -17,6 +17,7 @@ import pyarrow.types as pt
 
 from airflow_gddl.contract.dms import DmsOptions
 from airflow_gddl.contract.errors import GddlError, QuarantinableError
+from airflow_gddl.stores.footers import chunks_of
 from airflow_gddl.stores.inflating import GZIP_MAGIC, Inflating, too_large
 from spark_jobs.dialects.arrow_types import column_type
 from spark_jobs.dialects.base import Dialect, InputOpener
@@ -111,6 +112,7 @@ def _probe_parquet(file: PlannedFile, stream: BinaryIO, bounds: ReadBounds, *, w
     )
 
 
+_WIDEST = 16
 _WIDTHS = {"BOOLEAN": 1, "INT32": 4, "INT64": 8, "INT96": 8, "FLOAT": 4, "DOUBLE": 8, "BYTE_ARRAY": 4}
 """Bytes of a value in memory, by physical type; of texts their offsets. A decimal of fixed length has 16."""
 
@@ -125,23 +127,38 @@ def require_bounded(stream: BinaryIO, file: PlannedFile, bounds: ReadBounds, foo
         QuarantinableError: `FILE_TOO_LARGE`.
     """
     most = bounds.decoded(max(file.size, stream.seek(0, io.SEEK_END)))
-    groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
-    chunks = [(number, group.column(i)) for number, group in enumerate(groups) for i in range(group.num_columns)]
-    size = sum(c.num_values * _WIDTHS.get(c.physical_type, 16) + c.total_uncompressed_size for _, c in chunks)
-    texts = [(number, c) for number, c in chunks if c.physical_type == "BYTE_ARRAY" and c.has_dictionary_page]
-    if size <= most < size + sum(c.num_values * c.total_uncompressed_size for _, c in texts):
+    leaves = [footer.schema.column(i) for i in range(footer.num_columns)]
+    if _is_small(footer, leaves, most):
+        return
+    chunks = [
+        (number, leaf, chunk)
+        for number, group in enumerate(chunks_of(stream, len(leaves)))
+        for leaf, chunk in zip(leaves, group, strict=True)
+    ]
+    size = sum(c.values * _WIDTHS.get(leaf.physical_type, _WIDEST) + c.inflated for _, leaf, c in chunks)
+    texts = [found for found in chunks if found[1].physical_type == "BYTE_ARRAY" and found[2].has_dictionary]
+    if size <= most < size + sum(c.values * c.inflated for _, _, c in texts):
         source = pq.ParquetFile(
             stream,
             metadata=footer,
             coerce_int96_timestamp_unit="us",
-            read_dictionary=list({c.path_in_schema for _, c in texts}),
+            read_dictionary=list({leaf.path for _, leaf, _ in texts}),
         )
-        size += sum(c.num_values * _longest(source, number, c.path_in_schema) for number, c in texts)
+        size += sum(c.values * _longest(source, number, leaf.path) for number, leaf, c in texts)
         if size > most:
-            size = sum(_text_bytes(source, number, c.path_in_schema, most) for number, c in texts)
+            size = sum(_text_bytes(source, number, leaf.path, most) for number, leaf, _ in texts)
     if size > most:
         what = f"its {footer.num_rows:,} rows take {size:,} bytes in memory or more, of which {most:,} are allowed"
         raise too_large(what, file.path)
+
+
+def _is_small(footer: pq.FileMetaData, leaves: Sequence[pq.ColumnSchema], most: int) -> bool:
+    """Whether a file is within bounds whatever its dictionaries hold. False where values repeat within a row."""
+    groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
+    rows, size = sum(group.num_rows for group in groups), sum(group.total_byte_size for group in groups)
+    return (
+        not any(leaf.max_repetition_level for leaf in leaves) and rows * (len(leaves) * _WIDEST + size) + size <= most
+    )
 
 
 def _longest(source: pq.ParquetFile, group: int, column: str) -> int:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from types import MappingProxyType
 
 from airflow_gddl.contract.durations import seconds
 from airflow_gddl.contract.layout import join, landing_root
@@ -75,9 +76,10 @@ def discover(
     known = ledger.all_entries() if scope.is_full else ledger.entries()
     if scope.is_blind_to(_relative(place.landing, path) for path, row in known.items() if row.kind == "change"):
         scope, known = _Scope(), ledger.all_entries()
-    landed = _Landed(place, scope.reaching(place.landing, known))
+    landed = _Landed(place, scope.reaching(place.landing, known), ingested=known if scope.is_full else {})
+    listed = list(landed)
     within = landed.within(known)
-    files, unsettled = place.settling.split(place.storage, landed, within, now)
+    files, unsettled = place.settling.split(place.storage, listed, within, now)
     found = find(files, within, ledger.state, place.storage.fingerprint, place.dialect.spec.generations)
     is_all = scope.is_full and not unsettled
     is_missing = landed.listed == 0 and not place.storage.exists(place.landing)
@@ -168,26 +170,42 @@ class _Scope:
 class _Landed:
     """Iterates once over the data files in the scope, and counts them.
 
+    A change file that was read and has not been written since tells nothing but that it is there: it is counted, and
+    left out. In a folder that keeps its files these are nearly all, at every run.
+
     Args:
         notified: objects to use instead of a listing; null: list.
+        ingested: rows of the ledger whose files may be left out so.
     """
 
-    def __init__(self, place: LandingLocation, scope: _Scope, notified: Iterable[StoredObject] | None = None) -> None:
-        self._place, self._scope, self._notified = place, scope, notified
+    def __init__(
+        self,
+        place: LandingLocation,
+        scope: _Scope,
+        notified: Iterable[StoredObject] | None = None,
+        ingested: Mapping[str, FileEntry] = MappingProxyType({}),
+    ) -> None:
+        self._place, self._scope, self._notified, self._ingested = place, scope, notified, ingested
+        self._unchanged: set[str] = set()
         self.listed, self.ignored, self.refused = 0, 0, 0
         self.sample: list[str] = []
         self.refused_sample: list[str] = []
 
     def within(self, known: Mapping[str, FileEntry]) -> dict[str, FileEntry]:
-        names = ((path, _relative(self._place.root, path)) for path in known)
+        """Rows of files in the scope, without those that were listed and left out."""
+        names = ((path, _relative(self._place.root, path)) for path in known.keys() - self._unchanged)
         return {path: known[path] for path, name in names if name and self._scope.covers(name)}
 
     def __iter__(self) -> Iterator[LandedFile]:
         seen: set[str] = set()
         for found in self._objects():
             self.listed += 1
-            if found.path not in seen:
-                seen.add(found.path)
+            path = found.path
+            row = self._ingested.get(path)
+            if row is not None and row.etag == found.etag and not found.refused and _is_done(row):
+                self._unchanged.add(path)
+            elif path not in seen:
+                seen.add(path)
                 if (file := self._landed(found)) is not None:
                     yield file
 
@@ -245,6 +263,11 @@ class _Landed:
         self.ignored += 1
         if len(self.sample) < _SAMPLE:
             self.sample.append(relative)
+
+
+def _is_done(row: FileEntry) -> bool:
+    """Whether the same content of the file can't wait. Loads may: written again, they are part of a newer full load."""
+    return row.kind == "change" and row.state == "committed"
 
 
 def keep(place: LandingLocation, ledger: Ledger) -> None:

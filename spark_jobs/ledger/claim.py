@@ -3,7 +3,8 @@
 A claim is put if absent, so of two processes that want the same number one gets it. It is renewed every 15 seconds and
 void 60 seconds after its last renewal, at once when released or when its process is known to be dead. Expiry compares
 the holder's clock with ours: up to 45 seconds of difference do no harm. Beyond that a running holder can be overtaken;
-it then notices at `check`, and a commit that slips through all the same fails on the ledger's put-if-absent.
+it then notices at `check`, and a commit that slips through all the same fails on the ledger's put-if-absent. A claim
+from the future, made before a clock was set back, is void once nobody has renewed it for as long as we watch.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ from spark_jobs.ledger.process_identity import ProcessIdentity
 TTL_SECONDS = 60.0
 RENEWAL_SECONDS = 15.0
 _LONGEST_TTL_SECONDS = 3600.0
+_FURTHEST_AHEAD = timedelta(days=1)
+"""What a clock may be set back by; a claim from later on is no run's."""
 _POLL_SECONDS = 0.5
 RELEASE_RETRY_SECONDS = 1.0
 _DIGITS = 20
@@ -69,15 +72,19 @@ class ClaimDocument:
         return (now - renewed).total_seconds()
 
     def require_possible(self, now: datetime) -> None:
-        """Check a claim's times; one that could never expire, or is void during its run, was not written by a run.
+        """Check a claim's times; one that could never expire was not written by a run.
 
         Raises:
             ValueError: the invalid field.
         """
         if not 0 < self.ttl <= _LONGEST_TTL_SECONDS:  # false for a number that is none, too
             raise ValueError(f"ttl {self.ttl!r} is not between 0 and {_LONGEST_TTL_SECONDS:.0f} seconds")
-        if -self.age(now) > TTL_SECONDS:
+        if -self.age(now) > _FURTHEST_AHEAD.total_seconds():
             raise ValueError(f"renewed_at {self.renewed_at!r} is in the future; it is {now.isoformat()}")
+
+    def is_ahead(self, now: datetime) -> bool:
+        """Whether it was renewed further in the future than clocks differ, so that its age says nothing."""
+        return -self.age(now) > TTL_SECONDS
 
     def is_void(self, now: datetime, observer: ProcessIdentity) -> bool:
         return self.released or self.age(now) > self.ttl or self.process.is_known_dead(observer)
@@ -107,10 +114,11 @@ class Claim:
         """
         claims = _Claims(storage, join(root, "claims"), clock)
         me = ProcessIdentity.current()
-        deadline = time.monotonic() + wait_seconds
+        deadline, silence = time.monotonic() + wait_seconds, _Silence()
         while True:
             number, holder = claims.highest()
-            if holder is None or holder.is_void(clock(), me):
+            silence.note(number, holder, clock())
+            if holder is None or holder.is_void(clock(), me) or silence.is_over:
                 mine = claims.document(run_id, me)
                 try:
                     if claims.take(number + 1, mine):
@@ -118,6 +126,8 @@ class Claim:
                 except GddlError:  # the claim may be there all the same
                     _in_background(partial(claims.withdraw, number + 1, mine))
                     raise
+            elif silence.lasts:
+                time.sleep(min(_POLL_SECONDS, holder.ttl))
             elif time.monotonic() >= deadline:
                 raise _busy(holder, clock(), root)
             else:
@@ -165,6 +175,22 @@ class Claim:
                     self._claims.write(self._number, self._document)
                 except GddlError as problem:  # the next renewal comes before the claim expires
                     _LOG.warning("claim not renewed: %s", problem)
+
+
+class _Silence:
+    """How long a claim from the future has stayed as it is, by our own clock: a living holder renews it."""
+
+    def __init__(self) -> None:
+        self._first: tuple[int, ClaimDocument | None] | None = None
+        self._since = time.monotonic()
+        self.lasts = False
+        self.is_over = False
+
+    def note(self, number: int, holder: ClaimDocument | None, now: datetime) -> None:
+        if self._first is None:
+            self._first = number, holder
+        self.lasts = holder is not None and holder.is_ahead(now) and (number, holder) == self._first
+        self.is_over = self.lasts and holder is not None and time.monotonic() - self._since > holder.ttl
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.types as pt
 
 from airflow_gddl.contract.result import RunWarning
 from spark_jobs.plan.table_schema import GDDL, RESCUED, TableSchema
@@ -114,8 +115,10 @@ def sample_keys(rows: pa.Table, schema: TableSchema) -> tuple[str, ...]:
     """A few keys as JSON objects, least first, each once."""
     keys = rows.select(schema.keys)
     at = np.unique(row_codes(keys.columns, rows.num_rows), return_index=True)[1]
-    keys = keys.take(pa.array(at)).sort_by([(k, "ascending") for k in schema.keys]).slice(0, SAMPLE)
-    return tuple(keys_json(keys, schema))
+    keys = keys.take(pa.array(at))
+    if any(pt.is_nested(kind) for kind in keys.schema.types):  # which have no order
+        return tuple(sorted(keys_json(keys, schema))[:SAMPLE])
+    return tuple(keys_json(keys.sort_by([(k, "ascending") for k in schema.keys]).slice(0, SAMPLE), schema))
 
 
 def keys_json(rows: pa.Table, schema: TableSchema) -> list[str]:

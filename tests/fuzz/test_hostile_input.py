@@ -5,6 +5,7 @@ Thirty minutes in the deep lane (GDDL_FUZZ_SECONDS), from a seed of the day on, 
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -74,3 +75,16 @@ def test_hostile_files_harm_only_their_table(engine: EnginePort, tmp_path: Path)
     assert [r.table for r in results if r.error is not None and r.error.code == "UNEXPECTED"] == []
     assert {r.table for r in results} == {spec.table for spec in (*specs, sound)}
     assert [row["id"] for row in engine.read(Layout.of(roots, sound).replica)] == [7]
+
+
+@pytest.mark.parametrize("kind", [pa.list_(pa.int64()), pa.struct({"a": pa.int64()})], ids=str)
+def test_warnings_show_keys_that_have_no_order(engine: EnginePort, kind: pa.DataType, tmp_path: Path) -> None:
+    """Found by the inputs above: the sample of a warning was sorted, and the table failed for ever."""
+    roots, spec = Roots(landing=str(tmp_path / "landing"), lake=str(tmp_path / "lake")), spec_of("t", settle="0s")
+    keys = [[7], [5]] if pa.types.is_list(kind) else [{"a": 7}, {"a": 5}]
+    rows = {"Op": ["U", "U"], "seq": [1, 2], "id": pa.array(keys, kind), "v": ["x", "y"]}
+    write(Path(Layout.of(roots, spec).landing), "20240101-000000001.parquet", pa.table(rows))
+    (result,) = engine.run(JobSpec(run_id="fuzz", roots=roots, tables=(spec,), tiers=DEFAULT_TIERS))
+    assert result.error is None, result.error
+    (warning,) = [w for w in result.warnings if w.code == "UPDATE_WITHOUT_PRIOR"]
+    assert [json.loads(text)["id"] for text in warning.sample] == [keys[1], keys[0]]

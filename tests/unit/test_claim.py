@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import UTC, datetime, timedelta
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
@@ -218,6 +218,33 @@ def test_clocks_may_differ_by_less_than_a_claim_lasts(root: str) -> None:
     plant(root, f"{7:020d}.json", claim_text(renewed_at=hours_ahead(50 / 3600)))
     with pytest.raises(RetriableError, match=r"run 'planted' on other .* seen 0 s ago"):
         take(root)
+
+
+def test_dead_claim_from_before_a_clock_was_set_back_is_taken(root: str) -> None:
+    """Of a holder elsewhere, of whose death nothing else tells."""
+    plant(root, f"{7:020d}.json", claim_text(renewed_at=hours_ahead(20), ttl=0.2))
+    with take(root) as claim:
+        claim.check()
+        assert numbers(root) == [8]
+
+
+@pytest.mark.parametrize("hours", [3.01, 0.0])
+def test_holder_from_before_a_clock_was_set_back_keeps_its_claim(root: str, hours: float) -> None:
+    """It renews the claim, by either clock."""
+    path = plant(root, f"{7:020d}.json", claim_text(renewed_at=hours_ahead(3)))
+    renewed = threading.Timer(0.2, lambda: path.write_text(claim_text(renewed_at=hours_ahead(hours))))
+    renewed.start()
+    with pytest.raises(RetriableError, match="TABLE_BUSY"):
+        take(root)
+    renewed.join()
+    assert numbers(root) == [7]
+
+
+def test_killed_holder_of_this_machine_is_known_whatever_the_clock_says(root: str) -> None:
+    process = asdict(replace(ProcessIdentity.current(), started="1"))
+    plant(root, f"{7:020d}.json", claim_text(renewed_at=hours_ahead(3), process=process))
+    with take(root) as claim:
+        claim.check()
 
 
 def test_removed_claim_number_is_not_reused(root: str) -> None:

@@ -9,8 +9,10 @@ import pytest
 from obstore.store import MemoryStore
 
 from airflow_gddl.contract.dms import DateDelimiter, DatePartition, DmsOptions
+from airflow_gddl.contract.file_names import Names
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.stores import Storage
+from spark_jobs.dialects.dms import DmsDialect
 from spark_jobs.dialects.registry import dialect_of
 from spark_jobs.discovery.neighbours import folders_like
 from spark_jobs.plan.discover import Discovery, NotListed
@@ -342,3 +344,42 @@ def test_new_folder_has_no_unlisted_days(table: Table) -> None:
     table.land_changes(5, timedelta(days=1))
     table.run()
     assert table.discover().not_listed is None
+
+
+def test_what_was_ingested_is_counted_and_not_looked_at(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Late and rewritten files are found among many that were ingested, whose names are not even parsed."""
+    table.cheap_names = 10_000
+    table.land(LOADS[0])
+    landed = table.land_changes(50, timedelta(hours=1))
+    table.run()
+    parsed: list[str] = []
+    classify = DmsDialect.classify
+
+    def counting(dialect: DmsDialect, relative: str) -> Names | None:
+        parsed.append(relative)
+        return classify(dialect, relative)
+
+    monkeypatch.setattr(DmsDialect, "classify", counting)
+    late = table.land(table.name(START - timedelta(days=400)))
+    table.land(landed[3], "U,2")
+    Path(table.landing, landed[5]).unlink()
+    odd = table.land("readme.txt")
+    found = table.discover()
+    assert sorted(table.names(found.waiting)) == sorted([late, landed[3]])
+    assert [file.corrects for file in found.waiting if file.path.endswith(landed[3])] == [True]
+    assert found.missing == (f"{table.landing}/{landed[5]}",)
+    assert (found.listed, found.ignored_sample) == (52, (odd,))
+    assert sorted(parsed) == sorted([LOADS[0], late, landed[3], odd])
+
+
+def test_a_link_that_leaves_after_it_was_ingested_is_refused(tmp_path: Path) -> None:
+    """Also where its target is the very file that was read."""
+    table = Table.below(tmp_path / "root" / "schema")
+    table.cheap_names = 10_000
+    (name,) = table.land_changes(1, timedelta(hours=1))
+    table.run()
+    file = Path(table.landing, name)
+    outside = file.rename(tmp_path / "outside.csv")
+    file.symlink_to(outside)
+    found = table.discover()
+    assert (found.refused, found.missing) == (1, (str(file),))
