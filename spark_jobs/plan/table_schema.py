@@ -9,7 +9,7 @@ from airflow_gddl.contract.name_times import timed_order
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.contract.sql_types import ScalarType, StructType, parse_type
 from airflow_gddl.contract.table_spec import lowered
-from spark_jobs.plan.change_settings import ChangeSettings
+from spark_jobs.plan.change_settings import ChangeSettings, columns_of
 from spark_jobs.plan.columns import Column, landed_name
 from spark_jobs.plan.settings import change_settings
 from spark_jobs.plan.snapshots import SnapshotRun
@@ -69,7 +69,7 @@ class TableSchema:
 
     def is_technical(self, column: str) -> bool:
         """Whether the CDC service adds the column to each change: it concerns the change, not the source's row."""
-        named = (*self.technical, *self.sequence)
+        named = (*self.technical, *self.sequence, *columns_of([change_settings(self.spec)]))
         return column.lower() in lowered((*named, *map(landed_name, named)))
 
     @property
@@ -126,6 +126,11 @@ class TableSchema:
     def settings(self) -> tuple[ChangeSettings, ...]:
         """Settings under which stored changes came, those of the row now first."""
         return (change_settings(self.spec), *self.earlier)
+
+    @property
+    def controls(self) -> tuple[str, ...]:
+        """Columns that list columns or force changes, by settings of any time."""
+        return self.named(columns_of(self.settings))
 
     @property
     def forces(self) -> bool:

@@ -180,7 +180,7 @@ def plan_batch(dialect: Dialect, groups: Sequence[Landed], stored: Stored, state
     spec = dialect.spec
     sequence, kind, total = order_of_table(dialect, groups, state)
     known = _known_schemas(dialect, state)
-    technical = _technical(dialect, sequence, known.settings)
+    technical = _technical(dialect, sequence)
     ordered_text = _ordered_text(dialect, sequence)
     delivered = [_Delivered.of(dialect, group) for group in groups]
     numbered = list(enumerate(zip(groups, delivered, strict=True)))
@@ -201,9 +201,9 @@ def plan_batch(dialect: Dialect, groups: Sequence[Landed], stored: Stored, state
         instants=has_instants(state),
         one_change=dialect.sends_again and sequence == dialect.total_order[:1],
         log_positions=dialect.log_positions and sequence[:1] == dialect.total_order[:1],
-        technical=(*technical, *(name for name in plan.target.names if dialect.is_technical(name))),
+        technical=_of_service(dialect, sequence, plan.target.names),
         file_columns=(dialect.carried,) if dialect.carried is not None else (),
-        lacking=_lacking(spec, plan.target, known.schemas, technical),
+        lacking=_lacking(dialect, plan.target, known, sequence),
         earlier=known.earlier,
         file_order=dialect.file_order,
         rescued=stored.rescued,
@@ -293,13 +293,14 @@ class _Delivered:
         return frozenset(name for name, _ in self.selectable if name not in kept and name.lower() not in applied)
 
 
-def _technical(dialect: Dialect, sequence: tuple[str, ...], settings: Sequence[ChangeSettings]) -> tuple[str, ...]:
-    """Columns that the CDC service adds; that a full load lacks them is no change of the source's schema.
+def _technical(dialect: Dialect, sequence: tuple[str, ...]) -> tuple[str, ...]:
+    """Columns that the CDC service adds; that a full load lacks them is no change of the source's schema."""
+    return (*_of_service(dialect, sequence), *columns_of([change_settings(dialect.spec)]))
 
-    Args:
-        settings: under which changes came.
-    """
-    return (*sequence, *dialect.total_order, *dialect.commit_times, *columns_of(settings))
+
+def _of_service(dialect: Dialect, sequence: tuple[str, ...], names: Sequence[str] = ()) -> tuple[str, ...]:
+    """Those that it adds to every change, and more of them among names of columns."""
+    return (*sequence, *dialect.total_order, *dialect.commit_times, *filter(dialect.is_technical, names))
 
 
 def _known_schemas(dialect: Dialect, state: TableState) -> KnownSchemas:
@@ -357,11 +358,14 @@ def _before_of_key(spec: TableSpec, target: Schema, images: Schema) -> dict[str,
 
 
 def _lacking(
-    spec: TableSpec, target: Schema, schemas: tuple[dict[str, str], ...], technical: tuple[str, ...]
+    dialect: Dialect, target: Schema, known: KnownSchemas, sequence: tuple[str, ...]
 ) -> dict[str, tuple[int, ...]]:
-    """Columns that some file schema lacks, and so its updates keep: by `dropped_column` as it was when they came."""
-    always = {c.lower() for c in (*spec.keys, *technical)}
-    carried = [{name.lower() for name in schema} for schema in schemas]
+    """Columns that some file schema lacks, and so its updates keep: by the settings under which they came."""
+    always = {c.lower() for c in (*dialect.spec.keys, *_of_service(dialect, sequence))}
+    carried = [
+        {name.lower() for name in (*schema, *columns_of([settings]))}
+        for schema, settings in zip(known.schemas, known.settings[1:], strict=True)
+    ]
     found = {}
     for column in target.columns:
         without = tuple(i for i, names in enumerate(carried) if not names & {column.name.lower(), LATER})

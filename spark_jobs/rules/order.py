@@ -183,8 +183,9 @@ def order_parts(
     deletes_win = _deletes_win(gddl, schema)
     if deletes_win.any():
         last = np.asarray(pc.equal(gddl["op"], "D")) if ends_in_delete is None else ends_in_delete
-        first = pa.array((last & (places == 0)) | ~deletes_win)
-        parts["tie_break"] = [first, pc.if_else(pa.array(deletes_win), gddl["source_file"], _LAST_FILE)]
+        unordered, arrives = places == 0, ~deletes_win & (places == 0)
+        first = pa.array((last & unordered) | arrives)
+        parts["tie_break"] = [first, pc.if_else(pa.array(arrives), _LAST_FILE, gddl["source_file"])]
     return parts | {"batch": [gddl["batch_id"]], "position": [gddl["position"]]}
 
 
