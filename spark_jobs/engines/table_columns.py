@@ -18,7 +18,7 @@ def replica_columns(table_schema: TableSchema) -> tuple[Column, ...]:
 def tombstone_columns(table_schema: TableSchema) -> tuple[Column, ...]:
     """Keys, the delete's `_gddl`, and under `force_update` whether it was forced."""
     columns = {c.name: c for c in table_schema.data}
-    forced = (Column(FORCED, ScalarType("boolean")),) if table_schema.spec.force_update else ()
+    forced = (Column(FORCED, ScalarType("boolean")),) if table_schema.forces else ()
     return (*(columns[key] for key in table_schema.keys), gddl_column(table_schema), *forced)
 
 

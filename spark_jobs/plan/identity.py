@@ -8,7 +8,7 @@ from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.contract.table_spec import lowered
 from spark_jobs.plan.batch import TableState
-from spark_jobs.plan.schema import LATER
+from spark_jobs.plan.change_settings import is_mark
 from spark_jobs.plan.selection import select_columns
 from spark_jobs.plan.settings import AppliedSettings
 from spark_jobs.plan.shards import refreshed
@@ -18,7 +18,8 @@ def require_same_identity(spec: TableSpec, state: TableState) -> None:
     """Refuse a row whose keys, explicit sequence or partitions differ from those the tables were built with.
 
     Raises:
-        FatalError: `KEYS_CHANGED`, `SEQUENCE_CHANGED`, `MASK_CHANGED`, `COLUMNS_CHANGED`, `PARTITION_CHANGED`.
+        FatalError: `KEYS_CHANGED`, `SEQUENCE_CHANGED`, `MASK_CHANGED`, `COLUMNS_CHANGED`, `PARTITION_CHANGED`,
+            `BEFORE_IMAGES_CHANGED`.
     """
     _require_same_selection(spec, state)
     if state.keys is not None and lowered(spec.keys) != lowered(state.keys):
@@ -26,9 +27,21 @@ def require_same_identity(spec: TableSpec, state: TableState) -> None:
     ordered = tuple(c.lower() for c in spec.sequence_by)
     if state.sequence_by and ordered and ordered != tuple(c.lower() for c in state.sequence_by):
         raise _refused("SEQUENCE_CHANGED", "sequence_by", spec, state.sequence_by, spec.sequence_by)
+    if state.applied is not None and other_prefix(spec, state):
+        was, now = state.applied.before_image_prefix or "", spec.before_image_prefix or ""
+        raise _refused("BEFORE_IMAGES_CHANGED", "before_image_prefix", spec, (was,), (now,))
     partitions = state.applied.partition_by if state.applied is not None else spec.partition_by
     if [c.lower() for c in spec.partition_by] != [c.lower() for c in partitions]:
         raise _refused("PARTITION_CHANGED", "partition_by", spec, partitions, spec.partition_by)
+
+
+def other_prefix(spec: TableSpec, state: TableState) -> bool:
+    """Whether stored updates that changed their key can't be told as they were, by `before_image_prefix`."""
+    known, now = state.applied, spec.before_image_prefix
+    if known is None or known.untracked is None or (known.before_image_prefix or "").lower() == (now or "").lower():
+        return False
+    names = (name.lower() for schema in state.schemas for name in schema)
+    return known.before_image_prefix is not None or any(name.startswith(str(now).lower()) for name in names)
 
 
 def reselected_columns(spec: TableSpec, state: TableState) -> dict[str, str]:
@@ -36,7 +49,7 @@ def reselected_columns(spec: TableSpec, state: TableState) -> dict[str, str]:
     before = state.applied
     if before is None or _selected(spec) == _selected(before):
         return {}
-    names = tuple(dict.fromkeys(name for schema in state.schemas for name in schema if name != LATER))
+    names = tuple(dict.fromkeys(name for schema in state.schemas for name in schema if not is_mark(name)))
     earlier = replace(spec, columns=before.columns, exclude_columns=before.exclude_columns, mask=before.mask)
     was, now = (select_columns(names, row) for row in (earlier, spec))
     found = {name: "columns" for name in was.kept if name not in now.kept}

@@ -19,7 +19,7 @@ from spark_jobs.plan.enforcement import refuse, require_clusters, require_keys, 
 from spark_jobs.plan.evolution import added, evolve, widened
 from spark_jobs.plan.merging import NOTHING, Addition, Widening, extra_fields, merge
 
-LATER = "*"
+LATER = "dropped_column=null"
 """Stands in the columns that a change carries for those that its table got later: `dropped_column` was `null`."""
 How = Literal["same", "cast", "fit", "missing_keep", "missing_null"]
 Misfit = Literal["rescue", "quarantine"]

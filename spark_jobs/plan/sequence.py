@@ -41,14 +41,24 @@ TIME = (
     r"(?:[T ](?P<clock>(?:[01][0-9]|2[0-3]):[0-5][0-9])(?::(?P<second>[0-5][0-9])(?:[.](?P<fraction>[0-9]{1,9}))?)?"
     r"(?P<zone> ?(?:Z|UTC|GMT|(?P<sign>[+-])(?P<hours>0[0-9]|1[0-7])(?::?(?P<minutes>[0-5][0-9]))?)?))?\z"
 )
+MONTH = (
+    r"\A(?:0?[1-9]|[12][0-9]|3[01])/(?:0?[1-9]|[12][0-9]|3[01]|(?:19|20)[0-9]{2})\z"
+    r"|\A(?:0?[1-9]|1[0-2])[.](?:19|20)[0-9]{2}\z"
+)
+"""Day, month or month and year; or a log sequence number or a decimal number: only other texts of the column tell."""
+_DAY = r"(?:19|20)[0-9]{2}-?(?:0[1-9]|1[0-2])-?(?:0[1-9]|[12][0-9]|3[01])"
 _MONTHS = "JAN|FEB|MAR|APR|MAY|JUN|JUL|AUG|SEP|OCT|NOV|DEC"
 OTHER_DATES = (
     r"\A[0-9]{1,2}[-/._](?:[0-9]{1,2}|[A-Z]{3,})[-/._](?:[0-9]{2}|[0-9]{4})(?:[^0-9]|\z)"
     r"|\A(?:0?[1-9]|1[0-2])[-_](?:19|20)[0-9]{2}\z"
     rf"|\A(?:{_MONTHS})[A-Z]*[-/._ ][0-9]{{1,2}}[-/._]"
-    r"|\A[0-9]{4}-?[0-9]{2}-?[0-9]{2}[^0-9]?[0-9]{2}.*-(?:0[0-9]|1[0-8]):[0-5][0-9]\z"
+    rf"|\A{_DAY}[^0-9]?[0-9]{{2}}.*-(?:0[0-9]|1[0-8])(?::?[0-5][0-9])?\z"
+    rf"|\A{_DAY}-(?:0[0-9]|1[0-8]):[0-5][0-9]\z"
+    r"|\A(?:[01]?[0-9]|2[0-3]):[0-5][0-9](?::[0-5][0-9](?:[.][0-9]+)?)?\z"
+    r"|\A(?:Q|W|KW|CW|WK|M|H|S)[0-9]{1,2}[-/._](?:19|20)[0-9]{2}\z"
 )
-"""Dates whose day or month comes first, and times in a form of groups that state a zone."""
+"""Dates whose day, month, week or quarter comes first, dates and times in a form of groups that may state a zone, and
+times without a date."""
 DIGIT_GROUPS = r"\A(?:[^0-9]*[A-Za-z][^0-9]*)?[0-9]+(?:[.:;|#/_-][0-9]+)*\z"
 EXPONENT = r"\A[0-9]+(?:[.][0-9]*)?E[+-]?[0-9]+\z"
 HEX_GROUPS = r"\A(?:0X)?[0-9A-F]+(?:[.:;|#/_-](?:0X)?[0-9A-F]+)+\z"
@@ -119,7 +129,8 @@ def fit_together(forms: Collection[str]) -> bool:
     if len(groups) == len(forms):
         return len({shape for _, shape in groups}) == 1 and len({kind for kind, _ in groups} - {"digits"}) < 2
     kinds = set(forms) - {"power"} if "hex" in forms else set(forms)
-    known = len(kinds) == 1 and not kinds & {"", "power"}
+    kinds -= {"month"} if kinds & {"lsn", "decimal"} else set()
+    known = len(kinds) == 1 and not kinds & {"", "power", "month"}
     return known or kinds in ({"digits", "hex"}, {"digits", "decimal"})
 
 

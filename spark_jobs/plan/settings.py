@@ -7,6 +7,8 @@ from dataclasses import dataclass, field, fields
 
 from airflow_gddl.contract.codec import ALWAYS
 from airflow_gddl.contract.spec import DeleteMode, MaskMethod, TableSpec
+from airflow_gddl.contract.table_spec import lowered
+from spark_jobs.plan.change_settings import ChangeSettings, columns_of
 
 LAYOUT = 3
 """Of the tables that this release writes; those of others are brought up to it by their next batch. Before 3 the
@@ -15,7 +17,12 @@ history knew no generations."""
 
 @dataclass(frozen=True, kw_only=True)
 class AppliedSettings:
-    """Fields of the row as of the last batch, or the last full refresh."""
+    """Fields of the row as of the last batch, or the last full refresh.
+
+    Attributes:
+        untracked: columns that the row keeps from opening versions of the history, in lower case; null: an earlier
+            release wrote the ledger, which marked no schemas either (`plan.change_settings`).
+    """
 
     layout: int = field(default=LAYOUT, metadata={ALWAYS: True})
     history: bool = False
@@ -29,12 +36,29 @@ class AppliedSettings:
     partition_by: tuple[str, ...] = ()
     description: str | None = None
     column_descriptions: Mapping[str, str] = field(default_factory=dict)
+    untracked: tuple[str, ...] | None = None
+    before_image_prefix: str | None = None
 
 
 def settings_of(spec: TableSpec) -> AppliedSettings:
-    return AppliedSettings(**{f.name: getattr(spec, f.name) for f in fields(AppliedSettings) if f.name != "layout"})
+    named = [f.name for f in fields(AppliedSettings) if f.name not in ("layout", "untracked")]
+    return AppliedSettings(untracked=untracked_of(spec), **{name: getattr(spec, name) for name in named})
+
+
+def untracked_of(spec: TableSpec) -> tuple[str, ...]:
+    """Columns that the row keeps from opening versions, in lower case."""
+    return tuple(sorted(lowered((*spec.track_history_except, *columns_of([change_settings(spec)])))))
+
+
+def change_settings(spec: TableSpec) -> ChangeSettings:
+    return ChangeSettings(**{f.name: getattr(spec, f.name) for f in fields(ChangeSettings)})
 
 
 def history_begins(spec: TableSpec, applied: AppliedSettings | None) -> bool:
-    """Whether the history has to be derived for all keys: it was off, is of an earlier layout, or nothing is known."""
-    return spec.history and (applied is None or not applied.history or applied.layout < LAYOUT)
+    """Whether the history has to be derived for all keys: it was off, is of an earlier layout, tracked other columns,
+    or nothing is known."""
+    if not spec.history:
+        return False
+    if applied is None or not applied.history or applied.layout < LAYOUT:
+        return True
+    return applied.untracked not in (None, untracked_of(spec))

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 
 from airflow_gddl.contract.name_times import timed_order
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.contract.sql_types import ScalarType, StructType, parse_type
 from airflow_gddl.contract.table_spec import lowered
+from spark_jobs.plan.change_settings import ChangeSettings, columns_of
 from spark_jobs.plan.columns import Column, landed_name
+from spark_jobs.plan.settings import change_settings
 from spark_jobs.plan.snapshots import SnapshotRun
 
 RESCUED = "_rescued_data"
@@ -37,6 +39,7 @@ class TableSchema:
             opens no version of the history.
         file_columns: data columns that describe the file that a change came in, and so may differ in another delivery.
         lacking: column to the schema ids whose files lack it and so keep its stored value.
+        earlier: settings under which changes came that are not those of the row now, with the schema ids of these.
         file_order: what sorts change files, by path, in the order of their changes; null: the path has none.
         rescued: the tables have `_rescued_data`, of a policy that the row may no longer have.
         openings: snapshots of the source that have opened generations: changes before them belong to earlier ones.
@@ -58,6 +61,7 @@ class TableSchema:
     technical: tuple[str, ...] = ()
     file_columns: tuple[str, ...] = ()
     lacking: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    earlier: Mapping[ChangeSettings, tuple[int, ...]] = field(default_factory=dict)
     file_order: Callable[[str], str | None] = timed_order
     rescued: bool = False
     openings: tuple[SnapshotRun, ...] = ()
@@ -65,7 +69,7 @@ class TableSchema:
 
     def is_technical(self, column: str) -> bool:
         """Whether the CDC service adds the column to each change: it concerns the change, not the source's row."""
-        named = (*self.technical, *self.sequence)
+        named = (*self.technical, *self.sequence, *columns_of([change_settings(self.spec)]))
         return column.lower() in lowered((*named, *map(landed_name, named)))
 
     @property
@@ -114,9 +118,34 @@ class TableSchema:
     @property
     def _overlays(self) -> bool:
         """By its metadata; a soft delete, which may carry only the key, keeps the columns of the row before it."""
-        spec = self.spec
-        listing = self.spelled(spec.columns_to_update)
-        return spec.ignore_null_updates or listing is not None or spec.delete == "soft"
+        listings = (self.spelled(settings.columns_to_update) for settings in self.settings)
+        ignores = any(settings.ignore_null_updates for settings in self.settings)
+        return ignores or any(listing is not None for listing in listings) or self.spec.delete == "soft"
+
+    @property
+    def settings(self) -> tuple[ChangeSettings, ...]:
+        """Settings under which stored changes came, those of the row now first."""
+        return (change_settings(self.spec), *self.earlier)
+
+    @property
+    def controls(self) -> tuple[str, ...]:
+        """Columns that list columns or force changes, by settings of any time."""
+        return self.named(columns_of(self.settings))
+
+    @property
+    def forces(self) -> bool:
+        """Whether changes may be forced."""
+        return any(settings.force_update is not None for settings in self.settings)
+
+    @property
+    def forcing(self) -> tuple[str, ...]:
+        """Columns that say which changes are forced."""
+        found = (self.spelled(settings.force_update) for settings in self.settings)
+        return tuple(dict.fromkeys(name for name in found if name is not None))
+
+    def under(self, settings: ChangeSettings) -> TableSchema:
+        """The schema of a row that has these settings and never had others."""
+        return replace(self, spec=replace(self.spec, **asdict(settings)), earlier={})
 
     def spelled(self, name: str | None) -> str | None:
         """The table's spelling of a column, named as the source has it or as it landed; null: it has no such column."""

@@ -21,11 +21,13 @@ from spark_jobs.dialects.roles import (
     sequence_type,
 )
 from spark_jobs.plan.batch import TableState
+from spark_jobs.plan.change_settings import ChangeSettings, KnownSchemas, columns_of
 from spark_jobs.plan.columns import Column, IncomingSchema, Schema, landed_name
 from spark_jobs.plan.conversion import lossless
-from spark_jobs.plan.schema import LATER, GroupPlan, SchemaPlan, SchemaRules, plan_schema
+from spark_jobs.plan.schema import LATER, SchemaPlan, SchemaRules, plan_schema
 from spark_jobs.plan.selection import select_columns, unknown_columns, unknown_described
 from spark_jobs.plan.sequence import has_instants, has_normal_text
+from spark_jobs.plan.settings import change_settings
 from spark_jobs.plan.snapshots import KnownSnapshots, openings_of
 from spark_jobs.plan.table_schema import TableSchema
 from spark_jobs.plan.widening import widened_number
@@ -177,7 +179,9 @@ def plan_batch(dialect: Dialect, groups: Sequence[Landed], stored: Stored, state
     """
     spec = dialect.spec
     sequence, kind, total = order_of_table(dialect, groups, state)
-    technical, ordered_text = _technical(dialect, sequence), _ordered_text(dialect, sequence)
+    known = _known_schemas(dialect, state)
+    technical = _technical(dialect, sequence)
+    ordered_text = _ordered_text(dialect, sequence)
     delivered = [_Delivered.of(dialect, group) for group in groups]
     numbered = list(enumerate(zip(groups, delivered, strict=True)))
     data, before = _incoming(dialect, numbered, technical, stored.data)
@@ -185,23 +189,22 @@ def plan_batch(dialect: Dialect, groups: Sequence[Landed], stored: Stored, state
     rules, of_images = _schema_rules(dialect)
     plan = plan_schema(_with_columns(stored.data, new_technical), tuple(data), rules)
     images = plan_schema(stored.before, tuple(before), of_images)
-    ids, schemas = _register([plan.groups[i] for i in range(len(groups))], state.schemas)
+    ids, known = known.with_groups([plan.groups[i].schema for i in range(len(groups))])
     table_schema = TableSchema(
         spec=spec,
         keys=tuple(_spelled(plan.target, key) for key in spec.keys),
-        data=plan.target.columns,
-        before=images.target.columns,
+        data=plan.target.columns, before=images.target.columns,
         before_of_key=_before_of_key(spec, plan.target, images.target),
-        sequence=sequence,
-        sequence_type=kind,
+        sequence=sequence, sequence_type=kind,
         normal_text=ordered_text if has_normal_text(state) else (),
         ordered_text=ordered_text,
         instants=has_instants(state),
         one_change=dialect.sends_again and sequence == dialect.total_order[:1],
         log_positions=dialect.log_positions and sequence[:1] == dialect.total_order[:1],
-        technical=(*technical, *(name for name in plan.target.names if dialect.is_technical(name))),
+        technical=_of_service(dialect, sequence, plan.target.names),
         file_columns=(dialect.carried,) if dialect.carried is not None else (),
-        lacking=_lacking(spec, plan.target, schemas, technical),
+        lacking=_lacking(dialect, plan.target, known, sequence),
+        earlier=known.earlier,
         file_order=dialect.file_order,
         rescued=stored.rescued,
         openings=openings_of(state.snapshots), swept=max(state.swept, 1),
@@ -213,9 +216,8 @@ def plan_batch(dialect: Dialect, groups: Sequence[Landed], stored: Stored, state
     )  # fmt: skip
     return BatchSchema(
         table_schema=table_schema, groups=shaped,
-        plan=plan,
-        before=images,
-        schemas=schemas, snapshots=state.snapshots,
+        plan=plan, before=images,
+        schemas=known.schemas, snapshots=state.snapshots,
         warnings=(*_unknown(spec, delivered, plan.target), *(() if total else _order_not_total(groups, sequence[0]))),
         new_technical=new_technical,
     )  # fmt: skip
@@ -293,9 +295,19 @@ class _Delivered:
 
 def _technical(dialect: Dialect, sequence: tuple[str, ...]) -> tuple[str, ...]:
     """Columns that the CDC service adds; that a full load lacks them is no change of the source's schema."""
-    spec = dialect.spec
-    added = (*sequence, *dialect.total_order, *dialect.commit_times, spec.columns_to_update, spec.force_update)
-    return tuple(c for c in added if c is not None)
+    return (*_of_service(dialect, sequence), *columns_of([change_settings(dialect.spec)]))
+
+
+def _of_service(dialect: Dialect, sequence: tuple[str, ...], names: Sequence[str] = ()) -> tuple[str, ...]:
+    """Those that it adds to every change, and more of them among names of columns."""
+    return (*sequence, *dialect.total_order, *dialect.commit_times, *filter(dialect.is_technical, names))
+
+
+def _known_schemas(dialect: Dialect, state: TableState) -> KnownSchemas:
+    """Those of an earlier release came under the settings that the row has now, for all that is known."""
+    usual = ChangeSettings(columns_to_update=dialect.carried if dialect.spec.keys else None)
+    known = KnownSchemas(schemas=state.schemas, now=change_settings(dialect.spec), usual=usual)
+    return known if state.applied is not None and state.applied.untracked is not None else known.all_marked()
 
 
 def _with_absent(
@@ -345,26 +357,15 @@ def _before_of_key(spec: TableSpec, target: Schema, images: Schema) -> dict[str,
     return {key: image.name for key, image in pairs.items() if image is not None}
 
 
-def _register(
-    plans: Sequence[GroupPlan], known: tuple[dict[str, str], ...]
-) -> tuple[tuple[int, ...], tuple[dict[str, str], ...]]:
-    """Index of each group's carried columns in the ledger's schemas, adding what is new."""
-    schemas = list(known)
-    ids = []
-    for plan in plans:
-        carried = plan.schema
-        if carried not in schemas:
-            schemas.append(carried)
-        ids.append(schemas.index(carried))
-    return tuple(ids), tuple(schemas)
-
-
 def _lacking(
-    spec: TableSpec, target: Schema, schemas: tuple[dict[str, str], ...], technical: tuple[str, ...]
+    dialect: Dialect, target: Schema, known: KnownSchemas, sequence: tuple[str, ...]
 ) -> dict[str, tuple[int, ...]]:
-    """Columns that some file schema lacks, and so its updates keep: by `dropped_column` as it was when they came."""
-    always = {c.lower() for c in (*spec.keys, *technical)}
-    carried = [{name.lower() for name in schema} for schema in schemas]
+    """Columns that some file schema lacks, and so its updates keep: by the settings under which they came."""
+    always = {c.lower() for c in (*dialect.spec.keys, *_of_service(dialect, sequence))}
+    carried = [
+        {name.lower() for name in (*schema, *columns_of([settings]))}
+        for schema, settings in zip(known.schemas, known.settings[1:], strict=True)
+    ]
     found = {}
     for column in target.columns:
         without = tuple(i for i, names in enumerate(carried) if not names & {column.name.lower(), LATER})

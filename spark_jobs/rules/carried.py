@@ -5,6 +5,8 @@ Each row for itself.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -24,12 +26,32 @@ _AROUND = '[]" \t\r\n\f\v'
 """Characters around names in a list of columns."""
 
 
+def by_settings(rows: pa.Table, schema: TableSchema, rule: Callable[[pa.Table, TableSchema], np.ndarray]) -> np.ndarray:
+    """A mask of rows by a rule that asks the row's settings: of each change by those under which it came."""
+    found = rule(rows, schema)
+    for settings, ids in schema.earlier.items():
+        where = came_by(rows, ids)
+        if where.any():
+            found[where] = rule(rows.filter(pa.array(where)), schema.under(settings))
+    return found
+
+
+def came_by(rows: pa.Table, schema_ids: tuple[int, ...]) -> np.ndarray:
+    """Whether each change is of one of these schemas of the ledger."""
+    ids = flat(pc.struct_field(rows.column(GDDL), "schema"))
+    return np.array(pc.is_in(ids, value_set=pa.array(schema_ids, ids.type)), dtype=bool)
+
+
 def carried(rows: pa.Table, schema: TableSchema, column: str) -> np.ndarray:
     """Whether each update carries a column.
 
     A value that was rescued is one, though its column is null. The rescued column is carried by all: it is folded by
     what it holds, see `fold.with_rescued`.
     """
+    return by_settings(rows, schema, lambda part, under: _carried(part, under, column))
+
+
+def _carried(rows: pa.Table, schema: TableSchema, column: str) -> np.ndarray:
     found = np.ones(rows.num_rows, dtype=bool)
     if column == RESCUED:
         return found
@@ -37,7 +59,7 @@ def carried(rows: pa.Table, schema: TableSchema, column: str) -> np.ndarray:
         lacking = pa.array(schema.lacking[column], pa.int32())
         found &= ~np.asarray(pc.is_in(flat(pc.struct_field(rows.column(GDDL), "schema")), value_set=lacking))
     if not schema.is_technical(column):
-        found &= lists(rows, schema, column)
+        found &= _lists(rows, schema, column)
     if schema.spec.ignore_null_updates:
         found &= np.asarray(flat(rows.column(column)).is_valid()) | _rescued(rows, schema, column)
     return found
@@ -45,6 +67,10 @@ def carried(rows: pa.Table, schema: TableSchema, column: str) -> np.ndarray:
 
 def lists(rows: pa.Table, schema: TableSchema, column: str) -> np.ndarray:
     """Whether each update has a column in its list of columns, or no list."""
+    return by_settings(rows, schema, lambda part, under: _lists(part, under, column))
+
+
+def _lists(rows: pa.Table, schema: TableSchema, column: str) -> np.ndarray:
     listing = schema.spelled(schema.spec.columns_to_update)
     if listing is None or column == listing:
         return np.ones(rows.num_rows, dtype=bool)
@@ -53,10 +79,14 @@ def lists(rows: pa.Table, schema: TableSchema, column: str) -> np.ndarray:
 
 def replaces_unknown(rows: pa.Table, schema: TableSchema) -> np.ndarray:
     """Whether each update replaces rescued values of columns that the table lacks: it carries all that it has."""
+    return by_settings(rows, schema, _replaces_unknown)
+
+
+def _replaces_unknown(rows: pa.Table, schema: TableSchema) -> np.ndarray:
     listing = schema.spelled(schema.spec.columns_to_update)
     if schema.spec.ignore_null_updates:
         return np.zeros(rows.num_rows, dtype=bool)
-    return np.ones(rows.num_rows, dtype=bool) if listing is None else np.asarray(flat(rows.column(listing)).is_null())
+    return np.ones(rows.num_rows, dtype=bool) if listing is None else np.array(flat(rows.column(listing)).is_null())
 
 
 def _rescued(rows: pa.Table, schema: TableSchema, column: str) -> np.ndarray:

@@ -36,7 +36,7 @@ def carried_names(schema: TableSchema) -> dict[str, str]:
 
 def refolds(schema: TableSchema) -> bool:
     """Whether late or forced keys are refolded from all their changes, since an overlay would differ."""
-    return schema.partial or schema.spec.force_update is not None
+    return schema.partial or schema.forces
 
 
 def of_newest_generation(happened: pa.Table, schema: TableSchema, swept: int) -> pa.Table:

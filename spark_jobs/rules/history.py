@@ -73,7 +73,9 @@ def retyped_bounds(stored: pa.Array | pa.ChunkedArray, kind: SqlType) -> pa.Arra
 
 def tracked_columns(schema: TableSchema) -> list[str]:
     """Columns whose change opens a version."""
-    untracked = {name.lower() for name in (*schema.named(schema.spec.track_history_except), *schema.keys)}
+    untracked = {
+        name.lower() for name in (*schema.named(schema.spec.track_history_except), *schema.controls, *schema.keys)
+    }
     return [c for c in schema.columns if c.lower() not in untracked and not schema.is_technical(c)]
 
 

@@ -19,7 +19,7 @@ from spark_jobs.plan.sequence import EPOCH
 from spark_jobs.plan.snapshots import SnapshotRun
 from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.rules.arrays import flat
-from spark_jobs.rules.carried import before_image, completed
+from spark_jobs.rules.carried import before_image, by_settings, completed
 from spark_jobs.rules.codes import changes as differs
 from spark_jobs.rules.codes import codes, ranks, row_codes, shared_codes, sortable, sorted_rows
 
@@ -27,6 +27,7 @@ MOVED = f"{GDDL}__moved"
 """Column of events: the update changed its key."""
 ARCHIVED = 0
 """Generation of changes that a reload from files has archived: the change table keeps them, and no table follows."""
+_LAST_FILE = "\U0010ffff"
 _TRUE = ("t", "true", "y", "yes", "1")
 
 
@@ -130,14 +131,18 @@ def _old_key_deletes(changes: pa.Table, schema: TableSchema) -> pa.Table:
 
 def old_key_columns(changes: pa.Table, schema: TableSchema) -> dict[str, pa.Array | pa.ChunkedArray]:
     """The replica's columns as the delete of each change's old key has them."""
-    before, forcing = old_keys(changes, schema), schema.spelled(schema.spec.force_update)
-    known = before if forcing is None else {forcing: changes.column(forcing), **before}
+    before = old_keys(changes, schema)
+    known = {name: changes.column(name) for name in schema.forcing} | before
     return {name: known[name] if name in known else pa.nulls(changes.num_rows, changes.schema.field(name).type)
             for name in schema.columns}  # fmt: skip
 
 
 def forced_rows(rows: pa.Table, schema: TableSchema) -> np.ndarray:
     """Mask of forced rows, which apply regardless of their sequence: a boolean, possibly as text."""
+    return by_settings(rows, schema, _forced_rows)
+
+
+def _forced_rows(rows: pa.Table, schema: TableSchema) -> np.ndarray:
     column = schema.spelled(schema.spec.force_update)
     if column is None:
         return np.zeros(rows.num_rows, dtype=bool)
@@ -171,14 +176,26 @@ def order_parts(
             change is that last one.
     """
     parts = {"generation": [gddl["generation"]], "sequence": sortable(gddl["sequence"])}
-    if schema.spec.force_update is not None:
+    if schema.forces:
         parts["force_update"] = [pa.array(forced)]
     places = file_places(gddl["source_file"], schema)
     parts["file_order"] = [pa.array(places)]
-    if schema.spec.tie_break == "delete_wins":
+    deletes_win = _deletes_win(gddl, schema)
+    if deletes_win.any():
         last = np.asarray(pc.equal(gddl["op"], "D")) if ends_in_delete is None else ends_in_delete
-        parts["tie_break"] = [pa.array(last & (places == 0)), gddl["source_file"]]
+        unordered, arrives = places == 0, ~deletes_win & (places == 0)
+        first = pa.array((last & unordered) | arrives)
+        parts["tie_break"] = [first, pc.if_else(pa.array(arrives), _LAST_FILE, gddl["source_file"])]
     return parts | {"batch": [gddl["batch_id"]], "position": [gddl["position"]]}
+
+
+def _deletes_win(gddl: dict[str, pa.Array], schema: TableSchema) -> np.ndarray:
+    """Which changes came under `tie_break: delete_wins`; one under `last_arrival` wins a tie with them."""
+    found = np.full(len(gddl["op"]), schema.spec.tie_break == "delete_wins")
+    for settings, ids in schema.earlier.items():
+        known = gddl["schema"]
+        found[np.asarray(pc.is_in(known, value_set=pa.array(ids, known.type)))] = settings.tie_break == "delete_wins"
+    return found
 
 
 def file_places(paths: pa.Array, schema: TableSchema) -> np.ndarray:
@@ -266,7 +283,8 @@ def deciding_parts(found: OrderedEvents, schema: TableSchema) -> list[str]:
 def _ends_in_delete(gddl: dict[str, pa.Array], schema: TableSchema, key: np.ndarray, forced: np.ndarray) -> np.ndarray:
     """Whether the last change of the same key, sequence and file is a delete."""
     deletes = np.asarray(pc.equal(gddl["op"], "D"))
-    if schema.spec.tie_break != "delete_wins" or not (deletes & (file_places(gddl["source_file"], schema) == 0)).any():
+    deciding = deletes & _deletes_win(gddl, schema)
+    if not deciding.any() or not (deciding & (file_places(gddl["source_file"], schema) == 0)).any():
         return np.zeros(len(key), dtype=bool)
     same = [pa.array(key), gddl["generation"], gddl["sequence"], pa.array(forced), gddl["source_file"]]
     group = row_codes(same, len(key))
@@ -298,7 +316,15 @@ def orders_of(parts: Sequence[tuple[dict[str, pa.Array], np.ndarray]], schema: T
     Args:
         parts: fields of `_gddl`, and which rows are forced.
     """
-    names = ("generation", "sequence", "op", "source_file", "batch_id", "position")
+    names = [
+        "generation",
+        "sequence",
+        "op",
+        "source_file",
+        "batch_id",
+        "position",
+        *(["schema"] if schema.earlier else []),
+    ]
     gddl = {name: pa.concat_arrays([fields[name] for fields, _ in parts]) for name in names}
     columns = order_columns(gddl, schema, forced=np.concatenate([found for _, found in parts]))
     ends = np.cumsum([len(found) for _, found in parts]).tolist()

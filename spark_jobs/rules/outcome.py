@@ -109,7 +109,7 @@ def refolded(changes: pa.Table, keys: pa.Table, schema: TableSchema) -> pa.Table
 def tombstones_of(net: pa.Table, schema: TableSchema) -> pa.Table:
     """Tombstone rows for the deletes among net changes."""
     dead = net.filter(pc.equal(gddl_fields(net)["op"], "D"))
-    return dead.select([*schema.keys, GDDL, *([FORCED] if schema.spec.force_update else [])])
+    return dead.select([*schema.keys, GDDL, *([FORCED] if schema.forces else [])])
 
 
 def warnings_of(outcome: Outcome, schema: TableSchema) -> tuple[RunWarning, ...]:

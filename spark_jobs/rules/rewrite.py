@@ -20,7 +20,7 @@ from spark_jobs.dialects.base import Dialect
 from spark_jobs.dialects.roles import declared_texts, sequence_type
 from spark_jobs.plan.batch import TableState
 from spark_jobs.plan.columns import Column, Schema, clean_name, landed_name
-from spark_jobs.plan.identity import keyed_otherwise, reselected_columns
+from spark_jobs.plan.identity import keyed_otherwise, other_prefix, reselected_columns
 from spark_jobs.plan.merging import NOTHING, merge
 from spark_jobs.plan.selection import ColumnSelection, select_columns
 from spark_jobs.plan.sequence import log_began_of
@@ -83,6 +83,7 @@ def plan_rewrite(dialect: Dialect, stored: Stored, state: TableState, dropped: s
     """
     spec, data, before = dialect.spec, stored.data or Schema(()), stored.before or Schema(())
     columns = (*data.columns, *before.columns)
+    _require_images(spec, columns, state)
     masks = _new_masks(spec, columns, state)
     kept = select_columns([c.name for c in columns], spec).kept
     prefix = spec.before_image_prefix
@@ -140,6 +141,17 @@ def _new_masks(spec: TableSpec, columns: Sequence[Column], state: TableState) ->
         what = f"{spec.table}: {', '.join(lost)} is stored masked, and the row now asks for other values"
         raise needs_files(spec, what, "restore the mask")
     return {name: method for name, method in new.masks.items() if old.get(name) != method}
+
+
+def _require_images(spec: TableSpec, columns: Sequence[Column], state: TableState) -> None:
+    """Refuse a row without the prefix of stored before images: it would forget that updates have moved rows."""
+    was = None if state.applied is None else state.applied.before_image_prefix
+    if was is None or not other_prefix(spec, state):
+        return
+    images = [column.name for column in columns if column.name.lower().startswith(was.lower())]
+    if images:
+        what = f"{spec.table}: {', '.join(images)} are stored before images, and the row has another prefix"
+        raise needs_files(spec, what, "restore before_image_prefix")
 
 
 def needs_files(spec: TableSpec, what: str, otherwise: str) -> FatalError:

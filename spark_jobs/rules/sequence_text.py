@@ -20,6 +20,7 @@ from spark_jobs.plan.sequence import (
     HEXADECIMAL,
     LSN,
     LSN_DIGITS,
+    MONTH,
     OTHER_DATES,
     POWER,
     PREFIX,
@@ -56,8 +57,8 @@ def forms(values: pa.Array, *, instants: bool = True) -> pa.Array:
     """
     upper = pc.utf8_upper(values)
     found = pa.nulls(len(values), pa.string())
-    for pattern, name in ((LSN, "lsn"), (DECIMAL, "decimal"), (DIGITS_ALONE, "digits"), (POWER, "power"),
-                          (HEXADECIMAL, "hex")):  # fmt: skip
+    for pattern, name in ((MONTH, "month"), (LSN, "lsn"), (DECIMAL, "decimal"), (DIGITS_ALONE, "digits"),
+                          (POWER, "power"), (HEXADECIMAL, "hex")):  # fmt: skip
         found = pc.coalesce(found, pc.if_else(pc.match_substring_regex(upper, pattern), name, None))
         if not found.null_count:
             return found

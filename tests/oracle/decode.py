@@ -62,6 +62,7 @@ def _change(table_schema: Shape, arrival: Arrival, number: int, delivered: Mappi
         row=row,
         carried=_carried(table_schema, values, row, rescued),
         rescued=rescued,
+        tie_break=table_schema.spec.tie_break,
         forced=not load and _forced(table_schema, values),
         old_key=_old_key(table_schema, row, key) if op == "U" else None,
         generation=arrival.generation,

@@ -8,11 +8,12 @@ from collections.abc import Iterable, Mapping
 from collections.abc import Sequence as Listing
 from dataclasses import dataclass
 
-from airflow_gddl.contract.spec import TieBreak
 from tests.oracle.model import Change, Key, Op, Sequence, Value, rank
 from tests.oracle.table_schema import Shape
 
 State = dict[str, Value] | None
+_LAST = "\U0010ffff"
+"""Above all names of files: of changes under different `tie_break` one under `last_arrival` wins."""
 Rescued = Mapping[str, tuple[str, str]]
 """Column to JSON of its value, and the file that has it."""
 
@@ -34,14 +35,14 @@ class Event:
         return (self.change.run, self.change.position)
 
 
-def events_by_key(changes: Iterable[Change], tie_break: TieBreak) -> dict[Key, list[Event]]:
+def events_by_key(changes: Iterable[Change]) -> dict[Key, list[Event]]:
     """Each key's events in the order that decides."""
     events: dict[Key, list[Event]] = defaultdict(list)
     for change in sorted(changes, key=lambda c: (c.run, c.position)):
         if change.old_key is not None:
             _arrive(events[change.old_key], change, "D")
         _arrive(events[change.key], change, change.op)
-    return {key: sorted(found, key=lambda e: _order(e, tie_break)) for key, found in events.items()}
+    return {key: sorted(found, key=_order) for key, found in events.items()}
 
 
 def _arrive(earlier: list[Event], change: Change, op: Op) -> None:
@@ -52,7 +53,7 @@ def _arrive(earlier: list[Event], change: Change, op: Op) -> None:
     earlier.append(Event(change, op, sequence))
 
 
-def _order(event: Event, tie_break: TieBreak) -> tuple[Value, ...]:
+def _order(event: Event) -> tuple[Value, ...]:
     """A forced change wins a tie with one that isn't. Names of change files tell their order, others nothing.
 
     Only full-load rows are tied, so that `delete_wins` never has a delete to choose here.
@@ -61,7 +62,7 @@ def _order(event: Event, tie_break: TieBreak) -> tuple[Value, ...]:
     first = (change.generation, rank(event.sequence), change.forced)
     if change.op != "R":
         return (*first, 1, change.source_file.rsplit("/", 1)[-1], change.source_file, *event.arrival)
-    return (*first, 0, "", change.source_file if tie_break == "delete_wins" else "", *event.arrival)
+    return (*first, 0, "", change.source_file if change.tie_break == "delete_wins" else _LAST, *event.arrival)
 
 
 def states(table_schema: Shape, events: Listing[Event]) -> list[State]:

@@ -92,10 +92,14 @@ def _same(table_schema: Shape, one: State, other: State) -> bool:
 
 
 def _tracked(table_schema: Shape, row: Mapping[str, Value]) -> dict[str, Value]:
-    control = [c for c in (table_schema.spec.columns_to_update, table_schema.spec.force_update) if c is not None]
     untracked = {
         name.lower()
-        for name in (*table_schema.sequence, *table_schema.spec.track_history_except, *control, *SERVICE_COLUMNS)
+        for name in (
+            *table_schema.sequence,
+            *table_schema.spec.track_history_except,
+            *table_schema.control,
+            *SERVICE_COLUMNS,
+        )
     }
     return {
         name: value

@@ -22,20 +22,18 @@ def ingest(table_schema: Shape, runs: Listing[Run]) -> Ledger:
 
 def _ingest_run(table_schema: Shape, ledger: Ledger, number: int, run: Run) -> None:
     """Change files written before a rewritten LOAD file belong to the generation that it ends."""
-    before = len(ledger.changes), ledger.faults
+    before, decoding = (len(ledger.changes), ledger.faults), table_schema.under(run.settings)
     _remove(ledger, run)
     opening = [place for place, file in enumerate(run.files) if _reloads(ledger, file)]
     early = [file for file in run.files[: min(opening, default=0)] if file.kind == "change"]
-    read = _ingest_files(table_schema, ledger, number, early, 0)
+    read = _ingest_files(decoding, ledger, number, early, 0)
     if run.files and (opening or ledger.generation == 0):
         _open(ledger)
     late = [file for file in run.files if file not in early] + (_along(ledger, run) if opening else [])
     loads = [file for file in late if file.kind == "load"]
-    read += _ingest_files(table_schema, ledger, number, loads, len(early))
+    read += _ingest_files(decoding, ledger, number, loads, len(early))
     sweep(table_schema, ledger)
-    read += _ingest_files(
-        table_schema, ledger, number, [f for f in late if f.kind == "change"], len(early) + len(loads)
-    )
+    read += _ingest_files(decoding, ledger, number, [f for f in late if f.kind == "change"], len(early) + len(loads))
     appended = len(ledger.changes) - before[0]
     faults = ledger.faults - before[1]
     ledger.counts.append(Counts(read, appended, read - faults - appended, faults))
@@ -61,7 +59,7 @@ def _open(ledger: Ledger) -> None:
 
 def _along(ledger: Ledger, run: Run) -> list[DeliveredFile]:
     """LOAD files that earlier runs found written again: left out, their rows would vanish with the older load."""
-    return [ledger.read[name][0] for name in sorted(ledger.again - {file.name for file in run.files})]
+    return [ledger.read[name][0] for name in sorted(ledger.again - ledger.removed - {file.name for file in run.files})]
 
 
 def _ingest_files(table_schema: Shape, ledger: Ledger, number: int, files: Iterable[DeliveredFile], first: int) -> int:

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from airflow_gddl.contract.spec import TieBreak
+
 Value = Any
 """A cell: whatever a file can hold."""
 
@@ -45,10 +47,12 @@ class Run:
 
     Attributes:
         removed: names of files removed before it; `.` is the whole folder.
+        settings: fields of the row that are others in this run, of those that each change keeps (semantics, 5).
     """
 
     files: tuple[DeliveredFile, ...]
     removed: tuple[str, ...] = ()
+    settings: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,6 +80,7 @@ class Change:
     source_file: str
     position: int
     rescued: Mapping[str, str] = field(default_factory=dict)
+    tie_break: TieBreak = "delete_wins"
 
 
 @dataclass(frozen=True, order=True)

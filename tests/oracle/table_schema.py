@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 from airflow_gddl.contract.codec import decode
 from airflow_gddl.contract.dms import DmsOptions
@@ -25,6 +26,7 @@ class Shape:
     replica: columns of the replica, without `_gddl`.
     changes: those of the change table.
     numbers: columns of whole numbers by the first run, where texts that are none are rescued.
+    control: columns that list columns, or force changes, in any run.
     """
 
     spec: TableSpec
@@ -36,6 +38,7 @@ class Shape:
     replica: tuple[str, ...]
     changes: tuple[str, ...]
     numbers: frozenset[str] = frozenset()
+    control: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, spec: TableSpec, runs: Sequence[Run]) -> Shape:
@@ -56,7 +59,12 @@ class Shape:
             replica=tuple(n for n in changes if prefix is None or not n.startswith(prefix)),
             changes=changes,
             numbers=_numbers(runs) if spec.schema_evolution.type_change == "rescue" else frozenset(),
+            control=tuple(_control(spec, runs)),
         )
+
+    def under(self, settings: Mapping[str, Any]) -> Shape:
+        """With other fields of the row, for the changes of a run."""
+        return replace(self, spec=replace(self.spec, **settings))
 
     @property
     def technical(self) -> frozenset[str]:
@@ -80,6 +88,12 @@ class Shape:
         """The column a before image shows; any other column itself."""
         prefix = self.spec.before_image_prefix
         return column.removeprefix(prefix) if prefix else column
+
+
+def _control(spec: TableSpec, runs: Sequence[Run]) -> Iterable[str]:
+    for run in runs:
+        row = replace(spec, **run.settings)
+        yield from (name for name in (row.columns_to_update, row.force_update) if run.files and name is not None)
 
 
 def _check_modelled(spec: TableSpec) -> None:

@@ -8,7 +8,9 @@ from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.contract.sql_types import parse_type
 from spark_jobs.dialects.registry import dialect_of
 from spark_jobs.plan.batch import TableState
+from spark_jobs.plan.change_settings import ChangeSettings
 from spark_jobs.plan.columns import Column, Schema
+from spark_jobs.plan.settings import settings_of
 from spark_jobs.rules.batch_schema import Stored, plan_batch
 
 
@@ -18,3 +20,26 @@ def test_names_that_dms_adds_are_the_sources_own_elsewhere(dialect: str, of_serv
     row = dialect_of(TableSpec(table="s.t", keys=("id",), dialect=dialect))
     schema = plan_batch(row, (), Stored(data=Schema(columns), before=None), TableState(batch=1)).table_schema
     assert schema.is_technical("AR_H_NOTE") is of_service
+
+
+_STORED = Stored(data=Schema((Column("id", parse_type("int")), Column("c", parse_type("string")))), before=None)
+_ROW = TableSpec(table="s.t", keys=("id",), sequence_by=("id",), ignore_null_updates=True)
+
+
+def test_changes_of_an_earlier_release_came_under_the_settings_of_today() -> None:
+    state = TableState(batch=1, schemas=({"id": "int"}, {"id": "int", "c": "string"}))
+    found = plan_batch(dialect_of(_ROW), (), _STORED, state)
+    assert found.schemas == tuple({**schema, "ignore_null_updates=True": "void"} for schema in state.schemas)
+    assert found.table_schema.earlier == {}
+
+
+def test_changes_keep_the_settings_under_which_they_came() -> None:
+    unusual = {"id": "int", "force_update=c": "void", "tie_break=last_arrival": "void"}
+    state = TableState(batch=1, applied=settings_of(_ROW), schemas=({"id": "int", "c": "string"}, unusual))
+    found = plan_batch(dialect_of(_ROW), (), _STORED, state)
+    earlier = {ChangeSettings(): (0,), ChangeSettings(force_update="c", tie_break="last_arrival"): (1,)}
+    assert (found.schemas, found.table_schema.earlier) == (state.schemas, earlier)
+    assert found.table_schema.forcing == ("c",)
+    assert found.table_schema.controls == ("c",)
+    assert not found.table_schema.is_technical("c")
+    assert found.table_schema.under(ChangeSettings(force_update="c")).is_technical("c")

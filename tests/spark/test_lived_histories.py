@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -73,6 +74,56 @@ def test_column_declared_as_text_later_is_as_if_it_always_was(count: int, spark:
         wanted, found = (by_engine(stage.lake.layout(case.spec)) for stage in (first, later))
         later.blame(case, f"text since run {since[case.spec.table]}", differences(wanted, found))
     assert not later.wrong, "\n" + later.report()
+
+
+@pytest.mark.parametrize("count", [4, pytest.param(60, marks=pytest.mark.deep)])
+@pytest.mark.parametrize("sort", ["everything", "partial"])
+def test_changes_keep_the_settings_under_which_they_came(
+    sort: str, count: int, spark: LocalPort, tmp_path: Path
+) -> None:
+    """Each run has other settings; a rebuild under yet others changes nothing."""
+    chance = Random(sort)  # noqa: S311 - a repeatable choice
+    drawn = named(rich(cases(replace(SORTS[sort], forced=True)), examples(count)))
+    changing = [
+        replace(case, runs=tuple(replace(run, settings=_other_settings(case.spec, chance)) for run in case.runs))
+        for case in drawn
+    ]
+    stage = Stage(spark, Lake(tmp_path), changing)
+    for number in range(max(len(case.runs) for case in stage.cases)):
+        active = stage.land(number)
+        rows = [replace(case.spec, **case.runs[number].settings) for case in active]
+        results = stage.lake.run(stage.port, stage.lake.job(rows, run_id=f"run-{number}"))
+        stage.blame_failures(f"in run {number}", results)
+        for case in active:
+            if case.spec.table not in stage.wrong:
+                stage.judge(case, number, results[case.spec.table])
+    before = {case.spec.table: by_engine(stage.lake.layout(case.spec)) for case in stage.cases}
+    kept = ("columns_to_update", "force_update")  # which say what the history tracks
+    rows = [
+        replace(case.spec, **{**_other_settings(case.spec, chance), **{n: case.runs[-1].settings[n] for n in kept}})
+        for case in stage.cases
+    ]
+    verify(stage)
+    stage.blame_failures(
+        "in the rebuild", stage.lake.run(stage.port, stage.lake.job(rows, JobOptions(full_refresh=True), "rebuild"))
+    )
+    for case in stage.cases:
+        if case.spec.table not in stage.wrong:
+            live = by_engine(stage.lake.layout(case.spec))
+            stage.blame(case, "after the rebuild", differences(before[case.spec.table], live))
+    verify(stage)
+    assert not stage.wrong, "\n" + stage.report()
+
+
+def _other_settings(spec: TableSpec, chance: Random) -> dict[str, Any]:
+    """Those that each change keeps; its list of columns and its force are heeded or not."""
+    return {
+        "ignore_null_updates": chance.random() < 0.5,
+        "columns_to_update": chance.choice((None, spec.columns_to_update)),
+        "force_update": chance.choice((None, spec.force_update)),
+        "tie_break": chance.choice(("delete_wins", "last_arrival")),
+        "schema_evolution": replace(spec.schema_evolution, dropped_column=chance.choice(("keep", "null"))),
+    }
 
 
 def _run(stage: Stage, specs: Sequence[TableSpec], number: int, options: JobOptions | None = None) -> None:

@@ -195,7 +195,7 @@ def test_a_dropped_column(policy: str, how: str) -> None:
     assert found.target.names == ("id", "v")
     one = action(found, "v")
     assert (one.how, one.source, one.source_type) == (how, None, None)
-    assert tuple(found.groups[0].schema) == (("id",) if policy == "keep" else ("id", "v", "*"))
+    assert tuple(found.groups[0].schema) == (("id",) if policy == "keep" else ("id", "v", "dropped_column=null"))
 
 
 def test_deletes_that_carry_only_keys_are_no_schema_change() -> None:

@@ -80,8 +80,7 @@ class ReplicaWriter:
             snapshot = tables.existing(snapshot.path)
         if partial or refolds(schema) or snapshot.feeds_changes:
             return find(tables, snapshot, keys, schema.keys)
-        forcing, written = schema.spelled(schema.spec.force_update), {*schema.columns, GDDL}
-        needed = {*schema.keys, GDDL, *([forcing] if forcing else [])}
+        needed, written = {*schema.keys, GDDL, *schema.forcing}, {*schema.columns, GDDL}
         columns = [name for name in snapshot.schema.names if name in needed or name not in written]
         return find(tables, snapshot, keys, schema.keys, columns)
 

@@ -27,7 +27,7 @@ def _as_delete(table_schema: TableSchema, kinds: Mapping[str, DataType]) -> dict
     for column in table_schema.columns:
         if column in table_schema.keys:
             columns[column] = old_value(table_schema, column)
-        elif column == table_schema.spelled(table_schema.spec.force_update):
+        elif column in table_schema.forcing:
             columns[column] = name(column)
         else:
             columns[column] = F.lit(None).cast(kinds[column])

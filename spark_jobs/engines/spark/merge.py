@@ -179,7 +179,7 @@ def decided(
 
 def tombstones_of(net: DataFrame, table_schema: TableSchema) -> DataFrame:
     """Tombstone rows for the deletes among net changes."""
-    forced = [FORCED] if table_schema.spec.force_update else []
+    forced = [FORCED] if table_schema.forces else []
     return net.where(F.col(GDDL)["op"] == "D").select(*map(name, table_schema.keys), GDDL, *forced)
 
 

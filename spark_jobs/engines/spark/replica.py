@@ -136,8 +136,7 @@ class ReplicaWriter:
     def _merge_input(self, net: NetChanges) -> MergeInput:
         """Outcome by the rules, with the stored rows of the keys."""
         tables, schema = self.batch_context.tables, self.table_schema
-        forcing = schema.spelled(schema.spec.force_update)
-        columns = [*schema.keys, *([forcing] if forcing is not None and forcing not in schema.keys else []), GDDL]
+        columns = [*schema.keys, *(name for name in schema.forcing if name not in schema.keys), GDDL]
         columns += [RESCUED] if schema.rescues and net.partial else []
         stored = StoredRows(replica=self._replica(columns), tombstones=self._tombstones())
         if are_few(net.keys):
@@ -191,7 +190,7 @@ class ReplicaWriter:
         if not self.batch_context.tables.exists(path):
             return None
         rows = self.batch_context.tables.read(path).where(F.col(GDDL)["batch_id"] != self.batch_context.plan.batch_id)
-        forced = [FORCED] if self.table_schema.spec.force_update else []
+        forced = [FORCED] if FORCED in rows.columns and self.table_schema.forces else []
         return rows.select(*map(name, self.table_schema.keys), GDDL, *forced)
 
     def _within(self, first_key: Column) -> Column:
