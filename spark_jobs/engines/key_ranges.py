@@ -127,10 +127,10 @@ class _Ranges(_OnParts):
                 continue
             at = range_of(rows, self.cuts)
             order = np.argsort(at, kind="stable")
-            numbers, starts = np.unique(at[order], return_index=True)
-            ordered, ends = rows.take(pa.array(order)), [*starts[1:], rows.num_rows]
-            for number, start, end in zip(numbers.tolist(), starts, ends, strict=True):
-                yield number, part[0], ordered.slice(start, end - start)
+            numbers, starts, counts = np.unique(at[order], return_index=True, return_counts=True)
+            ordered = rows.take(pa.array(order))
+            for number, start, count in zip(numbers.tolist(), starts, counts, strict=True):
+                yield number, part[0], ordered.slice(start, count)
 
     def __call__(self, storage: Storage, rows: Mapping[str, Sequence[pa.Table]]) -> bytes:
         return self.rule(storage, self.together(rows))

@@ -10,7 +10,7 @@ from airflow_gddl.contract.table_spec import lowered
 from spark_jobs.plan.batch import TableState
 from spark_jobs.plan.change_settings import is_mark
 from spark_jobs.plan.selection import select_columns
-from spark_jobs.plan.settings import AppliedSettings
+from spark_jobs.plan.settings import MARKED, AppliedSettings
 from spark_jobs.plan.shards import refreshed
 
 
@@ -38,7 +38,7 @@ def require_same_identity(spec: TableSpec, state: TableState) -> None:
 def other_prefix(spec: TableSpec, state: TableState) -> bool:
     """Whether stored updates that changed their key can't be told as they were, by `before_image_prefix`."""
     known, now = state.applied, spec.before_image_prefix
-    if known is None or known.untracked is None or (known.before_image_prefix or "").lower() == (now or "").lower():
+    if known is None or known.layout < MARKED or (known.before_image_prefix or "").lower() == (now or "").lower():
         return False
     names = (name.lower() for schema in state.schemas for name in schema)
     return known.before_image_prefix is not None or any(name.startswith(str(now).lower()) for name in names)

@@ -13,6 +13,9 @@ from spark_jobs.plan.change_settings import ChangeSettings, columns_of
 LAYOUT = 3
 """Of the tables that this release writes; those of others are brought up to it by their next batch. Before 3 the
 history knew no generations."""
+MARKED = 4
+"""Of a ledger whose schemas have marks (`plan.change_settings`), and which knows `untracked` and `before_image_prefix`;
+the tables are as in 3."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,11 +23,10 @@ class AppliedSettings:
     """Fields of the row as of the last batch, or the last full refresh.
 
     Attributes:
-        untracked: columns that the row keeps from opening versions of the history, in lower case; null: an earlier
-            release wrote the ledger, which marked no schemas either (`plan.change_settings`).
+        untracked: columns that the row keeps from opening versions of the history, in lower case.
     """
 
-    layout: int = field(default=LAYOUT, metadata={ALWAYS: True})
+    layout: int = field(default=MARKED, metadata={ALWAYS: True})
     history: bool = False
     delete: DeleteMode = "hard"
     columns: tuple[str, ...] | None = None
@@ -36,7 +38,7 @@ class AppliedSettings:
     partition_by: tuple[str, ...] = ()
     description: str | None = None
     column_descriptions: Mapping[str, str] = field(default_factory=dict)
-    untracked: tuple[str, ...] | None = None
+    untracked: tuple[str, ...] = ()
     before_image_prefix: str | None = None
 
 
@@ -61,4 +63,4 @@ def history_begins(spec: TableSpec, applied: AppliedSettings | None) -> bool:
         return False
     if applied is None or not applied.history or applied.layout < LAYOUT:
         return True
-    return applied.untracked not in (None, untracked_of(spec))
+    return applied.layout >= MARKED and applied.untracked != untracked_of(spec)

@@ -27,7 +27,7 @@ from spark_jobs.plan.conversion import lossless
 from spark_jobs.plan.schema import LATER, SchemaPlan, SchemaRules, plan_schema
 from spark_jobs.plan.selection import select_columns, unknown_columns, unknown_described
 from spark_jobs.plan.sequence import has_instants, has_normal_text
-from spark_jobs.plan.settings import change_settings
+from spark_jobs.plan.settings import MARKED, change_settings
 from spark_jobs.plan.snapshots import KnownSnapshots, openings_of
 from spark_jobs.plan.table_schema import TableSchema
 from spark_jobs.plan.widening import widened_number
@@ -307,7 +307,7 @@ def _known_schemas(dialect: Dialect, state: TableState) -> KnownSchemas:
     """Those of an earlier release came under the settings that the row has now, for all that is known."""
     usual = ChangeSettings(columns_to_update=dialect.carried if dialect.spec.keys else None)
     known = KnownSchemas(schemas=state.schemas, now=change_settings(dialect.spec), usual=usual)
-    return known if state.applied is not None and state.applied.untracked is not None else known.all_marked()
+    return known if state.applied is not None and state.applied.layout >= MARKED else known.all_marked()
 
 
 def _with_absent(
