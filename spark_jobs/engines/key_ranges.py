@@ -168,10 +168,10 @@ def by_key(tables: Tables, sources: Mapping[str, Source], keys: pa.Schema, rule:
 
 def by_row(tables: Tables, sources: Mapping[str, Source], rule: RangeRule) -> list[bytes]:
     """The same for a rule that holds for any part of the rows: in tasks, for the rows of each file."""
-    if not tables.is_for_tasks(sum(source.size for source in sources.values())):
+    size = sum(source.size for source in sources.values())
+    if not tables.is_for_tasks(size):
         return by_key(tables, sources, pa.schema([]), rule)
-    work = _File(sources=sources, rule=rule)
-    return tables.place_for(sum(source.size for source in sources.values())).run(work, _parts(sources))
+    return tables.place_for(size).run(_File(sources=sources, rule=rule), _parts(sources))
 
 
 def _parts(sources: Mapping[str, Source]) -> list[Part]:

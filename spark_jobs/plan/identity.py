@@ -36,7 +36,7 @@ def require_same_identity(spec: TableSpec, state: TableState) -> None:
 
 
 def other_prefix(spec: TableSpec, state: TableState) -> bool:
-    """Whether stored updates that changed their key can't be told as they were, by `before_image_prefix`."""
+    """Whether another `before_image_prefix` changes how stored updates of keys are applied."""
     known, now = state.applied, spec.before_image_prefix
     if known is None or known.layout < MARKED or (known.before_image_prefix or "").lower() == (now or "").lower():
         return False

@@ -29,16 +29,16 @@ _AROUND = '[]" \t\r\n\f\v'
 def by_settings(rows: pa.Table, schema: TableSchema, rule: Callable[[pa.Table, TableSchema], np.ndarray]) -> np.ndarray:
     """A mask of rows by a rule that asks the row's settings: of each change by those under which it came."""
     found = rule(rows, schema)
+    stored = flat(pc.struct_field(rows.column(GDDL), "schema"))
     for settings, ids in schema.earlier.items():
-        where = came_by(rows, ids)
+        where = came_by(stored, ids)
         if where.any():
             found[where] = rule(rows.filter(pa.array(where)), schema.under(settings))
     return found
 
 
-def came_by(rows: pa.Table, schema_ids: tuple[int, ...]) -> np.ndarray:
-    """Whether each change is of one of these schemas of the ledger."""
-    ids = flat(pc.struct_field(rows.column(GDDL), "schema"))
+def came_by(ids: pa.Array, schema_ids: tuple[int, ...]) -> np.ndarray:
+    """Whether each change, by the `schema` of its `_gddl`, is of one of these schemas of the ledger."""
     return np.array(pc.is_in(ids, value_set=pa.array(schema_ids, ids.type)), dtype=bool)
 
 

@@ -19,7 +19,7 @@ from spark_jobs.plan.sequence import EPOCH
 from spark_jobs.plan.snapshots import SnapshotRun
 from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.rules.arrays import flat
-from spark_jobs.rules.carried import before_image, by_settings, completed
+from spark_jobs.rules.carried import before_image, by_settings, came_by, completed
 from spark_jobs.rules.codes import changes as differs
 from spark_jobs.rules.codes import codes, ranks, row_codes, shared_codes, sortable, sorted_rows
 
@@ -43,6 +43,16 @@ def with_gddl(rows: pa.Table, **changed: pa.Array) -> pa.Table:
     parts = gddl_fields(rows) | changed
     fields = [pa.field(name, part.type) for name, part in parts.items()]
     return rows.set_column(at, GDDL, pa.StructArray.from_arrays(list(parts.values()), fields=fields))
+
+
+def for_both_keys(changes: pa.Table, schema: TableSchema) -> pa.Table:
+    """Rows for `as_events`: where keys can change, each is assigned to both of its keys. Each change by itself."""
+    return events(changes, schema) if schema.before_of_key else changes
+
+
+def as_events(rows: pa.Table, schema: TableSchema) -> pa.Table:
+    """Rows of `for_both_keys` as `events`."""
+    return rows if schema.before_of_key else events(rows, schema)
 
 
 def that_count(changes: pa.Table) -> pa.Table:
@@ -193,8 +203,7 @@ def _deletes_win(gddl: dict[str, pa.Array], schema: TableSchema) -> np.ndarray:
     """Which changes came under `tie_break: delete_wins`; one under `last_arrival` wins a tie with them."""
     found = np.full(len(gddl["op"]), schema.spec.tie_break == "delete_wins")
     for settings, ids in schema.earlier.items():
-        known = gddl["schema"]
-        found[np.asarray(pc.is_in(known, value_set=pa.array(ids, known.type)))] = settings.tie_break == "delete_wins"
+        found[came_by(gddl["schema"], ids)] = settings.tie_break == "delete_wins"
     return found
 
 

@@ -79,7 +79,7 @@ def test_hostile_files_harm_only_their_table(engine: EnginePort, tmp_path: Path)
 
 @pytest.mark.parametrize("kind", [pa.list_(pa.int64()), pa.struct({"a": pa.int64()})], ids=str)
 def test_warnings_show_keys_that_have_no_order(engine: EnginePort, kind: pa.DataType, tmp_path: Path) -> None:
-    """Found by the inputs above: the sample of a warning was sorted, and the table failed for ever."""
+    """Found by the inputs above: the sample of a warning was sorted, and each run of the table failed."""
     roots, spec = Roots(landing=str(tmp_path / "landing"), lake=str(tmp_path / "lake")), spec_of("t", settle="0s")
     keys = [[7], [5]] if pa.types.is_list(kind) else [{"a": 7}, {"a": 5}]
     rows = {"Op": ["U", "U"], "seq": [1, 2], "id": pa.array(keys, kind), "v": ["x", "y"]}

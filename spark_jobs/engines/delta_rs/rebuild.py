@@ -36,7 +36,7 @@ from spark_jobs.rules.changes import change_schema
 from spark_jobs.rules.figures import Rebuilt, Replaced
 from spark_jobs.rules.fold import newest_state
 from spark_jobs.rules.history import versions
-from spark_jobs.rules.order import ARCHIVED, events, gddl_fields, that_count, with_gddl
+from spark_jobs.rules.order import ARCHIVED, as_events, for_both_keys, gddl_fields, that_count, with_gddl
 from spark_jobs.rules.outcome import tombstones_of
 from spark_jobs.rules.rebuild import held_by, lacking, rebuilt_rows, restamped
 from spark_jobs.rules.rewrite import Rewrite, rewritten
@@ -145,13 +145,8 @@ class _Changes:
         return rows.append_column(_SEQUENCE, gddl["sequence"]).append_column(_FILE, of_load)
 
     def by_moves(self, rows: pa.Table) -> pa.Table:
-        """Rows for `happened`: where keys can change, each change goes to both of its keys."""
-        found = by_name(rows, self.kind)
-        return events(found, self.schema) if self.schema.before_of_key else found
-
-    def happened(self, rows: pa.Table) -> pa.Table:
-        """See `order.events`."""
-        return rows if self.schema.before_of_key else events(rows, self.schema)
+        """See `order.for_both_keys`."""
+        return for_both_keys(by_name(rows, self.kind), self.schema)
 
     def newly_archived(self, rows: Mapping[str, pa.Table]) -> pa.Table:
         """Live changes that no file holds."""
@@ -229,7 +224,7 @@ class _LiveRows:
     def expected(self, rows: Mapping[str, pa.Table]) -> pa.Table:
         schema = self.changes.schema
         source = pa.concat_tables([by_name(rows[n], rows[FRESH].schema) for n in (FRESH, STORED) if n in rows])
-        happened = self.changes.happened(source) if schema.keys else that_count(source)
+        happened = as_events(source, schema) if schema.keys else that_count(source)
         return expected_state(happened, schema, self.changes.swept).select(self.columns)
 
 
@@ -266,7 +261,7 @@ class _Derive:
 
     def __call__(self, storage: Storage, rows: Mapping[str, pa.Table]) -> bytes:
         schema, swept = self.changes.schema, self.changes.swept
-        happened = self.changes.happened(rows[STORED]) if schema.keys else rows[STORED]
+        happened = as_events(rows[STORED], schema) if schema.keys else rows[STORED]
         rules: dict[str, Callable[[], pa.Table]] = {
             TOMBSTONES: lambda: tombstones_of(newest_state(happened, schema, swept), schema),
             MERGE: lambda: self._replica(happened),

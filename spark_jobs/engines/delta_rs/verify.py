@@ -18,7 +18,7 @@ from spark_jobs.rules.arrays import by_name
 from spark_jobs.rules.arrow_schema import DeltaSchema
 from spark_jobs.rules.changes import change_schema
 from spark_jobs.rules.figures import Verdict
-from spark_jobs.rules.order import events
+from spark_jobs.rules.order import as_events, for_both_keys
 from spark_jobs.rules.shards import of_shard
 from spark_jobs.rules.verify import Comparison, compare, expected_state, live_rows, verdict_of
 
@@ -42,15 +42,13 @@ class _Verify:
 
     def changes(self, rows: pa.Table) -> pa.Table:
         found = of_shard(by_name(rows, change_schema(self.schema)), self.schema.spec.shard)
-        return events(found, self.schema) if self.schema.before_of_key else found
+        return for_both_keys(found, self.schema)
 
     def replica(self, rows: pa.Table) -> pa.Table:
         return live_rows(of_shard(rows, self.schema.spec.shard), self.schema)
 
     def __call__(self, storage: Storage, rows: Mapping[str, pa.Table]) -> bytes:  # noqa: ARG002 - writes nothing
-        happened = rows[_CHANGES]
-        if self.schema.keys and not self.schema.before_of_key:
-            happened = events(happened, self.schema)
+        happened = as_events(rows[_CHANGES], self.schema) if self.schema.keys else rows[_CHANGES]
         found = compare(rows[_REPLICA], expected_state(happened, self.schema, self.swept), self.schema, self.limit)
         return json.dumps([found.rows, found.expected_rows, sorted(found.buckets), found.keys]).encode()
 

@@ -14,11 +14,12 @@ from spark_jobs.engines.spark import row_types
 from spark_jobs.engines.spark.batch_context import HISTORY, BatchContext
 from spark_jobs.engines.spark.columns import at, name, old_value
 from spark_jobs.engines.spark.in_tasks import by_key, place_of_keys
-from spark_jobs.engines.spark.merge import NetChanges, are_few, as_events, by_events, of_keys, to_events
+from spark_jobs.engines.spark.merge import NetChanges, are_few, by_events, of_keys, to_events
 from spark_jobs.engines.spark.tables import Assignments, Tables
 from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.rules.history import BOUNDS, IDENTITY, actions, versions
 from spark_jobs.rules.merge import ACTION
+from spark_jobs.rules.order import as_events
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ from spark_jobs.rules.fold import (
     newest_state,
 )
 from spark_jobs.rules.merge import ACTION, StoredState, decide
-from spark_jobs.rules.order import events
+from spark_jobs.rules.order import as_events, events
 
 _BROADCAST = 500_000
 """Rows up to which a table is broadcast."""
@@ -90,11 +90,6 @@ def happened(changes: DataFrame, table_schema: TableSchema) -> DataFrame:
 def to_events(changes: DataFrame, table_schema: TableSchema) -> DataFrame:
     """Rows for `as_events`: where keys can change, each is assigned to both of its keys."""
     return happened(changes, table_schema) if table_schema.before_of_key else changes
-
-
-def as_events(rows: pa.Table, table_schema: TableSchema) -> pa.Table:
-    """Rows of `to_events` as events."""
-    return rows if table_schema.before_of_key else events(rows, table_schema)
 
 
 def by_events(

@@ -37,9 +37,8 @@ class SparkTasks:
 
         def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             storage = Storage()
-            for batch in batches:
-                for number in batch.column("id").to_pylist():
-                    yield pa.RecordBatch.from_pydict({_REPORT: [work(storage, listed[number])]})
+            for number in _numbers(batches):
+                yield pa.RecordBatch.from_pydict({_REPORT: [work(storage, listed[number])]})
 
         numbers = self.spark.range(0, len(listed), 1, len(listed))
         with naming_files([[work.file_of(part)] for part in listed]):
@@ -53,12 +52,11 @@ class SparkTasks:
 
         def split(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             storage = Storage()
-            for batch in batches:
-                for at in batch.column("id").to_pylist():
-                    for number, table, rows in work.split(storage, listed[at]):
-                        for stream in _streams(rows):
-                            columns = [pa.array([number], pa.int32()), pa.array([table]), pa.array([stream])]
-                            yield pa.RecordBatch.from_arrays(columns, names=["number", "table", "stream"])
+            for at in _numbers(batches):
+                for number, table, rows in work.split(storage, listed[at]):
+                    for stream in _streams(rows):
+                        columns = [pa.array([number], pa.int32()), pa.array([table]), pa.array([stream])]
+                        yield pa.RecordBatch.from_arrays(columns, names=["number", "table", "stream"])
 
         def act(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             storage = Storage()
@@ -81,6 +79,11 @@ class SparkTasks:
         rows = self.spark.read.parquet(*files)
         hashed = rows.select(F.xxhash64(*map(name, columns)).alias("h"))
         return int(hashed.agg(F.count_distinct("h")).collect()[0][0])
+
+
+def _numbers(batches: Iterator[pa.RecordBatch]) -> Iterator[int]:
+    for batch in batches:
+        yield from batch.column("id").to_pylist()
 
 
 def _streams(rows: pa.Table) -> Iterator[bytes]:

@@ -11,10 +11,11 @@ from pyspark.sql import types as T
 
 from spark_jobs.engines.spark.columns import name
 from spark_jobs.engines.spark.in_tasks import by_key, place_of_keys, place_of_rows
-from spark_jobs.engines.spark.merge import as_events, to_events
+from spark_jobs.engines.spark.merge import to_events
 from spark_jobs.engines.spark.tables import spark_type
 from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.rules.figures import Verdict
+from spark_jobs.rules.order import as_events
 from spark_jobs.rules.verify import Comparison, compare, expected_state, live_rows, verdict_of
 
 _TEXTS = T.ArrayType(T.StringType())
