@@ -167,11 +167,15 @@ def by_key(tables: Tables, sources: Mapping[str, Source], keys: pa.Schema, rule:
 
 
 def by_row(tables: Tables, sources: Mapping[str, Source], rule: RangeRule) -> list[bytes]:
-    """The same for a rule that holds for any part of the rows: in tasks, for the rows of each file."""
-    size = sum(source.size for source in sources.values())
-    if not tables.is_for_tasks(size):
-        return by_key(tables, sources, pa.schema([]), rule)
-    return tables.place_for(size).run(_File(sources=sources, rule=rule), _parts(sources))
+    """The same for a rule that holds for any part of the rows: of all together, or in tasks of each file."""
+    large = tables.is_for_tasks(sum(source.size for source in sources.values()))
+    return by_file(tables, sources, rule) if large else by_key(tables, sources, pa.schema([]), rule)
+
+
+def by_file(tables: Tables, sources: Mapping[str, Source], rule: RangeRule) -> list[bytes]:
+    """The same for the rows of each file, one after the other; the rule is not called where there are none."""
+    place = tables.place_for(sum(source.size for source in sources.values()))
+    return place.run(_File(sources=sources, rule=rule), _parts(sources))
 
 
 def _parts(sources: Mapping[str, Source]) -> list[Part]:

@@ -7,7 +7,6 @@ import pyarrow.compute as pc
 
 from airflow_gddl.contract.table_spec import SHARD_COLUMN
 from spark_jobs.plan.table_schema import GDDL, TableSchema
-from spark_jobs.rules.arrays import flat
 from spark_jobs.rules.order import gddl_fields, with_gddl
 from spark_jobs.rules.shards import of_shard
 
@@ -49,10 +48,21 @@ def sweepable(rows: pa.Table, generation: int, schema: TableSchema) -> tuple[int
 
 def swept(rows: pa.Table, generation: int, schema: TableSchema) -> tuple[pa.Table, int]:
     """Rows without those of older generations, or with these marked deleted; and their number."""
-    old = _old(rows, generation, schema.spec.shard)
-    if marks(schema):
-        return with_gddl(rows, deleted=pc.if_else(flat(old), True, gddl_fields(rows)["deleted"])), _count(old)
-    return rows.filter(pc.invert(old)), _count(old)
+    old = vanishing(rows, generation, schema)
+    left = rows.filter(pc.invert(old))
+    return pa.concat_tables([left, instead(rows.filter(old), schema)]), _count(old)
+
+
+def vanishing(rows: pa.Table, generation: int, schema: TableSchema) -> pa.ChunkedArray:
+    """Mask of live rows of older generations."""
+    return _old(rows, generation, schema.spec.shard)
+
+
+def instead(vanished: pa.Table, schema: TableSchema) -> pa.Table:
+    """What stays of rows of older generations: nothing, or all, marked deleted."""
+    if not marks(schema):
+        return vanished.slice(0, 0)
+    return with_gddl(vanished, deleted=pa.repeat(True, vanished.num_rows))
 
 
 def _old(rows: pa.Table, generation: int, shard: str | None) -> pa.ChunkedArray:

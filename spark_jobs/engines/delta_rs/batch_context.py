@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -11,9 +12,11 @@ import pyarrow.compute as pc
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.spec import TierSpec
 from spark_jobs.engines.batch_steps import TableWork
+from spark_jobs.engines.delta_rs.outputs import deleted, written
 from spark_jobs.engines.delta_rs.row_search import KeyMatches
 from spark_jobs.engines.delta_rs.small_files import join_in_passing, place_new_rows
 from spark_jobs.engines.delta_rs.tables import DataFile, Tables, TableSnapshot, Write
+from spark_jobs.engines.key_ranges import Source
 from spark_jobs.engines.transactions import version_of
 from spark_jobs.plan.batch import BatchPlan
 from spark_jobs.plan.table_schema import TableSchema
@@ -80,6 +83,19 @@ class BatchContext:
         fresh = by_name(outcome.filter(pc.equal(outcome.column(ACTION), "insert")), schema)
         place_new_rows(self.tables, snapshot, fresh, added, removed)
         self.commit(snapshot.path, app, metrics, added, removed)
+
+    def put_written(
+        self, path: str, app: str, reports: Sequence[Mapping[str, Any]], source: Source, metrics: Mapping[str, int]
+    ) -> None:
+        """Commit what a rule has written and deleted.
+
+        Args:
+            reports: see `Output.report`.
+            source: the table's rows, as the rule got them.
+        """
+        found, _ = written(reports)
+        write = replace(self._write(app, metrics, []), written=found, deleted=deleted(reports, source))
+        self.tables.commit(path, write)
 
     def join_small_files(self, path: str) -> None:
         """Between batches: see `small_files.join_in_passing`."""

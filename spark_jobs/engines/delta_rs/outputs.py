@@ -59,6 +59,12 @@ class Output:
         return {"files": files, "feed": feed, "differs": differs, "rows": rows.num_rows, "deleted": at}
 
 
+def output_of(tables: Tables, path: str, keys: Sequence[str], transaction: int) -> Output:
+    """For rows that a table gets as it is."""
+    feeds = tables.existing(path).feeds_changes
+    return Output(target=tables.target(path), now=transaction // 1000, keys=tuple(keys) if feeds else None)
+
+
 def written(reports: Iterable[Mapping[str, Any]]) -> tuple[Written, int]:
     """What tasks have written of one table, and the number of rows.
 

@@ -20,7 +20,7 @@ from spark_jobs.engines import rebuilding, table_definition
 from spark_jobs.engines.base import RebuildRequest, TableContext
 from spark_jobs.engines.delta_rs import evolve, quarantine
 from spark_jobs.engines.delta_rs.features import require_creatable
-from spark_jobs.engines.delta_rs.outputs import Output, Replacing, deleted, written
+from spark_jobs.engines.delta_rs.outputs import Output, Replacing, deleted, output_of, written
 from spark_jobs.engines.delta_rs.reconcile import settle_properties
 from spark_jobs.engines.delta_rs.row_search import AT_FILE, AT_ROW
 from spark_jobs.engines.delta_rs.tables import Tables, Write, Written
@@ -438,10 +438,9 @@ class Rebuild:
         self.definer.ensure(definition)
         path = definition.path
         if self.tables.last_transaction(path, app) < version:
-            snapshot = self.tables.existing(path)
-            keys = self.table_schema.keys if snapshot.feeds_changes else None
-            rule = _MendChanges(self._rules, Output(target=self.tables.target(path), now=self._now, keys=keys))
-            sources = {FRESH: self._fresh(), STORED: Source.of(snapshot, self._rules.stored)}
+            rule = _MendChanges(self._rules, output_of(self.tables, path, self.table_schema.keys, version))
+            stored = Source.of(self.tables.existing(path), self._rules.stored)
+            sources = {FRESH: self._fresh(), STORED: stored}
             reports = [json.loads(report) for report in by_key(self.tables, sources, self._rules.keys, rule)]
             found, rows = written(reports)
             gone = deleted(reports, sources[STORED])

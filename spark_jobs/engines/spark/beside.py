@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
-from airflow_gddl.contract.result import RunWarning
+from airflow_gddl.contract.result import MainCounts, RunWarning
 from airflow_gddl.contract.spec import TableSpec, TierSpec
 from spark_jobs.dialects.probed import Unreadable
 from spark_jobs.engines import skipping, table_definition
@@ -20,6 +20,7 @@ from spark_jobs.engines.delta_rs import deletion_vectors, evolve
 from spark_jobs.engines.delta_rs.change_table import ChangeTableWriter
 from spark_jobs.engines.delta_rs.engine import DeltaRsEngine
 from spark_jobs.engines.delta_rs.features import BESIDE_SPARK, missing_features
+from spark_jobs.engines.delta_rs.table_writer import TableWriter
 from spark_jobs.engines.delta_rs.tables import Tables, TableSnapshot
 from spark_jobs.engines.places import Place
 from spark_jobs.engines.spark import evolve as spark_evolve
@@ -62,6 +63,26 @@ def known_tables(context: TableContext, place: Place, paths: Sequence[str]) -> T
     except DeclinedError:
         return None
     return tables
+
+
+@dataclass(frozen=True)
+class KnownTablesWork(TablesOfAnother):
+    """Sweep and the history of all keys without the JVM; Spark creates and evolves the tables."""
+
+    own: TableWriter
+
+    def sweepable(self) -> tuple[int, int]:
+        return self._current().sweepable()
+
+    def sweep(self) -> MainCounts:
+        return self._current().sweep()
+
+    def history(self, generation_low_watermarks: tuple[str | None, ...], *, swept: int) -> None:
+        self._current().history(generation_low_watermarks, swept=swept)
+
+    def _current(self) -> TableWriter:
+        self.own.batch_context.tables.forget_all()  # earlier steps of the batch may have been Spark's
+        return self.own
 
 
 @dataclass(frozen=True)

@@ -14,9 +14,11 @@ from airflow_gddl.contract.table_spec import SHARD_COLUMN
 from spark_jobs.dialects.probed import Unreadable
 from spark_jobs.engines import table_definition
 from spark_jobs.engines.base import RebuildRequest, RebuildWork, TableContext
-from spark_jobs.engines.batch_steps import BatchWork
+from spark_jobs.engines.batch_steps import BatchWork, TableWork
+from spark_jobs.engines.delta_rs.batch_context import BatchContext as KnownBatchContext
 from spark_jobs.engines.delta_rs.rebuild import Rebuild as KnownRebuild
 from spark_jobs.engines.delta_rs.rebuild import rewrite_changes
+from spark_jobs.engines.delta_rs.table_writer import TableWriter as KnownTableWriter
 from spark_jobs.engines.delta_rs.tables import Tables as KnownTables
 from spark_jobs.engines.delta_rs.verify import verify
 from spark_jobs.engines.first_load import FirstLoadReader
@@ -25,7 +27,7 @@ from spark_jobs.engines.spark import quarantine, row_types
 from spark_jobs.engines.spark import verify as verifying
 from spark_jobs.engines.spark.batch_context import BatchContext
 from spark_jobs.engines.spark.batch_reader import BatchReader
-from spark_jobs.engines.spark.beside import BatchesBesideSpark, SparkMade, hides_commits, known_tables
+from spark_jobs.engines.spark.beside import BatchesBesideSpark, KnownTablesWork, SparkMade, hides_commits, known_tables
 from spark_jobs.engines.spark.change_table import AppendedChanges, ChangeTableWriter
 from spark_jobs.engines.spark.columns import tuples
 from spark_jobs.engines.spark.erasing import SparkEraser, of_key
@@ -121,8 +123,15 @@ class SparkEngine:
             replica=replica, decoded=decoded, appended=Appended(written=batch.figures.rows, redelivered=0)
         )
 
-    def table_work(self, context: TableContext, plan: BatchPlan, table_schema: TableSchema) -> TableWriter:
-        return TableWriter(self._batch_context(context, plan, table_schema))
+    def table_work(self, context: TableContext, plan: BatchPlan, table_schema: TableSchema) -> TableWork:
+        work, layout = TableWriter(self._batch_context(context, plan, table_schema)), context.layout
+        if (known := self.known_tables(context, layout.changes, layout.replica, layout.history)) is None:
+            return work
+        own = KnownBatchContext(
+            tables=known, layout=layout, tier=context.tier, plan=plan, table_schema=table_schema,
+            resumed=context.resumed,
+        )  # fmt: skip
+        return KnownTablesWork(work, KnownTableWriter(own))
 
     def _batch_context(self, context: TableContext, plan: BatchPlan, table_schema: TableSchema) -> BatchContext:
         return BatchContext(
