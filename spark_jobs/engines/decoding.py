@@ -7,21 +7,24 @@ from dataclasses import dataclass, replace
 
 from airflow_gddl.contract.errors import FatalError, GddlError, RetriableError
 from airflow_gddl.contract.result import RunWarning
-from spark_jobs.dialects.probed import Probed
+from airflow_gddl.stores import Storage
+from spark_jobs.dialects.base import Dialect
+from spark_jobs.dialects.probed import Probed, Unreadable
 from spark_jobs.dialects.roles import match
 from spark_jobs.engines.base import TableContext
+from spark_jobs.engines.splits import Split
 from spark_jobs.plan.batch import BatchPlan, TableState
 from spark_jobs.plan.snapshots import IgnoredSnapshot, LedgerBefore, SnapshotMarks, snapshots_after
 from spark_jobs.plan.table_schema import TableSchema
 from spark_jobs.rules.batch_schema import BatchSchema, Landed, plan_batch
-from spark_jobs.rules.decode import DecodedGroup, Stamp, decode
+from spark_jobs.rules.decode import DecodedGroup, Stamp, are_deletes, decode
 from spark_jobs.rules.decoded_batch import DecodedBatch
 from spark_jobs.rules.delivery import GroupDecoding
 from spark_jobs.rules.erased_keys import ErasedKeys
 from spark_jobs.rules.erased_rows import without_erased
 from spark_jobs.rules.figures import Figures
 from spark_jobs.rules.measure import PartFigures, figures_of, measure
-from spark_jobs.rules.read import RawGroup
+from spark_jobs.rules.read import FileRows, RawGroup, read_file
 from spark_jobs.rules.shards import with_shard, with_shard_column
 
 
@@ -197,3 +200,31 @@ def landed(context: TableContext, like: Probed, only_deletes: Callable[[str], bo
     return Landed(
         kind=like.file.kind, columns=like.columns, label=like.file.path, only_deletes=deletes, stated=like.stated
     )
+
+
+def are_all_deletes(context: TableContext, group: Sequence[Probed], op: str) -> bool:
+    """Whether files have only deletes; most have another operation in their first rows.
+
+    Args:
+        group: files with equal columns.
+        op: their column of operations.
+    """
+    at = [name for name, _ in group[0].columns].index(op)
+    for file in group:
+        probed = context.dialect.probe(context.storage, file.file) if file.translated else file
+        for number in range(max(1, len(file.row_groups))):
+            part = range(number, number + 1) if file.row_groups else None
+            found = read_file(context.storage, probed, part)
+            if isinstance(found, FileRows) and not are_deletes(found.columns[at]):
+                return False
+    return True
+
+
+def read_part(storage: Storage, dialect: Dialect, part: Split) -> FileRows | Unreadable:
+    """Rows of a part; a file that its dialect translates is translated again."""
+    if not part.file.translated or part.file.table is not None:
+        return read_file(storage, part.file, part.row_groups)
+    again = dialect.probe(storage, part.file.file)
+    if again.signature != part.file.signature:
+        return Unreadable(part.file.file, "FILE_VANISHED", "the file was rewritten since it was probed")
+    return read_file(storage, again)

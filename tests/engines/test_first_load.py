@@ -18,10 +18,10 @@ from deltalake import DeltaTable
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from airflow_gddl.contract.table_spec import SchemaEvolution
 from airflow_gddl.stores import Storage
-from spark_jobs.engines import first_load, splits
+from spark_jobs.engines import splits, written_parts
 from spark_jobs.engines.delta_rs import engine
-from spark_jobs.engines.first_load import PartReport, WritePart
 from spark_jobs.engines.splits import Split
+from spark_jobs.engines.written_parts import PartReport, WritePart
 from tests.delta_rs.small_lake import SmallLake
 from tests.landing import write_bytes
 from tests.spark.table_lines import TableLines, differences, everything
@@ -57,7 +57,7 @@ def parts(monkeypatch: pytest.MonkeyPatch) -> Parts:
     """Each row group is a part, however few bytes it has."""
     monkeypatch.setattr(engine, "_IN_MEMORY", -1)
     monkeypatch.setattr(splits, "_LEAST_BYTES", 1)
-    monkeypatch.setattr(first_load, "MOST_BYTES", 1)
+    monkeypatch.setattr(written_parts, "MOST_BYTES", 1)
     seen, write = Parts(), WritePart.__call__
 
     def counted(self: WritePart, storage: Storage, part: Split) -> bytes:
@@ -187,13 +187,13 @@ def test_parts_of_another_row_are_not_taken(parts: Parts, tmp_path: Path) -> Non
 CHILD = """
 import os, signal, sys
 from pathlib import Path
-from spark_jobs.engines import first_load, splits
+from spark_jobs.engines import first_load, splits, written_parts
 from spark_jobs.engines.delta_rs import engine
 from tests.delta_rs.small_lake import SmallLake
 from tests.engines.test_first_load import spec_of
 from spark_jobs.table import runtime
 
-engine._IN_MEMORY, splits._LEAST_BYTES, first_load.MOST_BYTES = -1, 1, 1
+engine._IN_MEMORY, splits._LEAST_BYTES, written_parts.MOST_BYTES = -1, 1, 1
 where, number = sys.argv[2], int(sys.argv[3])
 seen = 0
 
@@ -208,7 +208,7 @@ def deadly(kind, name):
         return done
     setattr(kind, name, run)
 
-deadly(*{"part": (first_load.WritePart, "_write"), "report": (first_load.WritePart, "__call__"),
+deadly(*{"part": (written_parts.WritePart, "_write"), "report": (written_parts.WritePart, "__call__"),
          "commit": (first_load.FirstLoad, "_commit"), "merge": (first_load.FirstLoad, "merge")}[where])
 SmallLake(Path(sys.argv[1])).done(spec_of(delete="soft"))
 """
@@ -232,6 +232,6 @@ def test_killed_load_is_run_again(where: str, number: int, parts: Parts, tmp_pat
 
 def test_report_reads_back() -> None:
     files = {"changes": [{"add": {"path": "x"}}]}
-    report = PartReport(path="a", files=files, keys=3, code="C", reason="r", error=("a",))
+    report = PartReport(path="a", files=files, distinct=(4, 3), code="C", reason="r", error=("a",))
     assert PartReport.from_json(report.to_json()) == report
     assert json.loads(report.to_json())[0] == "a"

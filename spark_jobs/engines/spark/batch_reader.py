@@ -13,7 +13,14 @@ from pyspark.sql import functions as F
 from spark_jobs.dialects.probe import probe_all
 from spark_jobs.dialects.probed import Probed, Unreadable, begin_a_table, groups
 from spark_jobs.engines.base import TableContext
-from spark_jobs.engines.decoding import Decoding, landed, raise_fault, resumed_batch, resumed_schema
+from spark_jobs.engines.decoding import (
+    Decoding,
+    are_all_deletes,
+    landed,
+    raise_fault,
+    resumed_batch,
+    resumed_schema,
+)
 from spark_jobs.engines.spark import quarantine
 from spark_jobs.engines.spark.columns import name
 from spark_jobs.engines.spark.decode_tasks import (
@@ -35,11 +42,9 @@ from spark_jobs.engines.splits import dealt, splits
 from spark_jobs.plan.batch import BatchPlan, TableState
 from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.rules.batch_schema import Landed
-from spark_jobs.rules.decode import are_deletes
 from spark_jobs.rules.decoded_batch import DecodedBatch
 from spark_jobs.rules.measure import PartFigures, combined, figures_of
 from spark_jobs.rules.measure import distinct as distinct_at_hand
-from spark_jobs.rules.read import FileRows, read_file
 from spark_jobs.rules.records import landed_columns
 from spark_jobs.spark.arrow_tasks import map_in_arrow
 
@@ -114,19 +119,7 @@ class BatchReader:
         return found if self.is_for_driver else replace(found, table=None, malformed=None)
 
     def _landed(self, group: Sequence[Probed]) -> Landed:
-        return landed(self.context, group[0], lambda op: self._are_deletes(group, op))
-
-    def _are_deletes(self, group: Sequence[Probed], op: str) -> bool:
-        """Whether files have only deletes; most have another operation in their first rows."""
-        at = [n for n, _ in group[0].columns].index(op)
-        for file in group:
-            probed = self.context.dialect.probe(self.context.storage, file.file) if file.translated else file
-            for number in range(max(1, len(file.row_groups))):
-                part = range(number, number + 1) if file.row_groups else None
-                found = read_file(self.context.storage, probed, part)
-                if isinstance(found, FileRows) and not are_deletes(found.columns[at]):
-                    return False
-        return True
+        return landed(self.context, group[0], lambda op: are_all_deletes(self.context, group, op))
 
     def _decoded(self, decoding: Decoding, alike: Sequence[Sequence[Probed]]) -> _Rows:
         ordinals = {file.path: i for i, file in enumerate(self.plan.files)}

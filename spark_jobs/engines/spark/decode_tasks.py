@@ -22,7 +22,7 @@ from spark_jobs.dialects.base import Dialect
 from spark_jobs.dialects.probe import reading
 from spark_jobs.dialects.probed import Unreadable
 from spark_jobs.engines.base import DEAD_WORKER
-from spark_jobs.engines.decoding import Decoder, Fault, fault_of, out_of_memory
+from spark_jobs.engines.decoding import Decoder, Fault, fault_of, out_of_memory, read_part
 from spark_jobs.engines.spark import row_types
 from spark_jobs.engines.splits import Split
 from spark_jobs.plan.table_schema import GDDL, TableSchema
@@ -30,7 +30,7 @@ from spark_jobs.rules import error_rows
 from spark_jobs.rules.changes import change_columns, change_schema
 from spark_jobs.rules.decode import DecodedGroup
 from spark_jobs.rules.measure import PartFigures, combined, measure
-from spark_jobs.rules.read import FileRows, grouped, read_file
+from spark_jobs.rules.read import grouped
 from spark_jobs.rules.records import replayed
 
 ERROR, KIND, REPORT = f"{GDDL}__error", f"{GDDL}__kind", f"{GDDL}__report"
@@ -103,7 +103,7 @@ class DecodeFiles:
         path = split.file.file.path
         try:
             with reading(split.file.file):
-                found = self._read(storage, split)
+                found = read_part(storage, self.dialect, split)
                 if isinstance(found, Unreadable):
                     return self._report(Report(path=path, code=found.code, reason=found.reason))
                 raw = grouped([split.file], {path: found}, {path: split.ordinal})
@@ -117,15 +117,6 @@ class DecodeFiles:
             return self._report(Report(path=path, code=error.code, reason=error.what))
         except GddlError as error:
             return self._report(Report(path=path, error=fault_of(error)))
-
-    def _read(self, storage: Storage, split: Split) -> FileRows | Unreadable:
-        """Reads a part; a file that its dialect translates is translated here again."""
-        if not split.file.translated or split.file.table is not None:
-            return read_file(storage, split.file, split.row_groups)
-        again = self.dialect.probe(storage, split.file.file)
-        if again.signature != split.file.signature:
-            return Unreadable(split.file.file, "FILE_VANISHED", "the file was rewritten since it was probed")
-        return read_file(storage, again)
 
     def _report(self, report: Report) -> pa.Table:
         return report_row(report, self.decoder.table_schema)
