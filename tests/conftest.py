@@ -66,7 +66,8 @@ SPARK = LazySpark(SessionSettings(cores=2, memory="6g", brief=True))
 def ways_of_spark() -> Iterator[None]:
     """Leave every second table to Spark's own steps, like tables that only Spark can write.
 
-    Whole tables of every second one of the others are worked on in tasks, by small ranges of keys, like large ones.
+    Every second one of the others is worked on in tasks, by small ranges of keys, like large ones; and of these and the
+    rest every second one's batches.
 
     `GDDL_MERGED_HALF=1` leaves Spark the other half, -1 none.
     """
@@ -75,12 +76,17 @@ def ways_of_spark() -> Iterator[None]:
 
     half = int(os.environ.get("GDDL_MERGED_HALF", "0"))
     decode, known_tables = BatchesBesideSpark.decode_files, SparkEngine.known_tables
+    is_small = BatchesBesideSpark._is_small
 
     def is_left(context: TableContext) -> bool:
         return zlib.crc32(context.spec.table.encode()) % 2 == half
 
     def decoded(self: BatchesBesideSpark, plan: BatchPlan, state: TableState) -> Any:
         return None if is_left(self.context) else decode(self, plan, state)
+
+    def small(self: BatchesBesideSpark, plan: BatchPlan, *others: Any) -> bool:
+        large = plan.source == "files" and zlib.crc32(self.context.spec.table.encode()) // 4 % 2
+        return not large and is_small(self, plan, *others)
 
     def known(self: SparkEngine, context: TableContext, *paths: str) -> Any:
         tables = None if is_left(context) else known_tables(self, context, *paths)
@@ -90,6 +96,7 @@ def ways_of_spark() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(BatchesBesideSpark, "decode_files", decoded)
+        patch.setattr(BatchesBesideSpark, "_is_small", small)
         patch.setattr(SparkEngine, "known_tables", known)
         patch.setattr(key_ranges, "RANGE_BYTES", 2_000)
         yield

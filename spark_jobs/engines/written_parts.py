@@ -176,7 +176,7 @@ class WrittenParts:
 
     def paths(self, table: str) -> list[str]:
         """Of the files of a table."""
-        return [_path_of(self.targets[table], action) for action in self.files[table]]
+        return [file_path(self.targets[table].path, action) for action in self.files[table]]
 
     def discard(self) -> None:
         """Remove what was written, and the reports."""
@@ -288,7 +288,7 @@ class PartsReader:
 
     def _is_there(self, work: WritePart, report: PartReport) -> bool:
         """Whether the files of an earlier attempt are still there: maintenance removes what no commit names."""
-        paths = (_path_of(work.targets[name], action) for name, files in report.files.items() for action in files)
+        paths = (file_path(work.targets[name].path, action) for name, files in report.files.items() for action in files)
         return all(self.context.storage.stat(path) is not None for path in paths)
 
     def _distinct(self, reports: Sequence[PartReport], work: WritePart, schema: TableSchema) -> tuple[int, int]:
@@ -314,7 +314,7 @@ class PartsReader:
         if apart and all(first[1] < second[0] for first, second in pairwise(ends)):
             return sum(r.distinct[1] for r in loads)
         target = work.targets[CHANGES]
-        files = [_path_of(target, action) for r in loads for action in r.files.get(CHANGES, [])]
+        files = [file_path(target.path, action) for r in loads for action in r.files.get(CHANGES, [])]
         return self.place.distinct(files, schema.keys) if files else 0
 
 
@@ -342,8 +342,10 @@ def _are_apart(parts: Sequence[PartFigures]) -> bool:
     return all(first[1] < second[0] for first, second in pairwise(sorted(zip(lows, highs, strict=True))))
 
 
-def _path_of(target: Target, action: Action) -> str:
-    return join(target.path, unquote(action["add"]["path"]))
+def file_path(table: str, action: Action) -> str:
+    """Path of a file that an action of the log adds."""
+    (found,) = action.values()
+    return join(table, unquote(found["path"]))
 
 
 def _range(figures: PartFigures) -> tuple[Any, Any]:

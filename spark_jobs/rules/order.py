@@ -27,6 +27,7 @@ MOVED = f"{GDDL}__moved"
 """Column of events: the update changed its key."""
 ARCHIVED = 0
 """Generation of changes that a reload from files has archived: the change table keeps them, and no table follows."""
+_SEQUENCE, _FILE = f"{GDDL}__sequence", f"{GDDL}__source"
 _LAST_FILE = "\U0010ffff"
 _TRUE = ("t", "true", "y", "yes", "1")
 
@@ -53,6 +54,20 @@ def for_both_keys(changes: pa.Table, schema: TableSchema) -> pa.Table:
 def as_events(rows: pa.Table, schema: TableSchema) -> pa.Table:
     """Rows of `for_both_keys` as `events`."""
     return rows if schema.before_of_key else events(rows, schema)
+
+
+def with_identity(changes: pa.Table, schema: TableSchema) -> pa.Table:
+    """Changes with `identity_columns`: without a key their sequence, and the file of a full load's rows."""
+    if schema.keys:
+        return changes
+    gddl = gddl_fields(changes)
+    of_load = pc.if_else(pc.equal(gddl["op"], "R"), gddl["source_file"], pa.scalar(None, pa.string()))
+    return changes.append_column(_SEQUENCE, gddl["sequence"]).append_column(_FILE, of_load)
+
+
+def identity_columns(schema: TableSchema) -> tuple[str, ...]:
+    """Columns of `with_identity` that deliveries of one change have in common."""
+    return schema.keys or (_SEQUENCE, _FILE)
 
 
 def that_count(changes: pa.Table) -> pa.Table:

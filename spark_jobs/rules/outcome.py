@@ -15,7 +15,7 @@ from spark_jobs.rules.arrays import by_name, flat
 from spark_jobs.rules.codes import table_codes
 from spark_jobs.rules.fold import FORCED, newest_state
 from spark_jobs.rules.merge import ACTION, AT, IGNORED, LATE, MOVE_LOST, UNKNOWN_KEY, StoredState, decide, overlaid
-from spark_jobs.rules.order import events, gddl_fields
+from spark_jobs.rules.order import gddl_fields
 from spark_jobs.rules.redelivery import sample_keys
 
 _ACTIONS = ("insert", "update", "delete")
@@ -50,7 +50,7 @@ def outcome_of(
     Args:
         net: see `fold.net_changes`; `partial`: as there.
         stored: whole rows of the replica.
-        refold: all changes of some keys; perhaps of other keys too.
+        refold: `order.events` of all changes of some keys; perhaps of other keys too.
     """
     decided = decide(net, stored, schema, partial=partial)
     late = flat(decided.column(LATE))
@@ -95,13 +95,13 @@ def _acting(decided: pa.Table, where: np.ndarray) -> pa.Table:
     return decided.filter(pa.array(where & np.asarray(decided.column(ACTION).is_valid())))
 
 
-def refolded(changes: pa.Table, keys: pa.Table, schema: TableSchema) -> pa.Table:
+def refolded(happened: pa.Table, keys: pa.Table, schema: TableSchema) -> pa.Table:
     """What all changes of `keys` fold to; see `fold.net_changes`.
 
     Args:
-        changes: of all generations; may hold other keys' too.
+        happened: `order.events` of all generations; may hold other keys' too.
     """
-    net = newest_state(events(changes, schema), schema, schema.swept)
+    net = newest_state(happened, schema, schema.swept)
     mine, wanted = table_codes((net, keys), schema.keys)
     return net.filter(pa.array(np.isin(mine, wanted)))
 

@@ -113,12 +113,18 @@ def sequence_tie(count: int, sample: tuple[str, ...], schema: TableSchema) -> tu
 
 def sample_keys(rows: pa.Table, schema: TableSchema) -> tuple[str, ...]:
     """A few keys as JSON objects, least first, each once."""
+    return tuple(keys_json(least_keys(rows, schema), schema))
+
+
+def least_keys(rows: pa.Table, schema: TableSchema) -> pa.Table:
+    """A few keys, least first, each once; nested ones, which have no order, by their JSON text."""
     keys = rows.select(schema.keys)
     at = np.unique(row_codes(keys.columns, rows.num_rows), return_index=True)[1]
     keys = keys.take(pa.array(at))
-    if any(pt.is_nested(kind) for kind in keys.schema.types):  # which have no order
-        return tuple(sorted(keys_json(keys, schema))[:SAMPLE])
-    return tuple(keys_json(keys.sort_by([(k, "ascending") for k in schema.keys]).slice(0, SAMPLE), schema))
+    if any(pt.is_nested(kind) for kind in keys.schema.types):
+        texts = keys_json(keys, schema)
+        return keys.take(pa.array(sorted(range(len(texts)), key=texts.__getitem__)[:SAMPLE], pa.int64()))
+    return keys.sort_by([(k, "ascending") for k in schema.keys]).slice(0, SAMPLE)
 
 
 def keys_json(rows: pa.Table, schema: TableSchema) -> list[str]:

@@ -23,10 +23,11 @@ def unmarked(replica: pa.Table) -> pa.Table:
     return replica.filter(_alive(replica.column(GDDL)))
 
 
-def not_vanished(changes: pa.Table, swept: int) -> pa.Table:
-    """Changes without those of generations whose rows have vanished."""
-    late = pc.less(gddl_fields(changes)["generation"], swept)
-    return changes.filter(pc.invert(late)) if pc.any(late).as_py() else changes
+def appended(changes: pa.Table, schema: TableSchema) -> pa.Table:
+    """Rows that changes add to a table without keys: none of those of generations whose rows have vanished."""
+    late = pc.less(gddl_fields(changes)["generation"], schema.swept)
+    rows = changes.filter(pc.invert(late)) if pc.any(late).as_py() else changes
+    return undeleted(rows) if schema.spec.delete == "soft" else rows
 
 
 def marks(schema: TableSchema) -> bool:

@@ -16,6 +16,7 @@ from airflow_gddl.stores import Storage
 from spark_jobs.engines import key_ranges
 from spark_jobs.engines.delta_rs import tables
 from spark_jobs.engines.delta_rs.active_files import active_files
+from spark_jobs.engines.delta_rs.large_batch import LargeBatch
 from spark_jobs.engines.spark import batch_reader
 from spark_jobs.engines.spark.beside import BatchesBesideSpark
 from tests.conftest import LocalPort
@@ -45,6 +46,7 @@ class Taken:
 
     taken: int = 0
     left: int = 0
+    large: int = 0
     found: list[str] = field(default_factory=list)
 
 
@@ -56,6 +58,7 @@ def beside(monkeypatch: pytest.MonkeyPatch) -> Taken:
     def watched(self: BatchesBesideSpark, *args: Any) -> Any:
         found = decode(self, *args)
         seen.taken, seen.left = seen.taken + (found is not None), seen.left + (found is None)
+        seen.large += found is not None and isinstance(found[0], LargeBatch)
         return found
 
     monkeypatch.setattr(BatchesBesideSpark, "decode_files", watched)
@@ -66,15 +69,20 @@ def beside(monkeypatch: pytest.MonkeyPatch) -> Taken:
     return seen
 
 
+@pytest.mark.parametrize("large", [False, True], ids=["small", "large"])
 @pytest.mark.parametrize("sort", SORTS)
-def test_engine_and_oracle_agree(sort: str, beside: Taken, tmp_path: Path) -> None:
+def test_engine_and_oracle_agree(
+    sort: str, large: bool, beside: Taken, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     traits, vectors = SORTS[sort]
+    if large:
+        monkeypatch.setattr("spark_jobs.engines.spark.beside.MOST_BYTES", -1)
     tiers = {"small": replace(DEFAULT_TIERS["small"], deletion_vectors=vectors)}
     stage = Stage(LocalPort("spark"), Lake(tmp_path, tiers), named(drawn(cases(dense(traits)), examples(5))))
     play(stage)
     verify(stage)
     assert not stage.wrong, "\n" + stage.report()
-    assert beside.taken
+    assert beside.large if large else beside.taken
 
 
 def test_spark_maintains_the_tables_between(beside: Taken, tmp_path: Path) -> None:

@@ -12,16 +12,18 @@ import pyarrow.compute as pc
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.spec import TierSpec
 from spark_jobs.engines.batch_steps import TableWork
+from spark_jobs.engines.delta_rs import quarantine
 from spark_jobs.engines.delta_rs.outputs import deleted, written
 from spark_jobs.engines.delta_rs.row_search import KeyMatches
 from spark_jobs.engines.delta_rs.small_files import join_in_passing, place_new_rows
-from spark_jobs.engines.delta_rs.tables import DataFile, Tables, TableSnapshot, Write
+from spark_jobs.engines.delta_rs.tables import DataFile, Tables, TableSnapshot, Write, Written
 from spark_jobs.engines.key_ranges import Source
-from spark_jobs.engines.transactions import version_of
+from spark_jobs.engines.transactions import QUARANTINE, version_of
 from spark_jobs.plan.batch import BatchPlan
 from spark_jobs.plan.table_schema import TableSchema
 from spark_jobs.rules.arrays import by_name
 from spark_jobs.rules.merge import ACTION
+from spark_jobs.rules.quarantine import of_earlier_versions
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,6 +86,10 @@ class BatchContext:
         place_new_rows(self.tables, snapshot, fresh, added, removed)
         self.commit(snapshot.path, app, metrics, added, removed)
 
+    def put_files(self, path: str, app: str, found: Written, metrics: Mapping[str, int]) -> None:
+        """Commit data files of new rows."""
+        self.tables.commit(path, replace(self._write(app, metrics, []), written=found))
+
     def put_written(
         self, path: str, app: str, reports: Sequence[Mapping[str, Any]], source: Source, metrics: Mapping[str, int]
     ) -> None:
@@ -96,6 +102,13 @@ class BatchContext:
         found, _ = written(reports)
         write = replace(self._write(app, metrics, []), written=found, deleted=deleted(reports, source))
         self.tables.commit(path, write)
+
+    def resolve_earlier(self, paths: Sequence[str]) -> None:
+        """Resolve what earlier versions of files left in the errors table."""
+        if paths and self.tables.exists(self.layout.errors):
+            older = of_earlier_versions(paths, self.plan.batch_id)
+            transaction = (f"{QUARANTINE}:resolve", self.transaction)
+            quarantine.resolve(self.tables, self.layout.errors, older, self.plan.planned_at, transaction)
 
     def join_small_files(self, path: str) -> None:
         """Between batches: see `small_files.join_in_passing`."""

@@ -20,7 +20,7 @@ from spark_jobs.engines.delta_rs.batch_context import BatchContext
 from spark_jobs.engines.delta_rs.replica import ReplicaWriter
 from spark_jobs.engines.delta_rs.row_search import FindRows, search
 from spark_jobs.engines.delta_rs.table_writer import TableWriter
-from spark_jobs.engines.delta_rs.tables import DataFile, Tables
+from spark_jobs.engines.delta_rs.tables import DataFile, Tables, TableSnapshot
 from spark_jobs.engines.transactions import APPEND, QUARANTINE
 from spark_jobs.engines.whole_batch import WholeBatch
 from spark_jobs.plan.table_schema import GDDL
@@ -29,8 +29,7 @@ from spark_jobs.rules.arrays import by_name
 from spark_jobs.rules.changes import change_schema
 from spark_jobs.rules.decode import Stamp
 from spark_jobs.rules.decoded_batch import DecodedBatch
-from spark_jobs.rules.figures import Overlap
-from spark_jobs.rules.quarantine import of_earlier_versions
+from spark_jobs.rules.figures import Figures, Overlap
 from spark_jobs.rules.redelivery import TIED, new_changes, tie_warnings
 
 
@@ -56,10 +55,7 @@ class ChangeTableWriter:
             rows = [error_rows.of_rows(group, stamp) for group in self.decoded.groups]
             rows.append(error_rows.of_files(files, stamp))
             quarantine.append(batch_context.tables, path, pa.concat_tables(rows), QUARANTINE, batch_context.transaction)
-        if again and batch_context.tables.exists(path):
-            older = of_earlier_versions(again, batch_context.plan.batch_id)
-            transaction = (f"{QUARANTINE}:resolve", batch_context.transaction)
-            quarantine.resolve(batch_context.tables, path, older, batch_context.plan.planned_at, transaction)
+        batch_context.resolve_earlier(again)
 
     def append(self, overlap: Overlap) -> ReplicaWriter:
         figures, good = self.decoded_batch.figures, self.decoded.good
@@ -85,27 +81,14 @@ class ChangeTableWriter:
 
     def _stored(self, overlap: Overlap) -> pa.Table | None:
         """Rows of the change table that may equal rows of this batch; null when none can."""
-        if overlap.disjoint:
-            return None
-        span = self.decoded_batch.figures.sequence_span if overlap.changes else None
-        generation = self.batch_context.plan.generation if overlap.loads else None
-
-        def may_hold(file: DataFile) -> bool:
-            low, high = file.low.get(GDDL) or {}, file.high.get(GDDL) or {}
-            if generation is not None and (low.get("op") is None or low["op"] <= "R" <= high["op"]):
-                return True
-            if span is None or low.get("sequence") is None or not isinstance(low["sequence"], type(span[0])):
-                return span is not None
-            return bool(low["sequence"] <= span[1] and span[0] <= high["sequence"])
-
-        if span is None and generation is None:
-            return None
         batch_context, schema = self.batch_context, self.batch_context.table_schema
-        keep = MayRepeat(generation, span, parse_type(schema.sequence_type), batch_context.plan.batch_id)
+        known = may_repeat(batch_context, self.decoded_batch.figures, overlap)
+        if known is None:
+            return None
         snapshot = batch_context.tables.existing(batch_context.layout.changes)
         keys = self.decoded.good.select(schema.keys) if schema.keys else None
-        work = FindRows(table=snapshot.path, keys=keys, schema=snapshot.schema.arrow, keep=keep)
-        found = search(batch_context.tables, work, [file for file in snapshot.files if may_hold(file)])
+        work = FindRows(table=snapshot.path, keys=keys, schema=snapshot.schema.arrow, keep=known)
+        found = search(batch_context.tables, work, [file for file in snapshot.files if known.may_be_in(file)])
         return by_name(found.rows, change_schema(schema))
 
 
@@ -123,6 +106,15 @@ class MayRepeat:
     span: tuple[Any, Any] | None
     sequence_type: SqlType
     batch_id: str
+
+    def may_be_in(self, file: DataFile) -> bool:
+        """By its statistics."""
+        low, high = file.low.get(GDDL) or {}, file.high.get(GDDL) or {}
+        if self.generation is not None and (low.get("op") is None or low["op"] <= "R" <= high["op"]):
+            return True
+        if self.span is None or low.get("sequence") is None or not isinstance(low["sequence"], type(self.span[0])):
+            return self.span is not None
+        return bool(low["sequence"] <= self.span[1] and self.span[0] <= high["sequence"])
 
     def __call__(self, rows: pa.Table) -> pa.ChunkedArray:
         gddl = rows.column(GDDL)
@@ -146,15 +138,33 @@ class MayRepeat:
         return pc.and_(pc.greater_equal(sequence, low), pc.less_equal(sequence, high))
 
 
+def may_repeat(batch_context: BatchContext, figures: Figures, overlap: Overlap) -> MayRepeat | None:
+    """Which rows of the change table may equal rows of a batch; null when none can."""
+    span = figures.sequence_span if overlap.changes else None
+    generation = batch_context.plan.generation if overlap.loads else None
+    if span is None and generation is None:
+        return None
+    kind = parse_type(batch_context.table_schema.sequence_type)
+    return MayRepeat(generation, span, kind, batch_context.plan.batch_id)
+
+
+def files_of_batch(snapshot: TableSnapshot, batch_id: str) -> tuple[DataFile, ...]:
+    """Files of the change table that may have rows of a batch."""
+    ends = ((file, file.low.get(GDDL) or {}, file.high.get(GDDL) or {}) for file in snapshot.files)
+    return tuple(
+        f for f, low, high in ends if not low.get("batch_id") or low["batch_id"] <= batch_id <= high["batch_id"]
+    )
+
+
+def is_of_batch(rows: pa.Table, batch_id: str) -> pa.ChunkedArray:
+    return pc.equal(pc.struct_field(rows.column(GDDL), "batch_id"), batch_id)
+
+
 def batch_rows(tables: Tables, path: str, batch_id: str) -> pa.Table:
     """Rows of the change table that a batch appended."""
-
-    def may_hold(file: DataFile) -> bool:
-        low, high = file.low.get(GDDL) or {}, file.high.get(GDDL) or {}
-        return not low.get("batch_id") or bool(low["batch_id"] <= batch_id <= high["batch_id"])
-
-    rows = tables.read(path, may_hold)
-    return rows.filter(pc.equal(pc.struct_field(rows.column(GDDL), "batch_id"), batch_id))
+    snapshot = tables.existing(path)
+    rows = tables.read_files(snapshot, files_of_batch(snapshot, batch_id))
+    return rows.filter(is_of_batch(rows, batch_id))
 
 
 def _typed(value: Any, kind: pa.DataType) -> pa.Scalar:

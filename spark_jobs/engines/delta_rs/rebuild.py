@@ -36,7 +36,16 @@ from spark_jobs.rules.changes import change_schema
 from spark_jobs.rules.figures import Rebuilt, Replaced
 from spark_jobs.rules.fold import newest_state
 from spark_jobs.rules.history import versions
-from spark_jobs.rules.order import ARCHIVED, as_events, for_both_keys, gddl_fields, that_count, with_gddl
+from spark_jobs.rules.order import (
+    ARCHIVED,
+    as_events,
+    for_both_keys,
+    gddl_fields,
+    identity_columns,
+    that_count,
+    with_gddl,
+    with_identity,
+)
 from spark_jobs.rules.outcome import tombstones_of
 from spark_jobs.rules.rebuild import held_by, lacking, rebuilt_rows, restamped
 from spark_jobs.rules.rewrite import Rewrite, rewritten
@@ -46,7 +55,6 @@ from spark_jobs.rules.verify import DIFFERENT, EXTRA, MISSING, differing_keys, e
 
 FRESH, STORED, BEFORE = "fresh", "stored", "before"
 """Names of tables for rules: changes read again, live changes, and rows that a commit replaces."""
-_SEQUENCE, _FILE = f"{GDDL}__sequence", f"{GDDL}__source"
 _NUMBERS = (AT_FILE, AT_ROW)
 
 
@@ -115,7 +123,7 @@ class _Changes:
 
     def fresh(self, rows: pa.Table) -> pa.Table:
         """Changes of the shadow table, stamped with this batch."""
-        return self._placed(restamped(by_name(rows, self.kind), self.batch_id, self.planned_at))
+        return with_identity(restamped(by_name(rows, self.kind), self.batch_id, self.planned_at), self.schema)
 
     def stored(self, rows: pa.Table) -> pa.Table:
         """Live changes except those that this rebuild has added, with their places."""
@@ -124,25 +132,18 @@ class _Changes:
         found = (
             by_name(rows, self.kind) if self.archives is None else rewritten(rows.drop_columns(_NUMBERS), self.archives)
         )
-        found = self._placed(found)
+        found = with_identity(found, self.schema)
         return found if self.archives else pa.table({**_columns(found), **_columns(rows.select(_NUMBERS))})
 
     def before(self, rows: pa.Table) -> pa.Table:
         """Rows of the change table that is replaced."""
-        return self._placed(by_name(rows, self.kind))
+        return with_identity(by_name(rows, self.kind), self.schema)
 
     @property
     def keys(self) -> pa.Schema:
-        """Columns by which changes are compared: without a key the sequence, and the file of a full load's rows."""
-        kinds = self._placed(self.kind.empty_table()).schema
-        return pa.schema([kinds.field(name) for name in self.schema.keys or (_SEQUENCE, _FILE)])
-
-    def _placed(self, rows: pa.Table) -> pa.Table:
-        if self.schema.keys:
-            return rows
-        gddl = gddl_fields(rows)
-        of_load = pc.if_else(pc.equal(gddl["op"], "R"), gddl["source_file"], pa.scalar(None, pa.string()))
-        return rows.append_column(_SEQUENCE, gddl["sequence"]).append_column(_FILE, of_load)
+        """Columns by which changes are compared."""
+        kinds = with_identity(self.kind.empty_table(), self.schema).schema
+        return pa.schema([kinds.field(name) for name in identity_columns(self.schema)])
 
     def by_moves(self, rows: pa.Table) -> pa.Table:
         """See `order.for_both_keys`."""

@@ -16,6 +16,7 @@ from spark_jobs.engines.delta_rs.merge import MergeWriter
 from spark_jobs.engines.delta_rs.row_search import KeyMatches, find
 from spark_jobs.engines.delta_rs.small_files import with_smallest
 from spark_jobs.engines.delta_rs.table_writer import TableWriter
+from spark_jobs.engines.delta_rs.tables import TableSnapshot
 from spark_jobs.engines.delta_rs.versions import changes_of_keys
 from spark_jobs.engines.transactions import MERGE, TOMBSTONES
 from spark_jobs.engines.whole_batch import WholeBatch
@@ -28,7 +29,7 @@ from spark_jobs.rules.merge import StoredState
 from spark_jobs.rules.order import events
 from spark_jobs.rules.outcome import outcome_of
 from spark_jobs.rules.quarantine import good_again
-from spark_jobs.rules.sweep import not_vanished, undeleted
+from spark_jobs.rules.sweep import appended
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,11 +79,7 @@ class ReplicaWriter:
         if snapshot.writes_vectors:  # each batch adds a file
             self.batch_context.join_small_files(snapshot.path)
             snapshot = tables.existing(snapshot.path)
-        if partial or refolds(schema) or snapshot.feeds_changes:
-            return find(tables, snapshot, keys, schema.keys)
-        needed, written = {*schema.keys, GDDL, *schema.forcing}, {*schema.columns, GDDL}
-        columns = [name for name in snapshot.schema.names if name in needed or name not in written]
-        return find(tables, snapshot, keys, schema.keys, columns)
+        return find(tables, snapshot, keys, schema.keys, needed_of_replica(snapshot, schema, partial=partial))
 
     def _stored_tombstones(self, keys: pa.Table) -> pa.Table | None:
         """Tombstones of earlier batches of these keys, and possibly of others."""
@@ -94,8 +91,8 @@ class ReplicaWriter:
         return rows.filter(pc.not_equal(pc.struct_field(rows.column(GDDL), "batch_id"), batch_context.plan.batch_id))
 
     def _refold(self, keys: pa.Table) -> pa.Table:
-        """All changes of these keys, and possibly of others."""
-        return changes_of_keys(self.batch_context, keys)
+        """`order.events` of all changes of these keys, and possibly of others."""
+        return events(changes_of_keys(self.batch_context, keys), self.table_schema)
 
     def _remember(self, deletes: pa.Table) -> None:
         batch_context, path = self.batch_context, self.batch_context.layout.tombstones
@@ -109,10 +106,17 @@ class ReplicaWriter:
 
     def append_only(self) -> Applied:
         batch_context, path = self.batch_context, self.batch_context.layout.replica
+        rows = appended(self.changes, self.table_schema)
         if not batch_context.has_made(path, MERGE):
             batch_context.join_small_files(path)
-            rows = not_vanished(self.changes, self.table_schema.swept)
-            rows = undeleted(rows) if self.table_schema.spec.delete == "soft" else rows
             batch_context.commit(path, MERGE, {"numTargetRowsInserted": rows.num_rows}, [rows])
-        late = self.changes.num_rows - not_vanished(self.changes, self.table_schema.swept).num_rows
+        late = self.changes.num_rows - rows.num_rows
         return Applied(main=main_counts(batch_context.metrics(path, MERGE)), late=late)
+
+
+def needed_of_replica(snapshot: TableSnapshot, schema: TableSchema, *, partial: bool) -> list[str] | None:
+    """Columns of stored rows that a merge needs (null: all), for rows that are deleted by their number."""
+    if partial or refolds(schema) or snapshot.feeds_changes:
+        return None
+    needed, written = {*schema.keys, GDDL, *schema.forcing}, {*schema.columns, GDDL}
+    return [name for name in snapshot.schema.names if name in needed or name not in written]

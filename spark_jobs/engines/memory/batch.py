@@ -154,13 +154,12 @@ class MemoryAppendedWork:
         )
 
     def _refold(self, _: pa.Table) -> pa.Table:
-        """All changes of the table."""
-        return self.tables.changes()
+        """`order.events` of all changes of the table."""
+        return events(self.tables.changes(), self.tables.table_schema)
 
     def append_only(self) -> Applied:
         schema = self.tables.table_schema
-        rows = sweep.not_vanished(self.changes, schema.swept)
-        rows = sweep.undeleted(rows) if schema.spec.delete == "soft" else rows
+        rows = sweep.appended(self.changes, schema)
         tables = self.tables
         main = tables.memory.append(tables.context.layout.replica, tables.of(MERGE), rows)
         return Applied(main=main, late=self.changes.num_rows - rows.num_rows)

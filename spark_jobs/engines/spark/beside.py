@@ -9,6 +9,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 
 from airflow_gddl.contract.result import MainCounts, RunWarning
 from airflow_gddl.contract.spec import TableSpec, TierSpec
@@ -20,6 +21,7 @@ from spark_jobs.engines.delta_rs import deletion_vectors, evolve
 from spark_jobs.engines.delta_rs.change_table import ChangeTableWriter
 from spark_jobs.engines.delta_rs.engine import DeltaRsEngine
 from spark_jobs.engines.delta_rs.features import BESIDE_SPARK, missing_features
+from spark_jobs.engines.delta_rs.large_batch import LargeBatch, read_large
 from spark_jobs.engines.delta_rs.table_writer import TableWriter
 from spark_jobs.engines.delta_rs.tables import Tables, TableSnapshot
 from spark_jobs.engines.places import Place
@@ -126,16 +128,20 @@ class BatchesBesideSpark:
     ) -> tuple[BatchWork | None, tuple[Unreadable, ...]] | None:
         """See `Engine.decode_files`; None: the batch is one for Spark, and nothing was written."""
         layout = self.context.layout
-        paths = (layout.replica, layout.changes, layout.history, layout.errors)
+        paths = (layout.replica, layout.changes, layout.history, layout.errors, layout.tombstones)
         tables = known_tables(self.context, self.place, paths)
+        if tables is None or not self._suits(state) or not tables.exists(layout.replica):
+            return None
+        whole = self._is_small(plan, state, tables)
+        if not whole and plan.source != "files":
+            return None
         try:
-            if tables is None or not (self._suits(plan, state) and self._are_suited(tables)):
-                return None
             engine = DeltaRsEngine(tables, reads_whole=False)
-            found, unreadable = engine.decode_files(replace(self.context, engine=engine), plan, state)
+            decode = engine.decode_files if whole else partial(read_large, tables)
+            found, unreadable = decode(replace(self.context, engine=engine), plan, state)
         except DeclinedError:
             return None
-        if not isinstance(found, ChangeTableWriter):
+        if not isinstance(found, ChangeTableWriter | LargeBatch):
             return found, unreadable
         schema = found.batch_context.table_schema
         others = _TablesOfSpark(
@@ -145,25 +151,20 @@ class BatchesBesideSpark:
         )  # fmt: skip
         return replace(found, batch_context=replace(found.batch_context, others=others)), unreadable
 
-    def _suits(self, plan: BatchPlan, state: TableState) -> bool:
-        """Whether the batch fits into memory, and needs of the tables, as they are, no more than its keys' rows."""
+    def _suits(self, state: TableState) -> bool:
+        """Whether the tables are as the row says."""
         spec = self.context.spec
-        if state.applied != settings_of(spec) or state.keys is None or spec.shard is not None:
+        return state.applied == settings_of(spec) and state.keys is not None and spec.shard is None
+
+    def _is_small(self, plan: BatchPlan, state: TableState, tables: Tables) -> bool:
+        """Whether the batch and the tombstones fit into memory, and it needs no more of the tables than its keys'."""
+        tombstones = tables.snapshot(self.context.layout.tombstones)
+        if tombstones is not None and tombstones.size > _MOST_TOMBSTONES:
             return False
         if not state.keys and any(file.kind != "change" for file in plan.files):
             return False
         sizes = (file.size * (_INFLATION if file.path.endswith(".gz") else 1) for file in plan.files)
         return sum(sizes) <= MOST_BYTES
-
-    def _are_suited(self, tables: Tables) -> bool:
-        """Whether the table exists, and the tombstones fit into memory.
-
-        Raises:
-            DeclinedError: the tombstones have a feature that this engine doesn't know.
-        """
-        layout = self.context.layout
-        tombstones = tables.snapshot(layout.tombstones)
-        return tables.exists(layout.replica) and (tombstones is None or tombstones.size <= _MOST_TOMBSTONES)
 
 
 @dataclass(frozen=True)
