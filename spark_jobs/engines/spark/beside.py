@@ -20,7 +20,7 @@ from spark_jobs.engines.batch_steps import BatchWork, TablesOfAnother
 from spark_jobs.engines.delta_rs import deletion_vectors, evolve
 from spark_jobs.engines.delta_rs.change_table import ChangeTableWriter
 from spark_jobs.engines.delta_rs.engine import DeltaRsEngine
-from spark_jobs.engines.delta_rs.features import BESIDE_SPARK, missing_features
+from spark_jobs.engines.delta_rs.features import BESIDE_SPARK, is_settable, missing_features
 from spark_jobs.engines.delta_rs.large_batch import LargeBatch, read_large
 from spark_jobs.engines.delta_rs.table_writer import TableWriter
 from spark_jobs.engines.delta_rs.tables import Tables, TableSnapshot
@@ -45,17 +45,18 @@ def hides_commits() -> bool:
     return "DATABRICKS_RUNTIME_VERSION" in os.environ
 
 
-def known_tables(context: TableContext, place: Place, paths: Sequence[str]) -> Tables | None:
+def known_tables(context: TableContext, place: Place, paths: Sequence[str], shard: str = "") -> Tables | None:
     """Tables that need not go through the JVM, their files worked on at a place; null where Spark has to take them.
 
     That is so where one of them has a feature that is not known here, and where Spark `hides_commits`.
 
     Args:
         paths: of tables; there need not be one.
+        shard: whose transactions are meant, see `Engine.of_shard`.
     """
     if hides_commits():
         return None
-    tables = Tables(context.storage, lambda: datetime.now(UTC), features=BESIDE_SPARK).worked_on_at(place)
+    tables = Tables(context.storage, lambda: datetime.now(UTC), shard, BESIDE_SPARK).worked_on_at(place)
     try:
         with_vectors = [s for s in map(tables.snapshot, paths) if s and s.has_vectors]
         if with_vectors and not deletion_vectors.are_known():
@@ -117,11 +118,13 @@ class SparkMade:
 @dataclass(frozen=True)
 class BatchesBesideSpark:
     """Attributes:
-    place: where the replica's files are read.
+    place: where files are worked on.
+    spark: creates the tables.
     """
 
     context: TableContext
     place: Place
+    spark: SparkTables
 
     def decode_files(
         self, plan: BatchPlan, state: TableState
@@ -129,8 +132,8 @@ class BatchesBesideSpark:
         """See `Engine.decode_files`; None: the batch is one for Spark, and nothing was written."""
         layout = self.context.layout
         paths = (layout.replica, layout.changes, layout.history, layout.errors, layout.tombstones)
-        tables = known_tables(self.context, self.place, paths)
-        if tables is None or not self._suits(state) or not tables.exists(layout.replica):
+        tables = known_tables(self.context, self.place, paths, self.spark.shard)
+        if tables is None or not self._suits():
             return None
         whole = self._is_small(plan, state, tables)
         if not whole and plan.source != "files":
@@ -145,16 +148,17 @@ class BatchesBesideSpark:
             return found, unreadable
         schema = found.batch_context.table_schema
         others = _TablesOfSpark(
-            self.context.engine.table_work(self.context, plan, schema), tables, schema,
+            self.context.engine.table_work(self.context, plan, schema), tables, self.spark, schema,
             table_definition.definitions(schema, self.context.layout, self.context.tier),
             table_definition.tombstones(schema, self.context.layout.tombstones),
+            changed=state.applied != settings_of(self.context.spec),
         )  # fmt: skip
         return replace(found, batch_context=replace(found.batch_context, others=others)), unreadable
 
-    def _suits(self, state: TableState) -> bool:
-        """Whether the tables are as the row says."""
-        spec = self.context.spec
-        return state.applied == settings_of(spec) and state.keys is not None and spec.shard is None
+    def _suits(self) -> bool:
+        """Whether tables of this row have no features that aren't known here."""
+        vectors = self.context.tier.deletion_vectors
+        return is_settable(self.context.spec.table_properties) and (deletion_vectors.are_known() or not vectors)
 
     def _is_small(self, plan: BatchPlan, state: TableState, tables: Tables) -> bool:
         """Whether the batch and the tombstones fit into memory, and it needs no more of the tables than its keys'."""
@@ -169,21 +173,29 @@ class BatchesBesideSpark:
 
 @dataclass(frozen=True)
 class _TablesOfSpark(TablesOfAnother):
-    """Spark's steps, where there is something to do; `tables` sees what they have changed."""
+    """Spark's steps, where there is something to do; `tables` sees what they have changed.
+
+    Attributes:
+        changed: the row has settings that the tables don't have yet.
+    """
 
     tables: Tables
+    spark: SparkTables
     schema: TableSchema
     definitions: tuple[TableDefinition, ...]
     tombstones: TableDefinition
+    changed: bool
 
     def ensure_tables(self) -> tuple[RunWarning, ...]:
         kept = [self.tombstones] if self.tables.exists(self.tombstones.path) else []
         found = [(definition, self._missing(definition)) for definition in (*self.definitions, *kept)]
-        if all(missing is not None for _, missing in found):
+        if not self.changed and all(missing is not None for _, missing in found):
             for definition, missing in found:
                 if missing:
                     self.tables.add_columns(definition.path, missing)
             return ()
+        for definition in self.definitions:
+            self.spark.create_around(definition)
         warnings = super().ensure_tables()
         self.tables.forget_all()
         return warnings

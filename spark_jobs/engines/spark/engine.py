@@ -110,7 +110,7 @@ class SparkEngine:
         first = FirstLoadReader(context=context, plan=plan, state=state, tables=self.tables, place=place)
         if first.suits() and (found := first.decode_files()) is not None:
             return found
-        return BatchesBesideSpark(context, tasks).decode_files(plan, state)
+        return BatchesBesideSpark(context, tasks, self.tables).decode_files(plan, state)
 
     def resume_from_changes(self, context: TableContext, plan: BatchPlan, state: TableState) -> AppendedChanges:
         decoded = BatchReader(tables=self.tables, context=context, plan=plan, state=state).resume_from_changes()
@@ -169,9 +169,7 @@ class SparkEngine:
 
     def known_tables(self, context: TableContext, *paths: str) -> KnownTables | None:
         """See `known_tables`."""
-        if self.tables.shard:
-            return None
-        return known_tables(context, SparkTasks(self.tables.spark, self.tables.slots), paths)
+        return known_tables(context, SparkTasks(self.tables.spark, self.tables.slots), paths, self.tables.shard)
 
     def rebuild(self, order: RebuildRequest) -> RebuildWork:
         layouts = [order.live.layout, *([] if order.shadow is None else [order.shadow])]
