@@ -1,6 +1,6 @@
 """This engine against the hand-written job: four files of 50,000 changes into 5,000,000 rows of ten columns.
 
-    python benchmarks/large_merge.py [--scale 0.02] [--growth] [--engine spark|delta_rs]
+    python benchmarks/large_merge.py [--scale 0.02] [--changes 50000] [--growth] [--engine spark|delta_rs]
 
 Both sides run on the same files, one after the other, each in processes of its own. The last line of standard output is
 one JSON object; progress goes to standard error.
@@ -184,13 +184,14 @@ def _scale(text: str) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
     parser.add_argument("--scale", type=_scale, default=1.0, help="of rows and changes; 1 is the stated work")
+    parser.add_argument("--changes", type=int, default=_CHANGES_PER_FILE, help="of each of the four files")
     parser.add_argument("--growth", action="store_true", help="also one batch each into tables of growing size")
     parser.add_argument("--seed", type=int, default=1, help="equal seeds give equal files")
     parser.add_argument("--keep", metavar="DIR", help="work in this folder and leave everything there")
     parser.add_argument("--engine", choices=get_args(EngineName), default="spark", help="of this project's side")
     args = parser.parse_args()
     with _folder(args.keep) as folder:
-        sides = compare(scaled(_ROWS, _FILES, _CHANGES_PER_FILE, args.scale, args.seed), folder / "large", args.engine)
+        sides = compare(scaled(_ROWS, _FILES, args.changes, args.scale, args.seed), folder / "large", args.engine)
         growth = measure_growth(args.scale, args.seed, folder, args.engine) if args.growth else []
     report(sides, growth)
 

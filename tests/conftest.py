@@ -6,7 +6,7 @@ import os
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, get_args
 
 import pyarrow as pa
@@ -62,35 +62,50 @@ ENGINES: tuple[EngineName, ...] = get_args(EngineName)
 SPARK = LazySpark(SessionSettings(cores=2, memory="6g", brief=True))
 
 
+@dataclass(frozen=True)
+class Way:
+    """How engine `spark` writes a table.
+
+    Attributes:
+        merged: by Spark's own steps, like tables that only Spark can write.
+        in_tasks: whole tables in tasks, by small ranges of keys, like large ones.
+        large: batches by ranges of keys, like large ones.
+    """
+
+    merged: bool = False
+    in_tasks: bool = False
+    large: bool = False
+
+
+def way_of(table: str) -> Way:
+    """Every second table is `merged`, every second one of either `in_tasks`, and so on.
+
+    `GDDL_MERGED_HALF=1` merges the other half, -1 none.
+    """
+    number, half = zlib.crc32(table.encode()), int(os.environ.get("GDDL_MERGED_HALF", "0"))
+    return Way(merged=number % 2 == half, in_tasks=bool(number // 2 % 2), large=bool(number // 4 % 2))
+
+
 @contextmanager
 def ways_of_spark() -> Iterator[None]:
-    """Leave every second table to Spark's own steps, like tables that only Spark can write.
-
-    Every second one of the others is worked on in tasks, by small ranges of keys, like large ones; and of these and the
-    rest every second one's batches.
-
-    `GDDL_MERGED_HALF=1` leaves Spark the other half, -1 none.
-    """
+    """Write each table as `way_of` says."""
     from spark_jobs.engines.spark.beside import BatchesBesideSpark  # noqa: PLC0415 - others import no Spark
     from spark_jobs.engines.spark.engine import SparkEngine  # noqa: PLC0415 - as above
 
-    half = int(os.environ.get("GDDL_MERGED_HALF", "0"))
     decode, known_tables = BatchesBesideSpark.decode_files, SparkEngine.known_tables
     is_small = BatchesBesideSpark._is_small
 
-    def is_left(context: TableContext) -> bool:
-        return zlib.crc32(context.spec.table.encode()) % 2 == half
-
     def decoded(self: BatchesBesideSpark, plan: BatchPlan, state: TableState) -> Any:
-        return None if is_left(self.context) else decode(self, plan, state)
+        return None if way_of(self.context.spec.table).merged else decode(self, plan, state)
 
     def small(self: BatchesBesideSpark, plan: BatchPlan, *others: Any) -> bool:
-        large = plan.source == "files" and zlib.crc32(self.context.spec.table.encode()) // 4 % 2
+        large = plan.source == "files" and way_of(self.context.spec.table).large
         return not large and is_small(self, plan, *others)
 
     def known(self: SparkEngine, context: TableContext, *paths: str) -> Any:
-        tables = None if is_left(context) else known_tables(self, context, *paths)
-        if tables is not None and zlib.crc32(context.spec.table.encode()) // 2 % 2:
+        way = way_of(context.spec.table)
+        tables = None if way.merged else known_tables(self, context, *paths)
+        if tables is not None and way.in_tasks:
             tables.is_for_tasks = lambda _: True
         return tables
 

@@ -20,6 +20,7 @@ from spark_jobs.job.tables import run_job
 from spark_jobs.main import read_spec
 from spark_jobs.spark.session_settings import SessionSettings
 from spark_jobs.table.runtime import LazySpark, Runtime, Step
+from tests.conftest import ways_of_spark
 
 SURVIVED = 3
 """Exit status when the step never came."""
@@ -52,7 +53,8 @@ def main(spec: str, deaths: str, occurrence: str) -> int:
     killer = Killer(dict.fromkeys(json.loads(deaths).items(), int(occurrence)))
     spark = LazySpark(SessionSettings(cores=2, memory="2g", brief=True))
     try:
-        run_job(job, Runtime(storage=Storage(), spark=spark, observe=killer), _show)
+        with ways_of_spark():
+            run_job(job, Runtime(storage=Storage(), spark=spark, observe=killer), _show)
     finally:
         spark.stop()
     return SURVIVED

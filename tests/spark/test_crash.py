@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import pytest
 
 from airflow_gddl.contract.result import JobResult
-from tests.conftest import LocalPort
+from tests.conftest import LocalPort, Way, way_of
 from tests.oracle import replay
 from tests.spark.children import Ended, killed_at
 from tests.spark.crash_tables import BEFORE, BROKEN, RUNS, TYPES, spec_of
@@ -20,6 +20,7 @@ from tests.spark.table_lines import TableLines, by_engine, by_oracle, difference
 pytestmark = pytest.mark.timeout(1500)
 
 STEPS = ("plan", "quarantine", "append", "tombstones", "merge", "history", "commit", "committed")
+WAYS = {"merged": Way(merged=True), "small": Way(), "large": Way(in_tasks=True, large=True)}
 UNDISTURBED = spec_of("undisturbed")
 
 
@@ -40,30 +41,33 @@ class Played:
 
 @pytest.fixture(scope="module")
 def played(spark: LocalPort, tmp_path_factory: pytest.TempPathFactory) -> Played:
-    """A table for each step, killed there in its second run; then one job reruns them all, in this process.
+    """A table for each step and way, killed there in its second run; then one job reruns them all, in this process.
 
     The runs before are not what is tested: the engine without Spark makes them, but for the undisturbed table's.
     """
     lake = Lake(tmp_path_factory.mktemp("crash"))
-    broken = {step: spec_of(f"after_{step}") for step in STEPS}
-    specs = [UNDISTURBED, *broken.values()]
+    broken = {table(step, way): step for step in STEPS for way in WAYS}
+    killed = [spec_of(name.removeprefix("crash.")) for name in broken]
+    specs = [UNDISTURBED, *killed]
     for spec in specs:
         lake.land(spec, BEFORE, TYPES)
     first = lake.run(spark, lake.job([UNDISTURBED], run_id="before"))
-    first |= lake.run(LocalPort("delta_rs"), lake.job(list(broken.values()), run_id="before"))
+    first |= lake.run(LocalPort("delta_rs"), lake.job(killed, run_id="before"))
     assert {result.status for result in first.values()} == {"succeeded"}, first
     for spec in specs:
         lake.land(spec, BROKEN, TYPES)
-    job = spark.tiered(lake.job(list(broken.values()), run_id="dies"))
-    ended = killed_at(job, {spec.table: step for step, spec in broken.items()})
-    between = {s.table: everything(lake.layout(s)) for s in broken.values()}
+    job = spark.tiered(lake.job(killed, run_id="dies"))
+    ended = killed_at(job, broken)
+    between = {s.table: everything(lake.layout(s)) for s in killed}
     rerun = lake.run(spark, lake.job(specs, run_id="rerun"))
     return Played(ended, between, rerun, {s.table: everything(lake.layout(s)) for s in specs} | {
         "by_engine": by_engine(lake.layout(UNDISTURBED))})  # fmt: skip
 
 
-def table(step: str) -> str:
-    return spec_of(f"after_{step}").table
+def table(step: str, way: str) -> str:
+    """One that is written in this way."""
+    names = (spec_of(f"after_{step}_{number}").table for number in range(100))
+    return next(name for name in names if way_of(name) == WAYS[way])
 
 
 def test_uninterrupted_run_is_correct(played: Played) -> None:
@@ -79,18 +83,21 @@ def test_child_is_killed_at_the_step(played: Played) -> None:
     assert played.ended.out == ""
 
 
+@pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("step", STEPS)
-def test_immediate_rerun_resumes(step: str, played: Played) -> None:
-    result = played.rerun[table(step)]
+def test_immediate_rerun_resumes(step: str, way: str, played: Played) -> None:
+    result = played.rerun[table(step, way)]
     wanted = ("skipped", 0) if step == "committed" else ("succeeded", 1)
     assert (result.status, result.batches) == wanted, result.error
 
 
+@pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("step", STEPS)
-def test_tables_equal_those_of_an_uninterrupted_run(step: str, played: Played) -> None:
-    assert differences(played.held[UNDISTURBED.table], played.held[table(step)]) == []
+def test_tables_equal_those_of_an_uninterrupted_run(step: str, way: str, played: Played) -> None:
+    assert differences(played.held[UNDISTURBED.table], played.held[table(step, way)]) == []
 
 
+@pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize(("step", "tables"), [
     ("plan", set()),
     ("quarantine", {"errors"}),
@@ -99,7 +106,7 @@ def test_tables_equal_those_of_an_uninterrupted_run(step: str, played: Played) -
     ("merge", {"errors", "changes", "tombstones", "replica"}),
     ("history", {"errors", "changes", "tombstones", "replica", "history"}),
 ])  # fmt: skip
-def test_reported_step_is_durable(step: str, tables: set[str], played: Played) -> None:
+def test_reported_step_is_durable(step: str, tables: set[str], way: str, played: Played) -> None:
     """So that the steps above are the steps that they are called."""
-    final, between = played.held[UNDISTURBED.table], played.between[table(step)]
+    final, between = played.held[UNDISTURBED.table], played.between[table(step, way)]
     assert {name for name in final if between[name] == final[name]} == tables
