@@ -169,6 +169,24 @@ def test_interrupted_load_goes_on_with_the_parts_that_are_missing(deadly: int, p
     assert differences(lines(whole, spec), lines(lake, spec)) == []
 
 
+def test_parts_whose_files_were_removed_are_written_again(parts: Parts, tmp_path: Path) -> None:
+    """As a vacuum does, that finds files that no commit names."""
+    spec = spec_of()
+    whole, _ = loaded_whole(tmp_path / "whole", spec)
+    lake = SmallLake(tmp_path / "parts")
+    land(lake, spec)
+    parts.deadly = 9
+    with pytest.raises(KeyboardInterrupt):
+        lake.run(spec)
+    written = sorted(Path(lake.layout(spec).changes).glob("*.parquet"))
+    for path in written[:2]:
+        path.unlink()
+    parts.written, parts.deadly = 0, 0
+    lake.done(spec)
+    assert parts.written == 2 * ROWS // GROUP - 9 + 2
+    assert differences(lines(whole, spec), lines(lake, spec)) == []
+
+
 def test_parts_of_another_row_are_not_taken(parts: Parts, tmp_path: Path) -> None:
     spec = spec_of()
     masked = replace(spec, mask={"v": "hash"})
