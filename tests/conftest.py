@@ -86,6 +86,11 @@ def way_of(table: str) -> Way:
     return Way(merged=number % 2 == half, in_tasks=bool(number // 2 % 2), large=bool(number // 4 % 2))
 
 
+def table_of(way: Way, name: str = "crm.orders") -> str:
+    """A table that is written in this way."""
+    return next(table for table in (f"{name}_{number}" for number in range(100)) if way_of(table) == way)
+
+
 @contextmanager
 def ways_of_spark() -> Iterator[None]:
     """Write each table as `way_of` says."""

@@ -27,13 +27,14 @@ from airflow_gddl.stores import Storage
 from airflow_gddl.stores.inflating import Inflating
 from spark_jobs.dialects.probe import probe, require_bounded
 from spark_jobs.dialects.probed import ReadBounds
-from spark_jobs.engines.spark import batch_reader, decode_tasks
+from spark_jobs.engines import decoding, whole_batch
+from spark_jobs.engines.spark import decode_tasks
 from spark_jobs.engines.spark.batch_reader import DRIVER_BYTES
 from spark_jobs.job.faults import translated
 from spark_jobs.main import _settings
 from spark_jobs.plan.files import PlannedFile
 from spark_jobs.rules.read import FileRows, read_file
-from tests.conftest import LocalPort
+from tests.conftest import LocalPort, Way, table_of, ways_of_spark
 from tests.delta_rs.small_lake import TIER, spec_of
 from tests.spark.lake import Lake, on_spark, read
 
@@ -245,17 +246,19 @@ def kill_workers(done: threading.Event) -> None:
                     child.kill()
 
 
-def test_a_task_that_lacks_memory_names_its_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+@pytest.mark.parametrize("way", [Way(merged=True), Way(), Way(large=True)], ids=["merged", "small", "large"])
+def test_a_task_that_lacks_memory_names_its_file(way: Way, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     def hungry(*_: object) -> None:
         raise MemoryError("no room")
 
-    monkeypatch.setattr(decode_tasks, "read_file", hungry)
-    lake, spec = Lake(tmp_path), spec_of(settle="0s")
+    for module in (decoding, whole_batch):
+        monkeypatch.setattr(module, "read_file", hungry)
+    lake, spec = Lake(tmp_path), replace(spec_of(settle="0s"), table=table_of(way))
     landing = Path(lake.layout(spec).landing)
     landing.mkdir(parents=True)
     pq.write_table(ROW, landing / "20240101-000000002.parquet")
-    monkeypatch.setattr(batch_reader, "read_file", read_file)
-    result = lake.run(LocalPort("spark"), on_spark(lake.job([spec])))[spec.table]
+    with ways_of_spark():
+        result = lake.run(LocalPort("spark"), on_spark(lake.job([spec])))[spec.table]
     assert result.error is not None
     assert (result.error.code, "20240101-000000002.parquet" in str(result.error)) == ("OUT_OF_MEMORY", True)
 

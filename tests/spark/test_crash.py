@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import pytest
 
 from airflow_gddl.contract.result import JobResult
-from tests.conftest import LocalPort, Way, way_of
+from tests.conftest import LocalPort, Way, table_of, ways_of_spark
 from tests.oracle import replay
 from tests.spark.children import Ended, killed_at
 from tests.spark.crash_tables import BEFORE, BROKEN, RUNS, TYPES, spec_of
@@ -59,15 +59,15 @@ def played(spark: LocalPort, tmp_path_factory: pytest.TempPathFactory) -> Played
     job = spark.tiered(lake.job(killed, run_id="dies"))
     ended = killed_at(job, broken)
     between = {s.table: everything(lake.layout(s)) for s in killed}
-    rerun = lake.run(spark, lake.job(specs, run_id="rerun"))
+    with ways_of_spark():
+        rerun = lake.run(spark, lake.job(specs, run_id="rerun"))
     return Played(ended, between, rerun, {s.table: everything(lake.layout(s)) for s in specs} | {
         "by_engine": by_engine(lake.layout(UNDISTURBED))})  # fmt: skip
 
 
 def table(step: str, way: str) -> str:
     """One that is written in this way."""
-    names = (spec_of(f"after_{step}_{number}").table for number in range(100))
-    return next(name for name in names if way_of(name) == WAYS[way])
+    return table_of(WAYS[way], spec_of(f"after_{step}").table)
 
 
 def test_uninterrupted_run_is_correct(played: Played) -> None:

@@ -9,7 +9,6 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import partial
 
 from airflow_gddl.contract.result import MainCounts, RunWarning
 from airflow_gddl.contract.spec import TableSpec, TierSpec
@@ -135,15 +134,13 @@ class BatchesBesideSpark:
         tables = known_tables(self.context, self.place, paths, self.spark.shard)
         if tables is None or not self._suits():
             return None
-        whole = self._is_small(plan, state, tables)
-        if not whole and plan.source != "files":
-            return None
         try:
-            engine = DeltaRsEngine(tables, reads_whole=False)
-            decode = engine.decode_files if whole else partial(read_large, tables)
-            found, unreadable = decode(replace(self.context, engine=engine), plan, state)
+            decoded = self._decoded(plan, state, tables)
         except DeclinedError:
             return None
+        if decoded is None:
+            return None
+        found, unreadable = decoded
         if not isinstance(found, ChangeTableWriter | LargeBatch):
             return found, unreadable
         schema = found.batch_context.table_schema
@@ -154,6 +151,18 @@ class BatchesBesideSpark:
             changed=state.applied != settings_of(self.context.spec),
         )  # fmt: skip
         return replace(found, batch_context=replace(found.batch_context, others=others)), unreadable
+
+    def _decoded(
+        self, plan: BatchPlan, state: TableState, tables: Tables
+    ) -> tuple[BatchWork | None, tuple[Unreadable, ...]] | None:
+        engine = DeltaRsEngine(tables, reads_whole=False)
+        context = replace(self.context, engine=engine)
+        if self._is_small(plan, state, tables):
+            try:
+                return engine.decode_files(context, plan, state)
+            except MemoryError:  # a file may be larger than it looks
+                tables.forget_all()
+        return read_large(tables, context, plan, state) if plan.source == "files" else None
 
     def _suits(self) -> bool:
         """Whether tables of this row have no features that aren't known here."""
