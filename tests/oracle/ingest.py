@@ -22,7 +22,7 @@ def ingest(table_schema: Shape, runs: Listing[Run]) -> Ledger:
 
 def _ingest_run(table_schema: Shape, ledger: Ledger, number: int, run: Run) -> None:
     """Change files written before a rewritten LOAD file belong to the generation that it ends."""
-    before, decoding = (len(ledger.changes), ledger.faults), table_schema.under(run.settings)
+    before, decoding = (len(ledger.changes), ledger.faults), table_schema.under(number, run.settings)
     _remove(ledger, run)
     opening = [place for place, file in enumerate(run.files) if _reloads(ledger, file)]
     early = [file for file in run.files[: min(opening, default=0)] if file.kind == "change"]

@@ -27,6 +27,7 @@ class Shape:
     changes: those of the change table.
     numbers: columns of whole numbers by the first run, where texts that are none are rescued.
     control: columns that list columns, or force changes, in any run.
+    known: of each run the names that are known in it, as `names`; others are left out of what comes in it.
     """
 
     spec: TableSpec
@@ -39,13 +40,14 @@ class Shape:
     changes: tuple[str, ...]
     numbers: frozenset[str] = frozenset()
     control: tuple[str, ...] = ()
+    known: tuple[Mapping[str, str], ...] = ()
 
     @classmethod
     def of(cls, spec: TableSpec, runs: Sequence[Run]) -> Shape:
         options = decode(DmsOptions, dict(spec.options))
         _check_modelled(spec)
-        names = _names(spec, runs)
-        names.pop(options.op_column.lower(), None)
+        known = _known(spec, runs, options.op_column.lower())
+        names = dict(known[-1]) if known else {}
         sequence = _sequence(spec, options, runs)
         changes = tuple(n for n in names.values() if _selected(n, spec))
         prefix = spec.before_image_prefix
@@ -60,11 +62,12 @@ class Shape:
             changes=changes,
             numbers=_numbers(runs) if spec.schema_evolution.type_change == "rescue" else frozenset(),
             control=tuple(_control(spec, runs)),
+            known=known,
         )
 
-    def under(self, settings: Mapping[str, Any]) -> Shape:
-        """With other fields of the row, for the changes of a run."""
-        return replace(self, spec=replace(self.spec, **settings))
+    def under(self, number: int, settings: Mapping[str, Any]) -> Shape:
+        """With other fields of the row, for the changes of a run, and the columns that are known in it."""
+        return replace(self, spec=replace(self.spec, **settings), names=dict(self.known[number]))
 
     @property
     def technical(self) -> frozenset[str]:
@@ -104,14 +107,18 @@ def _check_modelled(spec: TableSpec) -> None:
         raise NotModelledError("on_bad_row fail")
 
 
-def _names(spec: TableSpec, runs: Sequence[Run]) -> dict[str, str]:
-    """Under `new_column: ignore` only what the first run brought."""
+def _known(spec: TableSpec, runs: Sequence[Run], op_column: str) -> tuple[Mapping[str, str], ...]:
+    """Of each run; the first one with files brings all of its columns, a later one only what it doesn't ignore."""
+    found: list[Mapping[str, str]] = []
     names: dict[str, str] = {}
-    for run in runs[:1] if spec.schema_evolution.new_column == "ignore" else runs:
-        for file in arrival_order(run.files):
-            for column in file.columns:
-                names.setdefault(column.lower(), column)
-    return names
+    for run in runs:
+        policy = run.settings.get("schema_evolution", spec.schema_evolution).new_column
+        came = [column for file in arrival_order(run.files) for column in file.columns]
+        for column in came if not names or policy == "add" else ():
+            names.setdefault(column.lower(), column)
+        names.pop(op_column, None)
+        found.append(dict(names))
+    return tuple(found)
 
 
 def _numbers(runs: Sequence[Run]) -> frozenset[str]:

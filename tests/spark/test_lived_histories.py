@@ -85,7 +85,7 @@ def test_changes_keep_the_settings_under_which_they_came(
     chance = Random(sort)  # noqa: S311 - a repeatable choice
     drawn = named(rich(cases(replace(SORTS[sort], forced=True)), examples(count)))
     changing = [
-        replace(case, runs=tuple(replace(run, settings=_other_settings(case.spec, chance)) for run in case.runs))
+        replace(case, runs=tuple(replace(run, settings=_other_settings(case.spec, chance, number)) for number, run in enumerate(case.runs)))
         for case in drawn
     ]
     stage = Stage(spark, Lake(tmp_path), changing)
@@ -115,14 +115,15 @@ def test_changes_keep_the_settings_under_which_they_came(
     assert not stage.wrong, "\n" + stage.report()
 
 
-def _other_settings(spec: TableSpec, chance: Random) -> dict[str, Any]:
+def _other_settings(spec: TableSpec, chance: Random, number: int = 0) -> dict[str, Any]:
     """Those that each change keeps; its list of columns and its force are heeded or not."""
+    new = chance.choice(("add", "ignore")) if number else "add"
     return {
         "ignore_null_updates": chance.random() < 0.5,
         "columns_to_update": chance.choice((None, spec.columns_to_update)),
         "force_update": chance.choice((None, spec.force_update)),
         "tie_break": chance.choice(("delete_wins", "last_arrival")),
-        "schema_evolution": replace(spec.schema_evolution, dropped_column=chance.choice(("keep", "null"))),
+        "schema_evolution": replace(spec.schema_evolution, new_column=new, dropped_column=chance.choice(("keep", "null"))),
     }
 
 
