@@ -96,13 +96,10 @@ def finished(run: TableRun, outcome: RunTotals) -> JobResult:
 def process_pending(
     run: TableRun, claim: Claim, seen: PendingWork, outcome: RunTotals, *, unlocked: bool = False
 ) -> None:
-    """Run batches until no file waits.
+    """Run batches until no file waits, then, if a column became text, here or before (`unlocked`), the quarantine's.
 
     The listing from before the claim is valid unless another run came between: a file that was rewritten
     since is found by the next listing, like one that is written while the batch runs.
-
-    Args:
-        unlocked: values in quarantine may fit by now, because columns were made text.
     """
     ledger, context = run.ledger(), run.context(None if run.shard else seen.cost)
     keep(run.place, ledger)
@@ -131,11 +128,12 @@ def process_pending(
         found = found.with_unreadable(u.file for u in done.bad_files)
         unlocked = unlocked or done.unlocks_quarantine
         publish(run.runtime.storage, run.layout, run.spec)  # checked once, at the end of the run
-    if unlocked and not replayed and (again := of_misfits(run, context)) is not None:
-        coming = next_plan(again, context, found, ledger, replayed=False)
+    if unlocked and not replayed:
+        again = of_misfits(run)
+        coming = next_plan(again, context, found, ledger, replayed=not has_unresolved(context))
         if coming is not None:
-            start(run, coming, ledger, claim)
             batch = Batch(coming=coming, ledger=ledger, claim=claim, left=found, foreign=strange)
+            start(run, coming, ledger, claim)
             run_batch(again, context, batch, outcome)
     outcome.warn(notices.of_misplaced(run.spec, ledger.state))
     report_left(run, ledger, found, outcome)
@@ -156,13 +154,16 @@ def start(run: TableRun, coming: NextBatch, ledger: Ledger, claim: Claim) -> Bat
     return coming.plan
 
 
-def of_misfits(run: TableRun, context: TableContext) -> TableRun | None:
-    """The run that processes quarantined values of columns which are text by now; null: none are in quarantine."""
-    path = context.layout.errors
-    if not context.engine.exists(path) or not context.engine.unresolved(path, 1)[0]:
-        return None
+def of_misfits(run: TableRun) -> TableRun:
+    """The run that processes quarantined values which did not fit their columns."""
     options = replace(run.job.options, action="errors_replay", codes=("CAST_FAILED",))
     return replace(run, job=replace(run.job, options=options))
+
+
+def has_unresolved(context: TableContext) -> bool:
+    """Whether anything is in quarantine."""
+    path = context.layout.errors
+    return context.engine.exists(path) and context.engine.unresolved(path, 1)[0] > 0
 
 
 def run_batch(run: TableRun, context: TableContext, batch: Batch, outcome: RunTotals) -> Ingested:
