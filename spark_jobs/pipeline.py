@@ -93,8 +93,10 @@ def finished(run: TableRun, outcome: RunTotals) -> JobResult:
     return run.result(outcome)
 
 
-def process_pending(run: TableRun, claim: Claim, seen: PendingWork, outcome: RunTotals) -> None:
-    """Run batches until no file waits.
+def process_pending(
+    run: TableRun, claim: Claim, seen: PendingWork, outcome: RunTotals, *, unlocked: bool = False
+) -> None:
+    """Run batches until no file waits, then, if a column became text, here or before (`unlocked`), the quarantine's.
 
     The listing from before the claim is valid unless another run came between: a file that was rewritten
     since is found by the next listing, like one that is written while the batch runs.
@@ -113,7 +115,7 @@ def process_pending(run: TableRun, claim: Claim, seen: PendingWork, outcome: Run
         notices.require_known_generations(found.inference, run.spec.table)
     outcome.warn(notices.of_discovery(found, run.layout.landing, run.dialect))
     limit = run.job.options.max_batches
-    replayed, unlocking = False, None
+    replayed = False
     while limit is None or outcome.batches < limit:
         coming = next_plan(run, context, found, ledger, replayed=replayed)
         if coming is None:
@@ -124,11 +126,15 @@ def process_pending(run: TableRun, claim: Claim, seen: PendingWork, outcome: Run
         batch = Batch(coming=coming, ledger=ledger, claim=claim, left=found, foreign=strange)
         done = run_batch(run, context, batch, outcome)
         found = found.with_unreadable(u.file for u in done.bad_files)
-        if done.unlocks_quarantine:
-            unlocking = batch
+        unlocked = unlocked or done.unlocks_quarantine
         publish(run.runtime.storage, run.layout, run.spec)  # checked once, at the end of the run
-    if unlocking is not None and not replayed:
-        replay(run, context, unlocking, outcome)
+    if unlocked and not replayed:
+        again = of_misfits(run)
+        coming = next_plan(again, context, found, ledger, replayed=not has_unresolved(context))
+        if coming is not None:
+            batch = Batch(coming=coming, ledger=ledger, claim=claim, left=found, foreign=strange)
+            start(run, coming, ledger, claim)
+            run_batch(again, context, batch, outcome)
     outcome.warn(notices.of_misplaced(run.spec, ledger.state))
     report_left(run, ledger, found, outcome)
     if not found.waiting:
@@ -148,17 +154,16 @@ def start(run: TableRun, coming: NextBatch, ledger: Ledger, claim: Claim) -> Bat
     return coming.plan
 
 
-def replay(run: TableRun, context: TableContext, after: Batch, outcome: RunTotals) -> None:
-    """Process again the quarantined values of columns that have become text."""
-    path = context.layout.errors
-    if not context.engine.exists(path) or not context.engine.unresolved(path, 1)[0]:
-        return
+def of_misfits(run: TableRun) -> TableRun:
+    """The run that processes quarantined values which did not fit their columns."""
     options = replace(run.job.options, action="errors_replay", codes=("CAST_FAILED",))
-    again = replace(run, job=replace(run.job, options=options))
-    coming = next_plan(again, context, after.left, after.ledger, replayed=False)
-    if coming is not None:
-        start(run, coming, after.ledger, after.claim)
-        run_batch(again, context, replace(after, coming=coming), outcome)
+    return replace(run, job=replace(run.job, options=options))
+
+
+def has_unresolved(context: TableContext) -> bool:
+    """Whether anything is in quarantine."""
+    path = context.layout.errors
+    return context.engine.exists(path) and context.engine.unresolved(path, 1)[0] > 0
 
 
 def run_batch(run: TableRun, context: TableContext, batch: Batch, outcome: RunTotals) -> Ingested:

@@ -105,6 +105,7 @@ _LONG_ON_SPARK = {
     "test_explain": ("test_explain_is_equal_on_both_engines",),
     "test_forgotten_commits": ("test_resume_after_log_cut",),
     "test_histories": ("test_engine_and_oracle_agree",),
+    "test_lived_histories": ("test_changes_keep_the_settings_under_which_they_came",),
     "test_batches_beside": (
         "test_engine_and_oracle_agree[composite]",
         "test_engine_and_oracle_agree[bad_rows]",
@@ -183,6 +184,8 @@ ON_SPARK = (
     "r10_rebuild_masks",
     "r10_rebuild_refused",
     "r11_becomes_text_as_a_key",
+    "r11_rebuild_into_text",
+    "r11_rescue_switched_on",
     "r11_dropped_column_emptied",
     "r11_names_that_differ_by_case",
     "r11_type_misfit_rescued",

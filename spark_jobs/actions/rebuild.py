@@ -14,6 +14,7 @@ from airflow_gddl.contract.result import JobResult, MainCounts
 from airflow_gddl.contract.table_spec import lowered
 from spark_jobs.actions.refresh import refresh_table
 from spark_jobs.actions.refresh_plan import new_plan
+from spark_jobs.dialects.roles import declared_texts
 from spark_jobs.engines.base import RebuildRequest, TableContext
 from spark_jobs.engines.transactions import REWRITE, version_of
 from spark_jobs.ledger.claim import Claim
@@ -59,10 +60,11 @@ def rebuild_table(run: TableRun, outcome: RunTotals) -> JobResult:
 
 
 def _load_waiting(run: TableRun, claim: Claim, outcome: RunTotals) -> None:
-    """Files that no batch has taken yet, as a usual run loads them."""
+    """Files that no batch has taken yet, as a usual run loads them, and quarantined values of columns made text."""
     ledger, rows = run.ledger(), outcome.main.rows
     found = run.discover(ledger, wait="idle")
-    process_pending(run, claim, PendingWork(state=ledger.state, found=found), outcome)
+    pending = PendingWork(state=ledger.state, found=found)
+    process_pending(run, claim, pending, outcome, unlocked=bool(declared_texts(run.dialect)))
     if outcome.main.rows is None:
         outcome.main = replace(outcome.main, rows=rows)
 

@@ -193,6 +193,7 @@ def schema_changes(decoded_batch: DecodedBatch, state: TableState) -> bool:
     planned = (*schema.plan.additions, *schema.plan.widenings, *schema.before.additions, *schema.before.widenings)
     return (
         bool(planned or schema.new_technical)
+        or (schema.table_schema.rescues and not schema.table_schema.rescued)
         or schema.schemas != state.schemas
         or schema.table_schema.sequence_type != state.sequence_type
     )

@@ -96,10 +96,19 @@ def _play(engine: LocalPort, tmp_path: Path, strategy: st.SearchStrategy[Case], 
         _run(engine, JobSpec(run_id=f"r{number}", roots=roots, tables=tables), unwanted)
     wrong = _wrong(engine, roots, found)
     assert not wrong, f"{len(wrong)} of {len(found)}: {wrong[0]}"
+    chance = Random(len(found))  # noqa: S311 - a repeatable choice
     for what, options in (
-        ("full refresh", JobOptions(full_refresh=True)),
+        ("rebuild with files gone", JobOptions(full_refresh=True)),
         ("reload", JobOptions(reload=True, confirmed=True)),
     ):
+        for case in found:
+            folder, files = (
+                Path(Layout.of(roots, case.spec).landing),
+                {n: c for run in case.runs for n, c in run.items()},
+            )
+            _land(folder, files)
+            for name in sorted(files)[: chance.randint(0, len(files)) if options.full_refresh else 0]:
+                (folder / name).unlink()
         _run(engine, JobSpec(run_id="again", roots=roots, tables=tables, options=options), unwanted)
         wrong = _wrong(engine, roots, found)
         assert not wrong, f"after the {what} {len(wrong)} of {len(found)}: {wrong[0]}"

@@ -129,7 +129,10 @@ def test_repair(situation: str, tmp_path: Path) -> None:
 
 REPAIRS = re.compile(r"gddl (?:rebuild|reload|resync|sweep release|errors replay)")
 REFERENCE = ("cli.md", "codes.md", "design.md", "metadata.md", "semantics.md")
-"""Pages that describe commands and codes one by one, and promise nothing of a situation."""
+"""Pages that describe commands and codes one by one; what semantics.md promises of a situation has words of its own."""
+PROMISES = re.compile(
+    r"until a rebuild|A rebuild then|a column becomes text|repairs them|a reload brings|sweep release`"
+)
 SNAPSHOTS = "debezium/test_snapshots.py"
 OF_PAGES = {
     "debezium.md": {
@@ -154,7 +157,11 @@ OF_PAGES = {
     "sources.md": {
         "`SHARD_REMOVED`": "delta_rs/test_shards_changed.py::test_a_replay_says_what_is_left_of_a_removed_shard"
     },
-    "tasks/change-a-key-or-a-type.md": {"": "scenarios/r14_changed_keys"},
+    "tasks/change-a-key-or-a-type.md": {
+        "Until then runs of the table are refused": "scenarios/r14_changed_keys",
+        "gddl rebuild --table shop.orders": "scenarios/r10_rebuild_declared_times",
+        "Without waiting for a file": "scenarios/r11_rebuild_into_text",
+    },
     "tasks/rerun-or-backfill.md": {
         "process quarantined rows after a fix": "spark/test_replay_of_codes.py::test_rows_of_other_codes_are_kept",
         "again from the lake": "delta_rs/test_repair_page.py::damaged",
@@ -165,6 +172,31 @@ OF_PAGES = {
     "tasks/what-a-code-means.md": {"row, file": "unit/test_cli.py::test_errors_replay"},
 }
 """Page to words of each line that names a repair, and the test that plays it."""
+
+
+OF_SEMANTICS = {
+    "a user releases it (`gddl sweep release`)": "scenarios/r09_reload_held",
+    "`gddl sweep release` removes them": "scenarios/r09_reload_held",
+    "repairs them. A swap over a third key": "scenarios/r07_keys_shifted_repaired",
+    "`string`, a column becomes text": "scenarios/r11_rebuild_into_text",
+    "a reload brings the older ones": "scenarios/r14_column_included_again",
+    "`LEDGER_MISSING`)": "spark/test_lost_ledger.py::test_refresh_without_ledger_derives_reload_from_change_table",
+    "A rebuild then reads the files": "spark/test_ledger_behind.py::test_ledger_behind_its_tables_is_refused",
+    "`FOREIGN_COMMIT`": "scenarios/test_foreign.py::test_foreign_commit_is_reported_until_a_full_refresh",
+    "Changed `keys` or `sequence_by`": "scenarios/r14_changed_keys",
+    "under which stored values could not have come": "scenarios/r14_column_excluded_later",
+    "Changed `partition_by`": "scenarios/r14_partition_changed",
+    "that is the beginning of stored data columns": "scenarios/r14_before_images_later",
+    "Columns that come later have none until a rebuild": "readers/test_filtered_reads.py::test_after_a_full_refresh",
+}
+"""The same of semantics.md."""
+
+
+def test_every_repair_of_semantics_is_played() -> None:
+    page = (ROOT / "docs" / "semantics.md").read_text(encoding="utf-8")
+    lines = [line for line in page.splitlines() if PROMISES.search(line)]
+    assert [line for line in lines if not any(word in line for word in OF_SEMANTICS)] == []
+    assert [word for word in OF_SEMANTICS if not any(word in line for line in lines)] == []
 
 
 def test_every_repair_of_other_pages_is_played() -> None:
@@ -179,7 +211,7 @@ def test_every_repair_of_other_pages_is_played() -> None:
 
 
 def test_every_test_that_is_named_is_there() -> None:
-    for test in {test for words in OF_PAGES.values() for test in words.values()}:
+    for test in {test for words in (*OF_PAGES.values(), OF_SEMANTICS) for test in words.values()}:
         path, _, function = test.partition("::")
         found = ROOT / "tests" / path
         assert found.exists(), test

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
 
 from tests.oracle.casting import cast_text, masked, naive_utc, normal_text
-from tests.oracle.model import Change, DeliveredFile, Key, Op, Quarantined, Sequence, Value
+from tests.oracle.model import Arrival, Change, DeliveredFile, Key, Op, Quarantined, Sequence, Value
 from tests.oracle.table_schema import TOTAL_ORDER, Shape
 
 _OPS: dict[str, Op] = {"I": "I", "U": "U", "D": "D"}
@@ -22,19 +21,16 @@ class FaultError(Exception):
         super().__init__(code)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Arrival:
-    """Where and when a file came."""
-
-    file: DeliveredFile
-    generation: int
-    run: int
-    ordinal: int
-
-
-def decode_file(table_schema: Shape, arrival: Arrival) -> tuple[list[Change], list[Quarantined]]:
+def decode_file(
+    table_schema: Shape, arrival: Arrival, numbers: Iterable[int] | None = None
+) -> tuple[list[Change], list[Quarantined]]:
+    """
+    Args:
+        numbers: of the rows that are meant; null: all.
+    """
     changes, faults = [], []
-    for number, row in enumerate(arrival.file.rows):
+    for number in range(len(arrival.file.rows)) if numbers is None else numbers:
+        row = arrival.file.rows[number]
         try:
             changes.append(_change(table_schema, arrival, number, row))
         except FaultError as fault:
@@ -52,7 +48,7 @@ def _change(table_schema: Shape, arrival: Arrival, number: int, delivered: Mappi
         if values.get(column) is None:
             raise FaultError("KEY_NULL", column)
     sequence = None if load else _sequence(table_schema, values)
-    values, rescued = _rescued(table_schema, values)
+    values, rescued = _fitted(table_schema, op, values)
     row = _visible(table_schema, values)
     key = tuple(row[column] for column in table_schema.keys)
     return Change(
@@ -118,16 +114,21 @@ def _cast(table_schema: Shape, op: Op, file: DeliveredFile, delivered: Mapping[s
     return values
 
 
-def _rescued(table_schema: Shape, values: dict[str, Value]) -> tuple[dict[str, Value], dict[str, str]]:
-    """Texts in columns of whole numbers as such, null where they are none; and these as JSON."""
+def _fitted(table_schema: Shape, op: Op, values: dict[str, Value]) -> tuple[dict[str, Value], dict[str, str]]:
+    """Texts in columns of whole numbers as such, null where they are none; and these as JSON, if they are rescued."""
     found, rescued = dict(values), {}
     for column, value in values.items():
         if isinstance(value, str) and column in table_schema.numbers:
             try:
                 found[column] = cast_text(value, "bigint")
-            except ValueError:
+            except ValueError as error:
+                if table_schema.spec.schema_evolution.type_change == "rescue":
+                    rescued[column] = json.dumps(value, ensure_ascii=False)
+                elif op != "D":
+                    raise FaultError("CAST_FAILED", column) from error
                 found[column] = None
-                rescued[column] = json.dumps(value, ensure_ascii=False)
+        elif column in table_schema.texts and value is not None:
+            found[column] = str(value)
     return found, rescued
 
 

@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping
 from collections.abc import Sequence as Listing
+from dataclasses import replace
 
-from tests.oracle.decode import Arrival, decode_file
+from tests.oracle.decode import decode_file
 from tests.oracle.ledger import Ledger
-from tests.oracle.model import Change, Counts, DeliveredFile, Quarantined, Run, Value, rank
+from tests.oracle.model import Arrival, Change, Counts, DeliveredFile, Quarantined, Run, Value, rank
 from tests.oracle.sweep import sweep
-from tests.oracle.table_schema import Shape, arrival_order
+from tests.oracle.table_schema import Shape, arrival_order, taken
+
+_LAST = 1 << 20
+"""Above all numbers of files of a run."""
 
 
 def ingest(table_schema: Shape, runs: Listing[Run]) -> Ledger:
@@ -23,6 +27,7 @@ def ingest(table_schema: Shape, runs: Listing[Run]) -> Ledger:
 def _ingest_run(table_schema: Shape, ledger: Ledger, number: int, run: Run) -> None:
     """Change files written before a rewritten LOAD file belong to the generation that it ends."""
     before, decoding = (len(ledger.changes), ledger.faults), table_schema.under(run.settings)
+    texts = len(ledger.texts)
     _remove(ledger, run)
     opening = [place for place, file in enumerate(run.files) if _reloads(ledger, file)]
     early = [file for file in run.files[: min(opening, default=0)] if file.kind == "change"]
@@ -34,6 +39,8 @@ def _ingest_run(table_schema: Shape, ledger: Ledger, number: int, run: Run) -> N
     read += _ingest_files(decoding, ledger, number, loads, len(early))
     sweep(table_schema, ledger)
     read += _ingest_files(decoding, ledger, number, [f for f in late if f.kind == "change"], len(early) + len(loads))
+    if len(ledger.texts) > texts:
+        read += _replay(decoding, ledger, number)
     appended = len(ledger.changes) - before[0]
     faults = ledger.faults - before[1]
     ledger.counts.append(Counts(read, appended, read - faults - appended, faults))
@@ -67,12 +74,15 @@ def _ingest_files(table_schema: Shape, ledger: Ledger, number: int, files: Itera
     read = 0
     ordered = arrival_order(files)
     waiting = [file for file in ordered if _waits(ledger, file)]
+    _become_text(table_schema, ledger, waiting)
+    table_schema = _evolved(table_schema, ledger, waiting)
     ledger.again.update(file.name for file in ordered if file.kind == "load" and file not in waiting)
     for ordinal, file in enumerate(waiting, start=first):
         ledger.seen[file.name] = file
         # A new version of a file settles what earlier ones left in the quarantine.
         ledger.settled += [fault for fault in ledger.quarantined if fault.file == file.name]
         ledger.quarantined = [fault for fault in ledger.quarantined if fault.file != file.name]
+        ledger.misfits = {place: found for place, found in ledger.misfits.items() if place[0] != file.name}
         ledger.again.discard(file.name)
         if file.damage is not None:
             ledger.quarantined.append(Quarantined(file.name, None, file.damage))
@@ -82,9 +92,55 @@ def _ingest_files(table_schema: Shape, ledger: Ledger, number: int, files: Itera
         changes, bad = decode_file(table_schema, arrival)
         _append(table_schema, ledger, changes)
         ledger.quarantined.extend(bad)
+        ledger.misfits |= {
+            (b.file, b.position): arrival for b in bad if b.code == "CAST_FAILED" and b.position is not None
+        }
         ledger.faults += len(bad)
         read += len(file.rows)
     return read
+
+
+def _evolved(table_schema: Shape, ledger: Ledger, files: Iterable[DeliveredFile]) -> Shape:
+    """The shape with the columns that the table has with these files."""
+    came = [column for file in files if not file.damage for column in file.columns]
+    ledger.columns |= {name.lower() for name in taken(came, table_schema.spec, is_first=not ledger.columns)}
+    return table_schema.at(ledger.columns, ledger.texts)
+
+
+def _become_text(table_schema: Shape, ledger: Ledger, files: Iterable[DeliveredFile]) -> None:
+    """Columns of numbers that come as text, where the row makes them text: what was stored is the numbers' text."""
+    if table_schema.spec.schema_evolution.type_change != "text":
+        return
+    columns = {
+        column for column in table_schema.numbers - ledger.texts for file in files if _comes_as_text(file, column)
+    }
+    ledger.texts |= columns
+    ledger.changes = [replace(change, row=_as_texts(change.row, columns)) for change in ledger.changes]
+    ledger.identities = Counter(_identity(table_schema, change) for change in ledger.changes)
+
+
+def _comes_as_text(file: DeliveredFile, column: str) -> bool:
+    """A column of nulls alone is one of text, too."""
+    first = next((row[column] for row in file.rows if row.get(column) is not None), "")
+    return not file.damage and column in file.columns and isinstance(first, str)
+
+
+def _as_texts(row: Mapping[str, Value], columns: Iterable[str]) -> Mapping[str, Value]:
+    return {name: str(value) if name in columns and value is not None else value for name, value in row.items()}
+
+
+def _replay(table_schema: Shape, ledger: Ledger, number: int) -> int:
+    """Rows that were quarantined for a value come again, after all files of the run; how many they are."""
+    found, ledger.misfits = ledger.misfits, {}
+    table_schema = _evolved(table_schema, ledger, [arrival.file for arrival in found.values()])
+    ledger.quarantined = [fault for fault in ledger.quarantined if (fault.file, fault.position) not in found]
+    for ordinal, name in enumerate(dict.fromkeys(file for file, _ in found), start=_LAST):
+        rows = {position: arrival for (file, position), arrival in found.items() if file == name}
+        again = replace(next(iter(rows.values())), run=number, ordinal=ordinal)
+        changes, bad = decode_file(table_schema, again, rows)
+        _append(table_schema, ledger, changes)
+        ledger.quarantined += bad
+    return len(found)
 
 
 def _waits(ledger: Ledger, file: DeliveredFile) -> bool:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Hashable
 from dataclasses import dataclass, field
 
-from tests.oracle.model import Change, Counts, DeliveredFile, Quarantined, Sequence
+from tests.oracle.model import Arrival, Change, Counts, DeliveredFile, Quarantined, Sequence
 
 
 @dataclass
@@ -23,6 +23,9 @@ class Ledger:
         faults: rows ever quarantined.
         held: generation whose sweep waits for a person; null: none does.
         held_with: the load files by which it does.
+        columns: names of the table's columns, in lower case.
+        texts: columns of whole numbers that have become text.
+        misfits: rows in quarantine for a value that does not fit, by file and row.
     """
 
     generation: int = 0
@@ -35,6 +38,9 @@ class Ledger:
     seen: dict[str, DeliveredFile] = field(default_factory=dict)
     again: set[str] = field(default_factory=set)
     removed: set[str] = field(default_factory=set)
+    columns: set[str] = field(default_factory=set)
+    texts: set[str] = field(default_factory=set)
+    misfits: dict[tuple[str, int], Arrival] = field(default_factory=dict)
     changes: list[Change] = field(default_factory=list)
     identities: Counter[Hashable] = field(default_factory=Counter)
     quarantined: list[Quarantined] = field(default_factory=list)

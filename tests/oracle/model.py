@@ -56,6 +56,16 @@ class Run:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Arrival:
+    """Where and when a file came."""
+
+    file: DeliveredFile
+    generation: int
+    run: int
+    ordinal: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class Change:
     """A decoded row (semantics, 1).
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -25,8 +25,10 @@ class Shape:
     times: sequence columns that hold commit times and are parsed from text.
     replica: columns of the replica, without `_gddl`.
     changes: those of the change table.
-    numbers: columns of whole numbers by the first run, where texts that are none are rescued.
+    numbers: columns of whole numbers by the first run, unless they have become text; texts that are none are
+        misfits.
     control: columns that list columns, or force changes, in any run.
+    texts: columns that were whole numbers.
     """
 
     spec: TableSpec
@@ -39,6 +41,7 @@ class Shape:
     changes: tuple[str, ...]
     numbers: frozenset[str] = frozenset()
     control: tuple[str, ...] = ()
+    texts: frozenset[str] = frozenset()
 
     @classmethod
     def of(cls, spec: TableSpec, runs: Sequence[Run]) -> Shape:
@@ -58,13 +61,18 @@ class Shape:
             times=frozenset(() if spec.sequence_by else _spelled(_times(options), names)),
             replica=tuple(n for n in changes if prefix is None or not n.startswith(prefix)),
             changes=changes,
-            numbers=_numbers(runs) if spec.schema_evolution.type_change == "rescue" else frozenset(),
+            numbers=_numbers(runs),
             control=tuple(_control(spec, runs)),
         )
 
     def under(self, settings: Mapping[str, Any]) -> Shape:
         """With other fields of the row, for the changes of a run."""
         return replace(self, spec=replace(self.spec, **settings))
+
+    def at(self, columns: Set[str], texts: Set[str]) -> Shape:
+        """While the table has these columns, and these columns of whole numbers have become text."""
+        names = {lower: name for lower, name in self.names.items() if lower in columns}
+        return replace(self, names=names, numbers=self.numbers - texts, texts=frozenset(texts))
 
     @property
     def technical(self) -> frozenset[str]:
@@ -105,13 +113,24 @@ def _check_modelled(spec: TableSpec) -> None:
 
 
 def _names(spec: TableSpec, runs: Sequence[Run]) -> dict[str, str]:
-    """Under `new_column: ignore` only what the first run brought."""
+    """All that some run takes, in the order they came."""
     names: dict[str, str] = {}
-    for run in runs[:1] if spec.schema_evolution.new_column == "ignore" else runs:
-        for file in arrival_order(run.files):
-            for column in file.columns:
-                names.setdefault(column.lower(), column)
+    for number, run in enumerate(runs):
+        row = replace(spec, **run.settings)
+        there = runs[: number + 1] if run.settings else (run,)
+        came = [column for each in there for file in arrival_order(each.files) for column in file.columns]
+        for column in taken(came, row, is_first=not names):
+            names.setdefault(column.lower(), column)
     return names
+
+
+def taken(columns: Iterable[str], row: TableSpec, *, is_first: bool) -> list[str]:
+    """Columns that a table has or gets; those that tell of the change, and before images, under any policy."""
+    if is_first or row.schema_evolution.new_column == "add":
+        return list(columns)
+    told = (*row.sequence_by, *SERVICE_COLUMNS, row.columns_to_update, row.force_update)
+    wanted, prefix = {name.lower() for name in told if name is not None}, row.before_image_prefix
+    return [c for c in columns if c.lower() in wanted or (prefix is not None and c.startswith(prefix))]
 
 
 def _numbers(runs: Sequence[Run]) -> frozenset[str]:

@@ -142,7 +142,7 @@ def readable(case: Case) -> str:
     fields = {n: v for n, v in vars(case.spec).items() if n in ("table", "keys") or v != getattr(defaults, n)}
     lines = [", ".join(f"{name}={value!r}" for name, value in fields.items())]
     for number, run in enumerate(case.runs):
-        lines.append(f"run {number}")
+        lines.append(" ".join(["run", str(number), *(f"{name}={value!r}" for name, value in run.settings.items())]))
         for file in run.files:
             lines.append(f"  {file.name} ({', '.join(file.columns)})")
             lines += [f"    {dict(row)}" for row in file.rows]
