@@ -141,6 +141,7 @@ def process_pending(run: TableRun, claim: Claim, seen: PendingWork, outcome: Run
 
 def start(run: TableRun, coming: NextBatch, ledger: Ledger, claim: Claim) -> BatchPlan:
     """Write the plan of a batch, unless an earlier run has."""
+    run.go_on()
     if not coming.resumed:
         claim.check()
         ledger.write_plan(coming.plan)

@@ -27,10 +27,11 @@ from spark_jobs.pipeline import idle_result, run_table
 from spark_jobs.table import notices
 from spark_jobs.table.outcome import Declined, RunTotals, TableOutcome, is_busy
 from spark_jobs.table.run import TableRun
-from spark_jobs.table.runtime import Runtime, iso, spark_gone
+from spark_jobs.table.runtime import Runtime, cancelled, iso, spark_gone
 from spark_jobs.table.shards import require_supported
 
 _LOG = logging.getLogger(__name__)
+_OF_LOST_PROCESSES = ("SPARK_GONE", "WORKER_DIED")
 _NO_SPARK = ("JAVA_MISSING", "DELTA_MISSING", "S3A_MISSING")
 
 
@@ -61,6 +62,7 @@ def attempt(run: TableRun, totals: RunTotals) -> TableOutcome | Declined:
     """Run the action; nothing is raised."""
     totals.started_at, lost = iso(run.runtime.clock()), run.runtime.spark.losses()
     try:
+        run.go_on()
         result, retriable = _mirrored(run, _counted(run, act(run, totals))), False
     except DeclinedError as declined:
         return Declined(run.spec, declined.reason, totals)
@@ -133,7 +135,11 @@ def _needing_spark(run: TableRun, fault: GddlError) -> GddlError:
 
 
 def _cause(error: Exception, run: TableRun, lost: int) -> Exception:
-    """The error, or `SPARK_GONE` if Spark was lost meanwhile, since any call can fail then."""
+    """The error; `JOB_CANCELLED` or `SPARK_GONE` if the job's end or the loss of Spark can be what made a call fail."""
+    if (signal := run.runtime.stopped_by()) and (not isinstance(error, GddlError) or error.code in _OF_LOST_PROCESSES):
+        stopped = cancelled(signal)
+        stopped.__cause__ = error
+        return stopped
     if isinstance(error, GddlError) or run.runtime.spark.losses() == lost:
         return error
     gone = spark_gone()
