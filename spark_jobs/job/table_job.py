@@ -19,7 +19,7 @@ from spark_jobs.actions.refresh import refresh_table
 from spark_jobs.engines.base import DeclinedError
 from spark_jobs.iceberg.publish import is_behind, publish
 from spark_jobs.job.faults import translated
-from spark_jobs.job.run_records import is_recorded, write_record
+from spark_jobs.job.run_records import in_order, is_recorded, write_record
 from spark_jobs.job.task_faults import NEEDS_MEMORY
 from spark_jobs.ledger.targets import TargetRecords
 from spark_jobs.maintenance.maintain import maintain
@@ -73,7 +73,7 @@ def attempt(run: TableRun, totals: RunTotals) -> TableOutcome | Declined:
     options = run.job.options
     result = replace(result, action=options.action, origin=options.origin)
     if is_recorded(result, dry_run=options.dry_run) and not _is_held(run, result):
-        _record(run, result)
+        result = _recorded(run, result)
     return TableOutcome(result, retriable)
 
 
@@ -208,9 +208,12 @@ def _run(run: TableRun, totals: RunTotals) -> JobResult:
     return run_table(run, totals)
 
 
-def _record(run: TableRun, result: JobResult) -> None:
+def _recorded(run: TableRun, result: JobResult) -> JobResult:
     """Store the result as the table's newest run. Tables don't depend on it, so a failure is only logged."""
+    runtime, roots = run.runtime, run.job.roots
     try:
-        write_record(run.runtime.storage, run.job.roots, run.spec, result)
-    except GddlError as error:
+        result = in_order(runtime.storage, roots, run.spec, result, runtime.clock())
+        write_record(runtime.storage, roots, run.spec, result)
+    except (GddlError, ValueError) as error:
         _LOG.warning("the run of %s could not be recorded: %s", run.spec.table, error)
+    return result
