@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -23,7 +24,6 @@ from airflow_gddl.contract.source_access import announce
 from airflow_gddl.contract.spec import JobSpec, TierSpec
 from airflow_gddl.stores import Storage
 from spark_jobs.catalogs.hive_settings import hive_settings
-from spark_jobs.continuous.desired_state import Stop
 from spark_jobs.continuous.loop import run_continuously
 from spark_jobs.discovery.file_stream import SOURCES
 from spark_jobs.job.parent import end_with
@@ -31,6 +31,7 @@ from spark_jobs.job.result_store import ResultStore
 from spark_jobs.job.spread_by_tier import SpreadByTier
 from spark_jobs.job.spread_local import LocalSpread
 from spark_jobs.job.spread_spark import SparkSpread
+from spark_jobs.job.stop import Stop
 from spark_jobs.job.tables import Show, exit_status, run_job
 from spark_jobs.observability.json_log import set_up_logging
 from spark_jobs.observability.metrics_publish import MetricsPublisher, publish
@@ -81,31 +82,37 @@ def _prepared(argv: Sequence[str] | None) -> tuple[argparse.Namespace, TextIO]:
 
 def _run(job: JobSpec, args: argparse.Namespace, results: TextIO) -> int:
     announce(job.access, os.environ)
-    spark = LazySpark(_settings(job, args.verbose, os.environ), opened=_announce)
+    spark, stop = LazySpark(_settings(job, args.verbose, os.environ), opened=_announce), Stop()
+    lasts = job.options.continuous is not None and job.options.action == "run"
+    stopped_by = str if lasts else lambda: stop.why
     observe = set_up_logging(job.run_id, os.environ)(print_step if args.progress else silent)
     files = SOURCES[args.discovery].having(dict(args.stream_option)) if args.discovery in SOURCES else None
     runtime = Runtime(
         storage=Storage(),
         spark=spark,
         observe=observe,
-        spread=_spread(spark, observe, steps=args.progress),
+        spread=_spread(spark, observe, stopped_by, steps=args.progress),
         files=files,
+        stopped_by=stopped_by,
     )
     show = _printer(results, ResultStore.of(job, runtime.storage) if args.answers else None)
     try:
-        if job.options.continuous is not None and job.options.action == "run":
-            return _keep(job, runtime, show)
+        if lasts:
+            return _keep(job, runtime, show, stop)
+        stop.listen(signal.SIGTERM)
+        stop.then(spark.cancel)
         outcomes = run_job(job, runtime, show)
     finally:
         spark.stop()
     publish(job, [outcome.result for outcome in outcomes], time.time())
-    return exit_status(outcomes)
+    status = exit_status(outcomes)
+    return 128 + signal.SIGTERM if status and stop.is_asked else status
 
 
-def _keep(job: JobSpec, runtime: Runtime, show: Show) -> int:
+def _keep(job: JobSpec, runtime: Runtime, show: Show, stop: Stop) -> int:
     """A continuous job; publishes metrics while it runs."""
-    stop, figures = Stop(), MetricsPublisher(job, time.time)
-    stop.listen()
+    figures = MetricsPublisher(job, time.time)
+    stop.listen(signal.SIGTERM, signal.SIGINT)
 
     def report(result: JobResult) -> None:
         show(result)
@@ -223,11 +230,11 @@ def _announce(session: SparkSession) -> None:
         print(f"{APPLICATION}{session.sparkContext.applicationId}", file=sys.stderr, flush=True)
 
 
-def _spread(spark: LazySpark, observe: Observer, *, steps: bool) -> Spread:
+def _spread(spark: LazySpark, observe: Observer, stopped_by: Callable[[], str], *, steps: bool) -> Spread:
     """Over Spark tasks; on one machine, tiers with `spread: processes` over local processes."""
     on_a_cluster = is_on_a_cluster(os.environ)
-    tasks = SparkSpread(spark, Storage(), steps=steps and not on_a_cluster)
-    return tasks if on_a_cluster else SpreadByTier(tasks, LocalSpread(observe))
+    tasks = SparkSpread(spark, Storage(), steps=steps and not on_a_cluster, stopped_by=stopped_by)
+    return tasks if on_a_cluster else SpreadByTier(tasks, LocalSpread(observe, stopped_by=stopped_by))
 
 
 def _printer(out: TextIO, answers: ResultStore | None) -> Callable[[JobResult], None]:

@@ -147,6 +147,7 @@ def process_pending(
 
 def start(run: TableRun, coming: NextBatch, ledger: Ledger, claim: Claim) -> BatchPlan:
     """Write the plan of a batch, unless an earlier run has."""
+    run.go_on()
     if not coming.resumed:
         claim.check()
         ledger.write_plan(coming.plan)

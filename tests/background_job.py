@@ -14,8 +14,9 @@ import pytest
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobSpec
 from spark_jobs.continuous import desired_state
-from spark_jobs.continuous.desired_state import DesiredStateReader, Stop
+from spark_jobs.continuous.desired_state import DesiredStateReader
 from spark_jobs.continuous.loop import Loop
+from spark_jobs.job.stop import Stop
 from spark_jobs.table.runtime import Runtime
 
 PATIENCE = 300.0

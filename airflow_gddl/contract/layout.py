@@ -37,10 +37,13 @@ FEW_ROWS = 200_000
 """Tables with fewer rows remove their old files during runs; larger ones need maintenance."""
 
 
+RECORD_TIME = "%Y%m%dT%H%M%S%f"
+
+
 def record_name(started: datetime, run_id: str, action: str) -> str:
     """Name of the record of a run; sorts by time."""
     kind = f".{action}" if action in UPKEEP else ""
-    return f"{started:%Y%m%dT%H%M%S%f}-{run_id or 'none'}{kind}.json"
+    return f"{started:{RECORD_TIME}}-{run_id or 'none'}{kind}.json"
 
 
 def tells_of_load(name: str) -> bool:

@@ -14,7 +14,9 @@ REMEDY = (
     "and name them with a field such as ..._env, ..._arn or ..._name"
 )
 
-_NAME = re.compile(r"passw(or)?d|pwd|secret|token|credential|(api|access|private|account|mask)[_.-]?key", re.IGNORECASE)
+_NAME = re.compile(
+    r"passw(or)?d|passphrase|pwd|secret|token|credential|(api|access|private|account|mask)[_.-]?key", re.IGNORECASE
+)
 # Connections of Airflow and of source databases as variables: their content holds a password, whatever they are called.
 _CONNECTION_NAME = re.compile(r"(AIRFLOW_CONN|GDDL_SOURCE)_\w+", re.IGNORECASE)
 # These say where a secret is, not what it is.
@@ -26,7 +28,11 @@ _VALUE = re.compile(
     r"|\bs3[an]?://[^/\s]*[:@]"
     r"|-----BEGIN [A-Z ]*PRIVATE KEY"
     r"|\b(gh[pousr]_[A-Za-z0-9]{20,}|dapi[0-9a-f]{32}|xox[abprs]-[A-Za-z0-9-]{10,})"
-    r"|\b(password|passwd|pwd|secret|token|access_?key)\s*=\s*[^\s;,{$]"
+    r"|\beyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}"
+    r"|\b(Bearer|Basic)\s{1,5}[A-Za-z0-9+/._~-]{20,}"
+    # Whatever stands before such a name, as in `-Dfs.s3a.secret.key=` or `AWS_SECRET_ACCESS_KEY=`.
+    r"|(passw(or)?d|passphrase|pwd|secret|token|(access|account|api|mask|private|secret|shared)[_.-]?key)"
+    r"(\.[a-z0-9.-]{1,60}\.net)?\s{0,20}=\s{0,20}[^\s;,{$=]"
     r'|"(password|passwd|pwd|token|[a-z_]{0,40}secret[a-z_]{0,40})"\s{0,20}:\s{0,20}"[^"{$]',
     re.IGNORECASE,
 )

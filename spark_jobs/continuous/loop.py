@@ -11,11 +11,12 @@ from dataclasses import dataclass, field, replace
 from airflow_gddl.contract.errors import GddlError
 from airflow_gddl.contract.source_access import announce
 from airflow_gddl.contract.spec import JobSpec, TableSpec
-from spark_jobs.continuous.desired_state import DesiredStateReader, Stop
+from spark_jobs.continuous.desired_state import DesiredStateReader
 from spark_jobs.continuous.executor_pools import ExecutorPools
 from spark_jobs.continuous.schedule import BATCHES_A_TURN, Schedule
 from spark_jobs.continuous.streams import FileStream, open_streams
 from spark_jobs.job.registration import RegistrationQueue
+from spark_jobs.job.stop import Stop
 from spark_jobs.job.table_job import not_started
 from spark_jobs.job.tables import Show, unreachable
 from spark_jobs.table.outcome import TableOutcome, is_busy

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 
 from airflow_gddl.contract import codec
-from airflow_gddl.contract.layout import LOADS, UPKEEP, Layout, join, record_name
+from airflow_gddl.contract.layout import LOADS, RECORD_TIME, UPKEEP, Layout, join, record_name
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import Roots, TableSpec
 from airflow_gddl.stores import Storage
@@ -38,6 +38,17 @@ def for_record(result: JobResult) -> JobResult:
     if isinstance(source, Mapping):
         shown["source"] = {name: value for name, value in source.items() if name != "keys"}
     return replace(result, details=shown)
+
+
+def in_order(storage: Storage, roots: Roots, spec: TableSpec, result: JobResult, now: datetime) -> JobResult:
+    """The result, begun after every run on record: of those that begin in the future a clock was set back since."""
+    later = [found.name for found in storage.list(Layout.of(roots, spec).runs, f"{now:{RECORD_TIME}}")]
+    times = [name.partition("-")[0] for name in later if "/" not in name and name.endswith(".json")]
+    if not times:
+        return result
+    newest = datetime.strptime(max(times), RECORD_TIME).replace(tzinfo=UTC)
+    begun = (newest + timedelta(microseconds=1)).isoformat(timespec="microseconds")
+    return replace(result, started_at=max(begun, result.started_at))
 
 
 def write_record(storage: Storage, roots: Roots, spec: TableSpec, result: JobResult) -> None:

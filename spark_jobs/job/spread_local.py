@@ -14,11 +14,11 @@ from airflow_gddl.contract.durations import seconds
 from airflow_gddl.contract.sizes import size_bytes
 from airflow_gddl.contract.spec import JobSpec, TableSpec
 from spark_jobs.job.table_job import totals_of
-from spark_jobs.job.task_faults import NEEDS_MEMORY, died_twice, failed, too_late
+from spark_jobs.job.task_faults import NEEDS_MEMORY, died_twice, failed, refused, too_late
 from spark_jobs.job.task_limits import resident_bytes
 from spark_jobs.job.worker import READY, Answer, Task, serve
 from spark_jobs.table.outcome import Declined, TableOutcome
-from spark_jobs.table.runtime import Observer, Step, silent
+from spark_jobs.table.runtime import Observer, Step, cancelled, silent
 
 _TABLES_PER_CHECK = 100
 _WATCH_SECONDS = 0.2
@@ -37,10 +37,12 @@ class LocalSpread:
     Attributes:
         observe: called with the steps of all tables, in the caller's thread.
         target: what a worker process runs; tests break it.
+        stopped_by: see `Runtime`.
     """
 
     observe: Observer = silent
     target: Callable[[Connection, JobSpec], None] = serve
+    stopped_by: Callable[[], str] = str
 
     def open(self, job: JobSpec, specs: Sequence[TableSpec]) -> Pool:
         """Processes for these tables and any others of their tiers; the caller closes the pool."""
@@ -87,6 +89,7 @@ class _Worker:
     Attributes:
         deadline: by the monotonic clock; null while it has no task.
         own_bytes: memory of the idle process; null until it is ready.
+        is_stopped: asked to end.
     """
 
     process: BaseProcess
@@ -95,6 +98,7 @@ class _Worker:
     deadline: float | None = None
     own_bytes: int | None = None
     tables: int = 0
+    is_stopped: bool = False
 
 
 @dataclass
@@ -133,6 +137,7 @@ class Pool:
 
     def answers(self, within: float) -> Iterator[tuple[Task, Answer]]:
         """Answers that arrive within so many seconds; returns at the first ones."""
+        yield from self._stopped()
         self._assign()
         for worker in self._ready(within):
             task, answer = worker.task, self._receive(worker)
@@ -144,6 +149,18 @@ class Pool:
                 continue
             self._again.discard(id(task))
             yield task, self._given_up(task, worker) if answer is _DIED else answer
+
+    def _stopped(self) -> Iterator[tuple[Task, Answer]]:
+        """Once the job was asked to end: answers of tasks that wait, while workers are told to end their tables."""
+        if not (signal := self.spread.stopped_by()):
+            return
+        for worker in [w for w in self.staff if w.task is not None and not w.is_stopped]:
+            worker.is_stopped = True
+            worker.process.terminate()
+        while self.left:
+            task = self.left.popleft()
+            specs = () if task.polls else task.specs
+            yield task, [refused(self.job, spec, cancelled(signal)) for spec in specs]
 
     def _assign(self) -> None:
         for worker in [w for w in self.staff if w.task is None]:

@@ -39,7 +39,7 @@ from spark_jobs.spark.arrow_tasks import map_in_arrow
 from spark_jobs.spark.cluster_check import check_executors, is_this_python
 from spark_jobs.table.outcome import Declined, RunTotals, TableOutcome
 from spark_jobs.table.run import TableRun
-from spark_jobs.table.runtime import Observer, Runtime, SparkSource, print_step, silent, spark_gone
+from spark_jobs.table.runtime import Observer, Runtime, SparkSource, cancelled, print_step, silent, spark_gone
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -70,6 +70,8 @@ class SparkSpread:
     storage: Storage
     steps: bool = False
     """Tasks print their steps on standard error, which on one machine is the job's."""
+    stopped_by: Callable[[], str] = str
+    """See `Runtime`. Tables of tasks that run then end with their processes, and their claims expire."""
 
     def run(self, job: JobSpec, specs: Sequence[TableSpec]) -> Iterator[Found]:
         """Each table's outcome as soon as the driver sees it; `Declined` for tables that the engine can't process."""
@@ -80,12 +82,12 @@ class SparkSpread:
         pool = ThreadPoolExecutor(1, thread_name_prefix="poll")
         try:
             runs = [TableRun(job=bare, spec=spec, runtime=runtime) for spec in specs]
-            for run, polled in zip(runs, pool.map(_polled, runs), strict=True):
+            for run, polled in zip(runs, pool.map(self._polled, runs), strict=True):
                 if not isinstance(polled, int):
                     yield polled
                     continue
                 costs[run.spec.table] = polled
-                if len(costs) == 1:
+                if len(costs) == 1 and not self.stopped_by():
                     with suppress(GddlError):  # which is raised again below
                         self.spark.for_table()  # its start takes as long as thousands of polls
         finally:
@@ -94,10 +96,24 @@ class SparkSpread:
         if waiting:
             yield from self._spread(bare, waiting, costs)
 
+    def _polled(self, run: TableRun) -> Found | int:
+        """The outcome of a table that needs no task, since it is idle or only read; else its work (`poll_table`)."""
+        options = run.job.options
+        if self.stopped_by():
+            return 0
+        if options.action in _IN_DRIVER:
+            return attempt(run, totals_of(run.job))
+        return poll_table(run) if options.action == "run" and not options.repairs else 0
+
+    def _go_on(self) -> None:
+        if signal := self.stopped_by():
+            raise cancelled(signal)
+
     def _spread(self, job: JobSpec, specs: Sequence[TableSpec], costs: dict[str, int]) -> Iterator[Found]:
         """Run Spark jobs until every table has its outcome: one, or more if tasks died."""
         results = TaskResultStore.of(job, self.storage)
         try:
+            self._go_on()
             session = self.spark.for_table()
             if not is_this_python(os.environ):
                 check_executors(session, _slots(session))
@@ -111,6 +127,9 @@ class SparkSpread:
             before = len(left)
             fault = yield from self._round(job, _Round(session, results, left, costs))
             if fault is None:
+                break
+            if signal := self.stopped_by():
+                fault = cancelled(signal)
                 break
             in_vain = in_vain + 1 if len(left) == before else 0
             results.forget_single_starts(left.values())
@@ -141,14 +160,6 @@ class SparkSpread:
             yield from (refused(job, spec, spark_gone()) for spec in work.left.values())
             work.left.clear()
         return translated(cast("Exception", fault))
-
-
-def _polled(run: TableRun) -> Found | int:
-    """The outcome of a table that needs no task, since it is idle or only read; else its work (`poll_table`)."""
-    options = run.job.options
-    if options.action in _IN_DRIVER:
-        return attempt(run, totals_of(run.job))
-    return poll_table(run) if options.action == "run" and not options.repairs else 0
 
 
 @dataclass(frozen=True)

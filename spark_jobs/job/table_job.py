@@ -19,7 +19,7 @@ from spark_jobs.actions.refresh import refresh_table
 from spark_jobs.engines.base import DeclinedError
 from spark_jobs.iceberg.publish import is_behind, publish
 from spark_jobs.job.faults import translated
-from spark_jobs.job.run_records import is_recorded, write_record
+from spark_jobs.job.run_records import in_order, is_recorded, write_record
 from spark_jobs.job.task_faults import NEEDS_MEMORY
 from spark_jobs.ledger.targets import TargetRecords
 from spark_jobs.maintenance.maintain import maintain
@@ -27,10 +27,11 @@ from spark_jobs.pipeline import idle_result, run_table
 from spark_jobs.table import notices
 from spark_jobs.table.outcome import Declined, RunTotals, TableOutcome, is_busy
 from spark_jobs.table.run import TableRun
-from spark_jobs.table.runtime import Runtime, iso, spark_gone
+from spark_jobs.table.runtime import Runtime, cancelled, iso, spark_gone
 from spark_jobs.table.shards import require_supported
 
 _LOG = logging.getLogger(__name__)
+_OF_LOST_PROCESSES = ("SPARK_GONE", "WORKER_DIED")
 _NO_SPARK = ("JAVA_MISSING", "DELTA_MISSING", "S3A_MISSING")
 
 
@@ -61,6 +62,7 @@ def attempt(run: TableRun, totals: RunTotals) -> TableOutcome | Declined:
     """Run the action; nothing is raised."""
     totals.started_at, lost = iso(run.runtime.clock()), run.runtime.spark.losses()
     try:
+        run.go_on()
         result, retriable = _mirrored(run, _counted(run, act(run, totals))), False
     except DeclinedError as declined:
         return Declined(run.spec, declined.reason, totals)
@@ -71,7 +73,7 @@ def attempt(run: TableRun, totals: RunTotals) -> TableOutcome | Declined:
     options = run.job.options
     result = replace(result, action=options.action, origin=options.origin)
     if is_recorded(result, dry_run=options.dry_run) and not _is_held(run, result):
-        _record(run, result)
+        result = _recorded(run, result)
     return TableOutcome(result, retriable)
 
 
@@ -133,7 +135,11 @@ def _needing_spark(run: TableRun, fault: GddlError) -> GddlError:
 
 
 def _cause(error: Exception, run: TableRun, lost: int) -> Exception:
-    """The error, or `SPARK_GONE` if Spark was lost meanwhile, since any call can fail then."""
+    """The error; `JOB_CANCELLED` or `SPARK_GONE` if the job's end or the loss of Spark can be what made a call fail."""
+    if (signal := run.runtime.stopped_by()) and (not isinstance(error, GddlError) or error.code in _OF_LOST_PROCESSES):
+        stopped = cancelled(signal)
+        stopped.__cause__ = error
+        return stopped
     if isinstance(error, GddlError) or run.runtime.spark.losses() == lost:
         return error
     gone = spark_gone()
@@ -202,9 +208,12 @@ def _run(run: TableRun, totals: RunTotals) -> JobResult:
     return run_table(run, totals)
 
 
-def _record(run: TableRun, result: JobResult) -> None:
+def _recorded(run: TableRun, result: JobResult) -> JobResult:
     """Store the result as the table's newest run. Tables don't depend on it, so a failure is only logged."""
+    runtime, roots = run.runtime, run.job.roots
     try:
-        write_record(run.runtime.storage, run.job.roots, run.spec, result)
-    except GddlError as error:
+        result = in_order(runtime.storage, roots, run.spec, result, runtime.clock())
+        write_record(runtime.storage, roots, run.spec, result)
+    except (GddlError, ValueError) as error:
         _LOG.warning("the run of %s could not be recorded: %s", run.spec.table, error)
+    return result

@@ -6,6 +6,7 @@ import os
 import signal
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
+from types import FrameType
 from typing import TYPE_CHECKING
 
 from airflow_gddl.contract.source_access import announce
@@ -60,15 +61,35 @@ def serve(orders: Connection, job: JobSpec) -> None:
     announce(job.access, os.environ)
     leave_pandas_out()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the job, which ends its workers itself
+    stop = _End()
+    if job.options.continuous is None:
+        signal.signal(signal.SIGTERM, stop)
     orders.send(READY)
     observe = set_up_logging(job.run_id, os.environ)(orders.send)
-    runtime = Runtime(storage=Storage(), spark=NoSpark(), observe=observe)
+    runtime = Runtime(storage=Storage(), spark=NoSpark(), observe=observe, stopped_by=lambda: stop.signal)
     while True:
         try:
             task: Task = orders.recv()
         except (EOFError, OSError):
             return
+        stop.works = True
         orders.send(answer(task, job, runtime))
+        stop.works = False
+        if stop.signal:
+            return
+
+
+@dataclass
+class _End:
+    """Handles SIGTERM: a table ends before its next step and is answered for, an idle process ends at once."""
+
+    works: bool = False
+    signal: str = ""
+
+    def __call__(self, number: int, _frame: FrameType | None) -> None:
+        self.signal = signal.Signals(number).name
+        if not self.works:
+            raise SystemExit(128 + number)
 
 
 def answer(task: Task, job: JobSpec, runtime: Runtime) -> Answer:

@@ -27,7 +27,9 @@ from spark_jobs.plan.discover import Discovery
 from spark_jobs.plan.shards import require_same_kind
 from spark_jobs.table.choosing import make_engine
 from spark_jobs.table.outcome import RunTotals
-from spark_jobs.table.runtime import Runtime, Step
+from spark_jobs.table.runtime import Runtime, Step, cancelled
+
+_COMMITTED = ("committed", "done")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -172,7 +174,21 @@ class TableRun:
         return Claim.acquire(self.runtime.storage, state, self.job.run_id, self.runtime.clock, options.wait_seconds)
 
     def report(self, step: str, batch: int = 0, rows: int = 0) -> None:
+        """
+        Raises:
+            RetriableError: as `go_on`; not after what is committed.
+        """
         self.runtime.observe(Step(table=self.spec.table, step=step, batch=batch, rows=rows))
+        if step not in _COMMITTED:
+            self.go_on()
+
+    def go_on(self) -> None:
+        """
+        Raises:
+            RetriableError: `JOB_CANCELLED`: the job was asked to end, and nothing of this run is being written.
+        """
+        if signal := self.runtime.stopped_by():
+            raise cancelled(signal)
 
     def result(self, totals: RunTotals, **changes: Any) -> JobResult:
         """The result of this run as it ends now, with some of its fields changed."""

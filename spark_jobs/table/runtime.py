@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -165,6 +166,13 @@ class LazySpark:
             self._again = float("inf")
         self.stop()
 
+    def cancel(self) -> None:
+        """End the Spark jobs that run now; their callers get an error. From any thread."""
+        session = self._session
+        if session is not None:
+            with suppress(Exception):  # it ends, or is a remote one, whose operations are stopped by its own method
+                session.sparkContext.cancelAllJobs()
+
     def stop(self) -> None:
         """End Spark and remove what it kept on this machine's disk."""
         if self._session is None:
@@ -184,6 +192,11 @@ def spark_gone() -> RetriableError:
     what = "the Java process in which Spark runs has ended, or has stopped its Spark"
     remedy = "run again; if it lacked memory, give the tier less or the machine more"
     return RetriableError("SPARK_GONE", what, remedy=remedy)
+
+
+def cancelled(signal: str) -> RetriableError:
+    what = f"the run was stopped by {signal} before this table was done"
+    return RetriableError("JOB_CANCELLED", what, remedy="run again; it resumes where it stopped")
 
 
 def utc_now() -> datetime:
@@ -208,6 +221,7 @@ class Runtime:
         files: the stream that gives tables of engine `spark` their new files; null: their folders are listed.
         engine: of every table, regardless of its tier, such as a `MemoryEngine`; null: the tier's.
         deep_listings: recent deep listings of a continuous job.
+        stopped_by: name of the signal that asked the job to end; empty: none did. Tables end before their next step.
     """
 
     storage: Storage
@@ -219,6 +233,7 @@ class Runtime:
     engine: Engine | None = None
     environ: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
     deep_listings: DeepListings = field(default_factory=DeepListings)
+    stopped_by: Callable[[], str] = str
 
 
 def iso(moment: datetime) -> str:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import random
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
+from airflow_gddl.runtime.state.records import read_records, record_of
 from spark_jobs.table.outcome import TableOutcome
 from spark_jobs.table.runtime import Clock, utc_now
 from tests.delta_rs.small_lake import SmallLake, spec_of
@@ -73,3 +75,31 @@ def test_a_clock_that_jumps_changes_nothing(tmp_path: Path, seed: int) -> None:
 @pytest.mark.parametrize("seed", range(3, 40))
 def test_more_clocks_that_jump(tmp_path: Path, seed: int) -> None:
     agree(tmp_path, seed)
+
+
+def _fixed(at: datetime) -> datetime:
+    return at
+
+
+@pytest.mark.parametrize("fails", [True, False])
+def test_runs_keep_their_order_after_a_clock_was_set_back(tmp_path: Path, fails: bool) -> None:
+    """The last run is the newest on record, and its failure shows, though an earlier one began hours later."""
+    lake, spec, start = SmallLake(tmp_path), spec_of(settle="0s"), datetime.now(UTC)
+    lake.load(spec)
+    begun = []
+    for number, hours in enumerate((0, 5, 1, 0), start=1):
+        at = start + timedelta(hours=hours, seconds=number)
+        if number == 4 and fails:
+            (Path(lake.layout(spec).state) / "plan.json").write_text("damaged")
+        lake.change(spec, number, [("U", 0, f"{number}")])
+        found = lake.run(spec, clock=partial(_fixed, at))
+        assert isinstance(found, TableOutcome)
+        begun.append(found.result.started_at)
+    assert begun == sorted(set(begun))
+    kept = read_records(lake.roots, spec.table, 10).results
+    assert [result.started_at for result in kept] == begun[::-1], "the record says what the result said"
+    record = record_of(lake.roots, spec.table, start.timestamp())
+    assert record.failed is fails
+    assert record.newest is not None
+    assert record.newest.error == ("LEDGER_DAMAGED" if fails else None)
+    assert [fact.seconds for fact in record.facts] == [0.0] * 4, "durations are those of the run's own clock"

@@ -69,6 +69,33 @@ def test_a_worker_lost_while_it_collects_leaves_the_results_to_the_next(step: in
     assert world.done == set(TABLES)
 
 
+@pytest.mark.parametrize("succeeds_later", [False, True])
+def test_a_failure_that_is_seen_while_the_run_goes_on_keeps_its_error(succeeds_later: bool) -> None:
+    """Of a caller that waits; unless the platform starts the run again and the table succeeds."""
+    world = World()
+
+    def end() -> None:
+        run = world.platform.active
+        assert run is not None
+        run.state = "failed"
+
+    steps = iter(
+        [
+            lambda: world.platform.answer("s.a", good=False),
+            lambda: world.platform.answer("s.b", good=True),
+            lambda: world.platform.answer("s.a", good=True) if succeeds_later else None,
+            lambda: None,
+            end,
+        ]
+    )
+    runner = replace(world.runner(), patient=True, sleep=lambda _: next(steps)())
+    heard = Heard()
+    runner.run(spec_of(TABLES, "j"), heard)
+    wanted = "succeeded" if succeeds_later else "SCHEMA_REFUSED"
+    assert heard.states == {"s.a": wanted, "s.b": "succeeded", "s.c": "REMOTE_RUN_FAILED"}
+    assert len(heard.results) == len(TABLES)
+
+
 def test_a_failure_is_reported_once_and_the_next_try_runs_the_remaining_tables() -> None:
     world = World()
     world.work()

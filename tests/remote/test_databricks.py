@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,6 +21,7 @@ from airflow_gddl.runtime.runners.own import settings_of
 from airflow_gddl.runtime.runners.registry import RunnerSettings, SubmissionContext, make_runner
 from airflow_gddl.runtime.runners.remote import RemoteRunner
 from tests.delta_rs.small_lake import SmallLake, spec_of
+from tests.landing import write_bytes
 from tests.remote.conftest import OWN
 from tests.remote.heard import Heard
 
@@ -93,3 +95,24 @@ def test_the_run_of_a_lost_worker_is_resumed(fake: FakeServer, lake: SmallLake) 
     third = Heard()
     runner(spec).run(spec, third)
     assert (fake.workspace.started, third.states) == (2, {"s.a": "skipped", "s.b": "skipped"})
+
+
+def test_no_credential_of_a_workspace_or_of_airflow_reaches_lake_or_jobs(
+    fake: FakeServer, lake: SmallLake, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """With a table that fails beside one that is loaded: specification, answers, records, logs, definitions of jobs."""
+    secrets = {"AWS_SECRET_ACCESS_KEY": "canary-aws", "AIRFLOW_CONN_DB": "canary-conn", "GDDL_SOURCE_SHOP": "canary-db"}
+    for name, value in secrets.items():
+        monkeypatch.setenv(name, value)
+    caplog.set_level("DEBUG")
+    deployed()
+    spec = pack(lake, ["a", "b"])
+    write_bytes(Path(lake.layout(spec.tables[1]).landing), "LOAD00000001.parquet", b"none")
+    heard = Heard()
+    outcome = runner(spec).run(spec, heard)
+    assert heard.states == {"s.a": "succeeded", "s.b": "FIRST_LOAD_UNREADABLE"}
+    kept = {path: path.read_bytes() for path in lake.root.rglob("*") if path.is_file()}
+    assert any("specs" in path.parts for path in kept)
+    said = repr((outcome, heard.results, fake.workspace.jobs, caplog.text)).encode()
+    for secret in (fake.token, *secrets.values()):
+        assert [path for path, data in {**kept, Path("said"): said}.items() if secret.encode() in data] == []

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 from dataclasses import fields, replace
 from pathlib import Path
 
@@ -9,9 +11,10 @@ import pyarrow as pa
 import pytest
 
 from airflow_gddl.contract.checks import check_table
-from airflow_gddl.contract.spec import JobOptions, TableSpec
+from airflow_gddl.contract.spec import EngineName, JobOptions, TableSpec
 from tests.conftest import LocalPort
-from tests.landing import write
+from tests.landing import write, write_bytes
+from tests.spark.children import job_child
 from tests.spark.lake import Lake
 
 CANARY = "canary-4711-value"
@@ -94,3 +97,37 @@ TEXTS = [f.name for f in fields(TableSpec) if "Literal" not in str(f.type) and f
 def test_rows_with_substitutions_are_refused(name: str) -> None:
     row = replace(TableSpec(table="s.t", keys=("id",)), **{name: "${env:HOME}"})
     assert ("SUBSTITUTION_REFUSED", (name,)) in [(p.code, p.path) for p in check_table(row)]
+
+
+SECRETS = {
+    "AWS_SECRET_ACCESS_KEY": "canary-of-aws-0123456789",
+    "AWS_SESSION_TOKEN": "canary-of-a-session-0123456789",
+    "GDDL_MASK_KEY": "canary-of-the-mask-0123456789abcdef",
+    "GDDL_SOURCE_SHOP": "postgresql://ann:canary-of-a-database@host/db",
+    "AIRFLOW_CONN_SHOP": "aws://key:canary-of-a-connection@",
+    "DATABRICKS_TOKEN": "canary-of-databricks-0123456789",
+    "GDDL_CANARY": "canary-of-anything-0123456789",
+}
+
+
+@pytest.mark.parametrize("engine_name", ["delta_rs", pytest.param("spark", marks=pytest.mark.deep)])
+def test_no_value_of_the_environment_is_kept(engine_name: EngineName, tmp_path: Path) -> None:
+    """A job as it is started, with files that it takes, refuses and can't read: no file of the lake and no line of its
+    output has a value of its environment."""
+    lake = Lake(tmp_path)
+    spec = replace(hostile_spec(), mask={f"m{HOSTILE}": "hmac"})
+    land(lake, spec, "LOAD00000001.parquet", {})
+    broken = TableSpec(table="s.broken", keys=("id",), settle="0s", description=HOSTILE)
+    write_bytes(Path(lake.layout(broken).landing), "LOAD00000001.parquet", HOSTILE.encode())
+    job = LocalPort(engine_name).tiered(lake.job([spec, broken]))
+    with job_child(job, "--progress", "--verbose", "--answers", env={**os.environ, **SECRETS}) as child:
+        ended = child.end()
+    results = {line["table"]: line for line in map(json.loads, ended.out.splitlines())}
+    assert results["s.t"]["status"] == "succeeded", ended
+    assert results["s.broken"]["error"]["code"] == "FIRST_LOAD_UNREADABLE", ended
+    canaries = [value for name, value in SECRETS.items() if name != "GDDL_SOURCE_SHOP"] + ["canary-of-a-database"]
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert len(files) > 10
+    found = [(path.name, text) for path in files for text in canaries if text.encode() in path.read_bytes()]
+    assert found == []
+    assert [text for text in canaries if text in ended.out + ended.err] == []

@@ -26,6 +26,7 @@ SECRETS = [
     ({"options": {"auth": {"client_secret": "hunter22"}}}, "options.auth.client_secret", "hunter22"),
     ({"options": {"access.key": 4711007}}, "options.access.key", "4711007"),
     ({"table_properties": {"fs.s3a.secret.key": "hunter22"}}, "table_properties.fs.s3a.secret.key", "hunter22"),
+    ({"description": "export AWS_SECRET_ACCESS_KEY=hunter22"}, "description", "hunter22"),
     ({"depends_on": [f"s.{KEY_ID}"]}, "depends_on[0]", KEY_ID),
     ({"tags": {KEY_ID: "x"}}, "tags.(hidden)", KEY_ID),
 ]
@@ -76,6 +77,7 @@ def test_secrets_beside_the_rows_are_not_repeated_either(tmp_path: Path, files: 
         ("runners: {databricks: {token: hunter22}}", {}),
         ("tiers: {small: {compute: {emr: {secret: hunter22}}}}", {}),
         ("password: hunter22", {}),
+        ("tiers: {small: {compute: {emr: {conf: '-Dfs.s3a.secret.key=hunter22'}}}}", {}),
         ("defaults: {owner: 'pg://u:hunter22@h'}", {}),
         ("runners: {databricks: {tiers: {small: {environment: {GDDL_MASK_KEY: hunter22hunter22}}}}}", {}),
         ("runners: {databricks: {tiers: {small: {environment: {AIRFLOW_CONN_CRM_FILES: hunter22}}}}}", {}),
@@ -120,5 +122,24 @@ def test_what_looks_like_a_secret() -> None:
     for text in (KEY_ID, "https://u:p@h", "x dapi" + "0" * 32, "ghp_" + "a" * 30, "token = abc"):
         assert looks_secret(text), text
     for text in ("AKIA", "s3://bucket/a@b", "https://host:80/x@y", "a:b@c", "passwords", "token", "password=${PW}"):
+        assert not looks_secret(text), text
+    for text in (
+        "aws_secret_access_key=wJalr",
+        "-Dfs.s3a.secret.key=abc -Da=b",
+        "PGPASSWORD=x",
+        "AccountKey=ab12==;EndpointSuffix=x",
+        "SharedAccessKey=abc",
+        "--conf fs.azure.account.key.acc.blob.core.windows.net=abc",
+        f"Authorization: Bearer {'a' * 24}",
+        f"eyJhbGciOiJIUzI1NiJ9.eyJ{'a' * 12}.x",
+    ):
+        assert looks_secret(text), text
+    for text in (
+        "token_count = 3",
+        "tokens = 5",
+        "basic facts of orders",
+        "password: see the vault",
+        "a.token.file=/x",
+    ):
         assert not looks_secret(text), text
     assert list(find({"a": [{"pwd": 1}]})) == [("a", 0, "pwd")]

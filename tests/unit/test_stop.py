@@ -7,11 +7,11 @@ import sys
 import threading
 import time
 
-from spark_jobs.continuous.desired_state import Stop
+from spark_jobs.job.stop import Stop
 
 SIGNALLED = """
 import signal, time
-from spark_jobs.continuous.desired_state import Stop
+from spark_jobs.job.stop import Stop
 stop = Stop()
 signal.signal(signal.SIGALRM, lambda *_: stop.wake())
 signal.setitimer(signal.ITIMER_REAL, 0.0004, 0.0004)

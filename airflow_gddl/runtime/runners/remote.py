@@ -152,6 +152,7 @@ class _Passage:
 
     Attributes:
         died: a run of a continuous job ended before its time limit and without a stop request.
+        failed: results of the run so far; reported when it has ended.
     """
 
     runner: RemoteRunner
@@ -160,6 +161,7 @@ class _Passage:
     results: list[JobResult] = field(default_factory=list)
     page: str = ""
     died: bool = False
+    failed: dict[str, JobResult] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.left: dict[str, TableSpec] = {table.table: table for table in self.spec.tables}
@@ -202,10 +204,11 @@ class _Passage:
         run = self.runner.submitted(attempt, self.spec)
         self.page = run.handle.page
         answers = ResultReader(self.runner.store, self.spec.roots.lake, attempt.submission.run_id)
+        self.failed = {}
         run_status = self._watch(run, attempt, answers)
         if not run_status.has_ended:
             return run
-        given = {result.table: result for result in answers.new()}
+        given = self.failed | {result.table: result for result in answers.new()}
         if self.spec.options.key:
             # No longer needed once the stop request is removed.
             self.runner.store.delete(order_path(self.spec.roots.lake, attempt.submission.run_id))
@@ -230,7 +233,10 @@ class _Passage:
             run_status = polled(platform, run.handle, restart=not to_end)
             if run_status.has_ended or not self.runner.patient:
                 return run_status
-            self._report(result for result in answers.new() if result.status != "failed")
+            new = {result.table: result for result in answers.new()}
+            # A table that failed may yet succeed: where the platform starts the run again.
+            self.failed = {table: result for table, result in (self.failed | new).items() if result.status == "failed"}
+            self._report(result for result in new.values() if result.status != "failed")
             self._rest(pause)
         raise AssertionError("pauses have no end")
 

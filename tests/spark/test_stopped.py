@@ -1,0 +1,144 @@
+"""SIGTERM to a batch job: tables end before their next step, are answered for, and release their claims."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from airflow_gddl.contract.codec import from_json, to_json
+from airflow_gddl.contract.spec import JobSpec, TableSpec, TierSpec
+from spark_jobs.job.tables import run_job
+from spark_jobs.ledger.claim import ClaimDocument
+from spark_jobs.table.runtime import Step
+from tests.conftest import LocalPort
+from tests.oracle import replay
+from tests.spark.children import Child, Ended
+from tests.spark.crash_tables import BEFORE, BROKEN, RUNS, TYPES, spec_of
+from tests.spark.lake import Lake
+from tests.spark.table_lines import by_engine, by_oracle, differences
+
+STEPS = ("discover", "plan", "quarantine", "append", "tombstones", "merge", "history", "commit")
+WITHOUT_SPARK = LocalPort("delta_rs")
+
+
+def landed(root: Path, specs: Sequence[TableSpec]) -> Lake:
+    """Tables with a run behind them, and files for another."""
+    lake = Lake(root)
+    for spec in specs:
+        lake.land(spec, BEFORE, TYPES)
+    lake.run(WITHOUT_SPARK, lake.job(specs, run_id="before"))
+    for spec in specs:
+        lake.land(spec, BROKEN, TYPES)
+    return lake
+
+
+def is_released(lake: Lake, spec: TableSpec) -> bool:
+    """Whether the newest claim of the table was released, so that the next run anywhere has it at once."""
+    newest = max(Path(lake.layout(spec).state, "claims").glob("*.json"))
+    return from_json(ClaimDocument, newest.read_text()).released
+
+
+def require_right(lake: Lake, specs: Sequence[TableSpec]) -> None:
+    """The next run does what is left, and the tables are those of runs that nobody stopped."""
+    rerun = lake.run(WITHOUT_SPARK, lake.job(specs, run_id="rerun"))
+    assert {result.error for result in rerun.values()} == {None}, rerun
+    for spec in specs:
+        assert differences(by_oracle(replay(spec, RUNS), spec), by_engine(lake.layout(spec))) == []
+
+
+@pytest.mark.parametrize(
+    "step", [pytest.param(step, marks=[] if step in ("plan", "append") else pytest.mark.deep) for step in STEPS]
+)
+def test_table_ends_after_the_step(step: str, engine: LocalPort, tmp_path: Path) -> None:
+    spec = spec_of("stopped")
+    lake = landed(tmp_path, [spec])
+    reported: list[str] = []
+
+    def observe(at: Step) -> None:
+        reported.append(at.step)
+
+    def stopped_by() -> str:
+        return "SIGTERM" if step in reported else ""
+
+    job = engine.tiered(lake.job([spec], run_id="stopped"))
+    (outcome,) = run_job(job, replace(engine.runtime, observe=observe, stopped_by=stopped_by), lambda _: None)
+    assert outcome.result.error is not None
+    assert (outcome.result.error.code, outcome.retriable, reported[-1]) == ("JOB_CANCELLED", True, step)
+    assert is_released(lake, spec)
+    require_right(lake, [spec])
+
+
+def test_committed_batch_is_reported_as_done(engine: LocalPort, tmp_path: Path) -> None:
+    spec = spec_of("done")
+    lake = landed(tmp_path, [spec])
+    reported: list[str] = []
+    runtime = replace(
+        engine.runtime,
+        observe=lambda at: reported.append(at.step),
+        stopped_by=lambda: "SIGTERM" if "committed" in reported else "",
+    )
+    (outcome,) = run_job(engine.tiered(lake.job([spec], run_id="done")), runtime, lambda _: None)
+    assert (outcome.result.status, outcome.result.batches, outcome.result.error) == ("succeeded", 1, None)
+    require_right(lake, [spec])
+
+
+def ended(job: JobSpec, step: str, seconds: float = 0.0) -> Ended:
+    with Child("tests.spark.stopped_child", [to_json(job), step, str(seconds)]) as child:
+        return child.end()
+
+
+def require_answers(found: Ended, specs: Sequence[TableSpec]) -> dict[str, str]:
+    """Each table has one result, which says `done` or the code of its failure."""
+    results = [json.loads(line) for line in found.out.splitlines()]
+    codes = {result["table"]: (result.get("error") or {"code": "done"})["code"] for result in results}
+    assert len(results) == len(specs), found
+    assert codes.keys() == {spec.table for spec in specs}
+    assert set(codes.values()) <= {"done", "JOB_CANCELLED"}, codes
+    assert found.status == (128 + signal.SIGTERM if "JOB_CANCELLED" in codes.values() else 0), found
+    return codes
+
+
+def job_of(lake: Lake, specs: Sequence[TableSpec], tier: TierSpec) -> JobSpec:
+    job = lake.job(specs, run_id="stopped")
+    return replace(job, tiers=dict.fromkeys(job.tiers, tier))
+
+
+def test_processes_end_their_tables_and_no_other_starts(tmp_path: Path) -> None:
+    specs = [spec_of(name) for name in ("a", "b", "c")]
+    lake = landed(tmp_path, specs)
+    tier = TierSpec(engine="delta_rs", spread="processes", cores=1, tables_per_job=50)
+    codes = require_answers(ended(job_of(lake, specs, tier), "plan"), specs)
+    assert sorted(codes.values())[:2] == ["JOB_CANCELLED"] * 2, "one process works on one table at a time"
+    assert all(is_released(lake, spec) for spec in specs)
+    require_right(lake, specs)
+
+
+@pytest.mark.parametrize(
+    ("step", "seconds"),
+    [("plan", 0.0), *(pytest.param(step, s, marks=pytest.mark.deep) for step in STEPS for s in (0.0, 0.4))],
+)
+def test_spark_jobs_are_cancelled_before_claims_are_released(step: str, seconds: float, tmp_path: Path) -> None:
+    specs = [spec_of(name) for name in ("a", "b")]
+    lake = landed(tmp_path, specs)
+    tier = TierSpec(engine="spark", cores=2, memory="1g", tables_per_job=1)
+    codes = require_answers(ended(job_of(lake, specs, tier), step, seconds), specs)
+    if not seconds:
+        assert "JOB_CANCELLED" in codes.values()
+    assert all(is_released(lake, spec) for spec in specs)
+    require_right(lake, specs)
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize(("step", "seconds"), [("plan", 0.0), ("append", 0.2), ("merge", 0.0)])
+def test_tables_in_tasks_end_with_their_processes(step: str, seconds: float, tmp_path: Path) -> None:
+    """Their claims are void on this machine, and expire elsewhere."""
+    specs = [spec_of(name) for name in ("a", "b", "c")]
+    lake = landed(tmp_path, specs)
+    tier = TierSpec(engine="delta_rs", spread="spark", cores=2, memory="1g", tables_per_job=50)
+    require_answers(ended(job_of(lake, specs, tier), step, seconds), specs)
+    require_right(lake, specs)
