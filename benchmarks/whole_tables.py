@@ -3,7 +3,7 @@
     python benchmarks/whole_tables.py [--scale 0.2]
 
 A table of 5,000,000 rows of ten columns that 200,000 changes were merged into; each job by ranges of keys in Arrow
-tasks, and by Spark's own steps, which take the tables that have features unknown to this project. The replica is
+tasks, whose files one commit names, and by Spark's own writes, as for tables that only Spark can write. The replica is
 compared with the workload after each; a first verify is not counted. The last line of output is one JSON object.
 """
 
@@ -29,7 +29,7 @@ from workload import Folders
 
 from airflow_gddl.contract.spec import JobOptions
 from airflow_gddl.stores import Storage
-from spark_jobs.engines.spark.engine import SparkEngine
+from spark_jobs.engines.spark import beside
 from spark_jobs.job.tables import run_job
 from spark_jobs.spark.session import SessionSettings
 from spark_jobs.table.runtime import LazySpark, Runtime
@@ -39,7 +39,7 @@ JOBS = {
     "rebuild": JobOptions(full_refresh=True),
     "reload": JobOptions(reload=True, confirmed=True),
 }
-WAYS = ("by ranges of keys", "by Spark's own steps")
+WAYS = ("named by one commit", "written by Spark")
 
 
 @contextmanager
@@ -47,7 +47,7 @@ def way(name: str) -> Iterator[None]:
     if name == WAYS[0]:
         yield
         return
-    with patch.object(SparkEngine, "known_tables", return_value=None):
+    with patch.object(beside, "hides_commits", return_value=True):
         yield
 
 

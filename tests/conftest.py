@@ -21,7 +21,7 @@ from spark_jobs.engines import key_ranges
 from spark_jobs.engines.base import TableContext
 from spark_jobs.engines.delta_commits import DeltaCommits
 from spark_jobs.job.tables import run_job
-from spark_jobs.plan.batch import BatchPlan, TableState
+from spark_jobs.plan.batch import BatchPlan
 from spark_jobs.spark.session_settings import SessionSettings
 from spark_jobs.table.runtime import LazySpark, Runtime
 from tests.engine_port import EnginePort
@@ -96,12 +96,10 @@ def ways_of_spark() -> Iterator[None]:
     """Write each table as `way_of` says."""
     from spark_jobs.engines.spark.beside import BatchesBesideSpark  # noqa: PLC0415 - others import no Spark
     from spark_jobs.engines.spark.engine import SparkEngine  # noqa: PLC0415 - as above
+    from spark_jobs.engines.spark.merged_tables import MergedTables  # noqa: PLC0415 - as above
+    from spark_jobs.table.runtime import utc_now  # noqa: PLC0415 - as above
 
-    decode, known_tables = BatchesBesideSpark.decode_files, SparkEngine.known_tables
-    is_small = BatchesBesideSpark._is_small
-
-    def decoded(self: BatchesBesideSpark, plan: BatchPlan, state: TableState) -> Any:
-        return None if way_of(self.context.spec.table).merged else decode(self, plan, state)
+    tables_of, is_small = SparkEngine.tables_of, BatchesBesideSpark._is_small
 
     def small(self: BatchesBesideSpark, plan: BatchPlan, *others: Any) -> bool:
         large = plan.source == "files" and way_of(self.context.spec.table).large
@@ -109,15 +107,15 @@ def ways_of_spark() -> Iterator[None]:
 
     def known(self: SparkEngine, context: TableContext, *paths: str) -> Any:
         way = way_of(context.spec.table)
-        tables = None if way.merged else known_tables(self, context, *paths)
-        if tables is not None and way.in_tasks:
+        merged = MergedTables(self.tables, utc_now, context.layout, self._tasks)
+        tables = merged if way.merged else tables_of(self, context, *paths)
+        if way.in_tasks:
             tables.is_for_tasks = lambda _: True
         return tables
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(BatchesBesideSpark, "decode_files", decoded)
         patch.setattr(BatchesBesideSpark, "_is_small", small)
-        patch.setattr(SparkEngine, "known_tables", known)
+        patch.setattr(SparkEngine, "tables_of", known)
         patch.setattr(key_ranges, "RANGE_BYTES", 2_000)
         yield
 

@@ -66,8 +66,9 @@ class DeltaCommits:
         newest = sorted(self._commits(table), reverse=True)[:_NEWEST_COMMITS]
         for _, path in newest:
             info = _commit_info(self.storage.read(path))
-            if info.get("userMetadata") == user_metadata:
-                found = info.get("operationMetrics", {})
+            own, _, stated = str(info.get("userMetadata", "")).partition(" {")
+            if own == user_metadata:
+                found = {**info.get("operationMetrics", {}), **(json.loads(f"{{{stated}") if stated else {})}
                 return {k: int(v) for k, v in found.items() if str(v).isdigit()}
         return {}
 

@@ -12,7 +12,6 @@ from spark_jobs.engines import table_definition
 from spark_jobs.engines.base import TableContext
 from spark_jobs.engines.batch_steps import TablesOfAnother, TableWork
 from spark_jobs.engines.delta_rs.data_files import Target
-from spark_jobs.engines.delta_rs.features import is_settable
 from spark_jobs.engines.delta_rs.log_commits import Action
 from spark_jobs.engines.places import Place
 from spark_jobs.engines.table_definition import TableDefinition
@@ -28,6 +27,10 @@ from spark_jobs.rules.figures import Appended, Applied, Overlap
 
 class FileTables(Protocol):
     """Delta tables whose data files are there before their commits."""
+
+    def target_of(self, definition: TableDefinition) -> Target:
+        """Where its files are written."""
+        ...
 
     def create_around(self, definition: TableDefinition) -> None:
         """Create the table unless it exists, in a folder that may hold data files."""
@@ -59,7 +62,7 @@ class FirstLoadReader:
         spec, layout, engine = self.context.spec, self.context.layout, self.context.engine
         if self.state.keys is not None or spec.shard is not None or self.plan.source != "files":
             return False
-        if any(file.kind != "load" for file in self.plan.files) or not is_settable(spec.table_properties):
+        if any(file.kind != "load" for file in self.plan.files):
             return False
         paths = (layout.changes, layout.replica, layout.history, layout.errors)
         is_begun = self.context.resumed and self._parts.are_begun()
@@ -74,9 +77,9 @@ class FirstLoadReader:
     def _targets(self, schema: TableSchema) -> dict[str, Target]:
         layout, tier = self.context.layout, self.context.tier
         return {
-            CHANGES: Target.of(table_definition.changes(schema, layout.changes, tier)),
-            REPLICA: Target.of(table_definition.replica(schema, layout.replica, tier)),
-            ERRORS: Target.of(table_definition.errors(layout.errors)),
+            CHANGES: self.tables.target_of(table_definition.changes(schema, layout.changes, tier)),
+            REPLICA: self.tables.target_of(table_definition.replica(schema, layout.replica, tier)),
+            ERRORS: self.tables.target_of(table_definition.errors(layout.errors)),
         }
 
     def decode_files(self) -> tuple[FirstLoad | None, tuple[Unreadable, ...]] | None:
@@ -130,7 +133,7 @@ class FirstLoad:
         definition = table_definition.errors(path)
         self.new_tables.create_around(definition)
         rows = error_rows.of_files(files, Stamp.of(self.plan))
-        added += Target.of(definition).write(self.context.storage, rows, version_of(self.plan) // 1000)
+        added += self.new_tables.target_of(definition).write(self.context.storage, rows, version_of(self.plan) // 1000)
         self._commit(path, QUARANTINE, added, self.decoded_batch.figures.quarantined + len(files))
 
     def append(self, overlap: Overlap) -> FirstLoad:  # noqa: ARG002 - no earlier batch had rows

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 
@@ -34,9 +35,13 @@ def app_of(app: str, shard: str) -> str:
     return f"{app}@{shard}" if shard else app
 
 
-def user_metadata(app: str, version: int) -> str:
-    """User metadata of a transaction's commit, by which its metrics are found."""
-    return f"gddl {app} {version}"
+def user_metadata(app: str, version: int, metrics: Mapping[str, int] | None = None) -> str:
+    """User metadata of a transaction's commit, by which its metrics are found.
+
+    Args:
+        metrics: stated here, where another writer states those of the commit.
+    """
+    return f"gddl {app} {version}{f' {json.dumps(metrics)}' if metrics else ''}"
 
 
 def is_later(transactions: Mapping[str, int], shard: str, known: int) -> bool:

@@ -179,7 +179,7 @@ class _Maintenance:
     def _leftovers(self, state: str, ledger: Ledger, now: datetime) -> int:
         """Remove leftovers of interrupted runs in the state folder, and superseded ledger files."""
         needed, unfinished = ledger.needed(), ledger.plan()
-        working = ("refresh/", "unwrapped/") if unfinished is None else ()
+        working = ("parts/", "refresh/", "rows/", "staged/", "unwrapped/") if unfinished is None else ()
         gone = []
         for found in self.run.runtime.storage.list(state):
             name = found.name

@@ -12,32 +12,39 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_jobs.plan.table_schema import GDDL, TableSchema
-from spark_jobs.rules.arrays import by_name
-from spark_jobs.rules.changes import change_schema
 from spark_jobs.rules.fold import segments
-from spark_jobs.rules.order import OrderedEvents, events, ordered
+from spark_jobs.rules.order import OrderedEvents, ordered
 
 Changes = frozenset[tuple[str, int]]
 """Rows of the change table by batch and position."""
 
 
-def superseded(rows: pa.Table, schema: TableSchema, before: datetime, swept: int) -> Changes:
-    """Changes applied before a time on which no state depends: later ones undo all they do, the delete of a key update
-    included.
+def needed_changes(happened: pa.Table, schema: TableSchema, before: datetime) -> Changes:
+    """Changes applied before a time on which some state depends, the delete of a key update included.
 
     Args:
-        rows: the whole change table.
+        happened: see `order.events`; all events of each key.
+    """
+    if not schema.keys:
+        return frozenset()
+    matter = events_that_matter(happened, schema)
+    return changes_in(matter.filter(applied_before(matter, before)))
+
+
+def are_superseded(
+    rows: pa.Table, needed: Changes, schema: TableSchema, before: datetime, swept: int
+) -> pa.ChunkedArray:
+    """Which changes were applied before a time, and no state depends on them: later ones undo all they do.
+
+    Args:
+        needed: see `needed_changes`, of all keys.
         swept: rows of generations before this one have vanished.
     """
-    rows = by_name(rows, change_schema(schema))
-    old = changes_in(rows.filter(applied_before(rows, before)))
-    vanished = changes_in(rows.filter(pc.less(pc.struct_field(rows.column(GDDL), "generation"), swept)))
-    if not schema.keys:
-        return vanished & old
-    needed = changes_in(events_that_matter(events(rows, schema), schema))
-    if schema.spec.delete == "hard":
-        needed -= vanished
-    return old - needed
+    vanished = pc.less(pc.struct_field(rows.column(GDDL), "generation"), swept)
+    if schema.keys:
+        left = pc.invert(are_changes(rows, needed))
+        vanished = pc.or_(vanished, left) if schema.spec.delete == "hard" else left
+    return pc.and_(applied_before(rows, before), vanished)
 
 
 def applied_before(rows: pa.Table, moment: datetime) -> pa.ChunkedArray:

@@ -17,8 +17,9 @@ from spark_jobs.engines import key_ranges
 from spark_jobs.engines.delta_rs import tables
 from spark_jobs.engines.delta_rs.active_files import active_files
 from spark_jobs.engines.delta_rs.large_batch import LargeBatch
-from spark_jobs.engines.spark import batch_reader
+from spark_jobs.engines.spark import engine
 from spark_jobs.engines.spark.beside import BatchesBesideSpark
+from spark_jobs.engines.spark.merged_tables import MergedTables
 from tests.conftest import LocalPort
 from tests.delta_rs.small_lake import SmallLake, spec_of
 from tests.landing import write
@@ -57,15 +58,16 @@ def beside(monkeypatch: pytest.MonkeyPatch) -> Taken:
 
     def watched(self: BatchesBesideSpark, *args: Any) -> Any:
         found = decode(self, *args)
-        seen.taken, seen.left = seen.taken + (found is not None), seen.left + (found is None)
-        seen.large += found is not None and isinstance(found[0], LargeBatch)
+        merged = isinstance(self.tables, MergedTables)
+        seen.taken, seen.left = seen.taken + (not merged), seen.left + merged
+        seen.large += isinstance(found[0], LargeBatch)
         return found
 
     monkeypatch.setattr(BatchesBesideSpark, "decode_files", watched)
     monkeypatch.setenv("GDDL_MERGED_HALF", "-1")
     monkeypatch.setattr(tables, "_IN_PROCESS", -1)
     monkeypatch.setattr(key_ranges, "RANGE_BYTES", 2_000)
-    monkeypatch.setattr(batch_reader, "DRIVER_BYTES", -1)
+    monkeypatch.setattr(engine, "DRIVER_BYTES", -1)
     return seen
 
 

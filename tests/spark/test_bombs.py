@@ -28,8 +28,8 @@ from airflow_gddl.stores.inflating import Inflating
 from spark_jobs.dialects.probe import probe, require_bounded
 from spark_jobs.dialects.probed import ReadBounds
 from spark_jobs.engines import decoding, whole_batch
-from spark_jobs.engines.spark import decode_tasks
-from spark_jobs.engines.spark.batch_reader import DRIVER_BYTES
+from spark_jobs.engines.spark.engine import DRIVER_BYTES
+from spark_jobs.engines.spark.places import naming_files
 from spark_jobs.job.faults import translated
 from spark_jobs.main import _settings
 from spark_jobs.plan.files import PlannedFile
@@ -200,12 +200,12 @@ def test_files_of_a_task_that_died_are_named(sign: str) -> None:
     tasks = [[], ["/landing/a.csv"]]
     with (
         pytest.raises(RetriableError, match=r"WORKER_DIED.*/landing/a\.csv"),
-        decode_tasks.naming_files(tasks),
+        naming_files(tasks),
     ):
         raise RuntimeError(died)
-    with pytest.raises(RuntimeError, match="Task 1"), decode_tasks.naming_files([[]]):
+    with pytest.raises(RuntimeError, match="Task 1"), naming_files([[]]):
         raise RuntimeError(died)
-    with pytest.raises(RuntimeError, match="division"), decode_tasks.naming_files(tasks):
+    with pytest.raises(RuntimeError, match="division"), naming_files(tasks):
         raise RuntimeError("Task 1 in stage 3.0 failed 2 times: division by zero")
 
 

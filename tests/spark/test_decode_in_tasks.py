@@ -16,7 +16,7 @@ import pytest
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from airflow_gddl.contract.table_spec import SchemaEvolution
-from spark_jobs.engines.spark import batch_reader
+from spark_jobs.engines.spark import engine as spark_engine
 from tests.conftest import LocalPort
 from tests.landing import write_bytes
 from tests.spark.lake import Lake
@@ -43,12 +43,12 @@ def ports(request: pytest.FixtureRequest) -> tuple[LocalPort, LocalPort]:
 @contextmanager
 def in_tasks() -> Iterator[None]:
     """However few bytes there are, they go to tasks."""
-    usual = batch_reader.DRIVER_BYTES
-    batch_reader.DRIVER_BYTES = -1
+    usual = spark_engine.DRIVER_BYTES
+    spark_engine.DRIVER_BYTES = -1
     try:
         yield
     finally:
-        batch_reader.DRIVER_BYTES = usual
+        spark_engine.DRIVER_BYTES = usual
 
 
 def text_of_bytes(values: list[bytes | None]) -> pa.Array:

@@ -18,7 +18,7 @@ from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from spark_jobs.engines import key_ranges
 from spark_jobs.engines.delta_rs import tables
-from spark_jobs.engines.spark import batch_reader, places
+from spark_jobs.engines.spark import engine, places
 from spark_jobs.spark.arrow_tasks import map_in_arrow
 from tests.conftest import LocalPort
 from tests.oracle import replay
@@ -37,7 +37,7 @@ def in_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GDDL_MERGED_HALF", "-1")
     monkeypatch.setattr(tables, "_IN_PROCESS", -1)
     monkeypatch.setattr(key_ranges, "RANGE_BYTES", 200)
-    monkeypatch.setattr(batch_reader, "DRIVER_BYTES", -1)
+    monkeypatch.setattr(engine, "DRIVER_BYTES", -1)
 
 
 def dying(lake: str, deaths: Path, most: int) -> Callable[..., Any]:

@@ -278,32 +278,35 @@ class WithoutRows:
     """Writes a data file again without some of its rows; sent to tasks.
 
     Attributes:
+        table: whose files are read; empty: that of `target`.
+        only: these rows instead of the others; null for rows: all that are left.
         now: milliseconds since 1970.
     """
 
     target: Target
     now: int
+    table: str = ""
+    only: bool = False
 
-    def __call__(self, storage: Storage, part: tuple[DataFile, np.ndarray]) -> bytes:
+    def __call__(self, storage: Storage, part: tuple[DataFile, np.ndarray | None]) -> bytes:
         """
         Returns:
             JSON of the actions that add the new files: one for each part of the old file that fits into memory.
         """
-        file, gone = part
+        file, chosen = part
         made: list[Action] = []
-        start = 0
-        with storage.open_input(join(self.target.path, file.path)) as stream:
-            source = pq.ParquetFile(stream, coerce_int96_timestamp_unit="us")
-            for groups in groups_together(source):
-                rows = read_groups(source, groups, file, self.target.schema)
-                here = gone[(gone >= start) & (gone < start + rows.num_rows)] - start
-                left = rows.take(pa.array(np.delete(np.arange(rows.num_rows), here)))
-                made += self.target.write(storage, left, self.now)
-                start += rows.num_rows
+        for rows, numbers in read_parts(storage, self._table, file, self.target.schema):
+            hit = np.ones(len(numbers), bool) if chosen is None else np.isin(numbers, chosen)
+            left = rows.filter(pa.array(hit if self.only else ~hit))
+            made += self.target.write(storage, left, self.now)
         return json.dumps(made, ensure_ascii=False).encode()
 
-    def file_of(self, part: tuple[DataFile, np.ndarray]) -> str:
-        return join(self.target.path, part[0].path)
+    @property
+    def _table(self) -> str:
+        return self.table or self.target.path
+
+    def file_of(self, part: tuple[DataFile, np.ndarray | None]) -> str:
+        return join(self._table, part[0].path)
 
 
 def _save(rows: pa.Table, target: Any) -> None:

@@ -68,7 +68,7 @@ def retype_without_rows(tables: Tables, path: str, table_schema: TableSchema, bo
     wanted = _wanted(snapshot, table_schema)
     if wanted == snapshot.schema.types[GDDL]:
         return True
-    if missing_features(snapshot.delta, [Column(GDDL, wanted)]):
+    if not tables.arranges_files or missing_features(snapshot.delta, [Column(GDDL, wanted)]):
         return False
     if bounds or any(has_sequences(tables.storage, path, file) for file in snapshot.files):
         return False

@@ -78,6 +78,18 @@ def _refused_setting(settings: Mapping[str, Any], refused: tuple[str, ...]) -> s
     return ""
 
 
+def is_readable(delta: DeltaTable, *, vectors: bool) -> bool:
+    """Whether the table's files hold its rows under the names and in the types of its schema.
+
+    Args:
+        vectors: whether deletion vectors can be read.
+    """
+    needed, settings = set(delta.protocol().reader_features or ()), delta.metadata().configuration
+    if _refused_setting(settings, ("delta.columnmapping.",)):
+        return False
+    return needed <= {NTZ, WIDENING, "v2Checkpoint", *([VECTORS] if vectors else [])}
+
+
 def require_creatable(spec: TableSpec, tier: TierSpec, others: frozenset[str] = frozenset()) -> None:
     """
     Args:

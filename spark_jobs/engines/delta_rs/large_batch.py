@@ -30,15 +30,12 @@ from spark_jobs.engines.delta_rs.tables import DataFile, Tables, Written
 from spark_jobs.engines.delta_rs.versions import update_history
 from spark_jobs.engines.key_ranges import Source, by_key, by_row
 from spark_jobs.engines.places import stream_of, stream_rows
-from spark_jobs.engines.skipping import indexed_columns
-from spark_jobs.engines.table_definition import TableDefinition
 from spark_jobs.engines.transactions import APPEND, MERGE, QUARANTINE, TOMBSTONES
 from spark_jobs.engines.written_parts import CHANGES, ERRORS, PartsReader, WrittenParts, file_path
 from spark_jobs.plan.batch import BatchPlan, TableState
 from spark_jobs.plan.table_schema import TableSchema
 from spark_jobs.rules import error_rows, sweep
 from spark_jobs.rules.arrays import by_name
-from spark_jobs.rules.arrow_schema import DeltaSchema
 from spark_jobs.rules.changes import change_schema
 from spark_jobs.rules.decode import Stamp
 from spark_jobs.rules.decoded_batch import DecodedBatch
@@ -63,7 +60,7 @@ def read_large(
     def targets(schema: TableSchema) -> dict[str, Target]:
         changes = table_definition.changes(schema, context.layout.changes, context.tier)
         errors = table_definition.errors(context.layout.errors)
-        return {CHANGES: _target(tables, changes), ERRORS: _target(tables, errors)}
+        return {CHANGES: tables.target_of(changes), ERRORS: tables.target_of(errors)}
 
     place = tables.place_for(sum(file.size for file in plan.files))
     parts, unreadable = PartsReader(context=context, plan=plan, state=state, place=place, targets_of=targets).read()
@@ -74,17 +71,6 @@ def read_large(
         table_schema=parts.batch.schema.table_schema, resumed=context.resumed,
     )  # fmt: skip
     return LargeBatch(batch_context=batch_context, parts=parts), unreadable
-
-
-def _target(tables: Tables, definition: TableDefinition) -> Target:
-    """Where new rows of a table go that has the columns of a definition when they are committed."""
-    snapshot = tables.snapshot(definition.path)
-    if snapshot is None:
-        return Target.of(definition)
-    return Target(
-        path=definition.path, schema=DeltaSchema(definition.columns).arrow, partition_by=snapshot.partition_by,
-        cluster_by=snapshot.cluster_by, indexed=indexed_columns(definition.columns, snapshot.properties),
-    )  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,7 +126,7 @@ class LargeBatch:
         rule = _NewChanges(schema, output)
         snapshot, target = tables.existing(path), self.parts.targets[CHANGES]
         fresh = tuple(_file_of(action) for action in self.parts.files[CHANGES])
-        sources = {_FRESH: Source(table=path, files=fresh, schema=target.schema, prepare=rule.prepare)}
+        sources = {_FRESH: Source(table=target.path, files=fresh, schema=target.schema, prepare=rule.prepare)}
         if known is not None:
             files = tuple(file for file in snapshot.files if known.may_be_in(file))
             before = Source(
@@ -389,15 +375,13 @@ class _Merging:
         definition = table_definition.tombstones(context.table_schema, path)
         if context.tables.exists(path):
             evolve.ensure(context.tables, definition)
-        return Output(target=_target(context.tables, definition), now=context.transaction // 1000, keys=None)
+        return Output(target=context.tables.target_of(definition), now=context.transaction // 1000, keys=None)
 
     def discard(self, reports: Sequence[Mapping[str, Any]]) -> None:
         """Remove what a rule has written that lacked changes."""
-        layout = self.context.layout
-        tables = {"replica": layout.replica, "tombstones": layout.tombstones}
-        made = [(path, report[name]) for report in reports for name, path in tables.items() if report[name]]
-        files = [(path, action) for path, one in made for action in (*one["files"], *one["feed"])]
-        self.context.tables.storage.delete(*(file_path(path, action) for path, action in files))
+        made = [report[name] for report in reports for name in ("replica", "tombstones") if report[name]]
+        files = [(one["at"], action) for one in made for action in (*one["files"], *one["feed"])]
+        self.context.tables.storage.delete(*(file_path(folder, action) for folder, action in files))
 
     def remember(self, reports: Sequence[Mapping[str, Any]]) -> None:
         """Commit the tombstones."""

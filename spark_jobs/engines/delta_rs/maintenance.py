@@ -5,22 +5,32 @@ Compaction is done here and not by `deltalake`, which writes no statistics of `_
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from airflow_gddl.contract.layout import join as join_path
+from airflow_gddl.stores import Storage
 from spark_jobs.engines.base import DeclinedError, TableContext
 from spark_jobs.engines.delta_rs.indexing import keep_readable
 from spark_jobs.engines.delta_rs.removal import remove_rows
 from spark_jobs.engines.delta_rs.small_files import bins, join
 from spark_jobs.engines.delta_rs.tables import DataFile, Tables, Write
+from spark_jobs.engines.key_ranges import Source, by_key
 from spark_jobs.engines.table_definition import CURRENT, TIMESTAMPS, has_microseconds
 from spark_jobs.plan.retention import own_hours
 from spark_jobs.plan.table_schema import TableSchema
+from spark_jobs.rules.arrays import by_name
+from spark_jobs.rules.changes import change_schema
 from spark_jobs.rules.figures import Compacted
-from spark_jobs.rules.superseded import applied_before, are_changes, superseded
+from spark_jobs.rules.order import as_events, for_both_keys
+from spark_jobs.rules.superseded import applied_before, are_superseded, needed_changes
+
+_CHANGES = "changes"
 
 
 @dataclass(frozen=True)
@@ -80,5 +90,30 @@ class DeltaRsMaintenance:
         size, most = self.tables.existing(path).size, context.tier.delta_rs_max_bytes
         if size > most:
             raise DeclinedError(f"the change table has {size} bytes, more than its tier's delta_rs_max_bytes ({most})")
-        gone = superseded(self.tables.read(path), table_schema, before, swept)
-        return remove_rows(self.tables, path, lambda rows: are_changes(rows, gone), dry_run=dry_run) if gone else 0
+        return cut_changes(self.tables, path, table_schema, before, swept, dry_run=dry_run)
+
+
+def cut_changes(tables: Tables, path: str, schema: TableSchema, before: datetime, swept: int, *, dry_run: bool) -> int:
+    """See `Maintenance.cut_changes`."""
+    rule = _Needed(schema, before)
+    kinds = change_schema(schema)
+    keys = pa.schema([kinds.field(name) for name in schema.keys])
+    sources = {_CHANGES: Source.of(tables.existing(path), rule.prepare)}
+    reports = by_key(tables, sources, keys, rule) if schema.keys else []
+    needed = frozenset((batch, position) for report in reports for batch, position in json.loads(report))
+    return remove_rows(tables, path, lambda rows: are_superseded(rows, needed, schema, before, swept), dry_run=dry_run)
+
+
+@dataclass(frozen=True)
+class _Needed:
+    """See `needed_changes`; sent to tasks."""
+
+    schema: TableSchema
+    before: datetime
+
+    def prepare(self, rows: pa.Table) -> pa.Table:
+        return for_both_keys(by_name(rows, change_schema(self.schema)), self.schema)
+
+    def __call__(self, storage: Storage, rows: Mapping[str, pa.Table]) -> bytes:  # noqa: ARG002 - writes nothing
+        happened = as_events(rows[_CHANGES], self.schema)
+        return json.dumps(sorted(needed_changes(happened, self.schema, self.before))).encode()

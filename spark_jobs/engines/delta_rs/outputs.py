@@ -56,7 +56,8 @@ class Output:
             feed, differs = writer.feed(stored, rows, self.keys, partly=True)
         at = [[] if deleted is None else deleted.column(name).to_pylist() for name in (AT_FILE, AT_ROW)]
         files = self.target.write(storage, rows, self.now)
-        return {"files": files, "feed": feed, "differs": differs, "rows": rows.num_rows, "deleted": at}
+        made = {"at": self.target.path, "files": files, "feed": feed, "differs": differs}
+        return {**made, "rows": rows.num_rows, "deleted": at}
 
 
 def output_of(tables: Tables, path: str, keys: Sequence[str], transaction: int) -> Output:
@@ -117,7 +118,8 @@ class Replacing:
             path=self.definition.path, schema=self.schema.arrow, partition_by=self.definition.partition_by,
             cluster_by=snapshot.cluster_by, indexed=self._indexed,
         )  # fmt: skip
-        return Output(target=target, now=self.now, keys=tuple(keys) if snapshot.feeds_changes else None)
+        feed = tuple(keys) if snapshot.feeds_changes else None
+        return Output(target=self.tables.placed(target), now=self.now, keys=feed)
 
     @property
     def _indexed(self) -> tuple[tuple[str, ...], ...]:

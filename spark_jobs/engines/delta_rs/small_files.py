@@ -23,6 +23,8 @@ def with_smallest(tables: Tables, snapshot: TableSnapshot, rows: pa.Table) -> tu
 
     This limits the number of files.
     """
+    if not tables.arranges_files:
+        return rows, []
     mine = {partition for partition, _ in split(rows, snapshot.partition_by)}
     smallest: dict[PartitionText, DataFile] = {}
     for file in snapshot.files:
@@ -68,7 +70,7 @@ def join_in_passing(tables: Tables, path: str) -> None:
     day until its maintenance.
     """
     snapshot = tables.existing(path)
-    if pa.table(snapshot.delta.get_add_actions()).num_rows < MANY:
+    if not tables.arranges_files or pa.table(snapshot.delta.get_add_actions()).num_rows < MANY:
         return
     small = [file for file in snapshot.files if file.size <= FULL // 2]
     found = next(bins(small), None) if len(small) >= MANY else None

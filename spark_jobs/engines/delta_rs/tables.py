@@ -96,7 +96,13 @@ class Write:
 
 
 class Tables:
-    """Tables of one run of one table; snapshots are cached until the next write, since the run holds the claim."""
+    """Tables of one run of one table; snapshots are cached until the next write, since the run holds the claim.
+
+    Attributes:
+        arranges_files: it decides which rows share a file, and a type may change without new files; else Delta does.
+    """
+
+    arranges_files = True
 
     def __init__(self, storage: Storage, clock: Clock, shard: str = "", features: frozenset[str] = frozenset()) -> None:
         """
@@ -290,6 +296,11 @@ class Tables:
         log_commits.commit(self.storage, path, delta.version() + 1, [done, metadata])
         self.forget(path)
 
+    @property
+    def moment(self) -> int:
+        """Milliseconds since 1970."""
+        return self._now()
+
     def _now(self) -> int:
         return int(self._clock().timestamp() * 1000)
 
@@ -311,9 +322,24 @@ class Tables:
             self._commit(snapshot, actions, Write(rearranged=True))
         return len(actions)
 
+    def target_of(self, definition: TableDefinition) -> Target:
+        """Where new rows of a table go that has the columns of a definition when they are committed."""
+        snapshot = self.snapshot(definition.path)
+        if snapshot is None:
+            return self.placed(Target.of(definition))
+        target = Target(
+            path=definition.path, schema=DeltaSchema(definition.columns).arrow, partition_by=snapshot.partition_by,
+            cluster_by=snapshot.cluster_by, indexed=indexed_columns(definition.columns, snapshot.properties),
+        )  # fmt: skip
+        return self.placed(target)
+
+    def placed(self, target: Target) -> Target:
+        """The same where the files of its table are written before their commit."""
+        return target
+
     def target(self, path: str) -> Target:
         """Where new files of a table go, as it is."""
-        return self._target(self.existing(path), Write())
+        return self.placed(self._target(self.existing(path), Write()))
 
     def _target(self, snapshot: TableSnapshot, write: Write) -> Target:
         schema = write.schema or snapshot.schema

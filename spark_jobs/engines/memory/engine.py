@@ -29,10 +29,11 @@ from spark_jobs.rules import error_rows
 from spark_jobs.rules.decode import Stamp
 from spark_jobs.rules.figures import Appended, Compacted, Verdict
 from spark_jobs.rules.key_rows import KeyRows, highest, with_key
+from spark_jobs.rules.order import events
 from spark_jobs.rules.quarantine import in_quarantine, unresolved
 from spark_jobs.rules.recorded import recorded_files
 from spark_jobs.rules.rewrite import Rewrite
-from spark_jobs.rules.superseded import applied_before, are_changes, superseded
+from spark_jobs.rules.superseded import applied_before, are_superseded, needed_changes
 from spark_jobs.rules.sweep import unmarked
 from spark_jobs.rules.verify import verdict
 
@@ -172,7 +173,8 @@ class MemoryMaintenance:
     ) -> int:
         path = context.layout.changes
         rows = self.tables.rows(path)
-        gone = are_changes(rows, superseded(rows, table_schema, before, swept))
+        needed = needed_changes(events(rows, table_schema), table_schema, before)
+        gone = are_superseded(rows, needed, table_schema, before, swept)
         return self._keep(path, rows.filter(pc.invert(gone)), dry_run=dry_run)
 
     def _keep(self, path: str, left: pa.Table, *, dry_run: bool) -> int:

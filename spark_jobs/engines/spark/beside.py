@@ -15,7 +15,7 @@ from airflow_gddl.contract.spec import TableSpec, TierSpec
 from spark_jobs.dialects.probed import Unreadable
 from spark_jobs.engines import skipping, table_definition
 from spark_jobs.engines.base import DeclinedError, TableContext
-from spark_jobs.engines.batch_steps import BatchWork, TablesOfAnother
+from spark_jobs.engines.batch_steps import AppendedWork, BatchWork, TablesOfAnother, TableWork
 from spark_jobs.engines.delta_rs import deletion_vectors, evolve
 from spark_jobs.engines.delta_rs.change_table import ChangeTableWriter
 from spark_jobs.engines.delta_rs.engine import DeltaRsEngine
@@ -25,6 +25,9 @@ from spark_jobs.engines.delta_rs.table_writer import TableWriter
 from spark_jobs.engines.delta_rs.tables import Tables, TableSnapshot
 from spark_jobs.engines.places import Place
 from spark_jobs.engines.spark import evolve as spark_evolve
+from spark_jobs.engines.spark.indexing import prepare_overwrite
+from spark_jobs.engines.spark.merged_tables import MergedTables
+from spark_jobs.engines.spark.table_writer import ensure_tables
 from spark_jobs.engines.spark.tables import Tables as SparkTables
 from spark_jobs.engines.table_definition import TableDefinition, new_comments
 from spark_jobs.plan.batch import BatchPlan, TableState
@@ -44,34 +47,48 @@ def hides_commits() -> bool:
     return "DATABRICKS_RUNTIME_VERSION" in os.environ
 
 
-def known_tables(context: TableContext, place: Place, paths: Sequence[str], shard: str = "") -> Tables | None:
-    """Tables that need not go through the JVM, their files worked on at a place; null where Spark has to take them.
+def tables_of(context: TableContext, spark: SparkTables, place: Place, paths: Sequence[str] = ()) -> Tables:
+    """Tables whose files are worked on at a place: written by commits of ours, or by Spark's where it has to.
 
-    That is so where one of them has a feature that is not known here, and where Spark `hides_commits`.
+    That is so where one of them has a feature that is not known here, or will have, and where Spark `hides_commits`.
 
     Args:
-        paths: of tables; there need not be one.
-        shard: whose transactions are meant, see `Engine.of_shard`.
+        paths: of tables that are looked at first; there need not be one.
     """
-    if hides_commits():
-        return None
-    tables = Tables(context.storage, lambda: datetime.now(UTC), shard, BESIDE_SPARK).worked_on_at(place)
-    try:
-        with_vectors = [s for s in map(tables.snapshot, paths) if s and s.has_vectors]
-        if with_vectors and not deletion_vectors.are_known():
-            return None
-        for snapshot in with_vectors:
-            snapshot.require_vectors()
-    except DeclinedError:
-        return None
+    tables = Tables(context.storage, lambda: datetime.now(UTC), spark.shard, BESIDE_SPARK).worked_on_at(place)
+    if hides_commits() or not _suits(context) or not _are_known(tables, paths):
+        return MergedTables(spark, lambda: datetime.now(UTC), context.layout, place)
     return tables
 
 
+def _suits(context: TableContext) -> bool:
+    """Whether new tables of this row have no features that aren't known here."""
+    vectors = context.tier.deletion_vectors
+    return is_settable(context.spec.table_properties) and (deletion_vectors.are_known() or not vectors)
+
+
+def _are_known(tables: Tables, paths: Sequence[str]) -> bool:
+    try:
+        with_vectors = [s for s in map(tables.snapshot, paths) if s and s.has_vectors]
+        for snapshot in with_vectors:
+            snapshot.require_vectors()
+    except DeclinedError:
+        return False
+    return not with_vectors or deletion_vectors.are_known()
+
+
 @dataclass(frozen=True)
-class KnownTablesWork(TablesOfAnother):
-    """Sweep and the history of all keys without the JVM; Spark creates and evolves the tables."""
+class TablesWork:
+    """See `TableWork`: Spark creates and evolves the tables, and nothing else goes through the JVM."""
 
     own: TableWriter
+    spark: SparkTables
+
+    def ensure_tables(self) -> tuple[RunWarning, ...]:
+        context = self.own.batch_context
+        ensure_tables(self.spark, context.table_schema, context.layout, context.tier)
+        context.tables.forget_all()
+        return ()
 
     def sweepable(self) -> tuple[int, int]:
         return self._current().sweepable()
@@ -83,7 +100,7 @@ class KnownTablesWork(TablesOfAnother):
         self._current().history(generation_low_watermarks, swept=swept)
 
     def _current(self) -> TableWriter:
-        self.own.batch_context.tables.forget_all()  # earlier steps of the batch may have been Spark's
+        self.own.batch_context.tables.forget_all()  # earlier steps of the batch were made by other objects
         return self.own
 
 
@@ -109,6 +126,8 @@ class SparkMade:
     def prepare_replacement(self, definition: TableDefinition) -> None:
         if not self.tables.exists(definition.path):
             self.spark.create(definition)
+        elif not self.tables.arranges_files:
+            prepare_overwrite(self.spark, definition)
         elif definition.partition_by and self.spark.clustering(definition.path):
             self.spark.sql(definition.path, "ALTER TABLE {table} CLUSTER BY NONE")
         self.tables.forget_all()
@@ -116,58 +135,52 @@ class SparkMade:
 
 @dataclass(frozen=True)
 class BatchesBesideSpark:
-    """Attributes:
-    place: where files are worked on.
-    spark: creates the tables.
+    """Batches whose rows don't go through the JVM.
+
+    Attributes:
+        spark: creates the tables.
     """
 
     context: TableContext
-    place: Place
+    tables: Tables
     spark: SparkTables
 
-    def decode_files(
-        self, plan: BatchPlan, state: TableState
-    ) -> tuple[BatchWork | None, tuple[Unreadable, ...]] | None:
-        """See `Engine.decode_files`; None: the batch is one for Spark, and nothing was written."""
-        layout = self.context.layout
-        paths = (layout.replica, layout.changes, layout.history, layout.errors, layout.tombstones)
-        tables = known_tables(self.context, self.place, paths, self.spark.shard)
-        if tables is None or not self._suits():
-            return None
-        try:
-            decoded = self._decoded(plan, state, tables)
-        except DeclinedError:
-            return None
-        if decoded is None:
-            return None
-        found, unreadable = decoded
+    def decode_files(self, plan: BatchPlan, state: TableState) -> tuple[BatchWork | None, tuple[Unreadable, ...]]:
+        """See `Engine.decode_files`."""
+        found, unreadable = self._decoded(plan, state)
         if not isinstance(found, ChangeTableWriter | LargeBatch):
             return found, unreadable
-        schema = found.batch_context.table_schema
-        others = _TablesOfSpark(
-            self.context.engine.table_work(self.context, plan, schema), tables, self.spark, schema,
+        others = self._whole_tables(plan, state, found.batch_context.table_schema)
+        return replace(found, batch_context=replace(found.batch_context, others=others)), unreadable
+
+    def resume_from_changes(self, plan: BatchPlan, state: TableState) -> AppendedWork:
+        """See `Engine.resume_from_changes`."""
+        found = self._engine.resume_from_changes(self.context, plan, state)
+        others = self._whole_tables(plan, state, found.batch_context.table_schema)
+        return replace(found, batch_context=replace(found.batch_context, others=others))
+
+    @property
+    def _engine(self) -> DeltaRsEngine:
+        return DeltaRsEngine(self.tables, reads_whole=False)
+
+    def _whole_tables(self, plan: BatchPlan, state: TableState, schema: TableSchema) -> TableWork:
+        return _TablesOfSpark(
+            self.context.engine.table_work(self.context, plan, schema), self.tables, self.spark, schema,
             table_definition.definitions(schema, self.context.layout, self.context.tier),
             table_definition.tombstones(schema, self.context.layout.tombstones),
             changed=state.applied != settings_of(self.context.spec),
         )  # fmt: skip
-        return replace(found, batch_context=replace(found.batch_context, others=others)), unreadable
 
-    def _decoded(
-        self, plan: BatchPlan, state: TableState, tables: Tables
-    ) -> tuple[BatchWork | None, tuple[Unreadable, ...]] | None:
-        engine = DeltaRsEngine(tables, reads_whole=False)
-        context = replace(self.context, engine=engine)
-        if self._is_small(plan, state, tables):
+    def _decoded(self, plan: BatchPlan, state: TableState) -> tuple[BatchWork | None, tuple[Unreadable, ...]]:
+        context = replace(self.context, engine=self._engine)
+        if plan.source != "files" or self._is_small(plan, state, self.tables):
             try:
-                return engine.decode_files(context, plan, state)
+                return self._engine.decode_files(context, plan, state)
             except MemoryError:  # a file may be larger than it looks
-                tables.forget_all()
-        return read_large(tables, context, plan, state) if plan.source == "files" else None
-
-    def _suits(self) -> bool:
-        """Whether tables of this row have no features that aren't known here."""
-        vectors = self.context.tier.deletion_vectors
-        return is_settable(self.context.spec.table_properties) and (deletion_vectors.are_known() or not vectors)
+                if plan.source != "files":
+                    raise
+                self.tables.forget_all()
+        return read_large(self.tables, context, plan, state)
 
     def _is_small(self, plan: BatchPlan, state: TableState, tables: Tables) -> bool:
         """Whether the batch and the tombstones fit into memory, and it needs no more of the tables than its keys'."""
@@ -203,7 +216,7 @@ class _TablesOfSpark(TablesOfAnother):
                 if missing:
                     self.tables.add_columns(definition.path, missing)
             return ()
-        for definition in self.definitions:
+        for definition in self.definitions if self.tables.arranges_files else ():
             self.spark.create_around(definition)
         warnings = super().ensure_tables()
         self.tables.forget_all()
@@ -211,7 +224,7 @@ class _TablesOfSpark(TablesOfAnother):
 
     def _missing(self, definition: TableDefinition) -> list[Column] | None:
         """Columns to add to a table; None where more has to be done, or the columns need a feature that it lacks."""
-        if not self.tables.exists(definition.path):
+        if not self.tables.arranges_files or not self.tables.exists(definition.path):
             return None
         evolve.retype_without_rows(self.tables, definition.path, self.schema, definition.bounds)
         table = self.tables.existing(definition.path)

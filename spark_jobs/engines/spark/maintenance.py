@@ -10,16 +10,15 @@ from pyspark.sql import functions as F
 
 from airflow_gddl.contract.sql_types import quoted
 from spark_jobs.engines.base import TableContext
-from spark_jobs.engines.spark import row_types
+from spark_jobs.engines.delta_rs.maintenance import cut_changes
+from spark_jobs.engines.spark.beside import tables_of
 from spark_jobs.engines.spark.indexing import keep_readable
-from spark_jobs.engines.spark.merge import by_events
-from spark_jobs.engines.spark.removal import changes_in, remove_changes
+from spark_jobs.engines.spark.places import SparkTasks
 from spark_jobs.engines.spark.tables import Tables
 from spark_jobs.engines.table_definition import CURRENT, TIMESTAMPS, has_microseconds
 from spark_jobs.plan.retention import own_hours
 from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.rules.figures import Compacted
-from spark_jobs.rules.superseded import events_that_matter
 
 _INTERVAL = "delta.checkpointInterval"
 _VACUUMING = {
@@ -92,20 +91,8 @@ class SparkMaintenance:
         self, context: TableContext, table_schema: TableSchema, before: datetime, swept: int, *, dry_run: bool
     ) -> int:
         path = context.layout.changes
-        old = _applied_before(before)
-        vanished = F.col(GDDL)["generation"] < swept
-        if not table_schema.keys:
-            return self._remove(path, old & vanished, dry_run=dry_run)
-        rows = self.tables.read(path)
-        needed = by_events(
-            rows, table_schema, lambda found: events_that_matter(found, table_schema),
-            row_types.event_rows(table_schema), rows=self.tables.count(path),
-        )  # fmt: skip
-        kept = changes_in(needed)
-        doomed = changes_in(rows.where(old)).join(kept, ["b", "p"], "left_anti")
-        if table_schema.spec.delete == "hard":
-            doomed = doomed.unionByName(changes_in(rows.where(old & vanished))).distinct()
-        return remove_changes(self.tables, path, doomed, dry_run=dry_run)
+        tables = tables_of(context, self.tables, SparkTasks(self.tables.spark, self.tables.slots), [path])
+        return cut_changes(tables, path, table_schema, before, swept, dry_run=dry_run)
 
     def _remove(self, path: str, where: Column, *, dry_run: bool) -> int:
         count = self.tables.read(path).where(where).count()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
@@ -12,13 +14,15 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from airflow_gddl.contract.errors import RetriableError
 from airflow_gddl.stores import Storage
+from spark_jobs.engines.base import DEAD_WORKER
 from spark_jobs.engines.places import KeyWork, Work, stream_of, stream_rows
 from spark_jobs.engines.spark.columns import name
-from spark_jobs.engines.spark.decode_tasks import naming_files
 from spark_jobs.spark.arrow_tasks import map_in_arrow
 
 _REPORT = "report"
+_TASK = re.compile(r"\bTask ([0-9]{1,9}) in stage [0-9.]{1,20} failed")
 _STREAM, _STREAMS_TOGETHER = 4 * 1024**2, 4
 """Bytes of rows in a stream, and streams that Spark gives to a task together."""
 
@@ -90,3 +94,27 @@ def _streams(rows: pa.Table) -> Iterator[bytes]:
     step = max(1, rows.num_rows * _STREAM // max(1, rows.nbytes))
     for start in range(0, rows.num_rows, step):
         yield stream_of(rows.slice(start, step))
+
+
+@contextmanager
+def naming_files(tasks: Sequence[Sequence[str]]) -> Iterator[None]:
+    """Name the files of a task whose process died.
+
+    Args:
+        tasks: paths of the files of each.
+
+    Raises:
+        RetriableError: `WORKER_DIED`.
+    """
+    try:
+        yield
+    except Exception as error:
+        text = str(error)
+        task = _TASK.search(text)
+        if not any(sign in text for sign in DEAD_WORKER) or task is None or int(task[1]) >= len(tasks):
+            raise
+        paths = list(dict.fromkeys(tasks[int(task[1])]))
+        more = f" and {len(paths) - 3} more" if len(paths) > 3 else ""
+        what = f"processes died (out of memory?) that read {', '.join(paths[:3])}{more}"
+        remedy = "give the table a larger tier, or deliver the file in smaller ones"
+        raise RetriableError("WORKER_DIED", what, where=paths[0], remedy=remedy) from error

@@ -20,6 +20,7 @@ from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.sql_types import literal, parse_type, parts, quoted
 from spark_jobs.engines.delta_commits import OURS, DeltaCommits
 from spark_jobs.engines.delta_rs import log_commits
+from spark_jobs.engines.delta_rs.data_files import Target
 from spark_jobs.engines.delta_rs.log_commits import Action
 from spark_jobs.engines.table_definition import TableDefinition
 from spark_jobs.engines.transactions import app_of, user_metadata
@@ -129,12 +130,16 @@ class Tables:
         return {**json.loads(snapshot.metadata().json())["metaData"], "features": protocol.get("writerFeatures", [])}
 
     @contextmanager
-    def transaction(self, app: str, version: int) -> Iterator[None]:
-        """Writes inside are made once per (table, app, version): Delta skips repeated ones."""
+    def transaction(self, app: str, version: int, metrics: Mapping[str, int] | None = None) -> Iterator[None]:
+        """Writes inside are made once per (table, app, version): Delta skips repeated ones.
+
+        Args:
+            metrics: what `metrics` tells of the commit; null: what Delta counts.
+        """
         conf, app = self.spark.conf, app_of(app, self.shard)
         conf.set(_TXN_APP, app)
         conf.set(_TXN_VERSION, str(version))
-        conf.set(_METADATA, user_metadata(app, version))
+        conf.set(_METADATA, user_metadata(app, version, metrics))
         try:
             yield
         finally:
@@ -154,6 +159,10 @@ class Tables:
         if definition.cluster_by:
             builder = builder.clusterBy(*definition.cluster_by)
         builder.execute()
+
+    def target_of(self, definition: TableDefinition) -> Target:
+        """See `FileTables`."""
+        return Target.of(definition)
 
     def create_around(self, definition: TableDefinition) -> None:
         """See `FileTables`; Delta on Spark creates no table in a folder that holds files."""
@@ -183,7 +192,7 @@ class Tables:
         Raises:
             FatalError: `NOT_NULL_UNSUPPORTED`.
         """
-        writer = self._overwriting(rows, definition.path, definition.partition_by)
+        writer = self.overwriting(rows, definition.path, definition.partition_by)
         self._once(writer, app, version).save(definition.path)
 
     def _once(self, writer: DataFrameWriter, app: str, version: int) -> DataFrameWriter:
@@ -198,17 +207,17 @@ class Tables:
         Raises:
             FatalError: `NOT_NULL_UNSUPPORTED`.
         """
-        self._overwriting(rows, path, self._partitions(path)).save(path)
+        self.overwriting(rows, path, self.partitions(path)).save(path)
 
-    def _partitions(self, path: str) -> tuple[str, ...]:
+    def partitions(self, path: str) -> tuple[str, ...]:
         return tuple(self._metadata(path)["partitionColumns"] or ())
 
-    def _overwriting(self, rows: DataFrame, path: str, partition_by: Sequence[str]) -> DataFrameWriter:
+    def overwriting(self, rows: DataFrame, path: str, partition_by: Sequence[str]) -> DataFrameWriter:
         """With another schema Delta takes the partitions of the writer, too, and makes every column nullable."""
         writer = rows.write.format("delta").mode("overwrite")
         stored = self.read(path).schema
         if required := [field.name for field in stored.fields if _NOT_NULL in field.json()]:
-            if _typed(stored) == _typed(rows.schema) and tuple(partition_by) == self._partitions(path):
+            if _typed(stored) == _typed(rows.schema) and tuple(partition_by) == self.partitions(path):
                 return writer
             raise _not_null_unsupported(path, required)
         writer = writer.option("overwriteSchema", "true")

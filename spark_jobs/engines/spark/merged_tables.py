@@ -1,0 +1,239 @@
+"""Tables that only Spark's Delta can write: rows are decided as everywhere, staged as files, and reach them by `MERGE`.
+
+Files of readable tables are read where they are. Of others, whose files say nothing without Spark (column mapping,
+commits that a catalog keeps), Spark makes a plain copy for the run.
+"""
+
+from __future__ import annotations
+
+import json
+import weakref
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import reduce
+from operator import and_
+from typing import Any
+from urllib.parse import unquote
+from uuid import uuid4
+
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from airflow_gddl.contract.layout import Layout, join
+from airflow_gddl.contract.sql_types import quoted
+from airflow_gddl.stores import Storage
+from spark_jobs.engines.delta_rs import deletion_vectors
+from spark_jobs.engines.delta_rs.data_files import Target, WithoutRows
+from spark_jobs.engines.delta_rs.features import is_readable
+from spark_jobs.engines.delta_rs.log_commits import Action
+from spark_jobs.engines.delta_rs.snapshots import TableSnapshot
+from spark_jobs.engines.delta_rs.tables import Clock, Tables, Write, Written
+from spark_jobs.engines.places import Place
+from spark_jobs.engines.spark.columns import at
+from spark_jobs.engines.spark.tables import Assignments
+from spark_jobs.engines.spark.tables import Tables as SparkTables
+from spark_jobs.engines.table_definition import TableDefinition
+from spark_jobs.plan.table_schema import GDDL
+from spark_jobs.rules.arrow_schema import DeltaSchema, schema_of
+
+_GONE = f"{GDDL}__gone"
+_STORED, _STAGED = "stored", "staged"
+"""Sides of a merge."""
+_GENERATED = ("delta.generationExpression", "delta.identity.")
+
+
+@dataclass(frozen=True)
+class MergedSnapshot(TableSnapshot):
+    """A table that Spark writes, or its copy.
+
+    Attributes:
+        table: path of the table; `path` is where its files are.
+        stored_properties, stored_partitions: of the table; a copy has none.
+    """
+
+    table: str = ""
+    stored_properties: Mapping[str, str] = field(default_factory=dict)
+    stored_partitions: tuple[str, ...] = ()
+
+    @property
+    def writes_vectors(self) -> bool:
+        """Changed rows are named one by one, whatever Delta does with their files."""
+        return True
+
+    @property
+    def feeds_changes(self) -> bool:
+        """Delta writes the feed itself."""
+        return False
+
+    @property
+    def properties(self) -> Mapping[str, str | None]:
+        return dict(self.stored_properties)
+
+    @property
+    def partition_by(self) -> tuple[str, ...]:
+        return self.stored_partitions
+
+
+class MergedTables(Tables):
+    """See `Tables`; each commit is one of Spark's Delta."""
+
+    arranges_files = False
+
+    def __init__(self, spark: SparkTables, clock: Clock, layout: Layout, place: Place) -> None:
+        """
+        Args:
+            layout: of the table, for staged files and for which tables have unique keys.
+        """
+        super().__init__(spark.log.storage, clock, spark.shard)
+        self._place, self._spark, self._layout = place, spark, layout
+        self._staging = join(layout.state, "staged", uuid4().hex)
+        self._unstage = weakref.finalize(self, _remove_all, self.storage, self._staging)
+
+    def _open(self, path: str) -> TableSnapshot | None:
+        if not self._spark.exists(path):
+            return None
+        delta, properties = self._opened(path), self._spark.properties(path)
+        partitions = self._spark.partitions(path)
+        where = path
+        if delta is None:
+            where = self._copy(path)
+            delta = DeltaTable(where, storage_options=self.storage.options_of(where))
+        self._there.add(path)
+        schema = schema_of(delta.schema().to_json())
+        kept = tuple(c for c in schema.columns if not _is_generated(schema.metadata.get(c.name, {})))
+        return MergedSnapshot(
+            where, delta, replace(schema, columns=kept), self.storage, path, properties, partitions
+        )  # fmt: skip
+
+    def _opened(self, path: str) -> DeltaTable | None:
+        """The table; null where its files can't be read as they are."""
+        try:
+            delta = DeltaTable(path, storage_options=self.storage.options_of(path))
+        except (DeltaError, OSError, ValueError):
+            return None
+        return delta if is_readable(delta, vectors=deletion_vectors.are_known()) else None
+
+    def _copy(self, path: str) -> str:
+        """Folder of a plain copy of a table."""
+        copy, rows = join(self._staging, uuid4().hex), self._spark.read(path)
+        plain = [F.col(quoted(f.name)).alias(f.name, metadata={}) for f in rows.schema.fields]
+        rows.select(*plain).write.format("delta").option("delta.enableDeletionVectors", "false").save(copy)
+        return copy
+
+    def exists(self, path: str) -> bool:
+        return self._spark.exists(path)
+
+    def version(self, path: str) -> int | None:
+        return self._spark.version(path)
+
+    def last_transaction(self, path: str, app: str) -> int:
+        return self._spark.last_transaction(path, app)
+
+    def create(self, definition: TableDefinition) -> None:
+        self._spark.create(definition)
+        self.forget(definition.path)
+
+    create_around = create
+
+    def add_files(
+        self, path: str, transaction: tuple[str, int], files: Sequence[Action], metrics: Mapping[str, int]
+    ) -> None:
+        app, version = transaction
+        self.commit(path, Write(app=app, version=version, metrics=metrics, written=Written(files=files)))
+
+    def properties(self, path: str) -> dict[str, str | None]:
+        return dict(self._spark.properties(path))
+
+    def set_properties(self, path: str, properties: Mapping[str, str]) -> None:
+        self._spark.set_properties(path, properties)
+        self.forget(path)
+
+    def placed(self, target: Target) -> Target:
+        return Target(path=self._staging, schema=target.schema)
+
+    def commit(self, path: str, write: Write) -> None:
+        done = write.app and write.once and self.last_transaction(path, write.app) >= write.version
+        if done or write.rearranged:  # Delta compacts by itself
+            return
+        snapshot = self.existing(path)
+        schema = write.schema or snapshot.schema
+        self._spark.allow(path, schema.columns)
+        target, now = Target(path=self._staging, schema=schema.arrow), self._now()
+        added = [action for rows in write.added for action in target.write(self.storage, rows, now)]
+        added += [] if write.written is None else write.written.files
+        with self._in_transaction(write):
+            if write.removed is None:
+                self._overwrite(path, self._staged(schema, added), write, snapshot)
+            else:
+                self._merge(path, self._staged(schema, added), self._gone(snapshot, write), write)
+        self.forget(path)
+        self.storage.delete(*(join(self._staging, unquote(action["add"]["path"])) for action in added))
+
+    @contextmanager
+    def _in_transaction(self, write: Write) -> Iterator[None]:
+        if not write.app:
+            yield
+            return
+        with self._spark.transaction(write.app, write.version, write.metrics):
+            yield
+
+    def _staged(self, schema: DeltaSchema, files: Sequence[Action]) -> DataFrame:
+        """Rows of staged files in the columns of a table."""
+        kind = T.StructType.fromJson(json.loads(schema.to_json()))
+        session, paths = self._spark.spark, [join(self._staging, unquote(a["add"]["path"])) for a in files]
+        return session.read.schema(kind).parquet(*paths) if paths else session.createDataFrame([], kind)
+
+    def _gone(self, snapshot: TableSnapshot, write: Write) -> DataFrame:
+        """Rows of a table that a commit removes."""
+        found: list[Action] = []
+        work = WithoutRows(target=Target(path=self._staging, schema=snapshot.schema.arrow), now=self._now(),
+                           table=snapshot.path, only=True)  # fmt: skip
+        parts = [*write.deleted, *((file, None) for file in write.removed or ())]
+        place = self.place_for(sum(file.size for file, _ in parts))
+        for report in place.run(work, parts):
+            found += json.loads(report)
+        return self._staged(snapshot.schema, found)
+
+    def _overwrite(self, path: str, rows: DataFrame, write: Write, snapshot: TableSnapshot) -> None:
+        partitions = snapshot.partition_by if write.partition_by is None else write.partition_by
+        self._spark.overwriting(rows, path, partitions).save(path)
+
+    def _merge(self, path: str, rows: DataFrame, gone: DataFrame, write: Write) -> None:
+        """Rows of unique keys replace each other; of other tables, all columns say which rows go."""
+        keys = tuple(write.keys) if path in (self._layout.replica, self._layout.tombstones) else ()
+        names = keys or tuple(f.name for f in gone.schema.fields if "map<" not in f.dataType.simpleString())
+        lost = _without(gone, rows, names)
+        fresh = rows if keys else _without(rows, gone, names)
+        if lost.isEmpty() and (not keys or gone.isEmpty()):  # nothing is replaced
+            fresh.write.format("delta").mode("append").save(path)
+            return
+        source = fresh.withColumn(_GONE, F.lit(False)).unionByName(lost.withColumn(_GONE, F.lit(True)))
+        values: Assignments = {quoted(column): at(_STAGED, column) for column in rows.columns}
+        is_gone = at(_STAGED, _GONE)
+        merge = self._spark.handle(path).alias(_STORED).merge(source.alias(_STAGED), _same(names))
+        merge = merge.whenMatchedDelete(is_gone)
+        if keys:
+            merge = merge.whenMatchedUpdate(set=values)
+        merge.whenNotMatchedInsert(~is_gone, values).execute()
+
+
+def _same(names: Sequence[str]) -> Column:
+    return reduce(and_, (at(_STORED, n).eqNullSafe(at(_STAGED, n)) for n in names))
+
+
+def _without(rows: DataFrame, others: DataFrame, names: Sequence[str]) -> DataFrame:
+    """Rows that none of the others equals in these columns."""
+    return rows.alias(_STORED).join(others.alias(_STAGED), _same(names), "left_anti")
+
+
+def _is_generated(metadata: Mapping[str, Any]) -> bool:
+    """Whether Delta computes a column's values, and takes no others."""
+    return any(name.startswith(_GENERATED) for name in metadata)
+
+
+def _remove_all(storage: Storage, folder: str) -> None:
+    storage.delete(*(item.path for item in storage.list(folder)))
