@@ -107,9 +107,17 @@ _LONG_ON_SPARK = {
     "test_histories": ("test_engine_and_oracle_agree",),
     "test_lived_histories": ("test_changes_keep_the_settings_under_which_they_came",),
     "test_batches_beside": (
-        "test_engine_and_oracle_agree[composite]",
-        "test_engine_and_oracle_agree[bad_rows]",
-        "test_engine_and_oracle_agree[everything, files written again]",
+        "test_engine_and_oracle_agree[composite-small]",
+        "test_engine_and_oracle_agree[composite-large]",
+        "test_engine_and_oracle_agree[bad_rows-small]",
+        "test_engine_and_oracle_agree[bad_rows-large]",
+        "test_engine_and_oracle_agree[reloads-large]",
+        "test_engine_and_oracle_agree[everything, files written again-small]",
+        "test_engine_and_oracle_agree[everything, files written again-large]",
+    ),
+    "test_merged_tables": (
+        "test_changes_and_repairs[row tracking]",
+        "test_changes_and_repairs[commit times]",
     ),
     "test_bounded_batches": (  # one scenario of rule 5 is played each time, and limits are the plan's, not the engine's
         "test_kill_between_batches_resumes",

@@ -23,6 +23,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from airflow_gddl.contract.errors import RetriableError
 from airflow_gddl.contract.layout import Layout, join
 from airflow_gddl.contract.sql_types import quoted
 from airflow_gddl.stores import Storage
@@ -52,12 +53,13 @@ class MergedSnapshot(TableSnapshot):
 
     Attributes:
         table: path of the table; `path` is where its files are.
-        stored_properties, stored_partitions: of the table; a copy has none.
+        stored_properties, stored_partitions, stored_version: of the table; a copy has others.
     """
 
     table: str = ""
     stored_properties: Mapping[str, str] = field(default_factory=dict)
     stored_partitions: tuple[str, ...] = ()
+    stored_version: int | None = None
 
     @property
     def writes_vectors(self) -> bool:
@@ -90,23 +92,31 @@ class MergedTables(Tables):
         """
         super().__init__(spark.log.storage, clock, spark.shard)
         self._place, self._spark, self._layout = place, spark, layout
+        self._copies: dict[str, str] = {}
+        """Tables by the folder of their copy."""
         self._staging = join(layout.state, "staged", uuid4().hex)
         self._unstage = weakref.finalize(self, _remove_all, self.storage, self._staging)
+
+    def snapshot(self, path: str) -> TableSnapshot | None:
+        return super().snapshot(self._copies.get(path, path))
 
     def _open(self, path: str) -> TableSnapshot | None:
         if not self._spark.exists(path):
             return None
+        version = self._spark.version(path)
         delta, properties = self._opened(path), self._spark.properties(path)
         partitions = self._spark.partitions(path)
         where = path
         if delta is None:
             where = self._copy(path)
             delta = DeltaTable(where, storage_options=self.storage.options_of(where))
+            self._copies[where] = path
         self._there.add(path)
         schema = schema_of(delta.schema().to_json())
         kept = tuple(c for c in schema.columns if not _is_generated(schema.metadata.get(c.name, {})))
         return MergedSnapshot(
-            where, delta, replace(schema, columns=kept), self.storage, path, properties, partitions
+            where, delta, replace(schema, columns=kept), self.storage, path, properties, partitions,
+            version,
         )  # fmt: skip
 
     def _opened(self, path: str) -> DeltaTable | None:
@@ -156,10 +166,11 @@ class MergedTables(Tables):
         return Target(path=self._staging, schema=target.schema)
 
     def commit(self, path: str, write: Write) -> None:
+        path = self._copies.get(path, path)
         done = write.app and write.once and self.last_transaction(path, write.app) >= write.version
         if done or write.rearranged:  # Delta compacts by itself
             return
-        snapshot = self.existing(path)
+        snapshot = self._unchanged(path)
         schema = write.schema or snapshot.schema
         self._spark.allow(path, schema.columns)
         target, now = Target(path=self._staging, schema=schema.arrow), self._now()
@@ -172,6 +183,20 @@ class MergedTables(Tables):
                 self._merge(path, self._staged(schema, added), self._gone(snapshot, write), write)
         self.forget(path)
         self.storage.delete(*(join(self._staging, unquote(action["add"]["path"])) for action in added))
+
+    def _unchanged(self, path: str) -> TableSnapshot:
+        """The version of which rows were read: Delta would merge into any later one.
+
+        Raises:
+            RetriableError: `DELTA_CONFLICT`.
+        """
+        snapshot = self.existing(path)
+        newest = self.version(path)
+        if isinstance(snapshot, MergedSnapshot) and snapshot.stored_version != newest:
+            what = f"version {newest} is there, and its rows were read at {snapshot.stored_version}"
+            remedy = "another writer changed the table; run again"
+            raise RetriableError("DELTA_CONFLICT", what, where=path, remedy=remedy)
+        return snapshot
 
     @contextmanager
     def _in_transaction(self, write: Write) -> Iterator[None]:

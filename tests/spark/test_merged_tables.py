@@ -1,0 +1,97 @@
+"""Tables with features that only Spark's Delta writes: each batch and repair reaches them by its MERGE."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_gddl.contract.layout import Layout
+from airflow_gddl.contract.result import JobResult
+from airflow_gddl.contract.spec import JobOptions, TableSpec
+from spark_jobs.engines.delta_rs.tables import Write
+from spark_jobs.engines.spark import beside
+from spark_jobs.engines.spark.merged_tables import MergedTables
+from tests.conftest import LocalPort
+from tests.delta_rs.small_lake import SmallLake, spec_of
+from tests.spark.lake import Lake
+
+SPEC = replace(spec_of(settle="0s"), history=True)
+MAPPING = {"delta.columnMapping.mode": "name", "delta.minReaderVersion": "2", "delta.minWriterVersion": "5"}
+"""With the versions that Delta asks to be named."""
+FEATURES: Mapping[str, Mapping[str, str]] = {
+    "column mapping": MAPPING,
+    "row tracking": {"delta.enableRowTracking": "true"},
+    "commit times": {"delta.enableInCommitTimestamps": "true"},
+}
+
+
+def run(port: LocalPort, lake: SmallLake, spec: TableSpec, **options: Any) -> JobResult:
+    other = Lake(lake.root)
+    return other.run(port, other.job([spec], JobOptions(**options)))[spec.table]
+
+
+@pytest.mark.parametrize("feature", [*FEATURES, "check", "hidden commits"])
+def test_changes_and_repairs(feature: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    spark, lake = LocalPort("spark"), SmallLake(tmp_path)
+    if feature == "hidden commits":
+        monkeypatch.setattr(beside, "hides_commits", lambda: True)
+    lake.load(SPEC, 4)
+    assert run(spark, lake, SPEC).error is None
+    layout = lake.layout(SPEC)
+    equip(spark, layout, feature)
+    lake.change(SPEC, 1, [("U", 3, "changed"), ("D", 0, None), ("I", 9, "new")])
+    done = run(spark, lake, SPEC)
+    assert done.error is None, done.error
+    assert (done.main.inserted, done.main.updated, done.main.deleted) == (1, 1, 1)
+    lake.change(SPEC, 2, [("U", 9, "newer"), ("D", 1, None)])
+    assert run(spark, lake, SPEC).error is None
+    truth = {2: "load 2", 3: "changed", 9: "newer"}
+    assert rows(spark, layout.replica) == truth
+    assert len(spark.read_by_spark(layout.history)) == 7
+    verdict = run(spark, lake, SPEC, action="verify")
+    assert (verdict.details or {}).get("verdict") == "equal", verdict
+    rebuilt = run(spark, lake, SPEC, full_refresh=True)
+    assert rebuilt.error is None, rebuilt.error
+    assert rows(spark, layout.replica) == truth
+    assert len(spark.read_by_spark(layout.history)) == 7
+    assert not [path for path in Path(layout.state).rglob("staged/**/*") if path.is_file()]
+
+
+def equip(port: LocalPort, layout: Layout, feature: str) -> None:
+    session = port.spark.for_table()
+    if feature == "check":
+        session.sql(f"ALTER TABLE delta.`{layout.replica}` ADD CONSTRAINT short CHECK (length(v) < 10)")
+    for path in (layout.replica, layout.changes, layout.history) if feature in FEATURES else ():
+        settings = ", ".join(f"'{name}' = '{value}'" for name, value in FEATURES[feature].items())
+        session.sql(f"ALTER TABLE delta.`{path}` SET TBLPROPERTIES ({settings})")
+
+
+def test_another_writer_between_read_and_merge(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A commit that the batch has not read is no part of what it decides: it stops, and the next run merges."""
+    spark, lake = LocalPort("spark"), SmallLake(tmp_path)
+    monkeypatch.setattr(beside, "hides_commits", lambda: True)
+    lake.load(SPEC, 3)
+    assert run(spark, lake, SPEC).error is None
+    path, commit, met = lake.layout(SPEC).replica, MergedTables.commit, []
+
+    def late(self: MergedTables, to: str, write: Write) -> None:
+        if to == path and not met:
+            met.append(path)
+            spark.spark.for_table().sql(f"ALTER TABLE delta.`{path}` SET TBLPROPERTIES ('a' = 'b')")
+        commit(self, to, write)
+
+    monkeypatch.setattr(MergedTables, "commit", late)
+    lake.change(SPEC, 1, [("U", 2, "changed")])
+    failed = run(spark, lake, SPEC).error
+    assert failed is not None
+    assert failed.code == "DELTA_CONFLICT"
+    assert run(spark, lake, SPEC).error is None
+    assert rows(spark, path) == {0: "load 0", 1: "load 1", 2: "changed"}
+
+
+def rows(port: LocalPort, path: str) -> dict[int, str]:
+    return {row["id"]: row["v"] for row in port.read_by_spark(path)}
