@@ -66,10 +66,14 @@ class _Refresh:
 
     @property
     def shadow_context(self) -> TableContext:
-        """The shadow table begins with the live table's columns, unless the files alone are to say them."""
+        """The shadow table begins with the live table's columns, unless the files alone are to say them.
+
+        Policies compare with the live table all the same.
+        """
         live, shadow = self.live, self.shadow
-        begins_with = None if self.plan.archives else live.stored_columns()
-        return replace(live, layout=shadow.layout, dialect=shadow.dialect, begins_with=begins_with)
+        stored = live.stored_columns()
+        begins_with, replaces = (None, stored.data) if self.plan.archives else (stored, None)
+        return replace(live, layout=shadow.layout, dialect=shadow.dialect, begins_with=begins_with, replaces=replaces)
 
 
 def refresh_table(run: TableRun, outcome: RunTotals) -> JobResult:

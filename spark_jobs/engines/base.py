@@ -266,6 +266,7 @@ class TableContext:
     Attributes:
         resumed: an earlier run may have written part of the current batch.
         begins_with: columns that the tables have from the first, where they don't exist yet; null: those of the files.
+        replaces: data columns of the tables that these replace, with which policies compare; null: they replace none.
     """
 
     dialect: Dialect
@@ -275,6 +276,7 @@ class TableContext:
     engine: Engine
     resumed: bool = True
     begins_with: Stored | None = None
+    replaces: Schema | None = None
 
     @property
     def spec(self) -> TableSpec:
@@ -291,10 +293,12 @@ class TableContext:
     def stored_columns(self) -> Stored:
         """Current columns of the change table, split into data and before images."""
         if not self.engine.exists(self.layout.changes):
-            return self.begins_with or Stored(data=None, before=None)
+            return self.begins_with or Stored(data=None, before=None, live=self.replaces)
         found = self.engine.columns(self.layout.changes)
         columns = [c for c in found if c.name != RESCUED]
         prefix = self.spec.before_image_prefix
         images = [c for c in columns if prefix and c.name.lower().startswith(prefix.lower())]
         data = tuple(c for c in columns if c not in images)
-        return Stored(data=Schema(data), before=Schema(tuple(images)), rescued=len(columns) < len(found))
+        return Stored(data=Schema(data), before=Schema(tuple(images)), rescued=len(columns) < len(found),
+            live=self.replaces,
+        )  # fmt: skip

@@ -34,6 +34,7 @@ class SchemaRules:
         partitions, clusters: columns to partition by and to order rows by, as the source names them: the table must
             have them.
         texts: columns that the row declares to be text, as the source names them.
+        live: columns of the table that the files load again, with which policies compare; null: those of the table.
     """
 
     evolution: SchemaEvolution
@@ -41,6 +42,7 @@ class SchemaRules:
     partitions: tuple[str, ...] = ()
     clusters: tuple[str, ...] = ()
     texts: tuple[str, ...] = ()
+    live: Schema | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,7 +127,7 @@ def plan_schema(table: Schema | None, incoming: tuple[IncomingSchema, ...], rule
 
     Args:
         table: its delivered columns now (without `_gddl` and `_rescued_data`); null when it doesn't exist. Then it is
-            created with the columns of all groups, regardless of `new_column`.
+            created with the columns of all groups, regardless of `new_column` unless `rules.live` says what is new.
         incoming: one for each distinct schema of the batch.
 
     A new column whose type differs between groups gets the type that holds all of them, where Delta's list leads to
@@ -139,7 +141,7 @@ def plan_schema(table: Schema | None, incoming: tuple[IncomingSchema, ...], rule
     groups = tuple(land(group) for group in incoming)
     keys = {landed_name(key).lower(): key for key in rules.required}
     fixed, texts = ({landed_name(name).lower() for name in names} for names in (rules.partitions, rules.texts))
-    target = evolve(table, groups, rules.evolution, texts, fixed)
+    target = evolve(table, groups, rules.evolution, texts, fixed, rules.live)
     require_keys(target, groups, keys)
     require_partitions(target, rules.partitions)
     require_clusters(target, rules.clusters)

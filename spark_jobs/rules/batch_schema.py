@@ -76,11 +76,13 @@ class Stored:
 
     Attributes:
         rescued: they have `_rescued_data`.
+        live: data columns of the table that these replace, see `SchemaRules`; null: they replace none.
     """
 
     data: Schema | None
     before: Schema | None
     rescued: bool = False
+    live: Schema | None = None
 
 
 def order_of_table(dialect: Dialect, groups: Sequence[Landed], state: TableState) -> tuple[tuple[str, ...], str, bool]:
@@ -187,6 +189,7 @@ def plan_batch(dialect: Dialect, groups: Sequence[Landed], stored: Stored, state
     data, before = _incoming(dialect, numbered, technical, stored.data)
     new_technical = _new_technical(stored.data, technical, delivered)
     rules, of_images = _schema_rules(dialect)
+    rules = replace(rules, live=_with_named(stored.live, data, (*spec.keys, *sequence, *technical)))
     plan = plan_schema(_with_columns(stored.data, new_technical), tuple(data), rules)
     images = plan_schema(stored.before, tuple(before), of_images)
     ids, known = known.with_groups([plan.groups[i].schema for i in range(len(groups))])
@@ -221,6 +224,16 @@ def plan_batch(dialect: Dialect, groups: Sequence[Landed], stored: Stored, state
         warnings=(*_unknown(spec, delivered, plan.target), *(() if total else _order_not_total(groups, sequence[0]))),
         new_technical=new_technical,
     )  # fmt: skip
+
+
+def _with_named(live: Schema | None, groups: Sequence[IncomingSchema], names: Sequence[str]) -> Schema | None:
+    """The live columns and, as they come, those that the row or the service names: they are no news of the source."""
+    if live is None:
+        return None
+    wanted = {landed_name(name).lower() for name in names}
+    come = {landed_name(c.name).lower(): c for group in groups for c in group.columns}
+    new = [Column(landed_name(c.name), c.type) for name, c in come.items() if name in wanted and not live.column(name)]
+    return Schema((*live.columns, *new))
 
 
 def _schema_rules(dialect: Dialect) -> tuple[SchemaRules, SchemaRules]:
