@@ -182,14 +182,13 @@ def plan_batch(dialect: Dialect, groups: Sequence[Landed], stored: Stored, state
     spec = dialect.spec
     sequence, kind, total = order_of_table(dialect, groups, state)
     known = _known_schemas(dialect, state)
-    technical = _technical(dialect, sequence)
-    ordered_text = _ordered_text(dialect, sequence)
+    technical, ordered_text = _technical(dialect, sequence), _ordered_text(dialect, sequence)
     delivered = [_Delivered.of(dialect, group) for group in groups]
     numbered = list(enumerate(zip(groups, delivered, strict=True)))
     data, before = _incoming(dialect, numbered, technical, stored.data)
     new_technical = _new_technical(stored.data, technical, delivered)
-    rules, of_images = _schema_rules(dialect)
-    rules = replace(rules, live=_with_named(stored.live, data, (*spec.keys, *sequence, *technical)))
+    live = _with_named(stored.live, data, (*spec.keys, *sequence, *technical))
+    rules, of_images = _schema_rules(dialect, live)
     plan = plan_schema(_with_columns(stored.data, new_technical), tuple(data), rules)
     images = plan_schema(stored.before, tuple(before), of_images)
     ids, known = known.with_groups([plan.groups[i].schema for i in range(len(groups))])
@@ -236,8 +235,12 @@ def _with_named(live: Schema | None, groups: Sequence[IncomingSchema], names: Se
     return Schema((*live.columns, *new))
 
 
-def _schema_rules(dialect: Dialect) -> tuple[SchemaRules, SchemaRules]:
-    """For data columns, and for before images: these become text where their columns may."""
+def _schema_rules(dialect: Dialect, live: Schema | None) -> tuple[SchemaRules, SchemaRules]:
+    """For data columns, and for before images: these become text where their columns may.
+
+    Args:
+        live: see `SchemaRules`.
+    """
     spec, texts = dialect.spec, declared_texts(dialect)
     data = SchemaRules(
         evolution=spec.schema_evolution,
@@ -245,6 +248,7 @@ def _schema_rules(dialect: Dialect) -> tuple[SchemaRules, SchemaRules]:
         partitions=spec.partition_by,
         clusters=spec.cluster_by,
         texts=texts,
+        live=live,
     )
     images = tuple(f"{spec.before_image_prefix}{name}" for name in texts)
     becomes_text = spec.schema_evolution.type_change == "text"
