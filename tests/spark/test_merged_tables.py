@@ -61,6 +61,26 @@ def test_changes_and_repairs(feature: str, monkeypatch: pytest.MonkeyPatch, tmp_
     assert not [path for path in Path(layout.state).rglob("staged/**/*") if path.is_file()]
 
 
+def test_large_batch_that_repeats_changes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A copied table's changes are compared with those of a batch in tasks; what came before is not written again."""
+    spark, lake = LocalPort("spark"), SmallLake(tmp_path)
+    lake.load(SPEC, 3)
+    assert run(spark, lake, SPEC).error is None
+    layout = lake.layout(SPEC)
+    equip(spark, layout, "column mapping")
+    monkeypatch.setattr(beside, "MOST_BYTES", -1)
+    lake.change(SPEC, 1, [("U", 2, "changed"), ("D", 0, None)])
+    assert run(spark, lake, SPEC).error is None
+    changes = Path(layout.landing)
+    (first,) = changes.glob("2*.parquet")
+    (changes / first.name.replace("001.parquet", "002.parquet")).write_bytes(first.read_bytes())
+    again = run(spark, lake, SPEC)
+    assert again.error is None, again.error
+    assert (again.redelivered, again.changes_written) == (2, 0)
+    assert rows(spark, layout.replica) == {1: "load 1", 2: "changed"}
+    assert len(spark.read_by_spark(layout.changes)) == 5
+
+
 def equip(port: LocalPort, layout: Layout, feature: str) -> None:
     session = port.spark.for_table()
     if feature == "check":

@@ -130,7 +130,7 @@ class LargeBatch:
         if known is not None:
             files = tuple(file for file in snapshot.files if known.may_be_in(file))
             before = Source(
-                table=path, files=files, schema=snapshot.schema.arrow,
+                table=snapshot.path, files=files, schema=snapshot.schema.arrow,
                 prepare=lambda rows: rule.prepare(rows.filter(known(rows))),
             )  # fmt: skip
             sources[_STORED] = before
