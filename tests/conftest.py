@@ -67,7 +67,7 @@ class Way:
     """How engine `spark` writes a table.
 
     Attributes:
-        merged: by Spark's own steps, like tables that only Spark can write.
+        merged: by commits of Spark's Delta, like tables that only it can write.
         in_tasks: whole tables in tasks, by small ranges of keys, like large ones.
         large: batches by ranges of keys, like large ones.
     """

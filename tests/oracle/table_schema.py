@@ -125,11 +125,11 @@ def _names(spec: TableSpec, runs: Sequence[Run]) -> dict[str, str]:
 
 
 def taken(columns: Iterable[str], row: TableSpec, *, is_first: bool) -> list[str]:
-    """Columns that a table has or gets; those that tell of the change, and before images, under any policy."""
+    """Columns that a table has or gets; those that describe the change, and before images, under any policy."""
     if is_first or row.schema_evolution.new_column == "add":
         return list(columns)
-    told = (*row.sequence_by, *SERVICE_COLUMNS, row.columns_to_update, row.force_update)
-    wanted, prefix = {name.lower() for name in told if name is not None}, row.before_image_prefix
+    technical = (*row.sequence_by, *SERVICE_COLUMNS, row.columns_to_update, row.force_update)
+    wanted, prefix = {name.lower() for name in technical if name is not None}, row.before_image_prefix
     return [c for c in columns if c.lower() in wanted or (prefix is not None and c.startswith(prefix))]
 
 

@@ -138,7 +138,7 @@ def assert_read_alike(port: LocalPort, lake: SmallLake, spec: TableSpec, truth: 
 
 
 def test_tables_change_between(beside: Taken, tmp_path: Path) -> None:
-    """New columns, wider types and changed settings of the row are brought without Spark's own steps."""
+    """New columns, wider types and changed settings of the row are brought by commits of ours."""
     port, lake, spec = LocalPort("spark"), SmallLake(tmp_path, replace(TIER, deletion_vectors=True)), spec_of()
     lake.load(spec, 5)
     done(lake, spec, JobOptions(), port)

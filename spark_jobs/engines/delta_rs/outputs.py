@@ -132,5 +132,4 @@ class Replacing:
             metrics=metrics, written=found,
         )  # fmt: skip
         self.tables.commit(self.definition.path, write)
-        # The property follows the statistics.
-        self.tables.set_properties(self.definition.path, {**self.definition.skipping, **table_definition.CURRENT})
+        self.tables.index(self.definition)

@@ -26,7 +26,7 @@ from spark_jobs.engines.delta_rs.snapshots import DataFile, TableSnapshot
 from spark_jobs.engines.delta_rs.statistics import statistics
 from spark_jobs.engines.places import InProcess, Place
 from spark_jobs.engines.skipping import ColumnPath, indexed_columns
-from spark_jobs.engines.table_definition import TableDefinition
+from spark_jobs.engines.table_definition import CURRENT, TableDefinition
 from spark_jobs.engines.transactions import app_of, user_metadata
 from spark_jobs.plan.columns import Column
 from spark_jobs.rules.arrays import by_name
@@ -282,6 +282,10 @@ class Tables:
             metadata = log_commits.metadata(delta, changed=changed)
             log_commits.commit(self.storage, path, delta.version() + 1, [done, *protocol, metadata])
             self.forget(path)
+
+    def index(self, definition: TableDefinition) -> None:
+        """Index the columns of a definition whose rows were replaced: the property follows the statistics."""
+        self.set_properties(definition.path, {**definition.skipping, **CURRENT})
 
     def set_comments(self, path: str, description: str, comments: Mapping[str, str]) -> None:
         """Set comments of the table (empty: as it is) and of columns.

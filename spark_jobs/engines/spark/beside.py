@@ -15,8 +15,9 @@ from airflow_gddl.contract.spec import TableSpec, TierSpec
 from spark_jobs.dialects.probed import Unreadable
 from spark_jobs.engines import skipping, table_definition
 from spark_jobs.engines.base import DeclinedError, TableContext
-from spark_jobs.engines.batch_steps import AppendedWork, BatchWork, TablesOfAnother, TableWork
+from spark_jobs.engines.batch_steps import AppendedWork, BatchWork, TablesOfAnother
 from spark_jobs.engines.delta_rs import deletion_vectors, evolve
+from spark_jobs.engines.delta_rs.batch_context import BatchContext
 from spark_jobs.engines.delta_rs.change_table import ChangeTableWriter
 from spark_jobs.engines.delta_rs.engine import DeltaRsEngine
 from spark_jobs.engines.delta_rs.features import BESIDE_SPARK, is_settable, missing_features
@@ -100,7 +101,7 @@ class TablesWork:
         self._current().history(generation_low_watermarks, swept=swept)
 
     def _current(self) -> TableWriter:
-        self.own.batch_context.tables.forget_all()  # earlier steps of the batch were made by other objects
+        self.own.batch_context.tables.forget_all()  # Spark may have changed them in earlier steps
         return self.own
 
 
@@ -150,30 +151,31 @@ class BatchesBesideSpark:
         found, unreadable = self._decoded(plan, state)
         if not isinstance(found, ChangeTableWriter | LargeBatch):
             return found, unreadable
-        others = self._whole_tables(plan, state, found.batch_context.table_schema)
-        return replace(found, batch_context=replace(found.batch_context, others=others)), unreadable
+        return replace(found, batch_context=self._completed(found.batch_context, state)), unreadable
 
     def resume_from_changes(self, plan: BatchPlan, state: TableState) -> AppendedWork:
         """See `Engine.resume_from_changes`."""
         found = self._engine.resume_from_changes(self.context, plan, state)
-        others = self._whole_tables(plan, state, found.batch_context.table_schema)
-        return replace(found, batch_context=replace(found.batch_context, others=others))
+        return replace(found, batch_context=self._completed(found.batch_context, state))
 
     @property
     def _engine(self) -> DeltaRsEngine:
         return DeltaRsEngine(self.tables, reads_whole=False)
 
-    def _whole_tables(self, plan: BatchPlan, state: TableState, schema: TableSchema) -> TableWork:
-        return _TablesOfSpark(
-            self.context.engine.table_work(self.context, plan, schema), self.tables, self.spark, schema,
+    def _completed(self, context: BatchContext, state: TableState) -> BatchContext:
+        """The context of a batch with Spark's steps on whole tables."""
+        schema = context.table_schema
+        others = _TablesOfSpark(
+            TablesWork(TableWriter(context), self.spark), self.tables, self.spark, schema,
             table_definition.definitions(schema, self.context.layout, self.context.tier),
             table_definition.tombstones(schema, self.context.layout.tombstones),
             changed=state.applied != settings_of(self.context.spec),
         )  # fmt: skip
+        return replace(context, others=others)
 
     def _decoded(self, plan: BatchPlan, state: TableState) -> tuple[BatchWork | None, tuple[Unreadable, ...]]:
         context = replace(self.context, engine=self._engine)
-        if plan.source != "files" or self._is_small(plan, state, self.tables):
+        if plan.source != "files" or self._is_small(plan, state):
             try:
                 return self._engine.decode_files(context, plan, state)
             except MemoryError:  # a file may be larger than it looks
@@ -182,9 +184,9 @@ class BatchesBesideSpark:
                 self.tables.forget_all()
         return read_large(self.tables, context, plan, state)
 
-    def _is_small(self, plan: BatchPlan, state: TableState, tables: Tables) -> bool:
+    def _is_small(self, plan: BatchPlan, state: TableState) -> bool:
         """Whether the batch and the tombstones fit into memory, and it needs no more of the tables than its keys'."""
-        tombstones = tables.snapshot(self.context.layout.tombstones)
+        tombstones = self.tables.snapshot(self.context.layout.tombstones)
         if tombstones is not None and tombstones.size > _MOST_TOMBSTONES:
             return False
         if not state.keys and any(file.kind != "change" for file in plan.files):

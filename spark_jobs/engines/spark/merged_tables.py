@@ -14,7 +14,6 @@ from dataclasses import dataclass, field, replace
 from functools import reduce
 from operator import and_
 from typing import Any
-from urllib.parse import unquote
 from uuid import uuid4
 
 from deltalake import DeltaTable
@@ -35,9 +34,11 @@ from spark_jobs.engines.delta_rs.snapshots import TableSnapshot
 from spark_jobs.engines.delta_rs.tables import Clock, Tables, Write, Written
 from spark_jobs.engines.places import Place
 from spark_jobs.engines.spark.columns import at
+from spark_jobs.engines.spark.indexing import index_as_defined
 from spark_jobs.engines.spark.tables import Assignments
 from spark_jobs.engines.spark.tables import Tables as SparkTables
 from spark_jobs.engines.table_definition import TableDefinition
+from spark_jobs.engines.written_parts import file_path
 from spark_jobs.plan.table_schema import GDDL
 from spark_jobs.rules.arrow_schema import DeltaSchema, schema_of
 
@@ -88,7 +89,7 @@ class MergedTables(Tables):
     def __init__(self, spark: SparkTables, clock: Clock, layout: Layout, place: Place) -> None:
         """
         Args:
-            layout: of the table, for staged files and for which tables have unique keys.
+            layout: of the table: staged files go below its ledger, and rows of its replica have unique keys.
         """
         super().__init__(spark.log.storage, clock, spark.shard)
         self._place, self._spark, self._layout = place, spark, layout
@@ -162,6 +163,10 @@ class MergedTables(Tables):
         self._spark.set_properties(path, properties)
         self.forget(path)
 
+    def index(self, definition: TableDefinition) -> None:
+        index_as_defined(self._spark, definition)
+        self.forget(definition.path)
+
     def placed(self, target: Target) -> Target:
         return Target(path=self._staging, schema=target.schema)
 
@@ -176,13 +181,17 @@ class MergedTables(Tables):
         target, now = Target(path=self._staging, schema=schema.arrow), self._now()
         added = [action for rows in write.added for action in target.write(self.storage, rows, now)]
         added += [] if write.written is None else write.written.files
+        gone = self._gone(snapshot, write)
+        rows = self._staged(schema, added)
         with self._in_transaction(write):
             if write.removed is None:
-                self._overwrite(path, self._staged(schema, added), write, snapshot)
+                self._overwrite(path, rows, write, snapshot)
+            elif gone:
+                self._merge(path, rows, self._staged(snapshot.schema, gone), write)
             else:
-                self._merge(path, self._staged(schema, added), self._gone(snapshot, write), write)
+                rows.write.format("delta").mode("append").save(path)
         self.forget(path)
-        self.storage.delete(*(join(self._staging, unquote(action["add"]["path"])) for action in added))
+        self.storage.delete(*map(self._path, (*added, *gone)))
 
     def _unchanged(self, path: str) -> TableSnapshot:
         """The version of which rows were read: Delta would merge into any later one.
@@ -209,11 +218,14 @@ class MergedTables(Tables):
     def _staged(self, schema: DeltaSchema, files: Sequence[Action]) -> DataFrame:
         """Rows of staged files in the columns of a table."""
         kind = T.StructType.fromJson(json.loads(schema.to_json()))
-        session, paths = self._spark.spark, [join(self._staging, unquote(a["add"]["path"])) for a in files]
+        session, paths = self._spark.spark, [self._path(action) for action in files]
         return session.read.schema(kind).parquet(*paths) if paths else session.createDataFrame([], kind)
 
-    def _gone(self, snapshot: TableSnapshot, write: Write) -> DataFrame:
-        """Rows of a table that a commit removes."""
+    def _path(self, action: Action) -> str:
+        return file_path(self._staging, action)
+
+    def _gone(self, snapshot: TableSnapshot, write: Write) -> list[Action]:
+        """Staged files of the rows that a commit removes; none where it removes all."""
         found: list[Action] = []
         work = WithoutRows(target=Target(path=self._staging, schema=snapshot.schema.arrow), now=self._now(),
                            table=snapshot.path, only=True)  # fmt: skip
@@ -221,21 +233,18 @@ class MergedTables(Tables):
         place = self.place_for(sum(file.size for file, _ in parts))
         for report in place.run(work, parts):
             found += json.loads(report)
-        return self._staged(snapshot.schema, found)
+        return found
 
     def _overwrite(self, path: str, rows: DataFrame, write: Write, snapshot: TableSnapshot) -> None:
         partitions = snapshot.partition_by if write.partition_by is None else write.partition_by
         self._spark.overwriting(rows, path, partitions).save(path)
 
     def _merge(self, path: str, rows: DataFrame, gone: DataFrame, write: Write) -> None:
-        """Rows of unique keys replace each other; of other tables, all columns say which rows go."""
-        keys = tuple(write.keys) if path in (self._layout.replica, self._layout.tombstones) else ()
+        """Rows of the replica replace those of their key; in other tables, all columns say which rows go."""
+        keys = tuple(write.keys) if path == self._layout.replica else ()
         names = keys or tuple(f.name for f in gone.schema.fields if "map<" not in f.dataType.simpleString())
         lost = _without(gone, rows, names)
         fresh = rows if keys else _without(rows, gone, names)
-        if lost.isEmpty() and (not keys or gone.isEmpty()):  # nothing is replaced
-            fresh.write.format("delta").mode("append").save(path)
-            return
         source = fresh.withColumn(_GONE, F.lit(False)).unionByName(lost.withColumn(_GONE, F.lit(True)))
         values: Assignments = {quoted(column): at(_STAGED, column) for column in rows.columns}
         is_gone = at(_STAGED, _GONE)

@@ -6,8 +6,8 @@ import functools
 import json
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar, cast
 
@@ -63,23 +63,9 @@ class Tables:
         except Exception:  # noqa: BLE001 - Connect raises various errors for missing methods
             return 4
 
-    def in_own_pool(self, run: Callable[[], Result]) -> Result:
-        """Run in a scheduler pool of its own, for a thread of its own.
-
-        Its small jobs then need not wait for all tasks of a large job of another thread. A cluster whose scheduler is
-        not fair ignores pools.
-        """
-        with suppress(Exception):  # Connect has none, and raises various errors
-            self.spark.sparkContext.setLocalProperty("spark.scheduler.pool", "beside")
-        return run()
-
     def local(self, rows: pa.Table, kind: T.StructType) -> DataFrame:
         """Local rows as a frame of a type."""
         return self.spark.createDataFrame(rows, kind) if rows.num_rows else self.spark.createDataFrame([], kind)
-
-    def keep(self, rows: DataFrame) -> DataFrame:
-        """The rows cached for several uses, with a short query plan that is quick to analyse."""
-        return rows.localCheckpoint()
 
     def exists(self, path: str) -> bool:
         return self.log.exists(path)
@@ -89,10 +75,6 @@ class Tables:
 
     def handle(self, path: str) -> DeltaTable:
         return DeltaTable.forPath(self.spark, path)
-
-    def count(self, path: str) -> int:
-        """Number of rows, from the log's statistics if possible."""
-        return self.read(path).count()
 
     def version(self, path: str) -> int | None:
         return self.log.version(path)
@@ -134,7 +116,7 @@ class Tables:
         """Writes inside are made once per (table, app, version): Delta skips repeated ones.
 
         Args:
-            metrics: what `metrics` tells of the commit; null: what Delta counts.
+            metrics: figures of the commit, stated in its user metadata; null: those that Delta counts.
         """
         conf, app = self.spark.conf, app_of(app, self.shard)
         conf.set(_TXN_APP, app)
@@ -183,24 +165,6 @@ class Tables:
         head.append(log_commits.transaction(app, version, moment))
         log_commits.commit(self.log.storage, path, newest + 1, [*head, *files])
 
-    def append(self, rows: DataFrame, path: str, app: str, version: int) -> None:
-        self._once(rows.write.format("delta").mode("append"), app, version).save(path)
-
-    def overwrite(self, rows: DataFrame, definition: TableDefinition, app: str, version: int) -> None:
-        """Replace rows, schema and partitions in one commit: a reader sees the old table or the new one.
-
-        Raises:
-            FatalError: `NOT_NULL_UNSUPPORTED`.
-        """
-        writer = self.overwriting(rows, definition.path, definition.partition_by)
-        self._once(writer, app, version).save(definition.path)
-
-    def _once(self, writer: DataFrameWriter, app: str, version: int) -> DataFrameWriter:
-        """As `transaction`, for a single writer."""
-        app = app_of(app, self.shard)
-        metadata = user_metadata(app, version)
-        return writer.options(txnAppId=app, txnVersion=version, userMetadata=metadata)
-
     def rewrite(self, rows: DataFrame, path: str) -> None:
         """Replace rows and schema of a table that keeps its partitions, in one commit.
 
@@ -222,10 +186,6 @@ class Tables:
             raise _not_null_unsupported(path, required)
         writer = writer.option("overwriteSchema", "true")
         return writer.partitionBy(*partition_by) if partition_by else writer
-
-    def metrics(self, path: str, app: str, version: int) -> dict[str, int]:
-        """Operation metrics of a transaction's commit; empty where there is none."""
-        return self.log.metrics(path, user_metadata(app_of(app, self.shard), version))
 
     def properties(self, path: str) -> dict[str, str]:
         return dict(self._metadata(path)["configuration"])
