@@ -25,6 +25,7 @@ from spark_jobs.plan.batch import BatchPlan, TableState
 from spark_jobs.plan.batching import generation_low_watermarks_of
 from spark_jobs.plan.settings import history_begins, settings_of
 from spark_jobs.plan.shards import require_same_order
+from spark_jobs.rules.errors_table import MISFIT_CODE
 from spark_jobs.table import foreign, notices
 from spark_jobs.table.batch_commit import commit_of
 from spark_jobs.table.batch_run import Batch, Ingested
@@ -93,10 +94,8 @@ def finished(run: TableRun, outcome: RunTotals) -> JobResult:
     return run.result(outcome)
 
 
-def process_pending(
-    run: TableRun, claim: Claim, seen: PendingWork, outcome: RunTotals, *, unlocked: bool = False
-) -> None:
-    """Run batches until no file waits, then, if a column became text, here or before (`unlocked`), the quarantine's.
+def process_pending(run: TableRun, claim: Claim, seen: PendingWork, outcome: RunTotals) -> None:
+    """Run batches until no file waits, then, if a column became text, here or before, the quarantine's.
 
     The listing from before the claim is valid unless another run came between: a file that was rewritten
     since is found by the next listing, like one that is written while the batch runs.
@@ -118,6 +117,8 @@ def process_pending(
     replayed = False
     while limit is None or outcome.batches < limit:
         coming = next_plan(run, context, found, ledger, replayed=replayed)
+        if coming is None and ledger.state.unlocked:
+            coming = next_plan(of_misfits(run), context, found, ledger, replayed=False)
         if coming is None:
             break
         plan = start(run, coming, ledger, claim)
@@ -126,15 +127,7 @@ def process_pending(
         batch = Batch(coming=coming, ledger=ledger, claim=claim, left=found, foreign=strange)
         done = run_batch(run, context, batch, outcome)
         found = found.with_unreadable(u.file for u in done.bad_files)
-        unlocked = unlocked or done.unlocks_quarantine
         publish(run.runtime.storage, run.layout, run.spec)  # checked once, at the end of the run
-    if unlocked and not replayed:
-        again = of_misfits(run)
-        coming = next_plan(again, context, found, ledger, replayed=not has_unresolved(context))
-        if coming is not None:
-            batch = Batch(coming=coming, ledger=ledger, claim=claim, left=found, foreign=strange)
-            start(run, coming, ledger, claim)
-            run_batch(again, context, batch, outcome)
     outcome.warn(notices.of_misplaced(run.spec, ledger.state))
     report_left(run, ledger, found, outcome)
     if not found.waiting:
@@ -157,14 +150,8 @@ def start(run: TableRun, coming: NextBatch, ledger: Ledger, claim: Claim) -> Bat
 
 def of_misfits(run: TableRun) -> TableRun:
     """The run that processes quarantined values which did not fit their columns."""
-    options = replace(run.job.options, action="errors_replay", codes=("CAST_FAILED",))
+    options = replace(run.job.options, action="errors_replay", codes=(MISFIT_CODE,))
     return replace(run, job=replace(run.job, options=options))
-
-
-def has_unresolved(context: TableContext) -> bool:
-    """Whether anything is in quarantine."""
-    path = context.layout.errors
-    return context.engine.exists(path) and context.engine.unresolved(path, 1)[0] > 0
 
 
 def run_batch(run: TableRun, context: TableContext, batch: Batch, outcome: RunTotals) -> Ingested:

@@ -163,6 +163,7 @@ _LONG_MODULES_ON_SPARK = (
     "test_refused_repairs",
     "test_replay_of_codes",
     "test_rewritten_files",
+    "test_unlocked_values",
     "test_views",
 )
 

@@ -27,6 +27,7 @@ from spark_jobs.plan.sequence import greater, log_began_of
 from spark_jobs.plan.settings import settings_of
 from spark_jobs.plan.snapshots import floors_of
 from spark_jobs.rules.rewrite import Rewrite, plan_rewrite
+from spark_jobs.table.batch_commit import has_unresolved
 from spark_jobs.table.foreign import has_all_changes, versions_of
 from spark_jobs.table.next_batch import drop
 from spark_jobs.table.outcome import RunTotals
@@ -60,11 +61,11 @@ def rebuild_table(run: TableRun, outcome: RunTotals) -> JobResult:
 
 
 def _load_waiting(run: TableRun, claim: Claim, outcome: RunTotals) -> None:
-    """Files that no batch has taken yet, as a usual run loads them, and quarantined values of columns made text."""
+    """Files that no batch has taken yet, and quarantined values of columns made text, as a usual run loads them."""
     ledger, rows = run.ledger(), outcome.main.rows
     found = run.discover(ledger, wait="idle")
     pending = PendingWork(state=ledger.state, found=found)
-    process_pending(run, claim, pending, outcome, unlocked=bool(declared_texts(run.dialect)))
+    process_pending(run, claim, pending, outcome)
     if outcome.main.rows is None:
         outcome.main = replace(outcome.main, rows=rows)
 
@@ -161,7 +162,7 @@ class _Rebuild:
         self.claim.check()
         state = replace(
             state, batch=plan.number, delta_versions=versions_of(context.engine, context.layout), foreign=(),
-            applied=settings_of(run.spec),
+            applied=settings_of(run.spec), unlocked=bool(declared_texts(run.dialect)) and has_unresolved(context),
         )  # fmt: skip
         self.ledger.commit(BatchCommit(number=plan.number, plan=plan, files=(), state=state))
         run.report("committed", plan.number)

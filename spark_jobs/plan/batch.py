@@ -38,6 +38,7 @@ class BatchPlan:
         released: a user has released the sweep, for any share of rows.
         shard: short name of the source whose files these are, where the table has several; else empty.
         interrupted: of a refresh: the started batch that it replaces, and that continues if the refresh is given up.
+        unlocks: a column becomes text in this batch, so that it may hold values that are in quarantine.
     """
 
     number: int
@@ -61,6 +62,7 @@ class BatchPlan:
     archives: bool = False
     confirmed: bool = False
     interrupted: BatchPlan | None = None
+    unlocks: bool = False
 
     @property
     def batch_id(self) -> str:
@@ -150,6 +152,7 @@ class TableState:
         openings: of a first load over a folder that was reloaded: modification times from which files belong to
             generation 2, 3, ..., until the last of these has opened.
         applied: settings that the tables obey; null: written by an earlier release.
+        unlocked: a column became text while values were in quarantine, and they have not been replayed since.
     """
 
     batch: int = 0
@@ -181,6 +184,7 @@ class TableState:
     snapshots: KnownSnapshots | None = None
     openings: tuple[str, ...] = ()
     applied: AppliedSettings | None = None
+    unlocked: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -24,6 +24,7 @@ from spark_jobs.rules.carried import before_image, incomplete
 from spark_jobs.rules.codes import in_one_form
 from spark_jobs.rules.convert import Fitted, Mask, but, either, fit, mask_of
 from spark_jobs.rules.delivery import STRING, DeliveredColumns, GroupDecoding, RowProblem
+from spark_jobs.rules.errors_table import MISFIT_CODE
 from spark_jobs.rules.order import generations, moved_rows
 from spark_jobs.rules.partition_values import unfit_texts
 from spark_jobs.rules.read import RawGroup
@@ -176,15 +177,13 @@ class _Decoder:
         empty = every if source is None else _null_mask(self.group.columns[source])
         return [
             RowProblem(empty, "KEY_NULL", key, "a part of the key is null"),
-            RowProblem(_null_mask(value), "CAST_FAILED", key, f"the key doesn't fit {kind}"),
+            RowProblem(_null_mask(value), MISFIT_CODE, key, f"the key doesn't fit {kind}"),
         ]
 
     def _image_problems(self, rows: pa.Table, deletes: Mask) -> list[RowProblem]:
         """Before images that can't be a key: whose row the change moves is not known."""
         return [
-            RowProblem(
-                but(image.misfit, deletes), "CAST_FAILED", column, f"the key before the change doesn't fit {key}"
-            )
+            RowProblem(but(image.misfit, deletes), MISFIT_CODE, column, f"the key before the change doesn't fit {key}")
             for key, column in self.table_schema.before_of_key.items()
             if (image := before_image(rows, self.table_schema, key)) is not None
         ]

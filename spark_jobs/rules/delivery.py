@@ -18,6 +18,7 @@ from spark_jobs.plan.schema import ColumnAction, GroupPlan
 from spark_jobs.rules.arrays import is_text, recast
 from spark_jobs.rules.arrow_schema import arrow_type
 from spark_jobs.rules.convert import Fitted, Mask, but, either, fit, mask_of, masked, to_micros, within_years
+from spark_jobs.rules.errors_table import MISFIT_CODE
 from spark_jobs.rules.read import RawGroup
 from spark_jobs.rules.value_text import json_writer, rows_json
 
@@ -197,7 +198,7 @@ class DeliveredColumns:
         where, texts = but(found.misfit, deletes), _NOTHING
         if where is not None and self.how.rescues_text(action):
             where, texts = None, ((source, _only(self.raw(source).values, found.misfit), STRING),)
-        declared = RowProblem(where, "CAST_FAILED", source, "the value doesn't fit its type")
+        declared = RowProblem(where, MISFIT_CODE, source, "the value doesn't fit its type")
         if action.how != "fit":
             rescued = ((source, found.values, kind),) if action.keep_original else texts
             values = recast(found.values, arrow_type(target))
@@ -210,7 +211,7 @@ class DeliveredColumns:
             rescued = (*texts, (source, _only(found.values, converted.misfit), kind))
             return PlannedColumns(values=(converted.values,), problems=(declared,), rescued=rescued, reduced=reduced)
         reason = f"a value of type {kind} doesn't fit {target}"
-        misfit = RowProblem(but(converted.misfit, deletes), "CAST_FAILED", source, reason)
+        misfit = RowProblem(but(converted.misfit, deletes), MISFIT_CODE, source, reason)
         return PlannedColumns(values=(converted.values,), problems=(declared, misfit), reduced=reduced)
 
     def _fit(self, action: ColumnAction, value: pa.Array, source: SqlType) -> Fitted:

@@ -32,6 +32,7 @@ from spark_jobs.rules.changes import change_columns
 from spark_jobs.rules.convert import Mask, but, fit, hashed, mask_of, masked
 from spark_jobs.rules.decode import stored_sequence
 from spark_jobs.rules.delivery import STRING
+from spark_jobs.rules.errors_table import MISFIT_CODE
 from spark_jobs.rules.order import gddl_fields, with_gddl
 from spark_jobs.rules.sequence_text import forms
 
@@ -242,7 +243,7 @@ def _rewritten(rows: pa.Table, how: Rewrite) -> tuple[pa.Table, list[Problem]]:
             columns[column.name] = pa.nulls(rows.num_rows, arrow_type(column.type))
             continue
         columns[column.name], misfit = _column(flat(source.column(old.name)), old, column, how)
-        problems.append(("CAST_FAILED", column.name, misfit))
+        problems.append((MISFIT_CODE, column.name, misfit))
     problems += [("KEY_NULL", key, mask_of(columns[key].is_null())) for key in how.schema.keys]
     if RESCUED in columns and how.withheld:
         columns[RESCUED] = _without_withheld(columns[RESCUED], how.withheld)

@@ -11,6 +11,7 @@ from spark_jobs.plan.files import FileEntry, PlannedFile
 from spark_jobs.plan.sequence import greater, has_instants, has_normal_text, log_began_of
 from spark_jobs.plan.settings import settings_of
 from spark_jobs.rules.decoded_batch import DecodedBatch
+from spark_jobs.rules.errors_table import MISFIT_CODE
 from spark_jobs.table.batch_run import Batch, Ingested
 from spark_jobs.table.decisions import files_before_log_began, forms_after, log_time
 from spark_jobs.table.foreign import versions_of
@@ -34,8 +35,22 @@ def commit_of(context: TableContext, batch: Batch, done: Ingested, swept: Swept,
         delta_versions=versions_of(context.engine, context.layout),
         foreign=batch.foreign,
         held=swept.held or (None if swept.done else after.held),
+        unlocked=_is_unlocked(context, plan, before),
     )
     return BatchCommit(number=plan.number, plan=plan, files=_entries_of(plan, done, before), state=after)
+
+
+def has_unresolved(context: TableContext) -> bool:
+    """Whether anything is in quarantine."""
+    path = context.layout.errors
+    return context.engine.exists(path) and context.engine.unresolved(path, 1)[0] > 0
+
+
+def _is_unlocked(context: TableContext, plan: BatchPlan, state: TableState) -> bool:
+    """`TableState.unlocked` after a batch."""
+    if plan.source == "quarantine" and (not plan.codes or MISFIT_CODE in plan.codes):
+        return False
+    return (state.unlocked or plan.unlocks) and has_unresolved(context)
 
 
 def _entries_of(plan: BatchPlan, done: Ingested, state: TableState) -> tuple[FileEntry, ...]:

@@ -59,12 +59,6 @@ class Ingested:
         return None if self.work is None else self.work.decoded_batch
 
     @property
-    def unlocks_quarantine(self) -> bool:
-        """Whether a column has become text, so that it holds values that are in quarantine."""
-        widened = () if self.decoded_batch is None else self.decoded_batch.schema.plan.widenings
-        return any(str(widening.after) == "string" for widening in widened)
-
-    @property
     def opens(self) -> bool:
         """A generation is opened by a readable load file or a missing folder; not by a damaged file."""
         return self.work is not None or not self.bad_files

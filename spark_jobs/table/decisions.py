@@ -202,7 +202,8 @@ def schema_changes(decoded_batch: DecodedBatch, state: TableState) -> bool:
 def with_decision(plan: BatchPlan, schema: BatchSchema, state: TableState) -> BatchPlan:
     """The plan with what the batch adds to the ledger's schemas, and changes in the order and generations of the table.
 
-    A run that resumes the batch from the change table has no files to decide it from.
+    A run that resumes the batch from the change table has no files to decide it from, and one that resumes it after the
+    tables changed sees no column that becomes text.
     """
     if schema.schemas != state.schemas:
         plan = replace(plan, schemas=schema.schemas)
@@ -212,6 +213,8 @@ def with_decision(plan: BatchPlan, schema: BatchSchema, state: TableState) -> Ba
     if schema.snapshots != state.snapshots:
         generation = generation_after(schema.snapshots, plan.generation)
         plan = replace(plan, snapshots=schema.snapshots, generation=generation)
+    if any(str(widening.after) == "string" for widening in schema.plan.widenings):
+        plan = replace(plan, unlocks=True)
     return plan
 
 

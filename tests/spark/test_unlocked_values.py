@@ -1,0 +1,139 @@
+"""Quarantined values of a column that became text are loaded, even if the job dies by SIGKILL before they are."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from airflow_gddl.contract.result import JobResult
+from airflow_gddl.contract.spec import JobOptions, TableSpec
+from airflow_gddl.contract.table_spec import SchemaEvolution
+from tests.conftest import LocalPort
+from tests.oracle import Run, Value
+from tests.spark.children import Ended, killed_at
+from tests.spark.lake import Lake, read
+from tests.strategies import file_of
+
+COLUMNS = ("Op", "seq", "id", "n")
+NUMBERS, TEXTS = ({"Op": "string", "seq": "int64", "id": "int64", "n": kind} for kind in ("int64", "string"))
+REBUILD = JobOptions(full_refresh=True)
+DEATHS: Sequence[tuple[str, int, bool]] = (
+    ("plan", 1, False),
+    ("append", 1, False),
+    ("commit", 1, False),
+    ("committed", 1, False),
+    ("plan", 2, False),
+    ("append", 2, False),
+    ("merge", 2, False),
+    ("commit", 1, True),
+    ("committed", 1, True),
+    ("plan", 2, True),
+    ("append", 2, True),
+)
+"""Step, its occurrence, and whether a rebuild makes the column text; else a batch does."""
+
+
+def changes(*rows: tuple[int, int | str, str], name: str) -> Run:
+    values: list[dict[str, Value]] = [{"Op": "I", "seq": seq, "id": key, "n": n} for seq, key, n in rows]
+    return Run((file_of(name, load=False, rows=values, columns=COLUMNS),))
+
+
+LOADED = Run((
+    file_of("LOAD00000001.parquet", load=True, columns=COLUMNS, rows=[{"Op": None, "seq": None, "id": 1, "n": 5}]),
+))  # fmt: skip
+MISFIT = changes((1, 2, "A-7"), (2, 3, "8"), name="20240101-000000001.parquet")
+NEXT = changes((3, 4, "A-9"), name="20240101-000000002.parquet")
+WANTED = [(1, "5"), (2, "A-7"), (3, "8"), (4, "A-9")]
+
+
+def spec_of(step: str, occurrence: int, rebuilt: bool) -> TableSpec:
+    return TableSpec(table=f"s.{step}{occurrence}{'_rebuild' if rebuilt else ''}", keys=("id",), sequence_by=("seq",))
+
+
+def as_text(spec: TableSpec, rebuilt: bool) -> TableSpec:
+    if rebuilt:
+        return replace(spec, options={"types": {"n": "string"}})
+    return replace(spec, schema_evolution=SchemaEvolution(type_change="text"))
+
+
+@dataclass(frozen=True)
+class Played:
+    """Attributes:
+    ended: processes that were killed.
+    rerun, idle: results by table of the run after the kill, and of one more.
+    rows, left: by table, key and value in the replica, and records in quarantine.
+    unlocked: by table, the ledger's flag in the end.
+    """
+
+    ended: Sequence[Ended]
+    rerun: Mapping[str, JobResult]
+    idle: Mapping[str, JobResult]
+    rows: Mapping[str, list[tuple[int, str]]]
+    left: Mapping[str, int]
+    unlocked: Mapping[str, bool]
+
+
+def before(lake: Lake, port: LocalPort, specs: Sequence[TableSpec]) -> None:
+    for run, types in ((LOADED, NUMBERS), (MISFIT, TEXTS)):
+        for spec in specs:
+            lake.land(spec, run, types)
+    done = lake.run(port, lake.job(specs))
+    assert {(r.status, r.quarantined) for r in done.values()} == {("succeeded", 1)}, done
+
+
+def deaths(lake: Lake, port: LocalPort) -> Iterator[Ended]:
+    for rebuilt in (False, True):
+        for nth in (1, 2):
+            dying = [death for death in DEATHS if death[1:] == (nth, rebuilt)]
+            specs = [spec_of(*death) for death in dying]
+            job = lake.job([as_text(spec, rebuilt) for spec in specs], REBUILD if rebuilt else None, "dies")
+            yield killed_at(port.tiered(job), {s.table: death[0] for s, death in zip(specs, dying, strict=True)}, nth)
+
+
+@pytest.fixture(scope="module")
+def played(engine: LocalPort, tmp_path_factory: pytest.TempPathFactory) -> Played:
+    lake = Lake(tmp_path_factory.mktemp("unlocked"))
+    before(lake, engine, [spec_of(*death) for death in DEATHS])
+    specs = [as_text(spec_of(*death), death[2]) for death in DEATHS]
+    for spec in specs:
+        lake.land(spec, NEXT, TEXTS)
+    ended = list(deaths(lake, engine))
+    rerun, idle = (lake.run(engine, lake.job(specs, run_id=name)) for name in ("rerun", "idle"))
+    return Played(
+        ended, rerun, idle,
+        rows={s.table: sorted((row["id"], row["n"]) for row in read(lake.layout(s).replica)) for s in specs},
+        left={s.table: sum(e["resolved_at"] is None for e in read(lake.layout(s).errors)) for s in specs},
+        unlocked={s.table: lake.ledger(s).state.unlocked for s in specs},
+    )  # fmt: skip
+
+
+def test_children_are_killed(played: Played) -> None:
+    assert [ended.status for ended in played.ended] == [-signal.SIGKILL] * 4, played.ended
+
+
+@pytest.mark.parametrize("death", DEATHS, ids=lambda d: f"{d[0]}{d[1]}{'-rebuild' if d[2] else ''}")
+def test_next_run_loads_the_values(death: tuple[str, int, bool], played: Played) -> None:
+    table = spec_of(*death).table
+    assert played.rerun[table].status == "succeeded", played.rerun[table].error
+    assert (played.rows[table], played.left[table]) == (WANTED, 0)
+    assert (played.unlocked[table], played.idle[table].batches) == (False, 0)
+
+
+def test_what_stays_in_quarantine_is_tried_once(engine: LocalPort, tmp_path: Path) -> None:
+    """A row whose key is no number is none after its other column became text, either."""
+    lake, spec = Lake(tmp_path), replace(spec_of("plan", 0, False), options={"types": {"id": "bigint"}})
+    before(lake, engine, [spec])
+    wrong = changes((4, "five", "1"), name="20240101-000000003.parquet")
+    lake.land(spec, wrong, {**TEXTS, "id": "string"})
+    (kept,) = lake.run(engine, lake.job([spec])).values()
+    assert kept.quarantined == 1
+    lake.land(as_text(spec, False), NEXT, TEXTS)
+    (became, idle) = (lake.run(engine, lake.job([as_text(spec, False)]))[spec.table] for _ in range(2))
+    assert (became.status, became.quarantined, idle.batches) == ("succeeded", 1, 0), became
+    left = [e["record"] for e in read(lake.layout(spec).errors) if e["resolved_at"] is None]
+    assert (len(left), "five" in left[0]) == (1, True)
+    assert lake.ledger(spec).state.unlocked is False
