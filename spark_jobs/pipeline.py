@@ -281,7 +281,7 @@ def purge(run: TableRun, context: TableContext, state: TableState) -> str | None
         return None
     if last is not None and run.spec.keys and context.engine.exists(path):
         before = now - timedelta(seconds=seconds(run.spec.tombstone_retention))
-        context.engine.maintenance().forget_tombstones(path, before, dry_run=False)
+        context.engine.maintenance(context).forget_tombstones(path, before, dry_run=False)
     return iso(now)
 
 

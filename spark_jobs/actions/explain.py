@@ -92,7 +92,7 @@ def _rows(
     """Null where there is no table."""
     if not context.engine.exists(path):
         return None
-    return context.engine.rows_of_key(path, table_schema, wanted.stored, run.job.options.limit)
+    return context.engine.rows_of_key(context, path, table_schema, wanted.stored, run.job.options.limit)
 
 
 def _plain(change: dict[str, Any]) -> dict[str, Any]:
@@ -101,8 +101,8 @@ def _plain(change: dict[str, Any]) -> dict[str, Any]:
 
 def _quarantined(context: TableContext, wanted: WantedKey) -> dict[str, Any]:
     """Unresolved records of the key, and how many rows were searched of how many."""
-    path = context.layout.errors
-    count, rows = context.engine.unresolved(path, _SEARCHED) if context.engine.exists(path) else (0, [])
+    exists = context.engine.exists(context.layout.errors)
+    count, rows = context.engine.unresolved(context, _SEARCHED) if exists else (0, [])
     found = [{name: row[name] for name in _SHOWN} for row in rows if _is_of(row, wanted)]
     return {"records": found, "searched": len(rows), "unresolved": count}
 

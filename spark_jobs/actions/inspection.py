@@ -192,6 +192,6 @@ def list_errors(run: TableRun, totals: RunTotals) -> JobResult:
     context = run.context()
     details: dict[str, Any] = {"unresolved": 0, "rows": []}
     if context.engine.exists(context.layout.errors):
-        count, rows = context.engine.unresolved(context.layout.errors, run.job.options.limit)
+        count, rows = context.engine.unresolved(context, run.job.options.limit)
         details = {"unresolved": count, "rows": rows}
     return run.result(totals, status="succeeded", quarantined=details["unresolved"], details=details)

@@ -88,7 +88,7 @@ class _Rebuild:
         plan = pending if pending is not None and begun else replace(new_plan(run, ledger), source="changes")
         stored = self.context.stored_columns()
         how = plan_rewrite(self.context.dialect, stored, ledger.state, plan.dropped or dropped)
-        how = replace(how, foreign=self.context.engine.foreign_rows(self.context.layout.changes) > 0)
+        how = replace(how, foreign=self.context.engine.foreign_rows(self.context, self.context.layout.changes) > 0)
         if not begun:
             self._require_all_values(how)
             self.claim.check()
@@ -119,7 +119,7 @@ class _Rebuild:
         rekeyed = lowered(self.run.spec.keys) != lowered(self.ledger.state.keys or ())
         if not (how.is_needed or rekeyed):
             return
-        found = self.context.engine.refused_values(self.context.layout.changes, how)
+        found = self.context.engine.refused_values(self.context, how)
         if found:
             shown = ", ".join(f"{count} of {column} ({code})" for (code, column), count in found.items())
             table = self.run.spec.table
@@ -142,7 +142,7 @@ class _Rebuild:
         state = replace(state, keys=self.run.spec.keys, sequence_by=schema.sequence or state.sequence_by)
         if not how.reordered:
             return state
-        recorded = Recorded(engine.recorded_files(path))
+        recorded = Recorded(engine.recorded_files(self.context))
         highest = None
         for row in recorded.rows:
             highest = greater(highest, row.max_sequence)

@@ -184,7 +184,7 @@ def _watermarks(
     """Greatest sequence before each generation, in the order that the new tables have."""
     if not work.plan.archives:
         return refresh_generations.watermarks(table_schema, state, resequenced)
-    held = Recorded(work.live.engine.recorded_files(work.shadow.layout.changes))
+    held = Recorded(work.live.engine.recorded_files(work.shadow_context))
     floors = [held.highest_before(generation) for generation in range(1, len(state.generation_floor) + 1)]
     return floors_of(floors, state.snapshots)
 

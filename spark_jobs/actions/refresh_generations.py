@@ -28,7 +28,7 @@ def recorded_files(context: TableContext, state: TableState) -> Recorded | None:
     """Generations by the change table; null where the ledger has them, or there is no change table."""
     if state.batch or state.schemas or not context.engine.exists(context.layout.changes):
         return None
-    return Recorded(context.engine.recorded_files(context.layout.changes))
+    return Recorded(context.engine.recorded_files(context))
 
 
 def seed(state: TableState, recorded: Recorded | None, dialect: Dialect, *, archives: bool = False) -> TableState:

@@ -42,7 +42,7 @@ def _unknown_batches(context: TableContext, ledger: Ledger) -> int:
         return 0
     if not context.engine.exists(context.layout.changes):
         return 0
-    return max((file.batch for file in context.engine.recorded_files(context.layout.changes)), default=0)
+    return max((file.batch for file in context.engine.recorded_files(context)), default=0)
 
 
 def shadow_of(run: TableRun, plan: BatchPlan) -> TableRun:

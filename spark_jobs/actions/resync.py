@@ -117,9 +117,9 @@ def _common(order: RebuildRequest) -> TableSchema | None:
 def _against_source(
     run: TableRun, order: RebuildRequest, table_schema: TableSchema, found: Replacement, connection: str
 ) -> Replacement:
-    engine, layout, spec = order.live.engine, order.live.layout, run.spec
+    engine, spec = order.live.engine, run.spec
     with opened(url_of(connection, run.runtime.environ), *spec.name_in_source.split(".", 1)) as table:
-        before = distance(table, table_schema, lambda names: engine.live_rows(layout.replica, names))
+        before = distance(table, table_schema, lambda names: engine.live_rows(order.live, names))
         after = distance(table, table_schema, lambda names: engine.rebuild(order).rows(names))
     if after > before:
         what = f"{after} keys of the new table differ from the source, of the live one {before}"

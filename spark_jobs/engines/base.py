@@ -132,9 +132,7 @@ class Maintenance(Protocol):
         """Remove tombstones applied before a time; returns their number."""
         ...
 
-    def cut_changes(
-        self, context: TableContext, table_schema: TableSchema, before: datetime, swept: int, *, dry_run: bool
-    ) -> int:
+    def cut_changes(self, table_schema: TableSchema, before: datetime, swept: int, *, dry_run: bool) -> int:
         """Remove superseded changes applied before a time; returns their number.
 
         Args:
@@ -179,7 +177,7 @@ class Engine(Protocol):
 
     def version(self, path: str) -> int | None: ...
 
-    def foreign_rows(self, path: str) -> int:
+    def foreign_rows(self, context: TableContext, path: str) -> int:
         """Number of rows without `_gddl`, which other writers added."""
         ...
 
@@ -187,8 +185,8 @@ class Engine(Protocol):
         """Highest transaction version that `app` committed to the table; -1 when none."""
         ...
 
-    def recorded_files(self, path: str) -> list[RecordedFile]:
-        """Files and generations of a change table."""
+    def recorded_files(self, context: TableContext) -> list[RecordedFile]:
+        """Files and generations of the change table."""
         ...
 
     def columns(self, path: str) -> tuple[Column, ...]:
@@ -213,16 +211,16 @@ class Engine(Protocol):
         """Write files that can't be read to the errors table, creating it."""
         ...
 
-    def forget_errors(self, path: str, batch_id: str) -> None:
+    def forget_errors(self, context: TableContext, batch_id: str) -> None:
         """Remove the rows of a dropped batch from the errors table."""
         ...
 
-    def maintenance(self) -> Maintenance: ...
+    def maintenance(self, context: TableContext) -> Maintenance: ...
 
-    def eraser(self) -> Eraser: ...
+    def eraser(self, context: TableContext) -> Eraser: ...
 
-    def refused_values(self, path: str, how: Rewrite) -> dict[tuple[str, str], int]:
-        """Values of a change table that a rewrite would lose: (problem, column) to their number."""
+    def refused_values(self, context: TableContext, how: Rewrite) -> dict[tuple[str, str], int]:
+        """Values of the change table that a rewrite would lose: (problem, column) to their number."""
         ...
 
     def rewrite_changes(self, context: TableContext, plan: BatchPlan, how: Rewrite) -> None:
@@ -237,11 +235,13 @@ class Engine(Protocol):
         """Compare the replica with the state computed from its change table, without generations before `swept`."""
         ...
 
-    def live_rows(self, path: str, columns: Sequence[str]) -> Iterable[tuple[Any, ...]]:
+    def live_rows(self, context: TableContext, columns: Sequence[str]) -> Iterable[tuple[Any, ...]]:
         """Rows of the replica, without those that are marked deleted; times in UTC, as values or ISO 8601 text."""
         ...
 
-    def rows_of_key(self, path: str, table_schema: TableSchema, key: tuple[str, ...], limit: int) -> KeyRows:
+    def rows_of_key(
+        self, context: TableContext, path: str, table_schema: TableSchema, key: tuple[str, ...], limit: int
+    ) -> KeyRows:
         """Rows of a change table, replica or tombstones that have a key; of changes also those that had it before.
 
         Args:
@@ -250,11 +250,11 @@ class Engine(Protocol):
         """
         ...
 
-    def in_quarantine(self, path: str) -> tuple[int, int]:
+    def in_quarantine(self, context: TableContext) -> tuple[int, int]:
         """Number of unresolved rows and files of the errors table, and how many of them are whole files."""
         ...
 
-    def unresolved(self, path: str, limit: int) -> tuple[int, list[Mapping[str, Any]]]:
+    def unresolved(self, context: TableContext, limit: int) -> tuple[int, list[Mapping[str, Any]]]:
         """Number of unresolved rows of the errors table, and the oldest ones; times as ISO 8601 text."""
         ...
 

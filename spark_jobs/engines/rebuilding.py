@@ -70,14 +70,14 @@ def compared(work: RebuildWork, order: RebuildRequest, columns: Sequence[str] | 
     first, keys = order.table_schema.columns[:1], order.table_schema.keys
     if columns is None:
         return Replaced(rows=sum(1 for _ in work.rows(first)))
-    engine, path = order.live.engine, order.live.layout.replica
-    before = sum(1 for _ in engine.live_rows(path, columns[:1]))
+    live = order.live
+    before = sum(1 for _ in live.engine.live_rows(live, columns[:1]))
     if not keys or before > _COMPARED:
         return Replaced(rows=sum(1 for _ in work.rows(first)), rows_before=before)
-    live, built = _hashed(engine.live_rows(path, columns), len(keys)), _hashed(work.rows(columns), len(keys))
+    old, new = _hashed(live.engine.live_rows(live, columns), len(keys)), _hashed(work.rows(columns), len(keys))
     return Replaced(
-        rows=len(built), rows_before=before, appear=len(built.keys() - live.keys()),
-        vanish=len(live.keys() - built.keys()), change=sum(live[k] != built[k] for k in live.keys() & built.keys()),
+        rows=len(new), rows_before=before, appear=len(new.keys() - old.keys()),
+        vanish=len(old.keys() - new.keys()), change=sum(old[k] != new[k] for k in old.keys() & new.keys()),
     )  # fmt: skip
 
 

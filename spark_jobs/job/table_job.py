@@ -85,7 +85,7 @@ def _counted(run: TableRun, result: JobResult) -> JobResult:
     context = run.context()
     path, rows, files = context.layout.errors, 0, 0
     if context.engine.exists(path):
-        rows, files = context.engine.in_quarantine(path)
+        rows, files = context.engine.in_quarantine(context)
     return replace(result, in_quarantine=rows, files_in_quarantine=files)
 
 

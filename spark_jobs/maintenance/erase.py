@@ -133,7 +133,8 @@ class _Erasing:
 
     def _tables(self) -> Iterator[tuple[str, int]]:
         """Each table with its number of removed rows, as soon as they are removed."""
-        eraser, layout, exists = self.context.engine.eraser(), self.context.layout, self.context.engine.exists
+        engine, layout = self.context.engine, self.context.layout
+        eraser, exists = engine.eraser(self.context), engine.exists
         key = self.wanted.stored
         changes = eraser.remove_changes(layout.changes, self.table_schema, key)
         self.others.extend(changes.others)

@@ -123,7 +123,7 @@ class _Maintenance:
 
     def _tables(self, context: TableContext, ledger: Ledger, now: datetime, kept: MaintenanceResult) -> None:
         engine, layout, spec = context.engine, context.layout, context.spec
-        maintenance = engine.maintenance()
+        maintenance = engine.maintenance(context)
         if spec.keys and engine.exists(layout.tombstones):
             before = now - timedelta(seconds=seconds(spec.tombstone_retention))
             kept.tombstones_removed = maintenance.forget_tombstones(layout.tombstones, before, dry_run=self._dry)
@@ -172,7 +172,7 @@ class _Maintenance:
         table_schema, swept = context.stored_schema(ledger.state), ledger.state.swept
         if not self._dry:  # first, so that a comparison that misses changes finds the reason
             note_cut(self.run.runtime.storage, context.layout.state, before=before.isoformat(), at=now.isoformat())
-        cut = context.engine.maintenance().cut_changes(context, table_schema, before, swept, dry_run=self._dry)
+        cut = context.engine.maintenance(context).cut_changes(table_schema, before, swept, dry_run=self._dry)
         self.run.report("cut", rows=cut)
         return cut
 

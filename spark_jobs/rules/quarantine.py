@@ -66,15 +66,17 @@ def to_replay(rows: pa.Table, planned_at: str, codes: Collection[str]) -> list[R
     return replayed(found, {file: i for i, file in enumerate(sorted({r["source_file"] for r in found}))})
 
 
-def in_quarantine(rows: pa.Table) -> tuple[int, int]:
-    """See `Engine.in_quarantine`."""
-    left = rows.filter(rows.column("resolved_at").is_null())
-    return left.num_rows, left.column("position").null_count
+def unresolved(rows: pa.Table) -> pa.Table:
+    """Rows that are in quarantine."""
+    return rows.filter(rows.column("resolved_at").is_null())
 
 
-def unresolved(rows: pa.Table, limit: int) -> tuple[int, list[Mapping[str, Any]]]:
-    """See `Engine.unresolved`."""
-    rows = rows.filter(rows.column("resolved_at").is_null()).drop_columns(["record_schema", "resolved_at"])
-    first = rows.take(ascending(rows, ["batch_id", "source_file", "position"])).slice(0, limit).to_pylist()
-    stamped = [{**r, "occurred_at": utc_text(r["occurred_at"])} for r in first]
-    return rows.num_rows, list(stamped)
+def oldest(rows: pa.Table, limit: int) -> pa.Table:
+    """At most `limit` of the rows, the oldest first."""
+    return rows.take(ascending(rows, ["batch_id", "source_file", "position"])).slice(0, limit)
+
+
+def shown(rows: pa.Table) -> list[Mapping[str, Any]]:
+    """Rows in quarantine as `Engine.unresolved` returns them."""
+    found = rows.drop_columns(["record_schema", "resolved_at"]).to_pylist()
+    return [{**row, "occurred_at": utc_text(row["occurred_at"])} for row in found]

@@ -42,8 +42,7 @@ def commit_of(context: TableContext, batch: Batch, done: Ingested, swept: Swept,
 
 def has_unresolved(context: TableContext) -> bool:
     """Whether anything is in quarantine."""
-    path = context.layout.errors
-    return context.engine.exists(path) and context.engine.unresolved(path, 1)[0] > 0
+    return context.engine.exists(context.layout.errors) and context.engine.in_quarantine(context)[0] > 0
 
 
 def _is_unlocked(context: TableContext, plan: BatchPlan, state: TableState) -> bool:

@@ -112,7 +112,7 @@ def require_own_tables(context: TableContext, ledger: Ledger) -> tuple[ForeignCo
         _require_newest_of_shard(context, ledger)
     for name in dict.fromkeys(commit.table for commit in commits if commit not in state.foreign):
         path = getattr(context.layout, name)
-        count = context.engine.foreign_rows(path)
+        count = context.engine.foreign_rows(context, path)
         if count:
             rebuild = refreshed(context.spec, "rebuild the table with --full-refresh")
             raise FatalError(

@@ -121,7 +121,7 @@ def files_changed(plan: BatchPlan, found: Discovery) -> bool:
 def drop(context: TableContext, plan: BatchPlan, ledger: Ledger) -> None:
     """Drop a batch that has written at most quarantined rows."""
     if context.engine.exists(context.layout.errors):
-        context.engine.forget_errors(context.layout.errors, plan.batch_id)
+        context.engine.forget_errors(context, plan.batch_id)
     ledger.drop_plan()
 
 

@@ -186,7 +186,7 @@ def left_in_quarantine(run: TableRun) -> tuple[RunWarning, ...]:
     context, names = run.context(), {one.shard for one in run.former_shards}
     if not context.engine.exists(context.layout.errors):
         return ()
-    count, rows = context.engine.unresolved(context.layout.errors, _COUNTED)
+    count, rows = context.engine.unresolved(context, _COUNTED)
     left = Counter(shard for row in rows if (shard := str(row["batch_id"]).rpartition("/")[0]) in names)
     oldest = "" if count == len(rows) else f" (among the {_COUNTED} oldest)"
     return notices.of_former_shards(left, f"stay in quarantine, until their source is named again{oldest}")
@@ -198,7 +198,7 @@ def has_tables(run: TableRun, context: TableContext, state: TableState) -> bool:
         return False
     if not run.shard or state.batch or not any(other.batch for other in run.others):
         return True
-    files = context.engine.recorded_files(context.layout.changes)
+    files = context.engine.recorded_files(context)
     return any(file.path.startswith(f"{context.layout.landing}/") for file in files)
 
 

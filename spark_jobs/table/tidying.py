@@ -48,6 +48,6 @@ def tidy(run: TableRun, context: TableContext, ledger: Ledger, claim: Claim, bat
                 continue
             if context.engine.exists(path := getattr(context.layout, name)):
                 claim.check()
-                context.engine.maintenance().vacuum(path, hours, dry_run=False)
+                context.engine.maintenance(context).vacuum(path, hours, dry_run=False)
     except Exception as error:  # noqa: BLE001 - as said above
         _LOG.warning("old files of %s stay: %s", run.spec.table, error)

@@ -106,7 +106,7 @@ class _Comparing:
         )  # fmt: skip
 
     def _lake(self, columns: Sequence[str]) -> Iterable[tuple[Any, ...]]:
-        return self.context.engine.live_rows(self.context.layout.replica, columns)
+        return self.context.engine.live_rows(self.context, columns)
 
     def _extent(self) -> tuple[int, Any, Any]:
         """Rows of the replica, and least and greatest value of the first key column where it is a whole number."""

@@ -31,7 +31,7 @@ from spark_jobs.pipeline import run_table
 from spark_jobs.table.outcome import RunTotals
 from spark_jobs.table.run import TableRun
 from spark_jobs.table.runtime import Runtime
-from tests.engines.memory_lake import MemoryLake
+from tests.engines.in_process_lake import InProcessLake
 from tests.oracle import replay
 from tests.spark.playing import examples
 from tests.spark.table_lines import by_engine, by_oracle, counts_of, differences
@@ -47,7 +47,7 @@ TIERS = {**DEFAULT_TIERS, "small": replace(DEFAULT_TIERS["small"], deletion_vect
 
 
 @dataclass(frozen=True)
-class VectorLake(MemoryLake):
+class VectorLake(InProcessLake):
     """A new engine for each run, as a job has."""
 
     def run_once(self, spec: TableSpec) -> JobResult:

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 from pyspark.sql import functions as F
+from spark_jobs.engines.spark.erasing import text_of
 
 from airflow_gddl.contract.sql_types import parse_type
-from spark_jobs.engines.spark.erasing import text_of
 from spark_jobs.rules.erased_keys import ErasedKeys, key_text
 from tests.conftest import LocalPort
 

@@ -11,7 +11,7 @@ from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import DEFAULT_TIERS, JobOptions, JobSpec, TableSpec
 from spark_jobs.actions.refresh_plan import new_plan, shadow_of
 from spark_jobs.plan.batch import BatchCommit, TableState
-from tests.engines.memory_lake import MemoryLake
+from tests.engines.in_process_lake import InProcessLake
 from tests.landing import write
 
 SPEC = TableSpec(table="s.t", keys=("id",), sequence_by=("seq",))
@@ -20,11 +20,11 @@ RELOAD = JobOptions(action="plan", reload=True, full_listing=True)
 FIRST, SECOND = "20240101-000000001.parquet", "20240101-000000002.parquet"
 
 
-def land(lake: MemoryLake, name: str) -> None:
+def land(lake: InProcessLake, name: str) -> None:
     write(Path(lake.layout(SPEC).landing), name, pa.table({"Op": ["I"], "seq": [1], "id": [1]}))
 
 
-def planned(lake: MemoryLake, options: JobOptions = RELOAD) -> JobResult:
+def planned(lake: InProcessLake, options: JobOptions = RELOAD) -> JobResult:
     job = JobSpec(run_id="run", roots=lake.roots, tables=(SPEC,), tiers=DEFAULT_TIERS, options=options)
     (result,) = lake.port.run(job)
     return result
@@ -43,7 +43,7 @@ def files_of(root: Path) -> list[Path]:
 
 
 def test_a_rebuild_reads_no_loaded_file(tmp_path: Path) -> None:
-    lake = MemoryLake(tmp_path)
+    lake = InProcessLake(tmp_path)
     land(lake, FIRST)
     lake.run(SPEC)
     assert batches(planned(lake, REBUILD)) == [(2, "refresh", False, False, [])]
@@ -53,7 +53,7 @@ def test_a_rebuild_reads_no_loaded_file(tmp_path: Path) -> None:
 
 
 def test_a_reload_reads_loaded_files_again(tmp_path: Path) -> None:
-    lake = MemoryLake(tmp_path)
+    lake = InProcessLake(tmp_path)
     land(lake, FIRST)
     lake.run(SPEC)
     land(lake, SECOND)
@@ -65,7 +65,7 @@ def test_a_reload_reads_loaded_files_again(tmp_path: Path) -> None:
 
 
 def test_an_interrupted_reload_has_what_is_left_of_it(tmp_path: Path) -> None:
-    lake = MemoryLake(tmp_path)
+    lake = InProcessLake(tmp_path)
     land(lake, FIRST)
     lake.run(SPEC)
     run, ledger = lake.table_run(SPEC), lake.ledger(SPEC)
@@ -83,7 +83,7 @@ def test_an_interrupted_reload_has_what_is_left_of_it(tmp_path: Path) -> None:
 
 
 def test_without_files_nothing_can_be_refreshed(tmp_path: Path) -> None:
-    lake = MemoryLake(tmp_path)
+    lake = InProcessLake(tmp_path)
     found = planned(lake)
     landing = lake.layout(SPEC).landing
     message = (

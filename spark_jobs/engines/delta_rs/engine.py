@@ -1,20 +1,18 @@
-"""The delta-rs engine behind the pipeline's port: one process, no JVM, tables that fit into its memory."""
+"""What both engines do alike, and the delta-rs engine: one process, no JVM, tables that fit into its memory."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
-
-import pyarrow as pa
+from typing import Any, Protocol
 
 from spark_jobs.dialects.probed import Unreadable
 from spark_jobs.engines.base import DeclinedError, RebuildRequest, TableContext
 from spark_jobs.engines.batch_steps import BatchWork
-from spark_jobs.engines.delta_rs import quarantine
+from spark_jobs.engines.delta_rs import quarantine, reads
 from spark_jobs.engines.delta_rs.batch_context import BatchContext
 from spark_jobs.engines.delta_rs.change_table import ChangeTableWriter, batch_rows
-from spark_jobs.engines.delta_rs.erasing import DeltaRsEraser
+from spark_jobs.engines.delta_rs.erasing import TablesEraser
 from spark_jobs.engines.delta_rs.maintenance import DeltaRsMaintenance
 from spark_jobs.engines.delta_rs.rebuild import OwnTables, Rebuild, rewrite_changes
 from spark_jobs.engines.delta_rs.replica import ReplicaWriter
@@ -32,18 +30,68 @@ from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.rules import error_rows
 from spark_jobs.rules.decode import Stamp
 from spark_jobs.rules.figures import Appended, Verdict
-from spark_jobs.rules.key_rows import KeyRows, highest, with_key
-from spark_jobs.rules.quarantine import in_quarantine, unresolved
-from spark_jobs.rules.recorded import recorded_files
-from spark_jobs.rules.rewrite import Rewrite, count_of, refused_values
-from spark_jobs.rules.sweep import unmarked
+from spark_jobs.rules.key_rows import KeyRows
+from spark_jobs.rules.rewrite import Rewrite
 
 _IN_MEMORY = 8 * 1024**2
 """Bytes up to which the files of a first load are decoded together: that takes fewer requests."""
 
 
+class TablesEngine(Protocol):
+    """Steps that both engines take alike, on tables that are worked on where the engine says; see `Engine`."""
+
+    def tables_of(self, context: TableContext, *paths: str) -> Tables:
+        """The tables of these paths."""
+        ...
+
+    def purge(self, path: str) -> None:
+        """Make sure that no current file of a table holds removed rows."""
+        ...
+
+    def foreign_rows(self, context: TableContext, path: str) -> int:
+        return reads.foreign_rows(self.tables_of(context, path), path)
+
+    def recorded_files(self, context: TableContext) -> list[RecordedFile]:
+        path = context.layout.changes
+        return reads.files_of_changes(self.tables_of(context, path), path)
+
+    def quarantine_files(self, context: TableContext, plan: BatchPlan, files: Sequence[Unreadable]) -> None:
+        path, rows = context.layout.errors, error_rows.of_files(files, Stamp.of(plan))
+        quarantine.append(self.tables_of(context, path), path, rows, QUARANTINE, version_of(plan))
+
+    def forget_errors(self, context: TableContext, batch_id: str) -> None:
+        path = context.layout.errors
+        quarantine.forget(self.tables_of(context, path), path, batch_id)
+
+    def eraser(self, context: TableContext) -> TablesEraser:
+        layout = context.layout
+        paths = (layout.changes, layout.replica, layout.history, layout.tombstones, layout.errors)
+        return TablesEraser(self.tables_of(context, *paths), self.purge)
+
+    def refused_values(self, context: TableContext, how: Rewrite) -> dict[tuple[str, str], int]:
+        path = context.layout.changes
+        return reads.values_refused(self.tables_of(context, path), path, how)
+
+    def live_rows(self, context: TableContext, columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
+        path = context.layout.replica
+        return reads.live_rows(self.tables_of(context, path), path, columns)
+
+    def rows_of_key(
+        self, context: TableContext, path: str, table_schema: TableSchema, key: tuple[str, ...], limit: int
+    ) -> KeyRows:
+        return reads.rows_of_key(self.tables_of(context, path), path, table_schema, key, limit)
+
+    def in_quarantine(self, context: TableContext) -> tuple[int, int]:
+        path = context.layout.errors
+        return reads.in_quarantine(self.tables_of(context, path), path)
+
+    def unresolved(self, context: TableContext, limit: int) -> tuple[int, list[Mapping[str, Any]]]:
+        path = context.layout.errors
+        return reads.unresolved(self.tables_of(context, path), path, limit)
+
+
 @dataclass(frozen=True)
-class DeltaRsEngine:
+class DeltaRsEngine(TablesEngine):
     """See `Engine`.
 
     Attributes:
@@ -52,6 +100,12 @@ class DeltaRsEngine:
 
     tables: Tables
     reads_whole: bool = True
+
+    def tables_of(self, context: TableContext, *paths: str) -> Tables:  # noqa: ARG002 - it knows all tables
+        return self.tables
+
+    def purge(self, path: str) -> None:
+        """Files are written again without removed rows."""
 
     def suited(self, *, few_rows: bool) -> DeltaRsEngine:  # noqa: ARG002 - nothing is set up either way
         return self
@@ -65,16 +119,8 @@ class DeltaRsEngine:
     def version(self, path: str) -> int | None:
         return self.tables.version(path)
 
-    def foreign_rows(self, path: str) -> int:
-        return int(self.tables.read(path).column(GDDL).null_count)
-
     def last_transaction(self, path: str, app: str) -> int:
         return self.tables.last_transaction(path, app)
-
-    def recorded_files(self, path: str) -> list[RecordedFile]:
-        snapshot = self.tables.existing(path)
-        parts = (self.tables.read_files(snapshot, [file], [GDDL]) for file in snapshot.files)
-        return recorded_files(parts, snapshot.schema.types[GDDL])
 
     def columns(self, path: str) -> tuple[Column, ...]:
         return tuple(c for c in self.tables.existing(path).schema.columns if c.name != GDDL)
@@ -131,23 +177,8 @@ class DeltaRsEngine:
             resumed=context.resumed,
         )  # fmt: skip
 
-    def quarantine_files(self, context: TableContext, plan: BatchPlan, files: Sequence[Unreadable]) -> None:
-        rows = error_rows.of_files(files, Stamp.of(plan))
-        quarantine.append(self.tables, context.layout.errors, rows, QUARANTINE, version_of(plan))
-
-    def forget_errors(self, path: str, batch_id: str) -> None:
-        quarantine.forget(self.tables, path, batch_id)
-
-    def maintenance(self) -> DeltaRsMaintenance:
-        return DeltaRsMaintenance(self.tables)
-
-    def eraser(self) -> DeltaRsEraser:
-        return DeltaRsEraser(self.tables)
-
-    def refused_values(self, path: str, how: Rewrite) -> dict[tuple[str, str], int]:
-        snapshot = self.tables.existing(path)
-        files = (self.tables.read_files(snapshot, [file]) for file in snapshot.files)
-        return count_of([refused_values(rows, how) for rows in files])
+    def maintenance(self, context: TableContext) -> DeltaRsMaintenance:
+        return DeltaRsMaintenance(self.tables, context)
 
     def rewrite_changes(self, context: TableContext, plan: BatchPlan, how: Rewrite) -> None:
         self._require_small_tables(context, context.layout.changes)
@@ -161,21 +192,3 @@ class DeltaRsEngine:
     def verify(self, context: TableContext, table_schema: TableSchema, swept: int, limit: int) -> Verdict:
         self._require_small_tables(context, context.layout.replica, context.layout.changes)
         return verify(self.tables, context.layout, table_schema, swept=swept, limit=limit)
-
-    def live_rows(self, path: str, columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
-        snapshot = self.tables.existing(path)
-        for file in snapshot.files:
-            rows = unmarked(self.tables.read_files(snapshot, [file]))
-            yield from zip(*(rows.column(name).to_pylist() for name in columns), strict=True)
-
-    def rows_of_key(self, path: str, table_schema: TableSchema, key: tuple[str, ...], limit: int) -> KeyRows:
-        snapshot = self.tables.existing(path)
-        files = (self.tables.read_files(snapshot, [file]) for file in snapshot.files)
-        parts = [with_key(rows, table_schema, key) for rows in files]
-        return highest(pa.concat_tables([snapshot.schema.arrow.empty_table(), *parts]), limit)
-
-    def in_quarantine(self, path: str) -> tuple[int, int]:
-        return in_quarantine(self.tables.read(path))
-
-    def unresolved(self, path: str, limit: int) -> tuple[int, list[Mapping[str, Any]]]:
-        return unresolved(self.tables.read(path), limit)

@@ -38,6 +38,7 @@ class DeltaRsMaintenance:
     """See `Maintenance`."""
 
     tables: Tables
+    context: TableContext
 
     def compact(self, path: str, *, dry_run: bool) -> Compacted:
         snapshot = self.tables.existing(path)
@@ -83,11 +84,9 @@ class DeltaRsMaintenance:
     def forget_tombstones(self, path: str, before: datetime, *, dry_run: bool) -> int:
         return remove_rows(self.tables, path, lambda rows: applied_before(rows, before), dry_run=dry_run)
 
-    def cut_changes(
-        self, context: TableContext, table_schema: TableSchema, before: datetime, swept: int, *, dry_run: bool
-    ) -> int:
-        path = context.layout.changes
-        size, most = self.tables.existing(path).size, context.tier.delta_rs_max_bytes
+    def cut_changes(self, table_schema: TableSchema, before: datetime, swept: int, *, dry_run: bool) -> int:
+        path = self.context.layout.changes
+        size, most = self.tables.existing(path).size, self.context.tier.delta_rs_max_bytes
         if size > most:
             raise DeclinedError(f"the change table has {size} bytes, more than its tier's delta_rs_max_bytes ({most})")
         return cut_changes(self.tables, path, table_schema, before, swept, dry_run=dry_run)

@@ -5,20 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from pyspark.sql import Column
-from pyspark.sql import functions as F
-
 from airflow_gddl.contract.sql_types import quoted
-from spark_jobs.engines.base import TableContext
 from spark_jobs.engines.delta_rs.maintenance import cut_changes
-from spark_jobs.engines.spark.beside import tables_of
+from spark_jobs.engines.delta_rs.removal import remove_rows
+from spark_jobs.engines.delta_rs.tables import Tables as KnownTables
 from spark_jobs.engines.spark.indexing import keep_readable
-from spark_jobs.engines.spark.places import SparkTasks
 from spark_jobs.engines.spark.tables import Tables
 from spark_jobs.engines.table_definition import CURRENT, TIMESTAMPS, has_microseconds
 from spark_jobs.plan.retention import own_hours
-from spark_jobs.plan.table_schema import GDDL, TableSchema
+from spark_jobs.plan.table_schema import TableSchema
 from spark_jobs.rules.figures import Compacted
+from spark_jobs.rules.superseded import applied_before
 
 _INTERVAL = "delta.checkpointInterval"
 _VACUUMING = {
@@ -30,9 +27,16 @@ _VACUUMING = {
 
 @dataclass(frozen=True)
 class SparkMaintenance:
-    """See `Maintenance`."""
+    """See `Maintenance`.
+
+    Attributes:
+        known: the same tables, for the removal of rows.
+        changes: path of the change table.
+    """
 
     tables: Tables
+    known: KnownTables
+    changes: str
 
     def compact(self, path: str, *, dry_run: bool) -> Compacted:
         before = self._files(path)
@@ -85,21 +89,7 @@ class SparkMaintenance:
         return sum(not item.name.startswith("_delta_log/") for item in found)
 
     def forget_tombstones(self, path: str, before: datetime, *, dry_run: bool) -> int:
-        return self._remove(path, _applied_before(before), dry_run=dry_run)
+        return remove_rows(self.known, path, lambda rows: applied_before(rows, before), dry_run=dry_run)
 
-    def cut_changes(
-        self, context: TableContext, table_schema: TableSchema, before: datetime, swept: int, *, dry_run: bool
-    ) -> int:
-        path = context.layout.changes
-        tables = tables_of(context, self.tables, SparkTasks(self.tables.spark, self.tables.slots), [path])
-        return cut_changes(tables, path, table_schema, before, swept, dry_run=dry_run)
-
-    def _remove(self, path: str, where: Column, *, dry_run: bool) -> int:
-        count = self.tables.read(path).where(where).count()
-        if count and not dry_run:
-            self.tables.handle(path).delete(where)
-        return count
-
-
-def _applied_before(moment: datetime) -> Column:
-    return F.col(GDDL)["applied_at"] < F.lit(moment.isoformat()).cast("timestamp")
+    def cut_changes(self, table_schema: TableSchema, before: datetime, swept: int, *, dry_run: bool) -> int:
+        return cut_changes(self.known, self.changes, table_schema, before, swept, dry_run=dry_run)

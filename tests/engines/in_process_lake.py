@@ -1,17 +1,19 @@
-"""The pipeline over landed files on the memory engine, in this process."""
+"""The pipeline over landed files, in this process and without a JVM."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import pyarrow as pa
+from deltalake import DeltaTable
 
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import DEFAULT_TIERS, Action, JobOptions, JobSpec, Roots, TableSpec
 from airflow_gddl.stores import Storage
-from spark_jobs.engines.memory.engine import MemoryEngine
 from spark_jobs.job.tables import run_job
 from spark_jobs.job.worker import NoSpark
 from spark_jobs.ledger.ledger import Ledger
@@ -24,32 +26,25 @@ from tests.oracle import Run
 
 
 @dataclass(frozen=True)
-class MemoryPort:
+class InProcessPort:
     """See `EnginePort`."""
 
-    engine: MemoryEngine = field(default_factory=MemoryEngine)
-
-    @property
-    def name(self) -> str:
-        return "memory"
-
     def runtime(self, observe: Observer = silent, clock: Clock = utc_now) -> Runtime:
-        return Runtime(storage=Storage(), spark=NoSpark(), engine=self.engine, observe=observe, clock=clock)
+        return Runtime(storage=Storage(), spark=NoSpark(), observe=observe, clock=clock)
 
     def run(self, job: JobSpec) -> list[JobResult]:
         return [outcome.result for outcome in run_job(job, self.runtime(), lambda _: None)]
 
     def read(self, path: str) -> list[dict[str, Any]]:
-        table = self.engine.tables.get(path)
-        return [] if table is None else table.rows.to_pylist()
+        return pa.table(DeltaTable(path).scan()).to_pylist() if DeltaTable.is_deltatable(path) else []
 
 
 @dataclass(frozen=True)
-class MemoryLake:
-    """A landing folder and ledgers on disk, tables in memory."""
+class InProcessLake:
+    """A landing folder and a lake."""
 
     root: Path
-    port: MemoryPort = field(default_factory=MemoryPort)
+    port: InProcessPort = InProcessPort()
 
     @property
     def roots(self) -> Roots:

@@ -10,7 +10,7 @@ import pytest
 from airflow_gddl.contract.result import JobResult, ResultColumn
 from airflow_gddl.contract.spec import TableSpec
 from spark_jobs.table import outcome
-from tests.engines.memory_lake import MemoryLake
+from tests.engines.in_process_lake import InProcessLake
 from tests.landing import write
 
 SPEC = TableSpec(
@@ -19,13 +19,13 @@ SPEC = TableSpec(
 ALL = {"Op": ["I"], "seq": [1], "id": [1], "E Mail": ["a@b.c"], "phone": ["1"], "__v": [1.5], "pin": ["1234"]}
 
 
-def loaded(lake: MemoryLake, number: int, rows: dict[str, list[object]]) -> JobResult:
+def loaded(lake: InProcessLake, number: int, rows: dict[str, list[object]]) -> JobResult:
     write(Path(lake.layout(SPEC).landing), f"20240101-{number:09d}.parquet", pa.table(rows))
     return lake.run(SPEC)
 
 
 def test_columns_have_their_type_source_and_mask(tmp_path: Path) -> None:
-    result = loaded(MemoryLake(tmp_path), 1, ALL)
+    result = loaded(InProcessLake(tmp_path), 1, ALL)
     columns = {column.name: column for column in result.columns}
     assert [*columns] == ["seq", "id", "E_Mail", "phone", "__v_source", "_gddl"]
     assert columns["id"] == ResultColumn(name="id", type="bigint", sources=("id",))
@@ -38,7 +38,7 @@ def test_columns_have_their_type_source_and_mask(tmp_path: Path) -> None:
 
 
 def test_missing_column_is_kept_and_masked(tmp_path: Path) -> None:
-    lake = MemoryLake(tmp_path)
+    lake = InProcessLake(tmp_path)
     before = loaded(lake, 1, ALL)
     after = loaded(lake, 2, {"Op": ["U"], "seq": [2], "id": [1]})
     assert [column.name for column in after.columns] == [column.name for column in before.columns]
@@ -47,7 +47,7 @@ def test_missing_column_is_kept_and_masked(tmp_path: Path) -> None:
 
 
 def test_idle_run_lists_no_columns(tmp_path: Path) -> None:
-    lake = MemoryLake(tmp_path)
+    lake = InProcessLake(tmp_path)
     loaded(lake, 1, ALL)
     idle = lake.run(SPEC)
     assert (idle.status, idle.columns) == ("skipped", ())
@@ -55,6 +55,6 @@ def test_idle_run_lists_no_columns(tmp_path: Path) -> None:
 
 def test_column_list_is_bounded_and_the_rest_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(outcome, "MOST_COLUMNS", 2)
-    result = loaded(MemoryLake(tmp_path), 1, ALL)
+    result = loaded(InProcessLake(tmp_path), 1, ALL)
     assert [column.name for column in result.columns] == ["seq", "id"]
     assert result.columns_left_out == 4

@@ -9,7 +9,7 @@ import pytest
 
 from airflow_gddl.contract.spec import TableSpec
 from spark_jobs.table.runtime import Observer, Step
-from tests.engines.memory_lake import MemoryLake
+from tests.engines.in_process_lake import InProcessLake
 from tests.oracle import Run, replay
 from tests.spark.crash_tables import COLUMNS, LOADED, RUNS, TYPES, change, spec_of
 from tests.spark.table_lines import by_engine, by_oracle, differences, everything
@@ -37,9 +37,9 @@ def _after(step: str) -> Observer:
     return observe
 
 
-def _played(folder: Path, spec: TableSpec, runs: tuple[Run, ...], step: str | None = None) -> MemoryLake:
+def _played(folder: Path, spec: TableSpec, runs: tuple[Run, ...], step: str | None = None) -> InProcessLake:
     """All runs; the last breaks off after `step`."""
-    lake = MemoryLake(folder)
+    lake = InProcessLake(folder)
     for run in runs[:-1]:
         lake.land(spec, run, TYPES)
         lake.run(spec)
@@ -52,7 +52,7 @@ def _played(folder: Path, spec: TableSpec, runs: tuple[Run, ...], step: str | No
     return lake
 
 
-def _tables(lake: MemoryLake, spec: TableSpec) -> Mapping[str, object]:
+def _tables(lake: InProcessLake, spec: TableSpec) -> Mapping[str, object]:
     return everything(lake.layout(spec), lake.port.read)
 
 

@@ -1,4 +1,4 @@
-"""Random histories through the pipeline on the memory engine: the oracle judges all tables after every run."""
+"""Random histories through the pipeline without a JVM: the oracle judges all tables after every run."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.engines.memory_lake import MemoryLake
+from tests.engines.in_process_lake import InProcessLake
 from tests.oracle import replay
 from tests.spark.playing import examples
 from tests.spark.table_lines import by_engine, by_oracle, counts_of, differences
@@ -33,12 +33,12 @@ def test_pipeline_and_oracle_agree(sort: str) -> None:
     @given(st.deferred(lambda: cases(SORTS[sort])))
     def agree(case: Case) -> None:
         with tempfile.TemporaryDirectory() as folder:
-            _play(case, MemoryLake(Path(folder)))
+            _play(case, InProcessLake(Path(folder)))
 
     agree()
 
 
-def _play(case: Case, lake: MemoryLake) -> None:
+def _play(case: Case, lake: InProcessLake) -> None:
     for number, run in enumerate(case.runs):
         lake.land(case.spec, run, case.types)
         result = lake.run(case.spec)

@@ -1,4 +1,4 @@
-"""Random histories of a table of several sources on the memory engine, with runs that break off after any step."""
+"""Random histories of a table of several sources without a JVM, with runs that break off after any step."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from airflow_gddl.contract.result import JobResult
 from spark_jobs.table.runtime import Step
-from tests.engines.memory_lake import MemoryLake
+from tests.engines.in_process_lake import InProcessLake
 from tests.sharded import Sharded, rows_of
 from tests.spark.playing import examples
 
@@ -44,7 +44,7 @@ class World:
 
     def __init__(self, root: Path) -> None:
         self.landed = Sharded(root, SHARDS, FIELDS)
-        self.lake = MemoryLake(root)
+        self.lake = InProcessLake(root)
 
     def run(self) -> JobResult:
         return self.lake.run(self.landed.spec)

@@ -11,20 +11,20 @@ import pytest
 
 from airflow_gddl.contract.spec import DEFAULT_TIERS, JobOptions, JobSpec, TableSpec
 from spark_jobs.table.runtime import Step
-from tests.engines.memory_lake import MemoryLake
+from tests.engines.in_process_lake import InProcessLake
 from tests.landing import write
 
 NANOS = 1_700_000_000_123_456_789
 
 
-def _land(lake: MemoryLake, spec: TableSpec, number: int, rows: Sequence[tuple[str, int, int, int]]) -> None:
+def _land(lake: InProcessLake, spec: TableSpec, number: int, rows: Sequence[tuple[str, int, int, int]]) -> None:
     """A change file of (operation, sequence, id, time in nanoseconds)."""
     op, seq, key, at = (list(column) for column in zip(*rows, strict=True))
     table = pa.table({"Op": op, "seq": seq, "id": key, "at": pa.array(at, pa.timestamp("ns"))})
     write(Path(lake.layout(spec).landing), f"20240101-{number:09d}.parquet", table)
 
 
-def _ids(lake: MemoryLake, spec: TableSpec) -> list[int]:
+def _ids(lake: InProcessLake, spec: TableSpec) -> list[int]:
     return sorted(row["id"] for row in lake.port.read(lake.layout(spec).replica))
 
 
@@ -37,7 +37,7 @@ def test_replay_loads_valid_records(step: str | None, tmp_path: Path) -> None:
     """Also where a replay broke off after a step, which the next run goes on with."""
     refused = TableSpec(table="s.t", keys=("id",), sequence_by=("seq",), sub_microseconds="quarantine")
     taken = TableSpec(table="s.t", keys=("id",), sequence_by=("seq",), sub_microseconds="truncate")
-    lake = MemoryLake(tmp_path)
+    lake = InProcessLake(tmp_path)
     _land(lake, refused, 1, [("I", 1, 1, 0), ("I", 2, 2, NANOS)])
     assert lake.run(refused).quarantined == 1
     assert _ids(lake, refused) == [1]
@@ -60,7 +60,7 @@ def test_replay_loads_valid_records(step: str | None, tmp_path: Path) -> None:
 @pytest.mark.parametrize(("days", "ids"), [(29, [2, 3, 4]), (31, [1, 2, 3, 4])])
 def test_late_change_restores_a_row_only_after_retention(days: int, ids: list[int], tmp_path: Path) -> None:
     spec = TableSpec(table="s.t", keys=("id",), sequence_by=("seq",), tombstone_retention="30d")
-    lake, began = MemoryLake(tmp_path), datetime.now(UTC)
+    lake, began = InProcessLake(tmp_path), datetime.now(UTC)
     _land(lake, spec, 1, [("I", 1, 1, 0), ("I", 2, 2, 0), ("D", 9, 1, 0)])
     lake.run(spec, clock=lambda: began)
     later = began + timedelta(days=days)
@@ -72,7 +72,7 @@ def test_late_change_restores_a_row_only_after_retention(days: int, ids: list[in
 
 
 def test_changes_of_a_key_are_explained(tmp_path: Path) -> None:
-    spec, lake = TableSpec(table="s.t", keys=("id",), sequence_by=("seq",)), MemoryLake(tmp_path)
+    spec, lake = TableSpec(table="s.t", keys=("id",), sequence_by=("seq",)), InProcessLake(tmp_path)
     _land(lake, spec, 1, [("I", 1, 1, 0), ("I", 2, 2, 0), ("D", 9, 1, 0)])
     lake.run(spec)
     _land(lake, spec, 2, [("U", 5, 1, 0)])
