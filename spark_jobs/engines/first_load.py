@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from airflow_gddl.contract.result import MainCounts, RunWarning
 from spark_jobs.dialects.probed import Unreadable
 from spark_jobs.engines import table_definition
 from spark_jobs.engines.base import TableContext
 from spark_jobs.engines.batch_steps import TablesOfAnother, TableWork
+from spark_jobs.engines.delta_rs.batch_context import BatchContext
 from spark_jobs.engines.delta_rs.data_files import Target
 from spark_jobs.engines.delta_rs.log_commits import Action
+from spark_jobs.engines.delta_rs.table_writer import TableWriter
+from spark_jobs.engines.delta_rs.tables import Tables
 from spark_jobs.engines.places import Place
 from spark_jobs.engines.table_definition import TableDefinition
 from spark_jobs.engines.transactions import APPEND, MERGE, QUARANTINE, version_of
@@ -25,28 +27,6 @@ from spark_jobs.rules.decoded_batch import DecodedBatch
 from spark_jobs.rules.figures import Appended, Applied, Overlap
 
 
-class FileTables(Protocol):
-    """Delta tables whose data files are there before their commits."""
-
-    def target_of(self, definition: TableDefinition) -> Target:
-        """Where its files are written."""
-        ...
-
-    def create_around(self, definition: TableDefinition) -> None:
-        """Create the table unless it exists, in a folder that may hold data files."""
-        ...
-
-    def add_files(
-        self, path: str, transaction: tuple[str, int], files: Sequence[Action], metrics: Mapping[str, int]
-    ) -> None:
-        """Name data files in a commit; once for each transaction.
-
-        Raises:
-            RetriableError: `DELTA_CONFLICT`.
-        """
-        ...
-
-
 @dataclass(frozen=True, kw_only=True)
 class FirstLoadReader:
     """Decodes and writes the files of a table's first batch."""
@@ -54,7 +34,7 @@ class FirstLoadReader:
     context: TableContext
     plan: BatchPlan
     state: TableState
-    tables: FileTables
+    tables: Tables
     place: Place
 
     def suits(self) -> bool:
@@ -91,7 +71,11 @@ class FirstLoadReader:
         if parts.batch.figures.may_repeat(schema):
             parts.discard()
             return None
-        work = self.context.engine.table_work(self.context, self.plan, schema)
+        context = BatchContext(
+            tables=self.tables, layout=self.context.layout, tier=self.context.tier, plan=self.plan,
+            table_schema=schema, resumed=self.context.resumed,
+        )  # fmt: skip
+        work = TableWriter(context)
         load = FirstLoad(context=self.context, plan=self.plan, parts=parts, new_tables=self.tables, work=work)
         return load, unreadable
 
@@ -107,7 +91,7 @@ class FirstLoad:
     context: TableContext
     plan: BatchPlan
     parts: WrittenParts
-    new_tables: FileTables
+    new_tables: Tables
     work: TableWork
 
     @property
@@ -131,7 +115,7 @@ class FirstLoad:
         if not files and not added:
             return
         definition = table_definition.errors(path)
-        self.new_tables.create_around(definition)
+        self.new_tables.create(definition)
         rows = error_rows.of_files(files, Stamp.of(self.plan))
         added += self.new_tables.target_of(definition).write(self.context.storage, rows, version_of(self.plan) // 1000)
         self._commit(path, QUARANTINE, added, self.decoded_batch.figures.quarantined + len(files))
@@ -179,7 +163,7 @@ class _NewTables(TablesOfAnother):
 
     def ensure_tables(self) -> tuple[RunWarning, ...]:
         for definition in self.load.definitions:
-            self.load.new_tables.create_around(definition)
+            self.load.new_tables.create(definition)
         return super().ensure_tables()
 
     def history(self, generation_low_watermarks: tuple[str | None, ...], *, swept: int) -> None:

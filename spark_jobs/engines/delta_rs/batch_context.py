@@ -11,7 +11,6 @@ import pyarrow.compute as pc
 
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.spec import TierSpec
-from spark_jobs.engines.batch_steps import TableWork
 from spark_jobs.engines.delta_rs import quarantine
 from spark_jobs.engines.delta_rs.outputs import deleted, written
 from spark_jobs.engines.delta_rs.row_search import KeyMatches
@@ -28,11 +27,7 @@ from spark_jobs.rules.quarantine import of_earlier_versions
 
 @dataclass(frozen=True, kw_only=True)
 class BatchContext:
-    """Context of all steps of one batch of one table.
-
-    Attributes:
-        others: steps on whole tables, where another engine takes them; null: this one does.
-    """
+    """Context of all steps of one batch of one table."""
 
     tables: Tables
     layout: Layout
@@ -40,7 +35,6 @@ class BatchContext:
     plan: BatchPlan
     table_schema: TableSchema
     resumed: bool = True
-    others: TableWork | None = None
 
     @property
     def transaction(self) -> int:

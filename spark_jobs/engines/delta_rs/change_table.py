@@ -46,7 +46,7 @@ class ChangeTableWriter:
 
     @property
     def tables(self) -> TableWork:
-        return self.batch_context.others or TableWriter(self.batch_context)
+        return TableWriter(self.batch_context)
 
     def quarantine(self, files: Sequence[Unreadable], again: Sequence[str]) -> None:
         path, batch_context = self.batch_context.layout.errors, self.batch_context

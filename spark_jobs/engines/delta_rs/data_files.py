@@ -309,6 +309,33 @@ class WithoutRows:
         return join(self._table, part[0].path)
 
 
+@dataclass(frozen=True)
+class Restated:
+    """New statistics of a data file of a table; sent to tasks.
+
+    Attributes:
+        now: milliseconds since 1970.
+    """
+
+    table: str
+    schema: pa.Schema
+    indexed: Sequence[ColumnPath]
+    now: int
+
+    def __call__(self, storage: Storage, file: DataFile) -> bytes:
+        """
+        Returns:
+            JSON of the action that adds the file anew.
+        """
+        text = statistics(read_file(storage, self.table, file, self.schema), self.indexed)
+        add = log_commits.add(file.stored_path, file.size, file.partition, now=self.now, data_change=False,
+                              statistics=text)  # fmt: skip
+        return json.dumps(add, ensure_ascii=False).encode()
+
+    def file_of(self, file: DataFile) -> str:
+        return join(self.table, file.path)
+
+
 def _save(rows: pa.Table, target: Any) -> None:
     rows = _without_empty_sequence(rows)
     pq.write_table(

@@ -14,7 +14,7 @@ from spark_jobs.engines.delta_rs.batch_context import BatchContext
 from spark_jobs.engines.delta_rs.change_table import ChangeTableWriter, batch_rows
 from spark_jobs.engines.delta_rs.erasing import TablesEraser
 from spark_jobs.engines.delta_rs.maintenance import DeltaRsMaintenance
-from spark_jobs.engines.delta_rs.rebuild import OwnTables, Rebuild, rewrite_changes
+from spark_jobs.engines.delta_rs.rebuild import Rebuild, rewrite_changes
 from spark_jobs.engines.delta_rs.replica import ReplicaWriter
 from spark_jobs.engines.delta_rs.table_writer import TableWriter
 from spark_jobs.engines.delta_rs.tables import Tables
@@ -187,7 +187,7 @@ class DeltaRsEngine(TablesEngine):
     def rebuild(self, order: RebuildRequest) -> Rebuild:
         shadow = () if order.shadow is None else (order.shadow.changes,)
         self._require_small_tables(order.live, *shadow, order.live.layout.changes)
-        return Rebuild(self.tables, order, OwnTables(self.tables))
+        return Rebuild(self.tables, order)
 
     def verify(self, context: TableContext, table_schema: TableSchema, swept: int, limit: int) -> Verdict:
         self._require_small_tables(context, context.layout.replica, context.layout.changes)

@@ -14,8 +14,8 @@ from airflow_gddl.contract.sql_types import parts
 from spark_jobs.engines.base import DeclinedError
 from spark_jobs.plan.columns import Column
 
-NTZ, VECTORS, WIDENING = "timestampNtz", "deletionVectors", "typeWidening"
-BESIDE_SPARK = frozenset({VECTORS, WIDENING, "clustering", "domainMetadata"})
+NTZ, VECTORS, WIDENING, CLUSTERING = "timestampNtz", "deletionVectors", "typeWidening", "clustering"
+BESIDE_SPARK = frozenset({VECTORS, WIDENING, CLUSTERING, "domainMetadata"})
 """Features of tables that Spark maintains, in which this engine writes batches."""
 _READER = {NTZ}
 _WRITER = {NTZ, "appendOnly", "invariants", "changeDataFeed"}

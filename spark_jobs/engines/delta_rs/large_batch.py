@@ -86,7 +86,7 @@ class LargeBatch:
 
     @property
     def tables(self) -> TableWork:
-        return self.batch_context.others or TableWriter(self.batch_context)
+        return TableWriter(self.batch_context)
 
     def quarantine(self, files: Sequence[Unreadable], again: Sequence[str]) -> None:
         context, path, added = self.batch_context, self.batch_context.layout.errors, list(self.parts.files[ERRORS])
@@ -198,7 +198,7 @@ class LargeAppended:
 
     @property
     def tables(self) -> TableWork:
-        return _Tables(self.batch_context.others or TableWriter(self.batch_context), self.parts)
+        return _Tables(TableWriter(self.batch_context), self.parts)
 
     def resolve_rows(self) -> None:
         """Files leave nothing to resolve: records of the quarantine are replayed in memory."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,17 +13,17 @@ import pyarrow as pa
 from airflow_gddl.stores import Storage
 from spark_jobs.engines import table_definition
 from spark_jobs.engines.delta_rs.data_files import FileWriter, Target
-from spark_jobs.engines.delta_rs.indexing import indexed_with
 from spark_jobs.engines.delta_rs.log_commits import Action
 from spark_jobs.engines.delta_rs.row_search import AT_FILE, AT_ROW
 from spark_jobs.engines.delta_rs.tables import DataFile, Tables, Write, Written
-from spark_jobs.engines.key_ranges import Source
+from spark_jobs.engines.key_ranges import Source, by_row
 from spark_jobs.engines.table_definition import TableDefinition
 from spark_jobs.rules.arrays import by_name
 from spark_jobs.rules.arrow_schema import DeltaSchema
 
 _TYPE_CHANGES = "delta.typeChanges"
 """Of a column, in Delta's protocol: the types that files of before have."""
+_ROWS = "rows"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,6 +92,39 @@ def deleted(reports: Iterable[Mapping[str, Any]], source: Source) -> list[tuple[
     return [(source.files[number], np.sort(np.array(rows, np.int64))) for number, rows in gone.items()]
 
 
+def rewrite(tables: Tables, path: str, schema: DeltaSchema, rule: Callable[[pa.Table], pa.Table]) -> None:
+    """Replace all rows of a table by those of a rule, and its schema, in one commit.
+
+    Args:
+        rule: from rows of a file to their columns in the schema; sent to tasks.
+    """
+    snapshot = tables.existing(path)
+    metadata = {name: _without_changes(one) for name, one in schema.metadata.items()}
+    schema = replace(schema, metadata=metadata)
+    keys = () if snapshot.feeds_changes else None
+    output = Output(target=tables.target(path, schema), now=tables.moment, keys=keys)
+    reports = by_row(tables, {_ROWS: Source.of(snapshot, _without_places)}, _Rewritten(rule, output))
+    found, _ = written(map(json.loads, reports))
+    tables.commit(path, Write(removed=None, schema=schema, written=found))
+
+
+@dataclass(frozen=True)
+class _Rewritten:
+    rule: Callable[[pa.Table], pa.Table]
+    output: Output
+
+    def __call__(self, storage: Storage, rows: Mapping[str, pa.Table]) -> bytes:
+        return json.dumps(self.output.report(storage, self.rule(rows[_ROWS]), rows[_ROWS])).encode()
+
+
+def _without_places(rows: pa.Table) -> pa.Table:
+    return rows.drop_columns([AT_FILE, AT_ROW])
+
+
+def _without_changes(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in metadata.items() if name != _TYPE_CHANGES}
+
+
 @dataclass(frozen=True, kw_only=True)
 class Replacing:
     """The replacement of a table's rows and schema in one commit; columns keep the table's order and comments."""
@@ -109,7 +143,7 @@ class Replacing:
         stored = tables.existing(definition.path).schema
         columns = table_definition.in_stored_order(definition, stored.names)
         known = {c.name: stored.metadata[c.name] for c in columns if c.name in stored.metadata}
-        metadata = {name: {k: v for k, v in one.items() if k != _TYPE_CHANGES} for name, one in known.items()}
+        metadata = {name: _without_changes(one) for name, one in known.items()}
         return cls(tables=tables, definition=definition, schema=DeltaSchema(columns, metadata), now=now)
 
     def output(self, keys: Sequence[str]) -> Output:
@@ -123,7 +157,7 @@ class Replacing:
 
     @property
     def _indexed(self) -> tuple[tuple[str, ...], ...]:
-        return indexed_with(self.tables, self.definition.path, self.schema.columns, self.definition.skipping)
+        return self.tables.indexed_with(self.definition.path, self.schema.columns, self.definition.skipping)
 
     def commit(self, app: str, version: int, found: Written, metrics: Mapping[str, int]) -> None:
         """Once for each transaction."""

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any
 from uuid import uuid4
 
 import numpy as np
@@ -14,14 +14,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_gddl.contract.layout import join
-from airflow_gddl.contract.spec import TableSpec, TierSpec
 from airflow_gddl.stores import Storage
 from spark_jobs.engines import rebuilding, table_definition
 from spark_jobs.engines.base import RebuildRequest, TableContext
 from spark_jobs.engines.delta_rs import evolve, quarantine
-from spark_jobs.engines.delta_rs.features import require_creatable
 from spark_jobs.engines.delta_rs.outputs import Output, Replacing, deleted, output_of, written
-from spark_jobs.engines.delta_rs.reconcile import settle_properties
+from spark_jobs.engines.delta_rs.reconcile import prepare_replacement
 from spark_jobs.engines.delta_rs.row_search import AT_FILE, AT_ROW
 from spark_jobs.engines.delta_rs.tables import Tables, Write, Written
 from spark_jobs.engines.key_ranges import Source, by_key, by_row
@@ -56,42 +54,6 @@ from spark_jobs.rules.verify import DIFFERENT, EXTRA, MISSING, differing_keys, e
 FRESH, STORED, BEFORE = "fresh", "stored", "before"
 """Names of tables for rules: changes read again, live changes, and rows that a commit replaces."""
 _NUMBERS = (AT_FILE, AT_ROW)
-
-
-class Definer(Protocol):
-    """Creates tables and changes their columns, as the engine that the row names does."""
-
-    def check(self, spec: TableSpec, tier: TierSpec) -> None:
-        """
-        Raises:
-            DeclinedError: the engine can't create such tables.
-        """
-        ...
-
-    def ensure(self, definition: TableDefinition) -> None:
-        """Create the table, or bring an existing one to the definition's columns."""
-        ...
-
-    def prepare_replacement(self, definition: TableDefinition) -> None:
-        """Create the table, or prepare an existing one for new rows, columns and partitions."""
-        ...
-
-
-@dataclass(frozen=True)
-class OwnTables:
-    """See `Definer`: this engine's own tables."""
-
-    tables: Tables
-
-    def check(self, spec: TableSpec, tier: TierSpec) -> None:
-        require_creatable(spec, tier)
-
-    def ensure(self, definition: TableDefinition) -> None:
-        evolve.ensure(self.tables, definition)
-
-    def prepare_replacement(self, definition: TableDefinition) -> None:
-        self.tables.create(definition)
-        settle_properties(self.tables, definition)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -336,7 +298,6 @@ class Rebuild:
 
     tables: Tables
     order: RebuildRequest
-    definer: Definer
 
     @property
     def table_schema(self) -> TableSchema:
@@ -351,7 +312,7 @@ class Rebuild:
         return _Changes.of(self.order)
 
     def swap(self, report: Callable[[str], None]) -> Rebuilt:
-        self.definer.check(self.table_schema.spec, self.order.live.tier)
+        self.tables.require_creatable(self.table_schema.spec, self.order.live.tier)
         return rebuilding.swap(self, report)
 
     def _fresh(self) -> Source:
@@ -436,7 +397,7 @@ class Rebuild:
         definition = table_definition.changes(self.table_schema, live.layout.changes, live.tier)
         if self.order.archives or not self._compatible():
             return self._replace_changes(definition)
-        self.definer.ensure(definition)
+        evolve.ensure(self.tables, definition)
         path = definition.path
         if self.tables.last_transaction(path, app) < version:
             rule = _MendChanges(self._rules, output_of(self.tables, path, self.table_schema.keys, version))
@@ -452,7 +413,7 @@ class Rebuild:
 
     def _replace_changes(self, definition: TableDefinition) -> int:
         app, version, path = "refresh:changes", version_of(self.order.plan), definition.path
-        self.definer.prepare_replacement(definition)
+        prepare_replacement(self.tables, definition)
         if self.tables.last_transaction(path, app) < version:
             replacing = Replacing.of(self.tables, definition, self._now)
             rule = _ReplaceChanges(self._rules, replacing.output(self.table_schema.keys))
@@ -474,7 +435,7 @@ class Rebuild:
         if not left:
             return {}
         for definition in left.values():
-            self.definer.prepare_replacement(definition)
+            prepare_replacement(self.tables, definition)
         replacing = {step: Replacing.of(tables, definition, self._now) for step, definition in left.items()}
         outputs = {step: one.output(self.table_schema.keys) for step, one in replacing.items()}
         rule = _Derive(self._rules, outputs, self.order.generation_low_watermarks)

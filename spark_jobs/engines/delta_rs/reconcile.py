@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from airflow_gddl.contract.sql_types import StructType
 from spark_jobs.engines import skipping
-from spark_jobs.engines.delta_rs.features import require_settable
-from spark_jobs.engines.delta_rs.indexing import indexed_with
-from spark_jobs.engines.delta_rs.tables import Tables, Write
-from spark_jobs.engines.table_definition import CLUSTER_BY, TableDefinition, marks_deletes, new_comments
+from spark_jobs.engines.delta_rs.outputs import rewrite
+from spark_jobs.engines.delta_rs.tables import Tables
+from spark_jobs.engines.table_definition import TableDefinition, marks_deletes, new_comments
 from spark_jobs.plan.table_schema import GDDL
 from spark_jobs.rules.sweep import undeleted, unmarked
 
@@ -21,10 +20,8 @@ def settle_deletes(tables: Tables, definition: TableDefinition) -> None:
     stored = snapshot.schema.types[GDDL]
     if marks_deletes(stored) == marks_deletes(wanted):
         return
-    rows = tables.read(definition.path)
-    rows = unmarked(rows) if marks_deletes(stored) else undeleted(rows)
     schema = snapshot.schema.retyped({GDDL: wanted})
-    tables.commit(definition.path, Write(added=[rows], removed=None, schema=schema))
+    rewrite(tables, definition.path, schema, unmarked if marks_deletes(stored) else undeleted)
 
 
 def settle_comments(tables: Tables, definition: TableDefinition) -> None:
@@ -43,15 +40,22 @@ def settle_properties(tables: Tables, definition: TableDefinition) -> None:
     Raises:
         DeclinedError: one of them requires more than this engine supports.
     """
-    stored = tables.properties(definition.path)
-    wanted = {**definition.properties, **definition.ordering}
-    if stored.get(CLUSTER_BY) and not definition.cluster_by:
-        wanted[CLUSTER_BY] = "[]"
-    changed = {name: value for name, value in wanted.items() if stored.get(name) != value}
-    if not changed:
-        return
-    require_settable(changed)
+    path, stored = definition.path, tables.properties(definition.path)
+    changed = {name: value for name, value in definition.properties.items() if stored.get(name) != value}
+    names = tables.existing(path).schema.names
+    moved = definition.cluster_by != tables.clustering(path) and set(definition.cluster_by) <= set(names)
+    if moved and definition.cluster_by and stored.get(skipping.COLUMNS):
+        changed |= definition.skipping
     if {name.lower() for name in changed} & {skipping.COLUMNS.lower(), skipping.COUNT.lower()}:
-        columns = tables.existing(definition.path).schema.columns
-        tables.restate(definition.path, indexed_with(tables, definition.path, columns, changed))
-    tables.set_properties(definition.path, changed)
+        tables.reindex(path, changed)
+    elif changed:
+        tables.set_properties(path, changed)
+    if moved:
+        tables.cluster(path, definition.cluster_by)
+
+
+def prepare_replacement(tables: Tables, definition: TableDefinition) -> None:
+    """Create the table, or prepare an existing one for new rows, columns and partitions."""
+    tables.create(definition)
+    settle_properties(tables, definition)
+    tables.prepare_replacement(definition)

@@ -51,7 +51,7 @@ class ReplicaWriter:
 
     @property
     def tables(self) -> TableWork:
-        return self.batch_context.others or TableWriter(self.batch_context)
+        return TableWriter(self.batch_context)
 
     @property
     def table_schema(self) -> TableSchema:

@@ -14,7 +14,6 @@ from spark_jobs.engines import table_definition
 from spark_jobs.engines.delta_commits import main_counts
 from spark_jobs.engines.delta_rs import evolve, reconcile
 from spark_jobs.engines.delta_rs.batch_context import BatchContext
-from spark_jobs.engines.delta_rs.features import require_creatable
 from spark_jobs.engines.delta_rs.indexing import complete, keep_readable
 from spark_jobs.engines.delta_rs.outputs import Output, output_of
 from spark_jobs.engines.delta_rs.tables import TableSnapshot
@@ -40,7 +39,7 @@ class TableWriter:
         schema = self.batch_context.table_schema
         definitions = table_definition.definitions(schema, layout, tier)
         if any(not tables.exists(d.path) for d in definitions):
-            require_creatable(schema.spec, tier, tables.features)
+            tables.require_creatable(schema.spec, tier)
         for definition in definitions:
             evolve.retype_sequence(tables, definition.path, schema, definition.bounds)
             reconcile.settle_deletes(tables, definition)

@@ -13,20 +13,26 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
+from airflow_gddl.contract.spec import TableSpec, TierSpec
 from airflow_gddl.contract.sql_types import SqlType
 from airflow_gddl.stores import Storage
 from spark_jobs.engines.base import DeclinedError
 from spark_jobs.engines.delta_commits import OURS, DeltaCommits
 from spark_jobs.engines.delta_rs import log_commits
 from spark_jobs.engines.delta_rs.checkpoints import keep_log_short
-from spark_jobs.engines.delta_rs.data_files import FileWriter, Target, WithoutRows, read_file, without
-from spark_jobs.engines.delta_rs.features import missing_features, require_known
+from spark_jobs.engines.delta_rs.data_files import FileWriter, Restated, Target, WithoutRows, read_file, without
+from spark_jobs.engines.delta_rs.features import (
+    CLUSTERING,
+    missing_features,
+    require_creatable,
+    require_known,
+    require_settable,
+)
 from spark_jobs.engines.delta_rs.log_commits import Action
 from spark_jobs.engines.delta_rs.snapshots import DataFile, TableSnapshot
-from spark_jobs.engines.delta_rs.statistics import statistics
 from spark_jobs.engines.places import InProcess, Place
 from spark_jobs.engines.skipping import ColumnPath, indexed_columns
-from spark_jobs.engines.table_definition import CURRENT, TableDefinition
+from spark_jobs.engines.table_definition import CLUSTER_BY, CURRENT, TableDefinition
 from spark_jobs.engines.transactions import app_of, user_metadata
 from spark_jobs.plan.columns import Column
 from spark_jobs.rules.arrays import by_name
@@ -216,19 +222,26 @@ class Tables:
         found = [read_file(self.storage, snapshot.path, f, schema) for f in files]
         return pa.concat_tables(found) if found else schema.empty_table()
 
+    def require_creatable(self, spec: TableSpec, tier: TierSpec) -> None:
+        """See `features.require_creatable`."""
+        require_creatable(spec, tier, self.features)
+
     def create(self, definition: TableDefinition) -> None:
         """Create the table unless it exists; the folder may hold data files."""
         path = definition.path
         if not self.exists(path):
-            log_commits.create(self.storage, path, log_commits.creation(definition, self._now(), liquid=False))
+            liquid = CLUSTERING in self.features
+            log_commits.create(self.storage, path, log_commits.creation(definition, self._now(), liquid=liquid))
             self.forget(path)
-
-    create_around = create
 
     def add_files(
         self, path: str, transaction: tuple[str, int], files: Sequence[Action], metrics: Mapping[str, int]
     ) -> None:
-        """See `FileTables`."""
+        """Name data files in a commit; once for each transaction.
+
+        Raises:
+            RetriableError: `DELTA_CONFLICT`.
+        """
         app, version = transaction
         if self.last_transaction(path, app) < version:
             self._commit(self.existing(path), files, Write(app=app, version=version, metrics=metrics))
@@ -243,6 +256,10 @@ class Tables:
         schema = json.loads(self.existing(path).delta.schema().to_json())
         schema["fields"] += json.loads(DeltaSchema(tuple(columns)).to_json())["fields"]
         self._alter(path, "ADD COLUMNS", json.dumps(schema), [column.name for column in columns])
+
+    def grow(self, path: str, types: Mapping[str, SqlType]) -> Mapping[str, SqlType]:  # noqa: ARG002 - see below
+        """Give columns types that they can grow to without new files; returns those that need new ones: here all."""
+        return types
 
     def retype(self, path: str, types: Mapping[str, SqlType]) -> None:
         """Give columns other types, which all files can be read as.
@@ -272,10 +289,15 @@ class Tables:
         return dict(self.existing(path).delta.metadata().configuration)
 
     def set_properties(self, path: str, properties: Mapping[str, str]) -> None:
-        """Set the properties that differ, in one commit."""
+        """Set the properties that differ, in one commit.
+
+        Raises:
+            DeclinedError: one of them requires more of a writer than there is here.
+        """
         stored = self.properties(path)
         changed = {name: value for name, value in properties.items() if stored.get(name) != value}
         if changed:
+            require_settable(changed)
             delta, now = self.existing(path).delta, self._now()
             done = log_commits.info(now, "SET TBLPROPERTIES", OURS, {}, properties=json.dumps(changed))
             protocol = log_commits.change_feed_protocol(delta, changed)
@@ -283,9 +305,38 @@ class Tables:
             log_commits.commit(self.storage, path, delta.version() + 1, [done, *protocol, metadata])
             self.forget(path)
 
+    def clustering(self, path: str) -> tuple[str, ...]:
+        """Columns by which the table's rows are ordered or clustered."""
+        return self.existing(path).cluster_by
+
+    def cluster(self, path: str, columns: Sequence[str]) -> None:
+        """Order or cluster rows that are written from now on by these columns."""
+        self.set_properties(path, {CLUSTER_BY: json.dumps(columns)})
+
+    def prepare_replacement(self, definition: TableDefinition) -> None:
+        """Before the rows and the schema of a table are replaced by those of the definition."""
+
     def index(self, definition: TableDefinition) -> None:
         """Index the columns of a definition whose rows were replaced: the property follows the statistics."""
         self.set_properties(definition.path, {**definition.skipping, **CURRENT})
+
+    def indexed_with(
+        self, path: str, columns: Sequence[Column], properties: Mapping[str, str]
+    ) -> tuple[ColumnPath, ...]:
+        """Which of these columns are indexed by the table's current properties, and with `properties` in addition."""
+        stored = self.properties(path)
+        both = (*indexed_columns(columns, stored), *indexed_columns(columns, {**stored, **properties}))
+        return tuple(dict.fromkeys(both))
+
+    def reindex(self, path: str, properties: Mapping[str, str]) -> int:
+        """Set properties, those of indexed columns among them, once all files have the statistics.
+
+        Returns:
+            Number of the files that got statistics.
+        """
+        files = self._restate(path, self.indexed_with(path, self.existing(path).schema.columns, properties))
+        self.set_properties(path, properties)
+        return files
 
     def set_comments(self, path: str, description: str, comments: Mapping[str, str]) -> None:
         """Set comments of the table (empty: as it is) and of columns.
@@ -308,20 +359,15 @@ class Tables:
     def _now(self) -> int:
         return int(self._clock().timestamp() * 1000)
 
-    def restate(self, path: str, indexed: Sequence[ColumnPath]) -> int:
+    def _restate(self, path: str, indexed: Sequence[ColumnPath]) -> int:
         """Rewrite the statistics of all files, not the files; returns their number.
 
         An `add` of an existing file replaces the previous one.
         """
-        snapshot, now = self.existing(path), self._now()
-        actions = [
-            log_commits.add(
-                f.stored_path, f.size, f.partition, now=now, data_change=False,
-                statistics=statistics(self.read_files(snapshot, [f]), without(indexed, snapshot.partition_by)),
-            )
-            for f in snapshot.files
-            if f.vector is None  # its statistics are by a writer that has them all
-        ]  # fmt: skip
+        snapshot = self.existing(path)
+        files = [f for f in snapshot.files if f.vector is None]  # others' are by a writer that has them all
+        work = Restated(path, snapshot.schema.arrow, without(indexed, snapshot.partition_by), self._now())
+        actions = [json.loads(report) for report in self.place_for(sum(f.size for f in files)).run(work, files)]
         if actions:
             self._commit(snapshot, actions, Write(rearranged=True))
         return len(actions)
@@ -341,9 +387,9 @@ class Tables:
         """The same where the files of its table are written before their commit."""
         return target
 
-    def target(self, path: str) -> Target:
-        """Where new files of a table go, as it is."""
-        return self.placed(self._target(self.existing(path), Write()))
+    def target(self, path: str, schema: DeltaSchema | None = None) -> Target:
+        """Where new files of a table go, as it is or with another schema."""
+        return self.placed(self._target(self.existing(path), Write(schema=schema)))
 
     def _target(self, snapshot: TableSnapshot, write: Write) -> Target:
         schema = write.schema or snapshot.schema

@@ -8,16 +8,16 @@ from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.sql_types import quoted
 from spark_jobs.dialects.probed import Unreadable
 from spark_jobs.engines.base import RebuildRequest, RebuildWork, TableContext
-from spark_jobs.engines.batch_steps import AppendedWork, BatchWork, TableWork
+from spark_jobs.engines.batch_steps import AppendedWork, BatchWork
 from spark_jobs.engines.delta_rs.batch_context import BatchContext
 from spark_jobs.engines.delta_rs.engine import TablesEngine
 from spark_jobs.engines.delta_rs.rebuild import Rebuild, rewrite_changes
-from spark_jobs.engines.delta_rs.table_writer import TableWriter as KnownTableWriter
+from spark_jobs.engines.delta_rs.table_writer import TableWriter
 from spark_jobs.engines.delta_rs.tables import Tables as KnownTables
 from spark_jobs.engines.delta_rs.verify import verify
-from spark_jobs.engines.first_load import FileTables, FirstLoadReader
+from spark_jobs.engines.first_load import FirstLoadReader
 from spark_jobs.engines.places import InProcess, Place
-from spark_jobs.engines.spark.beside import BatchesBesideSpark, SparkMade, TablesWork, tables_of
+from spark_jobs.engines.spark.beside import BatchesBesideSpark, tables_of
 from spark_jobs.engines.spark.maintenance import SparkMaintenance
 from spark_jobs.engines.spark.places import SparkTasks
 from spark_jobs.engines.spark.tables import Tables
@@ -61,15 +61,14 @@ class SparkEngine(TablesEngine):
         small = sum(file.size for file in plan.files) <= DRIVER_BYTES
         place: Place = InProcess(context.storage) if small else self._tasks
         tables = self.tables_of(context, *_all_of(context.layout))
-        new: FileTables = self.tables if tables.arranges_files else tables
-        first = FirstLoadReader(context=context, plan=plan, state=state, tables=new, place=place)
+        first = FirstLoadReader(context=context, plan=plan, state=state, tables=tables, place=place)
         if first.suits() and (found := first.decode_files()) is not None:
             return found
-        return BatchesBesideSpark(context, tables, self.tables).decode_files(plan, state)
+        return BatchesBesideSpark(context, tables).decode_files(plan, state)
 
     def resume_from_changes(self, context: TableContext, plan: BatchPlan, state: TableState) -> AppendedWork:
         tables = self.tables_of(context, *_all_of(context.layout))
-        return BatchesBesideSpark(context, tables, self.tables).resume_from_changes(plan, state)
+        return BatchesBesideSpark(context, tables).resume_from_changes(plan, state)
 
     @property
     def _tasks(self) -> SparkTasks:
@@ -79,13 +78,13 @@ class SparkEngine(TablesEngine):
         """See `tables_of`."""
         return tables_of(context, self.tables, self._tasks, paths)
 
-    def table_work(self, context: TableContext, plan: BatchPlan, table_schema: TableSchema) -> TableWork:
+    def table_work(self, context: TableContext, plan: BatchPlan, table_schema: TableSchema) -> TableWriter:
         layout = context.layout
         own = BatchContext(
             tables=self.tables_of(context, layout.changes, layout.replica, layout.history), layout=layout,
             tier=context.tier, plan=plan, table_schema=table_schema, resumed=context.resumed,
         )  # fmt: skip
-        return TablesWork(KnownTableWriter(own), self.tables)
+        return TableWriter(own)
 
     def maintenance(self, context: TableContext) -> SparkMaintenance:
         layout = context.layout
@@ -101,8 +100,7 @@ class SparkEngine(TablesEngine):
     def rebuild(self, order: RebuildRequest) -> RebuildWork:
         layouts = [order.live.layout, *([] if order.shadow is None else [order.shadow])]
         known = self.tables_of(order.live, *(path for layout in layouts for path in _all_of(layout)))
-        made = SparkMade(self.tables, known, rewrite=not order.live.tier.deletion_vectors)
-        return Rebuild(known, order, made)
+        return Rebuild(known, order)
 
     def verify(self, context: TableContext, table_schema: TableSchema, swept: int, limit: int) -> Verdict:
         known = self.tables_of(context, context.layout.replica, context.layout.changes)

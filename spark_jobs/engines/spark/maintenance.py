@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from airflow_gddl.contract.sql_types import quoted
+from spark_jobs.engines.delta_rs.indexing import keep_readable
 from spark_jobs.engines.delta_rs.maintenance import cut_changes
 from spark_jobs.engines.delta_rs.removal import remove_rows
 from spark_jobs.engines.delta_rs.tables import Tables as KnownTables
-from spark_jobs.engines.spark.indexing import keep_readable
 from spark_jobs.engines.spark.tables import Tables
 from spark_jobs.engines.table_definition import CURRENT, TIMESTAMPS, has_microseconds
 from spark_jobs.plan.retention import own_hours
@@ -45,7 +45,7 @@ class SparkMaintenance:
         return Compacted(files_before=before, files_after=self._files(path))
 
     def keep_readable_statistics(self, path: str) -> None:
-        keep_readable(self.tables, path)
+        keep_readable(self.known, path)
 
     def rewrite_timestamps(self, path: str, *, dry_run: bool) -> int:
         columns = self.tables.columns(path)

@@ -24,28 +24,33 @@ from pyspark.sql import types as T
 
 from airflow_gddl.contract.errors import RetriableError
 from airflow_gddl.contract.layout import Layout, join
-from airflow_gddl.contract.sql_types import quoted
+from airflow_gddl.contract.spec import TableSpec, TierSpec
+from airflow_gddl.contract.sql_types import SqlType, literal, quote, quoted
 from airflow_gddl.stores import Storage
+from spark_jobs.engines import skipping
 from spark_jobs.engines.delta_rs import deletion_vectors
 from spark_jobs.engines.delta_rs.data_files import Target, WithoutRows
-from spark_jobs.engines.delta_rs.features import is_readable
-from spark_jobs.engines.delta_rs.log_commits import Action
+from spark_jobs.engines.delta_rs.features import BESIDE_SPARK, CLUSTERING, is_readable
+from spark_jobs.engines.delta_rs.log_commits import Action, is_on
 from spark_jobs.engines.delta_rs.snapshots import TableSnapshot
 from spark_jobs.engines.delta_rs.tables import Clock, Tables, Write, Written
 from spark_jobs.engines.places import Place
 from spark_jobs.engines.spark.columns import at
-from spark_jobs.engines.spark.indexing import index_as_defined
 from spark_jobs.engines.spark.tables import Assignments
 from spark_jobs.engines.spark.tables import Tables as SparkTables
-from spark_jobs.engines.table_definition import TableDefinition
+from spark_jobs.engines.table_definition import CURRENT, TableDefinition
 from spark_jobs.engines.written_parts import file_path
+from spark_jobs.plan import columns as planned
+from spark_jobs.plan.merging import Addition, Widening, extra_fields, widenings
 from spark_jobs.plan.table_schema import GDDL
+from spark_jobs.plan.widening import widens
 from spark_jobs.rules.arrow_schema import DeltaSchema, schema_of
 
 _GONE = f"{GDDL}__gone"
 _STORED, _STAGED = "stored", "staged"
 """Sides of a merge."""
 _GENERATED = ("delta.generationExpression", "delta.identity.")
+_VECTORS, _WIDENS = "delta.enableDeletionVectors", "delta.enableTypeWidening"
 
 
 @dataclass(frozen=True)
@@ -81,7 +86,55 @@ class MergedSnapshot(TableSnapshot):
         return self.stored_partitions
 
 
-class MergedTables(Tables):
+class MaintainedTables(Tables):
+    """See `Tables`; Spark's Delta widens types without new files, and clusters rows."""
+
+    def __init__(self, spark: SparkTables, clock: Clock, place: Place) -> None:
+        super().__init__(spark.log.storage, clock, spark.shard, BESIDE_SPARK)
+        self._place, self._spark = place, spark
+
+    def grow(self, path: str, types: Mapping[str, SqlType]) -> Mapping[str, SqlType]:
+        stored = self.existing(path).schema.types
+        left: dict[str, SqlType] = {}
+        fields: list[Addition] = []
+        wider: list[Widening] = []
+        for name, kind in types.items():
+            found = [one for one in widenings(stored[name], kind, (name,)) if not widens(one.after, one.before)]
+            if any(str(one.after) == "string" for one in found) or (found and not self._widens(path)):
+                left[name] = kind  # no widening that Delta or all readers know
+            else:
+                fields += extra_fields(stored[name], kind, (name,))
+                wider += found
+        if fields or wider:
+            self._spark.allow(path, [planned.Column(name, kind) for name, kind in types.items()])
+        if fields:
+            self._sql(path, f"ADD COLUMNS ({', '.join(f'{one.name} {one.type}' for one in fields)})")
+        if wider:
+            self._sql(path, f"SET TBLPROPERTIES ('{_WIDENS}' = 'true')")
+        for one in wider:
+            self._sql(path, f"CHANGE COLUMN {one.name} TYPE {one.after}")
+        return left
+
+    def _widens(self, path: str) -> bool:
+        """Whether the table's readers have to know newer features anyway."""
+        return is_on(self.existing(path).properties, _VECTORS)
+
+    def clustering(self, path: str) -> tuple[str, ...]:
+        if CLUSTERING not in (self.existing(path).delta.protocol().writer_features or ()):
+            return ()
+        return self._spark.clustering(path)
+
+    def cluster(self, path: str, columns: Sequence[str]) -> None:
+        names = f"({', '.join(map(quoted, columns))})" if columns else "NONE"
+        self._sql(path, f"CLUSTER BY {names}")
+
+    def _sql(self, path: str, statement: str) -> None:
+        """Run `ALTER TABLE ... statement`."""
+        self._spark.sql(path, f"ALTER TABLE {{table}} {statement}")
+        self.forget(path)
+
+
+class MergedTables(MaintainedTables):
     """See `Tables`; each commit is one of Spark's Delta."""
 
     arranges_files = False
@@ -91,8 +144,8 @@ class MergedTables(Tables):
         Args:
             layout: of the table: staged files go below its ledger, and rows of its replica have unique keys.
         """
-        super().__init__(spark.log.storage, clock, spark.shard)
-        self._place, self._spark, self._layout = place, spark, layout
+        super().__init__(spark, clock, place)
+        self._layout = layout
         self._copies: dict[str, str] = {}
         """Tables by the folder of their copy."""
         self._staging = join(layout.state, "staged", uuid4().hex)
@@ -148,7 +201,44 @@ class MergedTables(Tables):
         self._spark.create(definition)
         self.forget(definition.path)
 
-    create_around = create
+    def require_creatable(self, spec: TableSpec, tier: TierSpec) -> None:
+        """Spark creates all."""
+
+    def add_columns(self, path: str, columns: Sequence[planned.Column]) -> None:
+        self._spark.allow(path, columns)
+        self._sql(path, f"ADD COLUMNS ({', '.join(f'{quoted(c.name)} {c.type}' for c in columns)})")
+
+    def clustering(self, path: str) -> tuple[str, ...]:
+        return self._spark.clustering(path)
+
+    def set_comments(self, path: str, description: str, comments: Mapping[str, str]) -> None:
+        stored = {field.name: field.metadata.get("comment") for field in self._spark.read(path).schema.fields}
+        for column in (name for name, comment in comments.items() if stored.get(name) != comment):
+            self._sql(path, f"ALTER COLUMN {quote(column)} COMMENT {literal(comments[column])}")
+        if description not in ("", self._spark.description(path)):
+            # With a path, Spark accepts the table's comment only as a property.
+            self._sql(path, f"SET TBLPROPERTIES ('comment' = {literal(description)})")
+
+    def prepare_replacement(self, definition: TableDefinition) -> None:
+        """Delta refuses a schema that lacks an indexed column, or needs a table feature.
+
+        Delta can't rewrite statistics of tables with deletion vectors: there the columns are named now that get
+        statistics and that the table has already. Elsewhere that would mislead readers until the files are replaced.
+        """
+        self._spark.allow(definition.path, definition.columns)
+        properties = self.properties(definition.path)
+        named = properties.get(skipping.COLUMNS)
+        if named is None:
+            return
+        if is_on(properties, _VECTORS):
+            stored = self.existing(definition.path).schema.types
+            left = [c for c in definition.columns if stored.get(c.name) == c.type]
+            named = skipping.restricted(definition.skipping[skipping.COLUMNS], left)
+            self.set_properties(definition.path, {skipping.COLUMNS: named})
+            return
+        kept = skipping.restricted(named, [c for c in definition.columns if c.name not in definition.partition_by])
+        if kept != skipping.restricted(named, None):
+            self.set_properties(definition.path, {skipping.COLUMNS: kept})
 
     def add_files(
         self, path: str, transaction: tuple[str, int], files: Sequence[Action], metrics: Mapping[str, int]
@@ -164,8 +254,20 @@ class MergedTables(Tables):
         self.forget(path)
 
     def index(self, definition: TableDefinition) -> None:
-        index_as_defined(self._spark, definition)
-        self.forget(definition.path)
+        """No file of an earlier release remains."""
+        wanted = {**definition.skipping, **CURRENT}
+        if wanted.get(skipping.COLUMNS) == self.properties(definition.path).get(skipping.COLUMNS):
+            self.set_properties(definition.path, wanted)
+        else:
+            self.reindex(definition.path, wanted)
+
+    def reindex(self, path: str, properties: Mapping[str, str]) -> int:
+        """Delta writes the statistics by the table's properties, except of tables with deletion vectors."""
+        self.set_properties(path, properties)
+        if not is_on(self.properties(path), _VECTORS):
+            self._spark.restate(path)
+            self.forget(path)
+        return 0
 
     def placed(self, target: Target) -> Target:
         return Target(path=self._staging, schema=target.schema)

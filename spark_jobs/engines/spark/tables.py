@@ -5,13 +5,11 @@ from __future__ import annotations
 import functools
 import json
 import os
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar, cast
 
-import pyarrow as pa
 from delta.tables import DeltaTable
 from pyspark.sql import Column, DataFrame, DataFrameWriter, SparkSession
 from pyspark.sql import types as T
@@ -19,9 +17,6 @@ from pyspark.sql import types as T
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.sql_types import literal, parse_type, parts, quoted
 from spark_jobs.engines.delta_commits import OURS, DeltaCommits
-from spark_jobs.engines.delta_rs import log_commits
-from spark_jobs.engines.delta_rs.data_files import Target
-from spark_jobs.engines.delta_rs.log_commits import Action
 from spark_jobs.engines.table_definition import TableDefinition
 from spark_jobs.engines.transactions import app_of, user_metadata
 from spark_jobs.plan import columns as plan_columns
@@ -62,10 +57,6 @@ class Tables:
             return max(1, int(self.spark.sparkContext.defaultParallelism))
         except Exception:  # noqa: BLE001 - Connect raises various errors for missing methods
             return 4
-
-    def local(self, rows: pa.Table, kind: T.StructType) -> DataFrame:
-        """Local rows as a frame of a type."""
-        return self.spark.createDataFrame(rows, kind) if rows.num_rows else self.spark.createDataFrame([], kind)
 
     def exists(self, path: str) -> bool:
         return self.log.exists(path)
@@ -142,37 +133,6 @@ class Tables:
             builder = builder.clusterBy(*definition.cluster_by)
         builder.execute()
 
-    def target_of(self, definition: TableDefinition) -> Target:
-        """See `FileTables`."""
-        return Target.of(definition)
-
-    def create_around(self, definition: TableDefinition) -> None:
-        """See `FileTables`; Delta on Spark creates no table in a folder that holds files."""
-        if not self.exists(definition.path):
-            actions = log_commits.creation(definition, now(), liquid=True)
-            log_commits.create(self.log.storage, definition.path, actions)
-
-    def add_files(
-        self, path: str, transaction: tuple[str, int], files: Sequence[Action], metrics: Mapping[str, int]
-    ) -> None:
-        """See `FileTables`."""
-        app, version = app_of(transaction[0], self.shard), transaction[1]
-        newest = self.log.version(path)
-        if newest is None or self.log.last_transaction(path, app) >= version:
-            return
-        moment = now()
-        head = [log_commits.info(moment, "WRITE", user_metadata(app, version), metrics)]
-        head.append(log_commits.transaction(app, version, moment))
-        log_commits.commit(self.log.storage, path, newest + 1, [*head, *files])
-
-    def rewrite(self, rows: DataFrame, path: str) -> None:
-        """Replace rows and schema of a table that keeps its partitions, in one commit.
-
-        Raises:
-            FatalError: `NOT_NULL_UNSUPPORTED`.
-        """
-        self.overwriting(rows, path, self.partitions(path)).save(path)
-
     def partitions(self, path: str) -> tuple[str, ...]:
         return tuple(self._metadata(path)["partitionColumns"] or ())
 
@@ -236,11 +196,6 @@ class Tables:
     def sql(self, path: str, statement: str) -> None:
         """Run `ALTER TABLE {table} ...`."""
         self.spark.sql(statement.replace("{table}", _quoted(path), 1))
-
-
-def now() -> int:
-    """Milliseconds since 1970, as Delta's own commits have them."""
-    return time.time_ns() // 1_000_000
 
 
 def _typed(schema: T.StructType) -> list[tuple[str, str]]:
