@@ -96,8 +96,6 @@ def ways_of_spark() -> Iterator[None]:
     """Write each table as `way_of` says."""
     from spark_jobs.engines.spark.beside import BatchesBesideSpark  # noqa: PLC0415 - others import no Spark
     from spark_jobs.engines.spark.engine import SparkEngine  # noqa: PLC0415 - as above
-    from spark_jobs.engines.spark.merged_tables import MergedTables  # noqa: PLC0415 - as above
-    from spark_jobs.table.runtime import utc_now  # noqa: PLC0415 - as above
 
     tables_of, is_small = SparkEngine.tables_of, BatchesBesideSpark._is_small
 
@@ -107,8 +105,9 @@ def ways_of_spark() -> Iterator[None]:
 
     def known(self: SparkEngine, context: TableContext, *paths: str) -> Any:
         way = way_of(context.spec.table)
-        merged = MergedTables(self.tables, utc_now, context.layout, self._tasks)
-        tables = merged if way.merged else tables_of(self, context, *paths)
+        if way.merged:
+            context = replace(context, tier=replace(context.tier, delta_merge=True))
+        tables = tables_of(self, context, *paths)
         if way.in_tasks:
             tables.is_for_tasks = lambda _: True
         return tables

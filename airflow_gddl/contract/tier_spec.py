@@ -38,6 +38,8 @@ class TierSpec:
     """How many times its size a compressed file's content may have; contents of up to 64 MiB may have more."""
     deletion_vectors: bool = False
     """Create tables with deletion vectors: far fewer rows rewritten, but not every reader knows them."""
+    delta_merge: bool = False
+    """Under `spark`, every commit is one of Spark's Delta, by `MERGE INTO` where rows change; slower."""
     delta_rs_max_bytes: int = 128 * 1024**2
     """Under `delta_rs`, larger tables and files are processed by `spark`; batches have at most half as many bytes."""
     delta_rs_memory: str = "2g"

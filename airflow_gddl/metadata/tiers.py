@@ -62,17 +62,23 @@ def _check(tier: TierSpec) -> Iterator[SpecProblem]:
     for field in COUNTS:
         if (value := getattr(tier, field)) is not None and value < 1:
             yield SpecProblem("FIELD_VALUE", (field,), value, "must be 1 or more", "write a number from 1 up")
-    for field in AMOUNTS:
-        if not sizes.MEMORY.fullmatch(value := getattr(tier, field)):
-            yield SpecProblem("FIELD_VALUE", (field,), value, "not an amount of memory", sizes.remedy(value))
+    yield from _wrong_amounts(tier)
+    if tier.delta_merge and tier.engine != "spark":
+        yield SpecProblem("FIELD_VALUE", ("delta_merge",), True, "is of engine spark alone", "set engine: spark, too")
     if "pod_override" in tier.executor_config:
         remedy = "set it in `on_dag` of build_dags"
         yield SpecProblem("FIELD_VALUE", ("executor_config",), "pod_override", "a Python object", remedy)
     if tier.queue is not None and not tier.queue.strip():
         yield SpecProblem("FIELD_VALUE", ("queue",), tier.queue, "is no name", "write a queue's name, or null")
-    for field in DURATIONS:
-        if not durations.is_duration(value := getattr(tier, field)):
-            yield SpecProblem("DURATION_INVALID", (field,), value, "not a duration", durations.remedy(value))
     if tier.tables_per_job <= 1 and tier.airflow not in (None, "table"):
         what = "a tier of one table a job has no packs: each table has its own DAG"
         yield SpecProblem("FIELD_VALUE", ("airflow",), tier.airflow, what, "set tables_per_job above 1")
+
+
+def _wrong_amounts(tier: TierSpec) -> Iterator[SpecProblem]:
+    for field in AMOUNTS:
+        if not sizes.MEMORY.fullmatch(value := getattr(tier, field)):
+            yield SpecProblem("FIELD_VALUE", (field,), value, "not an amount of memory", sizes.remedy(value))
+    for field in DURATIONS:
+        if not durations.is_duration(value := getattr(tier, field)):
+            yield SpecProblem("DURATION_INVALID", (field,), value, "not a duration", durations.remedy(value))

@@ -21,6 +21,13 @@ def test_the_least_a_folder_needs(tmp_path: Path) -> None:
     assert catalog.tiers == DEFAULT_TIERS
 
 
+def test_merge_of_delta_needs_its_engine(tmp_path: Path) -> None:
+    tiers = SETTINGS + "tiers:\n  large: {delta_merge: true}\n"
+    assert loaded(tmp_path, {"gddl.yaml": tiers}).tiers["large"].delta_merge
+    with pytest.raises(SettingsError, match=r"delta_merge.*engine: spark"):
+        loaded(tmp_path, {"gddl.yaml": tiers + "  small: {delta_merge: true}\n"})
+
+
 def test_tiers_are_changed_and_added(tmp_path: Path) -> None:
     settings = (
         SETTINGS + "tiers:\n  small: {tables_per_job: 50}\n  huge: {cores: 64, compute: {databricks: {a: 1}}}\n  x:\n"

@@ -38,13 +38,14 @@ def hides_commits() -> bool:
 def tables_of(context: TableContext, spark: SparkTables, place: Place, paths: Sequence[str] = ()) -> Tables:
     """Tables whose files are worked on at a place: written by commits of ours, or by Spark's where it has to.
 
-    That is so where one of them has a feature that is not known here, or will have, and where Spark `hides_commits`.
+    That is so where one of them has a feature that is not known here, or will have, where Spark `hides_commits`, and
+    where the tier says so (`delta_merge`).
 
     Args:
         paths: of tables that are looked at first; there need not be one.
     """
     tables = MaintainedTables(spark, _now, place)
-    if hides_commits() or not _suits(context) or not _are_known(tables, paths):
+    if hides_commits() or context.tier.delta_merge or not _suits(context) or not _are_known(tables, paths):
         return MergedTables(spark, _now, context.layout, place)
     return tables
 
