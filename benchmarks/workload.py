@@ -38,13 +38,18 @@ _START_MICROS, _YEAR_MICROS = 1_704_067_200_000_000, 31_536_000_000_000
 
 @dataclass(frozen=True, kw_only=True)
 class Workload:
-    """A table of `rows` rows, then `files` files of `changes_per_file` changes: by default 60 % U, 25 % I, 15 % D."""
+    """A table of `rows` rows, then `files` files of `changes_per_file` changes: by default 60 % U, 25 % I, 15 % D.
+
+    Attributes:
+        recent: numbers of files whose changes are of the newest hundredth of the rows, or insert after them.
+    """
 
     rows: int
     files: int
     changes_per_file: int
     seed: int
     mix: Mapping[str, float] = field(default_factory=lambda: _MIX)
+    recent: frozenset[int] = frozenset()
 
     @property
     def changes(self) -> int:
@@ -114,6 +119,11 @@ def _changes(work: Workload, number: int, fresh: pa.Array) -> pa.Table:
     inserts, deletes = (round(count * work.mix[op]) for op in ("I", "D"))
     new = pc.add(pc.multiply(fresh.slice(number * inserts, inserts), 2), 1)
     known = pc.multiply(_whole(count - inserts, work.rows, (*salt, "keys")), 2)
+    if number in work.recent:
+        newest = max(1, work.rows // 100)
+        new = pa.array(range(2 * work.rows + 1, 2 * work.rows + 1 + inserts), pa.int64())
+        old = _whole(count - inserts, newest, (*salt, "keys"))
+        known = pc.multiply(pc.add(old, work.rows - newest), 2)
     ops = ["U"] * (count - inserts - deletes) + ["D"] * deletes + ["I"] * inserts
     order = _shuffled(count, (*salt, "order"))
     ids = pa.concat_arrays([known, new.cast(pa.int64())]).take(order)
