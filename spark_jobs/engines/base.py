@@ -15,7 +15,7 @@ from spark_jobs.dialects.probed import Unreadable
 from spark_jobs.engines.batch_steps import AppendedWork, BatchWork, TableWork
 from spark_jobs.ledger.erasures import ErasureRegister
 from spark_jobs.plan.batch import BatchPlan, TableState
-from spark_jobs.plan.columns import Column, Schema
+from spark_jobs.plan.columns import Column, Schema, is_before_image
 from spark_jobs.plan.generations import RecordedFile
 from spark_jobs.plan.table_schema import RESCUED, TableSchema
 from spark_jobs.rules.batch_schema import Stored, plan_batch
@@ -297,7 +297,7 @@ class TableContext:
         found = self.engine.columns(self.layout.changes)
         columns = [c for c in found if c.name != RESCUED]
         prefix = self.spec.before_image_prefix
-        images = [c for c in columns if prefix and c.name.lower().startswith(prefix.lower())]
+        images = [c for c in columns if is_before_image(c.name, prefix)]
         data = tuple(c for c in columns if c not in images)
         return Stored(data=Schema(data), before=Schema(tuple(images)), rescued=len(columns) < len(found),
             live=self.replaces,

@@ -13,7 +13,7 @@ from spark_jobs.dialects.probe import probe_all, reading
 from spark_jobs.dialects.probed import Probed, Unreadable
 from spark_jobs.dialects.roles import match
 from spark_jobs.engines.base import TableContext
-from spark_jobs.plan.columns import landed_name
+from spark_jobs.plan.columns import before_image_name, landed_name
 from spark_jobs.plan.files import PlannedFile
 from spark_jobs.rules.erased_keys import key_text
 from spark_jobs.rules.read import read_file
@@ -79,8 +79,8 @@ class Search:
         names = [landed_name(name) for name, _ in probed.columns]
         found = []
         for key in self.key:
-            own, before = match(names, key), match(names, prefix + key)
-            if own is None or (prefix and all(match(names, prefix + k) is None for k in self.key)):
+            own, before = match(names, key), match(names, before_image_name(prefix, key))
+            if own is None or (prefix and all(match(names, before_image_name(prefix, k)) is None for k in self.key)):
                 return None
             mine = values[names.index(own)].to_pylist()
             if prefix and before is not None:

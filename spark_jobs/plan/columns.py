@@ -108,6 +108,22 @@ def landed_name(name: str) -> str:
     return cleaned + _SUFFIX if is_reserved(cleaned) else cleaned
 
 
+def delivered_name(stored: str) -> str:
+    """The name under which files deliver a column of a table, but for characters: the inverse of step 2."""
+    bare = stored.removesuffix(_SUFFIX)
+    return bare if is_reserved(bare) else stored
+
+
+def is_before_image(name: str, prefix: str | None) -> bool:
+    """Whether a column is a before image, by its name in files or in tables; null: there are none."""
+    return bool(prefix) and clean_name(name).lower().startswith(clean_name(prefix or "").lower())
+
+
+def before_image_name(prefix: str, column: str) -> str:
+    """The name in tables of the before image of a table's column."""
+    return landed_name(prefix + delivered_name(column))
+
+
 def land(group: IncomingSchema) -> LandedGroup:
     """Apply the rule to one group of files.
 

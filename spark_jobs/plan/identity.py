@@ -9,6 +9,7 @@ from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.contract.table_spec import lowered
 from spark_jobs.plan.batch import TableState
 from spark_jobs.plan.change_settings import is_mark
+from spark_jobs.plan.columns import is_before_image
 from spark_jobs.plan.selection import select_columns
 from spark_jobs.plan.settings import MARKED, AppliedSettings
 from spark_jobs.plan.shards import refreshed
@@ -40,8 +41,8 @@ def other_prefix(spec: TableSpec, state: TableState) -> bool:
     known, now = state.applied, spec.before_image_prefix
     if known is None or known.layout < MARKED or (known.before_image_prefix or "").lower() == (now or "").lower():
         return False
-    names = (name.lower() for schema in state.schemas for name in schema)
-    return known.before_image_prefix is not None or any(name.startswith(str(now).lower()) for name in names)
+    names = (name for schema in state.schemas for name in schema)
+    return known.before_image_prefix is not None or any(is_before_image(name, now) for name in names)
 
 
 def reselected_columns(spec: TableSpec, state: TableState) -> dict[str, str]:
@@ -51,7 +52,7 @@ def reselected_columns(spec: TableSpec, state: TableState) -> dict[str, str]:
         return {}
     names = tuple(dict.fromkeys(name for schema in state.schemas for name in schema if not is_mark(name)))
     earlier = replace(spec, columns=before.columns, exclude_columns=before.exclude_columns, mask=before.mask)
-    was, now = (select_columns(names, row) for row in (earlier, spec))
+    was, now = (select_columns(names, row, stored=True) for row in (earlier, spec))
     found = {name: "columns" for name in was.kept if name not in now.kept}
     if spec.schema_evolution.new_column == "rescue":  # which may hold values of columns that no table has
         known = lowered(names)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.contract.result import RunWarning
 from airflow_gddl.contract.spec import MaskMethod, TableSpec
-from spark_jobs.plan.columns import clean_name, landed_name
+from spark_jobs.plan.columns import clean_name, delivered_name, is_before_image, landed_name
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,10 +27,13 @@ class ColumnSelection:
     masks: Mapping[str, MaskMethod]
 
 
-def select_columns(names: Iterable[str], spec: TableSpec) -> ColumnSelection:
+def select_columns(names: Iterable[str], spec: TableSpec, *, stored: bool = False) -> ColumnSelection:
     """Decide for the delivered columns of a group of files, technical ones taken out.
 
     Keys and their before images are always kept. `exclude_columns` beats `columns`.
+
+    Args:
+        stored: the names are those of tables: a row that names `__v` means the column `__v_source`.
 
     Raises:
         MetadataError: `KEY_MASKED` where a key would be emptied; hashing a key is fine, equal keys stay equal.
@@ -43,9 +46,10 @@ def select_columns(names: Iterable[str], spec: TableSpec) -> ColumnSelection:
             where="mask",
             remedy="mask it with 'hmac' or 'hash', or choose other keys",
         )
-    kept = tuple(name for name in names if _is_kept(name, spec))
-    masks = {name: method for name in kept if (method := _mask(name, spec)) is not None}
-    return ColumnSelection(kept=kept, masks=masks)
+    found = [(name, delivered_name(name) if stored else name) for name in names]
+    kept = [(name, delivered) for name, delivered in found if _is_kept(delivered, spec)]
+    masks = {name: method for name, delivered in kept if (method := _mask(delivered, spec)) is not None}
+    return ColumnSelection(kept=tuple(name for name, _ in kept), masks=masks)
 
 
 def withholds(spec: TableSpec) -> bool:
@@ -106,6 +110,6 @@ def _aliases(name: str, spec: TableSpec) -> set[str]:
     """Every name by which metadata may mean this column of a file: its own and, for a before image, its column's."""
     names = [name]
     prefix = spec.before_image_prefix
-    if prefix and len(name) > len(prefix) and name.lower().startswith(prefix.lower()):
+    if prefix and len(name) > len(prefix) and is_before_image(name, prefix):
         names.append(name[len(prefix) :])
     return {form(each).lower() for each in names for form in (clean_name, landed_name)}

@@ -22,7 +22,7 @@ from spark_jobs.dialects.roles import (
 )
 from spark_jobs.plan.batch import TableState
 from spark_jobs.plan.change_settings import ChangeSettings, KnownSchemas, columns_of
-from spark_jobs.plan.columns import Column, IncomingSchema, Schema, landed_name
+from spark_jobs.plan.columns import Column, IncomingSchema, Schema, is_before_image, landed_name
 from spark_jobs.plan.conversion import lossless
 from spark_jobs.plan.schema import LATER, SchemaPlan, SchemaRules, plan_schema
 from spark_jobs.plan.selection import select_columns, unknown_columns, unknown_described
@@ -301,7 +301,7 @@ class _Delivered:
                 hashed = chosen.masks.get(name) in HASHED and kind != "void"
                 columns.append(Column(name, STRING if hashed else parse_type(declared.get(name, kind))))
         prefix = spec.before_image_prefix
-        images = tuple(c for c in columns if prefix and c.name.lower().startswith(prefix.lower()))
+        images = tuple(c for c in columns if is_before_image(c.name, prefix))
         return cls(tuple(c for c in columns if c not in images), images, chosen.masks, selectable)
 
     def withheld(self, applied: frozenset[str]) -> frozenset[str]:

@@ -14,7 +14,7 @@ import pyarrow.types as pt
 
 from airflow_gddl.contract.sql_types import parse_type
 from spark_jobs.dialects.arrow_types import sql_type
-from spark_jobs.plan.columns import landed_name
+from spark_jobs.plan.columns import before_image_name, landed_name
 from spark_jobs.plan.conversion import convertible
 from spark_jobs.plan.merging import NOTHING, merge
 from spark_jobs.plan.table_schema import GDDL, RESCUED, TableSchema
@@ -149,7 +149,7 @@ def before_image(changes: pa.Table, schema: TableSchema, column: str) -> Fitted 
     Images are stored in types of their own: they widen regardless of the schema's policies.
     """
     prefix = schema.spec.before_image_prefix
-    wanted = None if prefix is None else landed_name(prefix + column).lower()
+    wanted = None if prefix is None else before_image_name(prefix, column).lower()
     found = next((c.name for c in schema.before if c.name.lower() == wanted), None)
     name = schema.before_of_key.get(column, found)
     if name is None or name not in changes.column_names:

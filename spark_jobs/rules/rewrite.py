@@ -19,7 +19,7 @@ from airflow_gddl.contract.table_spec import HASHED, lowered
 from spark_jobs.dialects.base import Dialect
 from spark_jobs.dialects.roles import declared_texts, sequence_type
 from spark_jobs.plan.batch import TableState
-from spark_jobs.plan.columns import Column, Schema, clean_name, landed_name
+from spark_jobs.plan.columns import Column, Schema, clean_name, delivered_name, is_before_image, landed_name
 from spark_jobs.plan.identity import keyed_otherwise, other_prefix, reselected_columns
 from spark_jobs.plan.merging import NOTHING, merge
 from spark_jobs.plan.selection import ColumnSelection, select_columns
@@ -86,7 +86,7 @@ def plan_rewrite(dialect: Dialect, stored: Stored, state: TableState, dropped: s
     columns = (*data.columns, *before.columns)
     _require_images(spec, columns, state)
     masks = _new_masks(spec, columns, state)
-    kept = select_columns([c.name for c in columns], spec).kept
+    kept = select_columns([c.name for c in columns], spec, stored=True).kept
     prefix = spec.before_image_prefix
     images = [] if prefix is None else [f"{prefix}{name}" for name in declared_texts(dialect)]
     given = {**dict.fromkeys(images, "string"), **dialect.options.types}
@@ -95,7 +95,7 @@ def plan_rewrite(dialect: Dialect, stored: Stored, state: TableState, dropped: s
     ordered = _order(dialect, columns, state)
     selected = replace(stored, data=Schema(wanted[0]), before=Schema(wanted[1]))
     schema = plan_batch(dialect, (), selected, ordered).table_schema
-    rescued = {n.lower(): spec.mask.get(n) for n in reselected_columns(spec, state)}
+    rescued = _hidden(spec, state)
     return Rewrite(
         dialect=dialect, schema=schema, stored=(*columns, *((Column(RESCUED, STRING),) if stored.rescued else ())),
         masks=masks, withheld=rescued if stored.rescued else {}, dropped=dropped,
@@ -110,13 +110,20 @@ def plan_archive(dialect: Dialect, stored: Stored, state: TableState, schema: Ta
     """
     columns = (*(stored.data or Schema(())).columns, *(stored.before or Schema(())).columns)
     old, new = _masks(dialect.spec, columns, state)
-    hidden = {n.lower(): dialect.spec.mask.get(n) for n in reselected_columns(dialect.spec, state)}
+    hidden = _hidden(dialect.spec, state)
     return Rewrite(
         dialect=dialect, schema=schema, reordered=False,
         stored=(*columns, *((Column(RESCUED, STRING),) if stored.rescued else ())),
         masks={name: method for name, method in new.masks.items() if name not in old},
         withheld=hidden,
     )  # fmt: skip
+
+
+def _hidden(spec: TableSpec, state: TableState) -> dict[str, MaskMethod | None]:
+    """Columns whose rescued values change, as files name them, cleaned and in lower case, to their masks."""
+    names = {name: delivered_name(name) for name in reselected_columns(spec, state)}
+    masks = select_columns(names.values(), spec).masks
+    return {clean_name(name).lower(): masks.get(name) for name in names.values()}
 
 
 def _masks(
@@ -127,7 +134,7 @@ def _masks(
         spec, columns=state.applied.columns, exclude_columns=state.applied.exclude_columns, mask=state.applied.mask
     )  # fmt: skip
     names = [c.name for c in columns]
-    return select_columns(names, was).masks, select_columns(names, spec)
+    return select_columns(names, was, stored=True).masks, select_columns(names, spec, stored=True)
 
 
 def _new_masks(spec: TableSpec, columns: Sequence[Column], state: TableState) -> dict[str, MaskMethod]:
@@ -149,7 +156,7 @@ def _require_images(spec: TableSpec, columns: Sequence[Column], state: TableStat
     was = None if state.applied is None else state.applied.before_image_prefix
     if was is None or not other_prefix(spec, state):
         return
-    images = [column.name for column in columns if column.name.lower().startswith(was.lower())]
+    images = [column.name for column in columns if is_before_image(column.name, was)]
     if images:
         what = f"{spec.table}: {', '.join(images)} are stored before images, and the row has another prefix"
         raise needs_files(spec, what, "restore before_image_prefix")

@@ -25,7 +25,7 @@ def columns_of(schema: BatchSchema) -> tuple[ResultColumn, ...]:
                 masked |= {action.target.name} if action.source in group.masks else set()
     absent = [name for name in delivered if not sources[name]]
     sources |= {name: (name,) for name in absent}
-    masked |= set(select_columns(absent, table.spec).masks)
+    masked |= set(select_columns(absent, table.spec, stored=True).masks)
     return tuple(
         ResultColumn(
             name=column.name, type=str(column.type), sources=sources.get(column.name, ()), masked=column.name in masked

@@ -11,7 +11,7 @@ from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.contract.sql_types import DecimalType, SqlType
 from airflow_gddl.contract.table_spec import HASHED
-from spark_jobs.plan.columns import landed_name
+from spark_jobs.plan.columns import before_image_name, landed_name
 from spark_jobs.plan.table_schema import TableSchema
 from spark_jobs.rules.convert import hashed as masked_text
 from spark_jobs.rules.erased_keys import key_text, whole_bounds
@@ -65,10 +65,10 @@ class WantedKey:
     def is_in(self, record: str) -> bool:
         """Whether a record of the quarantine, JSON text, is of this key, now or by its before image."""
         row = {landed_name(name).lower(): value for name, value in json.loads(record, parse_float=Decimal).items()}
-        prefix = self.before_image_prefix.lower()
+        prefix = self.before_image_prefix
         own, old = [], []
         for column, kind in self.kinds.items():
-            value, image = row.get(column.lower()), row.get(prefix + column.lower())
+            value, image = row.get(column.lower()), row.get(before_image_name(prefix, column).lower())
             own.append(key_text(value, kind))
             old.append(key_text(value if image is None else image, kind))
         return self.stored in {tuple(own), tuple(old)}

@@ -1,0 +1,95 @@
+"""Masks and exclusions hold for columns whose stored names differ from those that files and rows have."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from airflow_gddl.contract.spec import JobOptions, TableSpec
+from airflow_gddl.contract.table_spec import SchemaEvolution
+from tests.conftest import LocalPort
+from tests.landing import write
+from tests.spark.lake import Lake, read
+
+SECRET = "secret of a person"
+RESCUE = SchemaEvolution(new_column="rescue")
+
+
+@dataclass(frozen=True)
+class Renamed:
+    """A column, the prefix of before images, and whether the column comes late and is rescued."""
+
+    column: str
+    prefix: str | None = None
+    rescued: bool = False
+
+
+RENAMED = {
+    "reserved": Renamed("__v"),
+    "reserved_with_images": Renamed("__v", "BI_"),
+    "reserved_prefix": Renamed("v", "__BI_"),
+    "blank_in_prefix": Renamed("v", "B "),
+    "both": Renamed("a v", "__b "),
+    "rescued": Renamed("a v", rescued=True),
+    "rescued_reserved": Renamed("__v", rescued=True),
+}
+
+
+def spec_of(name: str, kind: Renamed) -> TableSpec:
+    evolution = RESCUE if kind.rescued else SchemaEvolution()
+    return TableSpec(table=f"s.{name}", keys=("id",), sequence_by=("seq",), settle="0s", history=True,
+                     before_image_prefix=kind.prefix, schema_evolution=evolution)  # fmt: skip
+
+
+def land(lake: Lake, spec: TableSpec, kind: Renamed, number: int) -> None:
+    """A load of two rows for 0, else an update of a row, in which the key has not changed."""
+    columns: dict[str, Any] = {"id": pa.array([1, 2] if number == 0 else [number], pa.int32())}
+    count = len(columns["id"])
+    columns["w"] = ["plain"] * count
+    if number or not kind.rescued:
+        columns[kind.column] = [f"{SECRET} {number}"] * count
+    if number:
+        columns = {"Op": ["U"], "seq": [number], **columns}
+        if kind.prefix is not None:
+            columns |= {kind.prefix + "id": columns["id"], kind.prefix + kind.column: [SECRET]}
+    name = f"20240101-{number:09d}.parquet" if number else "LOAD00000001.parquet"
+    write(Path(lake.layout(spec).landing), name, pa.table(columns))
+
+
+@pytest.mark.parametrize("setting", ["mask", "exclude_columns"])
+def test_a_refresh_holds_back_what_is_stored_under_another_name(
+    engine: LocalPort, setting: str, tmp_path: Path
+) -> None:
+    """A row that masks or leaves out a stored column is refused, and a refresh masks it or takes it away."""
+    lake, specs = Lake(tmp_path), [spec_of(name, kind) for name, kind in RENAMED.items()]
+    for number in (0, 1):
+        for spec, kind in zip(specs, RENAMED.values(), strict=True):
+            land(lake, spec, kind, number)
+        loaded = lake.run(engine, lake.job(specs))
+        assert {name: found.error for name, found in loaded.items()} == {spec.table: None for spec in specs}
+    new = [
+        replace(spec, **{setting: {kind.column: "hash"} if setting == "mask" else (kind.column,)})
+        for spec, kind in zip(specs, RENAMED.values(), strict=True)
+    ]
+    for spec, kind in zip(specs, RENAMED.values(), strict=True):
+        land(lake, spec, kind, 2)
+    refused = lake.run(engine, lake.job(new))
+    code = "MASK_CHANGED" if setting == "mask" else "COLUMNS_CHANGED"
+    assert {name: found.error and found.error.code for name, found in refused.items()} == {
+        spec.table: code for spec in specs
+    }
+    refreshed = lake.run(engine, lake.job(new, JobOptions(full_refresh=True)))
+    assert {name: found.error for name, found in refreshed.items()} == {spec.table: None for spec in specs}
+    for spec, kind in zip(specs, RENAMED.values(), strict=True):
+        layout = lake.layout(spec)
+        tables = {path: read(path) for path in (layout.replica, layout.changes, layout.history)}
+        assert all(len(rows) >= 2 for rows in tables.values()), spec.table
+        assert [path for path, rows in tables.items() if SECRET in repr(rows)] == []
+        names = {name.lower() for rows in tables.values() for name in rows[0]}
+        images = {name for name in names if kind.prefix and name.startswith(kind.prefix.strip().lower())}
+        assert bool(images) == (kind.prefix is not None)
+        assert images & {name.lower() for name in tables[layout.replica][0]} == set()
