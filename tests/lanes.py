@@ -130,6 +130,7 @@ _LONG_ON_SPARK = {
         "test_stopped_job_and_killed_driver_resume",
         "test_small_cluster_is_awaited_and_reported",
     ),
+    "test_masks_of_renamed": ("test_a_refresh_holds_back_what_is_stored_under_another_name",),
     "test_layout_histories": ("test_tables_and_change_feeds_match_the_oracle",),
     "test_iceberg": (
         "test_soft_deletes_are_read_with_their_mark",

@@ -15,7 +15,7 @@ from tests.conftest import LocalPort
 from tests.landing import write
 from tests.spark.lake import Lake, read
 
-SECRET = "secret of a person"
+PERSONAL = "secret of a person"
 RESCUE = SchemaEvolution(new_column="rescue")
 
 
@@ -51,11 +51,11 @@ def land(lake: Lake, spec: TableSpec, kind: Renamed, number: int) -> None:
     count = len(columns["id"])
     columns["w"] = ["plain"] * count
     if number or not kind.rescued:
-        columns[kind.column] = [f"{SECRET} {number}"] * count
+        columns[kind.column] = [f"{PERSONAL} {number}"] * count
     if number:
         columns = {"Op": ["U"], "seq": [number], **columns}
         if kind.prefix is not None:
-            columns |= {kind.prefix + "id": columns["id"], kind.prefix + kind.column: [SECRET]}
+            columns |= {kind.prefix + "id": columns["id"], kind.prefix + kind.column: [PERSONAL]}
     name = f"20240101-{number:09d}.parquet" if number else "LOAD00000001.parquet"
     write(Path(lake.layout(spec).landing), name, pa.table(columns))
 
@@ -88,7 +88,7 @@ def test_a_refresh_holds_back_what_is_stored_under_another_name(
         layout = lake.layout(spec)
         tables = {path: read(path) for path in (layout.replica, layout.changes, layout.history)}
         assert all(len(rows) >= 2 for rows in tables.values()), spec.table
-        assert [path for path, rows in tables.items() if SECRET in repr(rows)] == []
+        assert [path for path, rows in tables.items() if PERSONAL in repr(rows)] == []
         names = {name.lower() for rows in tables.values() for name in rows[0]}
         images = {name for name in names if kind.prefix and name.startswith(kind.prefix.strip().lower())}
         assert bool(images) == (kind.prefix is not None)
