@@ -27,7 +27,7 @@ from workload import KEY, Folders, Workload
 
 from airflow_gddl.contract.spec import JobOptions
 from airflow_gddl.stores import Storage
-from spark_jobs.engines.delta_rs import row_search
+from spark_jobs.engines import table_rows
 from spark_jobs.job.tables import run_job
 from spark_jobs.spark.session import SessionSettings
 from spark_jobs.table.runtime import LazySpark, Runtime
@@ -48,13 +48,13 @@ class Searched:
 
     def watch(self) -> None:
         """Note the files of each search from now on."""
-        search = row_search.search
+        search = table_rows.search
 
-        def watched(tables: Any, work: row_search.FindRows, files: Sequence[row_search.DataFile]) -> Any:
+        def watched(tables: Any, work: table_rows.FindRows, files: Sequence[table_rows.DataFile]) -> Any:
             self.files += [Path(work.table, file.path) for file in files]
             return search(tables, work, files)
 
-        setattr(row_search, "search", watched)  # noqa: B010 - mypy takes no other assignment
+        setattr(table_rows, "search", watched)  # noqa: B010 - mypy takes no other assignment
 
     def key_bytes(self) -> int:
         """Bytes of the key column in them."""

@@ -29,7 +29,7 @@ from workload import Folders
 
 from airflow_gddl.contract.spec import JobOptions
 from airflow_gddl.stores import Storage
-from spark_jobs.engines.spark import beside
+from spark_jobs.engines import spark
 from spark_jobs.job.tables import run_job
 from spark_jobs.spark.session import SessionSettings
 from spark_jobs.table.runtime import LazySpark, Runtime
@@ -47,7 +47,7 @@ def way(name: str) -> Iterator[None]:
     if name == WAYS[0]:
         yield
         return
-    with patch.object(beside, "hides_commits", return_value=True):
+    with patch.object(spark, "hides_commits", return_value=True):
         yield
 
 

@@ -16,8 +16,7 @@ from airflow_gddl.contract.durations import seconds
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.result import JobResult, MainCounts
 from spark_jobs.discovery.listing import keep
-from spark_jobs.engines.base import TableContext
-from spark_jobs.engines.batch_steps import AppendedWork
+from spark_jobs.engines.port import AppendedWork, TableContext
 from spark_jobs.iceberg.publish import publish
 from spark_jobs.ledger.claim import Claim
 from spark_jobs.ledger.ledger import Ledger

@@ -17,9 +17,9 @@ from deltalake.exceptions import DeltaError
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import EngineName, JobSpec
 from airflow_gddl.stores import Storage
-from spark_jobs.engines import key_ranges
-from spark_jobs.engines.base import TableContext
-from spark_jobs.engines.delta_commits import DeltaCommits
+from spark_jobs.delta.commits import DeltaCommits
+from spark_jobs.engines import table_rows
+from spark_jobs.engines.port import TableContext
 from spark_jobs.job.tables import run_job
 from spark_jobs.plan.batch import BatchPlan
 from spark_jobs.spark.session_settings import SessionSettings
@@ -94,8 +94,7 @@ def table_of(way: Way, name: str = "crm.orders") -> str:
 @contextmanager
 def ways_of_spark() -> Iterator[None]:
     """Write each table as `way_of` says."""
-    from spark_jobs.engines.spark.beside import BatchesBesideSpark  # noqa: PLC0415 - others import no Spark
-    from spark_jobs.engines.spark.engine import SparkEngine  # noqa: PLC0415 - as above
+    from spark_jobs.engines.spark import BatchesBesideSpark, SparkEngine  # noqa: PLC0415 - others import no Spark
 
     tables_of, is_small = SparkEngine.tables_of, BatchesBesideSpark._is_small
 
@@ -115,7 +114,7 @@ def ways_of_spark() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(BatchesBesideSpark, "_is_small", small)
         patch.setattr(SparkEngine, "tables_of", known)
-        patch.setattr(key_ranges, "RANGE_BYTES", 2_000)
+        patch.setattr(table_rows, "RANGE_BYTES", 2_000)
         yield
 
 
@@ -145,9 +144,9 @@ class LocalPort:
 
     def read_by_spark(self, path: str) -> list[dict[str, Any]]:
         """The same, by a reader that takes every table and a second of time."""
-        from spark_jobs.engines.spark.tables import Tables  # noqa: PLC0415 - tests of the other engine import no Spark
+        from spark_jobs.engines.spark_tables import SparkTables  # noqa: PLC0415 - tests of the other engine import no Spark
 
-        tables = Tables(self.spark.for_table(), DeltaCommits(self.runtime.storage))
+        tables = SparkTables(self.spark.for_table(), DeltaCommits(self.runtime.storage))
         return [row.asDict(recursive=True) for row in tables.read(path).collect()]
 
 

@@ -59,9 +59,9 @@ def _tier(name: str, changes: Any) -> TierSpec | tuple[SpecProblem, ...]:
 
 
 def _check(tier: TierSpec) -> Iterator[SpecProblem]:
-    for field in COUNTS:
-        if (value := getattr(tier, field)) is not None and value < 1:
-            yield SpecProblem("FIELD_VALUE", (field,), value, "must be 1 or more", "write a number from 1 up")
+    for name in COUNTS:
+        if (value := getattr(tier, name)) is not None and value < 1:
+            yield SpecProblem("FIELD_VALUE", (name,), value, "must be 1 or more", "write a number from 1 up")
     yield from _wrong_amounts(tier)
     if tier.delta_merge and tier.engine != "spark":
         yield SpecProblem("FIELD_VALUE", ("delta_merge",), True, "is of engine spark alone", "set engine: spark, too")
@@ -76,9 +76,9 @@ def _check(tier: TierSpec) -> Iterator[SpecProblem]:
 
 
 def _wrong_amounts(tier: TierSpec) -> Iterator[SpecProblem]:
-    for field in AMOUNTS:
-        if not sizes.MEMORY.fullmatch(value := getattr(tier, field)):
-            yield SpecProblem("FIELD_VALUE", (field,), value, "not an amount of memory", sizes.remedy(value))
-    for field in DURATIONS:
-        if not durations.is_duration(value := getattr(tier, field)):
-            yield SpecProblem("DURATION_INVALID", (field,), value, "not a duration", durations.remedy(value))
+    for name in AMOUNTS:
+        if not sizes.MEMORY.fullmatch(value := getattr(tier, name)):
+            yield SpecProblem("FIELD_VALUE", (name,), value, "not an amount of memory", sizes.remedy(value))
+    for name in DURATIONS:
+        if not durations.is_duration(value := getattr(tier, name)):
+            yield SpecProblem("DURATION_INVALID", (name,), value, "not a duration", durations.remedy(value))

@@ -126,8 +126,8 @@ def _fields(folder: TableFolder) -> tuple[dict[str, Any], dict[str, str]]:
     take("options.op_column", operation, f"no Op in {where}, but {operation}")
     time = None if _has(columns, COMMIT_TIMES) else next((name for name in columns if name.lower() in _TIMES), None)
     take("options.timestamp_column", time, f"column {time} of {where}")
-    for field, value in _partition(folder.of("change")).items():
-        take(field, value, f"folders of the change files, e.g. {where or folder.of('change')[-1].name}")
+    for name, value in _partition(folder.of("change")).items():
+        take(name, value, f"folders of the change files, e.g. {where or folder.of('change')[-1].name}")
     return fields, evidence
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.result import JobResult
-from spark_jobs.engines.base import TableContext
+from spark_jobs.engines.port import TableContext
 from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.maintenance.cut_mark import cut_before
 from spark_jobs.plan.identity import require_same_identity

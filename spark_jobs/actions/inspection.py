@@ -9,7 +9,7 @@ from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.result import JobResult, RunWarning, error_info
 from airflow_gddl.contract.spec import TableSpec
 from spark_jobs.actions.refresh_plan import rebuild_batches, refresh_batches
-from spark_jobs.engines.base import TableContext
+from spark_jobs.engines.port import TableContext
 from spark_jobs.maintenance.cut_mark import cut_before
 from spark_jobs.plan.batch import BatchPlan, TableState
 from spark_jobs.plan.discover import Discovery

@@ -14,9 +14,9 @@ from airflow_gddl.contract.result import JobResult, MainCounts
 from airflow_gddl.contract.table_spec import lowered
 from spark_jobs.actions.refresh import refresh_table
 from spark_jobs.actions.refresh_plan import new_plan
+from spark_jobs.delta.commits import REWRITE, version_of
 from spark_jobs.dialects.roles import declared_texts
-from spark_jobs.engines.base import RebuildRequest, TableContext
-from spark_jobs.engines.transactions import REWRITE, version_of
+from spark_jobs.engines.port import RebuildRequest, TableContext
 from spark_jobs.ledger.claim import Claim
 from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.pipeline import process_pending

@@ -18,7 +18,7 @@ from airflow_gddl.contract.result import JobResult, MainCounts, error_info
 from spark_jobs.actions import refresh_generations
 from spark_jobs.actions.refresh_plan import is_sealed, new_plan, nothing_to_refresh, shadow_of
 from spark_jobs.actions.resync import Replacement, check, require_connection, still_different
-from spark_jobs.engines.base import DeclinedError, RebuildRequest, TableContext
+from spark_jobs.engines.port import DeclinedError, RebuildRequest, TableContext
 from spark_jobs.ledger.claim import Claim
 from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.pipeline import commit, count, ingest

@@ -8,7 +8,7 @@ from datetime import datetime
 
 from airflow_gddl.contract.result import RunWarning
 from spark_jobs.dialects.base import Dialect
-from spark_jobs.engines.base import TableContext
+from spark_jobs.engines.port import TableContext
 from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.plan.batch import BatchPlan, TableState
 from spark_jobs.plan.discover import Discovery

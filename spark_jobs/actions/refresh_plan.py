@@ -7,8 +7,8 @@ from dataclasses import replace
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.layout import join
 from spark_jobs.actions import refresh_generations
-from spark_jobs.engines.base import TableContext
-from spark_jobs.engines.transactions import version_of
+from spark_jobs.delta.commits import version_of
+from spark_jobs.engines.port import TableContext
 from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.plan.batch import BatchPlan
 from spark_jobs.plan.discover import Discovery

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 
 from airflow_gddl.contract.errors import FatalError
-from spark_jobs.engines.base import RebuildRequest
+from spark_jobs.engines.port import RebuildRequest
 from spark_jobs.plan.batch import BatchPlan
 from spark_jobs.plan.files import FileEntry
 from spark_jobs.plan.table_schema import TableSchema

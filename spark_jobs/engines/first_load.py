@@ -6,18 +6,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from airflow_gddl.contract.result import MainCounts, RunWarning
+from spark_jobs.delta import table_definition
+from spark_jobs.delta.commits import APPEND, MERGE, QUARANTINE, version_of
+from spark_jobs.delta.data_files import Target
+from spark_jobs.delta.log import Action
+from spark_jobs.delta.table_definition import TableDefinition
+from spark_jobs.delta.tables import Tables
 from spark_jobs.dialects.probed import Unreadable
-from spark_jobs.engines import table_definition
-from spark_jobs.engines.base import TableContext
-from spark_jobs.engines.batch_steps import TablesOfAnother, TableWork
-from spark_jobs.engines.delta_rs.batch_context import BatchContext
-from spark_jobs.engines.delta_rs.data_files import Target
-from spark_jobs.engines.delta_rs.log_commits import Action
-from spark_jobs.engines.delta_rs.table_writer import TableWriter
-from spark_jobs.engines.delta_rs.tables import Tables
+from spark_jobs.engines.batch_context import BatchContext
 from spark_jobs.engines.places import Place
-from spark_jobs.engines.table_definition import TableDefinition
-from spark_jobs.engines.transactions import APPEND, MERGE, QUARANTINE, version_of
+from spark_jobs.engines.port import TableContext, TablesOfAnother, TableWork
+from spark_jobs.engines.whole_tables import TableWriter
 from spark_jobs.engines.written_parts import CHANGES, ERRORS, REPLICA, PartsReader, WrittenParts
 from spark_jobs.plan.batch import BatchPlan, TableState
 from spark_jobs.plan.table_schema import TableSchema

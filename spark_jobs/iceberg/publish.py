@@ -13,7 +13,7 @@ from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.result import RunWarning
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.stores import Storage
-from spark_jobs.engines.delta_commits import DeltaCommits
+from spark_jobs.delta.commits import DeltaCommits
 from spark_jobs.iceberg.versions import MetadataVersions
 
 if TYPE_CHECKING:

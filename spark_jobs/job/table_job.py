@@ -16,7 +16,7 @@ from spark_jobs.actions import inspection as actions
 from spark_jobs.actions.notified_run import run_streamed, takes_stream
 from spark_jobs.actions.rebuild import rebuild_table
 from spark_jobs.actions.refresh import refresh_table
-from spark_jobs.engines.base import DeclinedError
+from spark_jobs.engines.port import DeclinedError
 from spark_jobs.iceberg.publish import is_behind, publish
 from spark_jobs.job.faults import translated
 from spark_jobs.job.run_records import in_order, is_recorded, write_record

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from airflow_gddl.contract.source_access import announce
 from airflow_gddl.contract.spec import JobSpec, TableSpec
 from airflow_gddl.stores import Storage
-from spark_jobs.engines.base import DeclinedError
+from spark_jobs.engines.port import DeclinedError
 from spark_jobs.job.table_job import attempt, poll_table, totals_of
 from spark_jobs.observability.json_log import set_up_logging
 from spark_jobs.spark.without_pandas import leave_pandas_out

@@ -19,7 +19,7 @@ from airflow_gddl.contract.layout import STATE, Layout, answer_name, join
 from airflow_gddl.contract.result import JobResult, MainCounts, RunWarning
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.contract.table_spec import SHARD_COLUMN
-from spark_jobs.engines.base import TableContext
+from spark_jobs.engines.port import TableContext
 from spark_jobs.ledger.claim import Claim
 from spark_jobs.ledger.erasures import Erasure
 from spark_jobs.ledger.ledger import Ledger

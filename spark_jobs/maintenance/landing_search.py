@@ -12,7 +12,7 @@ from airflow_gddl.contract.sql_types import SqlType
 from spark_jobs.dialects.probe import probe_all, reading
 from spark_jobs.dialects.probed import Probed, Unreadable
 from spark_jobs.dialects.roles import match
-from spark_jobs.engines.base import TableContext
+from spark_jobs.engines.port import TableContext
 from spark_jobs.plan.columns import before_image_name, landed_name
 from spark_jobs.plan.files import PlannedFile
 from spark_jobs.rules.erased_keys import key_text

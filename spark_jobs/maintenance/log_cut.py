@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 
 from airflow_gddl.contract.layout import join
 from airflow_gddl.stores import Storage, StoredObject
-from spark_jobs.engines.base import Maintenance
+from spark_jobs.engines.port import Maintenance
 
 _SETTLED = timedelta(hours=12)
 """Minimum age of a checkpoint before older commits are removed: earlier readers have finished opening the table."""

@@ -131,17 +131,17 @@ def _replayed(kind: str, ddl: str, rows: Sequence[Mapping[str, Any]], ordinals: 
     fields = record_columns(ddl)
     texts = [json.loads(r["record"], parse_float=Decimal) for r in rows]
     columns, invalid, past = {}, {}, {}
-    for field in fields:
-        if field.is_nanos:
-            found = _micros_and_past([t.get(field.name) for t in texts], parse_type(field.kind))
-            columns[field.name], past[field.name] = found
+    for column in fields:
+        if column.is_nanos:
+            found = _micros_and_past([t.get(column.name) for t in texts], parse_type(column.kind))
+            columns[column.name], past[column.name] = found
             continue
-        kept = parse_type(field.stored)
-        values = pa.array([read_json(t.get(field.name), kept) for t in texts], arrow_type(kept))
-        if field.is_bytes:
-            invalid[field.name] = values
-            values = pa.nulls(len(rows), arrow_type(parse_type(field.kind)))
-        columns[field.name] = values
+        kept = parse_type(column.stored)
+        values = pa.array([read_json(t.get(column.name), kept) for t in texts], arrow_type(kept))
+        if column.is_bytes:
+            invalid[column.name] = values
+            values = pa.nulls(len(rows), arrow_type(parse_type(column.kind)))
+        columns[column.name] = values
     lines = [r["record"] if r["code"] == "ROW_MALFORMED" else None for r in rows]
     raw = RawGroup(
         columns=columns,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from spark_jobs.dialects.probed import Unreadable
-from spark_jobs.engines.batch_steps import AppendedWork
+from spark_jobs.engines.port import AppendedWork
 from spark_jobs.ledger.claim import Claim
 from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.plan.batch import BatchPlan, ForeignCommit

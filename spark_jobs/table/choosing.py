@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from airflow_gddl.contract.spec import EngineName
-from spark_jobs.engines.base import Engine
-from spark_jobs.engines.delta_commits import DeltaCommits
+from spark_jobs.delta.commits import DeltaCommits
+from spark_jobs.engines.port import Engine
 from spark_jobs.table.runtime import Runtime
 
 
@@ -16,14 +16,14 @@ def make_engine(name: EngineName, runtime: Runtime, work: int | None = None) -> 
 
 
 def _delta_rs(runtime: Runtime) -> Engine:
-    from spark_jobs.engines.delta_rs.engine import DeltaRsEngine  # noqa: PLC0415 - see above
-    from spark_jobs.engines.delta_rs.tables import Tables  # noqa: PLC0415 - see above
+    from spark_jobs.delta.tables import Tables  # noqa: PLC0415 - see above
+    from spark_jobs.engines.delta_rs import DeltaRsEngine  # noqa: PLC0415 - see above
 
     return DeltaRsEngine(Tables(runtime.storage, runtime.clock))
 
 
 def _spark(runtime: Runtime, work: int | None) -> Engine:
-    from spark_jobs.engines.spark.engine import SparkEngine  # noqa: PLC0415 - see above
-    from spark_jobs.engines.spark.tables import Tables  # noqa: PLC0415 - see above
+    from spark_jobs.engines.spark import SparkEngine  # noqa: PLC0415 - see above
+    from spark_jobs.engines.spark_tables import SparkTables  # noqa: PLC0415 - see above
 
-    return SparkEngine(Tables(runtime.spark.for_table(work), DeltaCommits(runtime.storage)))
+    return SparkEngine(SparkTables(runtime.spark.for_table(work), DeltaCommits(runtime.storage)))

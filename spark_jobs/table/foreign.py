@@ -7,9 +7,8 @@ from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.result import RunWarning
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.stores import Storage
-from spark_jobs.engines.base import Engine, TableContext
-from spark_jobs.engines.delta_commits import DeltaCommits
-from spark_jobs.engines.transactions import APPEND, MERGE, is_later, version_of
+from spark_jobs.delta.commits import APPEND, MERGE, DeltaCommits, is_later, version_of
+from spark_jobs.engines.port import Engine, TableContext
 from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.plan.batch import ForeignCommit, TableState
 from spark_jobs.plan.shards import refreshed

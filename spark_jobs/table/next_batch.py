@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from spark_jobs.engines.base import TableContext
-from spark_jobs.engines.transactions import APPEND, version_of
+from spark_jobs.delta.commits import APPEND, version_of
+from spark_jobs.engines.port import TableContext
 from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.plan.batch import BatchPlan, TableState
 from spark_jobs.plan.batching import next_batch

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from airflow_gddl.contract.result import ResultColumn
-from spark_jobs.engines.table_columns import replica_columns
+from spark_jobs.delta.table_definition import replica_columns
 from spark_jobs.plan.selection import select_columns
 from spark_jobs.rules.batch_schema import BatchSchema
 

@@ -18,7 +18,7 @@ from spark_jobs.discovery.file_stream import NotifiedFile
 from spark_jobs.discovery.listing import LandingLocation, discover
 from spark_jobs.discovery.notified import discover_notified
 from spark_jobs.discovery.settling import Settling, Wait, settle_of
-from spark_jobs.engines.base import TableContext
+from spark_jobs.engines.port import TableContext
 from spark_jobs.ledger.claim import Claim
 from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.plan.batch import TableState

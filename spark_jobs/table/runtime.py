@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from airflow_gddl.contract.spec import JobSpec, TableSpec
-    from spark_jobs.engines.base import Engine
+    from spark_jobs.engines.port import Engine
     from spark_jobs.table.outcome import Declined, TableOutcome
 
 Clock = Callable[[], datetime]

@@ -12,7 +12,7 @@ from airflow_gddl.contract.errors import FatalError, GddlError, RetriableError
 from airflow_gddl.contract.mask_key import mask_key
 from airflow_gddl.contract.result import RunWarning
 from airflow_gddl.contract.table_spec import SHARD_COLUMN
-from spark_jobs.engines.base import DeclinedError, TableContext
+from spark_jobs.engines.port import DeclinedError, TableContext
 from spark_jobs.plan.batch import TableState
 from spark_jobs.table import notices
 from spark_jobs.table.outcome import RunTotals

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from airflow_gddl.contract.result import MainCounts
-from spark_jobs.engines.base import TableContext
-from spark_jobs.engines.batch_steps import TableWork
+from spark_jobs.engines.port import TableContext, TableWork
 from spark_jobs.plan.batch import BatchPlan, HeldSweep, TableState
 from spark_jobs.plan.batching import generation_low_watermarks_of
 from spark_jobs.plan.settings import history_begins, settings_of

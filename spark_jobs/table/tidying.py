@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 
 from airflow_gddl.stores import run_records
-from spark_jobs.engines.base import TableContext
+from spark_jobs.engines.port import TableContext
 from spark_jobs.ledger.claim import Claim
 from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.plan.retention import vacuum_hours

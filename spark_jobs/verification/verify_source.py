@@ -17,7 +17,7 @@ from typing import Any
 
 from airflow_gddl.contract.durations import seconds
 from airflow_gddl.contract.spec import JobOptions
-from spark_jobs.engines.base import TableContext
+from spark_jobs.engines.port import TableContext
 from spark_jobs.plan.batch import TableState
 from spark_jobs.plan.table_schema import TableSchema
 from spark_jobs.table.runtime import iso

@@ -14,7 +14,8 @@ import pytest
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.runtime.state.records import read_records
 from airflow_gddl.stores import Storage, run_records
-from spark_jobs.engines.delta_rs import checkpoints, small_files
+from spark_jobs.delta import log
+from spark_jobs.engines import batch_context
 from spark_jobs.table import tidying
 from spark_jobs.table.runtime import Clock
 from tests.delta_rs.small_lake import SmallLake, spec_of
@@ -40,8 +41,8 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     for name in OPERATIONS:
         monkeypatch.setattr(Storage, name, counted(name, getattr(Storage, name)))
     monkeypatch.setattr(tidying, "BATCHES_PER_TIDYING", EVERY)
-    monkeypatch.setattr(checkpoints, "COMMITS_PER_CLEANUP", EVERY)
-    monkeypatch.setattr(small_files, "MANY", EVERY)
+    monkeypatch.setattr(log, "COMMITS_PER_CLEANUP", EVERY)
+    monkeypatch.setattr(batch_context, "MANY", EVERY)
     monkeypatch.setattr(run_records, "LOOSE_LEFT", EVERY // 2)
     return found
 

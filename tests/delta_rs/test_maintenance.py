@@ -17,7 +17,7 @@ from deltalake import DeltaTable
 
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from airflow_gddl.stores import Storage
-from spark_jobs.engines.delta_rs.tables import Tables
+from spark_jobs.delta.tables import Tables
 from spark_jobs.job.table_job import attempt, totals_of
 from spark_jobs.job.worker import NoSpark
 from spark_jobs.ledger.claim import Claim

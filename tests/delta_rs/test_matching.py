@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_jobs.engines.delta_rs.row_search import matching
+from spark_jobs.engines.table_rows import matching
 from spark_jobs.rules.codes import shared_codes
 
 NEGATIVE_NAN = struct.unpack("<d", struct.pack("<Q", 0xFFF8000000000000))[0]

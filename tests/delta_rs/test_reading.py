@@ -19,7 +19,7 @@ from airflow_gddl.stores import Storage
 from airflow_gddl.stores.readers import StoreReader
 from spark_jobs.dialects.probe import probe_all, reading
 from spark_jobs.dialects.registry import dialect_of
-from spark_jobs.engines import decoding
+from spark_jobs.engines import written_parts
 from spark_jobs.plan.files import PlannedFile
 from spark_jobs.rules.read import FileRows, read_file
 from spark_jobs.table.outcome import TableOutcome
@@ -127,14 +127,14 @@ def test_damaged_gzip_block_is_quarantined(tmp_path: Path) -> None:
 
 
 def test_undecodable_values_are_quarantined(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    decode = decoding.decode
+    decode = written_parts.decode
 
     def decoded(raw: Any, *given: Any) -> Any:
         if any("bad" in str(value) for value in raw.columns["v"].to_pylist()):
             raise OverflowError("no such value")
         return decode(raw, *given)
 
-    monkeypatch.setattr(decoding, "decode", decoded)
+    monkeypatch.setattr(written_parts, "decode", decoded)
     lake, spec = SmallLake(tmp_path), spec_of()
     lake.change(spec, 1, [("I", 1, "a")])
     lake.change(spec, 2, [("I", 2, "bad")])

@@ -9,9 +9,9 @@ import pyarrow.compute as pc
 
 from airflow_gddl.contract.sql_types import parse_type
 from airflow_gddl.stores import Storage
-from spark_jobs.engines.delta_rs.row_search import FindRows, search
-from spark_jobs.engines.delta_rs.tables import Tables, Write
-from spark_jobs.engines.table_definition import TableDefinition
+from spark_jobs.delta.table_definition import TableDefinition
+from spark_jobs.delta.tables import Tables, Write
+from spark_jobs.engines.table_rows import FindRows, search
 from spark_jobs.plan.columns import Column
 from spark_jobs.table.runtime import utc_now
 

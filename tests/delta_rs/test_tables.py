@@ -17,9 +17,9 @@ from deltalake import DeltaTable
 from airflow_gddl.contract.errors import RetriableError
 from airflow_gddl.contract.sql_types import parse_type
 from airflow_gddl.stores import Storage
-from spark_jobs.engines.delta_rs import checkpoints as log_upkeep
-from spark_jobs.engines.delta_rs.tables import Tables, Write
-from spark_jobs.engines.table_definition import TableDefinition
+from spark_jobs.delta import log as log_upkeep
+from spark_jobs.delta.table_definition import TableDefinition
+from spark_jobs.delta.tables import Tables, Write
 from spark_jobs.plan.columns import Column
 from spark_jobs.table.runtime import utc_now
 

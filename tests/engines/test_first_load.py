@@ -18,10 +18,8 @@ from deltalake import DeltaTable
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from airflow_gddl.contract.table_spec import SchemaEvolution
 from airflow_gddl.stores import Storage
-from spark_jobs.engines import splits, written_parts
-from spark_jobs.engines.delta_rs import engine
-from spark_jobs.engines.splits import Split
-from spark_jobs.engines.written_parts import PartReport, WritePart
+from spark_jobs.engines import delta_rs, written_parts
+from spark_jobs.engines.written_parts import PartReport, Split, WritePart
 from tests.delta_rs.small_lake import SmallLake
 from tests.landing import write_bytes
 from tests.spark.table_lines import TableLines, differences, everything
@@ -55,8 +53,8 @@ class Parts:
 @pytest.fixture
 def parts(monkeypatch: pytest.MonkeyPatch) -> Parts:
     """Each row group is a part, however few bytes it has."""
-    monkeypatch.setattr(engine, "_IN_MEMORY", -1)
-    monkeypatch.setattr(splits, "_LEAST_BYTES", 1)
+    monkeypatch.setattr(delta_rs, "_IN_MEMORY", -1)
+    monkeypatch.setattr(written_parts, "_LEAST_BYTES", 1)
     monkeypatch.setattr(written_parts, "MOST_BYTES", 1)
     seen, write = Parts(), WritePart.__call__
 
@@ -96,7 +94,7 @@ def loaded_whole(root: Path, spec: TableSpec, **landed: bool) -> tuple[SmallLake
     lake = SmallLake(root)
     land(lake, spec, **landed)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(engine, "_IN_MEMORY", 1 << 40)
+        patch.setattr(delta_rs, "_IN_MEMORY", 1 << 40)
         return lake, lake.done(spec)
 
 

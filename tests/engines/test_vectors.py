@@ -21,11 +21,10 @@ from hypothesis import strategies as st
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import DEFAULT_TIERS, JobOptions, JobSpec, TableSpec
 from airflow_gddl.stores import Storage
-from spark_jobs.engines.delta_rs import deletion_vectors
-from spark_jobs.engines.delta_rs.active_files import active_files
-from spark_jobs.engines.delta_rs.engine import DeltaRsEngine
-from spark_jobs.engines.delta_rs.features import VECTORS
-from spark_jobs.engines.delta_rs.tables import Tables
+from spark_jobs.delta import deletion_vectors
+from spark_jobs.delta.snapshots import VECTORS, active_files
+from spark_jobs.delta.tables import Tables
+from spark_jobs.engines.delta_rs import DeltaRsEngine
 from spark_jobs.job.worker import NoSpark
 from spark_jobs.pipeline import run_table
 from spark_jobs.table.outcome import RunTotals

@@ -20,7 +20,7 @@ from deltalake import DeltaTable
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.spec import JobOptions, JobSpec, Roots, TableSpec
 from airflow_gddl.stores import Storage
-from spark_jobs.engines import skipping
+from spark_jobs.delta import table_definition
 from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.plan import settings
 from spark_jobs.plan.batch import BatchCommit
@@ -100,7 +100,7 @@ def test_tables_of_an_earlier_release_are_mended(
     layout, spec = Layout.of(roots, SPEC), replace(SPEC, keys=("part",), sequence_by=("n",))
     run = JobSpec(run_id="r", roots=roots, tables=(spec,))
     with monkeypatch.context() as earlier:
-        earlier.setattr(skipping, "_PLAIN_SCALE", 38)
+        earlier.setattr(table_definition, "_PLAIN_SCALE", 38)
         earlier.setattr(settings, "LAYOUT", 2)
         for round_ in range(2):
             write(Path(layout.landing), f"20240101-00000000{round_}.parquet", narrow(round_))

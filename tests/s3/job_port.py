@@ -16,7 +16,7 @@ from airflow_gddl.contract.spec import EngineName, JobSpec
 from airflow_gddl.runtime.runners.base import JobOutcome, ProgressEvent
 from airflow_gddl.runtime.runners.local import LocalRunner
 from airflow_gddl.stores import Storage
-from spark_jobs.engines.delta_commits import DeltaCommits
+from spark_jobs.delta.commits import DeltaCommits
 
 
 class Quiet:

@@ -13,13 +13,12 @@ from deltalake import DeltaTable
 
 from airflow_gddl.contract.spec import DEFAULT_TIERS, JobOptions, TableSpec
 from airflow_gddl.stores import Storage
-from spark_jobs.engines import key_ranges
-from spark_jobs.engines.delta_rs import tables
-from spark_jobs.engines.delta_rs.active_files import active_files
-from spark_jobs.engines.delta_rs.large_batch import LargeBatch
-from spark_jobs.engines.spark import engine
-from spark_jobs.engines.spark.beside import BatchesBesideSpark
-from spark_jobs.engines.spark.merged_tables import MergedTables
+from spark_jobs.delta import tables
+from spark_jobs.delta.snapshots import active_files
+from spark_jobs.engines import spark, table_rows
+from spark_jobs.engines.large_batch import LargeBatch
+from spark_jobs.engines.spark import BatchesBesideSpark
+from spark_jobs.engines.spark_tables import MergedTables
 from tests.conftest import LocalPort
 from tests.delta_rs.small_lake import SmallLake, spec_of
 from tests.landing import write
@@ -66,8 +65,8 @@ def beside(monkeypatch: pytest.MonkeyPatch) -> Taken:
     monkeypatch.setattr(BatchesBesideSpark, "decode_files", watched)
     monkeypatch.setenv("GDDL_MERGED_HALF", "-1")
     monkeypatch.setattr(tables, "_IN_PROCESS", -1)
-    monkeypatch.setattr(key_ranges, "RANGE_BYTES", 2_000)
-    monkeypatch.setattr(engine, "DRIVER_BYTES", -1)
+    monkeypatch.setattr(table_rows, "RANGE_BYTES", 2_000)
+    monkeypatch.setattr(spark, "DRIVER_BYTES", -1)
     return seen
 
 
@@ -78,7 +77,7 @@ def test_engine_and_oracle_agree(
 ) -> None:
     traits, vectors = SORTS[sort]
     if large:
-        monkeypatch.setattr("spark_jobs.engines.spark.beside.MOST_BYTES", -1)
+        monkeypatch.setattr("spark_jobs.engines.spark.MOST_BYTES", -1)
     tiers = {"small": replace(DEFAULT_TIERS["small"], deletion_vectors=vectors)}
     stage = Stage(LocalPort("spark"), Lake(tmp_path, tiers), named(drawn(cases(dense(traits)), examples(5))))
     play(stage)

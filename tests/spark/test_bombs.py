@@ -27,9 +27,8 @@ from airflow_gddl.stores import Storage
 from airflow_gddl.stores.inflating import Inflating
 from spark_jobs.dialects.probe import probe, require_bounded
 from spark_jobs.dialects.probed import ReadBounds
-from spark_jobs.engines import decoding, whole_batch
-from spark_jobs.engines.spark.engine import DRIVER_BYTES
-from spark_jobs.engines.spark.places import naming_files
+from spark_jobs.engines import batches, written_parts
+from spark_jobs.engines.spark import DRIVER_BYTES, naming_files
 from spark_jobs.job.faults import translated
 from spark_jobs.main import _settings
 from spark_jobs.plan.files import PlannedFile
@@ -251,7 +250,7 @@ def test_a_task_that_lacks_memory_names_its_file(way: Way, monkeypatch: pytest.M
     def hungry(*_: object) -> None:
         raise MemoryError("no room")
 
-    for module in (decoding, whole_batch):
+    for module in (written_parts, batches):
         monkeypatch.setattr(module, "read_file", hungry)
     lake, spec = Lake(tmp_path), replace(spec_of(settle="0s"), table=table_of(way))
     landing = Path(lake.layout(spec).landing)

@@ -13,9 +13,9 @@ from deltalake import DeltaTable
 
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, TableSpec
-from spark_jobs.engines import key_ranges
-from spark_jobs.engines.delta_rs import tables
-from spark_jobs.engines.spark.places import SparkTasks
+from spark_jobs.delta import tables
+from spark_jobs.engines import table_rows
+from spark_jobs.engines.spark import SparkTasks
 from tests.conftest import LocalPort
 from tests.delta_rs.small_lake import SmallLake, spec_of
 from tests.landing import write
@@ -39,7 +39,7 @@ def ranges(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     monkeypatch.setattr(SparkTasks, "run_by_key", watched)
     monkeypatch.setenv("GDDL_MERGED_HALF", "-1")
     monkeypatch.setattr(tables, "_IN_PROCESS", -1)
-    monkeypatch.setattr(key_ranges, "RANGE_BYTES", 3_000)
+    monkeypatch.setattr(table_rows, "RANGE_BYTES", 3_000)
     return seen
 
 
@@ -152,7 +152,7 @@ def test_a_range_has_rows_of_few_keys(ranges: list[int], tmp_path: Path, monkeyp
     job(lake, spec)
     lake.change(spec, 1, [("U", 7, f"v{n}") for n in range(300)])
     job(lake, spec)
-    monkeypatch.setattr(key_ranges, "RANGE_BYTES", 100)
+    monkeypatch.setattr(table_rows, "RANGE_BYTES", 100)
     job(lake, spec, REBUILD)
     assert lake.replica(spec) == {i: f"load {i}" for i in range(20)} | {7: "v299"}
     assert ranges

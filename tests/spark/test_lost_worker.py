@@ -16,9 +16,8 @@ import pytest
 
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, TableSpec
-from spark_jobs.engines import key_ranges
-from spark_jobs.engines.delta_rs import tables
-from spark_jobs.engines.spark import engine, places
+from spark_jobs.delta import tables
+from spark_jobs.engines import spark, table_rows
 from spark_jobs.spark.arrow_tasks import map_in_arrow
 from tests.conftest import LocalPort
 from tests.oracle import replay
@@ -36,8 +35,8 @@ def in_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
     """However few bytes there are, they go to tasks."""
     monkeypatch.setenv("GDDL_MERGED_HALF", "-1")
     monkeypatch.setattr(tables, "_IN_PROCESS", -1)
-    monkeypatch.setattr(key_ranges, "RANGE_BYTES", 200)
-    monkeypatch.setattr(engine, "DRIVER_BYTES", -1)
+    monkeypatch.setattr(table_rows, "RANGE_BYTES", 200)
+    monkeypatch.setattr(spark, "DRIVER_BYTES", -1)
 
 
 def dying(lake: str, deaths: Path, most: int) -> Callable[..., Any]:
@@ -100,7 +99,7 @@ def test_files_of_a_lost_process_are_never_named_and_go_later(
             lake.land(SPEC, BEFORE if step == "load" else BROKEN, TYPES)
         if step == phase:
             with monkeypatch.context() as patched:
-                patched.setattr(places, "map_in_arrow", dying(str(tmp_path / "lake"), deaths, most))
+                patched.setattr(spark, "map_in_arrow", dying(str(tmp_path / "lake"), deaths, most))
                 result = run_of(step, lake, SPEC)
             assert list(deaths.iterdir()), "no process died"
             if most > 1:

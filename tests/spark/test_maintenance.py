@@ -32,10 +32,10 @@ def rows(port: LocalPort, path: str) -> list[str]:
 
 
 def transaction(port: LocalPort, path: str) -> int:
-    from spark_jobs.engines.delta_commits import DeltaCommits  # noqa: PLC0415 - beside the import of Spark
-    from spark_jobs.engines.spark.tables import Tables  # noqa: PLC0415 - Spark starts with the first test that asks
+    from spark_jobs.delta.commits import DeltaCommits  # noqa: PLC0415 - beside the import of Spark
+    from spark_jobs.engines.spark_tables import SparkTables  # noqa: PLC0415 - Spark starts with the first test that asks
 
-    return Tables(port.spark.for_table(), DeltaCommits(port.runtime.storage)).last_transaction(path, "gddl:merge")
+    return SparkTables(port.spark.for_table(), DeltaCommits(port.runtime.storage)).last_transaction(path, "gddl:merge")
 
 
 def test_with_deletion_vectors(tmp_path: Path) -> None:

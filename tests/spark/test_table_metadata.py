@@ -10,12 +10,11 @@ from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.spec import Roots, TableSpec
 from airflow_gddl.contract.sql_types import parse_type
 from airflow_gddl.stores import Storage
-from spark_jobs.engines.delta_commits import DeltaCommits
-from spark_jobs.engines.delta_rs import evolve
+from spark_jobs.delta.commits import DeltaCommits
+from spark_jobs.delta.table_definition import TableDefinition
+from spark_jobs.engines import whole_tables
 from spark_jobs.engines.places import InProcess
-from spark_jobs.engines.spark.merged_tables import MaintainedTables, MergedTables
-from spark_jobs.engines.spark.tables import Tables
-from spark_jobs.engines.table_definition import TableDefinition
+from spark_jobs.engines.spark_tables import MaintainedTables, MergedTables, SparkTables
 from spark_jobs.plan.columns import Column
 from spark_jobs.table.runtime import utc_now
 from tests.conftest import SPARK
@@ -32,7 +31,7 @@ def test_snapshot_and_detail_agree(
     layout: dict[str, tuple[str, ...]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = str(tmp_path / "t")
-    tables = Tables(SPARK.for_table(), DeltaCommits(Storage()))
+    tables = SparkTables(SPARK.for_table(), DeltaCommits(Storage()))
     tables.create(TableDefinition(path=path, columns=COLUMNS, properties={"user.team": "shop"}, **layout))
     tables.sql(path, "ALTER TABLE {table} SET TBLPROPERTIES ('comment' = 'Orders')")
 
@@ -58,19 +57,19 @@ def test_snapshot_and_detail_agree(
 def test_new_columns_come_in_one_commit_and_new_fields_in_another(merged: bool, tmp_path: Path) -> None:
     path, storage = str(tmp_path / "t"), Storage()
     layout = Layout.of(Roots(landing="", lake=str(tmp_path)), TableSpec(table="s.t", keys=("id",)))
-    spark = Tables(SPARK.for_table(), DeltaCommits(storage))
+    spark = SparkTables(SPARK.for_table(), DeltaCommits(storage))
     known: MaintainedTables = MaintainedTables(spark, utc_now, InProcess(storage))
     if merged:
         known = MergedTables(spark, utc_now, layout, InProcess(storage))
     one = (Column("id", parse_type("int")), Column("s", parse_type("struct<a:int,l:array<struct<x:int>>>")))
-    evolve.ensure(known, TableDefinition(path=path, columns=one))
+    whole_tables.ensure(known, TableDefinition(path=path, columns=one))
     before = spark.version(path)
     nested = Column("s", parse_type("struct<a:int,l:array<struct<x:int,y:string>>,`b-c`:bigint,d:date>"))
     more = (one[0], nested, *(Column(f"n-{n}", parse_type("decimal(10,2)")) for n in range(50)))
     definition = TableDefinition(path=path, columns=more)
-    evolve.ensure(known, definition)
+    whole_tables.ensure(known, definition)
     assert before is not None
     assert spark.version(path) == before + 2
     assert spark.columns(path) == more
-    evolve.ensure(known, definition)
+    whole_tables.ensure(known, definition)
     assert spark.version(path) == before + 2

@@ -14,8 +14,8 @@ from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, JobSpec, Roots, TableSpec
 from airflow_gddl.stores import Storage
-from spark_jobs.engines.delta_commits import DeltaCommits
-from spark_jobs.engines.spark.tables import Tables
+from spark_jobs.delta.commits import DeltaCommits
+from spark_jobs.engines.spark_tables import SparkTables
 from spark_jobs.job.tables import run_job
 from spark_jobs.job.worker import NoSpark
 from spark_jobs.table.runtime import Runtime
@@ -95,7 +95,7 @@ def any_reader_takes_it(port: LocalPort, root: Path) -> None:
 
 
 def features_of(root: Path, engine: EnginePort, *wanted: str) -> None:
-    tables = Tables(cast("LocalPort", engine).spark.for_table(), DeltaCommits(Storage()))
+    tables = SparkTables(cast("LocalPort", engine).spark.for_table(), DeltaCommits(Storage()))
     detail = tables.handle(layout(root).replica).detail().collect()[0]
     assert set(wanted) <= set(detail["tableFeatures"])
 

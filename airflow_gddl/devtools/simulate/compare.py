@@ -77,13 +77,13 @@ def _aligned(truth: pa.Table, replica: pa.Table) -> tuple[pa.Table, tuple[str, .
     """The replica in the truth's columns and types, and the names of those that could not be had."""
     spelt = {name.lower(): name for name in replica.schema.names}
     arrays, lacking = {}, []
-    for field in truth.schema:
-        values = replica[spelt[field.name.lower()]] if field.name.lower() in spelt else None
-        converted = None if values is None else _converted(values, field.type)
+    for column in truth.schema:
+        values = replica[spelt[column.name.lower()]] if column.name.lower() in spelt else None
+        converted = None if values is None else _converted(values, column.type)
         if converted is None:
-            lacking.append(field.name)
+            lacking.append(column.name)
         else:
-            arrays[field.name] = converted
+            arrays[column.name] = converted
     return pa.table(arrays), tuple(lacking)
 
 

@@ -6,23 +6,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
+from spark_jobs.delta.commits import QUARANTINE, version_of
+from spark_jobs.delta.tables import Tables
 from spark_jobs.dialects.probed import Unreadable
-from spark_jobs.engines.base import DeclinedError, RebuildRequest, TableContext
-from spark_jobs.engines.batch_steps import BatchWork
-from spark_jobs.engines.delta_rs import quarantine, reads
-from spark_jobs.engines.delta_rs.batch_context import BatchContext
-from spark_jobs.engines.delta_rs.change_table import ChangeTableWriter, batch_rows
-from spark_jobs.engines.delta_rs.erasing import TablesEraser
-from spark_jobs.engines.delta_rs.maintenance import DeltaRsMaintenance
-from spark_jobs.engines.delta_rs.rebuild import Rebuild, rewrite_changes
-from spark_jobs.engines.delta_rs.replica import ReplicaWriter
-from spark_jobs.engines.delta_rs.table_writer import TableWriter
-from spark_jobs.engines.delta_rs.tables import Tables
-from spark_jobs.engines.delta_rs.verify import verify
+from spark_jobs.engines import file_rules
+from spark_jobs.engines.batch_context import BatchContext
+from spark_jobs.engines.batches import ChangeTableWriter, ReplicaWriter, WholeBatchReader, batch_rows
+from spark_jobs.engines.file_rules import TablesEraser
 from spark_jobs.engines.first_load import FirstLoadReader
+from spark_jobs.engines.maintenance import DeltaRsMaintenance
 from spark_jobs.engines.places import InProcess
-from spark_jobs.engines.transactions import QUARANTINE, version_of
-from spark_jobs.engines.whole_batch import WholeBatchReader
+from spark_jobs.engines.port import BatchWork, DeclinedError, RebuildRequest, TableContext
+from spark_jobs.engines.rebuild import Rebuild, rewrite_changes, verify
+from spark_jobs.engines.whole_tables import TableWriter
 from spark_jobs.plan.batch import BatchPlan, TableState
 from spark_jobs.plan.columns import Column
 from spark_jobs.plan.generations import RecordedFile
@@ -49,19 +45,19 @@ class TablesEngine(Protocol):
         ...
 
     def foreign_rows(self, context: TableContext, path: str) -> int:
-        return reads.foreign_rows(self.tables_of(context, path), path)
+        return file_rules.foreign_rows(self.tables_of(context, path), path)
 
     def recorded_files(self, context: TableContext) -> list[RecordedFile]:
         path = context.layout.changes
-        return reads.files_of_changes(self.tables_of(context, path), path)
+        return file_rules.files_of_changes(self.tables_of(context, path), path)
 
     def quarantine_files(self, context: TableContext, plan: BatchPlan, files: Sequence[Unreadable]) -> None:
         path, rows = context.layout.errors, error_rows.of_files(files, Stamp.of(plan))
-        quarantine.append(self.tables_of(context, path), path, rows, QUARANTINE, version_of(plan))
+        file_rules.append(self.tables_of(context, path), path, rows, QUARANTINE, version_of(plan))
 
     def forget_errors(self, context: TableContext, batch_id: str) -> None:
         path = context.layout.errors
-        quarantine.forget(self.tables_of(context, path), path, batch_id)
+        file_rules.forget(self.tables_of(context, path), path, batch_id)
 
     def eraser(self, context: TableContext) -> TablesEraser:
         layout = context.layout
@@ -70,24 +66,24 @@ class TablesEngine(Protocol):
 
     def refused_values(self, context: TableContext, how: Rewrite) -> dict[tuple[str, str], int]:
         path = context.layout.changes
-        return reads.values_refused(self.tables_of(context, path), path, how)
+        return file_rules.values_refused(self.tables_of(context, path), path, how)
 
     def live_rows(self, context: TableContext, columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
         path = context.layout.replica
-        return reads.live_rows(self.tables_of(context, path), path, columns)
+        return file_rules.live_rows(self.tables_of(context, path), path, columns)
 
     def rows_of_key(
         self, context: TableContext, path: str, table_schema: TableSchema, key: tuple[str, ...], limit: int
     ) -> KeyRows:
-        return reads.rows_of_key(self.tables_of(context, path), path, table_schema, key, limit)
+        return file_rules.rows_of_key(self.tables_of(context, path), path, table_schema, key, limit)
 
     def in_quarantine(self, context: TableContext) -> tuple[int, int]:
         path = context.layout.errors
-        return reads.in_quarantine(self.tables_of(context, path), path)
+        return file_rules.in_quarantine(self.tables_of(context, path), path)
 
     def unresolved(self, context: TableContext, limit: int) -> tuple[int, list[Mapping[str, Any]]]:
         path = context.layout.errors
-        return reads.unresolved(self.tables_of(context, path), path, limit)
+        return file_rules.unresolved(self.tables_of(context, path), path, limit)
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Port of an engine. All engines write the same table contents (docs/semantics.md)."""
+"""Steps of a batch in an engine; their types enforce the order append, tombstones, merge."""
 
 from __future__ import annotations
 
@@ -8,20 +8,128 @@ from datetime import datetime
 from typing import Any, Protocol
 
 from airflow_gddl.contract.layout import Layout
+from airflow_gddl.contract.result import MainCounts, RunWarning
 from airflow_gddl.contract.spec import TableSpec, TierSpec
 from airflow_gddl.stores import Storage
 from spark_jobs.dialects.base import Dialect
 from spark_jobs.dialects.probed import Unreadable
-from spark_jobs.engines.batch_steps import AppendedWork, BatchWork, TableWork
 from spark_jobs.ledger.erasures import ErasureRegister
 from spark_jobs.plan.batch import BatchPlan, TableState
 from spark_jobs.plan.columns import Column, Schema, is_before_image
 from spark_jobs.plan.generations import RecordedFile
 from spark_jobs.plan.table_schema import RESCUED, TableSchema
 from spark_jobs.rules.batch_schema import Stored, plan_batch
-from spark_jobs.rules.figures import ChangesErased, Compacted, Rebuilt, Replaced, Verdict
+from spark_jobs.rules.decoded_batch import DecodedBatch
+from spark_jobs.rules.figures import Appended, Applied, ChangesErased, Compacted, Overlap, Rebuilt, Replaced, Verdict
 from spark_jobs.rules.key_rows import KeyRows
 from spark_jobs.rules.rewrite import Rewrite
+
+
+class TableWork(Protocol):
+    """Steps on whole tables, which need none of the batch's rows."""
+
+    def ensure_tables(self) -> tuple[RunWarning, ...]:
+        """Create, evolve or reconcile change table, replica and history with the metadata; returns warnings."""
+        ...
+
+    def sweepable(self) -> tuple[int, int]:
+        """Number of live rows of older generations, and of all live rows of the replica."""
+        ...
+
+    def sweep(self) -> MainCounts:
+        """Remove rows of older generations, or mark them deleted."""
+        ...
+
+    def history(self, generation_low_watermarks: tuple[str | None, ...], *, swept: int) -> None:
+        """Update the history of all keys.
+
+        Args:
+            swept: rows of generations before this one have vanished.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class TablesOfAnother:
+    """See `TableWork`: the steps of `work`, to be changed in part by a subclass."""
+
+    work: TableWork
+
+    def ensure_tables(self) -> tuple[RunWarning, ...]:
+        return self.work.ensure_tables()
+
+    def sweepable(self) -> tuple[int, int]:
+        return self.work.sweepable()
+
+    def sweep(self) -> MainCounts:
+        return self.work.sweep()
+
+    def history(self, generation_low_watermarks: tuple[str | None, ...], *, swept: int) -> None:
+        self.work.history(generation_low_watermarks, swept=swept)
+
+
+class BatchWork(Protocol):
+    """A planned batch, decoded. Every write is idempotent.
+
+    Types enforce the order of steps: only `append` returns an `AppendedWork`, and only its `tombstones` returns a
+    `MergeWork`.
+    """
+
+    @property
+    def decoded_batch(self) -> DecodedBatch: ...
+
+    @property
+    def tables(self) -> TableWork: ...
+
+    def quarantine(self, files: Sequence[Unreadable], again: Sequence[str]) -> None:
+        """Write bad rows and files to the errors table; resolve what earlier versions of files (`again`) left there."""
+        ...
+
+    def append(self, overlap: Overlap) -> AppendedWork:
+        """Append the changes that are new to the change table.
+
+        Raises:
+            FatalError: `BATCH_UNBALANCED`.
+        """
+        ...
+
+
+class AppendedWork(Protocol):
+    """A batch whose changes are in the change table."""
+
+    @property
+    def decoded_batch(self) -> DecodedBatch: ...
+
+    @property
+    def appended(self) -> Appended: ...
+
+    @property
+    def tables(self) -> TableWork: ...
+
+    def resolve_rows(self) -> None:
+        """Mark quarantined rows that are valid now as resolved."""
+        ...
+
+    def tombstones(self) -> MergeWork:
+        """Write tombstones of the batch's net deletes; for tables with keys."""
+        ...
+
+    def append_only(self) -> Applied:
+        """For tables without keys: append the changes to the replica."""
+        ...
+
+
+class MergeWork(Protocol):
+    """A batch whose tombstones are written, so that no late change can restore a deleted row."""
+
+    def merge(self) -> Applied:
+        """Apply net changes to the replica."""
+        ...
+
+    def history(self, generation_low_watermarks: tuple[str | None, ...], *, swept: int) -> None:
+        """Update the history of the batch's keys; see `TableWork.history`."""
+        ...
+
 
 DEAD_WORKER = (
     "Python worker exited unexpectedly", "failed to launch worker", "IOException: Broken pipe", "ExecutorLostFailure",

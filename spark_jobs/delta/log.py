@@ -8,6 +8,7 @@ writer has escaped differently in the log; its call for properties gives tables 
 from __future__ import annotations
 
 import json
+import logging
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -19,8 +20,8 @@ from airflow_gddl.contract.errors import RetriableError
 from airflow_gddl.contract.layout import join
 from airflow_gddl.contract.sql_types import parts
 from airflow_gddl.stores import Storage
-from spark_jobs.engines.delta_commits import OURS
-from spark_jobs.engines.table_definition import TableDefinition
+from spark_jobs.delta.commits import OURS
+from spark_jobs.delta.table_definition import TableDefinition
 from spark_jobs.rules.arrow_schema import DeltaSchema
 from spark_jobs.rules.partition_values import PartitionText
 
@@ -189,3 +190,39 @@ def is_on(properties: Mapping[str, Any], name: str) -> bool:
 def log_path(path: str) -> str:
     """A relative path as written in the log: a URI with unescaped non-ASCII letters, as Spark writes it."""
     return _ESCAPED.sub(lambda found: f"%{ord(found[0]):02X}", path)
+
+
+COMMITS_PER_CHECKPOINT = 10
+"""Default of Delta on Spark, unless the table sets an interval."""
+COMMITS_PER_CLEANUP = 100
+"""A search for expired commits lists the whole log: on S3 one call per thousand."""
+
+_INTERVAL = "delta.checkpointInterval"
+_CLEANUP = "delta.enableExpiredLogCleanup"
+_LOG = logging.getLogger(__name__)
+
+
+def keep_log_short(delta: DeltaTable) -> None:
+    """After a commit, if due: write a checkpoint of the version before it, and remove expired commits now and then.
+
+    The version before is at hand; this one would have to be read first. Failures are only logged: the
+    commit is made, and the next checkpoint covers this one.
+
+    Args:
+        delta: at the version before, the handle that made the commit.
+    """
+    settings, number = delta.metadata().configuration, delta.version() + 1
+    interval = _interval(settings)
+    if number % interval:
+        return
+    try:
+        delta.create_checkpoint()
+        if number % COMMITS_PER_CLEANUP < interval and str(settings.get(_CLEANUP, "true")).lower() == "true":
+            delta.cleanup_metadata()
+    except Exception as error:  # noqa: BLE001 - the commit is made in any case
+        _LOG.warning("no checkpoint of %s at version %d: %s", delta.table_uri, delta.version(), error)
+
+
+def _interval(settings: Mapping[str, Any]) -> int:
+    interval = str(settings.get(_INTERVAL) or "")
+    return int(interval) if interval.isdecimal() and int(interval) else COMMITS_PER_CHECKPOINT

@@ -1,37 +1,42 @@
-"""The swap of a rebuild or a reload: derives the live tables from the change table, one Delta commit each."""
+"""The swap of a full refresh in every engine: the order of its steps, and which change tables it can keep."""
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol, TypeVar
 from uuid import uuid4
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.types as pt
 
-from airflow_gddl.contract.layout import join
+from airflow_gddl.contract.layout import Layout, join
+from airflow_gddl.contract.sql_types import StructType
 from airflow_gddl.stores import Storage
-from spark_jobs.engines import rebuilding, table_definition
-from spark_jobs.engines.base import RebuildRequest, TableContext
-from spark_jobs.engines.delta_rs import evolve, quarantine
-from spark_jobs.engines.delta_rs.outputs import Output, Replacing, deleted, output_of, written
-from spark_jobs.engines.delta_rs.reconcile import prepare_replacement
-from spark_jobs.engines.delta_rs.row_search import AT_FILE, AT_ROW
-from spark_jobs.engines.delta_rs.tables import Tables, Write, Written
-from spark_jobs.engines.key_ranges import Source, by_key, by_row
+from spark_jobs.delta import table_definition
+from spark_jobs.delta.commits import HISTORY, MERGE, REWRITE, TOMBSTONES, version_of
+from spark_jobs.delta.table_definition import TableDefinition
+from spark_jobs.delta.tables import Tables, Write, Written
+from spark_jobs.engines import file_rules, whole_tables
+from spark_jobs.engines.file_rules import Output, Replacing, deleted, output_of, written
 from spark_jobs.engines.places import stream_of, stream_rows
-from spark_jobs.engines.table_definition import TableDefinition
-from spark_jobs.engines.transactions import HISTORY, MERGE, REWRITE, TOMBSTONES, version_of
+from spark_jobs.engines.port import RebuildRequest, RebuildWork, TableContext
+from spark_jobs.engines.table_rows import AT_FILE, AT_ROW, Source, by_key, by_row
+from spark_jobs.engines.whole_tables import prepare_replacement
 from spark_jobs.plan.batch import BatchPlan
+from spark_jobs.plan.columns import Column
+from spark_jobs.plan.merging import NOTHING, merge
 from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.rules import error_rows
 from spark_jobs.rules.arrays import by_name
-from spark_jobs.rules.changes import change_schema
-from spark_jobs.rules.figures import Rebuilt, Replaced
+from spark_jobs.rules.arrow_schema import DeltaSchema
+from spark_jobs.rules.changes import change_columns, change_schema
+from spark_jobs.rules.figures import Rebuilt, Replaced, Verdict
 from spark_jobs.rules.fold import newest_state
 from spark_jobs.rules.history import versions
 from spark_jobs.rules.order import (
@@ -47,9 +52,108 @@ from spark_jobs.rules.order import (
 from spark_jobs.rules.outcome import tombstones_of
 from spark_jobs.rules.rebuild import held_by, lacking, rebuilt_rows, restamped
 from spark_jobs.rules.rewrite import Rewrite, rewritten
+from spark_jobs.rules.shards import of_shard
 from spark_jobs.rules.superseded import are_changes, changes_in
 from spark_jobs.rules.sweep import undeleted, unmarked
-from spark_jobs.rules.verify import DIFFERENT, EXTRA, MISSING, differing_keys, expected_state
+from spark_jobs.rules.verify import (
+    DIFFERENT,
+    EXTRA,
+    MISSING,
+    Comparison,
+    compare,
+    differing_keys,
+    expected_state,
+    live_rows,
+    verdict_of,
+)
+
+S = TypeVar("S")
+_COMPARED = 5_000_000
+"""Rows of the replica up to which keys are compared in the memory of the job."""
+
+
+class RebuildSteps(Protocol[S]):
+    """Steps of a swap, one Delta commit each. `S`: type of the changes from which tables are derived."""
+
+    @property
+    def order(self) -> RebuildRequest: ...
+
+    def changes(self) -> int:
+        """Update the change table from the files; returns the number of added changes."""
+        ...
+
+    def source(self) -> S:
+        """Changes from which tables are derived; called after `changes`."""
+        ...
+
+    def tombstones(self, source: S) -> None: ...
+
+    def replica(self, source: S) -> int:
+        """Replace the replica; returns its number of rows."""
+        ...
+
+    def history(self, source: S) -> None: ...
+
+    def errors(self) -> None:
+        """Replace the quarantined rows of the files by the current ones."""
+        ...
+
+
+def swap(steps: RebuildSteps[S], report: Callable[[str], None]) -> Rebuilt:
+    """See `Engine.swap`."""
+    schema = steps.order.table_schema
+    added = steps.changes()
+    report("append")
+    source = steps.source()
+    if schema.keys:
+        steps.tombstones(source)
+        report("tombstones")
+    rows = steps.replica(source)
+    report("merge")
+    if schema.spec.history and schema.keys:
+        steps.history(source)
+        report("history")
+    steps.errors()
+    report("quarantine")
+    return Rebuilt(rows=rows, changes_added=added)
+
+
+def compared(work: RebuildWork, order: RebuildRequest, columns: Sequence[str] | None) -> Replaced:
+    """See `RebuildWork.compared`: by hashes of all rows in this process, and keys up to `_COMPARED` rows."""
+    first, keys = order.table_schema.columns[:1], order.table_schema.keys
+    if columns is None:
+        return Replaced(rows=sum(1 for _ in work.rows(first)))
+    live = order.live
+    before = sum(1 for _ in live.engine.live_rows(live, columns[:1]))
+    if not keys or before > _COMPARED:
+        return Replaced(rows=sum(1 for _ in work.rows(first)), rows_before=before)
+    old, new = _hashed(live.engine.live_rows(live, columns), len(keys)), _hashed(work.rows(columns), len(keys))
+    return Replaced(
+        rows=len(new), rows_before=before, appear=len(new.keys() - old.keys()),
+        vanish=len(old.keys() - new.keys()), change=sum(old[k] != new[k] for k in old.keys() & new.keys()),
+    )  # fmt: skip
+
+
+def _hashed(rows: Iterable[Sequence[Any]], keys: int) -> dict[tuple[Any, ...], bytes]:
+    return {tuple(row[:keys]): hashlib.blake2b(repr(row[keys:]).encode(), digest_size=8).digest() for row in rows}
+
+
+def keeps_changes(order: RebuildRequest, stored: Sequence[Column]) -> bool:
+    """Whether a change table with these columns, `_gddl` included, can also hold the rebuilt changes."""
+    if order.resequenced or order.reselected:
+        return False
+    kept = {column.name.lower(): column.type for column in stored}
+    for column in change_columns(order.table_schema):
+        kind = kept.get(column.name.lower())
+        if kind is None:
+            continue
+        if column.name == GDDL and isinstance(kind, StructType) and isinstance(column.type, StructType):
+            if kind.field("sequence") != column.type.field("sequence"):
+                return False
+        elif merge(column.type, kind, NOTHING) is None:
+            return False
+    return True
+
 
 FRESH, STORED, BEFORE = "fresh", "stored", "before"
 """Names of tables for rules: changes read again, live changes, and rows that a commit replaces."""
@@ -313,7 +417,7 @@ class Rebuild:
 
     def swap(self, report: Callable[[str], None]) -> Rebuilt:
         self.tables.require_creatable(self.table_schema.spec, self.order.live.tier)
-        return rebuilding.swap(self, report)
+        return swap(self, report)
 
     def _fresh(self) -> Source:
         """Changes of the shadow table; none without one."""
@@ -329,7 +433,7 @@ class Rebuild:
 
     def _compatible(self) -> bool:
         snapshot = self.tables.snapshot(self.order.live.layout.changes)
-        return snapshot is None or rebuilding.keeps_changes(self.order, snapshot.schema.columns)
+        return snapshot is None or keeps_changes(self.order, snapshot.schema.columns)
 
     @property
     def _keys(self) -> pa.Schema:
@@ -361,7 +465,7 @@ class Rebuild:
         if columns is not None:
             replica = self.tables.existing(self.order.live.layout.replica)
             if any(replica.schema.arrow.field(key.name).type != key.type for key in keys):
-                return rebuilding.compared(self, self.order, columns)
+                return compared(self, self.order, columns)
             sources[BEFORE] = Source.of(replica, _without_numbers, [*columns, GDDL])
         reports = [json.loads(report) for report in by_key(self.tables, sources, keys, _Compare(rule))]
         rows, before, appear, vanish, change = (sum(column) for column in zip(*reports, strict=True))
@@ -397,7 +501,7 @@ class Rebuild:
         definition = table_definition.changes(self.table_schema, live.layout.changes, live.tier)
         if self.order.archives or not self._compatible():
             return self._replace_changes(definition)
-        evolve.ensure(self.tables, definition)
+        whole_tables.ensure(self.tables, definition)
         path = definition.path
         if self.tables.last_transaction(path, app) < version:
             rule = _MendChanges(self._rules, output_of(self.tables, path, self.table_schema.keys, version))
@@ -490,13 +594,13 @@ class Rebuild:
                 replaced = pc.is_in(rows.column("source_file"), value_set=files)
                 return others if self.order.archives else pc.and_(replaced, others)
 
-            quarantine.resolve(self.tables, path, stale, plan.planned_at, ("refresh:resolve", version_of(plan)))
+            file_rules.resolve(self.tables, path, stale, plan.planned_at, ("refresh:resolve", version_of(plan)))
         if self.order.reselected and self.tables.exists(path):
-            quarantine.forget_records(self.tables, path, plan.batch_id)
+            file_rules.forget_records(self.tables, path, plan.batch_id)
         if fresh:
             rows = [{**r, "batch_id": plan.batch_id, "id": f"{plan.batch_id}/{r['id']}"} for r in fresh]
             stamped = pa.Table.from_pylist(rows, schema=error_rows.SCHEMA)
-            quarantine.append(self.tables, path, stamped, "refresh:quarantine", version_of(plan))
+            file_rules.append(self.tables, path, stamped, "refresh:quarantine", version_of(plan))
 
 
 @dataclass(frozen=True)
@@ -516,3 +620,50 @@ def _rows_in(tables: Tables, path: str) -> int:
     """By reading the table: the log no longer has the commit."""
     snapshot = tables.existing(path)
     return sum(tables.read_files(snapshot, [file], [GDDL]).num_rows for file in snapshot.files)
+
+
+_REPLICA, _CHANGES = "replica", "changes"
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Verify:
+    """Rules of a comparison; sent to tasks."""
+
+    schema: TableSchema
+    swept: int
+    limit: int
+
+    @property
+    def keys(self) -> pa.Schema:
+        """Columns by which rows of the two tables belong together: without a key, those whose values have an order."""
+        kinds = DeltaSchema(self.schema.data).arrow
+        names = self.schema.keys or [field.name for field in kinds if not pt.is_nested(field.type)]
+        return pa.schema([kinds.field(name) for name in names])
+
+    def changes(self, rows: pa.Table) -> pa.Table:
+        found = of_shard(by_name(rows, change_schema(self.schema)), self.schema.spec.shard)
+        return for_both_keys(found, self.schema)
+
+    def replica(self, rows: pa.Table) -> pa.Table:
+        return live_rows(of_shard(rows, self.schema.spec.shard), self.schema)
+
+    def __call__(self, storage: Storage, rows: Mapping[str, pa.Table]) -> bytes:  # noqa: ARG002 - writes nothing
+        happened = as_events(rows[_CHANGES], self.schema) if self.schema.keys else rows[_CHANGES]
+        found = compare(rows[_REPLICA], expected_state(happened, self.schema, self.swept), self.schema, self.limit)
+        return json.dumps([found.rows, found.expected_rows, sorted(found.buckets), found.keys]).encode()
+
+
+def verify(tables: Tables, layout: Layout, schema: TableSchema, *, swept: int, limit: int) -> Verdict:
+    """See `Engine.verify`."""
+    rule, replica = _Verify(schema=schema, swept=swept, limit=limit), tables.existing(layout.replica)
+    columns = [name for name in replica.schema.names if name in {*schema.columns, GDDL}]
+    sources = {
+        _REPLICA: Source.of(replica, rule.replica, columns),
+        _CHANGES: Source.of(tables.existing(layout.changes), rule.changes),
+    }
+    return verdict_of((_comparison(report) for report in by_key(tables, sources, rule.keys, rule)), limit)
+
+
+def _comparison(report: bytes) -> Comparison:
+    rows, expected_rows, buckets, keys = json.loads(report)
+    return Comparison(rows=rows, expected_rows=expected_rows, buckets=frozenset(buckets), keys=tuple(keys))

@@ -1,12 +1,19 @@
-"""Data files of a Delta table, and files of its change data feed: read, and written in the folders of partitions."""
+"""Statistics of a data file in Delta's format: rows, nulls and bounds of the indexed columns.
+
+Either every indexed column with a value has both bounds, or no column of the file has any: a reader that finds
+bounds of some columns only may take the others' for null, and then skips the file (see `engines.skipping`).
+"""
 
 from __future__ import annotations
 
 import io
 import json
+import math
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import date, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -19,19 +26,127 @@ import pyarrow.types as pt
 
 from airflow_gddl.contract.layout import join
 from airflow_gddl.stores import Storage
-from spark_jobs.engines.delta_rs import log_commits
-from spark_jobs.engines.delta_rs.deletion_vectors import rows_of, written
-from spark_jobs.engines.delta_rs.log_commits import Action
-from spark_jobs.engines.delta_rs.snapshots import DataFile
-from spark_jobs.engines.delta_rs.statistics import file_statistics, statistics
-from spark_jobs.engines.skipping import ColumnPath, indexed_columns
-from spark_jobs.engines.table_definition import TableDefinition
+from spark_jobs.delta import log
+from spark_jobs.delta.deletion_vectors import rows_of, written
+from spark_jobs.delta.log import Action
+from spark_jobs.delta.snapshots import DataFile
+from spark_jobs.delta.table_definition import ColumnPath, TableDefinition, indexed_columns
 from spark_jobs.plan.table_schema import GDDL
 from spark_jobs.rules.arrays import by_name, flat
 from spark_jobs.rules.arrow_schema import DeltaSchema
 from spark_jobs.rules.change_feed import row_changes
 from spark_jobs.rules.codes import ascending
 from spark_jobs.rules.partition_values import folder, split, with_values
+from spark_jobs.rules.years import outside_years
+
+LONGEST = 64
+"""Characters of a text's bounds; longer ones are truncated, the upper one rounded up."""
+_LAST = "\U0010ffff"
+_encode = json.JSONEncoder(ensure_ascii=False).encode
+
+
+def statistics(rows: pa.Table, indexed: Sequence[ColumnPath]) -> str:
+    """JSON for an `add` action.
+
+    Args:
+        indexed: columns, and fields of structs; those that the rows lack are ignored.
+    """
+    nulls: dict[str, Any] = {}
+    lows: dict[str, Any] = {}
+    highs: dict[str, Any] = {}
+    bounded = True
+    for path in indexed:
+        values = _values(rows, path)
+        if values is None:
+            continue
+        _put(nulls, path, values.null_count)
+        if values.null_count == len(values) or not _has_bounds(values.type):
+            continue
+        ends = _bounds(values)
+        bounded = bounded and ends is not None
+        if ends is not None:
+            _put(lows, path, ends[0])
+            _put(highs, path, ends[1])
+    bounds = {"minValues": lows, "maxValues": highs} if bounded else {}
+    return _json({"numRecords": rows.num_rows, **bounds, "nullCount": nulls})
+
+
+def file_statistics(rows: pa.Table) -> bool | list[str]:
+    """Columns of which the data file keeps statistics: not of those with NaN, whose bounds pyarrow would use."""
+    odd = {
+        field.name
+        for field, values in zip(rows.schema, rows.columns, strict=True)
+        if pt.is_floating(field.type) and pc.any(pc.is_nan(values)).as_py()
+    }
+    return [f.name for f in rows.schema if f.name not in odd and not pt.is_nested(f.type)] if odd else True
+
+
+def _values(rows: pa.Table, path: ColumnPath) -> pa.ChunkedArray | None:
+    if path[0] not in rows.schema.names:
+        return None
+    values = rows.column(path[0])
+    for part in path[1:]:
+        if not pt.is_struct(values.type) or values.type.get_field_index(part) < 0:
+            return None
+        values = pc.struct_field(values, part)
+    return values
+
+
+def _has_bounds(kind: pa.DataType) -> bool:
+    """Readers expect no bounds of the other types."""
+    return not (pt.is_nested(kind) or pt.is_binary(kind) or pt.is_null(kind))
+
+
+def _bounds(values: pa.ChunkedArray) -> tuple[Any, Any] | None:
+    """Least and greatest value as JSON takes them; null where they can't be written."""
+    kind = values.type
+    if pt.is_date(kind) or pt.is_timestamp(kind):
+        return _times(values)
+    ends = pc.min_max(values)
+    low, high = ends["min"].as_py(), ends["max"].as_py()
+    if isinstance(low, str):
+        return _texts(low, high)
+    if pt.is_floating(kind):
+        finite = math.isfinite(low) and math.isfinite(high) and not pc.any(pc.is_nan(values)).as_py()
+        return (low, high) if finite else None
+    return low, high
+
+
+def _times(values: pa.ChunkedArray) -> tuple[str, str] | None:
+    """Null where one is outside the years 1 to 9999, which many readers, e.g. Python, can't represent."""
+    if outside_years(values) is not None:
+        return None
+    ends = pc.min_max(values)
+    return _time(ends["min"].as_py()), _time(ends["max"].as_py())
+
+
+def _time(moment: date | datetime) -> str:
+    if not isinstance(moment, datetime):
+        return moment.isoformat()
+    text = moment.replace(tzinfo=None).isoformat(timespec="microseconds")
+    return text if moment.tzinfo is None else f"{text}Z"
+
+
+def _texts(low: str, high: str) -> tuple[str, str] | None:
+    if len(high) > LONGEST:
+        if high[LONGEST] == _LAST:
+            return None
+        high = high[:LONGEST] + _LAST
+    return low[:LONGEST], high
+
+
+def _put(into: dict[str, Any], path: ColumnPath, value: Any) -> None:
+    for part in path[:-1]:
+        into = into.setdefault(part, {})
+    into[path[-1]] = value
+
+
+def _json(value: Any) -> str:
+    """Like `json.dumps`, with decimals as numbers."""
+    if isinstance(value, dict):
+        return "{" + ",".join(f"{_encode(key)}:{_json(part)}" for key, part in value.items()) + "}"
+    return format(value, "f") if isinstance(value, Decimal) else _encode(value)
+
 
 _CHANGE_DATA = "_change_data/"
 """Folder of change data files in Delta's protocol."""
@@ -199,7 +314,7 @@ class FileWriter:
         for partition, part in split(self._ordered(rows), self.target.partition_by):
             path, size = self._write(folder(partition), part)
             found = statistics(part, indexed)
-            made.append(log_commits.add(path, size, partition, now=self.now, data_change=data_change, statistics=found))
+            made.append(log.add(path, size, partition, now=self.now, data_change=data_change, statistics=found))
         return made
 
     def _ordered(self, rows: pa.Table) -> pa.Table:
@@ -221,11 +336,11 @@ class FileWriter:
         made: list[Action] = []
         for partition, part in parts if partly or escaped or (before.num_rows and after.num_rows) else ():
             path, size = self._write(_CHANGE_DATA, part)
-            made.append(log_commits.cdc(path, size, partition))
+            made.append(log.cdc(path, size, partition))
         return made, differing.num_rows > 0
 
     def removal(self, file: DataFile, *, data_change: bool) -> Action:
-        return log_commits.remove(
+        return log.remove(
             file.stored_path, file.size, file.partition, now=self.now, data_change=data_change, vector=file.vector
         )
 
@@ -267,10 +382,10 @@ class FileWriter:
             sink = io.BytesIO()
             _save(rows, sink)
             self.storage.write(target, sink.getvalue())
-            return log_commits.log_path(name), sink.tell()
+            return log.log_path(name), sink.tell()
         Path(target).parent.mkdir(parents=True, exist_ok=True)
         _save(rows, target)
-        return log_commits.log_path(name), Path(target).stat().st_size
+        return log.log_path(name), Path(target).stat().st_size
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -328,7 +443,7 @@ class Restated:
             JSON of the action that adds the file anew.
         """
         text = statistics(read_file(storage, self.table, file, self.schema), self.indexed)
-        add = log_commits.add(file.stored_path, file.size, file.partition, now=self.now, data_change=False,
+        add = log.add(file.stored_path, file.size, file.partition, now=self.now, data_change=False,
                               statistics=text)  # fmt: skip
         return json.dumps(add, ensure_ascii=False).encode()
 

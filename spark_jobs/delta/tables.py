@@ -16,24 +16,22 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 from airflow_gddl.contract.spec import TableSpec, TierSpec
 from airflow_gddl.contract.sql_types import SqlType
 from airflow_gddl.stores import Storage
-from spark_jobs.engines.base import DeclinedError
-from spark_jobs.engines.delta_commits import OURS, DeltaCommits
-from spark_jobs.engines.delta_rs import log_commits
-from spark_jobs.engines.delta_rs.checkpoints import keep_log_short
-from spark_jobs.engines.delta_rs.data_files import FileWriter, Restated, Target, WithoutRows, read_file, without
-from spark_jobs.engines.delta_rs.features import (
+from spark_jobs.delta import log
+from spark_jobs.delta.commits import OURS, DeltaCommits, app_of, user_metadata
+from spark_jobs.delta.data_files import FileWriter, Restated, Target, WithoutRows, read_file, without
+from spark_jobs.delta.log import Action, keep_log_short
+from spark_jobs.delta.snapshots import (
     CLUSTERING,
+    DataFile,
+    TableSnapshot,
     missing_features,
     require_creatable,
     require_known,
     require_settable,
 )
-from spark_jobs.engines.delta_rs.log_commits import Action
-from spark_jobs.engines.delta_rs.snapshots import DataFile, TableSnapshot
+from spark_jobs.delta.table_definition import CLUSTER_BY, CURRENT, ColumnPath, TableDefinition, indexed_columns
 from spark_jobs.engines.places import InProcess, Place
-from spark_jobs.engines.skipping import ColumnPath, indexed_columns
-from spark_jobs.engines.table_definition import CLUSTER_BY, CURRENT, TableDefinition
-from spark_jobs.engines.transactions import app_of, user_metadata
+from spark_jobs.engines.port import DeclinedError
 from spark_jobs.plan.columns import Column
 from spark_jobs.rules.arrays import by_name
 from spark_jobs.rules.arrow_schema import DeltaSchema, schema_of
@@ -231,7 +229,7 @@ class Tables:
         path = definition.path
         if not self.exists(path):
             liquid = CLUSTERING in self.features
-            log_commits.create(self.storage, path, log_commits.creation(definition, self._now(), liquid=liquid))
+            log.create(self.storage, path, log.creation(definition, self._now(), liquid=liquid))
             self.forget(path)
 
     def add_files(
@@ -273,8 +271,8 @@ class Tables:
 
     def _alter(self, path: str, operation: str, schema: str, names: Sequence[str]) -> None:
         delta = self.existing(path).delta
-        done = log_commits.info(self._now(), operation, OURS, {}, columns=json.dumps(names))
-        log_commits.commit(self.storage, path, delta.version() + 1, [done, log_commits.metadata(delta, schema=schema)])
+        done = log.info(self._now(), operation, OURS, {}, columns=json.dumps(names))
+        log.commit(self.storage, path, delta.version() + 1, [done, log.metadata(delta, schema=schema)])
         self.forget(path)
 
     def _allow(self, path: str, columns: Sequence[Column]) -> None:
@@ -299,10 +297,10 @@ class Tables:
         if changed:
             require_settable(changed)
             delta, now = self.existing(path).delta, self._now()
-            done = log_commits.info(now, "SET TBLPROPERTIES", OURS, {}, properties=json.dumps(changed))
-            protocol = log_commits.change_feed_protocol(delta, changed)
-            metadata = log_commits.metadata(delta, changed=changed)
-            log_commits.commit(self.storage, path, delta.version() + 1, [done, *protocol, metadata])
+            done = log.info(now, "SET TBLPROPERTIES", OURS, {}, properties=json.dumps(changed))
+            protocol = log.change_feed_protocol(delta, changed)
+            metadata = log.metadata(delta, changed=changed)
+            log.commit(self.storage, path, delta.version() + 1, [done, *protocol, metadata])
             self.forget(path)
 
     def clustering(self, path: str) -> tuple[str, ...]:
@@ -345,10 +343,10 @@ class Tables:
             RetriableError: `DELTA_CONFLICT`.
         """
         delta, now = self.existing(path).delta, self._now()
-        done = log_commits.info(now, "CHANGE COLUMN", OURS, {}, columns=json.dumps(sorted(comments)))
-        schema = log_commits.commented(delta.schema().to_json(), comments)
-        metadata = log_commits.metadata(delta, schema=schema, description=description)
-        log_commits.commit(self.storage, path, delta.version() + 1, [done, metadata])
+        done = log.info(now, "CHANGE COLUMN", OURS, {}, columns=json.dumps(sorted(comments)))
+        schema = log.commented(delta.schema().to_json(), comments)
+        metadata = log.metadata(delta, schema=schema, description=description)
+        log.commit(self.storage, path, delta.version() + 1, [done, metadata])
         self.forget(path)
 
     @property
@@ -456,14 +454,14 @@ class Tables:
         path, now = snapshot.path, self._now()
         app = app_of(write.app, self._shard) if write.app else ""
         by = user_metadata(app, write.version) if app else OURS
-        head: list[Action] = [log_commits.info(now, "WRITE", by, write.metrics)]
+        head: list[Action] = [log.info(now, "WRITE", by, write.metrics)]
         if app:
-            head.append(log_commits.transaction(app, write.version, now))
+            head.append(log.transaction(app, write.version, now))
         partitions = snapshot.partition_by if write.partition_by is None else write.partition_by
         schema = write.schema or snapshot.schema
         if schema != snapshot.schema or partitions != snapshot.partition_by:
-            head.append(log_commits.metadata(snapshot.delta, schema=schema.to_json(), partition_by=partitions))
+            head.append(log.metadata(snapshot.delta, schema=schema.to_json(), partition_by=partitions))
         self.forget(path)
-        log_commits.commit(self.storage, path, snapshot.delta.version() + 1, [*head, *actions])
+        log.commit(self.storage, path, snapshot.delta.version() + 1, [*head, *actions])
         keep_log_short(snapshot.delta)
         self._versions[path] = snapshot.delta.version() + 1

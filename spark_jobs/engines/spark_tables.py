@@ -1,50 +1,268 @@
-"""Tables that only Spark's Delta can write: rows are decided as everywhere, staged as files, and reach them by `MERGE`.
-
-Files of readable tables are read where they are. Of others, whose files say nothing without Spark (column mapping,
-commits that a catalog keeps), Spark makes a plain copy for the run.
-"""
+"""Columns of Spark frames by exact name."""
 
 from __future__ import annotations
 
+import functools
 import json
+import os
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from operator import and_
-from typing import Any
+from typing import Any, TypeAlias, TypeVar, cast
 from uuid import uuid4
 
+import delta.tables
+import pyspark.sql as ps
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, DataFrameWriter, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from airflow_gddl.contract.errors import RetriableError
+from airflow_gddl.contract.errors import FatalError, RetriableError
 from airflow_gddl.contract.layout import Layout, join
 from airflow_gddl.contract.spec import TableSpec, TierSpec
-from airflow_gddl.contract.sql_types import SqlType, literal, quote, quoted
+from airflow_gddl.contract.sql_types import SqlType, literal, parse_type, parts, quote, quoted
 from airflow_gddl.stores import Storage
-from spark_jobs.engines import skipping
-from spark_jobs.engines.delta_rs import deletion_vectors
-from spark_jobs.engines.delta_rs.data_files import Target, WithoutRows
-from spark_jobs.engines.delta_rs.features import BESIDE_SPARK, CLUSTERING, is_readable
-from spark_jobs.engines.delta_rs.log_commits import Action, is_on
-from spark_jobs.engines.delta_rs.snapshots import TableSnapshot
-from spark_jobs.engines.delta_rs.tables import Clock, Tables, Write, Written
+from spark_jobs.delta import deletion_vectors, table_definition
+from spark_jobs.delta.commits import OURS, DeltaCommits, app_of, user_metadata
+from spark_jobs.delta.data_files import Target, WithoutRows
+from spark_jobs.delta.log import Action, is_on
+from spark_jobs.delta.snapshots import BESIDE_SPARK, CLUSTERING, TableSnapshot, is_readable
+from spark_jobs.delta.table_definition import CURRENT, TableDefinition
+from spark_jobs.delta.tables import Clock, Tables, Write, Written
 from spark_jobs.engines.places import Place
-from spark_jobs.engines.spark.columns import at
-from spark_jobs.engines.spark.tables import Assignments
-from spark_jobs.engines.spark.tables import Tables as SparkTables
-from spark_jobs.engines.table_definition import CURRENT, TableDefinition
 from spark_jobs.engines.written_parts import file_path
+from spark_jobs.plan import columns as plan_columns
 from spark_jobs.plan import columns as planned
 from spark_jobs.plan.merging import Addition, Widening, extra_fields, widenings
 from spark_jobs.plan.table_schema import GDDL
 from spark_jobs.plan.widening import widens
 from spark_jobs.rules.arrow_schema import DeltaSchema, schema_of
+from spark_jobs.spark.session import FOR_FEW_ROWS, SQL_SETTINGS
+
+
+def name(column: str) -> ps.Column:
+    """A column by its exact name, which may have dots and spaces."""
+    return F.col(quoted(column))
+
+
+def at(side: str, column: str) -> ps.Column:
+    """A column of one side of a join or merge."""
+    return F.col(f"{side}.{quoted(column)}")
+
+
+Result = TypeVar("Result")
+Assignments: TypeAlias = dict[str, str | Column]
+"""Assignments of a clause of Delta's merge builder."""
+
+_TXN_APP = "spark.databricks.delta.write.txnAppId"
+_TXN_VERSION = "spark.databricks.delta.write.txnVersion"
+_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
+_NOT_NULL = '"nullable":false'
+
+
+@dataclass(frozen=True)
+class SparkTables:
+    """Delta tables in one Spark session; each table has its own session, for its transaction settings."""
+
+    spark: SparkSession
+    log: DeltaCommits
+    few_rows: bool = False
+    shard: str = ""
+
+    def suited(self, *, few_rows: bool) -> SparkTables:
+        """The tables in a session with settings for few rows, or many."""
+        if few_rows == self.few_rows:
+            return self
+        session = self.spark.newSession()
+        for key, value in {**SQL_SETTINGS, **(FOR_FEW_ROWS if few_rows else {})}.items():
+            session.conf.set(key, value)
+        return SparkTables(session, self.log, few_rows, self.shard)
+
+    @property
+    def slots(self) -> int:
+        """Tasks that can run at once, as far as the session reports it; 4 where it doesn't (Spark Connect)."""
+        try:
+            return max(1, int(self.spark.sparkContext.defaultParallelism))
+        except Exception:  # noqa: BLE001 - Connect raises various errors for missing methods
+            return 4
+
+    def exists(self, path: str) -> bool:
+        return self.log.exists(path)
+
+    def read(self, path: str) -> DataFrame:
+        return self.spark.read.format("delta").load(path)
+
+    def handle(self, path: str) -> delta.tables.DeltaTable:
+        return delta.tables.DeltaTable.forPath(self.spark, path)
+
+    def version(self, path: str) -> int | None:
+        return self.log.version(path)
+
+    def last_transaction(self, path: str, app: str) -> int:
+        """Highest transaction version that `app` committed to the table; -1 when none."""
+        if not self.exists(path):
+            return -1
+        if "DATABRICKS_RUNTIME_VERSION" in os.environ:  # its Delta has no such classes
+            return self.log.last_transaction(path, app_of(app, self.shard))
+        found = self._snapshot(path).transactions().get(app_of(app, self.shard))
+        return int(found.get()) if found.isDefined() else -1
+
+    def _snapshot(self, path: str) -> Any:
+        """Delta's own, at the newest version."""
+        jvm: Any = self.spark._jvm  # noqa: SLF001 - Delta has no public way to a table's transactions
+        none = jvm.scala.Option.empty()
+        return self._delta_log(path).update(False, none, none)
+
+    def _delta_log(self, path: str) -> Any:
+        jvm: Any = self.spark._jvm  # noqa: SLF001 - as above
+        return jvm.org.apache.spark.sql.delta.DeltaLog.forTable(self.spark._jsparkSession, path)  # noqa: SLF001 - as above
+
+    def _metadata(self, path: str) -> dict[str, Any]:
+        """The table's `metaData` action, with the features of its `protocol` as `features`.
+
+        `DESCRIBE DETAIL` answers the same and the table's size, for which Delta computes the state of the version: a
+        second of a small table, more of a large one.
+        """
+        if "DATABRICKS_RUNTIME_VERSION" in os.environ:  # its Delta has no such classes
+            found = self.handle(path).detail().collect()[0].asDict()
+            return {**found, "configuration": found["properties"], "features": found["tableFeatures"]}
+        snapshot = self._snapshot(path)
+        protocol = json.loads(snapshot.protocol().json())["protocol"]
+        return {**json.loads(snapshot.metadata().json())["metaData"], "features": protocol.get("writerFeatures", [])}
+
+    @contextmanager
+    def transaction(self, app: str, version: int, metrics: Mapping[str, int] | None = None) -> Iterator[None]:
+        """Writes inside are made once per (table, app, version): Delta skips repeated ones.
+
+        Args:
+            metrics: figures of the commit, stated in its user metadata; null: those that Delta counts.
+        """
+        conf, app = self.spark.conf, app_of(app, self.shard)
+        conf.set(_TXN_APP, app)
+        conf.set(_TXN_VERSION, str(version))
+        conf.set(_METADATA, user_metadata(app, version, metrics))
+        try:
+            yield
+        finally:
+            conf.unset(_TXN_APP)
+            conf.unset(_TXN_VERSION)
+            conf.set(_METADATA, OURS)
+
+    def create(self, definition: TableDefinition) -> None:
+        """Create the table unless it exists."""
+        builder = delta.tables.DeltaTable.createIfNotExists(self.spark).location(definition.path)
+        for column in definition.columns:
+            builder = builder.addColumn(column.name, spark_type(str(column.type)), nullable=True)
+        for key, value in definition.created_with.items():
+            builder = builder.property(key, value)
+        if definition.partition_by:
+            builder = builder.partitionedBy(*definition.partition_by)
+        if definition.cluster_by:
+            builder = builder.clusterBy(*definition.cluster_by)
+        builder.execute()
+
+    def partitions(self, path: str) -> tuple[str, ...]:
+        return tuple(self._metadata(path)["partitionColumns"] or ())
+
+    def overwriting(self, rows: DataFrame, path: str, partition_by: Sequence[str]) -> DataFrameWriter:
+        """With another schema Delta takes the partitions of the writer, too, and makes every column nullable."""
+        writer = rows.write.format("delta").mode("overwrite")
+        stored = self.read(path).schema
+        if required := [field.name for field in stored.fields if _NOT_NULL in field.json()]:
+            if _typed(stored) == _typed(rows.schema) and tuple(partition_by) == self.partitions(path):
+                return writer
+            raise _not_null_unsupported(path, required)
+        writer = writer.option("overwriteSchema", "true")
+        return writer.partitionBy(*partition_by) if partition_by else writer
+
+    def properties(self, path: str) -> dict[str, str]:
+        return dict(self._metadata(path)["configuration"])
+
+    def description(self, path: str) -> str:
+        return str(self._metadata(path).get("description") or "")
+
+    def set_properties(self, path: str, properties: Mapping[str, str]) -> None:
+        """Set the properties that differ, in one commit."""
+        stored = self.properties(path)
+        changed = {name: value for name, value in properties.items() if stored.get(name) != value}
+        if changed:
+            pairs = ", ".join(f"{literal(name)} = {literal(value)}" for name, value in changed.items())
+            self.sql(path, f"ALTER TABLE {{table}} SET TBLPROPERTIES ({pairs})")
+
+    def restate(self, path: str) -> None:
+        """Rewrite the statistics of all files by the table's properties, not the files."""
+        if "DATABRICKS_RUNTIME_VERSION" in os.environ:
+            self.spark.sql(f"ANALYZE TABLE {_quoted(path)} COMPUTE DELTA STATISTICS")
+            return
+        jvm: Any = self.spark._jvm  # noqa: SLF001 - Delta has no statement for it outside Databricks
+        log, collection = self._delta_log(path), jvm.org.apache.spark.sql.delta.stats.StatisticsCollection
+        every = getattr(collection, "recompute$default$5")()
+        nothing = getattr(getattr(jvm.scala.collection.immutable, "Nil$"), "MODULE$")
+        collection.recompute(self.spark._jsparkSession, log, jvm.scala.Option.empty(), nothing, every)  # noqa: SLF001 - as above
+
+    def allow(self, path: str, columns: Sequence[plan_columns.Column]) -> None:
+        """Add the table features that such columns require.
+
+        A new table has those of its first columns; later ones must be set.
+        """
+        if not any(str(part) == "timestamp_ntz" for column in columns for part in parts(column.type)):
+            return
+        if "timestampNtz" not in self._metadata(path)["features"]:
+            self.sql(path, "ALTER TABLE {table} SET TBLPROPERTIES ('delta.feature.timestampNtz' = 'supported')")
+
+    def columns(self, path: str) -> tuple[plan_columns.Column, ...]:
+        """All columns, including `_gddl`, in order."""
+        fields = self.read(path).schema.fields
+        return tuple(plan_columns.Column(f.name, parse_type(sql_text(f.dataType))) for f in fields)
+
+    def clustering(self, path: str) -> tuple[str, ...]:
+        """Columns that the table is clustered by."""
+        if "clustering" not in self._metadata(path)["features"]:
+            return ()
+        return tuple(self.handle(path).detail().select("clusteringColumns").collect()[0][0] or ())
+
+    def sql(self, path: str, statement: str) -> None:
+        """Run `ALTER TABLE {table} ...`."""
+        self.spark.sql(statement.replace("{table}", _quoted(path), 1))
+
+
+def _typed(schema: T.StructType) -> list[tuple[str, str]]:
+    return [(field.name, sql_text(field.dataType)) for field in schema.fields]
+
+
+def _not_null_unsupported(path: str, columns: Sequence[str]) -> FatalError:
+    what = f"{', '.join(columns)} may not be null, and Delta replaces the table's schema only without NOT NULL"
+    remedy = f"ALTER TABLE delta.`{path}` ALTER COLUMN {columns[0]} DROP NOT NULL, then ADD CONSTRAINT required CHECK "
+    remedy += f"({columns[0]} IS NOT NULL), which stays"
+    return FatalError("NOT_NULL_UNSUPPORTED", what, where=path, remedy=remedy)
+
+
+def _quoted(path: str) -> str:
+    return f"delta.{quoted(path)}"
+
+
+@functools.cache
+def spark_type(text: str) -> T.DataType:
+    """A type from its SQL text; cached, since Spark's parser is called over the gateway."""
+    return cast("T.StructType", T.StructType.fromDDL(f"c {text}")).fields[0].dataType
+
+
+def sql_text(kind: T.DataType) -> str:
+    """A Spark type as SQL text with every field name quoted."""
+    if isinstance(kind, T.StructType):
+        fields = ",".join(f"{quoted(f.name)}:{sql_text(f.dataType)}" for f in kind.fields)
+        return f"struct<{fields}>"
+    if isinstance(kind, T.ArrayType):
+        return f"array<{sql_text(kind.elementType)}>"
+    if isinstance(kind, T.MapType):
+        return f"map<{sql_text(kind.keyType)},{sql_text(kind.valueType)}>"
+    return kind.simpleString()
+
 
 _GONE = f"{GDDL}__gone"
 _STORED, _STAGED = "stored", "staged"
@@ -227,18 +445,20 @@ class MergedTables(MaintainedTables):
         """
         self._spark.allow(definition.path, definition.columns)
         properties = self.properties(definition.path)
-        named = properties.get(skipping.COLUMNS)
+        named = properties.get(table_definition.COLUMNS)
         if named is None:
             return
         if is_on(properties, _VECTORS):
             stored = self.existing(definition.path).schema.types
             left = [c for c in definition.columns if stored.get(c.name) == c.type]
-            named = skipping.restricted(definition.skipping[skipping.COLUMNS], left)
-            self.set_properties(definition.path, {skipping.COLUMNS: named})
+            named = table_definition.restricted(definition.skipping[table_definition.COLUMNS], left)
+            self.set_properties(definition.path, {table_definition.COLUMNS: named})
             return
-        kept = skipping.restricted(named, [c for c in definition.columns if c.name not in definition.partition_by])
-        if kept != skipping.restricted(named, None):
-            self.set_properties(definition.path, {skipping.COLUMNS: kept})
+        kept = table_definition.restricted(
+            named, [c for c in definition.columns if c.name not in definition.partition_by]
+        )
+        if kept != table_definition.restricted(named, None):
+            self.set_properties(definition.path, {table_definition.COLUMNS: kept})
 
     def add_files(
         self, path: str, transaction: tuple[str, int], files: Sequence[Action], metrics: Mapping[str, int]
@@ -256,7 +476,7 @@ class MergedTables(MaintainedTables):
     def index(self, definition: TableDefinition) -> None:
         """No file of an earlier release remains."""
         wanted = {**definition.skipping, **CURRENT}
-        if wanted.get(skipping.COLUMNS) == self.properties(definition.path).get(skipping.COLUMNS):
+        if wanted.get(table_definition.COLUMNS) == self.properties(definition.path).get(table_definition.COLUMNS):
             self.set_properties(definition.path, wanted)
         else:
             self.reindex(definition.path, wanted)

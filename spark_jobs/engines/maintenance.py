@@ -15,13 +15,13 @@ import pyarrow.parquet as pq
 
 from airflow_gddl.contract.layout import join as join_path
 from airflow_gddl.stores import Storage
-from spark_jobs.engines.base import DeclinedError, TableContext
-from spark_jobs.engines.delta_rs.indexing import keep_readable
-from spark_jobs.engines.delta_rs.removal import remove_rows
-from spark_jobs.engines.delta_rs.small_files import bins, join
-from spark_jobs.engines.delta_rs.tables import DataFile, Tables, Write
-from spark_jobs.engines.key_ranges import Source, by_key
-from spark_jobs.engines.table_definition import CURRENT, TIMESTAMPS, has_microseconds
+from spark_jobs.delta.table_definition import CURRENT, TIMESTAMPS, has_microseconds
+from spark_jobs.delta.tables import DataFile, Tables, Write
+from spark_jobs.engines.batch_context import bins, join
+from spark_jobs.engines.file_rules import remove_rows
+from spark_jobs.engines.port import DeclinedError, TableContext
+from spark_jobs.engines.table_rows import Source, by_key
+from spark_jobs.engines.whole_tables import keep_readable
 from spark_jobs.plan.retention import own_hours
 from spark_jobs.plan.table_schema import TableSchema
 from spark_jobs.rules.arrays import by_name

@@ -13,24 +13,19 @@ import pyarrow.compute as pc
 
 from airflow_gddl.contract.result import MainCounts, RunWarning
 from airflow_gddl.stores import Storage
+from spark_jobs.delta import table_definition
+from spark_jobs.delta.commits import APPEND, MERGE, QUARANTINE, TOMBSTONES, main_counts, merge_metrics
+from spark_jobs.delta.data_files import Target
+from spark_jobs.delta.tables import DataFile, Tables, Written
 from spark_jobs.dialects.probed import Unreadable
-from spark_jobs.engines import table_definition
-from spark_jobs.engines.base import TableContext
-from spark_jobs.engines.batch_steps import TablesOfAnother, TableWork
-from spark_jobs.engines.delta_commits import main_counts, merge_metrics
-from spark_jobs.engines.delta_rs import evolve
-from spark_jobs.engines.delta_rs.batch_context import BatchContext
-from spark_jobs.engines.delta_rs.change_table import files_of_batch, is_of_batch, may_repeat
-from spark_jobs.engines.delta_rs.data_files import Target
-from spark_jobs.engines.delta_rs.outputs import Output, output_of, written
-from spark_jobs.engines.delta_rs.replica import needed_of_replica
-from spark_jobs.engines.delta_rs.row_search import AT_FILE, AT_ROW, KeyMatches
-from spark_jobs.engines.delta_rs.table_writer import TableWriter
-from spark_jobs.engines.delta_rs.tables import DataFile, Tables, Written
-from spark_jobs.engines.delta_rs.versions import update_history
-from spark_jobs.engines.key_ranges import Source, by_key, by_row
+from spark_jobs.engines import whole_tables
+from spark_jobs.engines.batch_context import BatchContext
+from spark_jobs.engines.batches import files_of_batch, is_of_batch, may_repeat, needed_of_replica
+from spark_jobs.engines.file_rules import Output, output_of, written
 from spark_jobs.engines.places import stream_of, stream_rows
-from spark_jobs.engines.transactions import APPEND, MERGE, QUARANTINE, TOMBSTONES
+from spark_jobs.engines.port import TableContext, TablesOfAnother, TableWork
+from spark_jobs.engines.table_rows import AT_FILE, AT_ROW, KeyMatches, Source, by_key, by_row
+from spark_jobs.engines.whole_tables import TableWriter, update_history
 from spark_jobs.engines.written_parts import CHANGES, ERRORS, PartsReader, WrittenParts, file_path
 from spark_jobs.plan.batch import BatchPlan, TableState
 from spark_jobs.plan.table_schema import TableSchema
@@ -369,12 +364,12 @@ class _Merging:
 
     def _tombstones(self) -> Output | None:
         context, path = self.context, self.context.layout.tombstones
-        evolve.retype_sequence(context.tables, path, context.table_schema)
+        whole_tables.retype_sequence(context.tables, path, context.table_schema)
         if context.has_made(path, TOMBSTONES):
             return None
         definition = table_definition.tombstones(context.table_schema, path)
         if context.tables.exists(path):
-            evolve.ensure(context.tables, definition)
+            whole_tables.ensure(context.tables, definition)
         return Output(target=context.tables.target_of(definition), now=context.transaction // 1000, keys=None)
 
     def discard(self, reports: Sequence[Mapping[str, Any]]) -> None:

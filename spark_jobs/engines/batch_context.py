@@ -1,0 +1,203 @@
+"""Compaction of small files, also between batches for tables that get a file per batch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from airflow_gddl.contract.layout import Layout
+from airflow_gddl.contract.spec import TierSpec
+from spark_jobs.delta.commits import QUARANTINE, version_of
+from spark_jobs.delta.tables import DataFile, Tables, TableSnapshot, Write, Written
+from spark_jobs.engines import file_rules
+from spark_jobs.engines.file_rules import deleted, written
+from spark_jobs.engines.table_rows import KeyMatches, Source
+from spark_jobs.plan.batch import BatchPlan
+from spark_jobs.plan.table_schema import GDDL, TableSchema
+from spark_jobs.rules.arrays import by_name
+from spark_jobs.rules.merge import ACTION
+from spark_jobs.rules.partition_values import PartitionText, split
+from spark_jobs.rules.quarantine import of_earlier_versions
+
+FULL = 32 * 1024**2
+_SMALL = 4 * 1024**2
+_FEWEST = 4
+"""Minimum number of files to compact, so that a full one is not rewritten for each small one."""
+MANY = 64
+"""Number of small files that starts a compaction between batches, as Delta's auto compaction on Spark (at 50)."""
+
+
+def with_smallest(tables: Tables, snapshot: TableSnapshot, rows: pa.Table) -> tuple[pa.Table, list[DataFile]]:
+    """New rows together with the rows of the smallest file of their partition if it is small; and these files.
+
+    This limits the number of files.
+    """
+    if not tables.arranges_files:
+        return rows, []
+    mine = {partition for partition, _ in split(rows, snapshot.partition_by)}
+    smallest: dict[PartitionText, DataFile] = {}
+    for file in snapshot.files:
+        known = smallest.get(file.partition)
+        if file.size <= _SMALL and file.partition in mine and (known is None or file.size < known.size):
+            smallest[file.partition] = file
+    found = list(smallest.values())
+    return pa.concat_tables([tables.read_files(snapshot, found), rows]), found
+
+
+def place_new_rows(
+    tables: Tables, snapshot: TableSnapshot, rows: pa.Table, added: list[pa.Table], removed: list[DataFile]
+) -> None:
+    """Add new rows to the smallest file that is rewritten anyway, else to the smallest of all, else to a new one.
+
+    Args:
+        added: new contents of each file in `removed`; both are extended.
+    """
+    if not rows.num_rows:
+        return
+    least = min(range(len(removed)), key=lambda i: removed[i].size, default=None)
+    if least is None:
+        whole, small = with_smallest(tables, snapshot, rows)
+        added.append(whole)
+        removed += small
+    elif removed[least].size <= FULL:  # so that no file grows without limit
+        added[least] = pa.concat_tables([added[least], rows])
+    else:
+        added.append(rows)
+
+
+def join(tables: Tables, path: str, files: Sequence[DataFile]) -> None:
+    """Compact these files into one; readers of the table's changes skip it (`dataChange` false)."""
+    rows = tables.read_files(tables.existing(path), files)
+    tables.commit(path, Write(added=[rows], removed=files, rearranged=True))
+
+
+def join_in_passing(tables: Tables, path: str) -> None:
+    """Compact the oldest small files if there are many.
+
+    For tables that get a file per batch and are never rewritten. Runs between batches, since a started batch finds its
+    rows by the files that it added. Without it a table that gets a file every few seconds would open more slowly each
+    day until its maintenance.
+    """
+    snapshot = tables.existing(path)
+    if not tables.arranges_files or pa.table(snapshot.delta.get_add_actions()).num_rows < MANY:
+        return
+    small = [file for file in snapshot.files if file.size <= FULL // 2]
+    found = next(bins(small), None) if len(small) >= MANY else None
+    if found is not None:
+        join(tables, path, found)
+
+
+def bins(files: Sequence[DataFile]) -> Iterator[list[DataFile]]:
+    """Small files of a partition to compact, adjacent by batch, so that ranges of sequences stay narrow."""
+    partitions: dict[PartitionText, list[DataFile]] = {}
+    for file in files:
+        partitions.setdefault(file.partition, []).append(file)
+    for members in partitions.values():
+        yield from _bins(members)
+
+
+def _bins(files: Sequence[DataFile]) -> Iterator[list[DataFile]]:
+    waiting: list[DataFile] = []
+    size = 0
+    for file in sorted((f for f in files if f.size <= FULL // 2), key=_age):
+        if size + file.size > FULL:
+            if len(waiting) >= _FEWEST:
+                yield waiting
+            waiting, size = [], 0
+        waiting.append(file)
+        size += file.size
+    if len(waiting) >= _FEWEST:
+        yield waiting
+
+
+def _age(file: DataFile) -> tuple[str, str]:
+    return ((file.low.get(GDDL) or {}).get("batch_id") or "", file.path)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BatchContext:
+    """Context of all steps of one batch of one table."""
+
+    tables: Tables
+    layout: Layout
+    tier: TierSpec
+    plan: BatchPlan
+    table_schema: TableSchema
+    resumed: bool = True
+
+    @property
+    def transaction(self) -> int:
+        """The transaction version of the batch's steps."""
+        return version_of(self.plan)
+
+    def has_made(self, path: str, app: str) -> bool:
+        """Whether a step of this batch is in the table; not checked for a batch that is new in this run."""
+        return self.resumed and self.tables.last_transaction(path, app) >= self.transaction
+
+    def metrics(self, path: str, app: str) -> dict[str, int]:
+        """Metrics of the commit of a step of this batch; empty where there is none."""
+        return self.tables.metrics(path, app, self.transaction)
+
+    def commit(
+        self, path: str, app: str, metrics: Mapping[str, int], added: list[pa.Table], removed: Sequence[DataFile] = ()
+    ) -> None:
+        """Commit a step of this batch, once; see `Write`."""
+        self.tables.commit(path, replace(self._write(app, metrics, added), removed=removed))
+
+    def _write(self, app: str, metrics: Mapping[str, int], added: list[pa.Table]) -> Write:
+        return Write(
+            app=app, version=self.transaction, added=added, metrics=metrics, once=self.resumed,
+            keys=self.table_schema.keys,
+        )  # fmt: skip
+
+    def put(
+        self, snapshot: TableSnapshot, app: str, metrics: Mapping[str, int], found: KeyMatches, outcome: pa.Table
+    ) -> None:
+        """Commit an outcome of a table's rows: they are deleted from their files, and new ones written.
+
+        Args:
+            outcome: the table's columns, with `ACTION` and `AT`: see `merge.decide`.
+        """
+        schema = snapshot.schema.arrow
+        if found.whole is None:
+            rows, gone = found.written(outcome, schema), found.touched(outcome) if snapshot.feeds_changes else None
+            write = replace(self._write(app, metrics, [rows]), deleted=found.deleted(outcome), gone=gone)
+            self.tables.commit(snapshot.path, write)
+            return
+        added, removed = found.rewritten(outcome, schema)
+        fresh = by_name(outcome.filter(pc.equal(outcome.column(ACTION), "insert")), schema)
+        place_new_rows(self.tables, snapshot, fresh, added, removed)
+        self.commit(snapshot.path, app, metrics, added, removed)
+
+    def put_files(self, path: str, app: str, found: Written, metrics: Mapping[str, int]) -> None:
+        """Commit data files of new rows."""
+        self.tables.commit(path, replace(self._write(app, metrics, []), written=found))
+
+    def put_written(
+        self, path: str, app: str, reports: Sequence[Mapping[str, Any]], source: Source, metrics: Mapping[str, int]
+    ) -> None:
+        """Commit what a rule has written and deleted.
+
+        Args:
+            reports: see `Output.report`.
+            source: the table's rows, as the rule got them.
+        """
+        found, _ = written(reports)
+        write = replace(self._write(app, metrics, []), written=found, deleted=deleted(reports, source))
+        self.tables.commit(path, write)
+
+    def resolve_earlier(self, paths: Sequence[str]) -> None:
+        """Resolve what earlier versions of files left in the errors table."""
+        if paths and self.tables.exists(self.layout.errors):
+            older = of_earlier_versions(paths, self.plan.batch_id)
+            transaction = (f"{QUARANTINE}:resolve", self.transaction)
+            file_rules.resolve(self.tables, self.layout.errors, older, self.plan.planned_at, transaction)
+
+    def join_small_files(self, path: str) -> None:
+        """Between batches: see `small_files.join_in_passing`."""
+        if not self.resumed:
+            join_in_passing(self.tables, path)
