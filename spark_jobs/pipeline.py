@@ -26,25 +26,27 @@ from spark_jobs.plan.settings import history_begins, settings_of
 from spark_jobs.plan.shards import require_same_order
 from spark_jobs.rules.errors_table import MISFIT_CODE
 from spark_jobs.table import foreign, notices
-from spark_jobs.table.batch_commit import commit_of
-from spark_jobs.table.batch_run import Batch, Ingested
-from spark_jobs.table.decisions import (
+from spark_jobs.table.batch import (
+    NOT_SWEPT,
+    Batch,
+    Ingested,
+    Swept,
+    commit_of,
     is_late_as_a_whole,
     is_small,
     load_is_whole,
     overlap_of,
     require_sound,
     schema_changes,
+    sweep,
+    sweep_alone,
     with_decision,
 )
-from spark_jobs.table.next_batch import NextBatch, next_plan, withdraw
-from spark_jobs.table.outcome import RunTotals
-from spark_jobs.table.pending_work import PendingWork, report_left, waits_for_files
-from spark_jobs.table.result_columns import columns_of
+from spark_jobs.table.outcome import RunTotals, columns_of
+from spark_jobs.table.pending import NextBatch, PendingWork, next_plan, report_left, waits_for_files, withdraw
 from spark_jobs.table.run import TableRun
 from spark_jobs.table.runtime import iso
 from spark_jobs.table.shards import Turns, has_tables, left_in_quarantine
-from spark_jobs.table.sweep import NOT_SWEPT, Swept, sweep, sweep_alone
 from spark_jobs.table.tidying import tidy
 
 

@@ -13,9 +13,8 @@ import pytest
 
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobSpec
-from spark_jobs.continuous import desired_state
-from spark_jobs.continuous.desired_state import DesiredStateReader
-from spark_jobs.continuous.loop import Loop
+from spark_jobs.continuous import loop
+from spark_jobs.continuous.loop import DesiredStateReader, Loop
 from spark_jobs.job.stop import Stop
 from spark_jobs.table.runtime import Runtime
 
@@ -75,6 +74,6 @@ def known_tables(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
         found.append(tuple(spec.table for spec in self.job.tables))
         return changed
 
-    monkeypatch.setattr(desired_state, "POLL_SECONDS", 0.0)
+    monkeypatch.setattr(loop, "POLL_SECONDS", 0.0)
     monkeypatch.setattr(DesiredStateReader, "poll", recorded)
     return found

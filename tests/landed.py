@@ -6,11 +6,9 @@ from dataclasses import replace
 
 from airflow_gddl.contract.dms_names import classify
 from spark_jobs.ledger.ledger import Ledger
-from spark_jobs.plan.batch import BatchCommit, BatchPlan, TableState
+from spark_jobs.plan.batch import BatchCommit, BatchPlan, FileEntry, LandedFile, PlannedFile, TableState
 from spark_jobs.plan.batching import state_after
-from spark_jobs.plan.discover import Discovery
-from spark_jobs.plan.file_times import BY_NAME, FileTimes
-from spark_jobs.plan.files import FileEntry, LandedFile, PlannedFile
+from spark_jobs.plan.discover import BY_NAME, Discovery, FileTimes
 
 LANDING = "/landing/hr/employee"
 

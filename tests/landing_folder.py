@@ -18,9 +18,9 @@ from spark_jobs.dialects.base import Dialect
 from spark_jobs.dialects.dms import DmsDialect
 from spark_jobs.discovery.listing import LandingLocation, discover
 from spark_jobs.ledger.ledger import Ledger
+from spark_jobs.plan.batch import PlannedFile
 from spark_jobs.plan.batching import BatchLimits, next_batch
 from spark_jobs.plan.discover import Discovery
-from spark_jobs.plan.files import PlannedFile
 from tests.landed import committed
 
 START = datetime(2024, 1, 1, tzinfo=UTC)

@@ -10,14 +10,14 @@ from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.result import JobResult
 from spark_jobs.engines.port import TableContext
 from spark_jobs.ledger.ledger import Ledger
-from spark_jobs.maintenance.cut_mark import cut_before
+from spark_jobs.maintenance.maintain import cut_before
 from spark_jobs.plan.identity import require_same_identity
 from spark_jobs.plan.table_schema import TableSchema
+from spark_jobs.rules.erasure import KeyRows
 from spark_jobs.rules.explain import key_history, key_json, replica_records, row_facts
-from spark_jobs.rules.key_rows import KeyRows
 from spark_jobs.rules.order import that_count
 from spark_jobs.table import notices
-from spark_jobs.table.decisions import has_few_rows
+from spark_jobs.table.batch import has_few_rows
 from spark_jobs.table.foreign import require_replica
 from spark_jobs.table.outcome import RunTotals
 from spark_jobs.table.run import TableRun

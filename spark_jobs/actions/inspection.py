@@ -8,9 +8,9 @@ from typing import Any
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.result import JobResult, RunWarning, error_info
 from airflow_gddl.contract.spec import TableSpec
-from spark_jobs.actions.refresh_plan import rebuild_batches, refresh_batches
+from spark_jobs.actions.refresh import rebuild_batches, refresh_batches
 from spark_jobs.engines.port import TableContext
-from spark_jobs.maintenance.cut_mark import cut_before
+from spark_jobs.maintenance.maintain import cut_before
 from spark_jobs.plan.batch import BatchPlan, TableState
 from spark_jobs.plan.discover import Discovery
 from spark_jobs.plan.identity import require_same_identity
@@ -19,11 +19,10 @@ from spark_jobs.plan.table_schema import TableSchema
 from spark_jobs.rules.figures import BUCKETS, Verdict, together
 from spark_jobs.table import notices
 from spark_jobs.table.foreign import foreign_commits, require_replica, warnings_of
-from spark_jobs.table.next_batch import batches_ahead
 from spark_jobs.table.outcome import RunTotals
+from spark_jobs.table.pending import batches_ahead
 from spark_jobs.table.run import TableRun
-from spark_jobs.verification.source_database import opened, url_of
-from spark_jobs.verification.verify_source import SourceVerdict, verify_source
+from spark_jobs.verification.source import SourceVerdict, opened, url_of, verify_source
 
 
 def show_plan(run: TableRun, totals: RunTotals) -> JobResult:

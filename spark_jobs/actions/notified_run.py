@@ -12,8 +12,8 @@ from dataclasses import replace
 from airflow_gddl.contract.errors import GddlError
 from airflow_gddl.contract.layout import STATE, join
 from airflow_gddl.contract.result import JobResult, RunWarning
-from spark_jobs.discovery.file_stream import FileStreamSource, NotifiedFile, drain
 from spark_jobs.discovery.listing import is_listing_due
+from spark_jobs.discovery.notified import FileStreamSource, NotifiedFile, drain
 from spark_jobs.pipeline import bring_up_to_date, finished
 from spark_jobs.plan.batch import TableState
 from spark_jobs.table.outcome import RunTotals

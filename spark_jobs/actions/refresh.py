@@ -1,48 +1,361 @@
-"""Tables loaded again from the files that are there: a reload, a resync, and a rebuild whose ledger is lost (rule 10).
-
-All files are ingested again into a separate change table and ledger below the state folder, in the usual bounded
-batches, so that an interrupted run resumes where it stopped. Then, each step in one Delta commit: the change table
-takes what the files hold; replica, tombstones and history are overwritten with its fold; the quarantine is settled; the
-ledger commits. What only the change table knew is archived by a reload or resync, and kept where the ledger is lost.
-"""
+"""Generations in a full refresh: from the ledger, or from the change table where the ledger is lost."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
+from datetime import datetime
 from functools import cached_property
 
 from airflow_gddl.contract.errors import FatalError, RetriableError
 from airflow_gddl.contract.layout import join
-from airflow_gddl.contract.result import JobResult, MainCounts, error_info
-from spark_jobs.actions import refresh_generations
-from spark_jobs.actions.refresh_plan import is_sealed, new_plan, nothing_to_refresh, shadow_of
-from spark_jobs.actions.resync import Replacement, check, require_connection, still_different
+from airflow_gddl.contract.result import JobResult, MainCounts, RunWarning, error_info
+from spark_jobs.delta.commits import version_of
+from spark_jobs.dialects.base import Dialect
 from spark_jobs.engines.port import DeclinedError, RebuildRequest, TableContext
 from spark_jobs.ledger.claim import Claim
 from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.pipeline import commit, count, ingest
-from spark_jobs.plan.batch import BatchCommit, BatchPlan, TableState
-from spark_jobs.plan.batching import next_batch
-from spark_jobs.plan.discover import Discovery
-from spark_jobs.plan.files import FileEntry
-from spark_jobs.plan.generations import Recorded
+from spark_jobs.plan.batch import BatchCommit, BatchPlan, FileEntry, TableState
+from spark_jobs.plan.batching import SweepRule, next_batch, sweep_state
+from spark_jobs.plan.discover import Discovery, Recorded, reconstruct
 from spark_jobs.plan.identity import reselected_columns
+from spark_jobs.plan.sequence import greater
 from spark_jobs.plan.settings import settings_of
-from spark_jobs.plan.snapshots import floors_of
-from spark_jobs.plan.sweeping import SweepRule
+from spark_jobs.plan.snapshots import KnownSnapshots, SnapshotRun, floors_of, text_of
 from spark_jobs.plan.table_schema import TableSchema
 from spark_jobs.rules.batch_schema import plan_batch
-from spark_jobs.rules.figures import Rebuilt
+from spark_jobs.rules.figures import Rebuilt, Replaced
 from spark_jobs.rules.order import ARCHIVED
 from spark_jobs.rules.rewrite import Rewrite, plan_archive
+from spark_jobs.rules.texts import normal_json
 from spark_jobs.table import notices
-from spark_jobs.table.batch_run import Batch
-from spark_jobs.table.decisions import is_resequenced, is_small
-from spark_jobs.table.foreign import versions_of
-from spark_jobs.table.next_batch import NextBatch, files_changed, moment
+from spark_jobs.table.batch import Batch, is_resequenced, is_small
+from spark_jobs.table.foreign import has_all_changes, versions_of
 from spark_jobs.table.outcome import RunTotals
+from spark_jobs.table.pending import NextBatch, batches_ahead, files_changed, moment
 from spark_jobs.table.run import TableRun
+from spark_jobs.table.runtime import iso
+from spark_jobs.verification.source import distance, opened, url_of
+
+
+def recorded_files(context: TableContext, state: TableState) -> Recorded | None:
+    """Generations by the change table; null where the ledger has them, or there is no change table."""
+    if state.batch or state.schemas or not context.engine.exists(context.layout.changes):
+        return None
+    return Recorded(context.engine.recorded_files(context))
+
+
+def seed(state: TableState, recorded: Recorded | None, dialect: Dialect, *, archives: bool = False) -> TableState:
+    """State that a shadow ledger inherits: schema ids, generations, snapshots of the source.
+
+    Args:
+        archives: the files alone are to say what there is; so they do of snapshots.
+    """
+    if recorded is None:
+        known = None if state.snapshots is None else dialect.replaced_snapshots(state.snapshots)
+        known = KnownSnapshots() if archives and dialect.log_positions else known
+        return TableState(batch=1, generation=max(state.generation, 1), schemas=state.schemas, snapshots=known,
+                          generation_floor=floors_of(state.generation_floor or (None,), known))  # fmt: skip
+    generations = range(1, recorded.generation + 1)
+    return TableState(batch=1, generation=recorded.generation,
+                      snapshots=_recorded_snapshots(recorded) if dialect.log_positions else None,
+                      generation_floor=tuple(recorded.highest_before(g) for g in generations))  # fmt: skip
+
+
+def _recorded_snapshots(recorded: Recorded) -> KnownSnapshots | None:
+    """Snapshots of the source as the change table has them: its generations begin where they do in the log.
+
+    The newest change counts as the place of the last one, so that no other of the files opens a generation.
+    """
+    places = [(g, text_of(recorded.lowest_of(g))) for g in range(2, recorded.generation + 1)]
+    runs = [SnapshotRun(generation=g, position=place, whole=True) for g, place in places if place is not None]
+    newest = text_of(recorded.highest_before(recorded.generation + 1))
+    if newest is None:
+        return None
+    last = SnapshotRun(generation=recorded.generation, position=newest, opens=False, whole=True)
+    return KnownSnapshots(runs=(*runs, last))
+
+
+def by_ledger(run: TableRun, live: Ledger, found: Discovery, totals: RunTotals, *, archives: bool = False) -> Discovery:
+    """The files with the generations that the live ledger gave them, or would give them now.
+
+    Where places in the source's log say the generations of changes, a reload gives all files the current one: their
+    snapshots open later ones.
+
+    Raises:
+        FatalError: as `notices.require_known_generations`.
+    """
+    waiting = run.discover(live)
+    notices.require_known_generations(waiting.inference, run.spec.table)
+    totals.warn(notices.of_generations(waiting.inference))
+    if archives and run.dialect.log_positions:
+        return _with_generations(found, dict.fromkeys((f.path for f in found.waiting), max(live.state.generation, 1)))
+    known = {path: entry.generation for path, entry in live.all_entries().items()}
+    return _with_generations(found, {**known, **{file.path: file.generation for file in waiting.waiting}})
+
+
+def by_change_table(found: Discovery, recorded: Recorded, totals: RunTotals) -> Discovery:
+    """The files with generations that are inferred without a ledger, with a warning."""
+    files = found.waiting
+    message = (
+        "the ledger was lost: which full load files belong to was taken from the change table, and of files that it "
+        "does not know from their times; compare the table with its source"
+    )
+    paths = tuple(file.path for file in files[: notices.SAMPLE])
+    totals.warn([RunWarning(code="GENERATIONS_INFERRED", message=message, count=len(files), sample=paths)])
+    return _with_generations(found, reconstruct(files, recorded))
+
+
+def _with_generations(found: Discovery, generations: Mapping[str, int]) -> Discovery:
+    """The files with these generations, in the order of ingestion."""
+    files = [replace(f, generation=generations.get(f.path, f.generation)) for f in found.waiting]
+    return replace(found, waiting=tuple(sorted(files, key=lambda f: f.generation)))
+
+
+def sweep_after_refresh(
+    plan: BatchPlan, before: TableState, after: TableState, files: Mapping[str, FileEntry], rule: SweepRule
+) -> tuple[TableState, Discovery]:
+    """The state with the first generation whose rows remain in the rebuilt replica, and why older ones remain.
+
+    Rows that the files lack are swept if the newest full load is complete: a user requested the refresh.
+    """
+    loads = [row for row in files.values() if row.kind == "load"]
+    left = Discovery(
+        older_loads=tuple(r.path for r in loads if r.state == "committed" and r.generation < after.generation),
+        unreadable_loads=tuple(r.path for r in loads if r.state == "unreadable"),
+    )
+    is_new = before.generation < after.generation
+    known = before.swept if before.batch else min((row.generation for row in loads), default=1)
+    state = replace(after, swept=known, loaded_at=plan.planned_at if is_new else before.loaded_at, held=None)
+    if sweep_state(state, left, rule, datetime.fromisoformat(plan.planned_at)) == "pending":
+        return state, left
+    return replace(state, swept=after.generation), left
+
+
+def watermarks(table_schema: TableSchema, state: TableState, resequenced: bool) -> tuple[str | None, ...]:
+    """Greatest sequence before each generation, in the order that the rebuilt tables have."""
+    marks = state.generation_floor
+    return tuple(normal_json(mark, table_schema.normal_text) for mark in marks) if resequenced else marks
+
+
+def highest_sequence(before: TableState, after: TableState) -> str | None:
+    """Sequences of one type only compare with each other; after a change of `sequence_by` the new ones count alone."""
+    if before.sequence_type != after.sequence_type:
+        return after.max_sequence
+    return greater(before.max_sequence, after.max_sequence)
+
+
+def new_plan(
+    run: TableRun, ledger: Ledger, interrupted: BatchPlan | None = None, context: TableContext | None = None
+) -> BatchPlan:
+    """Plan of a refresh that starts now, as the table's next batch, in place of a started one.
+
+    Args:
+        context: to see which numbers of batches the tables have where the ledger does not know them; null: not asked.
+    """
+    state = ledger.state
+    known = max(state.batch, 0 if context is None else _unknown_batches(context, ledger))
+    return BatchPlan(
+        number=known + 1, mode="refresh", planned_at=iso(moment(run, ledger, interrupted)),
+        generation=max(state.generation, 1), files=(), interrupted=interrupted,
+    )  # fmt: skip
+
+
+def _unknown_batches(context: TableContext, ledger: Ledger) -> int:
+    """Greatest number of a batch in the change table that the ledger lacks; no later one may have it again."""
+    is_lost = ledger.state.batch == 0
+    if not is_lost and has_all_changes(context.spec, context.storage, context.layout, ledger):
+        return 0
+    if not context.engine.exists(context.layout.changes):
+        return 0
+    return max((file.batch for file in context.engine.recorded_files(context)), default=0)
+
+
+def shadow_of(run: TableRun, plan: BatchPlan) -> TableRun:
+    """The run of the shadow table: its tables and its ledger lie below the state folder of the live table."""
+    live = run.layout
+    root = join(live.state, "refresh", f"{plan.batch_id}-{version_of(plan)}")
+    layout = replace(
+        live, changes=join(root, "changes"), errors=join(root, "errors"), state=join(root, "ledger"),
+        replica=join(root, "replica"), history=join(root, "history"),
+    )  # fmt: skip
+    # A partition column may come with a later file; the new tables are checked once all files are read.
+    return replace(run, layout_override=layout, spec=replace(run.spec, history=False, partition_by=()))
+
+
+def is_sealed(fresh: Ledger) -> bool:
+    """Whether the shadow table has all files: only the swap is left."""
+    last = fresh.last_commit()
+    return last is not None and last.number > 1 and not last.plan.files
+
+
+def nothing_to_refresh(table: str, landing: str) -> FatalError:
+    what = f"{table}: no file below {landing} can be read"
+    return FatalError("NOTHING_TO_REFRESH", what, remedy="restore the files; the tables are unchanged")
+
+
+def rebuild_batches(run: TableRun) -> tuple[list[tuple[BatchPlan, bool]], Discovery]:
+    """As `refresh_batches`, of a rebuild from the change table."""
+    ledger = run.ledger()
+    begun, found = ledger.plan(), run.discover(ledger)
+    resumed = begun is not None and begun.mode == "refresh"
+    plan = begun if begun is not None and resumed else replace(new_plan(run, ledger), source="changes")
+    state = replace(ledger.state, batch=plan.number)
+    return [(plan, resumed), *batches_ahead(run, None, state, found)], found
+
+
+def refresh_batches(run: TableRun, totals: RunTotals) -> tuple[list[tuple[BatchPlan, bool]], Discovery]:
+    """Remaining batches of a reload, each with whether it is resumed, and what was found; writes nothing.
+
+    Of one that has only its swap left, the batch is the reload itself, without files. Where the ledger is
+    lost, generations are inferred from the times of the files; the run takes them from the change table.
+
+    Raises:
+        FatalError: `NOTHING_TO_REFRESH`; as `notices.require_known_generations`.
+    """
+    ledger = run.ledger()
+    begun = ledger.plan()
+    begun = begun if begun is not None and begun.mode == "refresh" else None
+    shadow = shadow_of(run, begun or new_plan(run, ledger))
+    fresh = shadow.ledger()
+    found = shadow.discover(fresh)
+    if begun is not None and is_sealed(fresh):
+        return [(begun, True)], found
+    found = by_ledger(run, ledger, found, totals)
+    if not found.waiting and fresh.state.batch <= 1:
+        raise nothing_to_refresh(run.spec.table, run.layout.landing)
+    state = fresh.state if fresh.state.batch else seed(ledger.state, None, run.dialect)
+    ahead = batches_ahead(shadow, fresh.plan(), state, found)
+    # The first commit of the shadow ledger has no files.
+    return [(replace(p, number=p.number - 1, mode="refresh", sweep=False), resumed) for p, resumed in ahead], found
+
+
+_SHOWN = 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class Replacement(Replaced):
+    """What the swap changes; keys are not compared in tables without keys, and where there was no replica.
+
+    Attributes:
+        files: that were read.
+        columns: of the live replica that the new one lacks.
+        archived: changes that no file holds.
+        far_before, far_after: keys that differ from the source; null without a connection to it.
+    """
+
+    files: int
+    columns: tuple[str, ...] = ()
+    archived: int = 0
+    far_before: int | None = None
+    far_after: int | None = None
+
+    @property
+    def losses(self) -> list[str]:
+        """What would go, for a message; empty: nothing."""
+        fewer = max(0, (self.rows_before or 0) - self.rows)
+        rows = fewer if self.vanish is None else self.vanish
+        shown = ", ".join(self.columns[:_SHOWN])
+        return [
+            *([f"{rows} of {self.rows_before} rows"] if rows else []),
+            *([f"{len(self.columns)} columns ({shown})"] if self.columns else []),
+            *([f"{self.archived} changes that no file holds"] if self.archived else []),
+        ]
+
+
+def require_connection(run: TableRun) -> str:
+    """The connection to the source: the job's, else the row's.
+
+    Raises:
+        FatalError: `RESYNC_REFUSED`: none is named. As `url_of`.
+    """
+    connection = run.job.options.source_connection or run.dialect.options.verify_connection or ""
+    if not connection:
+        remedy = "name it by --source-connection, or use `gddl reload --from-files`, which needs none"
+        raise FatalError(
+            "RESYNC_REFUSED", f"{run.spec.table}: a resync needs a connection to the source", remedy=remedy
+        )
+    url_of(connection, run.runtime.environ)  # a table that can't be compared must not hide a wrong name
+    return connection
+
+
+def check(run: TableRun, plan: BatchPlan, order: RebuildRequest, files: Mapping[str, FileEntry]) -> Replacement:
+    """
+    Args:
+        files: files as read for the new table.
+
+    Raises:
+        FatalError: `RESYNC_REFUSED`: a file could not be read, or the new table differs from the source in more keys.
+            `RELOAD_UNCONFIRMED`: rows, columns or changes would go, and nobody has said that they may. As `url_of`.
+    """
+    unread = sorted(path for path, entry in files.items() if entry.state == "unreadable")
+    if unread and plan.resync:
+        raise _refused(run, f"{len(unread)} files can't be read, e.g. {unread[0]}", "deliver them again")
+    engine, layout = order.live.engine, order.live.layout
+    table_schema = _common(order) if engine.exists(layout.replica) else None
+    found = _compared(order, table_schema, len(files) - len(unread))
+    if plan.resync:
+        return (
+            found if table_schema is None else _against_source(run, order, table_schema, found, plan.source_connection)
+        )
+    losses = [*found.losses, *([f"{len(unread)} files that can't be read, e.g. {unread[0]}"] if unread else [])]
+    if losses and not plan.confirmed:
+        raise FatalError(
+            "RELOAD_UNCONFIRMED",
+            f"{run.spec.table}: the {found.files} files that are there hold {found.rows} rows; the table would lose "
+            f"{'; '.join(losses)}",
+            where=layout.landing,
+            remedy=f"if that is right, `gddl reload --from-files --yes --table {run.spec.table}`: the change table "
+            "keeps the changes as archived ones; the tables are unchanged",
+        )
+    return found
+
+
+def _compared(order: RebuildRequest, table_schema: TableSchema | None, files: int) -> Replacement:
+    engine, layout = order.live.engine, order.live.layout
+    work, columns = engine.rebuild(order), None
+    gone: tuple[str, ...] = ()
+    if table_schema is not None:
+        kept = {column.lower() for column in order.table_schema.columns}
+        gone = tuple(c.name for c in engine.columns(layout.replica) if c.name.lower() not in kept)
+        columns = (*table_schema.keys, *(c.name for c in table_schema.data if c.name not in table_schema.keys))
+    return Replacement(files=files, columns=gone, archived=work.archived(), **asdict(work.compared(columns)))
+
+
+def _common(order: RebuildRequest) -> TableSchema | None:
+    """The schema with the columns of both replicas; null where they don't share their keys."""
+    stored = {column.name for column in order.live.engine.columns(order.live.layout.replica)}
+    data = tuple(c for c in order.table_schema.data if c.name in stored)
+    return replace(order.table_schema, data=data) if stored.issuperset(order.table_schema.keys) else None
+
+
+def _against_source(
+    run: TableRun, order: RebuildRequest, table_schema: TableSchema, found: Replacement, connection: str
+) -> Replacement:
+    engine, spec = order.live.engine, run.spec
+    with opened(url_of(connection, run.runtime.environ), *spec.name_in_source.split(".", 1)) as table:
+        before = distance(table, table_schema, lambda names: engine.live_rows(order.live, names))
+        after = distance(table, table_schema, lambda names: engine.rebuild(order).rows(names))
+    if after > before:
+        what = f"{after} keys of the new table differ from the source, of the live one {before}"
+        raise _refused(run, what, "its files lack changes: let the CDC service reload the table, then run it")
+    return replace(found, far_before=before, far_after=after)
+
+
+def still_different(run: TableRun, found: Replacement) -> FatalError:
+    """The failure of a resync whose tables are replaced, and still are not what the source has."""
+    what = f"{run.spec.table}: {found.far_after} keys of the new table differ from the source, "
+    what += f"of the table before it {found.far_before}"
+    remedy = "changes on their way count too: `gddl verify` tells them apart; what stays different was lost before it "
+    remedy += "landed: let the CDC service reload the table, then run it"
+    return FatalError("RESYNC_DIFFERENT", what, remedy=remedy)
+
+
+def _refused(run: TableRun, what: str, remedy: str) -> FatalError:
+    return FatalError(
+        "RESYNC_REFUSED", f"{run.spec.table}: {what}", remedy=f"{remedy}; readers still have the old table"
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,7 +371,7 @@ class _Refresh:
     @cached_property
     def recorded(self) -> Recorded | None:
         """Generations by the change table, where the ledger is lost."""
-        return refresh_generations.recorded_files(self.live, self.ledger.state)
+        return recorded_files(self.live, self.ledger.state)
 
     @property
     def shadow(self) -> TableRun:
@@ -183,7 +496,7 @@ def _watermarks(
 ) -> tuple[str | None, ...]:
     """Greatest sequence before each generation, in the order that the new tables have."""
     if not work.plan.archives:
-        return refresh_generations.watermarks(table_schema, state, resequenced)
+        return watermarks(table_schema, state, resequenced)
     held = Recorded(work.live.engine.recorded_files(work.shadow_context))
     floors = [held.highest_before(generation) for generation in range(1, len(state.generation_floor) + 1)]
     return floors_of(floors, state.snapshots)
@@ -228,10 +541,10 @@ def _ingest_all(work: _Refresh, outcome: RunTotals) -> tuple[TableSchema | None,
     ledger = run.ledger()
     if ledger.state.batch == 0:
         state, archives = work.ledger.state, work.plan.archives
-        state = refresh_generations.seed(state, work.recorded, run.dialect, archives=archives)
+        state = seed(state, work.recorded, run.dialect, archives=archives)
         ledger.commit(_empty_commit(work, state))
     if not is_sealed(ledger):
-        found = _with_generations(work, run.discover(ledger, wait="idle"), outcome)
+        found = _refresh_with_generations(work, run.discover(ledger, wait="idle"), outcome)
         outcome.warn(notices.of_unsettled(found))
         _require_unchanged(work, ledger, found)
         while (plan := _next_plan(run, ledger, found)) is not None:
@@ -274,10 +587,10 @@ def _empty_commit(work: _Refresh, state: TableState) -> BatchCommit:
     return BatchCommit(number=state.batch, plan=plan, files=(), state=state)
 
 
-def _with_generations(work: _Refresh, found: Discovery, outcome: RunTotals) -> Discovery:
+def _refresh_with_generations(work: _Refresh, found: Discovery, outcome: RunTotals) -> Discovery:
     if work.recorded is not None:
-        return refresh_generations.by_change_table(found, work.recorded, outcome)
-    return refresh_generations.by_ledger(work.run, work.ledger, found, outcome, archives=work.plan.archives)
+        return by_change_table(found, work.recorded, outcome)
+    return by_ledger(work.run, work.ledger, found, outcome, archives=work.plan.archives)
 
 
 def _commit(work: _Refresh, fresh: Ledger, order: RebuildRequest, rows_now: int) -> None:
@@ -287,7 +600,7 @@ def _commit(work: _Refresh, fresh: Ledger, order: RebuildRequest, rows_now: int)
     entries: tuple[FileEntry, ...] = tuple(replace(e, batch=work.plan.number) for e in rows.values())
     if work.plan.archives:
         entries += _forgotten(work, rows)
-    highest = refresh_generations.highest_sequence(before, fresh.state)
+    highest = highest_sequence(before, fresh.state)
     state = replace(
         _swept(work, fresh)[0], batch=work.plan.number, rows=rows_now,
         max_sequence=fresh.state.max_sequence if order.resequenced or order.archives else highest,
@@ -307,7 +620,7 @@ def _forgotten(work: _Refresh, present: Mapping[str, FileEntry]) -> tuple[FileEn
 
 def _swept(work: _Refresh, fresh: Ledger) -> tuple[TableState, Discovery]:
     rule = SweepRule.of(work.run.spec)
-    return refresh_generations.sweep_after_refresh(work.plan, work.ledger.state, fresh.state, fresh.all_entries(), rule)
+    return sweep_after_refresh(work.plan, work.ledger.state, fresh.state, fresh.all_entries(), rule)
 
 
 def _settle(work: _Refresh, outcome: RunTotals, state: TableState, done: Rebuilt) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from airflow_gddl.contract import durations
 from airflow_gddl.contract.catalogs import CatalogSpec, EntryName, code_of_glue
 from spark_jobs.catalogs.base import CatalogError, DeltaTableInfo, Entry, Registration
-from spark_jobs.catalogs.delta_info import hive_type, same_place
+from spark_jobs.catalogs.registrar import hive_type, same_place
 
 _LONGEST_COLUMN_COMMENT = 255
 _LONGEST_DESCRIPTION = 2048

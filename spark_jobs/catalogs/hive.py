@@ -12,7 +12,7 @@ from airflow_gddl.contract.catalogs import EntryName
 from airflow_gddl.contract.layout import join
 from airflow_gddl.contract.sql_types import literal, quoted
 from spark_jobs.catalogs.base import CatalogError, DeltaTableInfo, Entry, Registration, TableColumn
-from spark_jobs.catalogs.delta_info import hive_type, same_place
+from spark_jobs.catalogs.registrar import hive_type, same_place
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -12,7 +12,7 @@ from urllib.parse import quote, urlsplit
 from airflow_gddl.contract import durations
 from airflow_gddl.contract.catalogs import CatalogSpec, EntryName, code_of_status, token_of
 from spark_jobs.catalogs.base import CatalogError, DeltaTableInfo, Entry, Registration, TableColumn
-from spark_jobs.catalogs.delta_info import same_place, type_text
+from spark_jobs.catalogs.registrar import same_place, type_text
 
 _API = "/api/2.1/unity-catalog"
 _MOST_BYTES = 10_000_000

@@ -32,12 +32,10 @@ from spark_jobs.delta.log import Action
 from spark_jobs.delta.snapshots import DataFile
 from spark_jobs.delta.table_definition import ColumnPath, TableDefinition, indexed_columns
 from spark_jobs.plan.table_schema import GDDL
-from spark_jobs.rules.arrays import by_name, flat
-from spark_jobs.rules.arrow_schema import DeltaSchema
-from spark_jobs.rules.change_feed import row_changes
+from spark_jobs.rules.arrays import DeltaSchema, by_name, flat
 from spark_jobs.rules.codes import ascending
-from spark_jobs.rules.partition_values import folder, split, with_values
-from spark_jobs.rules.years import outside_years
+from spark_jobs.rules.delta_values import folder, row_changes, split, with_values
+from spark_jobs.rules.texts import outside_years
 
 LONGEST = 64
 """Characters of a text's bounds; longer ones are truncated, the upper one rounded up."""

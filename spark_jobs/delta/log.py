@@ -22,8 +22,8 @@ from airflow_gddl.contract.sql_types import parts
 from airflow_gddl.stores import Storage
 from spark_jobs.delta.commits import OURS
 from spark_jobs.delta.table_definition import TableDefinition
-from spark_jobs.rules.arrow_schema import DeltaSchema
-from spark_jobs.rules.partition_values import PartitionText
+from spark_jobs.rules.arrays import DeltaSchema
+from spark_jobs.rules.delta_values import PartitionText
 
 Action = Mapping[str, Any]
 _ESCAPED = re.compile(r"""[\x00-\x20\x7f"#%<>?\\^`{|}\[\]]""")

@@ -24,8 +24,8 @@ from spark_jobs.delta.log import CDF, is_on
 from spark_jobs.delta.table_definition import CLUSTER_BY
 from spark_jobs.engines.port import DeclinedError
 from spark_jobs.plan.columns import Column
-from spark_jobs.rules.arrow_schema import DeltaSchema
-from spark_jobs.rules.partition_values import PartitionText, value_text
+from spark_jobs.rules.arrays import DeltaSchema
+from spark_jobs.rules.delta_values import PartitionText, value_text
 
 NTZ, VECTORS, WIDENING, CLUSTERING = "timestampNtz", "deletionVectors", "typeWidening", "clustering"
 BESIDE_SPARK = frozenset({VECTORS, WIDENING, CLUSTERING, "domainMetadata"})

@@ -14,8 +14,8 @@ from airflow_gddl.contract.spec import TierSpec
 from airflow_gddl.contract.sql_types import DecimalType, ScalarType, SqlType, StructType, parse_type, parts, quoted
 from spark_jobs.plan.columns import Column
 from spark_jobs.plan.table_schema import GDDL, TableSchema
-from spark_jobs.rules import error_rows
-from spark_jobs.rules.changes import change_columns, data_columns, gddl_column
+from spark_jobs.rules import quarantine
+from spark_jobs.rules.batch_schema import change_columns, data_columns, gddl_column
 from spark_jobs.rules.fold import FORCED
 from spark_jobs.rules.history import END, END_GENERATION, START, START_GENERATION
 
@@ -287,7 +287,7 @@ def tombstones(schema: TableSchema, path: str) -> TableDefinition:
 
 
 def errors(path: str) -> TableDefinition:
-    return TableDefinition(path=path, columns=error_rows.TABLE)
+    return TableDefinition(path=path, columns=quarantine.TABLE)
 
 
 def completed(files: int) -> RunWarning:

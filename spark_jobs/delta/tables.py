@@ -33,8 +33,7 @@ from spark_jobs.delta.table_definition import CLUSTER_BY, CURRENT, ColumnPath, T
 from spark_jobs.engines.places import InProcess, Place
 from spark_jobs.engines.port import DeclinedError
 from spark_jobs.plan.columns import Column
-from spark_jobs.rules.arrays import by_name
-from spark_jobs.rules.arrow_schema import DeltaSchema, schema_of
+from spark_jobs.rules.arrays import DeltaSchema, by_name, schema_of
 
 __all__ = ["DataFile", "TableSnapshot", "Tables", "Write"]
 

@@ -1,27 +1,52 @@
-"""The protocol of dialects: the formats of files by the service that wrote them.
-
-One subclass of `Dialect` and one entry in the register (`airflow_gddl.contract.dialects`) add a dialect:
-see docs/extending.md. The rest of the job does not depend on a dialect.
-"""
+"""A part of a landing folder that one listing covers; pure."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, BinaryIO, ClassVar, Literal, Protocol
+from typing import Any, BinaryIO, ClassVar, Literal, Protocol, cast
 
 import pyarrow as pa
 
+from airflow_gddl.contract import codec, dialects
 from airflow_gddl.contract.file_names import Names, is_temporary
 from airflow_gddl.contract.name_times import timed_order
-from airflow_gddl.contract.spec import TableSpec
+from airflow_gddl.contract.spec import TableSpec, TierSpec
 from spark_jobs.dialects.probed import DEFAULT_BOUNDS, Probed, ReadBounds
-from spark_jobs.dialects.window import EVERYTHING, Window
-from spark_jobs.plan.file_times import BY_NAME, FileTimes
-from spark_jobs.plan.files import PlannedFile
+from spark_jobs.plan.batch import PlannedFile
+from spark_jobs.plan.discover import BY_NAME, FileTimes
 from spark_jobs.plan.snapshots import KnownSnapshots
+
+
+@dataclass(frozen=True)
+class Window:
+    """One listing, relative to the landing folder: below `folder` (empty: all), names greater than `start_after`.
+
+    Attributes:
+        end_before: names from this one on are left out; empty: none is.
+    """
+
+    folder: str = ""
+    start_after: str = ""
+    end_before: str = ""
+
+    @property
+    def after(self) -> str | None:
+        """`start_after` relative to `folder`; empty: all of the folder comes after it; null: none of it does."""
+        below = f"{self.folder}/" if self.folder else ""
+        if self.start_after < below:
+            return ""
+        return self.start_after[len(below) :] if self.start_after.startswith(below) else None
+
+    def covers(self, relative_path: str) -> bool:
+        if relative_path <= self.start_after or (self.end_before and relative_path >= self.end_before):
+            return False
+        return not self.folder or relative_path.startswith(f"{self.folder}/")
+
+
+EVERYTHING = (Window(),)
 
 
 class InputOpener(Protocol):
@@ -123,3 +148,21 @@ class Dialect(ABC):
             cursor: relative path of the newest change file; `until`: a time after which no file has been written.
         """
         return EVERYTHING
+
+
+def dialect_of(spec: TableSpec, tier: TierSpec | None = None) -> Dialect:
+    """
+    Args:
+        tier: bounds what files may hold; null: those of a small one.
+
+    Raises:
+        FatalError: `DIALECT_UNKNOWN`, `DIALECT_BROKEN`; `SPEC_INVALID` for options that the dialect does not have.
+    """
+    found = dialects.registered(spec.dialect)
+    options = codec.decode(dialects.load(found.options), dict(spec.options))
+    reading = cast("type[Dialect]", dialects.load(found.reading))
+    if spec.keys and spec.columns_to_update is None:
+        spec = replace(spec, columns_to_update=reading.carried)
+    tier = tier or TierSpec()
+    bounds = ReadBounds(most=tier.inflated_bytes, ratio=tier.max_inflation)
+    return replace(reading(spec, options), bounds=bounds)

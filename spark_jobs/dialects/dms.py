@@ -15,11 +15,10 @@ from typing import Literal
 from airflow_gddl.contract.dms import COMMIT_TIMES, DATES_IN_ORDER, TOTAL_ORDER, DmsOptions, date_folder
 from airflow_gddl.contract.dms_names import classify
 from airflow_gddl.contract.file_names import Names
-from spark_jobs.dialects.base import Dialect, InputOpener
+from spark_jobs.dialects.base import EVERYTHING, Dialect, InputOpener, Window
 from spark_jobs.dialects.probe import probe
 from spark_jobs.dialects.probed import Probed
-from spark_jobs.dialects.window import EVERYTHING, Window
-from spark_jobs.plan.files import PlannedFile
+from spark_jobs.plan.batch import PlannedFile
 
 _DAY = timedelta(days=1)
 _MOST_DAYS = 60

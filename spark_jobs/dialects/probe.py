@@ -19,10 +19,9 @@ from airflow_gddl.contract.dms import DmsOptions
 from airflow_gddl.contract.errors import GddlError, QuarantinableError
 from airflow_gddl.stores.footers import chunks_of
 from airflow_gddl.stores.inflating import GZIP_MAGIC, Inflating, too_large
-from spark_jobs.dialects.arrow_types import column_type
 from spark_jobs.dialects.base import Dialect, InputOpener
-from spark_jobs.dialects.probed import DEFAULT_BOUNDS, Probed, ReadBounds, Unreadable
-from spark_jobs.plan.files import PlannedFile
+from spark_jobs.dialects.probed import DEFAULT_BOUNDS, Probed, ReadBounds, Unreadable, column_type
+from spark_jobs.plan.batch import PlannedFile
 
 _THREADS = 8
 csv.field_size_limit(2**31 - 1)  # Python's default of 131,072 characters is too small for large text columns

@@ -9,7 +9,7 @@ from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.sql_types import parse_type
 from airflow_gddl.contract.table_spec import lowered
 from spark_jobs.dialects.base import Dialect
-from spark_jobs.plan.conversion import convertible
+from spark_jobs.plan.types import convertible
 
 
 @dataclass(frozen=True)

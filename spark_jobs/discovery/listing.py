@@ -1,30 +1,107 @@
-"""New files of a table: as short a listing as the names allow, compared with the ledger.
-
-Everything is listed where that is cheap, and in runs started by a user. In larger folders change files sort by
-time, so files older than the newest one by more than the lookback are not listed; full-load files sort after digits.
-Once a day everything is listed there too, so that no late file is missed for longer.
-"""
+"""Existing landing folders with similar names, for a table whose folder is missing."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+import difflib
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
+from typing import Literal
 
-from airflow_gddl.contract.durations import seconds
+from airflow_gddl.contract.durations import seconds, wait_seconds
 from airflow_gddl.contract.layout import join, landing_root
 from airflow_gddl.contract.name_times import moment
+from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.stores import Storage, StoredObject
-from spark_jobs.dialects.base import Dialect
-from spark_jobs.dialects.window import EVERYTHING, Window
-from spark_jobs.discovery.neighbours import folders_like
-from spark_jobs.discovery.settling import AT_ONCE, Settling
+from spark_jobs.dialects.base import EVERYTHING, Dialect, Window
 from spark_jobs.ledger.ledger import Ledger
-from spark_jobs.plan.batch import TableState
-from spark_jobs.plan.discover import Discovery, NotListed, find
-from spark_jobs.plan.file_times import BY_NAME, FileTimes, newest, reaching_back, time_of
-from spark_jobs.plan.files import FileEntry, LandedFile
+from spark_jobs.plan.batch import FileEntry, LandedFile, TableState
+from spark_jobs.plan.discover import BY_NAME, Discovery, FileTimes, NotListed, find, newest, reaching_back, time_of
+
+_SHOWN = 3
+_NEAR = 0.8
+
+
+def folders_like(storage: Storage, landing: str) -> tuple[str, ...]:
+    """Landing folders (`schema/table`) with names like this one's, three at most; else the first ones of its schema.
+
+    Where the schema has no folder, schemas (`schema`) instead. One or two listings of folders alone.
+
+    Args:
+        landing: the folder that is missing, `root/schema/table`.
+    """
+    root = landing_root(landing)
+    wanted = landing.rstrip("/").removeprefix(f"{root}/")
+    schema, _, name = wanted.partition("/")
+    if there := storage.folders(f"{root}/{schema}"):
+        return tuple(f"{schema}/{one}" for one in _like(name, there))
+    return _like(schema, storage.folders(root))
+
+
+def _like(name: str, there: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(difflib.get_close_matches(name, there, n=_SHOWN, cutoff=_NEAR) or there[:_SHOWN])
+
+
+Wait = Literal["never", "idle", "always"]
+SETTLE_VARIABLE = "GDDL_SETTLE"
+_FILE_SYSTEM_SETTLE = "3s"
+_LONGEST_WAIT = timedelta(minutes=1)
+
+
+def settle_of(spec: TableSpec, landing: str, environ: Mapping[str, str]) -> timedelta:
+    """The row's `settle`, else the deployment's `GDDL_SETTLE`, else 3 seconds on file systems and none on S3."""
+    default = "0s" if landing.startswith("s3://") else environ.get(SETTLE_VARIABLE, _FILE_SYSTEM_SETTLE)
+    return timedelta(seconds=wait_seconds(default if spec.settle is None else spec.settle))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settling:
+    """How long new files must be unchanged before they are ingested.
+
+    Attributes:
+        wait: `never`: leave them for a later listing; `idle`: wait for them if nothing else is new; or `always`. A wait
+            of more than a minute is left to a later listing.
+    """
+
+    after: timedelta = timedelta(0)
+    wait: Wait = "never"
+    sleep: Callable[[float], None] = field(default=time.sleep, repr=False)
+
+    def split(
+        self, storage: Storage, listing: Iterable[LandedFile], known: Mapping[str, FileEntry], now: datetime
+    ) -> tuple[list[LandedFile], tuple[str, ...]]:
+        """Settled files, and paths of new ones that may still be growing.
+
+        Args:
+            now: aware. A file from the future counts as just written: clocks differ.
+        """
+        files = list(listing)
+        new = [file for file in files if file.path not in known or known[file.path].etag != file.etag]
+        young = self.young(new, now)
+        if young and (self.wait == "always" or (self.wait == "idle" and len(young) == len(new))):
+            young = self._still_growing(storage, young, now)
+        left = {file.path for file in young}
+        return [file for file in files if file.path not in left], tuple(sorted(left))
+
+    def young(self, new: Iterable[LandedFile], now: datetime) -> list[LandedFile]:
+        """Files among new ones that may still be growing."""
+        since = (now - self.after).astimezone(UTC).isoformat(timespec="microseconds")
+        return [file for file in new if file.modified > since] if self.after else []
+
+    def _still_growing(self, storage: Storage, young: Sequence[LandedFile], now: datetime) -> list[LandedFile]:
+        newest = datetime.fromisoformat(max(file.modified for file in young))
+        wait = min(newest - now + self.after, self.after)
+        if wait > _LONGEST_WAIT:  # tables of the same process would wait, too
+            return list(young)
+        self.sleep(wait.total_seconds())
+        return [file for file in young if (found := storage.stat(file.path)) is None or found.etag != file.etag]
+
+
+AT_ONCE = Settling()
+"""Files are ingested as listed."""
+
 
 FULL_LISTING_EVERY = timedelta(days=1)
 GLANCE_BACK = timedelta(minutes=10)

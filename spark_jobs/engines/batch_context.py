@@ -19,8 +19,8 @@ from spark_jobs.engines.table_rows import KeyMatches, Source
 from spark_jobs.plan.batch import BatchPlan
 from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.rules.arrays import by_name
+from spark_jobs.rules.delta_values import PartitionText, split
 from spark_jobs.rules.merge import ACTION
-from spark_jobs.rules.partition_values import PartitionText, split
 from spark_jobs.rules.quarantine import of_earlier_versions
 
 FULL = 32 * 1024**2

@@ -27,18 +27,15 @@ from spark_jobs.engines.whole_tables import TableWriter, changes_of_keys, update
 from spark_jobs.engines.written_parts import Decoding, landed, resumed_batch, resumed_schema
 from spark_jobs.plan.batch import BatchPlan, TableState
 from spark_jobs.plan.table_schema import GDDL, TableSchema
-from spark_jobs.rules import error_rows
+from spark_jobs.rules import quarantine
 from spark_jobs.rules.arrays import by_name
-from spark_jobs.rules.batch_schema import Landed
-from spark_jobs.rules.changes import change_schema
+from spark_jobs.rules.batch_schema import Landed, change_schema
 from spark_jobs.rules.decode import DecodedGroup, Stamp, are_deletes
-from spark_jobs.rules.decoded_batch import DecodedBatch
 from spark_jobs.rules.figures import Appended, Applied, Figures, Overlap
 from spark_jobs.rules.fold import net_changes, refolds
-from spark_jobs.rules.measure import combined, distinct, figures_of, measure
-from spark_jobs.rules.merge import StoredState
+from spark_jobs.rules.measure import DecodedBatch, combined, distinct, figures_of, measure
+from spark_jobs.rules.merge import Outcome, StoredState, outcome_of, warnings_of
 from spark_jobs.rules.order import events
-from spark_jobs.rules.outcome import Outcome, outcome_of, warnings_of
 from spark_jobs.rules.quarantine import good_again, to_replay
 from spark_jobs.rules.read import FileRows, RawGroup, grouped, read_file
 from spark_jobs.rules.redelivery import TIED, new_changes, tie_warnings
@@ -295,8 +292,8 @@ class ChangeTableWriter:
         path, batch_context = self.batch_context.layout.errors, self.batch_context
         if self.decoded_batch.figures.quarantined or files:
             stamp = Stamp.of(batch_context.plan)
-            rows = [error_rows.of_rows(group, stamp) for group in self.decoded.groups]
-            rows.append(error_rows.of_files(files, stamp))
+            rows = [quarantine.of_rows(group, stamp) for group in self.decoded.groups]
+            rows.append(quarantine.of_files(files, stamp))
             file_rules.append(batch_context.tables, path, pa.concat_tables(rows), QUARANTINE, batch_context.transaction)
         batch_context.resolve_earlier(again)
 

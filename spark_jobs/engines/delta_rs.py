@@ -21,12 +21,12 @@ from spark_jobs.engines.rebuild import Rebuild, rewrite_changes, verify
 from spark_jobs.engines.whole_tables import TableWriter
 from spark_jobs.plan.batch import BatchPlan, TableState
 from spark_jobs.plan.columns import Column
-from spark_jobs.plan.generations import RecordedFile
+from spark_jobs.plan.discover import RecordedFile
 from spark_jobs.plan.table_schema import GDDL, TableSchema
-from spark_jobs.rules import error_rows
+from spark_jobs.rules import quarantine
 from spark_jobs.rules.decode import Stamp
+from spark_jobs.rules.erasure import KeyRows
 from spark_jobs.rules.figures import Appended, Verdict
-from spark_jobs.rules.key_rows import KeyRows
 from spark_jobs.rules.rewrite import Rewrite
 
 _IN_MEMORY = 8 * 1024**2
@@ -52,7 +52,7 @@ class TablesEngine(Protocol):
         return file_rules.files_of_changes(self.tables_of(context, path), path)
 
     def quarantine_files(self, context: TableContext, plan: BatchPlan, files: Sequence[Unreadable]) -> None:
-        path, rows = context.layout.errors, error_rows.of_files(files, Stamp.of(plan))
+        path, rows = context.layout.errors, quarantine.of_files(files, Stamp.of(plan))
         file_rules.append(self.tables_of(context, path), path, rows, QUARANTINE, version_of(plan))
 
     def forget_errors(self, context: TableContext, batch_id: str) -> None:

@@ -20,16 +20,14 @@ from spark_jobs.delta.table_definition import TableDefinition
 from spark_jobs.delta.tables import DataFile, Tables, Write, Written
 from spark_jobs.engines.places import stream_of, stream_rows
 from spark_jobs.engines.table_rows import AT_FILE, AT_ROW, Source, by_file, by_row
-from spark_jobs.plan.generations import RecordedFile
+from spark_jobs.plan.discover import RecordedFile
 from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.rules import quarantine
-from spark_jobs.rules.arrays import by_name
-from spark_jobs.rules.arrow_schema import DeltaSchema
-from spark_jobs.rules.erased_rows import ErasedMatches, as_deletes, emptied, with_images
+from spark_jobs.rules.arrays import DeltaSchema, by_name
+from spark_jobs.rules.erasure import ErasedMatches, KeyRows, as_deletes, emptied, highest, with_images, with_key
 from spark_jobs.rules.figures import ChangesErased
-from spark_jobs.rules.key_rows import KeyRows, highest, with_key
 from spark_jobs.rules.quarantine import Chosen, resolved
-from spark_jobs.rules.recorded import recorded_files
+from spark_jobs.rules.redelivery import recorded_files
 from spark_jobs.rules.rewrite import Rewrite, count_of, refused_values
 from spark_jobs.rules.sweep import unmarked
 

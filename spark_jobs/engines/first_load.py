@@ -20,10 +20,10 @@ from spark_jobs.engines.whole_tables import TableWriter
 from spark_jobs.engines.written_parts import CHANGES, ERRORS, REPLICA, PartsReader, WrittenParts
 from spark_jobs.plan.batch import BatchPlan, TableState
 from spark_jobs.plan.table_schema import TableSchema
-from spark_jobs.rules import error_rows
+from spark_jobs.rules import quarantine
 from spark_jobs.rules.decode import Stamp
-from spark_jobs.rules.decoded_batch import DecodedBatch
 from spark_jobs.rules.figures import Appended, Applied, Overlap
+from spark_jobs.rules.measure import DecodedBatch
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,7 +115,7 @@ class FirstLoad:
             return
         definition = table_definition.errors(path)
         self.new_tables.create(definition)
-        rows = error_rows.of_files(files, Stamp.of(self.plan))
+        rows = quarantine.of_files(files, Stamp.of(self.plan))
         added += self.new_tables.target_of(definition).write(self.context.storage, rows, version_of(self.plan) // 1000)
         self._commit(path, QUARANTINE, added, self.decoded_batch.figures.quarantined + len(files))
 

@@ -29,16 +29,15 @@ from spark_jobs.engines.whole_tables import TableWriter, update_history
 from spark_jobs.engines.written_parts import CHANGES, ERRORS, PartsReader, WrittenParts, file_path
 from spark_jobs.plan.batch import BatchPlan, TableState
 from spark_jobs.plan.table_schema import TableSchema
-from spark_jobs.rules import error_rows, sweep
+from spark_jobs.rules import quarantine, sweep
 from spark_jobs.rules.arrays import by_name
-from spark_jobs.rules.changes import change_schema
+from spark_jobs.rules.batch_schema import change_schema
 from spark_jobs.rules.decode import Stamp
-from spark_jobs.rules.decoded_batch import DecodedBatch
 from spark_jobs.rules.figures import Appended, Applied, Overlap
 from spark_jobs.rules.fold import net_changes
-from spark_jobs.rules.merge import AT, StoredState
+from spark_jobs.rules.measure import DecodedBatch
+from spark_jobs.rules.merge import AT, Outcome, StoredState, moved_row_deleted, outcome_of, update_without_prior
 from spark_jobs.rules.order import as_events, for_both_keys, identity_columns, with_identity
-from spark_jobs.rules.outcome import Outcome, moved_row_deleted, outcome_of, update_without_prior
 from spark_jobs.rules.redelivery import TIED, least_keys, new_changes, sample_keys, sequence_tie
 
 _FRESH, _STORED, _REPLICA, _TOMBSTONES, _EVERY = "fresh", "stored", "replica", "tombstones", "every"
@@ -87,7 +86,7 @@ class LargeBatch:
         context, path, added = self.batch_context, self.batch_context.layout.errors, list(self.parts.files[ERRORS])
         if added or files:
             context.tables.create(table_definition.errors(path))
-            rows = error_rows.of_files(files, Stamp.of(context.plan))
+            rows = quarantine.of_files(files, Stamp.of(context.plan))
             added += context.tables.target(path).write(context.tables.storage, rows, context.transaction // 1000)
             count = self.decoded_batch.figures.quarantined + len(files)
             context.tables.add_files(path, (QUARANTINE, context.transaction), added, {"numOutputRows": count})

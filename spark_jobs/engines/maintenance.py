@@ -22,13 +22,13 @@ from spark_jobs.engines.file_rules import remove_rows
 from spark_jobs.engines.port import DeclinedError, TableContext
 from spark_jobs.engines.table_rows import Source, by_key
 from spark_jobs.engines.whole_tables import keep_readable
-from spark_jobs.plan.retention import own_hours
+from spark_jobs.plan.identity import own_hours
 from spark_jobs.plan.table_schema import TableSchema
 from spark_jobs.rules.arrays import by_name
-from spark_jobs.rules.changes import change_schema
+from spark_jobs.rules.batch_schema import change_schema
 from spark_jobs.rules.figures import Compacted
+from spark_jobs.rules.fold import applied_before, are_superseded, needed_changes
 from spark_jobs.rules.order import as_events, for_both_keys
-from spark_jobs.rules.superseded import applied_before, are_superseded, needed_changes
 
 _CHANGES = "changes"
 

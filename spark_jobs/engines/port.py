@@ -16,12 +16,12 @@ from spark_jobs.dialects.probed import Unreadable
 from spark_jobs.ledger.erasures import ErasureRegister
 from spark_jobs.plan.batch import BatchPlan, TableState
 from spark_jobs.plan.columns import Column, Schema, is_before_image
-from spark_jobs.plan.generations import RecordedFile
+from spark_jobs.plan.discover import RecordedFile
 from spark_jobs.plan.table_schema import RESCUED, TableSchema
 from spark_jobs.rules.batch_schema import Stored, plan_batch
-from spark_jobs.rules.decoded_batch import DecodedBatch
+from spark_jobs.rules.erasure import KeyRows
 from spark_jobs.rules.figures import Appended, Applied, ChangesErased, Compacted, Overlap, Rebuilt, Replaced, Verdict
-from spark_jobs.rules.key_rows import KeyRows
+from spark_jobs.rules.measure import DecodedBatch
 from spark_jobs.rules.rewrite import Rewrite
 
 

@@ -30,15 +30,15 @@ from spark_jobs.engines.table_rows import AT_FILE, AT_ROW, Source, by_key, by_ro
 from spark_jobs.engines.whole_tables import prepare_replacement
 from spark_jobs.plan.batch import BatchPlan
 from spark_jobs.plan.columns import Column
-from spark_jobs.plan.merging import NOTHING, merge
 from spark_jobs.plan.table_schema import GDDL, TableSchema
-from spark_jobs.rules import error_rows
-from spark_jobs.rules.arrays import by_name
-from spark_jobs.rules.arrow_schema import DeltaSchema
-from spark_jobs.rules.changes import change_columns, change_schema
+from spark_jobs.plan.types import NOTHING, merge
+from spark_jobs.rules import quarantine
+from spark_jobs.rules.arrays import DeltaSchema, by_name
+from spark_jobs.rules.batch_schema import change_columns, change_schema
 from spark_jobs.rules.figures import Rebuilt, Replaced, Verdict
-from spark_jobs.rules.fold import newest_state
+from spark_jobs.rules.fold import are_changes, changes_in, held_by, lacking, newest_state, rebuilt_rows, restamped
 from spark_jobs.rules.history import versions
+from spark_jobs.rules.merge import tombstones_of
 from spark_jobs.rules.order import (
     ARCHIVED,
     as_events,
@@ -49,12 +49,8 @@ from spark_jobs.rules.order import (
     with_gddl,
     with_identity,
 )
-from spark_jobs.rules.outcome import tombstones_of
-from spark_jobs.rules.rebuild import held_by, lacking, rebuilt_rows, restamped
 from spark_jobs.rules.rewrite import Rewrite, rewritten
-from spark_jobs.rules.shards import of_shard
-from spark_jobs.rules.superseded import are_changes, changes_in
-from spark_jobs.rules.sweep import undeleted, unmarked
+from spark_jobs.rules.sweep import of_shard, undeleted, unmarked
 from spark_jobs.rules.verify import (
     DIFFERENT,
     EXTRA,
@@ -599,7 +595,7 @@ class Rebuild:
             file_rules.forget_records(self.tables, path, plan.batch_id)
         if fresh:
             rows = [{**r, "batch_id": plan.batch_id, "id": f"{plan.batch_id}/{r['id']}"} for r in fresh]
-            stamped = pa.Table.from_pylist(rows, schema=error_rows.SCHEMA)
+            stamped = pa.Table.from_pylist(rows, schema=quarantine.SCHEMA)
             file_rules.append(self.tables, path, stamped, "refresh:quarantine", version_of(plan))
 
 

@@ -47,12 +47,12 @@ from spark_jobs.engines.spark_tables import MaintainedTables, MergedTables, Spar
 from spark_jobs.engines.whole_tables import TableWriter, keep_readable
 from spark_jobs.plan.batch import BatchPlan, TableState
 from spark_jobs.plan.columns import Column
-from spark_jobs.plan.retention import own_hours
+from spark_jobs.plan.identity import own_hours
 from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.rules.figures import Compacted, Verdict
+from spark_jobs.rules.fold import applied_before
 from spark_jobs.rules.rewrite import Rewrite
-from spark_jobs.rules.superseded import applied_before
-from spark_jobs.spark.arrow_tasks import map_in_arrow
+from spark_jobs.spark.tasks import map_in_arrow
 
 _REPORT = "report"
 _TASK = re.compile(r"\bTask ([0-9]{1,9}) in stage [0-9.]{1,20} failed")

@@ -38,10 +38,9 @@ from spark_jobs.engines.places import Place
 from spark_jobs.engines.written_parts import file_path
 from spark_jobs.plan import columns as plan_columns
 from spark_jobs.plan import columns as planned
-from spark_jobs.plan.merging import Addition, Widening, extra_fields, widenings
 from spark_jobs.plan.table_schema import GDDL
-from spark_jobs.plan.widening import widens
-from spark_jobs.rules.arrow_schema import DeltaSchema, schema_of
+from spark_jobs.plan.types import Addition, Widening, extra_fields, widenings, widens
+from spark_jobs.rules.arrays import DeltaSchema, schema_of
 from spark_jobs.spark.session import FOR_FEW_ROWS, SQL_SETTINGS
 
 

@@ -20,11 +20,9 @@ from spark_jobs.delta.tables import DataFile, Tables, TableSnapshot
 from spark_jobs.engines.places import stream_of, stream_rows
 from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.rules.arrays import by_name
-from spark_jobs.rules.codes import comparable
-from spark_jobs.rules.key_ranges import WEIGHT, cuts_of, range_of, sample_of
-from spark_jobs.rules.merge import ACTION, AT
+from spark_jobs.rules.codes import WEIGHT, comparable, cuts_of, range_of, sample_of
+from spark_jobs.rules.merge import ACTION, AT, replaced
 from spark_jobs.rules.order import old_keys
-from spark_jobs.rules.outcome import replaced
 
 AT_FILE, AT_ROW = f"{GDDL}__file", f"{GDDL}__row"
 Keep = Callable[[pa.Table], pa.Array | pa.ChunkedArray]

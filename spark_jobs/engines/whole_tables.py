@@ -22,12 +22,11 @@ from spark_jobs.engines.batch_context import BatchContext
 from spark_jobs.engines.file_rules import Output, output_of, rewrite
 from spark_jobs.engines.table_rows import FindRows, Source, by_file, by_key, find, search
 from spark_jobs.plan.columns import Column
-from spark_jobs.plan.merging import are_of_one_kind, grown
 from spark_jobs.plan.table_schema import GDDL, TableSchema
+from spark_jobs.plan.types import are_of_one_kind, grown
 from spark_jobs.rules import sweep
-from spark_jobs.rules.arrays import by_name
-from spark_jobs.rules.arrow_schema import DeltaSchema
-from spark_jobs.rules.changes import change_schema
+from spark_jobs.rules.arrays import DeltaSchema, by_name
+from spark_jobs.rules.batch_schema import change_schema
 from spark_jobs.rules.codes import table_codes
 from spark_jobs.rules.convert import with_texts
 from spark_jobs.rules.history import differences, retyped_bounds, versions

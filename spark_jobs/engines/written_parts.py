@@ -28,18 +28,14 @@ from spark_jobs.plan.batch import BatchPlan, TableState
 from spark_jobs.plan.sequence import sort_key
 from spark_jobs.plan.snapshots import IgnoredSnapshot, LedgerBefore, SnapshotMarks, snapshots_after
 from spark_jobs.plan.table_schema import TableSchema
-from spark_jobs.rules import error_rows
-from spark_jobs.rules.batch_schema import BatchSchema, Landed, plan_batch
+from spark_jobs.rules import quarantine
+from spark_jobs.rules.batch_schema import BatchSchema, GroupDecoding, Landed, plan_batch
 from spark_jobs.rules.decode import DecodedGroup, Stamp, are_deletes, decode
-from spark_jobs.rules.decoded_batch import DecodedBatch
-from spark_jobs.rules.delivery import GroupDecoding
-from spark_jobs.rules.erased_keys import ErasedKeys
-from spark_jobs.rules.erased_rows import without_erased
+from spark_jobs.rules.erasure import ErasedKeys, without_erased
 from spark_jobs.rules.figures import Figures
-from spark_jobs.rules.measure import PartFigures, combined, distinct, figures_of, measure
+from spark_jobs.rules.measure import DecodedBatch, PartFigures, combined, distinct, figures_of, measure
 from spark_jobs.rules.read import FileRows, RawGroup, grouped, read_file
-from spark_jobs.rules.shards import with_shard, with_shard_column
-from spark_jobs.rules.sweep import undeleted
+from spark_jobs.rules.sweep import undeleted, with_shard, with_shard_column
 
 _PARTS_A_SLOT = 4
 """Enough that one long part doesn't leave the other slots idle."""
@@ -416,7 +412,7 @@ class WritePart:
         good = group.good
         rows = {CHANGES: good, REPLICA: undeleted(good) if self._is_soft else good}
         if group.bad:
-            rows[ERRORS] = error_rows.of_rows(group, self.decoder.stamp)
+            rows[ERRORS] = quarantine.of_rows(group, self.decoder.stamp)
         return {name: to.write(storage, rows[name], self.now) for name, to in self.targets.items() if name in rows}
 
     @property

@@ -1,20 +1,146 @@
-"""Updates Iceberg metadata after each commit of a table, with a warning if that fails."""
+"""Versions of an Iceberg table's metadata in a folder: `metadata/v<N>.metadata.json`, and `version-hint.text`.
+
+A version is one object, created if absent after all files that it references: readers see the old version or the new
+one. The hint is written afterwards; a reader that follows it may see the old version until then.
+"""
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
+import json
 import logging
-from datetime import datetime, timedelta
-from typing import TYPE_CHECKING
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
 
 from airflow_gddl.contract.durations import seconds
 from airflow_gddl.contract.errors import FatalError, GddlError
-from airflow_gddl.contract.layout import Layout
+from airflow_gddl.contract.layout import Layout, join
 from airflow_gddl.contract.result import RunWarning
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.stores import Storage
 from spark_jobs.delta.commits import DeltaCommits
-from spark_jobs.iceberg.versions import MetadataVersions
+
+DELTA_VERSION = "gddl.delta-version"
+"""Table property: version of the Delta table that the metadata is of."""
+_VERSION = re.compile(r"v(\d+)\.metadata\.json")
+
+
+@dataclass(frozen=True)
+class MetadataVersions:
+    """Attributes:
+    table: folder of the Iceberg table.
+    """
+
+    storage: Storage
+    table: str
+
+    @property
+    def folder(self) -> str:
+        return join(self.table, "metadata")
+
+    def path(self, version: int) -> str:
+        return join(self.folder, f"v{version}.metadata.json")
+
+    @property
+    def _hint(self) -> str:
+        return join(self.folder, "version-hint.text")
+
+    def newest(self) -> int:
+        """Number of the newest version; 0: there is none. The hint may be one behind, or lost."""
+        version = self._hinted()
+        if version is None:
+            names = (_VERSION.fullmatch(found.name) for found in self.storage.list(self.folder))
+            version = max((int(match[1]) for match in names if match), default=0)
+        while self.storage.stat(self.path(version + 1)) is not None:
+            version += 1
+        return version
+
+    def read(self, version: int) -> bytes:
+        return self.storage.read(self.path(version))
+
+    def delta_version(self) -> int | None:
+        """Of the newest version; null: there is none."""
+        newest = self.newest()
+        if not newest:
+            return None
+        found = json.loads(self.read(newest)).get("properties", {}).get(DELTA_VERSION)
+        return None if found is None else int(found)
+
+    def create(self, version: int, metadata: bytes) -> bool:
+        """False: another writer made this version."""
+        made = self.storage.create_once(self.path(version), metadata)
+        if made:
+            self.point(version)
+        return made
+
+    def point(self, version: int) -> None:
+        """Set the hint to this version."""
+        if self._hinted() != version:
+            self.storage.write(self._hint, str(version).encode())
+
+    def _hinted(self) -> int | None:
+        try:
+            return int(self.storage.read(self._hint))
+        except (FileNotFoundError, ValueError):
+            return None
+
+    def withdraw(self) -> int:
+        """Remove the metadata, so that no reader opens files that will be removed; returns its number of files."""
+        found = [file.path for file in self.storage.list(self.folder)]
+        self.storage.delete(self._hint)
+        self.storage.delete(*found)
+        return len(found)
+
+    def clean(self, now: datetime, keep: timedelta, needed: Iterable[str]) -> int:
+        """Remove files that the newest version does not need, once they are old enough; returns their number.
+
+        Args:
+            needed: paths of the manifests and of the list of them.
+        """
+        kept = {self._hint, self.path(self.newest()), *needed}
+        old = [
+            found.path
+            for found in self.storage.list(self.folder)
+            if found.path not in kept and now - datetime.fromtimestamp(found.modified, UTC) > keep
+        ]
+        self.storage.delete(*old)
+        return len(old)
+
+
+@dataclass
+class VersionedCatalog:
+    """The part of pyiceberg's `Catalog` that a `Table` commits through.
+
+    Attributes:
+        base: version that the table was read from.
+        lost: another writer committed first.
+    """
+
+    versions: MetadataVersions
+    base: int
+    lost: bool = False
+
+    def supports_server_side_planning(self) -> bool:
+        return False
+
+    def _delete_old_metadata(self, *_: Any) -> None:
+        """Called by pyiceberg after a commit; `MetadataVersions.clean` removes what is old enough."""
+
+    def commit_table(self, table: Any, requirements: Any, updates: Any) -> Any:  # noqa: ARG002 - the version decides
+        """Write the next version, with no snapshot but the newest one."""
+        update, tables = importlib.import_module("pyiceberg.table.update"), importlib.import_module("pyiceberg.table")
+        metadata = update.update_table_metadata(table.metadata, updates)
+        old = [s.snapshot_id for s in metadata.snapshots if s.snapshot_id != metadata.current_snapshot_id]
+        if old:
+            metadata = update.update_table_metadata(metadata, (update.RemoveSnapshotsUpdate(snapshot_ids=old),))
+        self.lost = not self.versions.create(self.base + 1, metadata.model_dump_json().encode())
+        location = self.versions.path(self.base + 1)
+        return tables.CommitTableResponse(metadata=metadata, metadata_location=location)
+
 
 if TYPE_CHECKING:
     from spark_jobs.iceberg.mirror import Mirror

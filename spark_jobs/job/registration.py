@@ -12,7 +12,7 @@ from airflow_gddl.contract.result import JobResult, RunWarning
 from airflow_gddl.contract.spec import JobSpec, TableSpec
 from spark_jobs.catalogs.opening import CatalogContext
 from spark_jobs.catalogs.registrar import Registrar
-from spark_jobs.job.run_records import is_recorded, write_record
+from spark_jobs.job.results import is_recorded, write_record
 from spark_jobs.table.outcome import TableOutcome
 from spark_jobs.table.runtime import Runtime
 

@@ -14,8 +14,7 @@ from airflow_gddl.contract.durations import seconds
 from airflow_gddl.contract.sizes import size_bytes
 from airflow_gddl.contract.spec import JobSpec, TableSpec
 from spark_jobs.job.table_job import totals_of
-from spark_jobs.job.task_faults import NEEDS_MEMORY, died_twice, failed, refused, too_late
-from spark_jobs.job.task_limits import resident_bytes
+from spark_jobs.job.task_limits import NEEDS_MEMORY, died_twice, failed, refused, resident_bytes, too_late
 from spark_jobs.job.worker import READY, Answer, Task, serve
 from spark_jobs.table.outcome import Declined, TableOutcome
 from spark_jobs.table.runtime import Observer, Step, cancelled, silent

@@ -19,8 +19,8 @@ from spark_jobs.actions.refresh import refresh_table
 from spark_jobs.engines.port import DeclinedError
 from spark_jobs.iceberg.publish import is_behind, publish
 from spark_jobs.job.faults import translated
-from spark_jobs.job.run_records import in_order, is_recorded, write_record
-from spark_jobs.job.task_faults import NEEDS_MEMORY
+from spark_jobs.job.results import in_order, is_recorded, write_record
+from spark_jobs.job.task_limits import NEEDS_MEMORY
 from spark_jobs.ledger.targets import TargetRecords
 from spark_jobs.maintenance.maintain import maintain
 from spark_jobs.pipeline import idle_result, run_table

@@ -1,24 +1,86 @@
-"""All tables of a JobSpec; a table that fails never stops another."""
+"""Runs the small tables of a job on one machine in Spark tasks or processes, by tier."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
+from datetime import datetime
 
-from airflow_gddl.contract.errors import GddlError
+from airflow_gddl.contract.errors import GddlError, RetriableError
 from airflow_gddl.contract.layout import LandingFolder, places_of
-from airflow_gddl.contract.result import JobResult
+from airflow_gddl.contract.result import JobResult, RunWarning, error_info
 from airflow_gddl.contract.s3 import is_s3
 from airflow_gddl.contract.s3_errors import CODES
 from airflow_gddl.contract.spec import JobSpec, TableSpec
 from airflow_gddl.stores import Storage
-from spark_jobs.job.catalog_actions import CATALOG_ACTIONS, compare_all
-from spark_jobs.job.registration import RegistrationQueue
+from spark_jobs.catalogs.registrar import Registrar
+from spark_jobs.job.registration import RegistrationQueue, registrar_of
+from spark_jobs.job.spread_local import LocalSpread
+from spark_jobs.job.spread_spark import SparkSpread
 from spark_jobs.job.table_job import not_started, on_spark, run_guarded
 from spark_jobs.table.outcome import Declined, TableOutcome
 from spark_jobs.table.runtime import Runtime
+
+
+@dataclass(frozen=True)
+class SpreadByTier:
+    """See `Spread`.
+
+    Attributes:
+        tasks: tables of tiers with `spread: spark`.
+        processes: tables of tiers with `spread: processes`; they need no Java.
+    """
+
+    tasks: SparkSpread
+    processes: LocalSpread
+
+    def run(self, job: JobSpec, specs: Sequence[TableSpec]) -> Iterator[TableOutcome | Declined]:
+        in_tasks, in_processes = by_spread(job, specs)
+        if in_processes:
+            yield from self.processes.run(job, in_processes)
+        if in_tasks:
+            yield from self.tasks.run(job, in_tasks)
+
+
+def by_spread(job: JobSpec, specs: Sequence[TableSpec]) -> tuple[list[TableSpec], list[TableSpec]]:
+    """Tables for Spark tasks, and tables for processes."""
+    in_tasks = [spec for spec in specs if job.tiers[spec.size].spread == "spark"]
+    return in_tasks, [spec for spec in specs if job.tiers[spec.size].spread != "spark"]
+
+
+CATALOG_ACTIONS = ("catalog_diff", "catalog_sync")
+_AT_ONCE = 4
+
+
+def compare_all(job: JobSpec, runtime: Runtime, show: Callable[[JobResult], None]) -> list[TableOutcome]:
+    """An outcome for each table of the job, `skipped` without a catalog; several tables run at once."""
+    registrar = registrar_of(runtime, job.roots.lake)
+    outcomes = []
+    with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="catalog") as pool:
+        for outcome in pool.map(lambda spec: _one(job, spec, registrar, runtime.clock()), job.tables):
+            show(outcome.result)
+            outcomes.append(outcome)
+    return outcomes
+
+
+def _one(job: JobSpec, spec: TableSpec, registrar: Registrar, started: datetime) -> TableOutcome:
+    action = job.options.action
+    at = started.isoformat(timespec="microseconds")
+    result = JobResult(table=spec.table, status="skipped", action=action, run_id=job.run_id, started_at=at)
+    if spec.catalog is None:
+        return TableOutcome(replace(result, details={"catalog": None, "tables": []}))
+    try:
+        checks, problem = registrar.compare(job, spec, act=action == "catalog_sync")
+    except GddlError as error:
+        failed = replace(result, status="failed", error=error_info(error))
+        return TableOutcome(failed, isinstance(error, RetriableError))
+    shown = [{"kind": check.kind, "name": check.name, **asdict(check.change)} for check in checks]
+    warnings = () if problem is None else (RunWarning(code=problem.code, message=problem.message),)
+    details = {"catalog": spec.catalog, "tables": shown}
+    return TableOutcome(replace(result, status="succeeded", details=details, warnings=warnings))
+
 
 Show = Callable[[JobResult], None]
 

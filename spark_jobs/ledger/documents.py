@@ -18,8 +18,7 @@ from typing import Any, TypeVar
 from airflow_gddl.contract import codec
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.stores import Storage, read_if_there
-from spark_jobs.plan.batch import BatchCommit, BatchPlan, TableState
-from spark_jobs.plan.files import FileEntry
+from spark_jobs.plan.batch import BatchCommit, BatchPlan, FileEntry, TableState
 
 T = TypeVar("T")
 _DEFAULTS = {f.name: f.default for f in fields(FileEntry)}

@@ -1,37 +1,154 @@
-"""Records what was ingested: a row per version of a file, a commit per batch; documents are in `ledger_files`.
+"""Notes in both ledger folders of a moved table, which stop runs and record the state of the move.
 
-Below a table's state folder:
-    commits/<n>.json    put-if-absent, the write that commits; names its base snapshot
-    recent/, archive/   segments of snapshots: written before the commit that names them, then never touched
-    plan.json           the batch in progress
-    shards/<source>/    the same of each source, where the table has several
-    seen.json           findings of listings without a batch; losing it only costs time
-    move.json           the table was or is being moved: `moves`
-
-Opening is one listing and one or two reads. Every 20 commits, or when the rows behind the snapshot become many, a new
-snapshot is made; what it supersedes is deleted after the commit, one snapshot late, for readers under way.
+new/move.json    from before the copy until it is complete: the copy is not valid yet
+old/move.json    from then on no run uses the old name; kept for runs with old metadata
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from airflow_gddl.contract import codec
-from airflow_gddl.contract.errors import GddlError, RetriableError
+from airflow_gddl.contract.errors import FatalError, GddlError, RetriableError
 from airflow_gddl.contract.layout import SHARDS, join
 from airflow_gddl.stores import Storage, read_if_there
 from spark_jobs.ledger import documents as files
-from spark_jobs.ledger.documents import CommitFile, Head, LedgerSnapshot, ListedVersion
-from spark_jobs.ledger.moves import require_not_moved
-from spark_jobs.ledger.segments import ARCHIVE, RECENT, Rows, Segments, names_of
-from spark_jobs.plan.batch import BatchCommit, BatchPlan, TableState
-from spark_jobs.plan.file_times import BY_NAME, FileAging, FileTimes
-from spark_jobs.plan.files import FileEntry
+from spark_jobs.ledger.documents import Archive, CommitFile, Head, LedgerSnapshot, ListedVersion, read_small
+from spark_jobs.plan.batch import BatchCommit, BatchPlan, FileEntry, TableState
+from spark_jobs.plan.discover import BY_NAME, FileAging, FileTimes
 from spark_jobs.plan.shards import beside_others
+
+NOTE = "move.json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class MoveNote:
+    """From one target to another, both `schema.name`; `at`: ISO 8601 UTC."""
+
+    old: str
+    new: str
+    at: str
+
+
+def read_note(storage: Storage, state: str) -> MoveNote | None:
+    """The note in a ledger's folder.
+
+    Raises:
+        FatalError: `LEDGER_DAMAGED`.
+    """
+    remedy = 'rewrite it with the old and new name of the table: {"old": ..., "new": ..., "at": ...}'
+    return read_small(storage, join(state, NOTE), MoveNote, remedy)
+
+
+def write_note(storage: Storage, state: str, note: MoveNote) -> None:
+    storage.write(join(state, NOTE), codec.to_json(note).encode())
+
+
+def _folder(table: str) -> str:
+    return f"/{table.replace('.', '/', 1)}"
+
+
+def require_not_moved(storage: Storage, state: str, names: Collection[str]) -> None:
+    """
+    Args:
+        state: a ledger's folder.
+        names: what is in it.
+
+    Raises:
+        FatalError: `TABLE_MOVED`.
+    """
+    note = read_note(storage, state) if NOTE in names else None
+    if note is None:
+        return
+    new = f"{state.removesuffix(_folder(note.old)).removesuffix(_folder(note.new))}{_folder(note.new)}"
+    if read_note(storage, new) is not None:
+        remedy = f"finish it with gddl move --table {note.old} --to {note.new}"
+        raise FatalError("TABLE_MOVED", f"the move of {note.old} to {note.new} is not finished", remedy=remedy)
+    remedy = f"set the row's target to {note.new}, or move it back with gddl move --table {note.new} --to {note.old}; "
+    remedy += f"for another table of this name, delete {join(state, NOTE)}"
+    raise FatalError("TABLE_MOVED", f"{note.old} is {note.new} since {note.at}", remedy=remedy)
+
+
+RECENT, ARCHIVE = "recent", "archive"
+_LARGEST_MERGE = 100_000
+
+Rows = dict[str, FileEntry]
+
+
+@dataclass(frozen=True)
+class Segments:
+    """Reads and writes segments below `root`."""
+
+    storage: Storage
+    root: str
+
+    def recent(self, snapshot: LedgerSnapshot) -> Rows:
+        return {} if snapshot.recent is None else self._read(snapshot.recent)
+
+    def archived(self, snapshot: LedgerSnapshot) -> Rows:
+        """All archives; memory and time grow with every file the table ever had."""
+        rows: Rows = {}
+        for archive in snapshot.archives:
+            rows.update(self._read(archive.name))
+        return rows
+
+    def compact(
+        self, snapshot: LedgerSnapshot, number: int, rows: Rows, aging: FileAging, keep_since: str | None
+    ) -> LedgerSnapshot:
+        """Write `rows`, all of batches up to `number`, as the successor of `snapshot`.
+
+        Args:
+            rows: newest row per path of `snapshot.recent` and of later commits; may replace archived rows.
+            aging: of the rule that the archives of `snapshot` were made by.
+            keep_since: change files of an earlier time go to an archive; null: none does.
+        """
+        horizon = max(filter(None, (keep_since, snapshot.archived_before)), default=None)
+        old = {path: row for path, row in rows.items() if aging.is_before(row, horizon)}
+        recent = {path: row for path, row in rows.items() if path not in old}
+        return LedgerSnapshot(
+            number=number,
+            recent=self._write(RECENT, number, recent) if recent else None,
+            recent_rows=len(recent),
+            archives=self._archive(snapshot.archives, number, old),
+            archived_before=horizon if old else snapshot.archived_before,
+            archived_by=aging.times.rule if old else snapshot.archived_by,
+        )
+
+    def _archive(self, archives: tuple[Archive, ...], number: int, rows: Rows) -> tuple[Archive, ...]:
+        """Archives merge with younger ones about their size, so that there are few and rows are rarely rewritten."""
+        if not rows:
+            return archives
+        kept = list(archives)
+        while kept and kept[-1].rows <= 2 * len(rows) and kept[-1].rows + len(rows) <= _LARGEST_MERGE:
+            rows = {**self._read(kept.pop().name), **rows}
+        return (*kept, Archive(name=self._write(ARCHIVE, number, rows), rows=len(rows)))
+
+    def _write(self, folder: str, number: int, rows: Mapping[str, FileEntry]) -> str:
+        text = files.to_bytes(files.encode_files(rows.values()))
+        name = files.segment_name(folder, number, text)
+        self.storage.write(join(self.root, name), text)
+        return name
+
+    def _read(self, name: str) -> Rows:
+        path = join(self.root, name)
+        try:
+            data = self.storage.read(path)
+        except FileNotFoundError as error:
+            # For a reader without the claim: two snapshots were made since it opened. Lost for good shows in the retry.
+            what = "a segment of the ledger is missing: superseded or deleted"
+            raise RetriableError("LEDGER_CONFLICT", what, where=path, remedy="open the ledger again") from error
+        return {row.path: row for row in files.decode_segment(path, data)}
+
+
+def names_of(snapshot: LedgerSnapshot) -> set[str]:
+    """Segments that a snapshot needs."""
+    recent = {snapshot.recent} if snapshot.recent is not None else set()
+    return recent | {archive.name for archive in snapshot.archives}
+
 
 COMMITS_PER_SNAPSHOT = 20
 _ROWS_BEHIND_SNAPSHOT = 500

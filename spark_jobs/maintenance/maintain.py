@@ -1,34 +1,131 @@
-"""Maintenance of one table, under its claim: compaction, and removal of obsolete files and rows.
-
-Every step is a separate commit that changes no visible rows, so an interrupted maintenance is simply repeated:
-tombstones ─► superseded changes ─► small files ─► old files ─► logs with erased keys ─► leftovers of runs.
-"""
+"""A mark next to the ledger that changes were cut, for comparisons with the change table."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
+from airflow_gddl.contract import codec
 from airflow_gddl.contract.checks import LEAST_VACUUM_SECONDS
 from airflow_gddl.contract.durations import seconds
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.layout import Layout, join
 from airflow_gddl.contract.result import JobResult, RunWarning
-from spark_jobs.engines.port import TableContext
+from airflow_gddl.stores import Storage, StoredObject
+from spark_jobs.engines.port import Maintenance, TableContext
 from spark_jobs.iceberg.publish import clean, publish
 from spark_jobs.ledger.claim import Claim
+from spark_jobs.ledger.documents import read_small
 from spark_jobs.ledger.ledger import Ledger
-from spark_jobs.maintenance.cut_mark import note_cut
-from spark_jobs.maintenance.log_cut import cut_log
-from spark_jobs.plan.identity import has_same_identity
-from spark_jobs.plan.retention import vacuum_hours
+from spark_jobs.plan.identity import has_same_identity, vacuum_hours
 from spark_jobs.rules.figures import Compacted
-from spark_jobs.table.decisions import has_few_rows
+from spark_jobs.table.batch import has_few_rows
 from spark_jobs.table.outcome import RunTotals
 from spark_jobs.table.run import TableRun
 from spark_jobs.table.tidying import TABLES
+
+_NAME = "cut.json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cut:
+    """Superseded changes applied before `before` may be absent; `at` is the time of the last cut. ISO 8601 UTC."""
+
+    before: str
+    at: str
+
+
+def note_cut(storage: Storage, root: str, before: str, at: str) -> None:
+    """Record a `Cut` of the table whose state folder is `root`; a longer retention later does not restore changes."""
+    cut = Cut(before=max(before, cut_before(storage, root) or ""), at=at)
+    storage.write(join(root, _NAME), codec.to_json(cut).encode())
+
+
+def cut_before(storage: Storage, root: str) -> str | None:
+    """See `Cut.before`; None when nothing was cut.
+
+    Raises:
+        FatalError: `LEDGER_DAMAGED`.
+    """
+    cut = read_small(storage, join(root, _NAME), Cut, "delete it; changes that were cut may then be named as missing")
+    return None if cut is None else cut.before
+
+
+_SETTLED = timedelta(hours=12)
+"""Minimum age of a checkpoint before older commits are removed: earlier readers have finished opening the table."""
+_VERSION = re.compile(r"(\d{20})\.")
+_COMMIT = re.compile(r"\d{20}\.json")
+_CHECKPOINT = re.compile(r"\d{20}\.checkpoint\.(?:(\d{10})\.(\d{10})\.|[0-9a-f-]{36}\.)?(?:parquet|json)")
+_JOINED = re.compile(r"\d{20}\.(\d{20})\.compacted\.json")
+_HARMLESS = re.compile(r"\d{20}\.crc|_last_checkpoint|_last_vacuum_info|(?:.*/)?[._][^/]*\.(?:crc|tmp)")
+"""Files without statistics, or with them only while being written."""
+_KNOWN = (_COMMIT, _CHECKPOINT, _JOINED, _HARMLESS)
+
+
+@dataclass(frozen=True)
+class CutLog:
+    """Attributes:
+    removed: files removed, or under `dry_run` to be removed.
+    unknown: names of files of unknown kinds; if there are any, nothing was removed.
+    """
+
+    removed: int = 0
+    unknown: tuple[str, ...] = ()
+
+
+def cut_log(
+    storage: Storage, maintenance: Maintenance, path: str, now: datetime, before: datetime, *, dry_run: bool
+) -> CutLog:
+    """Remove files of a table's log about commits from before that time.
+
+    Later versions are unchanged. If no checkpoint that is old enough replaces them, one is written,
+    and a later call removes them. A log with files of another kind (sidecars of v2 checkpoints, commits of a
+    catalog) is unchanged: they may hold the same statistics, or be needed by remaining versions.
+    """
+    everything = list(storage.list(join(path, "_delta_log")))
+    if unknown := sorted(f.name for f in everything if not any(k.fullmatch(f.name) for k in _KNOWN)):
+        return CutLog(unknown=tuple(unknown))
+    files = [f for f in everything if _VERSION.match(f.name)]
+    last = max((_version(f) for f in files if _COMMIT.fullmatch(f.name) and _modified(f) < before), default=None)
+    if last is None:
+        return CutLog()
+    standing = [f for f in _checkpoints(files) if _version(f) > last]
+    if not any(_modified(found) < now - _SETTLED for found in standing):
+        if not standing and not dry_run:
+            maintenance.checkpoint(path)
+        return CutLog()
+    doomed = [found for found in files if _last_version(found) <= last]
+    for found in doomed if not dry_run else ():
+        storage.delete(found.path)
+    return CutLog(removed=len(doomed))
+
+
+def _version(found: StoredObject) -> int:
+    return int(found.name[:20])
+
+
+def _last_version(found: StoredObject) -> int:
+    joined = _JOINED.fullmatch(found.name)
+    return int(joined[1]) if joined else _version(found)
+
+
+def _modified(found: StoredObject) -> datetime:
+    return datetime.fromtimestamp(found.modified, UTC)
+
+
+def _checkpoints(files: Sequence[StoredObject]) -> list[StoredObject]:
+    """One file of each complete checkpoint."""
+    parts: dict[tuple[int, str], list[StoredObject]] = defaultdict(list)
+    for found in files:
+        match = _CHECKPOINT.fullmatch(found.name)
+        if match:
+            parts[_version(found), match[2] or ""].append(found)
+    return [found[-1] for (_, total), found in parts.items() if len(found) == int(total or 1)]
+
 
 RUNS_KEPT, RUN_DAYS = 50, 90
 """Number of run records that are always kept, and days to keep the others."""

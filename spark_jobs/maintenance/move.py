@@ -18,12 +18,10 @@ from airflow_gddl.contract.registration import RegistrationState
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.stores.registrations import RegistrationStore
-from spark_jobs.iceberg.publish import publish
-from spark_jobs.iceberg.versions import MetadataVersions
+from spark_jobs.iceberg.publish import MetadataVersions, publish
 from spark_jobs.ledger.claim import Claim
 from spark_jobs.ledger.erasures import ErasureRegister
-from spark_jobs.ledger.ledger import Ledger
-from spark_jobs.ledger.moves import NOTE, MoveNote, read_note, write_note
+from spark_jobs.ledger.ledger import NOTE, Ledger, MoveNote, read_note, write_note
 from spark_jobs.ledger.targets import TargetRecords
 from spark_jobs.table.outcome import RunTotals
 from spark_jobs.table.run import TableRun

@@ -1,4 +1,7 @@
-"""What waits, cut into batches, and what a batch leaves behind; pure."""
+"""Conditions of a sweep: the newest full load is complete, and the share is small or released; pure.
+
+See docs/semantics.md, section 2.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +9,100 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import takewhile
+from typing import Literal
 
-from spark_jobs.plan.batch import BatchPlan, TableState
-from spark_jobs.plan.discover import Discovery
-from spark_jobs.plan.file_times import BY_NAME, FileTimes, newest
-from spark_jobs.plan.files import PlannedFile
-from spark_jobs.plan.snapshots import floors_of
+from airflow_gddl.contract.durations import wait_seconds
+from airflow_gddl.contract.spec import TableSpec
+from spark_jobs.plan.batch import BatchPlan, HeldSweep, PlannedFile, TableState
+from spark_jobs.plan.discover import BY_NAME, Discovery, FileTimes, newest
+from spark_jobs.plan.snapshots import KnownSnapshots, SnapshotRun, floors_of, is_whole
+
+SweepState = Literal["none", "pending", "due", "held"]
+
+
+@dataclass(frozen=True)
+class SweepRule:
+    """A row's settings of reloads.
+
+    Attributes:
+        after: seconds without another load file after which a reload of some files is whole.
+        limit: largest share of live rows that is removed without a user's release.
+        released: a user says that the reload is whole.
+    """
+
+    after: float
+    limit: float
+    released: bool = False
+
+    @classmethod
+    def of(cls, spec: TableSpec) -> SweepRule:
+        return cls(float(wait_seconds(spec.sweep_after)), spec.sweep_limit)
+
+    def allows(self, rows: int, live: int) -> bool:
+        """Whether so many of the live rows may be swept."""
+        return rows <= self.limit * live
+
+
+RELEASED = SweepRule(after=0.0, limit=1.0, released=True)
+"""A user's release: the reload is complete, and rows that it lacks may be removed."""
+
+
+def sweep_state(state: TableState, found: Discovery, rule: SweepRule, now: datetime) -> SweepState:
+    """State of the current generation's sweep while no load file waits."""
+    if state.generation <= max(state.swept, 1):
+        return "none"
+    held = state.held
+    if held is not None and held.generation == state.generation and not rule.allows(held.rows, held.live):
+        return "held"
+    return "due" if _is_whole(state, found, rule, now) else "pending"
+
+
+def with_sweep(plan: BatchPlan, found: Discovery, rule: SweepRule) -> BatchPlan:
+    """A batch with the last load files that wait: it sweeps if these make the load whole, and no time need pass."""
+    whole = not found.unsettled and (rule.after == 0 or not found.older_loads)
+    return replace(plan, sweep=plan.sweep and whole)
+
+
+def held_sweep(plan: BatchPlan, rows: int, live: int, rule: SweepRule) -> HeldSweep | None:
+    """What keeps a sweep that would remove `rows` of `live` rows; null: nothing."""
+    if plan.released or rule.allows(rows, live):
+        return None
+    return HeldSweep(generation=plan.generation, rows=rows, live=live, since=plan.planned_at)
+
+
+def is_due_by_time(state: TableState, standing: SweepState) -> bool:
+    """Whether a pending sweep becomes due without a new file; the rest of a snapshot comes in one."""
+    run, known = snapshot_of(state), state.snapshots
+    return standing == "pending" and (run is None or known is None or is_whole(known, run, state.max_sequence))
+
+
+def snapshot_of(state: TableState) -> SnapshotRun | None:
+    """The snapshot of the source that has opened the current generation; null: a full load or a missing folder did."""
+    return None if state.snapshots is None else state.snapshots.run_of(state.generation)
+
+
+def _is_whole(state: TableState, found: Discovery, rule: SweepRule, now: datetime) -> bool:
+    run = snapshot_of(state)
+    if run is not None and state.snapshots is not None:
+        return rule.released or _is_whole_snapshot(state, state.snapshots, run, found, rule, now)
+    if found.unsettled or found.unreadable_loads or any(file.kind == "load" for file in found.waiting):
+        return False
+    if not found.older_loads or state.loaded_at is None:
+        return True
+    return _has_passed(rule, state.loaded_at, now)
+
+
+def _is_whole_snapshot(
+    state: TableState, known: KnownSnapshots, run: SnapshotRun, found: Discovery, rule: SweepRule, now: datetime
+) -> bool:
+    """Rows of other partitions of a topic may come after the end of a snapshot, and nothing tells which is the last."""
+    if found.unsettled or found.unreadable_changes or not is_whole(known, run, state.max_sequence):
+        return False
+    return len(known.partitions) < 2 or _has_passed(rule, run.continued_at, now)
+
+
+def _has_passed(rule: SweepRule, since: str, now: datetime) -> bool:
+    return (now - datetime.fromisoformat(since)).total_seconds() >= rule.after
 
 
 @dataclass(frozen=True, kw_only=True)

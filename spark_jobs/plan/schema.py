@@ -1,23 +1,316 @@
-"""What a batch does to the columns of a table, and how the columns of each group of its files reach them.
-
-`plan_schema` decides before anything is written. It never narrows a type, never drops, moves or renames a column of
-the table, and planned again against its own target it changes nothing, so that a batch repeated after a crash does the
-same.
-"""
+"""The columns a table has after a batch, and what that changes in it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from airflow_gddl.contract.sql_types import VOID, SqlType, without_void
+from airflow_gddl.contract.errors import FatalError
+from airflow_gddl.contract.sql_types import VOID, ScalarType, SqlType, quote, unsupported_part, without_void
 from airflow_gddl.contract.table_spec import SchemaEvolution
-from spark_jobs.plan.columns import Column, IncomingSchema, LandedGroup, Schema, land, landed_name
-from spark_jobs.plan.conversion import convertible
-from spark_jobs.plan.enforcement import refuse, require_clusters, require_keys, require_partitions, require_supported
-from spark_jobs.plan.evolution import added, evolve, widened
-from spark_jobs.plan.merging import NOTHING, Addition, Widening, extra_fields, merge
+from spark_jobs.plan.columns import Column, IncomingSchema, LandedColumn, LandedGroup, Schema, land, landed_name
+from spark_jobs.plan.types import (
+    NOTHING,
+    Addition,
+    Allowed,
+    Path,
+    Widening,
+    convertible,
+    dotted,
+    extra_fields,
+    merge,
+    widenings,
+)
+
+STRING = ScalarType("string")
+
+
+def evolve(
+    table: Schema | None,
+    groups: tuple[LandedGroup, ...],
+    policy: SchemaEvolution,
+    texts: Collection[str] = (),
+    fixed: Collection[str] = (),
+    live: Schema | None = None,
+) -> Schema:
+    """The target, which a policy of `fail` leaves unchanged; `enforcement.refuse` checks the remaining differences.
+
+    Args:
+        texts: columns, in lower case, that the row declares to be text: they become it whatever the policy.
+        fixed: columns, in lower case, that never become text: those that the replica is partitioned by.
+        live: the columns that the table is to replace, with which policies compare what comes; null: there are none.
+    """
+    target = {column.name.lower(): column for column in table.columns} if table else {}
+    old = frozenset(target)
+    for column in (column for group in groups for column in group.columns):
+        name = column.name.lower()
+        if name in target:
+            new = name not in old or _is_held(live, column)
+            widen = new or policy.type_change in ("widen", "text")
+            merged = merge(target[name].type, column.type, Allowed(add=new or policy.new_column == "add", widen=widen))
+            asked = name not in fixed and (policy.type_change == "text" or name in texts or _is_text(live, name))
+            if merged is None and asked and _may_become_text(target[name].type, column.type):
+                merged = STRING
+            target[name] = Column(target[name].name, merged or target[name].type)
+        elif _is_taken(table, column, policy, live):
+            kind = without_void(column.type)
+            target |= {name: Column(column.name, kind)} if kind is not None else {}
+    return Schema(tuple(target.values()))
+
+
+def _may_become_text(stored: SqlType, incoming: SqlType) -> bool:
+    """Whether text holds all values of both types. Bytes are no text."""
+    return all(str(kind) != "binary" and convertible(kind, STRING) for kind in (stored, incoming))
+
+
+def _is_held(live: Schema | None, column: LandedColumn) -> bool:
+    """Whether a live table's column holds all values of one that comes, so that it is no change of the source."""
+    known = None if live is None else live.column(column.name)
+    return known is not None and merge(known.type, column.type, NOTHING) is not None
+
+
+def _is_text(live: Schema | None, name: str) -> bool:
+    known = None if live is None else live.column(name)
+    return known is not None and known.type == STRING
+
+
+def _is_taken(table: Schema | None, column: LandedColumn, policy: SchemaEvolution, live: Schema | None) -> bool:
+    if live is not None:
+        return live.column(column.name) is not None or policy.new_column == "add"
+    if table is None and unsupported_part(column.type) is not None:
+        return policy.new_column in ("add", "fail")
+    return table is None or policy.new_column == "add"
+
+
+def added(table: Schema, target: Schema) -> list[Addition]:
+    """Columns and nested fields that the target has beyond the table, in the target's order."""
+    found: list[Addition] = []
+    for column in target.columns:
+        before = table.column(column.name)
+        if before is None:
+            found.append(Addition((column.name,), column.type))
+        else:
+            found += extra_fields(before.type, column.type, (column.name,))
+    return found
+
+
+def widened(table: Schema, target: Schema) -> list[Widening]:
+    """Columns and nested parts of the table that have another type in the target, in the table's order."""
+    pairs = zip(table.columns, target.columns, strict=False)  # the target begins with the table's columns
+    return [grown for before, after in pairs for grown in widenings(before.type, after.type, (before.name,))]
+
+
+Policy = Literal["new_column", "type_change", "dropped_column"]
+_REMEDIES: dict[Policy, str] = {
+    "new_column": "add, rescue or ignore",
+    "type_change": "widen or rescue",
+    "dropped_column": "keep or null",
+}
+
+
+@dataclass(frozen=True)
+class FieldDifference:
+    """A field that a policy of `fail` refuses.
+
+    Attributes:
+        policy: the field of `schema_evolution` that refuses it.
+        table: type in the table, or of a new column by another file of the batch; null when the table lacks the field.
+        incoming: type in the file; null when the file lacks it.
+    """
+
+    policy: Policy
+    group: IncomingSchema
+    path: Path
+    table: SqlType | None
+    incoming: SqlType | None
+
+    def __str__(self) -> str:
+        table, incoming = self.table or "missing", self.incoming or "missing"
+        return f"{dotted(self.path)}: table {table}, file {incoming} ({self.policy}: fail)"
+
+
+def refusal(table: Schema | None, differences: tuple[FieldDifference, ...]) -> FatalError:
+    """`SCHEMA_REFUSED` for one or more differences; `table` is the schema before the batch, null when there is none."""
+    groups = list(dict.fromkeys(d.group for d in differences))
+    blocks = [_block("schema of the table", table.columns if table else None)]
+    for group in groups:
+        blocks.append(_block(f"schema of {group.label}", group.columns))
+        blocks.append("differing fields:\n" + _lines(d for d in differences if d.group == group))
+    policies = dict.fromkeys(d.policy for d in differences)
+    settings = "; ".join(f"set schema_evolution.{policy} to {_REMEDIES[policy]}" for policy in policies)
+    return FatalError(
+        "SCHEMA_REFUSED",
+        "the schema of the files is not the table's\n" + "\n".join(blocks) + "\nnothing was written",
+        where=", ".join(group.label for group in groups),
+        remedy=f"{settings}; or correct the source",
+    )
+
+
+def _block(title: str, columns: tuple[Column, ...] | None) -> str:
+    return f"{title}:\n" + (_lines(columns) if columns else "  (no table yet)" if columns is None else "  (no columns)")
+
+
+def _lines(items: Iterable[object]) -> str:
+    return "\n".join(f"  {item}" for item in items)
+
+
+PARTITION_TYPES = ("boolean", "tinyint", "smallint", "int", "bigint", "date", "string")
+"""Types of partition columns. Readers disagree on how folders spell times and fractions."""
+
+
+def require_keys(target: Schema, groups: tuple[LandedGroup, ...], keys: Mapping[str, str]) -> None:
+    """Every group has every key, and the target knows its type.
+
+    Args:
+        keys: landed names in lower case to the names that the metadata uses.
+
+    Raises:
+        FatalError: `KEY_COLUMN_MISSING`.
+    """
+    for name, key in keys.items():
+        lacking = [group.incoming for group in groups if group.column(name) is None or target.column(name) is None]
+        if lacking:
+            has = ", ".join(quote(column.name) for column in lacking[0].columns) or "none"
+            raise FatalError(
+                "KEY_COLUMN_MISSING",
+                f"key column {key!r} is missing, or holds nothing but nulls; columns of the file: {has}",
+                where=", ".join(group.label for group in lacking),
+                remedy="correct keys of the table, or the columns that the source delivers",
+            )
+
+
+def require_supported(table: Schema | None, target: Schema, groups: tuple[LandedGroup, ...]) -> None:
+    """What the batch adds is of types that a table can hold; what the table has already is its own affair.
+
+    Raises:
+        FatalError: `COLUMN_TYPE_UNSUPPORTED`.
+    """
+    for column in target.columns:
+        known = table.column(column.name) if table else None
+        part = unsupported_part(column.type)
+        if part is not None and known != column:
+            labels = [g.incoming.label for g in groups if (c := g.column(column.name)) and unsupported_part(c.type)]
+            raise FatalError(
+                "COLUMN_TYPE_UNSUPPORTED",
+                f"column {column} cannot be added: no table holds the type {part}",
+                where=", ".join(labels),
+                remedy="put it into exclude_columns, or set schema_evolution.new_column to rescue or ignore",
+            )
+
+
+def require_clusters(target: Schema, names: tuple[str, ...]) -> None:
+    """Rows are ordered by columns of the table.
+
+    Raises:
+        FatalError: `CLUSTER_COLUMN_MISSING`.
+    """
+    for name in names:
+        if target.column(landed_name(name)) is None:
+            raise FatalError(
+                "CLUSTER_COLUMN_MISSING",
+                f"cluster_by names {name!r}, which is not among the table's columns: {', '.join(target.names)}",
+                remedy="correct cluster_by, or load files that have the column first",
+            )
+
+
+def require_partitions(target: Schema, names: tuple[str, ...]) -> None:
+    """Partition columns are columns of the table, of types whose values every reader finds in folders' names.
+
+    Raises:
+        FatalError: `PARTITION_COLUMN_MISSING`, `PARTITION_TYPE_UNSUPPORTED`.
+    """
+    for name in names:
+        column = target.column(landed_name(name))
+        if column is None:
+            raise FatalError(
+                "PARTITION_COLUMN_MISSING",
+                f"partition_by names {name!r}, which is not among the table's columns: {', '.join(target.names)}",
+                remedy="correct partition_by, or load files that have the column first",
+            )
+        if str(column.type) not in PARTITION_TYPES:
+            raise FatalError(
+                "PARTITION_TYPE_UNSUPPORTED",
+                f"partition column {column} is none of {', '.join(PARTITION_TYPES)}",
+                remedy="partition by a column of such a type, e.g. a date, or use cluster_by",
+            )
+
+
+def refuse(table: Schema | None, target: Schema, groups: tuple[LandedGroup, ...], policy: SchemaEvolution) -> None:
+    """Find everything that policies of `fail` refuse, against the target that `evolve` made under the same policies.
+
+    Raises:
+        FatalError: `SCHEMA_REFUSED`, with every difference of the batch.
+    """
+    differences: list[FieldDifference] = []
+    for group in groups:
+        if policy.new_column == "fail":
+            differences += _new_fields(target, group)
+        if policy.type_change == "fail":
+            differences += _misfits(target, group)
+    if policy.dropped_column == "fail":
+        differences += _dropped(target, groups)
+    if differences:
+        raise refusal(table, tuple(differences))
+
+
+def _new_fields(target: Schema, group: LandedGroup) -> list[FieldDifference]:
+    found: list[FieldDifference] = []
+    for column in group.columns:
+        known = target.column(column.name)
+        kind = without_void(column.type)
+        if known is None and kind is not None:
+            found.append(FieldDifference("new_column", group.incoming, (column.name,), None, kind))
+        elif known is not None:
+            extras = extra_fields(known.type, column.type, (known.name,))
+            found += [FieldDifference("new_column", group.incoming, extra.path, None, extra.type) for extra in extras]
+    return found
+
+
+def _misfits(target: Schema, group: LandedGroup) -> list[FieldDifference]:
+    pairs = [(known, column) for column in group.columns if (known := target.column(column.name)) is not None]
+    return [
+        FieldDifference("type_change", group.incoming, (known.name,), known.type, column.type)
+        for known, column in pairs
+        if merge(known.type, column.type, NOTHING) is None
+    ]
+
+
+def _dropped(target: Schema, groups: tuple[LandedGroup, ...]) -> list[FieldDifference]:
+    """Fields that a group lacks and no later group brings.
+
+    A file from before a column was added lacks it too; looking at the batch from its end, rather than at the table as
+    it was, gives the same answer when the batch is repeated after the column was added.
+    """
+    found: list[FieldDifference] = []
+    gone: list[set[Path]] = []
+    for group in reversed([group for group in groups if not group.incoming.only_deletes]):
+        missing = _missing(target, group)
+        gone.append({_folded(path) for path in missing})
+        lost = [path for path in missing if all(_covers(later, _folded(path)) for later in gone)]
+        found[:0] = [FieldDifference("dropped_column", group.incoming, path, missing[path], None) for path in lost]
+    return found
+
+
+def _missing(target: Schema, group: LandedGroup) -> dict[Path, SqlType]:
+    """Columns and nested fields of the target that a group lacks, outermost only, with their types in the table."""
+    missing: dict[Path, SqlType] = {}
+    for column in target.columns:
+        found = group.column(column.name)
+        if found is None:
+            missing[(column.name,)] = column.type
+        else:
+            missing |= {m.path: m.type for m in extra_fields(found.type, column.type, (column.name,))}
+    return missing
+
+
+def _folded(path: Path) -> Path:
+    return tuple(part.lower() for part in path)
+
+
+def _covers(missing: set[Path], path: Path) -> bool:
+    return any(path[:length] in missing for length in range(1, len(path) + 1))
+
 
 LATER = "dropped_column=null"
 """Stands in the columns that a change carries for those that its table got later: `dropped_column` was `null`."""

@@ -1,14 +1,95 @@
-"""Settings of a metadata row that stored tables obey, as the ledger remembers them (rule 14)."""
+"""Settings of a row that say what a change means for its key: each change keeps those under which it came.
+
+The ledger's schemas, to which `_gddl.schema` points, have marks of them beside the columns that a file brought. A mark
+holds a `=`, which no landed name has.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
 
 from airflow_gddl.contract.codec import ALWAYS
 from airflow_gddl.contract.spec import DeleteMode, MaskMethod, TableSpec
-from airflow_gddl.contract.table_spec import lowered
-from spark_jobs.plan.change_settings import ChangeSettings, columns_of
+from airflow_gddl.contract.sql_types import VOID
+from airflow_gddl.contract.table_spec import TieBreak, lowered
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChangeSettings:
+    """Fields of the row with the same names."""
+
+    ignore_null_updates: bool = False
+    columns_to_update: str | None = None
+    force_update: str | None = None
+    tie_break: TieBreak = "delete_wins"
+
+
+def is_mark(name: str) -> bool:
+    """Whether a name in a schema of the ledger is no column."""
+    return "=" in name
+
+
+@dataclass(frozen=True, kw_only=True)
+class KnownSchemas:
+    """The ledger's schemas, with the settings under which their changes came.
+
+    Attributes:
+        schemas: column to type, and marks of settings that are not the usual ones.
+        now: settings of the row now.
+        usual: what changes of a schema without marks came under.
+    """
+
+    schemas: tuple[dict[str, str], ...]
+    now: ChangeSettings
+    usual: ChangeSettings
+
+    @property
+    def settings(self) -> tuple[ChangeSettings, ...]:
+        """Those of the row now, and of each schema."""
+        return (self.now, *map(self._of, self.schemas))
+
+    @property
+    def earlier(self) -> dict[ChangeSettings, tuple[int, ...]]:
+        """Settings that are not those of the row now, to the schemas of changes that came under them."""
+        found: dict[ChangeSettings, tuple[int, ...]] = {}
+        for at, settings in enumerate(self.settings[1:]):
+            if settings != self.now:
+                found[settings] = (*found.get(settings, ()), at)
+        return found
+
+    def all_marked(self) -> KnownSchemas:
+        """All schemas under the settings of the row now."""
+        return replace(self, schemas=tuple(map(self._marked, self.schemas)))
+
+    def with_groups(self, groups: Sequence[dict[str, str]]) -> tuple[tuple[int, ...], KnownSchemas]:
+        """Index of the schema of each group of files, given the columns that these carry; new ones at the end."""
+        schemas, ids = list(self.schemas), []
+        for schema in map(self._marked, groups):
+            if schema not in schemas:
+                schemas.append(schema)
+            ids.append(schemas.index(schema))
+        return tuple(ids), replace(self, schemas=tuple(schemas))
+
+    def _marked(self, schema: Mapping[str, str]) -> dict[str, str]:
+        names = (f.name for f in fields(self.now) if getattr(self.now, f.name) != getattr(self.usual, f.name))
+        return dict(schema) | {f"{name}={getattr(self.now, name)}": str(VOID) for name in names}
+
+    def _of(self, schema: Mapping[str, str]) -> ChangeSettings:
+        found: dict[str, Any] = {f.name: getattr(self.usual, f.name) for f in fields(self.usual)}
+        for mark in filter(is_mark, schema):
+            name, _, value = mark.partition("=")
+            if name in found:
+                found[name] = {"True": True, "False": False, "None": None}.get(value, value)
+        return ChangeSettings(**found)
+
+
+def columns_of(settings: Sequence[ChangeSettings]) -> tuple[str, ...]:
+    """Columns that concern changes, not rows of the source."""
+    named = (name for each in settings for name in (each.columns_to_update, each.force_update))
+    return tuple(dict.fromkeys(name for name in named if name is not None))
+
 
 LAYOUT = 3
 """Of the tables that this release writes; those of others are brought up to it by their next batch. Before 3 the

@@ -10,7 +10,7 @@ from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.contract.sql_types import parse_type
 from spark_jobs.plan.batch import TableState
-from spark_jobs.plan.merging import NOTHING, merge
+from spark_jobs.plan.types import NOTHING, merge
 
 LOAD_AGAIN = "load the table again: give the row a new target (docs/sources.md, section Load a sharded table again)"
 """What takes the place of a full refresh."""

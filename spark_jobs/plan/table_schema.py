@@ -9,9 +9,8 @@ from airflow_gddl.contract.name_times import timed_order
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.contract.sql_types import ScalarType, StructType, parse_type
 from airflow_gddl.contract.table_spec import lowered
-from spark_jobs.plan.change_settings import ChangeSettings, columns_of
 from spark_jobs.plan.columns import Column, landed_name
-from spark_jobs.plan.settings import change_settings
+from spark_jobs.plan.settings import ChangeSettings, change_settings, columns_of
 from spark_jobs.plan.snapshots import SnapshotRun
 
 RESCUED = "_rescued_data"

@@ -13,14 +13,13 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from airflow_gddl.contract.sql_types import parse_type
-from spark_jobs.dialects.arrow_types import sql_type
+from spark_jobs.dialects.probed import sql_type
 from spark_jobs.plan.columns import before_image_name, landed_name
-from spark_jobs.plan.conversion import convertible
-from spark_jobs.plan.merging import NOTHING, merge
 from spark_jobs.plan.table_schema import GDDL, RESCUED, TableSchema
+from spark_jobs.plan.types import NOTHING, convertible, merge
 from spark_jobs.rules.arrays import flat, recast
 from spark_jobs.rules.convert import Fitted, Mask, fit, mask_of
-from spark_jobs.rules.rescued import entries
+from spark_jobs.rules.errors_table import entries
 
 _AROUND = '[]" \t\r\n\f\v'
 """Characters around names in a list of columns."""

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from spark_jobs.rules.arrays import flat
+from spark_jobs.rules.arrays import by_name, flat
 
 _MOST = 2**62
 _SIGN = np.int64(2**63 - 1)
@@ -142,3 +142,53 @@ def _ordered_floats(values: pa.Array) -> pa.Array:
     """Whole numbers that compare as the floating point numbers do."""
     bits = np.array(pc.fill_null(in_one_form(values.cast(pa.float64())), 0.0)).view(np.int64)
     return pa.array(np.where(bits < 0, bits ^ _SIGN, bits), mask=np.asarray(values.is_null()))
+
+
+WEIGHT = "weight"
+"""Column of a sample: the number of rows that the row stands for."""
+_SAMPLE = 256
+
+
+def sample_of(rows: pa.Table, keys: pa.Schema) -> pa.Table:
+    """Keys of a few of the rows, evenly spaced, each with `WEIGHT`."""
+    count = min(_SAMPLE, rows.num_rows)
+    at = np.linspace(0, rows.num_rows - 1, count).astype(np.int64)
+    found = by_name(rows.take(pa.array(at)), keys)
+    return found.append_column(WEIGHT, pa.repeat(rows.num_rows / max(1, count), count))
+
+
+def cuts_of(samples: Sequence[pa.Table], keys: pa.Schema, ranges: int) -> pa.Table:
+    """The first key of each range but the first; fewer ranges where few keys have most rows.
+
+    Args:
+        samples: see `sample_of`.
+        ranges: number wanted.
+    """
+    rows = pa.concat_tables(samples) if samples else keys.empty_table()
+    if not rows.num_rows:
+        return keys.empty_table()
+    order = _columns(rows.select(keys.names))
+    at = sorted_rows(order)
+    passed = np.cumsum(np.asarray(rows.column(WEIGHT))[at])
+    ends = passed[-1] * np.arange(1, ranges) / ranges
+    chosen = rows.select(keys.names).take(pa.array(at[np.minimum(np.searchsorted(passed, ends), len(at) - 1)]))
+    places = ranks(_columns(chosen), chosen.num_rows) if chosen.num_rows else np.zeros(0, np.int64)
+    return chosen.take(pa.array(np.unique(places, return_index=True)[1]))
+
+
+def range_of(rows: pa.Table, cuts: pa.Table) -> np.ndarray:
+    """The number of each row's range, from 0 on.
+
+    Args:
+        rows: with the columns of `cuts`, and others.
+        cuts: see `cuts_of`.
+    """
+    if not cuts.num_rows:
+        return np.zeros(rows.num_rows, np.int64)
+    joined = pa.concat_tables([cuts, by_name(rows, cuts.schema)])
+    place = ranks(_columns(joined), joined.num_rows)
+    return np.searchsorted(place[: cuts.num_rows], place[cuts.num_rows :], side="right")
+
+
+def _columns(rows: pa.Table) -> list[pa.Array]:
+    return [part for column in rows.columns for part in sortable(column)]

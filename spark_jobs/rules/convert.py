@@ -1,4 +1,4 @@
-"""Columns into the table's types: without loss, misfits distinguished (design, rule 11); masks."""
+"""Lossless conversion of numbers and booleans."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import hashlib
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -17,12 +18,73 @@ import pyarrow.types as pt
 from airflow_gddl.contract.mask_key import MASK_KEY, MASK_KEY_FILE, digest, mask_key
 from airflow_gddl.contract.spec import MaskMethod, SubMicrosecondPolicy
 from airflow_gddl.contract.sql_types import DecimalType, ScalarType, SqlType
-from spark_jobs.rules import exact_numbers
-from spark_jobs.rules.arrays import flat
-from spark_jobs.rules.arrow_schema import arrow_type
-from spark_jobs.rules.text_grammar import BITS, BLANKS, reader, trims
-from spark_jobs.rules.value_text import as_text
-from spark_jobs.rules.years import LAST_MICROSECOND, outside_years
+from spark_jobs.rules.arrays import arrow_type, flat
+from spark_jobs.rules.texts import (
+    BITS,
+    BLANKS,
+    LAST_MICROSECOND,
+    as_text,
+    outside_years,
+    reader,
+    real_text,
+    rounded,
+    trims,
+)
+
+
+def converter(source: SqlType, target: SqlType) -> Callable[[Any], Any]:
+    """Converts one value; None for a misfit."""
+    if str(source) == "boolean" or str(target) == "boolean":
+        return lambda value: _boolean(value, source, target)
+    if isinstance(target, DecimalType):
+        return lambda value: _to_decimal(value, source, target)
+    if str(target) in BITS:
+        return lambda value: _to_whole(value, BITS[str(target)])
+    if str(target) in ("float", "double"):
+        return lambda value: _to_real(value, source, single=str(target) == "float")
+    return lambda _: None
+
+
+def _boolean(value: Any, source: SqlType, target: SqlType) -> Any:
+    if str(source) == "boolean":
+        return (Decimal(int(value)) if isinstance(target, DecimalType) else int(value)) if _holds_one(target) else None
+    return bool(value) if value in (0, 1) else None
+
+
+def _holds_one(target: SqlType) -> bool:
+    return not isinstance(target, DecimalType) or target.precision > target.scale
+
+
+def _to_decimal(value: Any, source: SqlType, target: DecimalType) -> Decimal | None:
+    if isinstance(value, float):
+        if not np.isfinite(value):
+            return None
+        found = rounded(Decimal(real_text(value, single=False)), target)
+        back = None if found is None else _as_real(found, single=str(source) == "float")
+        return found if back == value else None
+    found = rounded(Decimal(value), target)
+    return found if found == value else None
+
+
+def _to_whole(value: Any, bits: int) -> int | None:
+    if not np.isfinite(float(value)) or value != int(value):
+        return None
+    return int(value) if -(2 ** (bits - 1)) <= int(value) < 2 ** (bits - 1) else None
+
+
+def _to_real(value: Any, source: SqlType, *, single: bool) -> float | None:
+    found = _as_real(value, single=single)
+    if isinstance(value, float):
+        return found if found == value or (np.isnan(found) and np.isnan(value)) else None
+    if isinstance(source, DecimalType):
+        back = rounded(Decimal(real_text(found, single=False)), source) if np.isfinite(found) else None
+        return found if back == value else None
+    return found if np.isfinite(found) and int(found) == value and abs(found) < 2**63 else None
+
+
+def _as_real(value: Any, *, single: bool) -> float:
+    return float(np.float32(float(value))) if single else float(value)
+
 
 Mask = np.ndarray[Any, np.dtype[np.bool_]] | None
 """A boolean mask; None: false everywhere."""
@@ -199,7 +261,7 @@ def _converter(source: SqlType, target: SqlType) -> Callable[[Any], Any]:
         return lambda value: _to_text(value, source)
     if _is_time(source) and _is_time(target):
         return lambda value: value
-    return exact_numbers.converter(source, target)
+    return converter(source, target)
 
 
 def _to_text(value: Any, source: SqlType) -> str | None:

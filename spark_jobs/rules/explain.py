@@ -16,8 +16,8 @@ import pyarrow as pa
 from airflow_gddl.contract.sql_types import parse_type
 from spark_jobs.plan.table_schema import TableSchema
 from spark_jobs.rules.arrays import by_name, flat
-from spark_jobs.rules.changes import change_schema, data_columns, stored_schema
-from spark_jobs.rules.erased_rows import key_texts
+from spark_jobs.rules.batch_schema import change_schema, data_columns, stored_schema
+from spark_jobs.rules.erasure import key_texts
 from spark_jobs.rules.order import (
     OrderedEvents,
     deciding_parts,
@@ -27,7 +27,7 @@ from spark_jobs.rules.order import (
     ordered,
     that_count,
 )
-from spark_jobs.rules.value_text import rows_json
+from spark_jobs.rules.texts import rows_json
 from spark_jobs.rules.verify import compare, expected_state, live_rows
 
 ChangeState = Literal["winner", "superseded", "late", "swept"]

@@ -5,17 +5,21 @@ Needs all events of a key together; holds for any partition of the keys.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+from datetime import datetime
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from spark_jobs.plan.table_schema import GDDL, RESCUED, TableSchema
 from spark_jobs.rules.arrays import flat
 from spark_jobs.rules.carried import carried, lists, replaces_unknown
-from spark_jobs.rules.codes import changes, row_codes
-from spark_jobs.rules.order import OrderedEvents, gddl_fields, ordered
-from spark_jobs.rules.rescued import Entry, entries, overlaid, text_of
+from spark_jobs.rules.codes import changes, row_codes, shared_codes, table_codes
+from spark_jobs.rules.errors_table import ROW_BITS, Entry, entries, overlaid, text_of
+from spark_jobs.rules.order import OrderedEvents, gddl_fields, ordered, with_gddl
+from spark_jobs.rules.redelivery import new_changes
 
 FIRST, FORCED, HAS_FORCED, LOWEST, LOWEST_FORCED, REPLACES_ROW, COLUMNS_BEFORE_DELETE = (
     f"{GDDL}__{n}" for n in ("first", "forced", "has_forced", "lowest", "lowest_forced", "replaces", "before_delete")
@@ -216,3 +220,182 @@ def newest_state(happened: pa.Table, schema: TableSchema, swept: int) -> pa.Tabl
         happened: see `order.events`; all events of each key, of all generations.
     """
     return net_changes(of_newest_generation(happened, schema, swept), schema, partial=schema.partial)
+
+
+# A refresh packs the number of its bounded batch into the position too: 16 bits, then 14 for the file, 33 for the row.
+_BATCH_BITS, _FILE_BITS = 47, 33
+_NUMBER = f"{GDDL}__number"
+
+
+def restamped(changes: pa.Table, batch_id: str, planned_at: str) -> pa.Table:
+    """Changes of bounded batches stamped as of the refresh; positions keep the order in which they arrived."""
+    gddl = gddl_fields(changes)
+    batch = pc.shift_left(gddl["batch_id"].cast(pa.int64()), _BATCH_BITS)
+    file = pc.shift_left(pc.shift_right(gddl["position"], ROW_BITS), _FILE_BITS)
+    applied = pa.scalar(datetime.fromisoformat(planned_at), gddl["applied_at"].type)
+    return with_gddl(
+        changes,
+        position=pc.add(pc.add(batch, file), row_in_file(gddl)),
+        batch_id=pa.repeat(batch_id, changes.num_rows),
+        applied_at=pa.repeat(applied, changes.num_rows),
+    )
+
+
+def row_in_file(gddl: dict[str, pa.Array]) -> pa.Array:
+    """Row number in the file, out of a position as ordinary batches or refreshes pack it."""
+    refreshed = pc.ends_with(gddl["batch_id"], pattern="r")
+    bits = pc.if_else(refreshed, pa.scalar((1 << _FILE_BITS) - 1), pa.scalar((1 << ROW_BITS) - 1))
+    return pc.bit_wise_and(gddl["position"], bits)
+
+
+def held_by(changes: pa.Table, files: Mapping[str, int]) -> pa.Array:
+    """Mask of changes that came in one of these files, in its generation."""
+    gddl = gddl_fields(changes)
+    encoded = pc.dictionary_encode(gddl["source_file"], null_encoding="encode")
+    generations = pa.array([files.get(path) for path in encoded.dictionary.to_pylist()], pa.int32())
+    return pc.fill_null(pc.equal(generations.take(encoded.indices), gddl["generation"]), False)
+
+
+def lacking(changes: pa.Table, others: pa.Table, schema: TableSchema) -> pa.Table:
+    """Changes that `others` lacks: a change is known by its content, and a full-load row by its place in its file too.
+
+    Asked the other way round it says which stored changes their files no longer hold.
+    """
+    numbers = pa.array(np.arange(changes.num_rows))
+    unknown = new_changes(changes.append_column(_NUMBER, numbers), _with_numbers(others, changes), schema)
+    tables = (changes, others)
+    places, known = shared_codes([_places(t, schema) for t in tables], [t.num_rows for t in tables])
+    new = np.zeros(changes.num_rows, dtype=bool)
+    new[np.asarray(unknown.column(_NUMBER))] = True
+    return changes.filter(pa.array(new & ~np.isin(places, known)))
+
+
+def _with_numbers(rows: pa.Table, like: pa.Table) -> pa.Table:
+    return rows.select(like.column_names).append_column(_NUMBER, pa.nulls(rows.num_rows, pa.int64()))
+
+
+def _places(rows: pa.Table, schema: TableSchema) -> list[pa.Array]:
+    gddl = gddl_fields(rows)
+    content = [rows.column(name) for name in dict.fromkeys((*schema.keys, *schema.content))]
+    return [*content, gddl["source_file"], row_in_file(gddl), gddl["generation"], gddl["op"], gddl["sequence"]]
+
+
+def rebuilt_rows(happened: pa.Table, schema: TableSchema, swept: int) -> pa.Table:
+    """Rows of the replica: without deleted ones; under soft deletes those that had a row at some time stay, marked.
+
+    Args:
+        happened: see `order.events`; all events of each key, of all generations.
+    """
+    if schema.spec.delete == "hard":
+        rows = newest_state(happened, schema, swept)
+        return rows.filter(pc.not_equal(gddl_fields(rows)["op"], "D")).select([*schema.columns, GDDL])
+    rows = newest_state(happened, schema, 0)
+    gddl = gddl_fields(rows)
+    gone = pc.or_(pc.equal(gddl["op"], "D"), pc.less(gddl["generation"], swept))
+    had, rows = _with_last_columns(rows, happened, schema)
+    return with_gddl(rows, deleted=gone).filter(had)
+
+
+def _with_last_columns(rows: pa.Table, happened: pa.Table, schema: TableSchema) -> tuple[pa.Array, pa.Table]:
+    """Whether each key had a row in any generation, and the rows with the columns of the last one it had."""
+    had = flat(rows.column(COLUMNS_BEFORE_DELETE))
+    rows, generation = rows.select([*schema.columns, GDDL]), gddl_fields(happened)["generation"]
+    for older in sorted(pc.unique(generation).to_pylist(), reverse=True):
+        if pc.all(had).as_py() is not False:
+            break
+        net = net_changes(happened.filter(pc.equal(generation, older)), schema, partial=True)
+        net = net.filter(net.column(COLUMNS_BEFORE_DELETE))
+        mine, found = table_codes((rows, net), schema.keys)
+        place = np.full(int(max(mine.max(initial=0), found.max(initial=0))) + 1, -1)
+        place[found] = np.arange(net.num_rows)
+        at = np.where(np.asarray(had), -1, place[mine])
+        rows, had = _columns_from(rows, net, at, schema), pc.or_(had, pa.array(at >= 0))
+    return had, rows
+
+
+def _columns_from(rows: pa.Table, others: pa.Table, at: np.ndarray, schema: TableSchema) -> pa.Table:
+    """The rows with the columns of these rows of `others`; -1: their own."""
+    taken, indices = pa.array(at >= 0), pa.array(at, pa.int64(), mask=at < 0)
+    for name in schema.columns:
+        if name not in schema.keys:
+            chosen = pc.if_else(taken, flat(others.column(name)).take(indices), flat(rows.column(name)))
+            rows = rows.set_column(rows.schema.get_field_index(name), name, chosen)
+    return rows
+
+
+Changes = frozenset[tuple[str, int]]
+"""Rows of the change table by batch and position."""
+
+
+def needed_changes(happened: pa.Table, schema: TableSchema, before: datetime) -> Changes:
+    """Changes applied before a time on which some state depends, the delete of a key update included.
+
+    Args:
+        happened: see `order.events`; all events of each key.
+    """
+    if not schema.keys:
+        return frozenset()
+    matter = events_that_matter(happened, schema)
+    return changes_in(matter.filter(applied_before(matter, before)))
+
+
+def are_superseded(
+    rows: pa.Table, needed: Changes, schema: TableSchema, before: datetime, swept: int
+) -> pa.ChunkedArray:
+    """Which changes were applied before a time, and no state depends on them: later ones undo all they do.
+
+    Args:
+        needed: see `needed_changes`, of all keys.
+        swept: rows of generations before this one have vanished.
+    """
+    vanished = pc.less(pc.struct_field(rows.column(GDDL), "generation"), swept)
+    if schema.keys:
+        left = pc.invert(are_changes(rows, needed))
+        vanished = pc.or_(vanished, left) if schema.spec.delete == "hard" else left
+    return pc.and_(applied_before(rows, before), vanished)
+
+
+def applied_before(rows: pa.Table, moment: datetime) -> pa.ChunkedArray:
+    """Which rows of a change table or of tombstones were applied before a time."""
+    return pc.less(pc.struct_field(rows.column(GDDL), "applied_at"), pa.scalar(moment))
+
+
+def changes_in(rows: pa.Table) -> Changes:
+    """The changes that these rows are."""
+    return frozenset(_numbered(rows))
+
+
+def are_changes(rows: pa.Table, changes: Changes) -> pa.Array:
+    """Which rows are one of these changes."""
+    return pa.array([change in changes for change in _numbered(rows)], pa.bool_())
+
+
+def _numbered(rows: pa.Table) -> list[tuple[str, int]]:
+    gddl = rows.column(GDDL)
+    batches, positions = (pc.struct_field(gddl, name).to_pylist() for name in ("batch_id", "position"))
+    return list(zip(batches, positions, strict=True))
+
+
+def events_that_matter(happened: pa.Table, schema: TableSchema) -> pa.Table:
+    """Events on which the state of their key depends: its last one, or with partial changes its last segment.
+
+    The delete before that segment is kept, too: it ends what came before it, should some of that be kept as a part of
+    a key update that another key needs.
+
+    Args:
+        happened: see `order.events`; all events of each key.
+    """
+    found = ordered(happened, schema)
+    if not len(found.at):
+        return happened
+    starts, ends = found.starts, found.ends
+    last = _last_segments(found) if schema.partial else ends
+    return happened.take(pa.array(found.at[np.arange(len(found.at)) >= np.repeat(last, ends - starts + 1)]))
+
+
+def _last_segments(found: OrderedEvents) -> np.ndarray:
+    """The first event of each key's last segment, or the delete before it."""
+    last = segments(found)[1][found.ends]
+    after_delete = (last > found.starts) & (found.op[np.maximum(last - 1, 0)] == "D")
+    result: np.ndarray = last - after_delete
+    return result

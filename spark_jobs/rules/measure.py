@@ -1,8 +1,4 @@
-"""Figures of decoded rows: per file for the ledger, and what the dedupe and the merge may skip.
-
-Figures of parts of a batch, cut anywhere, add up to those of the whole; distinct keys alone are counted by who has all
-rows of a key at hand.
-"""
+"""A batch after its rows are decoded, for all engines."""
 
 from __future__ import annotations
 
@@ -22,12 +18,30 @@ from airflow_gddl.contract.sql_types import DecimalType, SqlType, parse_type
 from spark_jobs.plan.sequence import Forms, Widths, longest_transaction, sort_key
 from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.rules.arrays import flat
+from spark_jobs.rules.batch_schema import BatchSchema
 from spark_jobs.rules.codes import sortable, sorted_rows
 from spark_jobs.rules.decode import DecodedGroup
 from spark_jobs.rules.errors_table import ROW_MASK
 from spark_jobs.rules.figures import BadRow, Figures, FileFigures, LogRestart
-from spark_jobs.rules.sequence_text import forms, width
-from spark_jobs.rules.value_text import json_writer, read_json, utc_text
+from spark_jobs.rules.texts import forms, json_writer, read_json, utc_text, width
+
+
+@dataclass(frozen=True, kw_only=True)
+class DecodedBatch:
+    """Attributes:
+    change_schemas: schema ids of the groups with changes.
+    schema_of: ledger path to schema id.
+    rows_by_footer: rows that the files' footers promise, less `erased`; null where a file has no footer.
+    erased: rows of erased keys, which were excluded.
+    """
+
+    schema: BatchSchema
+    figures: Figures
+    change_schemas: frozenset[int]
+    schema_of: Mapping[str, int] = field(default_factory=dict)
+    rows_by_footer: int | None = None
+    erased: int = 0
+
 
 _WITH_RANGE = ("tinyint", "smallint", "int", "bigint", "date", "string")
 

@@ -19,22 +19,27 @@ from airflow_gddl.contract.table_spec import HASHED, lowered
 from spark_jobs.dialects.base import Dialect
 from spark_jobs.dialects.roles import declared_texts, sequence_type
 from spark_jobs.plan.batch import TableState
-from spark_jobs.plan.columns import Column, Schema, clean_name, delivered_name, is_before_image, landed_name
+from spark_jobs.plan.columns import (
+    Column,
+    ColumnSelection,
+    Schema,
+    clean_name,
+    delivered_name,
+    is_before_image,
+    landed_name,
+    select_columns,
+)
 from spark_jobs.plan.identity import keyed_otherwise, other_prefix, reselected_columns
-from spark_jobs.plan.merging import NOTHING, merge
-from spark_jobs.plan.selection import ColumnSelection, select_columns
 from spark_jobs.plan.sequence import log_began_of
 from spark_jobs.plan.table_schema import GDDL, RESCUED, TableSchema
-from spark_jobs.rules.arrays import flat, recast
-from spark_jobs.rules.arrow_schema import arrow_type
-from spark_jobs.rules.batch_schema import Stored, plan_batch
-from spark_jobs.rules.changes import change_columns
+from spark_jobs.plan.types import NOTHING, merge
+from spark_jobs.rules.arrays import arrow_type, flat, recast
+from spark_jobs.rules.batch_schema import STRING, Stored, change_columns, plan_batch
 from spark_jobs.rules.convert import Mask, but, fit, hashed, mask_of, masked
 from spark_jobs.rules.decode import stored_sequence
-from spark_jobs.rules.delivery import STRING
 from spark_jobs.rules.errors_table import MISFIT_CODE
 from spark_jobs.rules.order import gddl_fields, with_gddl
-from spark_jobs.rules.sequence_text import forms
+from spark_jobs.rules.texts import forms
 
 Problem = tuple[str, str, Mask]
 """Code, column, and the rows whose value would be lost."""

@@ -15,14 +15,13 @@ import pyarrow.compute as pc
 
 from spark_jobs.plan.table_schema import TableSchema
 from spark_jobs.rules.arrays import by_name
-from spark_jobs.rules.changes import change_schema
+from spark_jobs.rules.batch_schema import change_schema
 from spark_jobs.rules.codes import row_codes, table_codes
 from spark_jobs.rules.figures import BUCKETS, Verdict
 from spark_jobs.rules.fold import newest_state
 from spark_jobs.rules.order import events, gddl_fields
 from spark_jobs.rules.redelivery import keys_json
-from spark_jobs.rules.shards import of_shard
-from spark_jobs.rules.sweep import unmarked
+from spark_jobs.rules.sweep import of_shard, unmarked
 
 
 def expected_state(happened: pa.Table, schema: TableSchema, swept: int) -> pa.Table:

@@ -1,23 +1,185 @@
-"""The Spark session: embedded and quiet on one machine, the platform's own on a cluster."""
+"""Whether the Spark of a session has ended, and how PySpark drops it, so that another can be started here."""
 
 from __future__ import annotations
 
+import hashlib
+import importlib.resources
 import os
+import shlex
 import shutil
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
+from py4j.protocol import Py4JNetworkError
+from pyspark import SparkContext
 from pyspark.errors import PySparkRuntimeError
-from pyspark.sql import SparkSession
+from pyspark.sql import SparkSession, SQLContext
 
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.sql_types import NO_SUBSTITUTION
+from airflow_gddl.stores import Storage
 from airflow_gddl.stores import scratch as scratch_folders
-from spark_jobs.spark import class_archive, jars, log_store
-from spark_jobs.spark.cluster_check import check_versions
-from spark_jobs.spark.session_cluster import DELTA, open_on_cluster
-from spark_jobs.spark.session_settings import WORKER_MEMORY, SessionSettings, is_on_a_cluster
+from spark_jobs.spark import class_archive, jars
+from spark_jobs.spark.cluster_check import check_versions, wait_for_executors
+from spark_jobs.spark.session_settings import STARTED_ELSEWHERE, WORKER_MEMORY, SessionSettings, is_on_a_cluster
+
+
+def is_gone(session: SparkSession) -> bool:
+    """Its Java process does not answer any more, or has stopped the Spark in it.
+
+    What can't be known counts as there: platforms refuse such questions, and a remote Spark has no Java process here.
+    """
+    context: Any = getattr(session, "_sc", None)
+    if context is None:
+        return False
+    java = context._jsc  # noqa: SLF001 - PySpark has no public way to ask
+    if java is None:
+        return True
+    # A process that dies while it is asked gives an answer that says nothing; the next question decides.
+    found = _is_stopped(java)
+    return bool(_is_stopped(java) if found is None else found)
+
+
+def _is_stopped(java: Any) -> bool | None:
+    """Null where it can't be known."""
+    try:
+        return bool(java.sc().isStopped())
+    except (OSError, Py4JNetworkError):  # py4j lets through what the socket says
+        return True
+    except Exception:  # noqa: BLE001 - see above
+        return None
+
+
+def bury(session: SparkSession) -> None:
+    """End what is left of a Java process that was started here, and let the next session start another.
+
+    It is ended before anything else may be started: what half lives could still write. Objects of the old process stay
+    bound to its connection, whose secret no other process knows, so that a thread that still holds them only fails.
+    """
+    context: Any = session.sparkContext
+    gateway = context._gateway  # noqa: SLF001 - here and below: PySpark keeps one Spark a process, and knows of no end
+    process = gateway.__dict__.get("proc")
+    if process is not None:
+        process.kill()
+        process.wait()
+        with suppress(OSError):
+            process.stdin.close()
+    context._jsc = None  # noqa: SLF001 - else it would ask the process to stop
+    context.stop()
+    with suppress(Exception):
+        gateway.shutdown()
+    pyspark: Any = SparkContext
+    with pyspark._lock:  # noqa: SLF001 - as above
+        pyspark._gateway = pyspark._jvm = pyspark._active_spark_context = None  # noqa: SLF001 - as above
+    sessions: Any = SparkSession
+    sessions._instantiatedSession = sessions._activeSession = None  # noqa: SLF001 - as above
+    contexts: Any = SQLContext
+    contexts._instantiatedContext = None  # noqa: SLF001 - as above
+
+
+CLASS = "gddl.ConditionalLogStore"
+SETTINGS = {f"spark.delta.logStore.{scheme}.impl": CLASS for scheme in ("s3", "s3a")}
+_FILE = Path(*CLASS.split(".")).with_suffix(".class")
+
+
+def class_folder(home: Path) -> Path:
+    """The folder for the class path, made if need be; the JVM searches it when the class is requested.
+
+    Args:
+        home: the cache of JARs.
+    """
+    folder = home / f"log-store-{hashlib.sha256(_source().encode()).hexdigest()[:12]}"
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def compile_into(folder: Path, session: SparkSession) -> None:
+    """See that the class is in the folder, which is on the session's class path."""
+    target = folder / _FILE
+    if target.exists():
+        return
+    jvm: Any = session._jvm  # noqa: SLF001 - Java is compiled where Java is
+    compiler = jvm.org.codehaus.janino.SimpleCompiler()
+    compiler.setParentClassLoader(jvm.java.lang.Thread.currentThread().getContextClassLoader())
+    compiler.cook(_source())
+    # Appears at once: another job may be doing the same.
+    Storage().write(str(target.absolute()), bytes(compiler.getBytecodes().get(CLASS)))
+
+
+def _source() -> str:
+    place = importlib.resources.files("spark_jobs") / "java" / "gddl" / "ConditionalLogStore.java"
+    return place.read_text(encoding="utf-8")
+
+
+DELTA = {
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+}
+
+
+def open_on_cluster(settings: SessionSettings, driver: Mapping[str, str]) -> SparkSession:
+    """A session whose versions are supported and whose cluster has given an executor.
+
+    Args:
+        driver: settings of a driver's JVM that is started here: its log, its JARs. Unused where there is one already.
+
+    Raises:
+        FatalError: `SPARK_UNSUPPORTED`, `DELTA_MISSING`, `DELTA_UNSUPPORTED`, `CLUSTER_UNUSABLE`.
+        RetriableError: `NO_EXECUTORS`.
+    """
+    if "GDDL_SPARK_MASTER" in os.environ and not any(name in os.environ for name in STARTED_ELSEWHERE):
+        os.environ["PYSPARK_SUBMIT_ARGS"] = submitted(settings, driver, os.environ)
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    session = _get_or_create()
+    if not settings.verbose and "SPARK_REMOTE" not in os.environ:
+        session.sparkContext.setLogLevel("ERROR")
+    check_versions(session)
+    wait_for_executors(session, settings.start_seconds)
+    return session
+
+
+def _get_or_create() -> SparkSession:
+    builder: Any = SparkSession.builder
+    if "PYSPARK_GATEWAY_PORT" in os.environ:
+        # The JVM is there, but no Spark in it yet, and no setting names Delta.
+        for key, value in {**DELTA, **NO_SUBSTITUTION}.items():
+            builder = builder.config(key, value)
+    try:
+        session: SparkSession = builder.getOrCreate()
+    except PySparkRuntimeError as error:
+        what = f"spark-submit did not start a driver: {error}"
+        raise FatalError("CLUSTER_UNUSABLE", what, remedy="see the job's log for what spark-submit said") from error
+    except Exception as error:
+        what = f"no Spark application could be started: {_first_line(error)}"
+        raise FatalError("CLUSTER_UNUSABLE", what, remedy="check runners.spark_submit in gddl.yaml") from error
+    return session
+
+
+def submitted(settings: SessionSettings, driver: Mapping[str, str], environ: Mapping[str, str]) -> str:
+    """Arguments for spark-submit: ours, then those that were given, of which the last counts."""
+    given = shlex.split(environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell"))
+    ours = {"spark.app.name": "gddl-job", "spark.ui.showConsoleProgress": "false", **DELTA}
+    ours |= {**NO_SUBSTITUTION, "spark.sql.codegen.maxFields": "300"}
+    ours |= {"spark.databricks.delta.snapshotPartitions": str(max(2, settings.cores)), **driver}
+    # A list of JARs that is given would take the place of ours.
+    jars = ours.pop("spark.jars", "")
+    if jars and "--jars" in given:
+        place = given.index("--jars") + 1
+        given[place] = f"{jars},{given[place]}"
+    elif jars:
+        given = ["--jars", jars, *given]
+    conf = [part for key, value in ours.items() for part in ("--conf", f"{key}={value}")]
+    master = [] if "--master" in given else ["--master", environ["GDDL_SPARK_MASTER"]]
+    return shlex.join([*conf, *master, *given])
+
+
+def _first_line(error: BaseException) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return next((line for line in lines if "Exception" in line or "Error" in line), f"{type(error).__name__}")[:500]
+
 
 __all__ = ["FOR_FEW_ROWS", "SCRATCH", "SQL_SETTINGS", "SessionSettings", "class_path_of", "open_session", "scratch_of"]
 
@@ -82,7 +244,7 @@ def open_session(settings: SessionSettings) -> SparkSession:
     if session is None and is_on_a_cluster(os.environ):
         session = open_on_cluster(settings, _driver_settings(settings))
         if settings.s3 and settings.ship_delta and "GDDL_SPARK_MASTER" in os.environ:
-            log_store.compile_into(log_store.class_folder(jars.cache_folder()), session)
+            compile_into(class_folder(jars.cache_folder()), session)
     else:
         session = session or _embedded(settings)
         check_versions(session)
@@ -111,7 +273,7 @@ def _embedded(settings: SessionSettings) -> SparkSession:
         raise FatalError("JAVA_MISSING", f"the Java gateway did not start: {error}",
                          remedy="install Java 17 or newer and set JAVA_HOME") from error  # fmt: skip
     if settings.s3:
-        log_store.compile_into(log_store.class_folder(jars.cache_folder()), session)
+        compile_into(class_folder(jars.cache_folder()), session)
     if not settings.verbose:
         session.sparkContext.setLogLevel("ERROR")
     return session
@@ -142,7 +304,7 @@ def _driver_settings(settings: SessionSettings) -> dict[str, str]:
     if not settings.ship_delta:
         return given
     if settings.s3:
-        given |= {**log_store.SETTINGS, "spark.driver.extraClassPath": os.pathsep.join(_log_store(settings))}
+        given |= {**SETTINGS, "spark.driver.extraClassPath": os.pathsep.join(_log_store(settings))}
     return {**given, "spark.jars": ",".join(_jars(settings, scratch))}
 
 
@@ -181,7 +343,7 @@ def _static_settings(settings: SessionSettings) -> dict[str, str]:
         WORKER_MEMORY: str(settings.worker_memory),
         **settings.extra,
         **NO_SUBSTITUTION,
-        **(log_store.SETTINGS if settings.s3 else {}),
+        **(SETTINGS if settings.s3 else {}),
         "spark.driver.extraClassPath": class_path,
     }
 
@@ -202,4 +364,4 @@ def _jars(settings: SessionSettings, scratch: Path) -> list[str]:
 
 def _log_store(settings: SessionSettings) -> list[str]:
     """Commits are the driver's alone, so that no executor needs it."""
-    return [str(log_store.class_folder(jars.cache_folder()))] if settings.s3 else []
+    return [str(class_folder(jars.cache_folder()))] if settings.s3 else []

@@ -12,10 +12,9 @@ from spark_jobs.dialects.base import Dialect
 from spark_jobs.dialects.probed import Unreadable
 from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.plan.batch import TableState
-from spark_jobs.plan.discover import Discovery
-from spark_jobs.plan.generations import Inference
+from spark_jobs.plan.batching import SweepState, is_due_by_time, snapshot_of
+from spark_jobs.plan.discover import Discovery, Inference
 from spark_jobs.plan.shards import refreshed
-from spark_jobs.plan.sweeping import SweepState, is_due_by_time, snapshot_of
 
 SAMPLE = 5
 UNFINISHED_CODE = "BATCH_UNFINISHED"

@@ -8,7 +8,10 @@ from datetime import datetime
 
 from airflow_gddl.contract.result import Freshness, JobResult, MainCounts, Mode, ResultColumn, RunWarning
 from airflow_gddl.contract.spec import EngineName, TableSpec
+from spark_jobs.delta.table_definition import replica_columns
+from spark_jobs.plan.columns import select_columns
 from spark_jobs.plan.discover import NotListed
+from spark_jobs.rules.batch_schema import BatchSchema
 
 _SAMPLE = 5
 MOST_COLUMNS = 500
@@ -113,3 +116,29 @@ class Declined:
 def is_busy(result: JobResult) -> bool:
     """Whether another run, e.g. maintenance, holds the table: retried, not failed."""
     return result.error is not None and result.error.code == "TABLE_BUSY"
+
+
+def columns_of(schema: BatchSchema) -> tuple[ResultColumn, ...]:
+    """The replica's columns after a batch, in table order.
+
+    A column that the batch's files lack has its own name as its source, and is masked as the metadata says.
+    """
+    table = schema.table_schema
+    delivered = {column.name for column in table.data}
+    sources: dict[str, tuple[str, ...]] = dict.fromkeys(delivered, ())
+    masked = set()
+    for group in schema.groups:
+        for action in group.plan.actions:
+            if action.source is not None:
+                known = sources.get(action.target.name, ())
+                sources[action.target.name] = tuple(dict.fromkeys((*known, action.source)))
+                masked |= {action.target.name} if action.source in group.masks else set()
+    absent = [name for name in delivered if not sources[name]]
+    sources |= {name: (name,) for name in absent}
+    masked |= set(select_columns(absent, table.spec, stored=True).masks)
+    return tuple(
+        ResultColumn(
+            name=column.name, type=str(column.type), sources=sources.get(column.name, ()), masked=column.name in masked
+        )
+        for column in replica_columns(table)
+    )

@@ -1,4 +1,4 @@
-"""One table in one run: what it is made of, and how its parts are opened."""
+"""The engine of a table. Engines are imported on first use: idle tables import none."""
 
 from __future__ import annotations
 
@@ -12,22 +12,41 @@ from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.mask_key import key_id
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import EngineName, JobSpec, TableSpec
-from spark_jobs.dialects.base import Dialect
-from spark_jobs.dialects.registry import dialect_of
-from spark_jobs.discovery.file_stream import NotifiedFile
-from spark_jobs.discovery.listing import LandingLocation, discover
-from spark_jobs.discovery.notified import discover_notified
-from spark_jobs.discovery.settling import Settling, Wait, settle_of
-from spark_jobs.engines.port import TableContext
+from spark_jobs.delta.commits import DeltaCommits
+from spark_jobs.dialects.base import Dialect, dialect_of
+from spark_jobs.discovery.listing import LandingLocation, Settling, Wait, discover, settle_of
+from spark_jobs.discovery.notified import NotifiedFile, discover_notified
+from spark_jobs.engines.port import Engine, TableContext
 from spark_jobs.ledger.claim import Claim
 from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.plan.batch import TableState
 from spark_jobs.plan.batching import BatchLimits
 from spark_jobs.plan.discover import Discovery
 from spark_jobs.plan.shards import require_same_kind
-from spark_jobs.table.choosing import make_engine
 from spark_jobs.table.outcome import RunTotals
 from spark_jobs.table.runtime import Runtime, Step, cancelled
+
+
+def make_engine(name: EngineName, runtime: Runtime, work: int | None = None) -> Engine:
+    """The engine of this name, unless the runtime has one for all tables; `work` as `SparkSource.for_table`."""
+    if runtime.engine is not None:
+        return runtime.engine
+    return _delta_rs(runtime) if name == "delta_rs" else _spark(runtime, work)
+
+
+def _delta_rs(runtime: Runtime) -> Engine:
+    from spark_jobs.delta.tables import Tables  # noqa: PLC0415 - see above
+    from spark_jobs.engines.delta_rs import DeltaRsEngine  # noqa: PLC0415 - see above
+
+    return DeltaRsEngine(Tables(runtime.storage, runtime.clock))
+
+
+def _spark(runtime: Runtime, work: int | None) -> Engine:
+    from spark_jobs.engines.spark import SparkEngine  # noqa: PLC0415 - see above
+    from spark_jobs.engines.spark_tables import SparkTables  # noqa: PLC0415 - see above
+
+    return SparkEngine(SparkTables(runtime.spark.for_table(work), DeltaCommits(runtime.storage)))
+
 
 _COMMITTED = ("committed", "done")
 

@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Protocol
 from airflow_gddl.contract.errors import GddlError, RetriableError
 from airflow_gddl.stores import Storage
 from airflow_gddl.stores import scratch as scratch_folders
-from spark_jobs.discovery.file_stream import FileStreamSource
-from spark_jobs.discovery.lookback import DeepListings
+from spark_jobs.discovery.notified import DeepListings, FileStreamSource
 from spark_jobs.spark.session_settings import SessionSettings, is_on_a_cluster
 
 if TYPE_CHECKING:
@@ -153,7 +152,7 @@ class LazySpark:
     def _is_gone(self) -> bool:
         if self._session is None:
             return False
-        from spark_jobs.spark.session_end import is_gone  # noqa: PLC0415 - imported when needed
+        from spark_jobs.spark.session import is_gone  # noqa: PLC0415 - imported when needed
 
         return is_gone(self._session)
 
@@ -177,7 +176,7 @@ class LazySpark:
         """End Spark and remove what it kept on this machine's disk."""
         if self._session is None:
             return
-        from spark_jobs.spark.session_end import bury, is_gone  # noqa: PLC0415 - imported when needed
+        from spark_jobs.spark.session import bury, is_gone  # noqa: PLC0415 - imported when needed
 
         session, self._session = self._session, None
         if not is_gone(session):

@@ -16,7 +16,7 @@ from spark_jobs.engines.port import DeclinedError, TableContext
 from spark_jobs.plan.batch import TableState
 from spark_jobs.table import notices
 from spark_jobs.table.outcome import RunTotals
-from spark_jobs.table.pending_work import PendingWork, find_pending
+from spark_jobs.table.pending import PendingWork, find_pending
 from spark_jobs.table.run import TableRun
 
 _COUNTED = 20_000

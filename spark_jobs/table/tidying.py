@@ -11,8 +11,8 @@ from airflow_gddl.stores import run_records
 from spark_jobs.engines.port import TableContext
 from spark_jobs.ledger.claim import Claim
 from spark_jobs.ledger.ledger import Ledger
-from spark_jobs.plan.retention import vacuum_hours
-from spark_jobs.table.decisions import has_few_rows
+from spark_jobs.plan.identity import vacuum_hours
+from spark_jobs.table.batch import has_few_rows
 from spark_jobs.table.run import TableRun
 
 TABLES = ("changes", "replica", "history", "errors", "tombstones")

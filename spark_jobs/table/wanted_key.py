@@ -14,7 +14,7 @@ from airflow_gddl.contract.table_spec import HASHED
 from spark_jobs.plan.columns import before_image_name, landed_name
 from spark_jobs.plan.table_schema import TableSchema
 from spark_jobs.rules.convert import hashed as masked_text
-from spark_jobs.rules.erased_keys import key_text, whole_bounds
+from spark_jobs.rules.erasure import key_text, whole_bounds
 
 
 @dataclass(frozen=True, kw_only=True)

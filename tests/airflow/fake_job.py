@@ -23,7 +23,7 @@ def main() -> int:
     spec = {"options": {}, **json.loads(Path(sys.argv[sys.argv.index("--spec") + 1]).read_text())}
     if "--parent" in sys.argv:
         parent = int(sys.argv[sys.argv.index("--parent") + 1])
-        importlib.import_module("spark_jobs.job.parent").end_with(parent)
+        importlib.import_module("spark_jobs.job.stop").end_with(parent)
     names = [table["table"] for table in spec["tables"]]
     line = {"run_id": spec["run_id"], "tables": names, "options": spec["options"], "roots": spec["roots"]}
     with Path(orders["record"]).open("a") as file:

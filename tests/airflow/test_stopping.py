@@ -115,7 +115,7 @@ def test_a_load_that_reaches_its_time_limit_is_recorded(stage: Stage) -> None:
 
 @pytest.mark.parametrize("wrapped", [False, True])
 def test_a_job_ends_with_its_parent_also_behind_a_wrapper(tmp_path: Path, wrapped: bool) -> None:
-    job = "import os, sys, time; from spark_jobs.job.parent import end_with; end_with(int(sys.argv[1]));"
+    job = "import os, sys, time; from spark_jobs.job.stop import end_with; end_with(int(sys.argv[1]));"
     job += " open(sys.argv[2], 'w').write(str(os.getpid())); time.sleep(300)"
     starter = (
         "import os, subprocess, sys, time\n"

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 
 from airflow_gddl.contract.debezium import DebeziumOptions
 from spark_jobs.dialects.debezium.parquet_table import read_parquet
-from spark_jobs.spark.without_pandas import leave_pandas_out
+from spark_jobs.spark.tasks import leave_pandas_out
 
 _ROW = pa.struct([("id", pa.int64()), ("t", pa.time64("ns")), ("seen", pa.list_(pa.timestamp("ns")))])
 

@@ -17,7 +17,7 @@ from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.spec import JobSpec, Roots, TableSpec
 from airflow_gddl.metadata import validation
 from airflow_gddl.metadata.checks import check_spec
-from spark_jobs.dialects.registry import dialect_of
+from spark_jobs.dialects.base import dialect_of
 from tests.conftest import LocalPort
 from tests.unit.pages import ROOT
 

@@ -21,7 +21,7 @@ from airflow_gddl.contract.layout import Layout, answer_name, join
 from airflow_gddl.contract.result import JobResult, RunWarning
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from airflow_gddl.stores import Storage
-from spark_jobs.job.result_store import ResultStore
+from spark_jobs.job.results import ResultStore
 from spark_jobs.job.table_job import attempt, totals_of
 from spark_jobs.job.worker import NoSpark
 from spark_jobs.table.outcome import TableOutcome

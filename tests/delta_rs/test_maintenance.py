@@ -22,7 +22,7 @@ from spark_jobs.job.table_job import attempt, totals_of
 from spark_jobs.job.worker import NoSpark
 from spark_jobs.ledger.claim import Claim
 from spark_jobs.maintenance.maintain import RUNS_KEPT
-from spark_jobs.plan.retention import vacuum_hours
+from spark_jobs.plan.identity import vacuum_hours
 from spark_jobs.table.outcome import TableOutcome
 from spark_jobs.table.run import TableRun
 from spark_jobs.table.runtime import Clock, Runtime, Step, utc_now

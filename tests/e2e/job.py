@@ -22,7 +22,7 @@ def main() -> int:
     tables = [table["table"] for table in spec["tables"]]
     if any(table.startswith("real.") for table in tables):
         os.execv(sys.executable, [sys.executable, "-m", "spark_jobs.main", *sys.argv[1:]])  # noqa: S606 - no shell
-    importlib.import_module("spark_jobs.job.parent").end_with(int(sys.argv[sys.argv.index("--parent") + 1]))
+    importlib.import_module("spark_jobs.job.stop").end_with(int(sys.argv[sys.argv.index("--parent") + 1]))
     folder = Path(os.environ["E2E_JOB"])
     note(folder, "start", spec, tables)
     for table in tables:

@@ -25,7 +25,7 @@ from airflow_gddl.runtime.runners.databricks.platform import DatabricksPlatform
 from airflow_gddl.runtime.runners.databricks.workspace import Workspace, connect
 from airflow_gddl.runtime.runners.platform import Handle, RunRequest
 from spark_jobs import main as job_main
-from spark_jobs.discovery.file_stream import SOURCES
+from spark_jobs.discovery.notified import SOURCES
 from tests.remote.conftest import OWN
 
 SMALL = DEFAULT_TIERS["small"]

@@ -41,7 +41,7 @@ def test_values_are_written_exactly(kind: pa.DataType, value: Any, text: str) ->
 
 def test_a_process_without_pandas_writes_them_alike() -> None:
     program = (
-        "import json; from spark_jobs.spark.without_pandas import leave_pandas_out; leave_pandas_out()\n"
+        "import json; from spark_jobs.spark.tasks import leave_pandas_out; leave_pandas_out()\n"
         "import sys; from tests.rules.test_described import CASES, described, values\n"
         "print(json.dumps([described(values(kind, value)).to_pylist() for _, kind, value, _ in CASES]))\n"
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from airflow_gddl.contract.sql_types import parse_type
-from spark_jobs.rules.erased_keys import ErasedKeys, key_text
+from spark_jobs.rules.erasure import ErasedKeys, key_text
 
 
 def test_key_with_null_part_is_not_erased() -> None:

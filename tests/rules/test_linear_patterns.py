@@ -19,8 +19,7 @@ import airflow_gddl
 import spark_jobs
 from airflow_gddl.contract.sql_types import StructType, parse_type
 from spark_jobs.rules.convert import fit
-from spark_jobs.rules.sequence_text import forms, normal_form, width
-from spark_jobs.rules.text_grammar import reader
+from spark_jobs.rules.texts import forms, normal_form, reader, width
 
 _METHODS = ("search", "match", "fullmatch", "sub", "split", "finditer", "findall")
 _POOL = "0a ~.-/:'\"`_\\({}$@\n"
@@ -52,8 +51,8 @@ def _patterns() -> Iterator[tuple[str, re.Pattern[str], str]]:
 
 PATTERNS = list(_patterns())
 BOUNDED = {
-    "spark_jobs.plan.retention._PART": 200,  # `_LONGEST`
-    "spark_jobs.dialects.debezium.names._BESIDE": 1024,  # a name in S3; 255 on disks
+    "spark_jobs.plan.identity._PART": 200,  # `_LONGEST`
+    "spark_jobs.dialects.debezium.dialect._BESIDE": 1024,  # a name in S3; 255 on disks
 }
 """Length of the longest text that a pattern is given, where the code before it bounds it."""
 

@@ -16,12 +16,12 @@ from airflow_gddl.contract.sql_types import parse_type
 from airflow_gddl.contract.table_spec import SchemaEvolution
 from spark_jobs.plan.columns import Column
 from spark_jobs.plan.table_schema import GDDL, RESCUED, TableSchema
-from spark_jobs.rules.arrow_schema import arrow_type
+from spark_jobs.rules.arrays import arrow_type
+from spark_jobs.rules.errors_table import entries, text_of
 from spark_jobs.rules.fold import net_changes
 from spark_jobs.rules.history import versions
 from spark_jobs.rules.merge import ACTION, StoredState, decide, overlaid
 from spark_jobs.rules.order import events
-from spark_jobs.rules.rescued import entries, text_of
 
 _COLUMNS = {"id": "bigint", "v": "string", "n": "bigint", "cols": "string"}
 _VALUES: dict[str, Any] = {"v": "a", "n": 1}

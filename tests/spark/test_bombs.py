@@ -31,7 +31,7 @@ from spark_jobs.engines import batches, written_parts
 from spark_jobs.engines.spark import DRIVER_BYTES, naming_files
 from spark_jobs.job.faults import translated
 from spark_jobs.main import _settings
-from spark_jobs.plan.files import PlannedFile
+from spark_jobs.plan.batch import PlannedFile
 from spark_jobs.rules.read import FileRows, read_file
 from tests.conftest import LocalPort, Way, table_of, ways_of_spark
 from tests.delta_rs.small_lake import TIER, spec_of
@@ -270,7 +270,7 @@ def test_python_processes_of_spark_have_a_limit_by_tier(size: str, memory: int, 
 
 def test_a_python_process_of_spark_keeps_its_limit(tmp_path: Path) -> None:
     """In a process of its own, for the limit stays."""
-    code = "import sys; from spark_jobs.spark.arrow_tasks import limit_memory; limit_memory(2 * 1024**3)\n"
+    code = "import sys; from spark_jobs.spark.tasks import limit_memory; limit_memory(2 * 1024**3)\n"
     code += "try: bytearray(4 * 1024**3)\nexcept MemoryError: print('refused')"
     ended = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, cwd=tmp_path, check=True)
     assert ended.stdout == ("refused\n" if sys.platform == "linux" else "")

@@ -18,7 +18,7 @@ from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from spark_jobs.delta import tables
 from spark_jobs.engines import spark, table_rows
-from spark_jobs.spark.arrow_tasks import map_in_arrow
+from spark_jobs.spark.tasks import map_in_arrow
 from tests.conftest import LocalPort
 from tests.oracle import replay
 from tests.spark.crash_tables import BEFORE, BROKEN, RUNS, TYPES, spec_of

@@ -14,7 +14,7 @@ import pytest
 
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, TableSpec
-from spark_jobs.spark import arrow_tasks
+from spark_jobs.spark import tasks
 from tests.conftest import LocalPort
 from tests.delta_rs.small_lake import spec_of
 from tests.spark.lake import Lake, read
@@ -103,7 +103,7 @@ def test_without_a_key_nothing_is_written(
 def test_tasks_on_other_machines_get_the_key(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whose environment lacks it."""
     monkeypatch.setenv("GDDL_MASK_KEY", KEY)
-    seen = arrow_tasks._carrying(lambda batches: batches)
+    seen = tasks._carrying(lambda batches: batches)
     monkeypatch.delenv("GDDL_MASK_KEY")
     assert list(seen(iter([]))) == []
-    assert arrow_tasks.os.environ["GDDL_MASK_KEY"] == KEY
+    assert tasks.os.environ["GDDL_MASK_KEY"] == KEY

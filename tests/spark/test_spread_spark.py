@@ -13,9 +13,8 @@ import pytest
 from airflow_gddl.contract.layout import answer_name, join
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.stores import Storage
-from spark_jobs.job.spread_spark import SparkSpread
+from spark_jobs.job.spread_spark import SparkSpread, TaskResultStore
 from spark_jobs.job.tables import run_job
-from spark_jobs.job.task_results import TaskResultStore
 from spark_jobs.table.outcome import TableOutcome
 from spark_jobs.table.runtime import Runtime
 from tests.conftest import SPARK

@@ -23,8 +23,7 @@ from airflow_gddl.contract import codec
 from airflow_gddl.contract.errors import FatalError, RetriableError
 from airflow_gddl.stores import Storage
 from spark_jobs.ledger import claim as claims
-from spark_jobs.ledger.claim import Claim, ClaimDocument
-from spark_jobs.ledger.process_identity import ProcessIdentity
+from spark_jobs.ledger.claim import Claim, ClaimDocument, ProcessIdentity
 
 ROUNDS = 200
 

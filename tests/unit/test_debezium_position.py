@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from spark_jobs.dialects.debezium.position import commit_time, position
+from spark_jobs.dialects.debezium.technical import commit_time, position
 
 
 def postgresql(lsn: Any, commit: int | None = None) -> dict[str, Any]:

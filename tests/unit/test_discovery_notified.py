@@ -11,8 +11,7 @@ import pytest
 
 from airflow_gddl.contract.errors import RetriableError
 from airflow_gddl.stores import Storage, StoredObject
-from spark_jobs.discovery.file_stream import NotifiedFile
-from spark_jobs.discovery.notified import discover_notified
+from spark_jobs.discovery.notified import NotifiedFile, discover_notified
 from spark_jobs.plan.discover import Discovery
 from tests.landed import committed
 from tests.landing_folder import START, Table

@@ -11,8 +11,8 @@ from airflow_gddl.contract.dms_names import classify
 from airflow_gddl.contract.file_names import is_temporary
 from airflow_gddl.contract.name_times import change_time, digits_of, moment
 from airflow_gddl.contract.spec import TableSpec
+from spark_jobs.dialects.base import EVERYTHING, Window
 from spark_jobs.dialects.dms import DmsDialect
-from spark_jobs.dialects.window import EVERYTHING, Window
 
 OPTIONS = DmsOptions()
 

@@ -20,11 +20,9 @@ from airflow_gddl.contract.debezium import DebeziumOptions
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.spec import Roots, TableSpec
 from airflow_gddl.stores import Storage
-from spark_jobs.continuous.listing import ListedFiles
-from spark_jobs.discovery.file_stream import NotifiedFile
+from spark_jobs.continuous.streams import ListedFiles
 from spark_jobs.discovery.listing import discover
-from spark_jobs.discovery.lookback import EVERY, DeepListings
-from spark_jobs.discovery.notified import discover_notified
+from spark_jobs.discovery.notified import EVERY, DeepListings, NotifiedFile, discover_notified
 from spark_jobs.ledger import ledger as ledgers
 from spark_jobs.plan.batching import BatchLimits
 from spark_jobs.plan.discover import Discovery

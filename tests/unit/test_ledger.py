@@ -15,8 +15,7 @@ from airflow_gddl.contract.name_times import change_time
 from airflow_gddl.stores import Storage, StoredObject
 from spark_jobs.ledger.documents import decode_files
 from spark_jobs.ledger.ledger import COMMITS_PER_SNAPSHOT, Ledger
-from spark_jobs.plan.batch import TableState
-from spark_jobs.plan.files import FileEntry
+from spark_jobs.plan.batch import FileEntry, TableState
 from tests.landed import LANDING, change, committed, grow, plan_of
 
 

@@ -13,7 +13,7 @@ import pytest
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.spec import Roots, TableSpec
 from airflow_gddl.stores import Storage
-from spark_jobs.continuous.listing import ListedFiles
+from spark_jobs.continuous.streams import ListedFiles
 
 WRITTEN = datetime(2026, 1, 1, 12, tzinfo=UTC).timestamp()
 SPEC = TableSpec(table="s.a", keys=("id",), trigger="2s")

@@ -18,10 +18,8 @@ from airflow_gddl.contract.errors import FatalError, GddlError
 from airflow_gddl.contract.result import ErrorInfo, JobResult
 from airflow_gddl.contract.spec import DEFAULT_TIERS, Continuous, JobOptions, JobSpec, Roots, TableSpec, TierSpec
 from airflow_gddl.stores import Storage
-from spark_jobs.continuous.desired_state import POLL_SECONDS
-from spark_jobs.continuous.executor import Found
-from spark_jobs.continuous.executor_pools import ExecutorPools
-from spark_jobs.continuous.loop import Loop
+from spark_jobs.continuous.executor import ExecutorPools, Found
+from spark_jobs.continuous.loop import POLL_SECONDS, Loop
 from spark_jobs.continuous.schedule import ANYWAY_SECONDS, BATCHES_A_TURN, pause_seconds
 from spark_jobs.job.spread_local import LocalSpread
 from spark_jobs.job.stop import Stop

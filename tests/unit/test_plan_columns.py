@@ -6,8 +6,7 @@ import pytest
 
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.spec import TableSpec
-from spark_jobs.plan.columns import IncomingSchema, land, landed_name
-from spark_jobs.plan.selection import select_columns
+from spark_jobs.plan.columns import IncomingSchema, land, landed_name, select_columns
 from tests.typed_columns import schema_of
 
 

@@ -27,9 +27,8 @@ from airflow_gddl.contract.table_spec import (
     TypeChangePolicy,
 )
 from spark_jobs.plan.columns import Column, IncomingSchema, Schema, landed_name
-from spark_jobs.plan.conversion import lossless
-from spark_jobs.plan.merging import NOTHING, merge
 from spark_jobs.plan.schema import SchemaPlan, SchemaRules, plan_schema
+from spark_jobs.plan.types import NOTHING, lossless, merge
 
 REPEATABLE = settings(derandomize=True, deadline=None, max_examples=60)
 NAMES = ["id", "Id", "a", "b", "a b", "c", "_gddl", "__v"]

@@ -9,8 +9,7 @@ from typing import get_args
 import pytest
 
 from airflow_gddl.contract.sql_types import ScalarName, SqlType, parse_type
-from spark_jobs.plan.conversion import convertible, integral_digits, lossless
-from spark_jobs.plan.widening import common_type, widens
+from spark_jobs.plan.types import common_type, convertible, integral_digits, lossless, widens
 
 SCALAR_NAMES = frozenset(get_args(ScalarName))
 # Decimals on both sides of each bound of the rules.

@@ -10,20 +10,20 @@ from dataclasses import replace
 import pytest
 
 from spark_jobs.job.task_limits import resident_bytes
-from spark_jobs.ledger import process_identity
-from spark_jobs.ledger.process_identity import ProcessIdentity
+from spark_jobs.ledger import claim
+from spark_jobs.ledger.claim import ProcessIdentity
 
 
 @pytest.mark.parametrize("linux", [True, False], ids=["linux", "elsewhere"])
 def test_dead_process_is_detected(monkeypatch: pytest.MonkeyPatch, linux: bool) -> None:
     if linux and sys.platform != "linux":
         pytest.skip("the kernel's ticks are Linux's")
-    monkeypatch.setattr(process_identity, "_LINUX", linux)
+    monkeypatch.setattr(claim, "_LINUX", linux)
     me = ProcessIdentity.current()
     assert me.boot
     assert not me.is_known_dead(me)
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
-        child = replace(me, pid=process.pid, started=process_identity._started(process.pid) or "")
+        child = replace(me, pid=process.pid, started=claim._started(process.pid) or "")
         assert (child.started != "", child.is_known_dead(me)) == (True, False)
         process.kill()
         process.wait()

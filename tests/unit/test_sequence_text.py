@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from airflow_gddl.contract.errors import FatalError
 from spark_jobs.plan.sequence import fit_together, have_one_type, require_one_width, sort_key, widths_of
-from spark_jobs.rules.sequence_text import forms, nano_text, normal_form, normal_json, width
+from spark_jobs.rules.texts import forms, nano_text, normal_form, normal_json, width
 from tests.oracle.casting import normal_text
 
 TEXTS = [

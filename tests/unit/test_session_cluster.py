@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from spark_jobs.spark.session_cluster import DELTA, submitted
+from spark_jobs.spark.session import DELTA, submitted
 from spark_jobs.spark.session_settings import SessionSettings, is_on_a_cluster
 
 GIVEN = "--master yarn --conf spark.app.name=mine --conf spark.sql.extensions=own pyspark-shell"

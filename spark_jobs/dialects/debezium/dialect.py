@@ -1,32 +1,38 @@
-"""Debezium as a dialect."""
+"""File names of sinks; pure.
+
+- Confluent's S3 sink: `<topic>+<partition>+<offset>.json`, below `partition=0` or folders of time.
+- Aiven's: `<topic>-<partition>-<offset>`, with `.gz` and the suffix of its template.
+- Lenses' and others: `<offset>.json` below folders of topic and partition.
+- Any other name that ends in `.json`, `.jsonl`, `.ndjson` or `.parquet`: ordered by its path.
+"""
 
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from airflow_gddl.contract.debezium import DebeziumOptions
 from airflow_gddl.contract.errors import FatalError
-from airflow_gddl.contract.file_names import Names
+from airflow_gddl.contract.file_names import Names, is_temporary
 from airflow_gddl.contract.path_format import PathFormat
 from airflow_gddl.stores.inflating import GZIP_MAGIC, Inflating
-from spark_jobs.dialects.base import Dialect, InputOpener
-from spark_jobs.dialects.debezium import names
-from spark_jobs.dialects.debezium.events import read_events
-from spark_jobs.dialects.debezium.json_table import table_of
+from spark_jobs.dialects.base import EVERYTHING, Dialect, InputOpener, Window
+from spark_jobs.dialects.debezium.events import read_events, table_of
 from spark_jobs.dialects.debezium.parquet_table import read_parquet
-from spark_jobs.dialects.debezium.snapshots import marks_of, with_other_places
 from spark_jobs.dialects.debezium.technical import (
     CARRIED,
     OP,
     SEQUENCE,
     TIME,
+    Source,
     Translated,
     with_epochs,
     with_keys,
@@ -34,10 +40,119 @@ from spark_jobs.dialects.debezium.technical import (
 )
 from spark_jobs.dialects.probe import reading, require_bounded
 from spark_jobs.dialects.probed import Probed
-from spark_jobs.dialects.window import EVERYTHING, Window
-from spark_jobs.plan.file_times import FileTimes
-from spark_jobs.plan.files import PlannedFile
-from spark_jobs.plan.snapshots import KnownSnapshots
+from spark_jobs.plan.batch import PlannedFile
+from spark_jobs.plan.discover import FileTimes
+from spark_jobs.plan.snapshots import MOST_NAMED, KnownSnapshots, SnapshotMarks, SnapshotPart
+
+_ENDING = r"(?:\.(?:snappy|gz|zstd))?\.(?:jsonl?|ndjson|parquet)(?:\.gz)?"
+_OFFSET = re.compile(rf"(?:.*[+-](?P<partition>\d+)[+-])?(?P<offset>\d+)(?:{_ENDING}|\.gz)?", re.IGNORECASE)
+_AIVEN = re.compile(r".+-\d+-\d+(?:\.gz)?")
+_DATA = re.compile(rf".*{_ENDING}", re.IGNORECASE)
+_BESIDE = re.compile(r".*\.(?:keys|headers)(?:\.\w+)+", re.IGNORECASE)
+
+
+def classify(relative_path: str) -> Names | None:
+    """Kind, format and order of a file by its path below the landing folder; None unless it is a data file.
+
+    The order is that of the Kafka offsets in the names, which is the order of the changes of each key.
+    """
+    name = relative_path.rpartition("/")[2]
+    if is_beside(relative_path) or not (_DATA.fullmatch(name) or _AIVEN.fullmatch(name)):
+        return None
+    found = _OFFSET.fullmatch(name)
+    offset, partition = (found["offset"], found["partition"] or "") if found else ("", "")
+    order = (offset.zfill(20), partition.zfill(10), relative_path)
+    return "change", "parquet" if ".parquet" in name.lower() else "json", order
+
+
+def offset_order(path: str) -> str | None:
+    """Sort key by the Kafka offset in a file's name; None for other files."""
+    found = _OFFSET.fullmatch(path.rpartition("/")[2])
+    return None if found is None else f"{found['offset'].zfill(20)}/{(found['partition'] or '').zfill(10)}/{path}"
+
+
+def partition_of(path: str) -> str:
+    """The topic's partition in a file's name; empty: its name has none."""
+    found = _OFFSET.fullmatch(path.rpartition("/")[2])
+    return "" if found is None else found["partition"] or ""
+
+
+def is_beside(relative_path: str) -> bool:
+    """Hidden and unfinished files, and separate files of sinks with the keys and headers of records."""
+    return is_temporary(relative_path) or _BESIDE.fullmatch(relative_path.rpartition("/")[2]) is not None
+
+
+_LAST, _LAST_OF_TABLE = "last", "last_in_data_collection"
+_OF_SNAPSHOT = frozenset({"true", "first", "first_in_data_collection", _LAST_OF_TABLE, _LAST})
+"""Values of `source.snapshot`; others: streamed changes (`false`) and rows of incremental snapshots."""
+
+
+def marks_of(table: pa.Table, sources: Sequence[Source], path: str) -> SnapshotMarks:
+    """
+    Args:
+        table: the rows, with their positions and commit times; `sources`: of the same rows.
+        path: of the file.
+    """
+    given = [source for source in sources if source]
+    names = dict.fromkeys(_text(source.get("name")) for source in given)
+    tables = dict.fromkeys(map(_collection, given))
+    partition = partition_of(path)
+    return SnapshotMarks(
+        sources=tuple(names)[:MOST_NAMED], collections=tuple(tables)[:MOST_NAMED],
+        partitions=(partition,) if partition else (), parts=_parts(table, sources),
+    )  # fmt: skip
+
+
+def with_other_places(known: KnownSnapshots, began: Sequence[str]) -> KnownSnapshots:
+    """Snapshots with the places that they have in a log that was reset at these moments (`technical.with_epochs`)."""
+    times = [None if run.since is None else datetime.fromisoformat(run.since) for run in known.runs]
+    places = pa.table({
+        SEQUENCE: pa.array([run.position for run in known.runs], pa.string()),
+        TIME: pa.array(times, pa.timestamp("us", "UTC")),
+    })  # fmt: skip
+    found = with_other_epochs(places, began).column(SEQUENCE).to_pylist()
+    return replace(known, runs=tuple(replace(r, position=at) for r, at in zip(known.runs, found, strict=True)))
+
+
+def _parts(table: pa.Table, sources: Sequence[Source]) -> tuple[SnapshotPart, ...]:
+    marks = [_mark(source) for source in sources]
+    rows = [row for row, mark in enumerate(marks) if mark in _OF_SNAPSHOT]
+    if not rows or SEQUENCE not in table.column_names:
+        return ()
+    chosen = table.select([SEQUENCE, TIME]).take(pa.array(rows))
+    found: dict[str, dict[str, Any]] = {}
+    for row, position, time in zip(rows, *(column.to_pylist() for column in chosen.columns), strict=True):
+        if position is not None:
+            part = found.setdefault(position, {"since": None, "finished": {}, "whole": False})
+            part["since"] = min((t for t in (part["since"], time) if t is not None), default=None)
+            part["whole"] |= marks[row] == _LAST
+            if marks[row] == _LAST_OF_TABLE:
+                part["finished"][_collection(sources[row])] = True
+    return tuple(
+        SnapshotPart(
+            position=position, since=_iso(part["since"]), finished=tuple(part["finished"]), whole=part["whole"]
+        )
+        for position, part in found.items()
+    )
+
+
+def _mark(source: Source) -> str:
+    """In lower case; connectors before Debezium 1.0 write booleans."""
+    value = source.get("snapshot")
+    return "" if value is None else str(value).lower()
+
+
+def _collection(source: Source) -> str:
+    return ".".join(_text(source.get(part)) for part in ("db", "schema", "table"))
+
+
+def _text(value: object) -> str:
+    return "" if value is None else str(value)
+
+
+def _iso(time: datetime | None) -> str | None:
+    return None if time is None else time.isoformat()
+
 
 _PARQUET = b"PAR1"
 
@@ -62,14 +177,14 @@ class DebeziumDialect(Dialect):
 
     def classify(self, relative_path: str) -> Names | None:
         """By time first where folders state one, so that a partial run leaves newer files for later."""
-        found = names.classify(relative_path)
+        found = classify(relative_path)
         if found is None or self._format is None:
             return found
         kind, file_format, order = found
         return kind, file_format, (self._format.time(relative_path) or "", *order)
 
     def is_temporary(self, relative_path: str) -> bool:
-        return names.is_beside(relative_path)
+        return is_beside(relative_path)
 
     @property
     def op_column(self) -> str:
@@ -84,7 +199,7 @@ class DebeziumDialect(Dialect):
         return FileTimes(self._format)
 
     def file_order(self, path: str) -> str | None:
-        return names.offset_order(path)
+        return offset_order(path)
 
     def reordered(self, rows: pa.Table) -> pa.Table:
         return with_other_epochs(rows, self.options.log_began)

@@ -1,18 +1,307 @@
-"""Values of one column as an Arrow array: of the kind that the metadata or the file states, else as JSON has them."""
+"""Fractions from JSON, with all digits."""
 
 from __future__ import annotations
 
 import base64
+import json
 import math
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.types as pt
 
 from airflow_gddl.contract.debezium import DebeziumOptions
-from spark_jobs.dialects.debezium.connect_types import Kind, kind_of, named_kind, text_of
-from spark_jobs.dialects.debezium.fractions import Written
+from airflow_gddl.contract.sql_types import MAX_PRECISION
+
+_EXACT = 16
+"""Characters of a text without exponent that has at most fifteen digits, which a double represents exactly."""
+
+
+class Written(float):
+    """A fraction whose digits a double may not represent, as the nearest double.
+
+    Attributes:
+        text: the digits as delivered.
+    """
+
+    text: str
+
+
+def fraction(text: str) -> float:
+    """The value of a JSON fraction; `Written` unless the double represents it exactly."""
+    if len(text) <= _EXACT and "e" not in text and "E" not in text:
+        return float(text)
+    value = float(text)
+    if repr(value) == text:
+        return value
+    found = Written(value)
+    found.text = text
+    return found
+
+
+def digits(value: float) -> str:
+    """The digits of a fraction as delivered, where they are known."""
+    return value.text if isinstance(value, Written) else repr(value)
+
+
+Value = Any
+_DAY_US = 86_400_000_000
+_BEYOND_SINGLE = 2.0**128 - 2.0**103
+"""The least number that is rounded to an infinite float."""
+_FINER = re.compile(r"\.\d{6}\d*[1-9]")
+"""A fraction of a second finer than a microsecond, which Python would truncate."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """An Arrow type, and the conversion of a non-null value to it.
+
+    `of` raises TypeError, ValueError or OverflowError for a value of another type.
+    """
+
+    type: pa.DataType
+    of: Callable[[Value], Value] = lambda value: value
+
+
+def kind_of(schema: Mapping[str, Any]) -> Kind | None:
+    """The kind of a Connect schema in its JSON form; null when it is unknown."""
+    if (named := named_kind(schema.get("name"), schema.get("parameters") or {})) is not None:
+        return named
+    match schema.get("type"):
+        case "array":
+            return _array(kind_of(schema.get("items") or {}))
+        case "map":
+            return _map(kind_of(schema.get("keys") or {}), kind_of(schema.get("values") or {}))
+        case "struct":
+            return _struct({part["field"]: kind_of(part) for part in schema.get("fields") or ()})
+        case scalar:
+            return _SCALARS.get(str(scalar))
+
+
+def named_kind(name: Any, parameters: Mapping[str, Any]) -> Kind | None:
+    """The kind of a schema's name; null where the schema's type suffices."""
+    if name == "org.apache.kafka.connect.data.Decimal":
+        return _decimal(parameters)
+    return _NAMED.get(str(name))
+
+
+def text_of(value: Value) -> str:
+    """A value as text: texts as they are, other JSON as JSON."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, Decimal):
+        return format(value, "f")
+    if isinstance(value, Written):
+        return value.text
+    if isinstance(value, datetime):
+        return value.isoformat()
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=text_of)
+    return _json(value) if "Infinity" in text else text
+
+
+def _json(value: Value) -> str:
+    """JSON in which a number beyond the greatest double has its digits."""
+    if isinstance(value, Mapping):
+        return "{" + ",".join(f"{_json(name)}:{_json(part)}" for name, part in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ",".join(map(_json, value)) + "]"
+    if isinstance(value, Written):
+        return value.text
+    return json.dumps(value, ensure_ascii=False, default=text_of)
+
+
+def _array(element: Kind | None) -> Kind | None:
+    if element is None:
+        return None
+    return Kind(pa.list_(element.type), lambda values: [_or_null(element, value) for value in values])
+
+
+def _map(key: Kind | None, value: Kind | None) -> Kind | None:
+    if key is None or value is None:
+        return None
+
+    def pairs(found: Value) -> Value:
+        items = found.items() if isinstance(found, Mapping) else found
+        return [(key.of(k), _or_null(value, v)) for k, v in items]
+
+    return Kind(pa.map_(key.type, value.type), pairs)
+
+
+def _struct(fields: Mapping[str, Kind | None]) -> Kind | None:
+    known = {name: kind for name, kind in fields.items() if kind is not None}
+    if len(known) < len(fields) or not known:
+        return None
+    kind = pa.struct([pa.field(name, each.type) for name, each in known.items()])
+    return Kind(kind, lambda row: {name: _or_null(each, row.get(name)) for name, each in known.items()})
+
+
+def _or_null(kind: Kind, value: Value) -> Value:
+    return None if value is None else kind.of(value)
+
+
+def _bytes(value: Value) -> bytes:
+    return value if isinstance(value, bytes) else base64.b64decode(value, validate=True)
+
+
+def _whole(value: Value) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(value)
+    return value
+
+
+def _real(value: Value) -> float:
+    """No number is infinite: a text or constant that says so is."""
+    found = float(value)
+    if math.isinf(found) and any(char.isdigit() for char in text_of(value)):
+        raise OverflowError(value)
+    return found
+
+
+def _single(value: Value) -> float:
+    found = _real(value)
+    if math.isfinite(found) and abs(found) >= _BEYOND_SINGLE:
+        raise OverflowError(value)
+    return found
+
+
+def _milliseconds(value: Value) -> int:
+    """In microseconds; times out of range of a timestamp are refused."""
+    return _whole(value) * 1000
+
+
+def _unscaled(value: Value, scale: int) -> Decimal:
+    """Big-endian two's complement, in the JSON's base64, and digits after the point."""
+    number = int.from_bytes(_bytes(value), "big", signed=True)
+    return Decimal((int(number < 0), tuple(map(int, str(abs(number)))), -scale))
+
+
+def _decimal(parameters: Mapping[str, Any]) -> Kind:
+    scale = int(parameters.get("scale", 0))
+    precision = min(int(parameters.get("connect.decimal.precision", MAX_PRECISION)), MAX_PRECISION)
+
+    def exact(value: Value) -> Decimal:
+        if isinstance(value, (int, float, Decimal)):  # the converter's decimal.format NUMERIC
+            return Decimal(digits(value) if isinstance(value, float) else value)
+        return _unscaled(value, scale)
+
+    if not 0 <= scale <= precision:
+        return Kind(pa.string(), lambda value: text_of(exact(value)))
+    return Kind(pa.decimal128(precision, scale), exact)
+
+
+def _of_any_scale(value: Value) -> str:
+    return text_of(_unscaled(value["value"], int(value["scale"])))
+
+
+def _instant(value: Value) -> datetime:
+    found = value if isinstance(value, datetime) else datetime.fromisoformat(value)
+    if found.tzinfo is None or (isinstance(value, str) and _FINER.search(value)):
+        raise ValueError(value)
+    return found.astimezone(UTC)
+
+
+def _time_of_day(units: int) -> Callable[[Value], str]:
+    """`HH:MM:SS` and the fraction, of so many units a second; Delta has no type for a time of day."""
+
+    def text(value: Value) -> str:
+        whole, fraction = divmod(_whole(value), units)
+        if not 0 <= whole <= _DAY_US // 1_000_000:
+            raise ValueError(value)
+        digits = str(fraction).zfill(len(str(units)) - 1).rstrip("0")
+        hours = timedelta(seconds=whole) // timedelta(hours=1)
+        return f"{hours:02d}:{whole // 60 % 60:02d}:{whole % 60:02d}{'.' + digits if digits else ''}"
+
+    return text
+
+
+_SCALARS: Mapping[str, Kind] = {
+    "boolean": Kind(pa.bool_()), "string": Kind(pa.string()), "bytes": Kind(pa.binary(), _bytes),
+    "int8": Kind(pa.int8(), _whole), "int16": Kind(pa.int16(), _whole), "int32": Kind(pa.int32(), _whole),
+    "int64": Kind(pa.int64(), _whole), "float": Kind(pa.float32(), _single), "float32": Kind(pa.float32(), _single),
+    "double": Kind(pa.float64(), _real), "float64": Kind(pa.float64(), _real),
+}  # fmt: skip
+_NAMED: Mapping[str, Kind] = {
+    "io.debezium.time.Date": Kind(pa.date32(), _whole),
+    "io.debezium.time.Timestamp": Kind(pa.timestamp("us"), _milliseconds),
+    "io.debezium.time.MicroTimestamp": Kind(pa.timestamp("us"), _whole),
+    "io.debezium.time.NanoTimestamp": Kind(pa.timestamp("ns"), _whole),
+    "io.debezium.time.ZonedTimestamp": Kind(pa.timestamp("us", "UTC"), _instant),
+    "io.debezium.time.Time": Kind(pa.string(), _time_of_day(1000)),
+    "io.debezium.time.MicroTime": Kind(pa.string(), _time_of_day(1_000_000)),
+    "io.debezium.time.NanoTime": Kind(pa.string(), _time_of_day(1_000_000_000)),
+    "io.debezium.data.VariableScaleDecimal": Kind(pa.string(), _of_any_scale),
+    "org.apache.kafka.connect.data.Date": Kind(pa.date32(), _whole),
+    "org.apache.kafka.connect.data.Time": Kind(pa.string(), _time_of_day(1000)),
+    "org.apache.kafka.connect.data.Timestamp": Kind(pa.timestamp("us", "UTC"), _milliseconds),
+}
+
+
+_DIGITS = {pa.int8(): 3, pa.int16(): 5, pa.int32(): 10, pa.int64(): 19}
+
+
+def joined(parts: Sequence[Values], places: Sequence[Sequence[int]]) -> Values:
+    """
+    Args:
+        places: of each part, the indexes of its values in the result.
+
+    Returns:
+        Values in the common type by Delta's widening rules; text where there is none.
+    """
+    given = [part for part in parts if part.array.null_count < len(part.array)] or parts[:1]
+    kind = given[0].type
+    for part in given[1:]:
+        kind = _wider(kind, part.type)
+    has_misfit = any(part.stated is not None for part in given)
+    whole = pa.concat_arrays([_as(part.array, pa.string() if has_misfit else kind) for part in parts])
+    order = [at for rows in places for at in rows]
+    back = sorted(range(len(order)), key=order.__getitem__)
+    found = whole.take(pa.array(back, pa.int64()))
+    return Values(found, kind if has_misfit and is_read_from_text(kind) else None)
+
+
+def _wider(one: pa.DataType, other: pa.DataType) -> pa.DataType:
+    if one == other:
+        return one
+    numbers = [_joined_decimal(kind) for kind in (one, other)]
+    if one in _DIGITS and other in _DIGITS:
+        return max(one, other, key=_DIGITS.__getitem__)
+    if numbers[0] is not None and numbers[1] is not None:
+        (whole, scale), (others_whole, others_scale) = numbers[0], numbers[1]
+        most = max(scale, others_scale)
+        precision = max(whole, others_whole) + most
+        return pa.decimal128(precision, most) if precision <= MAX_PRECISION else pa.string()
+    if pt.is_floating(one) and pt.is_floating(other):
+        return pa.float64()
+    if {one, other} == {pa.date32(), pa.timestamp("us")}:
+        return pa.timestamp("us")
+    return pa.string()
+
+
+def _joined_decimal(kind: pa.DataType) -> tuple[int, int] | None:
+    """Digits before and after the point; null for what is no exact number."""
+    if kind in _DIGITS:
+        return _DIGITS[kind], 0
+    return (kind.precision - kind.scale, kind.scale) if pt.is_decimal(kind) else None
+
+
+def _as(array: pa.Array, kind: pa.DataType) -> pa.Array:
+    if array.null_count == len(array):
+        return pa.nulls(len(array), kind)
+    if array.type == kind:
+        return array
+    if kind == pa.string():
+        return texts(array)
+    if pt.is_integer(array.type) and pt.is_decimal(kind):
+        array = array.cast(pa.decimal128(MAX_PRECISION, 0))
+    return array.cast(kind)
+
 
 _NUMBERS = {32: pa.int32(), 64: pa.int64()}
 _NOT_SUCH = (TypeError, ValueError, OverflowError, KeyError, AttributeError, pa.ArrowException)
@@ -56,11 +345,11 @@ def text_array(values: Sequence[str | None]) -> pa.Array:
     try:
         return pa.array(values, pa.string())
     except UnicodeEncodeError:
-        raw = pa.array([None if value is None else _bytes(value) for value in values], pa.binary())
+        raw = pa.array([None if value is None else _values_bytes(value) for value in values], pa.binary())
         return pa.Array.from_buffers(pa.string(), len(raw), raw.buffers())
 
 
-def _bytes(text: str) -> bytes:
+def _values_bytes(text: str) -> bytes:
     try:
         return text.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:

@@ -1,21 +1,29 @@
-"""What a batch may, must and need not do, as far as ledger and figures show. Decides only."""
+"""A batch while it is carried out: what it may and must do, what of it is written, and its commit."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timedelta
 
 from airflow_gddl.contract.durations import moment_of
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.layout import FEW_ROWS
+from airflow_gddl.contract.result import MainCounts
 from airflow_gddl.contract.spec import TableSpec
 from spark_jobs.dialects.base import Dialect
 from spark_jobs.dialects.probed import Unreadable
+from spark_jobs.engines.port import AppendedWork, TableContext, TableWork
+from spark_jobs.ledger.claim import Claim
 from spark_jobs.ledger.ledger import Ledger
-from spark_jobs.plan.batch import BatchPlan, TableState
+from spark_jobs.plan.batch import BatchCommit, BatchPlan, FileEntry, ForeignCommit, HeldSweep, PlannedFile, TableState
+from spark_jobs.plan.batching import SweepRule, generation_low_watermarks_of, held_sweep, state_after
+from spark_jobs.plan.discover import Discovery
 from spark_jobs.plan.sequence import (
     LONGEST_TRANSACTION,
+    greater,
+    has_instants,
+    has_normal_text,
     is_after,
     log_began_of,
     log_place,
@@ -24,13 +32,71 @@ from spark_jobs.plan.sequence import (
     require_one_width,
     widths_of,
 )
+from spark_jobs.plan.settings import history_begins, settings_of
 from spark_jobs.plan.shards import refreshed
 from spark_jobs.plan.snapshots import generation_after
 from spark_jobs.plan.table_schema import TableSchema
 from spark_jobs.rules.batch_schema import BatchSchema
-from spark_jobs.rules.decoded_batch import DecodedBatch
-from spark_jobs.rules.figures import Figures, FileFigures, LogRestart, Overlap
-from spark_jobs.rules.sequence_text import forms_of
+from spark_jobs.rules.errors_table import MISFIT_CODE
+from spark_jobs.rules.figures import NOTHING_APPENDED, Appended, Figures, FileFigures, LogRestart, Overlap
+from spark_jobs.rules.measure import DecodedBatch
+from spark_jobs.rules.texts import forms_of
+from spark_jobs.table.foreign import versions_of
+from spark_jobs.table.pending import NextBatch
+
+
+@dataclass(frozen=True, kw_only=True)
+class Batch:
+    """A planned batch on its way.
+
+    Attributes:
+        left: what waits after it.
+        foreign: commits that others made to the tables before it.
+    """
+
+    coming: NextBatch
+    ledger: Ledger
+    claim: Claim
+    left: Discovery
+    foreign: tuple[ForeignCommit, ...] = ()
+
+    @property
+    def plan(self) -> BatchPlan:
+        return self.coming.plan
+
+    def decided(self, plan: BatchPlan | None) -> Batch:
+        """The batch with what its files have decided; null: nothing."""
+        return self if plan is None else replace(self, coming=replace(self.coming, plan=plan))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ingested:
+    """What of a batch has reached the change table and the quarantine.
+
+    Attributes:
+        work: null when no file could be read.
+        plan: the batch's plan with what its files have decided; null: as it was.
+        purged_at: when old tombstones were removed in this batch; null when it wasn't their time.
+    """
+
+    work: AppendedWork | None = None
+    plan: BatchPlan | None = None
+    bad_files: tuple[Unreadable, ...] = ()
+    purged_at: str | None = None
+
+    @property
+    def decoded_batch(self) -> DecodedBatch | None:
+        return None if self.work is None else self.work.decoded_batch
+
+    @property
+    def opens(self) -> bool:
+        """A generation is opened by a readable load file or a missing folder; not by a damaged file."""
+        return self.work is not None or not self.bad_files
+
+    @property
+    def appended(self) -> Appended:
+        return NOTHING_APPENDED if self.work is None else self.work.appended
+
 
 _SMALL_BYTES = 4 * 1024**2
 
@@ -253,3 +319,139 @@ def is_late_as_a_whole(figures: Figures, state: TableState) -> bool:
 def _of_now(plan: BatchPlan) -> bool:
     """Whether a batch has only changes of the table's newest generation. Replayed rows may be of any."""
     return plan.source == "files" and all(f.kind == "change" and f.generation == plan.generation for f in plan.files)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Swept:
+    """Result of a sweep.
+
+    Attributes:
+        done: rows of older generations were removed; false also where the batch does not sweep.
+        held: why they were not, though the full load is complete; null: not held.
+    """
+
+    done: bool = False
+    counts: MainCounts = field(default_factory=MainCounts)
+    held: HeldSweep | None = None
+
+
+NOT_SWEPT = Swept()
+
+
+def sweep(context: TableContext, work: TableWork, plan: BatchPlan) -> Swept:
+    """Sweep, unless it would remove a larger share of the replica than the row allows without a release."""
+    rows, live = work.sweepable()
+    held = held_sweep(plan, rows, live, SweepRule.of(context.spec))
+    return Swept(held=held) if held is not None else Swept(done=True, counts=work.sweep())
+
+
+def sweep_alone(context: TableContext, plan: BatchPlan, state: TableState, *, sweeps: bool) -> Swept:
+    """Run a batch without rows: for a missing folder, or a settled reload.
+
+    Args:
+        sweeps: remove rows of older generations; else tables are only reconciled with the row.
+    """
+    changed = state.applied != settings_of(context.spec)
+    if not context.engine.exists(context.layout.replica) or not (sweeps or changed):
+        return Swept(done=sweeps)
+    work = context.engine.table_work(context, plan, context.stored_schema(state))
+    if changed:
+        work.ensure_tables()
+    swept = sweep(context, work, plan) if sweeps else NOT_SWEPT
+    derived = swept.done or history_begins(context.spec, state.applied)
+    if derived and context.spec.history and context.spec.keys:
+        vanished = plan.generation if swept.done else state.swept
+        work.history(generation_low_watermarks_of(plan, state), swept=vanished)
+    return swept
+
+
+_MISPLACED = 1000
+"""Most paths that the ledger keeps of files with positions of another log."""
+
+
+def commit_of(context: TableContext, batch: Batch, done: Ingested, swept: Swept, grown: int) -> BatchCommit:
+    """
+    Args:
+        grown: rows that the replica has gained.
+    """
+    plan, before = batch.plan, batch.ledger.state
+    after = _state_of(context, batch, done, before, swept=swept.done)
+    after = replace(
+        after,
+        rows=max(0, before.rows + grown),
+        tombstones_purged_at=done.purged_at or after.tombstones_purged_at,
+        delta_versions=versions_of(context.engine, context.layout),
+        foreign=batch.foreign,
+        held=swept.held or (None if swept.done else after.held),
+        unlocked=_is_unlocked(context, plan, before),
+    )
+    return BatchCommit(number=plan.number, plan=plan, files=_entries_of(plan, done, before), state=after)
+
+
+def has_unresolved(context: TableContext) -> bool:
+    """Whether anything is in quarantine."""
+    return context.engine.exists(context.layout.errors) and context.engine.in_quarantine(context)[0] > 0
+
+
+def _is_unlocked(context: TableContext, plan: BatchPlan, state: TableState) -> bool:
+    """`TableState.unlocked` after a batch."""
+    if plan.source == "quarantine" and (not plan.codes or MISFIT_CODE in plan.codes):
+        return False
+    return (state.unlocked or plan.unlocks) and has_unresolved(context)
+
+
+def _entries_of(plan: BatchPlan, done: Ingested, state: TableState) -> tuple[FileEntry, ...]:
+    """A row for each readable or unreadable file of the plan; none for files that were removed."""
+    bad = {u.file.path for u in done.bad_files}
+    rows = []
+    for file in plan.files:
+        if file.path in bad:
+            reopens = not done.opens and file.kind == "load" and file.generation > max(state.generation, 1)
+            generation = max(state.generation, 1) if reopens else file.generation
+            rows.append(replace(file.entry(plan.number), state="unreadable", generation=generation, reopens=reopens))
+        elif done.decoded_batch is not None and file.path in done.decoded_batch.schema_of:
+            rows.append(_read_entry(file, plan, done.decoded_batch))
+    return tuple(rows)
+
+
+def _read_entry(file: PlannedFile, plan: BatchPlan, decoded_batch: DecodedBatch) -> FileEntry:
+    entry = replace(file.entry(plan.number), schema=decoded_batch.schema_of[file.path], rows=0)
+    figures = decoded_batch.figures.files.get(file.path)
+    return entry if figures is None else replace(entry, **asdict(figures))
+
+
+def _state_of(context: TableContext, batch: Batch, done: Ingested, state: TableState, *, swept: bool) -> TableState:
+    """The table's state by the batch's files.
+
+    Args:
+        swept: rows of older generations were removed.
+    """
+    decoded_batch, spec = done.decoded_batch, context.spec
+    plan = batch.plan if done.opens else replace(batch.plan, generation=max(state.generation, 1))
+    landing, times = context.layout.landing, context.dialect.times
+    after = state_after(plan, state, landing=landing, left=batch.left, times=times)
+    if swept:
+        after = replace(after, swept=plan.generation)
+    if decoded_batch is None:
+        return after
+    highest, newest = state.max_sequence, state.max_commit_ts
+    for figures in decoded_batch.figures.files.values():
+        highest = greater(highest, figures.max_sequence)
+        newest = max(filter(None, (newest, figures.max_commit_ts)), default=None)
+    table_schema = decoded_batch.schema.table_schema
+    return replace(
+        after,
+        keys=spec.keys,
+        sequence_by=table_schema.sequence or state.sequence_by,
+        sequence_type=table_schema.sequence_type if table_schema.sequence else state.sequence_type,
+        normal_text=has_normal_text(state),
+        instants=has_instants(state),
+        sequence_forms=forms_after(decoded_batch.figures, state, table_schema),
+        log_began=log_began_of(spec),
+        misplaced=tuple(dict.fromkeys((*state.misplaced, *files_before_log_began(spec, batch.ledger))))[:_MISPLACED],
+        log_time=log_time(decoded_batch.figures, state) if table_schema.log_positions else None,
+        schemas=decoded_batch.schema.schemas,
+        max_sequence=highest,
+        max_commit_ts=newest,
+        applied=settings_of(spec),
+    )

@@ -1,10 +1,12 @@
-"""Functions over Arrow in Spark tasks."""
+"""Functions over Arrow in Spark tasks, and processes without pandas."""
 
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from importlib.abc import MetaPathFinder
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -12,7 +14,27 @@ import pyarrow as pa
 from airflow_gddl.contract.mask_key import MASK_KEY, key_id, mask_key
 from airflow_gddl.contract.source_access import variables_for_tasks
 from spark_jobs.spark.session_settings import WORKER_MEMORY, is_on_a_cluster
-from spark_jobs.spark.without_pandas import leave_pandas_out
+
+
+class _NoPandas(MetaPathFinder):
+    def find_spec(self, fullname: str, *_: object) -> None:
+        if fullname == "pandas":
+            raise ImportError("pandas is left out")
+
+
+def leave_pandas_out() -> None:
+    """Let pyarrow do without pandas in this process, as where it is not installed.
+
+    pyarrow imports pandas with the first array that is made of Python values, for conversions that no job makes, which
+    delays the start of a job and of each of its processes. It looks for pandas once; other importers still find it.
+    """
+    finder = _NoPandas()
+    sys.meta_path.insert(0, finder)
+    try:
+        pa.array([None])
+    finally:
+        sys.meta_path.remove(finder)
+
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

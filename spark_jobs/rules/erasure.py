@@ -1,0 +1,351 @@
+"""Keys that were erased for good: known by a keyed hash alone, found in rows, and taken out."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import Any, TypeVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pt
+
+from airflow_gddl.contract.sql_types import DecimalType, SqlType, parse_type
+from spark_jobs.plan.batch import PlannedFile
+from spark_jobs.plan.sequence import have_one_type, is_after
+from spark_jobs.plan.table_schema import GDDL, TableSchema
+from spark_jobs.rules.arrays import flat, is_text
+from spark_jobs.rules.codes import sortable, sorted_rows
+from spark_jobs.rules.decode import DecodedGroup
+from spark_jobs.rules.order import gddl_fields, old_key_columns, old_keys, with_gddl
+from spark_jobs.rules.texts import BITS, WIDE, as_text, json_writer
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bound:
+    """Bound of an erasure: later rows with the key belong to a reused key.
+
+    Attributes:
+        until: time of the last request.
+        sequence: JSON text of the highest sequence ingested then; null: none.
+        fingerprints: of landing files that held the key then.
+    """
+
+    until: datetime
+    sequence: str | None = None
+    fingerprints: frozenset[str] = frozenset()
+
+    def covers(self, commit_ts: datetime | None, sequence: str | None, file: PlannedFile | None) -> bool:
+        """Whether a row is of before: by its file, by its commit time, by its sequence, by its file's time.
+
+        Args:
+            file: null: not known, as for rows of the quarantine.
+        """
+        if file is not None and file.fingerprint in self.fingerprints:
+            return True
+        if commit_ts is not None:
+            return (commit_ts if commit_ts.tzinfo else commit_ts.replace(tzinfo=UTC)) <= self.until
+        if sequence is not None and self.sequence is not None and _is_up_to(sequence, self.sequence):
+            return True
+        return file is None or datetime.fromisoformat(file.modified) <= self.until
+
+
+def _is_up_to(sequence: str, bound: str) -> bool:
+    """False for sequences that don't compare, such as those of before `sequence_by` was changed."""
+    return have_one_type(sequence, bound) and not is_after(sequence, bound)
+
+
+def _without_end(_: str) -> Bound:
+    return Bound(until=datetime.max.replace(tzinfo=UTC))
+
+
+_REAL = ("float", "double")
+EXACT_REAL = 2**53
+"""Whole numbers below this are distinguished as doubles."""
+MIDNIGHT = " 00:00:00"
+"""What the text of a time without a zone leaves out, so that it is a date's."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ErasedKeys:
+    """The erased keys of one table; false when there are none.
+
+    Attributes:
+        table: the name that new hashes are made with.
+        former: other names that hashes may have been made with. A name too many is harmless: it fits no hash.
+        hashes: hexadecimal.
+        columns: the key's columns in the order in which texts come. What is hashed has them by name, since the
+            metadata may name them in another order at any time.
+        bound: of a hash among these, bound up to which its rows are excluded.
+        files: the files of a batch by path.
+    """
+
+    table: str
+    former: tuple[str, ...] = ()
+    salt: bytes = b""
+    hashes: frozenset[str] = frozenset()
+    columns: tuple[str, ...] = ()
+    bound: Callable[[str], Bound] = field(default=_without_end, compare=False)
+    files: Mapping[str, PlannedFile] = field(default_factory=dict, compare=False)
+
+    def resolved(self) -> ErasedKeys:
+        """A copy with all bounds resolved, for other processes."""
+        return replace(self, bound={key_hash: self.bound(key_hash) for key_hash in self.hashes}.__getitem__)
+
+    def __bool__(self) -> bool:
+        return bool(self.hashes)
+
+    def hash_of(self, texts: Sequence[str]) -> str:
+        """The hash by which the key was erased; else that of a new erasure."""
+        return self.held(texts) or self._hash(self.table, texts)
+
+    def _hash(self, table: str, texts: Sequence[str]) -> str:
+        return hmac.new(self.salt, message_of(table, self.arranged(texts)).encode(), hashlib.sha256).hexdigest()
+
+    def arranged(self, texts: Sequence[T]) -> list[T]:
+        """The parts of a key in the order in which they are hashed."""
+        by_name = sorted(range(len(self.columns)), key=lambda at: self.columns[at].lower())
+        return [texts[at] for at in by_name] if self.columns else list(texts)
+
+    def held(self, texts: Sequence[str | None]) -> str | None:
+        """The hash of this key if it was erased; one with a null part is none."""
+        whole = [text for text in texts if text is not None]
+        if not self.hashes or len(whole) != len(texts):
+            return None
+        made = (self._hash(table, whole) for table in (self.table, *self.former))
+        return next((found for found in made if found in self.hashes), None)
+
+    def is_kept_out(self, key_hash: str, commit_ts: datetime | None, sequence: str | None, source: str) -> bool:
+        """Whether a row of an erased key is within its bound.
+
+        Args:
+            source: path of the row's file.
+        """
+        return self.bound(key_hash).covers(commit_ts, sequence, self.files.get(source))
+
+
+def message_of(table: str, texts: Sequence[str]) -> str:
+    """What is hashed: no two keys have the same."""
+    return f"{table}\n" + "".join(f"{len(text)}:{text}" for text in texts)
+
+
+def key_text(value: Any, kind: SqlType) -> str | None:
+    """A part of a key as the text of its column's type.
+
+    Args:
+        value: a value of the type, or the text of one.
+
+    Returns:
+        None when it doesn't fit the type, or when values of the type have no text that identifies them.
+    """
+    try:
+        return None if value is None else _text(value, kind)
+    except (ValueError, ArithmeticError):
+        return None
+
+
+def _text(value: Any, kind: SqlType) -> str | None:
+    name = str(kind)
+    if isinstance(kind, DecimalType) or name in (*BITS, *_REAL):
+        return _number(Decimal(str(value)), kind)
+    if name == "string":
+        return value if isinstance(value, str) else as_text(value, kind)
+    if name == "boolean":
+        return str(value).lower() if str(value).lower() in ("true", "false") else None
+    if name == "date":
+        return str(value if isinstance(value, date) else date.fromisoformat(str(value)))
+    if name not in ("timestamp", "timestamp_ntz"):
+        return None
+    text = as_text(_moment(value), kind)
+    return text.removesuffix(MIDNIGHT) if name == "timestamp_ntz" else text
+
+
+def _number(given: Decimal, kind: SqlType) -> str | None:
+    if isinstance(kind, DecimalType):
+        fitted = given.quantize(Decimal(1).scaleb(-kind.scale), context=WIDE)
+        fits = fitted == given and len(fitted.as_tuple().digits) <= kind.precision
+        return _plain(fitted) if fits else None
+    if given != int(given):
+        return None
+    # Other doubles have no text that both engines agree on, and don't equal typed text.
+    bounds = whole_bounds(kind) or (1 - EXACT_REAL, EXACT_REAL - 1)
+    return str(int(given)) if bounds[0] <= given <= bounds[1] else None
+
+
+def whole_bounds(kind: SqlType) -> tuple[int, int] | None:
+    """Least and greatest value of a type of whole numbers; null: it is none."""
+    bits = BITS.get(str(kind))
+    return None if bits is None else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
+
+
+def _plain(value: Decimal) -> str:
+    text = format(value, "f")
+    short = text.rstrip("0").rstrip(".") if "." in text else text
+    return "0" if short == "-0" else short
+
+
+def _moment(value: Any) -> datetime:
+    found = value if isinstance(value, datetime) else datetime.fromisoformat(str(value))
+    return found.astimezone(UTC).replace(tzinfo=None) if found.tzinfo is not None else found
+
+
+Holds = Callable[[int, Sequence[str | None]], bool]
+"""Whether a key is meant, given the number of its row."""
+
+
+def without_erased(group: DecodedGroup, table_schema: TableSchema, erased: ErasedKeys) -> tuple[DecodedGroup, int]:
+    """The group without rows of erased keys, good or bad, and how many these were; before images of one are emptied.
+
+    An update that moved a row to an erased key becomes the delete of the old key, which it was too.
+    """
+    if not erased or not group.rows.num_rows:
+        return group, 0
+    bad = np.zeros(group.rows.num_rows, dtype=bool)
+    bad[list(group.bad)] = True
+    matches = ErasedMatches.of(group.rows, table_schema, _of_erased(group.rows, table_schema, erased))
+    turned = matches.turned & ~bad
+    gone = (matches.own & ~turned) | (matches.old & bad)  # a bad one's record would hold the before image
+    if not (gone | matches.old | turned).any():
+        return group, 0
+    numbers = np.cumsum(~gone) - 1
+    left = [(int(numbers[row]), p, r) for row, p, r in zip(group.bad, group.problems, group.records, strict=True)
+            if not gone[row]]  # fmt: skip
+    rows = emptied(as_deletes(group.rows, table_schema, turned), table_schema, matches.old | turned).filter(
+        pa.array(~gone)
+    )
+    kept = replace(
+        group, rows=rows, bad=tuple(row for row, _, _ in left), problems=tuple(p for _, p, _ in left),
+        records=tuple(r for _, _, r in left),
+    )  # fmt: skip
+    return kept, int(gone.sum())
+
+
+def _of_erased(rows: pa.Table, table_schema: TableSchema, erased: ErasedKeys) -> Holds:
+    """Whether a row, or the row before it, is of an erased key and of a time before its erasure."""
+    gddl, write = rows.column(GDDL), json_writer(parse_type(table_schema.sequence_type))
+
+    def holds(row: int, key: Sequence[str | None]) -> bool:
+        found = erased.held(key)
+        if found is None:
+            return False
+        facts = gddl[row].as_py()
+        sequence = None if facts["sequence"] is None else write(facts["sequence"])
+        return erased.is_kept_out(found, facts["commit_ts"], sequence, facts["source_file"])
+
+    return holds
+
+
+@dataclass(frozen=True, kw_only=True)
+class ErasedMatches:
+    """Which changes are of a key, were of it before, and moved a row to it from another key."""
+
+    own: np.ndarray
+    old: np.ndarray
+    turned: np.ndarray
+    others: tuple[tuple[str, ...], ...]
+
+    @classmethod
+    def of(cls, rows: pa.Table, table_schema: TableSchema, holds: Holds) -> ErasedMatches:
+        texts = key_texts(rows, table_schema)
+        own = np.array([holds(row, key) for row, key in enumerate(texts)], dtype=bool)
+        nothing = np.zeros(rows.num_rows, dtype=bool)
+        if not table_schema.before_of_key:
+            return cls(own=own, old=nothing, turned=nothing, others=())
+        olds = key_texts(rows, table_schema, old=True)
+        old = np.array([holds(row, key) for row, key in enumerate(olds)], dtype=bool)
+        ops = pc.struct_field(rows.column(GDDL), "op").to_pylist()
+        moved = np.array([op == "U" and a != b for op, a, b in zip(ops, texts, olds, strict=True)], dtype=bool)
+        turned = own & ~old & moved
+        others = dict.fromkeys(tuple(map(str, olds[row])) for row in np.flatnonzero(turned))
+        return cls(own=own, old=old, turned=turned, others=tuple(others))
+
+
+def as_deletes(rows: pa.Table, table_schema: TableSchema, where: np.ndarray) -> pa.Table:
+    """Moved rows, where it is known, as the deletes of their old keys."""
+    if not where.any():
+        return rows
+    chosen = pa.array(where)
+    for column, value in old_key_columns(rows, table_schema).items():
+        at = rows.schema.get_field_index(column)
+        rows = rows.set_column(at, rows.schema.field(at), pc.if_else(chosen, value, rows.column(at)))
+    return with_gddl(rows, op=pc.if_else(chosen, "D", gddl_fields(rows)["op"]))
+
+
+def emptied(rows: pa.Table, table_schema: TableSchema, where: np.ndarray) -> pa.Table:
+    """Before images set to null where the mask is true."""
+    for column in table_schema.before if where.any() else ():
+        at = rows.schema.get_field_index(column.name)
+        if at >= 0:
+            values = pc.if_else(pa.array(where), pa.scalar(None, rows.schema.field(at).type), rows.column(at))
+            rows = rows.set_column(at, column.name, values)
+    return rows
+
+
+def with_images(rows: pa.Table, table_schema: TableSchema) -> np.ndarray:
+    """Rows with any before image."""
+    found = np.zeros(rows.num_rows, dtype=bool)
+    for column in table_schema.before:
+        if column.name in rows.column_names:
+            found |= np.asarray(flat(rows.column(column.name)).is_valid())
+    return found
+
+
+def key_texts(rows: pa.Table, table_schema: TableSchema, *, old: bool = False) -> list[tuple[str | None, ...]]:
+    """Keys as text; `old`: those before the change, which are the same where no image says otherwise."""
+    kinds: Mapping[str, SqlType] = {c.name: c.type for c in table_schema.data}
+    columns = old_keys(rows, table_schema) if old else {key: rows.column(key) for key in table_schema.keys}
+    texts = [[key_text(value, kinds[key]) for value in columns[key].to_pylist()] for key in table_schema.keys]
+    return list(zip(*texts, strict=True))
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeyRows:
+    """Rows of one key of one table.
+
+    Attributes:
+        rows: some of them, in the table's columns.
+        count: number of all rows.
+    """
+
+    rows: pa.Table
+    count: int
+
+
+def with_key(rows: pa.Table, schema: TableSchema, key: tuple[str, ...]) -> pa.Table:
+    """Rows that have a key, or had it before their change.
+
+    Args:
+        rows: of a change table, or of another one, which has no before images.
+        key: its parts as `erased_keys.key_text` writes them, in the order of `schema.keys`.
+    """
+    rows = _candidates(rows, schema, key)
+    own = key_texts(rows, schema)
+    old = key_texts(rows, schema, old=True) if schema.before_of_key else own
+    return rows.filter(pa.array([key in pair for pair in zip(own, old, strict=True)], pa.bool_()))
+
+
+def _candidates(rows: pa.Table, schema: TableSchema, key: tuple[str, ...]) -> pa.Table:
+    """Rows whose first key part may be the wanted one, now or before: `key_texts` takes seconds for a million rows.
+
+    Only of whole numbers and text, whose text is their cast in the type that the table has by now; else all rows.
+    """
+    names = (schema.keys[0], schema.before_of_key.get(schema.keys[0]))
+    columns = [flat(rows.column(name)) for name in names if name in rows.column_names]
+    if not (all(pt.is_integer(c.type) for c in columns) or all(is_text(c.type) for c in columns)):
+        return rows
+    hits = [np.asarray(pc.fill_null(pc.equal(column.cast(pa.string()), key[0]), False)) for column in columns]
+    return rows.filter(pa.array(np.logical_or.reduce(hits)))
+
+
+def highest(rows: pa.Table, limit: int) -> KeyRows:
+    """At most `limit` of the rows: those of the highest generation, sequence, batch and position."""
+    gddl = gddl_fields(rows)
+    at = sorted_rows([gddl["generation"], *sortable(gddl["sequence"]), gddl["batch_id"], gddl["position"]])
+    return KeyRows(rows=rows.take(pa.array(at[max(0, len(at) - limit) :])), count=rows.num_rows)

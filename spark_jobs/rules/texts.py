@@ -1,0 +1,602 @@
+"""Texts of values: how they are read, written, and ordered in sequences; and years that readers know."""
+
+from __future__ import annotations
+
+import base64
+import functools
+import json
+import math
+import re
+import zoneinfo
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import UTC, date, datetime, time, timedelta, timezone, tzinfo
+from decimal import ROUND_HALF_UP, Context, Decimal, localcontext
+from typing import Any, Literal, cast
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pt
+
+from airflow_gddl.contract.sql_types import ArrayType, DecimalType, MapType, ScalarType, SqlType, StructType
+from spark_jobs.plan.sequence import (
+    DECIMAL,
+    DIGIT_GROUPS,
+    DIGITS,
+    DIGITS_ALONE,
+    EPOCH,
+    EXPONENT,
+    HEX_GROUPS,
+    HEXADECIMAL,
+    LSN,
+    LSN_DIGITS,
+    MONTH,
+    OTHER_DATES,
+    POWER,
+    PREFIX,
+    TIME,
+    ULID,
+    UUID,
+    UUID_BY_TIME,
+)
+from spark_jobs.rules.arrays import with_leaves
+
+FIRST_DAY, LAST_DAY = -719_162, 2_932_896
+FIRST_MICROSECOND, LAST_MICROSECOND = -62_135_596_800_000_000, 253_402_300_799_999_999
+"""Of the years 1 and 9999, since 1970."""
+_EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - of times without zone, too
+
+
+def outside_years(values: pa.Array) -> np.ndarray | None:
+    """Which values are such a date or time, or hold one; None where no one does.
+
+    Args:
+        values: of any type; timestamps in microseconds.
+    """
+    if pt.is_nested(values.type):
+        if not any(outside_years(leaf) is not None for leaf in _leaves(values)):
+            return None
+        return np.array([not _is_readable(value) for value in values])
+    if pt.is_date32(values.type):
+        return _outside(values.cast(pa.int32()), FIRST_DAY, LAST_DAY)
+    if pt.is_timestamp(values.type):
+        return _outside(values.cast(pa.int64()), FIRST_MICROSECOND, LAST_MICROSECOND)
+    return None
+
+
+def _outside(numbers: pa.Array, first: int, last: int) -> np.ndarray | None:
+    found = pc.fill_null(pc.or_(pc.less(numbers, first), pc.greater(numbers, last)), False)
+    return np.asarray(found) if pc.any(found).as_py() else None
+
+
+def _leaves(values: pa.Array) -> Iterator[pa.Array]:
+    if pt.is_struct(values.type):
+        parts = values.flatten()
+    elif pt.is_map(values.type):
+        parts = [values.keys, values.items]
+    else:
+        parts = [values.flatten()]
+    for part in parts:
+        if pt.is_nested(part.type):
+            yield from _leaves(part)
+        else:
+            yield part
+
+
+def _is_readable(value: pa.Scalar) -> bool:
+    try:
+        value.as_py()
+    except (OverflowError, ValueError):
+        return False
+    return True
+
+
+def python_values(values: pa.Array) -> list[Any]:
+    """Python's values; such a date as days, such a time as microseconds since 1970."""
+    try:
+        return list(values.to_pylist())
+    except (OverflowError, ValueError):
+        numbers = values.cast(with_leaves(values.type, _as_numbers))
+        return [_value(number, values.type) for number in numbers.to_pylist()]
+
+
+def _as_numbers(kind: pa.DataType) -> pa.DataType:
+    """The scalar type with a number in place of a date or time."""
+    if pt.is_date32(kind):
+        return pa.int32()
+    return pa.int64() if pt.is_timestamp(kind) else kind
+
+
+def _value(number: Any, kind: pa.DataType) -> Any:
+    if number is None:
+        return None
+    if pt.is_struct(kind):
+        return {field.name: _value(number[field.name], field.type) for field in kind}
+    if pt.is_map(kind):
+        return [(_value(k, kind.key_type), _value(v, kind.item_type)) for k, v in number]
+    if pt.is_list(kind) or pt.is_large_list(kind):
+        return [_value(item, kind.value_type) for item in number]
+    return _scalar(number, kind)
+
+
+def _scalar(number: Any, kind: pa.DataType) -> Any:
+    if pt.is_date32(kind) and FIRST_DAY <= number <= LAST_DAY:
+        return date.fromordinal(number - FIRST_DAY + 1)
+    if pt.is_timestamp(kind) and FIRST_MICROSECOND <= number <= LAST_MICROSECOND:
+        found = _EPOCH + timedelta(microseconds=number)
+        return found.replace(tzinfo=UTC) if kind.tz else found
+    return number
+
+
+BLANKS = " \t\n\r\f\v"
+"""Characters that don't count at either end; others, such as a no-break space, are part of the text."""
+BITS = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}
+"""Types of whole numbers."""
+_TRUE, _FALSE = {"t", "true", "y", "yes", "1"}, {"f", "false", "n", "no", "0"}
+_WHOLE = re.compile(r"[+-]?[0-9]+")
+# Possessive: 60,000 digits and a letter would else be tried in as many ways as there are digits.
+_REAL = re.compile(r"[+-]?(?:[0-9]++\.?[0-9]*+|\.[0-9]++)(?:[eE][+-]?[0-9]++)?")
+_INFINITE = {"inf": math.inf, "infinity": math.inf, "nan": math.nan}
+_MOST_DIGITS = 500
+_MOMENT = re.compile(
+    r"(?P<y>[0-9]{4})(?:-(?P<m>[0-9]{1,2})(?:-(?P<d>[0-9]{1,2})"
+    r"(?:[ T](?P<H>[0-9]{1,2}):(?P<M>[0-9]{1,2})(?::(?P<S>[0-9]{1,2})(?:\.(?P<f>[0-9]*))?)?[ ]*(?P<z>[^ ].*)?)?)?)?"
+)
+_OFFSET = re.compile(r"(?:UTC|GMT|UT)?([+-])(?:([0-9]{1,2})(?::([0-9]{2})(?::([0-9]{2}))?)?|([0-9]{2})([0-9]{2}))")
+_LONGEST_OFFSET = timedelta(hours=18)
+_LONGEST_ZONE = 64
+"""More characters than any name of a zone has; what is remembered of zones stays small."""
+_MIDNIGHT = time()
+
+Reader = Callable[[str], Any]
+
+
+def reader(kind: SqlType) -> Reader:
+    """Reads trimmed text as a value of a scalar type."""
+    if isinstance(kind, DecimalType):
+        return lambda text: decimal_of(text, kind)
+    name = kind.name if isinstance(kind, ScalarType) else ""
+    if name in BITS:
+        return lambda text: _whole(text, BITS[name])
+    readers: dict[str, Reader] = {
+        "float": lambda text: _single(real(text)),
+        "double": real,
+        "boolean": _boolean,
+        "binary": str.encode,
+        "date": day,
+        "timestamp": moment,
+        "timestamp_ntz": lambda text: moment(text, zoned=False),
+        "string": str,
+    }
+    return readers[name]
+
+
+def trims(kind: SqlType) -> bool:
+    """Whether blanks around a text of the type don't count."""
+    return str(kind) not in ("string", "binary")
+
+
+def _whole(text: str, bits: int) -> int | None:
+    if len(text) > _MOST_DIGITS or not _WHOLE.fullmatch(text):
+        return None
+    value = int(text)
+    return value if -(2 ** (bits - 1)) <= value < 2 ** (bits - 1) else None
+
+
+def rounded(value: Decimal, kind: DecimalType) -> Decimal | None:
+    """To the type's scale, half up; None where it has too many digits."""
+    with localcontext() as context:
+        context.prec = 2 * _MOST_DIGITS
+        found = value.quantize(Decimal(1).scaleb(-kind.scale), ROUND_HALF_UP)
+    return found if len(found.as_tuple().digits) <= kind.precision else None
+
+
+def decimal_of(text: str, kind: DecimalType) -> Decimal | None:
+    """The number, where the type holds all of its digits."""
+    if len(text) > _MOST_DIGITS or not _REAL.fullmatch(text) or abs(_exponent(text)) > _MOST_DIGITS:
+        return None
+    value = Decimal(text)
+    found = rounded(value, kind)
+    return found if found == value else None
+
+
+def _exponent(text: str) -> int:
+    return int(text.lower().partition("e")[2] or 0)
+
+
+def real(text: str) -> float | None:
+    """The nearest double; None where it is beyond the greatest one."""
+    sign, bare = (-1.0, text[1:]) if text[:1] == "-" else (1.0, text.removeprefix("+"))
+    if bare.lower() in _INFINITE:
+        return sign * _INFINITE[bare.lower()]
+    found = float(text) if _REAL.fullmatch(text) else math.inf
+    return found if math.isfinite(found) else None
+
+
+def _single(value: float | None) -> float | None:
+    """The nearest float."""
+    if value is None or not math.isfinite(value):
+        return value
+    found = float(pa.scalar(value, pa.float64()).cast(pa.float32(), safe=False).as_py())
+    return found if math.isfinite(found) else None
+
+
+def _boolean(text: str) -> bool | None:
+    lower = text.lower()
+    return True if lower in _TRUE else False if lower in _FALSE else None
+
+
+def day(text: str) -> date | None:
+    """A day, also as its midnight; with a zone, midnight in UTC."""
+    found = _MOMENT.fullmatch(text)
+    value = moment(text)
+    if found is None or value is None or value.timetz() != _MIDNIGHT.replace(tzinfo=UTC):
+        return None
+    return None if (found["f"] or "").strip("0") else value.date()
+
+
+def moment(text: str, *, zoned: bool = True) -> datetime | None:
+    """A time of a day that is named; without a zone in the text UTC is meant. Digits past microseconds are cut.
+
+    Args:
+        zoned: else the result has no zone, and one in the text says nothing.
+    """
+    found = _MOMENT.fullmatch(text)
+    if found is None:
+        return None
+    zone = UTC if found["z"] is None else _zone(found["z"][:_LONGEST_ZONE])
+    if zone is None:
+        return None
+    try:
+        naive = datetime(  # noqa: DTZ001 - the zone is put on below
+            int(found["y"]), int(found["m"] or 1), int(found["d"] or 1), int(found["H"] or 0), int(found["M"] or 0),
+            int(found["S"] or 0), int((found["f"] or "").ljust(6, "0")[:6]),
+        )  # fmt: skip
+        return naive.replace(tzinfo=zone).astimezone(UTC) if zoned else naive
+    except (ValueError, OverflowError):
+        return None
+
+
+@functools.lru_cache(maxsize=1024)
+def _zone(text: str) -> tzinfo | None:
+    """`Z`, an offset of at most 18 hours, or a name of the IANA database; None where there is no such zone."""
+    if text in ("Z", "UTC", "GMT", "UT"):
+        return UTC
+    if offset := _OFFSET.fullmatch(text):
+        hours, minutes, seconds = offset[2] or offset[5], offset[3] or offset[6] or "0", offset[4] or "0"
+        size = timedelta(hours=int(hours), minutes=int(minutes), seconds=int(seconds))
+        if size > _LONGEST_OFFSET or int(minutes) > 59 or int(seconds) > 59:
+            return None
+        return timezone(size if offset[1] == "+" else -size)
+    return zoneinfo.ZoneInfo(text) if text in _names() else None
+
+
+@functools.cache
+def _names() -> frozenset[str]:
+    """Asked for the whole list, since a name is looked up as a file, whose case some file systems pass over."""
+    return frozenset(zoneinfo.available_timezones()) - {"localtime"}
+
+
+WIDE = Context(prec=80)
+"""For decimals of 38 digits; Python's usual context has 28."""
+MICROS, MILLIS = "microseconds", "milliseconds"
+
+
+def as_text(value: Any, kind: SqlType) -> str:
+    """A scalar cast to text; not null."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, float):
+        return real_text(value, single=str(kind) == "float")
+    if isinstance(value, Decimal):
+        return format(value, "f")
+    if isinstance(value, datetime):
+        return _moment_text(value)
+    return value.decode("utf-8") if isinstance(value, bytes) else str(value)
+
+
+def _moment_text(value: datetime) -> str:
+    whole = value.replace(tzinfo=None).isoformat(sep=" ", timespec="seconds")
+    return f"{whole}.{value.microsecond:06d}".rstrip("0") if value.microsecond else whole
+
+
+def real_text(value: float, *, single: bool) -> str:
+    """As Java writes a float or double: its shortest digits, an exponent below 10^-3 and from 10^7 on."""
+    if not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    shortest = str(pa.scalar(value, pa.float32()).cast(pa.string()).as_py()) if single else repr(value)
+    sign, digits, scale = Decimal(shortest).as_tuple()
+    exponent = cast("int", scale)  # text only of infinite values
+    text = "".join(map(str, digits)).rstrip("0") or "0"
+    point = exponent + len(digits)  # value = 0.text * 10^point
+    mark = "-" if sign else ""
+    if text == "0":
+        return f"{mark}0.0"
+    if -3 < point <= 7:
+        padded = "0" * max(0, 1 - point) + text.ljust(point, "0")
+        whole = padded[: max(1, point)]
+        return f"{mark}{whole}.{padded[max(1, point) :] or '0'}"
+    return f"{mark}{text[0]}.{text[1:] or '0'}E{point - 1}"
+
+
+Json = Callable[[Any], str]
+
+
+def json_writer(kind: SqlType, *, nulls: bool = False, times: str = MICROS) -> Json:
+    """Writes a value of a type, not null, as `to_json` does.
+
+    Args:
+        nulls: write fields that are null; else leave them out.
+        times: precision of times.
+    """
+    if isinstance(kind, StructType):
+        fields = [(f.name, json_writer(f.type, nulls=nulls, times=times)) for f in kind.fields]
+        return lambda value: object_json(((n, value.get(n), w) for n, w in fields), nulls=nulls)
+    if isinstance(kind, ArrayType):
+        item = json_writer(kind.element, nulls=nulls, times=times)
+        return lambda value: "[" + ",".join("null" if v is None else item(v) for v in value) + "]"
+    if isinstance(kind, MapType):
+        inner, key = json_writer(kind.value, nulls=nulls, times=times), kind.key
+        return lambda value: (
+            "{" + ",".join(f"{_quoted(as_text(k, key))}:{'null' if v is None else inner(v)}" for k, v in value) + "}"
+        )
+    return _scalar_writer(kind, times)
+
+
+def object_json(fields: Iterable[tuple[str, Any, Json]], *, nulls: bool) -> str:
+    """An object of (name, value, writer)."""
+    parts = [
+        f"{_quoted(name)}:{'null' if value is None else write(value)}"
+        for name, value, write in fields
+        if nulls or value is not None
+    ]
+    return "{" + ",".join(parts) + "}"
+
+
+def _scalar_writer(kind: SqlType, times: str) -> Json:
+    if isinstance(kind, DecimalType):
+        return str
+    name = kind.name if isinstance(kind, ScalarType) else ""
+    writers: dict[str, Json] = {
+        "float": lambda value: _real_json(real_text(value, single=True)),
+        "double": lambda value: _real_json(real_text(value, single=False)),
+        "timestamp": lambda value: _quoted(_iso(value, times) + "Z"),
+        "timestamp_ntz": lambda value: _quoted(_iso(value, times)),
+        "binary": lambda value: _quoted(base64.b64encode(value).decode()),
+        "boolean": lambda value: str(value).lower(),
+        "string": _quoted,
+        "date": lambda value: _quoted(_beyond(value, "D") if isinstance(value, int) else str(value)),
+    }
+    return writers.get(name, str)
+
+
+def _real_json(text: str) -> str:
+    return _quoted(text) if text[-1] in "Ny" else text
+
+
+def _iso(value: datetime | int, times: str) -> str:
+    if isinstance(value, int):
+        return _beyond(value, "us")
+    naive = value.astimezone(UTC).replace(tzinfo=None) if value.tzinfo else value
+    if times == MILLIS:
+        return naive.isoformat(timespec="milliseconds" if naive.microsecond // 1000 else "seconds")
+    return naive.isoformat(timespec="microseconds")
+
+
+def utc_text(moment: datetime) -> str:
+    """ISO 8601 with microseconds and `Z` of a time in UTC, with or without a zone."""
+    return f"{moment.replace(tzinfo=None).isoformat(timespec='microseconds')}Z"
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)
+
+
+def read_json(value: Any, kind: SqlType) -> Any:
+    """A parsed JSON value (numbers with a point as Decimal) back as a value of the type, for Arrow to take."""
+    if value is None:
+        return None
+    if isinstance(kind, StructType):
+        return {f.name: read_json(value.get(f.name), f.type) for f in kind.fields}
+    if isinstance(kind, ArrayType):
+        return [read_json(v, kind.element) for v in value]
+    if isinstance(kind, MapType):
+        return [(_key(k, kind.key), read_json(v, kind.value)) for k, v in value.items()]
+    return _read_scalar(value, kind)
+
+
+def _read_scalar(value: Any, kind: SqlType) -> Any:
+    if isinstance(kind, DecimalType):
+        return Decimal(str(value)).quantize(Decimal(1).scaleb(-kind.scale), context=WIDE)
+    readers: dict[str, Callable[[Any], Any]] = {
+        "float": float,
+        "double": float,
+        "timestamp": lambda text: _read_time(text, datetime.fromisoformat, "us"),
+        "timestamp_ntz": lambda text: _read_time(text, datetime.fromisoformat, "us"),
+        "date": lambda text: _read_time(text, date.fromisoformat, "D"),
+        "binary": base64.b64decode,
+    }
+    read = readers.get(str(kind))
+    return value if read is None else read(value)
+
+
+def _beyond(number: int, unit: Literal["D", "us"]) -> str:
+    return str(np.datetime64(number, unit))
+
+
+def _read_time(text: str, read: Callable[[str], Any], unit: Literal["D", "us"]) -> Any:
+    """Of a year outside 1 to 9999 as the number that Arrow takes for it."""
+    try:
+        return read(text)
+    except ValueError:
+        return int(np.datetime64(text.removesuffix("Z"), unit).astype(np.int64))
+
+
+def _key(text: str, kind: SqlType) -> Any:
+    return text if str(kind) == "string" else read_json(json.loads(text, parse_float=Decimal), kind)
+
+
+def rows_json(columns: Sequence[tuple[str, pa.Array, SqlType]], *, nulls: bool) -> list[str]:
+    """A JSON object for each row."""
+    parts = [(name, python_values(values), json_writer(kind, nulls=nulls)) for name, values, kind in columns]
+    count = len(parts[0][1]) if parts else 0
+    return [object_json(((n, values[i], write) for n, values, write in parts), nulls=nulls) for i in range(count)]
+
+
+_FRACTION, _MICROS = 9, 10**6
+
+
+def normal_form(values: pa.Array, *, instants: bool = True) -> pa.Array:
+    """Text of the known forms in its normal form, other text as it is.
+
+    Args:
+        values: of type string.
+        instants: times too; else they stay as they came.
+    """
+    upper = pc.utf8_upper(values)
+    bare = pc.replace_substring_regex(upper, PREFIX, "")
+    whole = pc.if_else(pc.match_substring_regex(upper, HEXADECIMAL), _padded(bare, DIGITS), None)
+    times = _instant(upper) if instants else pa.nulls(len(values), pa.string())
+    return pc.coalesce(_lsn(upper), _decimal(upper), whole, times, values)
+
+
+def forms(values: pa.Array, *, instants: bool = True) -> pa.Array:
+    """The form of each text, by which it compares with others of the form; empty where its order is not known.
+
+    Args:
+        values: of type string, as delivered or in normal form.
+        instants: times are kept as instants; else only times of one shape and zone compare.
+    """
+    upper = pc.utf8_upper(values)
+    found = pa.nulls(len(values), pa.string())
+    for pattern, name in ((MONTH, "month"), (LSN, "lsn"), (DECIMAL, "decimal"), (DIGITS_ALONE, "digits"),
+                          (POWER, "power"), (HEXADECIMAL, "hex")):  # fmt: skip
+        found = pc.coalesce(found, pc.if_else(pc.match_substring_regex(upper, pattern), name, None))
+        if not found.null_count:
+            return found
+    if instants:
+        times = pc.if_else(pc.is_valid(_instant(upper)), "time", None)
+    else:
+        times = pc.if_else(pc.match_substring_regex(upper, TIME), _shape_of_time(upper), None)
+    found = pc.coalesce(found, times, pc.if_else(pc.match_substring_regex(values, ULID), "ulid", None), _groups(values))
+    return pc.if_else(pc.is_valid(values), pc.fill_null(found, ""), None)
+
+
+def nano_text(times: pa.Array, past: pa.Array) -> pa.Array:
+    """Times in microseconds, and their nanoseconds past them, as text with all digits."""
+    micros = times.cast(pa.timestamp("us")).cast(pa.int64())
+    whole = pc.divide(micros, _MICROS)  # rounded to zero
+    left = pc.subtract(micros, pc.multiply(whole, _MICROS))
+    before = pc.less(left, 0)
+    whole = pc.if_else(before, pc.subtract(whole, 1), whole)
+    left = pc.if_else(before, pc.add(left, _MICROS), left)
+    digits = pc.add(pc.multiply(left, 1000), pc.fill_null(past, 0))  # null: of a file in microseconds
+    return _written(whole, pc.utf8_lpad(digits.cast(pa.string()), _FRACTION, "0"))
+
+
+def width(values: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+    """How long texts are that must be equally long; digits after a decimal point don't count."""
+    bare = pc.replace_substring_regex(values, EPOCH, "")
+    return pc.utf8_length(pc.replace_substring_regex(bare, DECIMAL, r"\1"))
+
+
+def _lsn(upper: pa.Array) -> pa.Array:
+    parts = pc.extract_regex(upper, LSN.replace("(", "(?P<high>", 1).replace("/(", "/(?P<low>", 1))
+    high, low = (_padded(pc.struct_field(parts, name), LSN_DIGITS) for name in ("high", "low"))
+    return pc.binary_join_element_wise(high, low, "/")
+
+
+def _decimal(upper: pa.Array) -> pa.Array:
+    parts = pc.extract_regex(upper, DECIMAL.replace("(", "(?P<whole>", 1).replace(".(", ".(?P<part>", 1))
+    part = pc.utf8_rtrim(pc.struct_field(parts, "part"), "0")
+    joined = pc.binary_join_element_wise(_padded(pc.struct_field(parts, "whole"), DIGITS), part, ".")
+    return pc.utf8_rtrim(joined, ".")
+
+
+def _instant(upper: pa.Array) -> pa.Array:
+    """Times as UTC with nine digits after the second; null where the text is no time."""
+    parts = pc.extract_regex(upper, TIME)
+    if parts.null_count == len(parts):
+        return pa.nulls(len(upper), pa.string())
+    day, clock, second, fraction, sign, hours, minutes = (
+        pc.struct_field(parts, name) for name in ("day", "clock", "second", "fraction", "sign", "hours", "minutes")
+    )
+    clock = pc.if_else(pc.equal(clock, ""), "00:00", clock)
+    second = pc.if_else(pc.equal(second, ""), "00", second)
+    local = pc.binary_join_element_wise(day, pc.binary_join_element_wise(clock, second, ":"), " ")
+    ahead = pc.add(pc.multiply(_number(hours), 3600), pc.multiply(_number(minutes), 60))
+    ahead = pc.if_else(pc.equal(sign, "-"), pc.negate(ahead), ahead)
+    seconds = pc.subtract(_seconds(local), ahead)
+    return _written(seconds, pc.utf8_rpad(fraction, _FRACTION, "0"))
+
+
+def _number(digits: pa.Array) -> pa.Array:
+    return pc.if_else(pc.equal(digits, ""), "0", digits).cast(pa.int64())
+
+
+def _seconds(local: pa.Array) -> pa.Array:
+    """Seconds since 1970; null where a month has no such day."""
+    try:
+        found = local.cast(pa.timestamp("s"))
+    except pa.ArrowInvalid:
+        read = [None if text is None else moment(text) for text in local.to_pylist()]
+        found = pa.array([None if value is None else int(value.timestamp()) for value in read], pa.int64())
+    return found.cast(pa.int64())
+
+
+def _written(seconds: pa.Array, digits: pa.Array) -> pa.Array:
+    text = pc.replace_substring(seconds.cast(pa.timestamp("s")).cast(pa.string()), " ", "T")
+    return pc.binary_join_element_wise(pc.binary_join_element_wise(text, digits, "."), "Z", "")
+
+
+def _shape_of_time(upper: pa.Array) -> pa.Array:
+    """Digits of the time as zeros, its zone as it is."""
+    zone = pc.struct_field(pc.extract_regex(upper, TIME), "zone")
+    shape = pc.replace_substring_regex(upper, "[0-9]", "0")
+    return pc.binary_join_element_wise("time", shape, zone, " ")
+
+
+def _groups(values: pa.Array) -> pa.Array:
+    """Groups of digits, or of hexadecimal digits in one case, between marks; and identifiers that begin with a time."""
+    lower, upper = pc.utf8_lower(values), pc.utf8_upper(values)
+    random = pc.and_not(pc.match_substring_regex(upper, UUID), pc.match_substring_regex(upper, UUID_BY_TIME))
+    refused = pc.or_(random, pc.match_substring_regex(upper, f"{OTHER_DATES}|{EXPONENT}"))
+    digits = pc.match_substring_regex(values, DIGIT_GROUPS)
+    hexadecimal = pc.match_substring_regex(upper, HEX_GROUPS)
+    case = pc.if_else(pc.equal(values, lower), "lower", pc.if_else(_is_upper(values), "upper", None))
+    kind = pc.if_else(digits, "digits", pc.if_else(hexadecimal, case, None))
+    pattern = pc.if_else(digits, pc.replace_substring_regex(values, "[0-9]", "0"),
+                         pc.replace_substring_regex(lower, "[0-9a-f]", "0"))  # fmt: skip
+    found = pc.binary_join_element_wise("groups", kind, pattern, " ")
+    return pc.if_else(pc.and_(refused, pc.is_valid(values)), None, found)
+
+
+def _is_upper(values: pa.Array) -> pa.Array:
+    """The `x` of a prefix may be lower."""
+    bare = pc.replace_substring(values, "0x", "0X")
+    return pc.equal(bare, pc.utf8_upper(bare))
+
+
+def _padded(digits: pa.Array, least: int) -> pa.Array:
+    """Longer ones stay as long as they are."""
+    return pc.utf8_lpad(digits, least, "0")
+
+
+def normal_json(sequence: str | None, columns: Sequence[str]) -> str | None:
+    """A sequence as the ledger keeps it, with the text of these columns in its normal form."""
+    value = None if sequence is None else json.loads(sequence)
+    if isinstance(value, dict):
+        return json.dumps({name: _normal(part) if name in columns else part for name, part in value.items()})
+    return json.dumps(_normal(value)) if isinstance(value, str) and columns else sequence
+
+
+def forms_of(sequence: str | None, columns: Sequence[str], *, instants: bool) -> dict[str, tuple[str, ...]]:
+    """Column to the form of its text in a sequence as the ledger keeps it; columns of other types are left out."""
+    value = None if sequence is None else json.loads(sequence)
+    parts = value if isinstance(value, dict) else dict.fromkeys(columns[:1], value)
+    texts = {name: text for name, text in parts.items() if isinstance(text, str)}
+    return {name: tuple(forms(pa.array([text]), instants=instants).to_pylist()) for name, text in texts.items()}
+
+
+def _normal(value: Any) -> Any:
+    return normal_form(pa.array([value], pa.string()))[0].as_py() if isinstance(value, str) else value
