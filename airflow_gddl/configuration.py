@@ -21,7 +21,7 @@ from airflow_gddl.runtime.snapshot.cache import places
 from airflow_gddl.version_compat import conf
 
 if TYPE_CHECKING:
-    from airflow_gddl.runtime.landing.queue_polling import Following
+    from airflow_gddl.runtime.landing.queue import Following
 
 SECTION = "gddl"
 _LINK = re.compile(r"https?://[^/\s]+|mailto:\S+")
@@ -133,8 +133,7 @@ def following(environ: Mapping[str, str]) -> Following | None:
     url = text("events_queue")
     if not url:
         return None
-    from airflow_gddl.runtime.landing.queue import SqsQueue  # noqa: PLC0415 - imported when needed
-    from airflow_gddl.runtime.landing.queue_polling import Following  # noqa: PLC0415 - DAG files, parsed often, need no queue
+    from airflow_gddl.runtime.landing.queue import Following, SqsQueue  # noqa: PLC0415 - imported when needed
 
     seconds = number("full_listing_seconds")
     return Following(queue=SqsQueue(url, environ), full_listing_seconds=seconds, environ=environ)

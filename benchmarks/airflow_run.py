@@ -21,14 +21,13 @@ from measuring import WrongResultError
 from onboard_source import postgres
 
 from airflow_gddl.contract.spec import AirflowView
-from airflow_gddl.devtools.standalone import processes
-from airflow_gddl.devtools.standalone.home import Home, HomeSettings
-from airflow_gddl.devtools.standalone.ports import free_port
+from airflow_gddl.devtools.standalone import supervisor
+from airflow_gddl.devtools.standalone.home import Home, HomeSettings, free_port
 from airflow_gddl.devtools.standalone.runs import Runs
 from airflow_gddl.devtools.standalone.supervisor import Standalone, StartOrder
 from airflow_gddl.metadata.loading import load
 from airflow_gddl.metadata.topology import pipelines, pools
-from airflow_gddl.runtime.runners.stopping import stoppable
+from airflow_gddl.runtime.runners.child import stoppable
 
 _TABLES, _PARALLELISM = 200, 4
 _VIEWS: tuple[AirflowView, ...] = ("pack", "mapped", "table")
@@ -127,7 +126,7 @@ def measure(root: Path, tables: int, view: AirflowView, on_postgres: bool) -> Sp
 
 
 def timed(airflow: Standalone, runs: Runs, dag_ids: list[str], engine: sa.Engine) -> Spent:
-    cpu, begun = processes.cpu_seconds(airflow.mark), time.monotonic()
+    cpu, begun = supervisor.cpu_seconds(airflow.mark), time.monotonic()
     for dag_id in dag_ids:
         runs.trigger(dag_id)
     airflow.wait("all runs to be green", lambda: _green(airflow) == len(dag_ids), _LIMIT_SECONDS)
@@ -136,7 +135,7 @@ def timed(airflow: Standalone, runs: Runs, dag_ids: list[str], engine: sa.Engine
         counts = {table: database.scalar(sa.text(f"select count(*) from {table}")) for table in _GROWING}  # noqa: S608 - names of ours
         stored = database.scalar(sa.text("select sum(length(cast(data as text))) from serialized_dag"))
     rows = sum(counts.values())
-    cpu = processes.cpu_seconds(airflow.mark) - cpu
+    cpu = supervisor.cpu_seconds(airflow.mark) - cpu
     return Spent(wall, cpu, instances=counts["task_instance"], rows=rows, stored=stored)
 
 

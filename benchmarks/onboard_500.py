@@ -22,14 +22,13 @@ from onboard_source import SCHEMA, SourceTable, counts, dump, fill, land, postgr
 
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.devtools.simulate import Simulator, differences
-from airflow_gddl.devtools.simulate.compare import read_replica
-from airflow_gddl.devtools.standalone.home import Home, HomeSettings
-from airflow_gddl.devtools.standalone.ports import free_port
+from airflow_gddl.devtools.simulate.report import read_replica
+from airflow_gddl.devtools.standalone.home import Home, HomeSettings, free_port
 from airflow_gddl.devtools.standalone.runs import Runs
 from airflow_gddl.devtools.standalone.supervisor import Standalone, StartOrder
 from airflow_gddl.metadata.loading import Catalog, load
 from airflow_gddl.metadata.topology import pipelines, pools
-from airflow_gddl.runtime.runners.stopping import stoppable
+from airflow_gddl.runtime.runners.child import stoppable
 
 _TABLES = 500
 _CONNECTION = "SHOP_DB"

@@ -18,7 +18,7 @@ from airflow_gddl.contract.durations import seconds
 from airflow_gddl.contract.errors import FatalError, GddlError, RetriableError
 from airflow_gddl.contract.layout import places_of
 from airflow_gddl.contract.result import JobResult
-from airflow_gddl.contract.s3a import s3a_settings
+from airflow_gddl.contract.s3 import s3a_settings
 from airflow_gddl.contract.sizes import size_bytes
 from airflow_gddl.contract.source_access import announce
 from airflow_gddl.contract.spec import JobSpec, TierSpec

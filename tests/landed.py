@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from airflow_gddl.contract.dms_names import classify
+from airflow_gddl.contract.file_names import classify
 from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.plan.batch import BatchCommit, BatchPlan, FileEntry, LandedFile, PlannedFile, TableState
 from spark_jobs.plan.batching import state_after

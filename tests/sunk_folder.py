@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from airflow_gddl.contract.debezium import DebeziumOptions
+from airflow_gddl.contract.dialects import DebeziumOptions
 from airflow_gddl.contract.spec import TableSpec
 from spark_jobs.dialects.base import Dialect
 from spark_jobs.dialects.debezium import DebeziumDialect

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import base64
 import gzip
+import hashlib
+import importlib.util
 import io
+import re
 import tarfile
+import tomllib
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
+from importlib import metadata
 from pathlib import Path
+from typing import Any
+
+import airflow_gddl
+from airflow_gddl.contract.errors import FatalError
 
 EPOCH = 315_532_800
 """1980-01-01, the earliest time that a zip can hold."""
@@ -52,3 +62,160 @@ def _add(archive: tarfile.TarFile, name: str, path: Path, epoch: int) -> None:
     entry.size = len(data)
     entry.mode = _EXECUTABLE if path.stat().st_mode & 0o100 else _MODE
     archive.addfile(entry, io.BytesIO(data))
+
+
+SHARED = ("contract", "stores")
+"""Packages of `airflow_gddl` that jobs import."""
+
+
+def code_files() -> dict[str, Path]:
+    """Name in the archive to file, of all modules that a job on a cluster imports.
+
+    Raises:
+        FatalError: `CODE_MISSING`.
+    """
+    ours = Path(airflow_gddl.__file__).parent
+    found = {"airflow_gddl/__init__.py": ours / "__init__.py"}
+    # Found, not imported: this side never imports the job.
+    job = importlib.util.find_spec("spark_jobs")
+    if job is None or job.origin is None or not ours.joinpath("__init__.py").is_file():
+        remedy = "install the whole wheel of airflow-gddl, unpacked, where jobs are started"
+        raise FatalError("CODE_MISSING", "the job's code lies in no folder of this Python", remedy=remedy)
+    shared = {f"airflow_gddl/{name}": ours / name for name in SHARED}
+    for name, folder in {**shared, "spark_jobs": Path(job.origin).parent}.items():
+        found |= {f"{name}/{path.relative_to(folder).as_posix()}": path for path in sorted(folder.rglob("*.py"))}
+    return found
+
+
+def write_code(path: Path) -> Path:
+    """Write the archive; equal code gives equal bytes."""
+    found = code_files()
+    return write_zip(path, {name: found[name].read_bytes() for name in sorted(found)})
+
+
+DAG_FILES: Mapping[str, str] = {
+    "gddl.py": '''\
+"""Every table of the metadata folder as an Airflow DAG."""
+
+from airflow_gddl.dags.factory import build_dags
+
+globals().update(build_dags(beside=__file__))
+''',
+    "gddl_metadata_problems.py": '''\
+"""Invalid metadata rows as one import error in Airflow's UI, in a separate file, so that no DAG is affected."""
+
+from airflow_gddl.dags.problems import raise_problems
+
+raise_problems(beside=__file__)  # raises when there is something to report; it defines no DAG
+''',
+    "gddl_upkeep.py": '''\
+"""Maintenance and verification of all tables, a task for each tier."""
+
+from airflow_gddl.dags.maintenance import build_upkeep_dags
+
+globals().update(build_upkeep_dags(beside=__file__))
+''',
+}
+
+
+NAME = "airflow-gddl"
+_PACKAGES = ("airflow_gddl", "spark_jobs")
+_WHEEL = "Wheel-Version: 1.0\nGenerator: gddl bundle\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+_REMEDY = "install the wheel, or the source tree with `pip install -e .`, and run this again"
+
+
+def distribution() -> metadata.Distribution:
+    """Installed metadata of this package.
+
+    Raises:
+        FatalError: `CODE_MISSING`.
+    """
+    try:
+        found = metadata.distribution(NAME)
+    except metadata.PackageNotFoundError as error:
+        raise FatalError("CODE_MISSING", f"{NAME} is importable but not installed", remedy=_REMEDY) from error
+    if found.version != airflow_gddl.__version__:
+        what = f"installed as {found.version}, while the code says {airflow_gddl.__version__}"
+        raise FatalError("CODE_MISSING", what, where=NAME, remedy=_REMEDY)
+    return found
+
+
+def write_wheel(folder: Path, epoch: int = EPOCH) -> Path:
+    """Write the wheel into the folder; equal code gives equal bytes.
+
+    Args:
+        epoch: time of every file in it, seconds UTC.
+
+    Raises:
+        FatalError: `CODE_MISSING`.
+    """
+    known = distribution()
+    stem = f"airflow_gddl-{known.version}"
+    files = {**_modules(), **_information(known, f"{stem}.dist-info")}
+    record = f"{stem}.dist-info/RECORD"
+    lines = [f"{name},{_digest(data)},{len(data)}" for name, data in files.items()]
+    files[record] = "\n".join([*lines, f"{record},,", ""]).encode()
+    return write_zip(folder / f"{stem}-py3-none-any.whl", files, epoch=epoch)
+
+
+def _modules() -> dict[str, bytes]:
+    found: dict[str, bytes] = {}
+    for name in _PACKAGES:
+        # Found, not imported: this side never imports the job.
+        spec = importlib.util.find_spec(name)
+        folder = Path(spec.origin).parent if spec and spec.origin else None
+        if folder is None or not folder.is_dir():
+            raise FatalError("CODE_MISSING", f"{name} lies in no folder of this Python", remedy=_REMEDY)
+        files = sorted(path for path in folder.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
+        found |= {f"{name}/{path.relative_to(folder).as_posix()}": path.read_bytes() for path in files}
+    return found
+
+
+def _information(known: metadata.Distribution, folder: str) -> dict[str, bytes]:
+    found = {}
+    for path in sorted(known.files or (), key=str):
+        inner = str(path).partition(".dist-info/")[2]
+        if inner in ("METADATA", "entry_points.txt") or inner.startswith("licenses/"):
+            found[f"{folder}/{inner}"] = Path(str(path.locate())).read_bytes()
+    text = found.get(f"{folder}/METADATA")
+    if text is None:
+        raise FatalError("CODE_MISSING", f"{NAME} is installed without its METADATA", remedy=_REMEDY)
+    return {**found, f"{folder}/METADATA": _as_required(text.decode()).encode(), f"{folder}/WHEEL": _WHEEL.encode()}
+
+
+def project() -> dict[str, Any] | None:
+    """The `[project]` table of the code's source tree; null when there is none.
+
+    The metadata of an editable install may be outdated, so the source tree takes precedence.
+    """
+    tree = Path(airflow_gddl.__file__).parents[1] / "pyproject.toml"
+    if not tree.is_file():
+        return None
+    found: dict[str, Any] = tomllib.loads(tree.read_text(encoding="utf-8")).get("project", {})
+    return found
+
+
+def _as_required(text: str) -> str:
+    """METADATA with the requirements and extras of the source tree, where there is one."""
+    written = project()
+    if written is None:
+        return text
+    head, blank, body = text.partition("\n\n")
+    kept = [line for line in head.splitlines() if not line.startswith(("Requires-Dist:", "Provides-Extra:"))]
+    return "\n".join([*kept, *_requirement_lines(written)]) + blank + body
+
+
+def _requirement_lines(written: Mapping[str, Any]) -> Iterator[str]:
+    for line in written.get("dependencies", []):
+        yield f"Requires-Dist: {line}"
+    for extra, lines in sorted(written.get("optional-dependencies", {}).items()):
+        name = re.sub(r"[-_.]+", "-", extra).lower()
+        yield f"Provides-Extra: {name}"
+        for line in lines:
+            requirement, _, marker = line.partition(";")
+            condition = f"({marker.strip()}) and extra == '{name}'" if marker else f"extra == '{name}'"
+            yield f"Requires-Dist: {requirement.strip()}; {condition}"
+
+
+def _digest(data: bytes) -> str:
+    return "sha256=" + base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()

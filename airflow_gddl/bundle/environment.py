@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path, PurePosixPath
 
-from airflow_gddl.bundle.archives import EPOCH, write_tar
-from airflow_gddl.bundle.wheel import NAME, project
+from airflow_gddl.bundle.archives import EPOCH, NAME, project, write_tar
 from airflow_gddl.contract.errors import FatalError, MetadataError
 from airflow_gddl.contract.python_command import module_command
 

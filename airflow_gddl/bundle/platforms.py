@@ -7,11 +7,8 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 
-from airflow_gddl.bundle.archives import EPOCH, write_zip
-from airflow_gddl.bundle.code import write_code
-from airflow_gddl.bundle.dag_files import DAG_FILES
+from airflow_gddl.bundle.archives import DAG_FILES, EPOCH, write_code, write_wheel, write_zip
 from airflow_gddl.bundle.environment import Target, requirements, write_environment
-from airflow_gddl.bundle.wheel import write_wheel
 
 ENTRY = '"""Entry point for spark-submit; code and libraries are passed separately."""\n\nimport sys\n\n'
 ENTRY += 'from spark_jobs.main import main\n\nif __name__ == "__main__":\n    sys.exit(main())\n'

@@ -9,23 +9,21 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from airflow_gddl.cli import exits, metadata
+from airflow_gddl.cli import context, metadata
 from airflow_gddl.cli.context import CliContext
-from airflow_gddl.cli.demo_folder import DemoFolder
-from airflow_gddl.cli.demo_source import DemoSource, SourceOptions
-from airflow_gddl.cli.demo_verdict import Ending, verify
-from airflow_gddl.cli.text import duration
+from airflow_gddl.cli.demonstration import DemoSource, Ending, SourceOptions, verify
+from airflow_gddl.cli.project_files import DemoFolder
+from airflow_gddl.cli.screen import duration
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.devtools.simulate import differences
-from airflow_gddl.devtools.simulate.compare import read_replica
-from airflow_gddl.devtools.standalone.home import Home, HomeSettings
-from airflow_gddl.devtools.standalone.ports import free_port
+from airflow_gddl.devtools.simulate.report import read_replica
+from airflow_gddl.devtools.standalone.home import Home, HomeSettings, free_port
 from airflow_gddl.devtools.standalone.runs import Runs
 from airflow_gddl.devtools.standalone.supervisor import Standalone, StartOrder
 from airflow_gddl.metadata.topology import pools
+from airflow_gddl.runtime.runners.child import Stopped, stoppable
 from airflow_gddl.runtime.runners.java import find_java
-from airflow_gddl.runtime.runners.stopping import Stopped, stoppable
 from airflow_gddl.runtime.state.records import read_records
 
 if TYPE_CHECKING:
@@ -72,7 +70,7 @@ class AirflowDemonstration:
         except Stopped as stopped:
             if not shown:
                 return 128 + stopped.number
-        return exits.OK if right else exits.FAILED
+        return context.OK if right else context.FAILED
 
     def _show(self, airflow: Standalone) -> bool:
         begun = time.monotonic()

@@ -9,8 +9,7 @@ from typing import Any
 import typer
 
 from airflow_gddl.cli import context, options
-from airflow_gddl.cli.execution import carry_out
-from airflow_gddl.cli.job import Request
+from airflow_gddl.cli.job import Request, carry_out
 from airflow_gddl.cli.screen import Cell, Screen
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import Action, JobOptions

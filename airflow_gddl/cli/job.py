@@ -1,25 +1,204 @@
-"""Runs a job for a command: catalog, selection, order, run."""
+"""Progress of a job: bars on a terminal, otherwise one line for each table; always on standard error."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
-from airflow_gddl.cli import metadata
-from airflow_gddl.cli.context import CliContext
-from airflow_gddl.cli.display import display
-from airflow_gddl.cli.exits import of_outcome
+import typer
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
+
+from airflow_gddl.cli import context, metadata, summary
+from airflow_gddl.cli.context import CliContext, of_outcome
+from airflow_gddl.cli.screen import Cell, Screen, count, counted, duration, number_columns, safe
+from airflow_gddl.cli.summary import STYLES
 from airflow_gddl.contract.errors import MetadataError
+from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.source_access import of_tables
 from airflow_gddl.contract.spec import JobOptions, JobSpec, TableSpec
 from airflow_gddl.runtime.runners.attempts import TaskKey
-from airflow_gddl.runtime.runners.base import JobOutcome, Runner
+from airflow_gddl.runtime.runners.base import STARTING_SPARK, JobOutcome, ProgressEvent, Runner
 from airflow_gddl.runtime.runners.child import nothing
+from airflow_gddl.runtime.runners.job_process import Heartbeat
 from airflow_gddl.runtime.runners.registry import RunnerSettings, SubmissionContext, make_runner
 from airflow_gddl.runtime.runners.remote import RemoteRunner
 from airflow_gddl.runtime.state.documents import BY_HAND
 from airflow_gddl.runtime.state.recording import StateRecorder
+
+
+@contextmanager
+def display(screen: Screen, tables: int, *, as_json: bool) -> Iterator[Lines | ProgressBars]:
+    """The display for the terminal; see `Lines` for its arguments."""
+    lines = Lines(screen, tables, as_json=as_json)
+    if screen.err.is_terminal:
+        with _progress(screen) as progress:
+            yield ProgressBars(progress, lines, tables)
+    else:
+        yield lines
+
+
+class Lines:
+    """One line for each finished table, for the start of Spark, and after half a minute without output.
+
+    Args:
+        tables: number of tables; null in a continuous job.
+        as_json: also write every result to standard output immediately, as a line of JSON.
+        clock: seconds, monotonic.
+    """
+
+    def __init__(
+        self,
+        screen: Screen,
+        tables: int | None = None,
+        *,
+        as_json: bool = False,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._screen = screen
+        self._tables = tables
+        self._as_json = as_json
+        self._heartbeat = Heartbeat(clock)
+        self._is_starting = False
+        self._done = 0
+
+    def on_progress(self, event: ProgressEvent) -> None:
+        self._heartbeat.moved(event)
+        is_starting = event.step == STARTING_SPARK
+        if is_starting and not self._is_starting:
+            self._screen.warn(STARTING_SPARK, "dim")
+        self._is_starting = is_starting
+
+    def tick(self) -> None:
+        """Called several times a second while the job runs."""
+        if (line := self._heartbeat.line()) is not None:
+            self._screen.warn(line, "dim")
+
+    def on_result(self, result: JobResult) -> None:
+        self._heartbeat.ended(result.table)
+        self._done += 1
+        read = f" ({result.mode}), {counted(result.rows_read, 'row')} read" if result.batches else ""
+        number = "" if self._tables is None else f"{self._done} of {self._tables}  "
+        line = f"{number}{result.table}: {result.status}{read} in {duration(result.seconds)}"
+        self._screen.warn(line, STYLES.get(result.status, ""))
+        if self._as_json:
+            self._screen.record(result)
+
+
+class ProgressBars:
+    """A bar for the job and for each running table, with a line above for each finished table."""
+
+    def __init__(self, progress: Progress, lines: Lines, tables: int) -> None:
+        self._progress = progress
+        self._lines = lines
+        self._all = progress.add_task("starting the job", total=tables, note="")
+        self._tables: dict[str, TaskID] = {}
+
+    def on_progress(self, event: ProgressEvent) -> None:
+        self._progress.update(self._all, description="tables")
+        task = self._tables.get(event.table)
+        if task is None:
+            if event.step == "done":
+                return  # a late event of a finished table would leave its bar on the screen
+            task = self._tables[event.table] = self._progress.add_task(safe(event.table), total=None, note="")
+        note = f"{event.step}, {count(event.rows)} rows" if event.rows else event.step
+        self._progress.update(task, total=event.batches, completed=max(event.batch - 1, 0), note=note)
+
+    def tick(self) -> None:
+        """Bars refresh themselves."""
+
+    def on_result(self, result: JobResult) -> None:
+        self._lines.on_result(result)
+        task = self._tables.pop(result.table, None)
+        if task is not None:
+            self._progress.remove_task(task)
+        self._progress.update(self._all, advance=1, description="tables")
+
+
+def _progress(screen: Screen) -> Progress:
+    return Progress(
+        SpinnerColumn(),
+        TextColumn("{task.description}", markup=False),
+        BarColumn(bar_width=24),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[note]}", markup=False),
+        TimeElapsedColumn(),
+        console=screen.err,
+        transient=True,
+    )
+
+
+Show = Callable[[Screen, Sequence[JobResult]], None]
+
+
+def carry_out(
+    cli: CliContext, request: Request, show: Show, is_finding: Callable[[JobResult], object] | None = None
+) -> NoReturn:
+    """Run the request, show the results unless they are printed as JSON, and exit.
+
+    Args:
+        is_finding: whether a result makes a command fail that else succeeds; null: none does.
+
+    Raises:
+        typer.Exit: always, with the command's status.
+        GddlError: nothing was run.
+    """
+    done = perform(cli, request)
+    if not request.as_json:
+        show(cli.screen, done.outcome.results)
+    summary.show_troubles(cli.screen, done.outcome)
+    found = is_finding is not None and any(map(is_finding, done.outcome.results))
+    raise typer.Exit(context.FAILED if found and done.exit_status == context.OK else done.exit_status)
+
+
+def ask(question: str, *, yes: bool) -> None:
+    """Ask at a terminal before something that can't be taken back; elsewhere nobody could answer.
+
+    Raises:
+        typer.Exit: the answer is no.
+    """
+    if not yes and sys.stdin.isatty() and not typer.confirm(question, default=False, err=True):
+        raise typer.Exit(context.FAILED)
+
+
+def ask_for_all(tables: Sequence[str], *, every: bool, unasked: bool) -> None:
+    """Require a rebuild of all tables to be meant: `--all`, and an answer at a terminal.
+
+    Args:
+        every: `--all` was given.
+        unasked: `--yes` or `--dry-run` was given.
+
+    Raises:
+        MetadataError: `TABLES_UNNAMED`.
+        typer.Exit: the answer is no.
+    """
+    if bool(tables) == every:
+        what = "--all was given beside --table" if every else "no table is named to be rebuilt"
+        raise MetadataError("TABLES_UNNAMED", what, remedy="write --table SCHEMA.NAME, or --all for all tables")
+    if every:
+        ask("Rebuild all tables?", yes=unasked)
+
+
+def each(show: Callable[[Screen, JobResult], None]) -> Show:
+    """Shows results one by one."""
+
+    def show_all(screen: Screen, results: Sequence[JobResult]) -> None:
+        for result in results:
+            show(screen, result)
+
+    return show_all
+
+
+def show_counts(
+    screen: Screen, titles: Sequence[str], results: Sequence[JobResult], counts: Callable[[JobResult], Sequence[str]]
+) -> None:
+    """A row for each table: its status, and numbers under these titles."""
+    rows: list[list[Cell | str]] = [[r.table, summary.status(r.status), *counts(r)] for r in results]
+    screen.table(["table", "status", *number_columns(*titles)], rows)
+
 
 if TYPE_CHECKING:
     from airflow_gddl.metadata.loading import Catalog

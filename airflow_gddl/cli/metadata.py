@@ -1,4 +1,4 @@
-"""The metadata folder of a command."""
+"""Problems of the metadata in the formats of `gddl validate`."""
 
 from __future__ import annotations
 
@@ -6,14 +6,51 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from airflow_gddl.cli import problems
 from airflow_gddl.cli.context import CliContext
+from airflow_gddl.cli.screen import Cell, Screen, counted
 from airflow_gddl.contract.errors import GddlError, MetadataError
 from airflow_gddl.contract.spec import TableSpec
+from airflow_gddl.metadata.settings import misspelt
 from airflow_gddl.metadata.topology import Pipeline, Placed, Placement, arrange
-from airflow_gddl.metadata.topology.selection import select
-from airflow_gddl.metadata.variables import misspelt
+from airflow_gddl.metadata.topology.rows import select
 from airflow_gddl.runtime.snapshot import placements
+
+if TYPE_CHECKING:
+    from airflow_gddl.metadata.problems import Problem
+
+
+def show(screen: Screen, problems: Sequence[Problem], folder: str, *, error: bool) -> None:
+    """Show one line for each problem in the format of compilers, and their number; on standard output or standard
+    error.
+
+    Args:
+        folder: the metadata folder as the user named it.
+    """
+    for problem in problems:
+        place, code, rest = problem.compiler_line(folder).partition(f": {problem.code}")
+        screen.spans([Cell(place, "bold"), Cell(code, "red"), Cell(rest)], error=error)
+    (screen.warn if error else screen.say)(f"{counted(len(problems), 'problem')} in the metadata", "bold red")
+
+
+def github_annotation(problem: Problem, folder: str, level: str = "error") -> str:
+    """A workflow command of GitHub Actions, which shows the problem at its line of the pull request.
+
+    Args:
+        level: `error` or `warning`.
+    """
+    shown = {"file": problem.path(folder), "line": problem.line, "col": problem.column, "title": problem.code}
+    properties = ",".join(f"{name}={_property(str(value))}" for name, value in shown.items() if value is not None)
+    return f"::{level} {properties}::{_data(problem.text_in(folder))}"
+
+
+def _data(text: str) -> str:
+    """Escaped as GitHub's toolkit does."""
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    return _data(text).replace(":", "%3A").replace(",", "%2C")
+
 
 if TYPE_CHECKING:
     from airflow_gddl.metadata.loading import Catalog
@@ -82,7 +119,7 @@ def problems_of(catalog: Catalog, names: Sequence[str]) -> list[Problem]:
 def show_problems(cli: CliContext, bad: Sequence[Problem], folder: str) -> None:
     """On standard error, if there are any."""
     if bad:
-        problems.show(cli.screen, bad, folder, error=True)
+        show(cli.screen, bad, folder, error=True)
 
 
 def _names_of(problem: Problem) -> set[str]:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from airflow_gddl.cli import context, exits, options
+from airflow_gddl.cli import context, options
 from airflow_gddl.cli.simulate import require_pyarrow
 
 _Source = Annotated[str, typer.Argument(metavar="SOURCE", help="Short name of the source, used for files and packs.")]
@@ -58,4 +58,4 @@ def onboard(  # noqa: PLR0913 - typer reads each option of the command from one 
         write=write,
         as_json=json,
     )
-    raise typer.Exit(exits.OK if carry_out(context.of(ctx), given) else exits.FAILED)
+    raise typer.Exit(context.OK if carry_out(context.of(ctx), given) else context.FAILED)

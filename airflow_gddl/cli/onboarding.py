@@ -1,33 +1,121 @@
-"""Implementation of `gddl onboard`: read the source, plan, show the diff, write on confirmation."""
+"""Shows a plan of `gddl onboard`: unified diffs in colour, kept values, open decisions."""
 
 from __future__ import annotations
 
+import difflib
+import json
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import typer
 
 from airflow_gddl.cli.context import CliContext
-from airflow_gddl.cli.onboarding_report import diff, show_plan
-from airflow_gddl.cli.onboarding_steps import next_steps
+from airflow_gddl.cli.explain import require_name
 from airflow_gddl.cli.options import absolute, check_names
-from airflow_gddl.cli.text import counted
-from airflow_gddl.cli.verify import require_name
+from airflow_gddl.cli.screen import Cell, Screen, count, counted
 from airflow_gddl.contract.checks import check_values
 from airflow_gddl.contract.errors import MetadataError
-from airflow_gddl.contract.layout import join
+from airflow_gddl.contract.layout import LandingFolder, join
 from airflow_gddl.contract.source_access import announced
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.metadata.folder import Folder, open_folder
 from airflow_gddl.metadata.loading import load
 from airflow_gddl.metadata.settings import FILE, Settings, read_settings
 from airflow_gddl.onboarding.database import Database
+from airflow_gddl.onboarding.dms_task import TASK_SETTINGS, endpoint_settings, pasted, table_mapping
 from airflow_gddl.onboarding.facts import Notice, SourceFacts
-from airflow_gddl.onboarding.merging import Absent, KeptValue, ProposedChange
+from airflow_gddl.onboarding.merging import FOLDER, Absent, KeptValue, ProposedChange
 from airflow_gddl.onboarding.plan import OnboardingPlan, Overlay, make_plan
 from airflow_gddl.onboarding.writing import FileChange
-from airflow_gddl.onboarding.yaml_values import flow
+from airflow_gddl.onboarding.yaml_text import flow
 from airflow_gddl.stores import open_store
+
+_STYLES = (("+++", "bold"), ("---", "bold"), ("@@", "cyan"), ("+", "green"), ("-", "red"))
+_MOST = 20
+
+
+def show_plan(screen: Screen, files: Sequence[FileChange], plan: OnboardingPlan) -> None:
+    """The diff on standard output, kept values and open decisions on standard error."""
+    for file in files:
+        if file.name.startswith(f"{FOLDER}/"):
+            screen.say(f"and {file.name}: what was proposed, for the next run", "bold")
+            continue
+        for line in diff(file):
+            style = next((style for sign, style in _STYLES if line.startswith(sign)), "")
+            # Not wrapped: a wrapped part without its sign would be read as another line.
+            screen.spans([Cell(line.rstrip("\r\n"), style)])
+    if not files:
+        screen.say("nothing to change", "green")
+    _show_kept(screen, plan.merged.kept)
+    _show_notices(screen, plan.notices)
+    merged = plan.merged
+    parts = {"new": merged.rows, "dropped": plan.dropped, "values changed": merged.changes, "values kept": merged.kept}
+    screen.warn(", ".join(f"{count(len(found))} {what}" for what, found in parts.items()), "bold")
+
+
+def diff(file: FileChange) -> Iterator[str]:
+    """Lines of a unified diff."""
+    old = "/dev/null" if file.old is None else f"a/{file.name}"
+    before = [] if file.old is None else file.old.splitlines(keepends=True)
+    for line in difflib.unified_diff(before, file.new.splitlines(keepends=True), old, f"b/{file.name}"):
+        yield line if line.endswith("\n") else f"{line}\n"
+
+
+def shown(value: Any) -> str:
+    """A value of a file; `(not set)` where none is written."""
+    return repr(value) if isinstance(value, Absent) else flow(value)
+
+
+def _show_kept(screen: Screen, kept: Sequence[KeptValue]) -> None:
+    if kept:
+        screen.warn("kept as edited:", "bold")
+        rows = [[one.table, one.field, shown(one.value), shown(one.proposed), one.evidence] for one in kept]
+        screen.table(("table", "field", "kept", "proposed", "because"), rows, error=True)
+
+
+def _show_notices(screen: Screen, notices: Sequence[Notice]) -> None:
+    by_code: dict[str, list[Notice]] = {}
+    for notice in notices:
+        by_code.setdefault(notice.code, []).append(notice)
+    for code, found in sorted(by_code.items()):
+        screen.warn(
+            f"[{code}] {counted(len(found), 'table')}{'. Remedy: ' if found[0].remedy else ''}{found[0].remedy}",
+            "yellow",
+        )
+        rows = [[Cell(one.table), Cell(one.message)] for one in found[:_MOST]]
+        more = [["…", f"and {count(len(found) - _MOST)} more; --json lists all"]] if len(found) > _MOST else []
+        screen.table(("table", "what"), [*rows, *more], error=True)
+
+
+_SHOWN = 5
+
+
+def next_steps(tables: Sequence[TableSpec], landing: str, metadata: str, *, from_database: bool) -> Iterator[str]:
+    """Lines with JSON and commands for copying.
+
+    Args:
+        tables: enabled tables of the source, sorted.
+        from_database: no CDC task is known to write files yet.
+    """
+    place = "" if metadata == "metadata" else f" --metadata {metadata}"
+    yield from ("", "Next steps:")
+    if from_database and any(table.dialect == "dms" for table in tables):
+        mine = [table for table in tables if table.dialect == "dms"]
+        yield "- AWS DMS: create a task of type full-load-and-cdc. Table mapping:"
+        yield pasted(table_mapping(mine))
+        yield "  Task settings:"
+        yield json.dumps(TASK_SETTINGS)
+        yield "  Settings of its target endpoint, which is of type S3:"
+        yield json.dumps(endpoint_settings(landing))
+    yield "- Files are expected in:"
+    yield from (f"  {LandingFolder(landing, table.name_in_source).path}/" for table in tables[:_SHOWN])
+    if len(tables) > _SHOWN:
+        yield f"  and {len(tables) - _SHOWN:,} more folders, {join(landing, 'SCHEMA', 'TABLE')}/"
+    yield f"- gddl check{place}        # folders, permissions, connections, versions"
+    yield f"- gddl inspect{place}      # once files are there: is the task set up well?"
+    yield f"- gddl run{place}"
+
 
 _SETTINGS = """\
 # Relative roots are relative to this folder. Each value can be set from outside, e.g. GDDL_LAKE.
@@ -117,8 +205,7 @@ def _first_settings(folder: Folder, options: OnboardingOptions) -> tuple[FileCha
 def _facts(cli: CliContext, options: OnboardingOptions, settings: Settings) -> SourceFacts:
     if options.connection:
         return Database(options.connection, cli.environ).read(options.schemas, options.tables)
-    from airflow_gddl.onboarding.landing_files import Landing  # noqa: PLC0415 - needs pyarrow, which a database does not
-    from airflow_gddl.onboarding.landing_source import read_landing  # noqa: PLC0415 - imported when needed
+    from airflow_gddl.onboarding.landing import Landing, read_landing  # noqa: PLC0415 - it imports pyarrow
 
     declared = settings.sources.get(options.source)
     shared = settings.roots.landing if declared is None else declared.landing

@@ -9,13 +9,11 @@ from typing import Annotated
 
 import typer
 
-from airflow_gddl.cli import context, exits, options, summary
+from airflow_gddl.cli import context, options, summary
 from airflow_gddl.cli.context import CliContext
-from airflow_gddl.cli.execution import ask_for_all, carry_out, show_counts
-from airflow_gddl.cli.job import Done, Request, perform
-from airflow_gddl.cli.screen import Screen
-from airflow_gddl.cli.text import count
-from airflow_gddl.cli.verify import require_name
+from airflow_gddl.cli.explain import require_name
+from airflow_gddl.cli.job import Done, Request, ask_for_all, carry_out, perform, show_counts
+from airflow_gddl.cli.screen import Screen, count
 from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions
@@ -52,7 +50,7 @@ def rebuild(  # noqa: PLR0913 - typer reads each option of the command from one 
     dry_run: DryRun = False,
     wait: options.Wait = 0.0,
 ) -> None:
-    from airflow_gddl.cli.plans import show_plans  # noqa: PLC0415 - of a dry run alone
+    from airflow_gddl.cli.summary import show_plans  # noqa: PLC0415 - of a dry run alone
 
     names = tuple(table or ())
     ask_for_all(names, every=every, unasked=yes or dry_run)
@@ -81,7 +79,7 @@ def reload(  # noqa: PLR0913 - typer reads each option of the command from one p
         raise MetadataError("RELOAD_SOURCE_MISSING", "gddl reload does not say from what", remedy=remedy)
     cli = context.of(ctx)
     if dry_run:
-        from airflow_gddl.cli.plans import show_plans  # noqa: PLC0415 - of a dry run alone
+        from airflow_gddl.cli.summary import show_plans  # noqa: PLC0415 - of a dry run alone
 
         asked = JobOptions(action="plan", reload=True, full_listing=True)
         carry_out(cli, Request(metadata=metadata, tables=tuple(table), options=asked, as_json=json), show_plans)
@@ -98,7 +96,7 @@ def reload(  # noqa: PLR0913 - typer reads each option of the command from one p
         show_reloads(cli.screen, done.outcome.results)
     summary.show_troubles(cli.screen, done.outcome)
     failed = any(result.status == "failed" for result in done.outcome.results)
-    raise typer.Exit(exits.FAILED if failed and done.exit_status == exits.OK else done.exit_status)
+    raise typer.Exit(context.FAILED if failed and done.exit_status == context.OK else done.exit_status)
 
 
 def _agreed(cli: CliContext, done: Done, tables: Sequence[str]) -> bool:

@@ -1,4 +1,4 @@
-"""`gddl status`: the state of every table."""
+"""Compiled metadata for commands that run often."""
 
 from __future__ import annotations
 
@@ -7,25 +7,55 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from airflow_gddl.cli import context, options, summary
 from airflow_gddl.cli import metadata as metadata_folder
-from airflow_gddl.cli.compiled import directory
-from airflow_gddl.cli.context import CliContext
-from airflow_gddl.cli.exits import FAILED
-from airflow_gddl.cli.screen import Cell, Screen, ScreenColumn
-from airflow_gddl.cli.text import count, duration
+from airflow_gddl.cli.context import FAILED, CliContext
+from airflow_gddl.cli.screen import Cell, Screen, ScreenColumn, count, duration
+from airflow_gddl.contract.errors import GddlError
 from airflow_gddl.contract.spec import Roots
-from airflow_gddl.metadata.topology.rows import TableRow, table_rows
-from airflow_gddl.metadata.topology.selection import select
+from airflow_gddl.metadata.topology.rows import TableRow, select, table_rows
+from airflow_gddl.runtime.snapshot import Directory, MetadataSnapshot, SnapshotSettings
 from airflow_gddl.runtime.state.board import BoardRow, TableQuery, chosen, counts, standings
 from airflow_gddl.runtime.state.judging import MOST_QUARANTINED
 from airflow_gddl.runtime.state.moments import text_of
 from airflow_gddl.runtime.state.reading import LakeState, StateReader
-from airflow_gddl.runtime.state.rebuilding import rebuild
+from airflow_gddl.runtime.state.records import rebuild
+
+
+def directory(cli: CliContext, folder: str) -> Directory | None:
+    """A short row for every table; compiled again if the metadata has changed.
+
+    Returns:
+        null where rows are invalid, the metadata can't be read, or the cache can't be written.
+    """
+    cache = _cache(cli)
+    if cache is None:
+        return None
+    place = folder if "://" in folder else str(Path(folder).absolute())
+    # Commands need the current metadata: no settling time, and a remote folder is listed again.
+    settings = SnapshotSettings(
+        metadata=place, cache=cache, environ=cli.environ, clock=time.time, refresh_seconds=0.0, settle_seconds=0.0
+    )
+    try:
+        serving = MetadataSnapshot.current(settings)
+        good = serving.generation is not None and not serving.state.why and not serving.problems()
+        return serving.directory() if good else None
+    except (GddlError, OSError):
+        return None
+
+
+def _cache(cli: CliContext) -> Path | None:
+    """Null where the environment names no cache folder."""
+    given, home = cli.environ.get("XDG_CACHE_HOME"), cli.environ.get("HOME")
+    if given:
+        return Path(given, "gddl")
+    return Path(home, ".cache", "gddl") if home else None
+
 
 _STYLES = {
     "broken_row": "bold red",

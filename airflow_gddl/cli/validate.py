@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from airflow_gddl.cli import context, options, problems
+from airflow_gddl.cli import context, metadata, options
 from airflow_gddl.cli import metadata as metadata_folder
-from airflow_gddl.cli.exits import BAD_METADATA
-from airflow_gddl.cli.screen import Screen
-from airflow_gddl.cli.text import counted
+from airflow_gddl.cli.context import BAD_METADATA
+from airflow_gddl.cli.screen import Screen, counted
 
 if TYPE_CHECKING:
     from airflow_gddl.contract.spec import TableSpec
@@ -79,12 +78,12 @@ def _guessable(tables: Iterable[TableSpec]) -> Iterator[Problem]:
 
 def _answer(screen: Screen, found: tuple[Problem, ...], folder: str, form: Format) -> None:
     if form is Format.TEXT and found:
-        problems.show(screen, found, folder, error=False)
+        metadata.show(screen, found, folder, error=False)
     for problem in found:
         if form is Format.JSON:
             screen.record(problem)
         elif form is Format.GITHUB:
-            screen.dictate(problems.github_annotation(problem, folder))
+            screen.dictate(metadata.github_annotation(problem, folder))
 
 
 def _warn(screen: Screen, warning: Problem, folder: str, form: Format) -> None:
@@ -92,6 +91,6 @@ def _warn(screen: Screen, warning: Problem, folder: str, form: Format) -> None:
     if form is Format.JSON:
         screen.records([{**asdict(warning), "level": "warning"}])
     elif form is Format.GITHUB:
-        screen.dictate(problems.github_annotation(warning, folder, "warning"))
+        screen.dictate(metadata.github_annotation(warning, folder, "warning"))
     else:
         screen.warn(warning.compiler_line(folder), "yellow")

@@ -1,22 +1,91 @@
-"""`gddl views`: statements that create a view of each table for consumers."""
+"""Published columns of replicas, for `gddl views` and `gddl query`."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from airflow_gddl.cli import context, exits, options
+from airflow_gddl.cli import context, options
 from airflow_gddl.cli import metadata as catalogs
 from airflow_gddl.cli.context import CliContext
-from airflow_gddl.cli.publishing import DATABASE, published_table
-from airflow_gddl.cli.text import counted
+from airflow_gddl.cli.screen import counted
 from airflow_gddl.contract.errors import FatalError, GddlError, MetadataError
-from airflow_gddl.contract.spec import TableSpec
-from airflow_gddl.contract.view_sql import ViewName, view_sql
+from airflow_gddl.contract.layout import Layout
+from airflow_gddl.contract.published import READERS, Publication, PublishedTable, Reader, ViewName, view_sql
+from airflow_gddl.contract.published import query as query_of
+from airflow_gddl.contract.registration import relation_of
+from airflow_gddl.contract.spec import Roots, TableSpec
+from airflow_gddl.runtime.delta_tables import replica_schema
+from airflow_gddl.stores import open_store
+from airflow_gddl.stores.lake_files import RegistrationStore
+
+DATABASE = "{schema}"
+
+
+def published_table(roots: Roots, spec: TableSpec, environ: Mapping[str, str]) -> PublishedTable:
+    """The table with the columns that its replica has now.
+
+    Raises:
+        FatalError: `TABLE_NOT_PUBLISHED`: disabled by its row; `REPLICA_MISSING`: nothing was loaded yet;
+            `PUBLISHED_COLUMN_MISSING`; `DELTALAKE_MISSING`.
+        RetriableError: `LAKE_UNREADABLE`.
+    """
+    if not spec.published:
+        what, remedy = "its row has published: []", 'drop `published` from the row, or write published: ["*"]'
+        raise FatalError("TABLE_NOT_PUBLISHED", what, where=spec.table, remedy=remedy)
+    path = Layout.of(roots, spec).replica
+    schema = replica_schema(path, environ)
+    if schema is None:
+        what, remedy = f"{spec.table} has no replica yet", f"load it: gddl run --table '{spec.table}'"
+        raise FatalError("REPLICA_MISSING", what, where=path, remedy=remedy)
+    try:
+        columns = Publication.of(spec).columns_of(schema)
+    except FatalError as error:
+        raise FatalError(error.code, error.what, where=spec.table, remedy=error.remedy) from error
+    return PublishedTable(path=path, columns=columns, marks_deletes=schema.marks_deletes)
+
+
+class ReaderName(StrEnum):
+    """See `view_sql.Reader`."""
+
+    SPARK = "spark"
+    DATABRICKS = "databricks"
+    ATHENA = "athena"
+    DUCKDB = "duckdb"
+    PYTHON = "python"
+    POLARS = "polars"
+
+
+def query(
+    ctx: typer.Context,
+    *,
+    table: Annotated[str, typer.Option("--table", metavar="SCHEMA.NAME", help="The table.")],
+    reader: Annotated[ReaderName | None, typer.Option("--reader", help="Reader of the query. Default: all.")] = None,
+    metadata: options.Metadata = "metadata",
+    json: options.Json = False,
+) -> None:
+    """Print queries of a table's published columns, without deleted rows; no Spark, nothing is changed.
+
+    Readers of the catalog that the table is registered in use its name there; others use its path.
+    """
+    cli = context.of(ctx)
+    catalog = catalogs.read(cli, metadata)
+    (spec,), _ = catalogs.choose(cli, catalog, (table,), metadata)
+    found, view = published_table(catalog.roots, spec, cli.environ), ViewName.of(spec.table, DATABASE)
+    named_in = catalog.catalogs.get(spec.catalog or "")
+    known = RegistrationStore(open_store(cli.environ), catalog.roots.lake).get(spec)
+    wanted: tuple[Reader, ...] = READERS if reader is None else (reader.value,)
+    for name in wanted:
+        text = query_of(found, view, name, relation_of(named_in, known, name))
+        if json:
+            cli.screen.record({"table": spec.table, "reader": name, "query": text})
+        else:
+            heading = f"# {name}\n" if len(wanted) > 1 else ""
+            cli.screen.dictate(f"{heading}{text}")
 
 
 class SqlReaderName(StrEnum):
@@ -65,7 +134,7 @@ def views(  # noqa: PLR0913, PLR0917 - typer reads each option of the command fr
         _give(cli, spec, view, statements, out=out, as_json=json)
     cli.screen.warn(_summary(done, failed, len(specs) - len(published), out))
     if failed or bad:
-        raise typer.Exit(exits.FAILED if failed else exits.BAD_METADATA)
+        raise typer.Exit(context.FAILED if failed else context.BAD_METADATA)
 
 
 def _give(

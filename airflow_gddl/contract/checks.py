@@ -1,24 +1,229 @@
-"""Checks of a `TableSpec` beyond its types: names, durations and contradicting fields.
-
-The catalog runs these on every metadata row; a job may run them again on its spec. Column names compare
-without case, as Delta does.
-"""
+"""Checks of single options: declared types, and those of the built-in dialects."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields
 
-from airflow_gddl.contract import durations, targets
-from airflow_gddl.contract.option_checks import check_options
+from airflow_gddl.contract import durations, table_names
+from airflow_gddl.contract.durations import moment_of
+from airflow_gddl.contract.errors import FatalError, FieldPath, SpecProblem
+from airflow_gddl.contract.file_names import PathFormat
 from airflow_gddl.contract.published import published_problems
-from airflow_gddl.contract.shard_checks import shard_problems
-from airflow_gddl.contract.spec import TableSpec
-from airflow_gddl.contract.spec_problem import FieldPath, SpecProblem
-from airflow_gddl.contract.table_layout_checks import check_clustering, check_partitions
-from airflow_gddl.contract.table_properties import iceberg_problems, is_allowed
-from airflow_gddl.contract.table_spec import lowered
+from airflow_gddl.contract.sql_types import REMEDY, parse_type, unsupported_part
+from airflow_gddl.contract.table_names import has_source, template_fault
+from airflow_gddl.contract.table_spec import SHARD_COLUMN, TableSpec, lowered
+
+
+def check_options(spec: TableSpec) -> Iterator[SpecProblem]:
+    """Values of options that have a form of their own; names and types are checked elsewhere."""
+    yield from _types(spec.options.get("types"))
+    if spec.dialect == "dms":
+        yield from _csv_delimiter(spec.options.get("csv_delimiter"))
+    elif spec.dialect == "debezium":
+        yield from _path_format(spec.options.get("path_format"))
+        yield from _log_began(spec.options.get("log_began"))
+
+
+def _types(types: object) -> Iterator[SpecProblem]:
+    for column, text in types.items() if isinstance(types, Mapping) else ():
+        if isinstance(text, str) and (fault := type_fault(text)):
+            yield SpecProblem("COLUMN_TYPE_UNSUPPORTED", ("options", "types", column), text, fault, REMEDY)
+
+
+def type_fault(text: str) -> str:
+    """Why no column can be declared with this type; empty when one can."""
+    try:
+        part = unsupported_part(parse_type(text))
+    except FatalError:
+        return "not a SQL type"
+    except RecursionError:
+        return "a type nested too deeply"
+    return "" if part is None else f"no table can hold the type {str(part)[:80]}"
+
+
+def _csv_delimiter(delimiter: object) -> Iterator[SpecProblem]:
+    if not isinstance(delimiter, str):
+        return
+    if len(delimiter) != 1 or not delimiter.isascii():
+        fault = "must be one ASCII character"
+    elif delimiter in '"\r\n':
+        fault = "a character that quotes or ends lines"
+    else:
+        return
+    remedy = 'write one character in quotes, e.g. ";"; a tab is "\\t" in double quotes'
+    yield SpecProblem("FIELD_VALUE", ("options", "csv_delimiter"), delimiter, fault, remedy)
+
+
+def _path_format(text: object) -> Iterator[SpecProblem]:
+    if not isinstance(text, str):
+        return
+    try:
+        PathFormat.parsed(text)
+    except ValueError as error:
+        remedy = "write folders as the sink's path.format does, e.g. 'year'=YYYY/'month'=MM/'day'=dd, or drop it"
+        yield SpecProblem("PATH_FORMAT_INVALID", ("options", "path_format"), text, str(error), remedy)
+
+
+def _log_began(began: object) -> Iterator[SpecProblem]:
+    if not isinstance(began, (list, tuple)):
+        return
+    fault = ""
+    try:
+        moments = [moment_of(text) for text in began]
+        if moments != sorted(set(moments)):
+            fault = "its moments are not in order"
+    except ValueError as error:
+        fault = str(error)
+    if fault:
+        remedy = "write moments as 2026-01-31T12:00:00Z, the oldest first"
+        yield SpecProblem("LOG_BEGAN_INVALID", ("options", "log_began"), str(began), fault, remedy)
+
+
+_COLUMNS = ("keys", "sequence_by", "exclude_columns", "track_history_except")
+
+
+def shard_problems(spec: TableSpec) -> Iterator[SpecProblem]:
+    if not spec.shards:
+        return
+    seen: set[str] = set()
+    for i, shard in enumerate(spec.shards):
+        if shard.lower() in seen:
+            message = "the same source twice (case does not count)"
+            yield SpecProblem("SHARD_DUPLICATE", ("shards", i), shard, message, "name each source once")
+        seen.add(shard.lower())
+    yield from _refused_fields(spec)
+    if not spec.shard_landings:  # the row as it is written
+        yield from _refused_columns(spec)
+
+
+def _refused_fields(spec: TableSpec) -> Iterator[SpecProblem]:
+    if not spec.keys:
+        message = "not for a table of several sources: its rows are identified by source and key"
+        yield _refused(("keys",), list(spec.keys), message, "name the key columns, or drop shards")
+    if spec.target is not None and not template_fault(spec.target) and has_source(spec.target):
+        message = "a target of several sources can't have the name of one"
+        yield _refused(("target",), spec.target, message, "write a target without {source} into the row")
+    for name, is_set in (("history", spec.history), ("iceberg", spec.iceberg),
+                         ("changes_retention", spec.changes_retention is not None)):  # fmt: skip
+        if is_set:
+            message = f"{name} is not built for tables of several sources"
+            yield _refused((name,), getattr(spec, name), message, f"leave {name} out, or drop shards")
+    if spec.cadence == "continuous":
+        name = "trigger" if spec.trigger is not None else "schedule"
+        message = "continuous jobs are not built for tables of several sources"
+        yield _refused((name,), getattr(spec, name), message, "write a cron schedule, or drop shards")
+
+
+def _refused_columns(spec: TableSpec) -> Iterator[SpecProblem]:
+    message = f"{SHARD_COLUMN} is added to each row, as the first key column"
+    named: list[tuple[FieldPath, str]] = [
+        ((name, i), column) for name in _COLUMNS for i, column in enumerate(getattr(spec, name))
+    ]
+    named += [(("mask", column), column) for column in spec.mask]
+    for path, column in named:
+        if column.lower() == SHARD_COLUMN:
+            yield _refused(path, column, message, "take it out of this field")
+
+
+def _refused(path: FieldPath, value: object, message: str, remedy: str) -> SpecProblem:
+    return SpecProblem("SHARDS_REFUSED", path, value, message, remedy)
+
+
+MAX_CLUSTER_COLUMNS = 4
+_EXPRESSION = re.compile(r"\s*(\w+)\s*\((.*)\)\s*", re.DOTALL)
+"""`days(at)`, `bucket(16, id)`: Iceberg and SQL have such partitions, Delta has none."""
+
+
+def check_clustering(spec: TableSpec) -> Iterator[SpecProblem]:
+    """Columns of `cluster_by`."""
+    if len(spec.cluster_by) > MAX_CLUSTER_COLUMNS:
+        message = f"more columns than the {MAX_CLUSTER_COLUMNS} that Delta clusters by"
+        yield SpecProblem("CLUSTER_INVALID", ("cluster_by",), list(spec.cluster_by), message, "keep the most selective")
+    yield from _expressions("cluster_by", spec.cluster_by, "CLUSTER_INVALID")
+    if len(lowered(spec.cluster_by)) < len(spec.cluster_by):
+        message = "the same column twice"
+        yield SpecProblem("CLUSTER_INVALID", ("cluster_by",), list(spec.cluster_by), message, "name each column once")
+
+
+def _expressions(field: str, names: Iterable[str], code: str) -> Iterator[SpecProblem]:
+    """Refuse expressions in place of columns."""
+    for i, name in enumerate(names):
+        if found := _EXPRESSION.fullmatch(name):
+            arguments = (part.strip() for part in found[2].split(","))
+            column = next((part for part in arguments if part and not part.isdigit()), "...")
+            message = "an expression; Delta takes columns alone"
+            remedy = f"write cluster_by: [{column}]"
+            if field == "partition_by":
+                remedy += ", or deliver a column of such values and name that"
+            yield SpecProblem(code, (field, i), name, message, remedy)
+
+
+def check_partitions(spec: TableSpec) -> Iterator[SpecProblem]:
+    """Columns of `partition_by`, as far as they can be checked without data; see
+    `plan.enforcement.require_partitions`."""
+    path: FieldPath = ("partition_by",)
+    if spec.partition_by and spec.cluster_by:
+        message = "Delta clusters no table that has partitions"
+        yield SpecProblem("PARTITION_INVALID", path, list(spec.partition_by), message, "keep one, usually cluster_by")
+    if len(lowered(spec.partition_by)) < len(spec.partition_by):
+        yield SpecProblem(
+            "PARTITION_INVALID", path, list(spec.partition_by), "the same column twice", "name each column once"
+        )
+    yield from _expressions("partition_by", spec.partition_by, "PARTITION_INVALID")
+    masked, control = lowered(spec.mask), lowered(spec.sequence_by)
+    control |= lowered(name for name in (spec.columns_to_update, spec.force_update) if name is not None)
+    included = lowered((*spec.columns, *spec.keys)) if spec.columns is not None else lowered(spec.partition_by)
+    for i, column in enumerate(spec.partition_by):
+        if column.lower() not in included:
+            message = "a column that is missing in columns, so the replica can't be partitioned by it"
+            yield SpecProblem("COLUMN_EXCLUDED", (*path, i), column, message, "add it to columns")
+        if column.lower() in masked:
+            message = "a masked column: folders' names would show its masked values, or all be one"
+            yield SpecProblem("PARTITION_INVALID", (*path, i), column, message, "partition by another column")
+        if column.lower() in control:
+            message = "a column with another value in each change: a partition for each of them"
+            yield SpecProblem("PARTITION_INVALID", (*path, i), column, message, "partition by another column")
+
+
+_PROPERTIES = frozenset(
+    f"delta.{name}".lower()
+    for name in (
+        "autoOptimize.autoCompact", "autoOptimize.optimizeWrite", "checkpoint.writeStatsAsJson",
+        "checkpoint.writeStatsAsStruct", "checkpointInterval", "checkpointPolicy", "checkpointRetentionDuration",
+        "dataSkippingNumIndexedCols", "dataSkippingStatsColumns", "deletedFileRetentionDuration",
+        "enableChangeDataFeed", "enableDeletionVectors", "enableExpiredLogCleanup", "enableIcebergCompatV1",
+        "enableIcebergCompatV2", "enableInCommitTimestamps", "enableRowTracking", "enableTypeWidening",
+        "isolationLevel", "logRetentionDuration", "minReaderVersion", "minWriterVersion", "randomizeFilePrefixes",
+        "randomPrefixLength", "targetFileSize", "tuneFileSizesForRewrites", "universalFormat.enabledFormats",
+    )
+)  # fmt: skip
+"""In lower case, as Delta compares them."""
+_PREFIXES = ("user.", "delta.feature.")
+"""Prefixes of further allowed properties: user properties and table features."""
+_HIDDEN = frozenset({"deletionvectors", "typewidening", "columnmapping"})
+"""Features with which data files alone do not give the table's content."""
+
+
+def is_allowed(name: str) -> bool:
+    """Whether a row may set this property."""
+    return name.lower() in _PROPERTIES or name.lower().startswith(_PREFIXES)
+
+
+def iceberg_problems(spec: TableSpec) -> Iterator[SpecProblem]:
+    """Delta features that Iceberg metadata can't represent."""
+    if not spec.iceberg:
+        return
+    if spec.partition_by:
+        message = "Iceberg readers read columns from data files, which lack partition columns"
+        yield SpecProblem("ICEBERG_REFUSED", ("partition_by",), list(spec.partition_by), message, "drop one of the two")
+    for key, value in spec.table_properties.items():
+        feature = key.lower().removeprefix("delta.enable").removeprefix("delta.feature.")
+        if feature in _HIDDEN and value.lower() != "false":
+            message = "Iceberg readers read data files directly and ignore this feature"
+            yield SpecProblem("ICEBERG_REFUSED", ("table_properties", key), value, message, "remove it, or iceberg")
+
 
 RESERVED_COLUMNS = frozenset({"_gddl", "_rescued_data"})
 RESERVED_SUFFIXES = ("__changes", "__history", "__errors")
@@ -56,9 +261,9 @@ def _target(spec: TableSpec) -> Iterator[SpecProblem]:
     """Check the template; the resulting names are checked with each row."""
     if spec.target is None:
         return
-    fault = targets.template_fault(spec.target) or table_name_fault(targets.rendered(spec.target, "s", "a.b"))
+    fault = table_names.template_fault(spec.target) or table_name_fault(table_names.rendered(spec.target, "s", "a.b"))
     if fault:
-        yield SpecProblem("TARGET_INVALID", ("target",), spec.target, fault, targets.REMEDY)
+        yield SpecProblem("TARGET_INVALID", ("target",), spec.target, fault, table_names.REMEDY)
 
 
 def _substitutions(spec: TableSpec) -> Iterator[SpecProblem]:

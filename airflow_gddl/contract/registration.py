@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 from airflow_gddl.contract.catalogs import CatalogSpec
 from airflow_gddl.contract.layout import STATE, join
+from airflow_gddl.contract.published import Reader, quoted
 from airflow_gddl.contract.spec import TableSpec
-from airflow_gddl.contract.view_sql import Reader, quoted
 
 _READERS: Mapping[str, tuple[Reader, ...]] = {
     "glue": ("spark", "athena"),

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from airflow_gddl.contract.errors import FatalError
+from airflow_gddl.contract.errors import FatalError, GddlError, RetriableError
 
 SCHEME = "s3://"
 PROFILE_REMEDY = "pip install 'airflow-gddl[s3]', or set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
@@ -158,3 +159,122 @@ def laid_over(base: Mapping[str, str], given: Mapping[str, str]) -> dict[str, st
     kinds = (_CREDENTIALS, _ENDPOINTS, _REGIONS)
     replaced = {name for kind in kinds if any(name in given for name in kind) for name in kind}
     return {**{name: value for name, value in base.items() if name not in replaced}, **given}
+
+
+@dataclass(frozen=True)
+class _KnownError:
+    code: str
+    sign: re.Pattern[str]
+    what: str
+    remedy: str
+    passing: bool = False
+
+
+_FAULTS = (
+    _KnownError(
+        "S3_CREDENTIALS_EXPIRED",
+        re.compile(r"\b(ExpiredToken(Exception)?|TokenRefreshRequired)\b"),
+        "the credentials have expired",
+        "fetch new ones; a role of the machine, or an Airflow connection that assumes one, renews them by itself",
+    ),
+    _KnownError(
+        "S3_CREDENTIALS_REFUSED",
+        re.compile(
+            r"\b(InvalidAccessKeyId|SignatureDoesNotMatch|InvalidToken|UnrecognizedClientException|XAdminUserNotFound)\b"
+        ),
+        "S3 does not know the credentials",
+        "check AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN, or the connection of aws_conn_id",
+    ),
+    _KnownError(
+        "S3_CREDENTIALS_MISSING",
+        re.compile(
+            r"169\.254\.169\.254|169\.254\.170\.2|Unable to load credentials|No AWS Credentials|NoCredentialsError"
+            r"|no providers? in chain provided credentials|CredentialsNotLoaded|NoAuthWithAWSException"
+        ),
+        "no credentials are found: neither in the environment nor of a role of this machine",
+        f"name an Airflow connection with aws_conn_id, set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or set"
+        f" AWS_PROFILE ({PROFILE_REMEDY.partition(',')[0]})",
+    ),
+    _KnownError(
+        "S3_BUCKET_MISSING",
+        re.compile(r"\bNoSuchBucket\b|UnknownStoreException|bucket does not exist", re.IGNORECASE),
+        "there is no such bucket",
+        "correct the root or the endpoint, or make the bucket",
+    ),
+    _KnownError(
+        "S3_REGION_WRONG",
+        re.compile(
+            r"PermanentRedirect|AuthorizationHeaderMalformed|redirect without LOCATION|IllegalLocationConstraint"
+        ),
+        "the bucket is in another region",
+        "set AWS_REGION to the bucket's",
+    ),
+    _KnownError(
+        "S3_UNREACHABLE",
+        re.compile(
+            r"error sending request|tcp connect error|dns error|[Cc]onnection refused|ConnectException|UnknownHost"
+            r"|Connect to .* failed|ConnectTimeout|error trying to connect|operation timed out|client error \(Connect\)"
+        ),
+        "the endpoint does not answer",
+        "check AWS_ENDPOINT_URL, AWS_REGION and the network",
+        passing=True,
+    ),
+)
+CODES = frozenset({"S3_ENDPOINT_INVALID", *(fault.code for fault in _FAULTS)})
+"""Codes of errors that affect all tables of the job."""
+# Matches the message without paths: a path may contain the name of an error.
+_URL = re.compile(r"\b(?:s3a?|https?)://(?!169\.254\.)\S*")
+
+
+def s3_error(text: str, where: str) -> GddlError | None:
+    """Translate an error's text; null if it is not recognised.
+
+    Args:
+        text: of any length; never repeated, since it may contain signed requests.
+        where: the bucket or object.
+    """
+    bare = _URL.sub("", text)
+    fault = next((fault for fault in _FAULTS if fault.sign.search(bare)), None)
+    if fault is None:
+        return None
+    family = RetriableError if fault.passing else FatalError
+    return family(fault.code, fault.what, where=where, remedy=fault.remedy)
+
+
+_FIXED = {
+    "fs.s3.impl": "org.apache.hadoop.fs.s3a.S3AFileSystem",
+    "fs.AbstractFileSystem.s3.impl": "org.apache.hadoop.fs.s3a.S3A",
+    # Environment, profile, web identity, container, machine, in this order; S3A's own list has no profiles.
+    "fs.s3a.aws.credentials.provider": "software.amazon.awssdk.auth.credentials.DefaultCredentialsProvider",
+    # The defaults of client and file system multiply to minutes.
+    "fs.s3a.attempts.maximum": "3",
+    "fs.s3a.retry.interval": "500ms",
+    "fs.s3a.retry.throttle.limit": "10",
+    "fs.s3a.connection.establish.timeout": "5s",
+}
+_LOG_STORE = "io.delta.storage.S3SingleDriverLogStore"
+
+
+def s3a_settings(environ: Mapping[str, str], places: Iterable[str]) -> dict[str, str]:
+    """Spark settings (`spark.…`) for jobs on these roots; empty when all are local.
+
+    No credentials: S3A reads those of the process it runs in, as `AWS_ACCESS_KEY_ID` and the like.
+
+    Raises:
+        FatalError: `S3_ENDPOINT_INVALID`.
+    """
+    if not buckets(places):
+        return {}
+    settings = S3Settings.of(environ)
+    hadoop = {**_FIXED, "fs.s3a.connection.timeout": f"{settings.seconds}s"}
+    hadoop["fs.s3a.retry.limit"] = str(min(5, settings.retries))
+    if settings.region is not None:
+        hadoop["fs.s3a.endpoint.region"] = settings.region
+    if settings.endpoint is not None:
+        hadoop["fs.s3a.endpoint"] = settings.endpoint
+        hadoop["fs.s3a.path.style.access"] = str(settings.path_style).lower()
+        hadoop["fs.s3a.connection.ssl.enabled"] = str(not settings.allow_http).lower()
+    return {
+        **{f"spark.hadoop.{name}": value for name, value in hadoop.items()},
+        **{f"spark.delta.logStore.{scheme}.impl": _LOG_STORE for scheme in ("s3", "s3a")},
+    }

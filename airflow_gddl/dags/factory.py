@@ -18,7 +18,7 @@ from airflow_gddl.dags.customization import Customization, OnDag
 from airflow_gddl.dags.forms import documentation, params
 from airflow_gddl.dags.limits import POLL, of_run, of_task
 from airflow_gddl.metadata.topology import CONTINUOUS_POOL, Pipeline, Timing
-from airflow_gddl.metadata.topology.labels import NO_OWNER
+from airflow_gddl.metadata.topology.pipelines import NO_OWNER
 from airflow_gddl.notifications.webhook import GddlNotifier
 from airflow_gddl.operators.continuous import GddlContinuousOperator
 from airflow_gddl.operators.load import GddlIncrementalLoadOperator, GddlInitialLoadOperator

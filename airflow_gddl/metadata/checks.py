@@ -14,9 +14,8 @@ from croniter.croniter import CroniterError
 
 from airflow_gddl.contract import dialects
 from airflow_gddl.contract.checks import check_table, check_values
-from airflow_gddl.contract.errors import FatalError
+from airflow_gddl.contract.errors import FatalError, SpecProblem
 from airflow_gddl.contract.spec import TableSpec
-from airflow_gddl.contract.spec_problem import SpecProblem
 from airflow_gddl.metadata.validation import TABLE, options_of
 
 PRESETS = ("@once", "@hourly", "@daily", "@weekly", "@monthly", "@yearly", "continuous")

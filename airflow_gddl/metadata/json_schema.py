@@ -13,11 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from airflow_gddl.contract import dialects, sizes
-from airflow_gddl.metadata.catalogs import CATALOG
 from airflow_gddl.metadata.runner_settings import COMPUTE, RUNNERS
-from airflow_gddl.metadata.settings import DAG_PREFIX
-from airflow_gddl.metadata.sources import SOURCE
-from airflow_gddl.metadata.tiers import AMOUNTS, COUNTS, TIER
+from airflow_gddl.metadata.settings import AMOUNTS, COUNTS, DAG_PREFIX, TIER
+from airflow_gddl.metadata.sources import CATALOG, SOURCE
 from airflow_gddl.metadata.validation import TABLE, FieldShape, options_of
 
 Schema = dict[str, Any]

@@ -1,20 +1,74 @@
-"""Keys in separate files, as written by an automated key finder."""
+"""Where a table's values come from: its row, the keys file, its file's defaults, the settings' defaults."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from airflow_gddl.contract.spec_problem import SpecProblem
+from airflow_gddl.contract.errors import FieldPath, SpecProblem
 from airflow_gddl.contract.table_names import NamedTable, TableNames, ambiguous, ambiguous_remedy
-from airflow_gddl.metadata import reading
+from airflow_gddl.metadata import files
 from airflow_gddl.metadata.folder import JSON_ENDINGS, YAML_ENDINGS, Folder
-from airflow_gddl.metadata.layers import Layer, report
-from airflow_gddl.metadata.problems import Problem, unread
+from airflow_gddl.metadata.problems import Problem, show, show_field, show_name, unread
 from airflow_gddl.metadata.screen import screen
 from airflow_gddl.metadata.validation import joined_names
 from airflow_gddl.metadata.values import Document, DocumentError, Locate, one_or_more
+
+# Mappings whose entries are merged with the defaults. Not `schedule`, which is a single value.
+MERGED = frozenset({"mask", "column_descriptions", "schema_evolution", "table_properties", "tags", "options"})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layer:
+    """Values that one place sets; `locate` takes paths inside `values`."""
+
+    file: str
+    values: Mapping[str, Any]
+    locate: Locate
+
+
+def merged(layers: Sequence[Layer]) -> dict[str, Any]:
+    """Values of all layers, the strongest first; mappings are merged one level deep."""
+    result: dict[str, Any] = {}
+    for layer in reversed(layers):
+        for name, value in layer.values.items():
+            below = result.get(name)
+            both = name in MERGED and isinstance(value, Mapping) and isinstance(below, Mapping)
+            result[name] = {**below, **value} if both else value  # type: ignore[dict-item] # both are mappings
+    return result
+
+
+def report(problem: SpecProblem, layers: Sequence[Layer], table: object = None) -> Problem:
+    """A problem at the position that set the value: the strongest layer that has the full path, else the first
+    layer."""
+    having = [layer for layer in layers if _has(layer.values, problem.path)]
+    if not having:
+        having = [layer for layer in layers if _has(layer.values, problem.path[:1])]
+    layer = (having or layers)[0]
+    line, column = layer.locate(problem.path) or (None, None)
+    missing = problem.code.endswith("_MISSING")
+    return Problem(
+        code=problem.code,
+        message=problem.message,
+        remedy=problem.remedy,
+        file=layer.file,
+        line=line,
+        column=column,
+        table=show_name(table) if isinstance(table, str) and table else None,
+        field=show_field(problem.path),
+        value="" if missing else show(problem.value, problem.path),
+    )
+
+
+def _has(value: Any, path: FieldPath) -> bool:
+    for part in path:
+        in_list = isinstance(value, list) and isinstance(part, int) and part < len(value)
+        if not in_list and not (isinstance(value, Mapping) and part in value):
+            return False
+        value = value[part]
+    return True
+
 
 FOLDER = "keys"
 ENDINGS = (*YAML_ENDINGS, *JSON_ENDINGS)
@@ -76,7 +130,7 @@ def read_keys(folder: Folder) -> Keys:
     entries: dict[str, KeysEntry] = {}
     problems: list[Problem] = []
     names = folder.names(FOLDER)
-    for name in reading.having_ending(names, ENDINGS):
+    for name in files.having_ending(names, ENDINGS):
         for item in _read(folder, name):
             if isinstance(item, Problem):
                 problems.append(item)
@@ -85,7 +139,7 @@ def read_keys(folder: Folder) -> Keys:
             if set(known.keys) != set(item.keys):
                 position = item.layer.locate(("keys",))
                 entries[item.table.lower()] = replace(known, rival=f"{name}:{position.line}" if position else name)
-    return Keys(entries, tuple(problems), reading.passed_over(names, ENDINGS))
+    return Keys(entries, tuple(problems), files.passed_over(names, ENDINGS))
 
 
 def conflict(entry: KeysEntry, own: Any) -> SpecProblem | None:
@@ -107,7 +161,7 @@ def conflict(entry: KeysEntry, own: Any) -> SpecProblem | None:
 
 def _read(folder: Folder, name: str) -> Iterator[KeysEntry | Problem]:
     try:
-        document = reading.read_document(folder, name)
+        document = files.read_document(folder, name)
     except (DocumentError, FileNotFoundError) as error:
         yield unread(error, name)
         return

@@ -1,33 +1,115 @@
-"""The metadata folder as one frozen value: valid tables and problems."""
+"""Checks of `depends_on`: known names, no cycles."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from airflow_gddl.contract.catalogs import CatalogSpec
+from airflow_gddl.contract.errors import SpecProblem
 from airflow_gddl.contract.source_access import SourceAccess
 from airflow_gddl.contract.spec import Roots, TableSpec, TierSpec
-from airflow_gddl.contract.spec_problem import SpecProblem
-from airflow_gddl.contract.table_names import TableNames
-from airflow_gddl.metadata import dependencies, reading
-from airflow_gddl.metadata.catalogs import check_rows
+from airflow_gddl.contract.table_names import TableNames, ambiguous, ambiguous_remedy
+from airflow_gddl.metadata import files
 from airflow_gddl.metadata.folder import Folder, open_folder
-from airflow_gddl.metadata.identities import NamedRow, TakenNames
-from airflow_gddl.metadata.keys import Keys, read_keys
-from airflow_gddl.metadata.layers import report
+from airflow_gddl.metadata.keys import Keys, read_keys, report
 from airflow_gddl.metadata.problems import Problem, show_name
-from airflow_gddl.metadata.rows import assess
+from airflow_gddl.metadata.rows import NamedRow, TakenNames, assess
 from airflow_gddl.metadata.screen import screen
 from airflow_gddl.metadata.settings import FILE, Settings, read_settings
+from airflow_gddl.metadata.sources import check_rows
 from airflow_gddl.metadata.table_files import Row, TableFile, table_files
 from airflow_gddl.metadata.values import one_or_more
 
+_NAMED = 5
+
+
+def resolve(
+    depends_on: Iterable[str], source: str, names: TableNames, refused: Collection[str]
+) -> Iterator[str | SpecProblem]:
+    """The target of each table that a row depends on, or what is wrong with its name.
+
+    Args:
+        depends_on: of the row, in its order.
+        source: of the row; its own tables come before those of others.
+        names: of all rows whose names are known.
+        refused: names of rows that are not loaded, as they are written.
+    """
+    for i, table in enumerate(depends_on):
+        found = names.candidates_within(table, source)
+        if len(found) == 1:
+            yield next(iter(found.values()))
+        elif found:
+            path, remedy = ("depends_on", i), ambiguous_remedy(found)
+            yield SpecProblem("TABLE_AMBIGUOUS", path, table, ambiguous(table, found), remedy)
+        elif table in refused:
+            yield table
+        else:
+            near = names.near(table)
+            is_same = near is not None and near.lower() == table.lower()
+            meant = f"write {near}" if is_same else f"did you mean {near}?"
+            remedy = meant if near else "name a table that some row has, as schema.name"
+            yield SpecProblem("DEPENDS_ON_UNKNOWN", ("depends_on", i), table, "no row has this table", remedy)
+
+
+def cyclic(specs: Sequence[TableSpec]) -> dict[str, SpecProblem]:
+    """A problem for each table that is part of a cycle; tables that only depend on such a table are valid."""
+    edges = {spec.table: spec.depends_on for spec in specs}
+    problems = {}
+    for cycle in _components(edges):
+        if len(cycle) == 1 and cycle[0] not in edges[cycle[0]]:
+            continue
+        members = sorted(cycle)
+        others = ", ".join(members[:_NAMED]) + (f" and {len(members) - _NAMED} more" if len(members) > _NAMED else "")
+        for table in members:
+            message = f"a cycle of {len(members)}: {others}"
+            remedy = "break the cycle: remove one of these depends_on"
+            problems[table] = SpecProblem("DEPENDS_ON_CYCLE", ("depends_on",), list(edges[table]), message, remedy)
+    return problems
+
+
+def _components(edges: Mapping[str, Sequence[str]]) -> Iterator[list[str]]:
+    """Strongly connected components (Tarjan's algorithm), iterative, since a chain may be as long as the catalog."""
+    number: dict[str, int] = {}
+    low: dict[str, int] = {}
+    open_: dict[str, None] = {}
+    for root in edges:
+        if root in number:
+            continue
+        work = [(root, iter(edges[root]))]
+        number[root] = low[root] = len(number)
+        open_[root] = None
+        while work:
+            table, targets = work[-1]
+            for target in targets:
+                if target in edges and target not in number:
+                    number[target] = low[target] = len(number)
+                    open_[target] = None
+                    work.append((target, iter(edges[target])))
+                    break
+                if target in open_:
+                    low[table] = min(low[table], number[target])
+            else:
+                work.pop()
+                if work:
+                    low[work[-1][0]] = min(low[work[-1][0]], low[table])
+                if low[table] == number[table]:
+                    yield _closed(open_, table)
+
+
+def _closed(open_: dict[str, None], root: str) -> list[str]:
+    """Pop the component of `root` from the stack."""
+    members: list[str] = []
+    while not members or members[-1] != root:
+        members.append(open_.popitem()[0])
+    return members
+
+
 _UNREAD_REMEDY = "rename it to .yaml or .json (tables: or .csv), copy the files of a linked folder, or remove it"
 # Besides the folders that are read: JSON Schemas, and what `gddl onboard` proposed last.
-_KNOWN = (FILE, *reading.FOLDERS, "schema", "onboarding")
+_KNOWN = (FILE, *files.FOLDERS, "schema", "onboarding")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,7 +164,7 @@ def unread(folder: Folder, catalog: Catalog) -> Iterator[Problem]:
     """A warning for each file that looks like metadata but is not read."""
     for name in catalog.unread_files:
         yield _not_read(name, _UNREAD_REMEDY)
-    for name, remedy in reading.misplaced(folder.names(""), _KNOWN):
+    for name, remedy in files.misplaced(folder.names(""), _KNOWN):
         yield _not_read(name, remedy)
 
 
@@ -167,7 +249,7 @@ def _dependencies(sound: dict[str, NamedRow], names: _Names) -> dict[str, list[P
             sound[table] = replace(item, spec=replace(item.spec, depends_on=targets))
             if faults := [_placed(one, item.row) for one in found if not isinstance(one, str)]:
                 problems[table] = faults
-    cycles = dependencies.cyclic([item.spec for item in sound.values()])
+    cycles = cyclic([item.spec for item in sound.values()])
     for table, item in sound.items():
         if (cycle := cycles.get(item.spec.table)) is not None:
             problems[table] = [*problems.get(table, ()), _placed(cycle, item.row)]
@@ -183,7 +265,7 @@ def _add_catalog_problems(
 
 
 def _resolved(depends_on: Iterable[str], source: str, names: _Names) -> list[str | SpecProblem]:
-    return list(dependencies.resolve(depends_on, source, names.tables, names.written))
+    return list(resolve(depends_on, source, names.tables, names.written))
 
 
 def _dependencies_of_others(rows: Sequence[Row], sound: Mapping[str, NamedRow], names: _Names) -> Iterator[Problem]:

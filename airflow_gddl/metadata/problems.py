@@ -6,8 +6,8 @@ import re
 import reprlib
 from dataclasses import dataclass, replace
 
-from airflow_gddl.contract.spec_problem import FieldPath, field_name
-from airflow_gddl.metadata import secrets
+from airflow_gddl.contract.errors import FieldPath, field_name
+from airflow_gddl.metadata import screen
 from airflow_gddl.metadata.values import DocumentError, Refused
 
 SHOWN = 80
@@ -113,9 +113,9 @@ def show(value: object, path: FieldPath = ()) -> str:
     was refused as it was read."""
     if isinstance(value, Refused):
         return ""
-    named = any(isinstance(part, str) and secrets.named_secret(part) for part in path[-1:])
-    if named or next(secrets.find(value), None) is not None:
-        return secrets.HIDDEN
+    named = any(isinstance(part, str) and screen.named_secret(part) for part in path[-1:])
+    if named or next(screen.find(value), None) is not None:
+        return screen.HIDDEN
     text = repr(value[: SHOWN + 1]) if isinstance(value, str) else _LIMITED.repr(value)
     return text if len(text) <= SHOWN else f"{text[: SHOWN - 3]}..."
 
@@ -127,7 +127,7 @@ def show_field(path: FieldPath) -> str:
 
 def show_name(name: str) -> str:
     """A table or field name as it may be shown: one line, 80 characters at most, no secrets."""
-    if secrets.looks_secret(name):
-        return secrets.HIDDEN
+    if screen.looks_secret(name):
+        return screen.HIDDEN
     flat = name if name.isprintable() else repr(name)[1:-1]
     return flat if len(flat) <= SHOWN else f"{flat[: SHOWN - 3]}..."

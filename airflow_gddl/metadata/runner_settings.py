@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from airflow_gddl.contract.errors import FieldPath, SpecProblem
 from airflow_gddl.contract.spec import TierSpec
-from airflow_gddl.contract.spec_problem import FieldPath, SpecProblem
 from airflow_gddl.metadata.runners import databricks, emr_serverless, glue, spark_submit
 from airflow_gddl.metadata.validation import FieldShape
 

@@ -1,29 +1,219 @@
-"""Settings from `gddl.yaml` and the environment."""
+"""Environment variables of this package, and detection of misspelt ones."""
 
 from __future__ import annotations
 
+import difflib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from airflow_gddl.contract import durations, sizes
 from airflow_gddl.contract.catalogs import CatalogSpec
-from airflow_gddl.contract.errors import MetadataError
-from airflow_gddl.contract.spec import Roots, TierSpec
-from airflow_gddl.contract.spec_problem import FieldPath, SpecProblem
-from airflow_gddl.metadata import environment, reading
-from airflow_gddl.metadata.catalogs import build_catalogs
+from airflow_gddl.contract.codec import plain
+from airflow_gddl.contract.errors import FieldPath, MetadataError, SpecProblem
+from airflow_gddl.contract.spec import DEFAULT_TIERS, Roots, TierSpec
+from airflow_gddl.metadata import files
 from airflow_gddl.metadata.checks import check_defaults
 from airflow_gddl.metadata.folder import Folder
-from airflow_gddl.metadata.layers import Layer
+from airflow_gddl.metadata.keys import Layer
 from airflow_gddl.metadata.problems import VARIABLE, Problem, show, show_field, unread
-from airflow_gddl.metadata.roots import absolute, check_remote
 from airflow_gddl.metadata.runner_settings import PLATFORMS, check_runners, written_runners
 from airflow_gddl.metadata.screen import screen
-from airflow_gddl.metadata.sources import Source, build_sources
-from airflow_gddl.metadata.tiers import build_tiers
-from airflow_gddl.metadata.validation import near, written
+from airflow_gddl.metadata.sources import Source, absolute, build_catalogs, build_sources, check_remote
+from airflow_gddl.metadata.validation import FieldShape, near, written
 from airflow_gddl.metadata.values import Document, DocumentError
+
+PREFIX = "GDDL_"
+NAMES = (
+    "GDDL_AWS_CONN_ID",
+    "GDDL_DAG_PREFIX",
+    "GDDL_JARS",
+    "GDDL_LAKE",
+    "GDDL_LANDING",
+    "GDDL_LANDING_ACCESS",
+    "GDDL_LOG_FORMAT",
+    "GDDL_METADATA",
+    "GDDL_METRICS_FILE",
+    "GDDL_MASK_KEY",
+    "GDDL_MASK_KEY_FILE",
+    "GDDL_METRICS_TABLES",
+    "GDDL_RUNNER",
+    "GDDL_SETTLE",
+    "GDDL_SOURCE_CONNECTIONS",
+    "GDDL_SPARK_DELTA",
+    "GDDL_SPARK_MASTER",
+    "GDDL_SPARK_START_TIMEOUT",
+)
+OF_THE_MACHINE = ("GDDL_JARS", "GDDL_SPARK_START_TIMEOUT")
+"""Those of `NAMES` that describe the machine, not a deployment: they hold for a demonstration, too."""
+# Similarity of two swapped letters in a short name; user variables such as GDDL_SHOP_DB do not match.
+_NEAR = 0.85
+
+
+def misspelt(environ: Mapping[str, str]) -> Iterator[Problem]:
+    """`VARIABLE_UNKNOWN` for each unused variable whose name is similar to a known one; sorted."""
+    for variable in sorted(environ):
+        if not variable.startswith(PREFIX) or variable in NAMES or "__" in variable:
+            continue
+        if near := difflib.get_close_matches(variable, NAMES, n=1, cutoff=_NEAR):
+            place, remedy = f"{VARIABLE}{variable}", f"did you mean {near[0]}?"
+            yield Problem(code="VARIABLE_UNKNOWN", message="nothing reads it", remedy=remedy, file=place)
+
+
+ROOT_FIELDS = ("landing", "lake", "runner", "aws_conn_id", "dag_prefix")
+_SECTIONS = {"defaults": 2, "tiers": 3, "runners": 3, "sources": 3, "catalogs": 3}
+
+
+@dataclass(frozen=True)
+class Override:
+    """One variable: its settings path (lower case) and value."""
+
+    variable: str
+    path: tuple[str, ...]
+    value: Any
+
+
+class OverrideError(Exception):
+    """A variable that can't be used; the text never holds its value."""
+
+    code = "OVERRIDE_INVALID"
+
+    def __init__(self, variable: str, message: str, remedy: str) -> None:
+        super().__init__(message)
+        self.variable = variable
+        self.message = message
+        self.remedy = remedy
+
+
+def overrides(environ: Mapping[str, str]) -> Iterator[Override]:
+    """The overrides an environment holds, sorted by variable.
+
+    Raises:
+        OverrideError: a section that is not known, a name without its field, or a value that can't be read.
+    """
+    for variable in sorted(name for name in environ if name.startswith(PREFIX)):
+        parts = tuple(part.lower() for part in variable.removeprefix(PREFIX).split("__"))
+        text = environ[variable].strip()
+        if not text:
+            continue
+        if parts in {(name,) for name in ROOT_FIELDS}:
+            yield Override(variable, parts, text)
+        elif parts[0] in _SECTIONS or len(parts) > 1:
+            _check_form(variable, parts)
+            yield Override(variable, parts, _value(variable, text))
+
+
+def _check_form(variable: str, parts: tuple[str, ...]) -> None:
+    if parts[0] not in _SECTIONS:
+        known = ", ".join(f"{PREFIX}{name.upper()}__" for name in _SECTIONS)
+        raise OverrideError(variable, "names no section of gddl.yaml", f"start it with {known} or unset it")
+    if len(parts) < _SECTIONS[parts[0]] or not all(parts):
+        form = {2: "<FIELD>", 3: "<NAME>__<FIELD>"}[_SECTIONS[parts[0]]]
+        raise OverrideError(variable, "names no field", f"write {PREFIX}{parts[0].upper()}__{form}")
+
+
+def _value(variable: str, text: str) -> Any:
+    # `@daily` and `*/5 * * * *` are not valid unquoted YAML scalars, but unambiguous here.
+    if text[0] not in "[{\"'":
+        return files.scalar(text)
+    try:
+        return files.read_yaml(text)
+    except (DocumentError, UnicodeError) as error:
+        raise OverrideError(variable, "not a YAML value", "check quotes and brackets") from error
+
+
+def apply(settings: dict[str, Any], override: Override) -> FieldPath:
+    """Set one value in a tree of mappings, in place; the path it has there.
+
+    Names match existing ones without case, `_` standing for any character a variable's name can't hold.
+    """
+    here, path = settings, []
+    for part in override.path[:-1]:
+        name = _match(part, here)
+        if not isinstance(here.get(name), dict):
+            here[name] = {}
+        here = here[name]
+        path.append(name)
+    last = _match(override.path[-1], here)
+    here[last] = override.value
+    return (*path, last)
+
+
+def _match(part: str, there: Mapping[str, Any]) -> str:
+    return next((name for name in there if re.sub(r"[^a-z0-9]", "_", name.lower()) == part), part)
+
+
+# A tier's name goes into the name of its Airflow pool.
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,63}")
+AMOUNTS = ("memory", "delta_rs_memory")
+DURATIONS = ("delta_rs_timeout", "run_timeout")
+COUNTS = (
+    "tables_per_job",
+    "max_files_per_batch",
+    "max_bytes_per_batch",
+    "max_inflated_bytes",
+    "max_inflation",
+    "delta_rs_max_bytes",
+    "cores",
+    "workers",
+    "slots",
+)
+TIER = FieldShape(
+    TierSpec,
+    remedies={**dict.fromkeys(AMOUNTS, sizes.remedy), **dict.fromkeys(DURATIONS, durations.remedy)},
+)
+
+
+def build_tiers(section: Mapping[str, Any]) -> tuple[dict[str, TierSpec], tuple[SpecProblem, ...]]:
+    """All tiers by name, and what is wrong with the section (paths start with `tiers`)."""
+    tiers = dict(DEFAULT_TIERS)
+    problems: list[SpecProblem] = []
+    for name, changes in section.items():
+        built = _tier(name, {} if changes is None else changes)
+        if isinstance(built, TierSpec):
+            tiers[name] = built
+            problems += (replace(problem, path=("tiers", name, *problem.path)) for problem in _check(built))
+        else:
+            problems += built
+    return tiers, tuple(problems)
+
+
+def _tier(name: str, changes: Any) -> TierSpec | tuple[SpecProblem, ...]:
+    path = ("tiers", name)
+    if not _NAME.fullmatch(name):
+        return (SpecProblem("TIER_NAME_INVALID", path, name, "not a tier's name", "use letters, digits, _ and -"),)
+    if not isinstance(changes, Mapping):
+        return (SpecProblem("FIELD_TYPE", path, changes, "must be a mapping", "write e.g. {tables_per_job: 50}"),)
+    base = plain(DEFAULT_TIERS.get(name, TierSpec()))
+    return TIER.build({**base, **changes}, path)
+
+
+def _check(tier: TierSpec) -> Iterator[SpecProblem]:
+    for name in COUNTS:
+        if (value := getattr(tier, name)) is not None and value < 1:
+            yield SpecProblem("FIELD_VALUE", (name,), value, "must be 1 or more", "write a number from 1 up")
+    yield from _wrong_amounts(tier)
+    if tier.delta_merge and tier.engine != "spark":
+        yield SpecProblem("FIELD_VALUE", ("delta_merge",), True, "is of engine spark alone", "set engine: spark, too")
+    if "pod_override" in tier.executor_config:
+        remedy = "set it in `on_dag` of build_dags"
+        yield SpecProblem("FIELD_VALUE", ("executor_config",), "pod_override", "a Python object", remedy)
+    if tier.queue is not None and not tier.queue.strip():
+        yield SpecProblem("FIELD_VALUE", ("queue",), tier.queue, "is no name", "write a queue's name, or null")
+    if tier.tables_per_job <= 1 and tier.airflow not in (None, "table"):
+        what = "a tier of one table a job has no packs: each table has its own DAG"
+        yield SpecProblem("FIELD_VALUE", ("airflow",), tier.airflow, what, "set tables_per_job above 1")
+
+
+def _wrong_amounts(tier: TierSpec) -> Iterator[SpecProblem]:
+    for name in AMOUNTS:
+        if not sizes.MEMORY.fullmatch(value := getattr(tier, name)):
+            yield SpecProblem("FIELD_VALUE", (name,), value, "not an amount of memory", sizes.remedy(value))
+    for name in DURATIONS:
+        if not durations.is_duration(value := getattr(tier, name)):
+            yield SpecProblem("DURATION_INVALID", (name,), value, "not a duration", durations.remedy(value))
+
 
 FILE = "gddl.yaml"
 FIELDS = (
@@ -41,12 +231,12 @@ class SettingsError(MetadataError):
 
     def __init__(self, problems: tuple[Problem, ...], base: str) -> None:
         self.problems = problems
-        what = "; ".join(f"{p.place}: {p.field + ': ' if p.field else ''}{p.message}{_value(p)}" for p in problems)
+        what = "; ".join(f"{p.place}: {p.field + ': ' if p.field else ''}{p.message}{_value_of(p)}" for p in problems)
         remedies = dict.fromkeys(p.remedy for p in problems)
         super().__init__("SETTINGS_INVALID", what, where=base, remedy="; ".join(remedies))
 
 
-def _value(problem: Problem) -> str:
+def _value_of(problem: Problem) -> str:
     return f" (value {problem.value})" if problem.value else ""
 
 
@@ -82,7 +272,7 @@ def read_settings(folder: Folder, environ: Mapping[str, str]) -> Settings:
 
 def _document(folder: Folder) -> Document:
     try:
-        return reading.read_document(folder, FILE)
+        return files.read_document(folder, FILE)
     except FileNotFoundError:
         return Document(file=_ABSENT, value=None, locate=lambda _: None)
     except DocumentError as error:
@@ -107,9 +297,9 @@ class _Draft:
 
     def override(self, environ: Mapping[str, str]) -> None:
         try:
-            for override in environment.overrides(environ):
-                self.variables[environment.apply(self.values, override)] = override.variable
-        except environment.OverrideError as error:
+            for override in overrides(environ):
+                self.variables[apply(self.values, override)] = override.variable
+        except OverrideError as error:
             place = f"{VARIABLE}{error.variable}"
             self.problems.append(Problem(code=error.code, message=error.message, remedy=error.remedy, file=place))
             self.stop_if_wrong()

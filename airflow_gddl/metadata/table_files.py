@@ -8,12 +8,12 @@ from functools import partial
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
-from airflow_gddl.contract.spec_problem import FieldPath, SpecProblem
-from airflow_gddl.contract.targets import rendered, template_fault
-from airflow_gddl.metadata import csv_file, reading
+from airflow_gddl.contract.errors import FieldPath, SpecProblem
+from airflow_gddl.contract.table_names import rendered, template_fault
+from airflow_gddl.metadata import files
 from airflow_gddl.metadata.checks import check_defaults
 from airflow_gddl.metadata.folder import ENDINGS, Folder
-from airflow_gddl.metadata.layers import Layer, report
+from airflow_gddl.metadata.keys import Layer, report
 from airflow_gddl.metadata.problems import Problem, unread
 from airflow_gddl.metadata.screen import screen
 from airflow_gddl.metadata.settings import Settings
@@ -90,18 +90,18 @@ class TableFile:
 def table_files(folder: Folder, settings: Settings) -> Iterator[TableFile]:
     """Every file below `tables/`, in the order of their names."""
     names = folder.names(FOLDER)
-    for name in reading.having_ending(names, ENDINGS):
+    for name in files.having_ending(names, ENDINGS):
         try:
             yield _csv(folder, name, settings) if name.lower().endswith(".csv") else _document(folder, name, settings)
         except (DocumentError, FileNotFoundError) as error:
             yield TableFile(problems=(unread(error, name),))
-    yield TableFile(passed_over=reading.passed_over(names, ENDINGS))
+    yield TableFile(passed_over=files.passed_over(names, ENDINGS))
 
 
 def _csv(folder: Folder, name: str, settings: Settings) -> TableFile:
     below = (settings.defaults, _stem(name))
     rows, problems = [], []
-    for row in csv_file.read(reading.read_text(folder, name)):
+    for row in files.read_csv(files.read_text(folder, name)):
         own = Layer(file=name, values=written(row.values), locate=partial(_same, Position(row.line)))
         if row.fault is None:
             rows.append(_row(own, (), below, settings))
@@ -111,7 +111,7 @@ def _csv(folder: Folder, name: str, settings: Settings) -> TableFile:
 
 
 def _document(folder: Folder, name: str, settings: Settings) -> TableFile:
-    document = reading.read_document(folder, name)
+    document = files.read_document(folder, name)
     values = {} if document.value is None else document.value
     top = Layer(file=name, values=values if isinstance(values, dict) else {}, locate=document.locate)
     faults = tuple(_faults(values, settings)) if isinstance(values, dict) else (_no_mapping(values),)

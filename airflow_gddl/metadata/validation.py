@@ -16,10 +16,10 @@ from pydantic_core import ErrorDetails
 
 from airflow_gddl.contract import dialects, durations
 from airflow_gddl.contract.checks import DURATIONS, WAITS
+from airflow_gddl.contract.errors import FieldPath, SpecProblem
 from airflow_gddl.contract.spec import TableSpec
-from airflow_gddl.contract.spec_problem import FieldPath, SpecProblem
 from airflow_gddl.contract.table_spec import SchemaEvolution
-from airflow_gddl.metadata.secrets import looks_secret
+from airflow_gddl.metadata.screen import looks_secret
 from airflow_gddl.metadata.values import one_or_more
 
 T = TypeVar("T")

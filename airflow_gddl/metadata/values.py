@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from airflow_gddl.contract.spec_problem import FieldPath
+from airflow_gddl.contract.errors import FieldPath
 
 
 class Position(NamedTuple):

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from airflow_gddl.contract.dms import TOTAL_ORDER
+from airflow_gddl.contract.dialects import TOTAL_ORDER
 from airflow_gddl.contract.s3 import is_s3, split
 from airflow_gddl.contract.spec import TableSpec
 

@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from airflow_gddl.contract.errors import MetadataError
-from airflow_gddl.metadata import reading
+from airflow_gddl.metadata import files
 from airflow_gddl.metadata.folder import Folder
 from airflow_gddl.metadata.keys import Keys, KeysEntry, read_keys
 from airflow_gddl.metadata.settings import Settings
 from airflow_gddl.metadata.table_files import table_files
 from airflow_gddl.metadata.values import DocumentError, one_or_more
-from airflow_gddl.onboarding import remembering
+from airflow_gddl.onboarding import merging
 from airflow_gddl.onboarding.merging import Present
 from airflow_gddl.onboarding.rules import Proposal
 
@@ -57,7 +57,7 @@ def read_files(folder: Folder, settings: Settings, source: str) -> SourceFiles:
             `ONBOARD_MEMORY_INVALID`.
     """
     names = {sort: f"{sort}/{source}.yaml" for sort in ("tables", "keys")}
-    memory = f"{remembering.FOLDER}/{source}.json"
+    memory = f"{merging.FOLDER}/{source}.json"
     texts = {name: text for name in (*names.values(), memory) if (text := _text(folder, name)) is not None}
     values = _document(folder, names["tables"], texts)
     _check_source(values, names["tables"], source)
@@ -79,7 +79,7 @@ def read_files(folder: Folder, settings: Settings, source: str) -> SourceFiles:
         spelled={table: entry.table for table, entry in entries.items() if entry.layer.file == names["keys"]},
         named={table: entry.keys for table, entry in entries.items()},
         elsewhere=_elsewhere(folder, settings, names["tables"], source),
-        before=remembering.parse(texts.get(memory, ""), memory),
+        before=merging.parse(texts.get(memory, ""), memory),
         fixed=fixed,
         key_prefix=f"{source}:" if declared is not None else "",
     )
@@ -108,7 +108,7 @@ def _document(folder: Folder, name: str, texts: Mapping[str, str]) -> Mapping[st
     if name not in texts:
         return {}
     try:
-        value = reading.read_document(folder, name).value
+        value = files.read_document(folder, name).value
     except DocumentError as error:
         where = f" (line {error.position.line})" if error.position else ""
         raise _unusable(name, f"{error.message}{where}") from error

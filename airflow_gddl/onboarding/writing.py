@@ -10,9 +10,9 @@ from typing import Any
 
 from airflow_gddl.contract.codec import plain
 from airflow_gddl.contract.errors import MetadataError
-from airflow_gddl.metadata import yaml_file
+from airflow_gddl.metadata.files import read_yaml
 from airflow_gddl.metadata.values import DocumentError
-from airflow_gddl.onboarding import remembering
+from airflow_gddl.onboarding import merging
 from airflow_gddl.onboarding.merging import Absent, Merged, NewRow, ProposedChange
 from airflow_gddl.onboarding.present import SourceFiles
 from airflow_gddl.onboarding.rules import Proposal
@@ -46,7 +46,7 @@ def write_out(files: SourceFiles, source: str, merged: Merged) -> tuple[FileChan
     """
     tables = _edited(files, files.tables, _TABLES_HEAD.format(source=source), _table_edits(files, merged))
     keys = _edited(files, files.keys, _KEYS_HEAD.format(source=source), _key_edits(files, merged))
-    memory = remembering.render(remembering.remembered(files.before, merged.remembered))
+    memory = merging.render(merging.remembered(files.before, merged.remembered))
     texts = {
         files.tables: tables,
         files.keys: keys,
@@ -69,11 +69,11 @@ def _edited(files: SourceFiles, name: str, head: str, edits: Sequence[Edit]) -> 
     old = files.texts.get(name)
     source = head if old is None or not old.strip() else old
     try:
-        text, value = YamlText(source), copy.deepcopy(yaml_file.read(source))
+        text, value = YamlText(source), copy.deepcopy(read_yaml(source))
         for edit in edits:
             edit(text, value)
         new = text.result()
-        if yaml_file.read(new) == value:
+        if read_yaml(new) == value:
             return new
         why = "the edit would also change other values"
     except (UneditableError, DocumentError) as error:

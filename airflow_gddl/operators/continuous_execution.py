@@ -11,14 +11,14 @@ from airflow.sdk import Context
 from airflow_gddl import configuration
 from airflow_gddl.contract.errors import GddlError
 from airflow_gddl.contract.spec import Continuous, JobOptions, JobSpec
-from airflow_gddl.metadata.topology.selection import in_order
+from airflow_gddl.metadata.topology.rows import in_order
 from airflow_gddl.operators.execution import Task, document_of
 from airflow_gddl.operators.job_runs import begun_of
 from airflow_gddl.reporting.alerting import notify
 from airflow_gddl.reporting.asset_events import add_events
 from airflow_gddl.reporting.continuous_monitor import MonitoredPipeline, alert_of, desired_state, monitor_of
 from airflow_gddl.reporting.results import explained, summary
-from airflow_gddl.runtime.landing.hint_book import HintBook
+from airflow_gddl.runtime.landing.hints import HintBook
 from airflow_gddl.runtime.landing.loading import Loading, Stage
 from airflow_gddl.runtime.landing.monitoring import ContinuousJobMonitor
 from airflow_gddl.runtime.landing.observing import Question, observe

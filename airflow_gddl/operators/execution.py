@@ -11,23 +11,20 @@ from airflow.sdk import Context
 from airflow_gddl import configuration
 from airflow_gddl.contract.codec import decode
 from airflow_gddl.contract.errors import MetadataError
-from airflow_gddl.operators.agreement import agreed
-from airflow_gddl.operators.job_runs import TryState, begun_of, defer, job_id, runner_of
+from airflow_gddl.operators.job_runs import TryState, agreed, begun_of, defer, job_id, runner_of
 from airflow_gddl.operators.outcomes import failure, is_last_try, outcomes, round_of
 from airflow_gddl.reporting.alerting import notify
 from airflow_gddl.reporting.asset_events import add_events
 from airflow_gddl.reporting.continuous_monitor import MonitoredPipeline
-from airflow_gddl.reporting.loaded import LoadedTables
-from airflow_gddl.reporting.results import Reporter, airflow_errors, is_final, summary
-from airflow_gddl.runtime.landing.hint_book import HintBook
+from airflow_gddl.reporting.results import LoadedTables, Reporter, airflow_errors, is_final, summary
+from airflow_gddl.runtime.landing.hints import HintBook
 from airflow_gddl.runtime.landing.loading import Loading, LoadRequest, Stage
 from airflow_gddl.runtime.landing.observing import Question, observe
 from airflow_gddl.runtime.landing.work import PipelineWork
 from airflow_gddl.runtime.runners.attempts import TaskKey
 from airflow_gddl.runtime.runners.base import Runner, WaitPolicy
-from airflow_gddl.runtime.runners.missing_results import out_of_time
 from airflow_gddl.runtime.runners.registry import SubmissionContext
-from airflow_gddl.runtime.runners.remote import RemoteRunner
+from airflow_gddl.runtime.runners.remote import RemoteRunner, out_of_time
 from airflow_gddl.runtime.snapshot import PipelineDocument
 from airflow_gddl.triggers.runs import ends_at
 from airflow_gddl.triggers.tables import utc_now

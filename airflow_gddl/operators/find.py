@@ -29,7 +29,7 @@ class GddlFindOperator(BaseOperator):
         """
         from airflow_gddl import configuration  # noqa: PLC0415 - only a task that runs needs the rest
         from airflow_gddl.contract.errors import FatalError, GddlError  # noqa: PLC0415 - as above
-        from airflow_gddl.runtime.landing.rerun import requests_of  # noqa: PLC0415 - as above
+        from airflow_gddl.runtime.landing.run_request import requests_of  # noqa: PLC0415 - as above
         from airflow_gddl.version_compat import AirflowFailException, is_paused  # noqa: PLC0415 - as above
 
         try:

@@ -12,7 +12,7 @@ from airflow_gddl.assets import alias_of
 from airflow_gddl.links.jobs import AssetsLink, JobLogLink
 
 if TYPE_CHECKING:
-    from airflow_gddl.reporting.loaded import LoadedTables
+    from airflow_gddl.reporting.results import LoadedTables
 
 
 class JobTask(BaseOperator):

@@ -27,8 +27,7 @@ from airflow_gddl.contract.layout import LandingFolder, Layout
 from airflow_gddl.contract.result import JobResult, ResultColumn
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.contract.table_spec import SHARD_COLUMN
-from airflow_gddl.reporting.loaded import LoadedTables
-from airflow_gddl.reporting.results import Logger
+from airflow_gddl.reporting.results import LoadedTables, Logger
 
 MOST_TABLES = 200
 MOST_COLUMNS = 2000

@@ -1,4 +1,4 @@
-"""Implementation of the maintenance operator; imported only when a task runs."""
+"""Progress of a maintenance task in this run: a retry or a resumed task continues with the remaining tables."""
 
 from __future__ import annotations
 
@@ -11,25 +11,75 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import Context
 
 from airflow_gddl import configuration
+from airflow_gddl.contract.codec import to_json
 from airflow_gddl.contract.connections import is_lent
 from airflow_gddl.contract.errors import RetriableError
+from airflow_gddl.contract.layout import STATE, join
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, JobSpec, TableSpec
 from airflow_gddl.operators.job_runs import TryState, begun_of, defer, job_id, runner_of
-from airflow_gddl.operators.maintenance_progress import ProgressFile
 from airflow_gddl.operators.outcomes import failure
 from airflow_gddl.reporting.results import Reporter, airflow_errors, summary
-from airflow_gddl.runtime.landing.rerun import loaded_by
-from airflow_gddl.runtime.landing.run_request import refuse_unknown
+from airflow_gddl.runtime.landing.run_request import loaded_by, refuse_unknown
 from airflow_gddl.runtime.runners.attempts import TaskKey
 from airflow_gddl.runtime.runners.base import Runner
-from airflow_gddl.runtime.runners.missing_results import out_of_time_result
 from airflow_gddl.runtime.runners.registry import SubmissionContext
-from airflow_gddl.runtime.runners.remote import RemoteRunner
+from airflow_gddl.runtime.runners.remote import RemoteRunner, out_of_time_result
 from airflow_gddl.runtime.snapshot import PipelineDocument
 from airflow_gddl.runtime.state.recording import StateRecorder, recorded
+from airflow_gddl.stores import open_store, read_document
 from airflow_gddl.triggers.runs import ends_at
 from airflow_gddl.version_compat import AirflowSkipException, connection
+
+
+@dataclass(frozen=True, kw_only=True)
+class Progress:
+    """Progress of one task.
+
+    Attributes:
+        run: Airflow's run id.
+        cleared: how often the finished run was cleared; each time all tables are processed again.
+        shares: number of finished jobs.
+        done: tables that succeeded.
+    """
+
+    run: str
+    cleared: int
+    shares: int = 0
+    done: tuple[str, ...] = ()
+    format: int = 1
+
+    def after(self, done: Iterable[str]) -> Progress:
+        """Add a finished job."""
+        return replace(self, shares=self.shares + 1, done=tuple(sorted({*self.done, *done})))
+
+
+@dataclass(frozen=True)
+class ProgressFile:
+    """Storage of the progress: one small object for each task, of its last run only.
+
+    Raises (every method):
+        RetriableError: `STORAGE_BUSY`.
+    """
+
+    lake: str
+    key: TaskKey
+    environ: Mapping[str, str]
+
+    def read(self, cleared: int) -> Progress:
+        """Progress of this run; empty where none is stored."""
+        found = read_document(open_store(self.environ), self._path, Progress)
+        if found is None or (found.run, found.cleared) != (self.key.run, cleared):
+            return Progress(run=self.key.run, cleared=cleared)
+        return found
+
+    def write(self, progress: Progress) -> None:
+        open_store(self.environ).write(self._path, to_json(progress).encode())
+
+    @property
+    def _path(self) -> str:
+        return join(self.lake, STATE, "airflow", "maintenance", f"{self.key.pipeline}.{self.key.task}.json")
+
 
 if TYPE_CHECKING:
     from airflow_gddl.operators.maintenance import GddlUpkeepOperator

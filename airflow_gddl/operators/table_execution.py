@@ -12,13 +12,12 @@ from airflow_gddl import configuration
 from airflow_gddl.contract.codec import decode
 from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.contract.spec import TableSpec
-from airflow_gddl.operators.agreement import agreed
 from airflow_gddl.operators.execution import Load, decided, document_of
-from airflow_gddl.operators.job_runs import begun_of
+from airflow_gddl.operators.job_runs import agreed, begun_of
 from airflow_gddl.operators.outcomes import TableOutcome, failure, round_of
 from airflow_gddl.reporting.asset_events import add_events
 from airflow_gddl.reporting.results import airflow_errors, summary
-from airflow_gddl.runtime.landing.hint_book import SharedHintBook
+from airflow_gddl.runtime.landing.hints import SharedHintBook
 from airflow_gddl.runtime.landing.loading import Stage
 from airflow_gddl.runtime.landing.work import of_table
 from airflow_gddl.runtime.snapshot import PipelineDocument

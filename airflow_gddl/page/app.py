@@ -1,30 +1,164 @@
-"""The page's web application: static files are public, API responses need Airflow's authentication.
-
-Static files contain no data, as those of Airflow's UI; each response is filtered by the user's Airflow permissions.
-Actions on a table are requests of the browser to Airflow's REST API as that user: this application is read-only.
-"""
+"""Access control by Airflow's authentication and authorisation, checked for each request."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+from airflow.api_fastapi.app import get_auth_manager
+from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity, DagDetails
+from airflow.api_fastapi.core_api.security import GetUserDep
 from fastapi import FastAPI, HTTPException, Query, Request, Response
 from fastapi.responses import FileResponse
 from fastapi.staticfiles import StaticFiles
 from pydantic import BaseModel, Field
 
 from airflow_gddl.contract.errors import GddlError
+from airflow_gddl.contract.layout import join, log_folder
 from airflow_gddl.contract.spec import Roots
 from airflow_gddl.contract.table_names import TableNames
-from airflow_gddl.page import access, detail, logs
+from airflow_gddl.page import detail
 from airflow_gddl.page import responses as answers
-from airflow_gddl.page.access import GetUserDep
-from airflow_gddl.page.records import RecordCache
 from airflow_gddl.page.source import Board, PageSource
 from airflow_gddl.runtime.state.board import BoardRow, Order, TableQuery
 from airflow_gddl.runtime.state.judging import State
+from airflow_gddl.runtime.state.records import Records, read_records
+from airflow_gddl.stores import open_store
+
+QUARANTINE = "GDDL Quarantine"
+"""The resource that users must be allowed to read, to see rows in quarantine."""
+__all__ = ["GetUserDep", "may_read", "may_read_data", "may_read_quarantine", "may_trigger", "readable"]
+
+
+def readable(user: Any, dag_ids: Iterable[str]) -> set[str]:
+    """The DAGs that the user may read."""
+    by_team: dict[str | None, set[str]] = {}
+    wanted = set(dag_ids)
+    teams = _teams(wanted)
+    for dag_id in wanted:
+        by_team.setdefault(teams.get(dag_id), set()).add(dag_id)
+    found: set[str] = set()
+    for team, ids in by_team.items():
+        # Only Airflow with teams knows the argument, and only it has any.
+        of_team = {} if team is None else {"team_name": team}
+        found |= get_auth_manager().filter_authorized_dag_ids(dag_ids=ids, user=user, method="GET", **of_team)
+    return found
+
+
+def may_read(user: Any, dag_id: str | None) -> bool:
+    """Null: of a table that no DAG loads, for which the user must be allowed to read any DAG."""
+    return _may(user, "GET", None, dag_id)
+
+
+def may_read_data(user: Any, dag_id: str | None) -> bool:
+    """Logs may show rows; users who may read task logs may see them."""
+    return _may(user, "GET", DagAccessEntity.TASK_LOGS, dag_id)
+
+
+def may_read_quarantine(user: Any, dag_id: str | None) -> bool:
+    """Rows in quarantine are data, for users with a permission of its own, `QUARANTINE`, beside the table's DAG.
+
+    Airflow's simple auth manager has roles only: there they are for those who may trigger the DAG.
+    """
+    from airflow.api_fastapi.auth.managers.simple.simple_auth_manager import (  # noqa: PLC0415 - imported when needed
+        SimpleAuthManager,
+    )
+
+    manager = get_auth_manager()
+    if not may_read(user, dag_id):
+        return False
+    if type(manager).is_authorized_custom_view is SimpleAuthManager.is_authorized_custom_view:
+        return _may(user, "POST", DagAccessEntity.RUN, dag_id)
+    return bool(manager.is_authorized_custom_view(method="GET", resource_name=QUARANTINE, user=user))
+
+
+def may_trigger(user: Any, dag_id: str) -> bool:
+    return _may(user, "POST", DagAccessEntity.RUN, dag_id)
+
+
+def _may(user: Any, method: Any, entity: DagAccessEntity | None, dag_id: str | None) -> bool:
+    details = None
+    if dag_id is not None:
+        team = _teams({dag_id}).get(dag_id)
+        details = DagDetails(id=dag_id) if team is None else DagDetails(id=dag_id, team_name=team)
+    return bool(get_auth_manager().is_authorized_dag(method=method, access_entity=entity, details=details, user=user))
+
+
+def _teams(dag_ids: set[str]) -> dict[str, str | None]:
+    """The teams of DAGs, where Airflow is configured to have any."""
+    from airflow.configuration import conf  # noqa: PLC0415 - only the API server comes here
+    from airflow.models.dag import DagModel  # noqa: PLC0415 - imported when needed
+
+    lookup = getattr(DagModel, "get_dag_id_to_team_name_mapping", None)
+    if lookup is None or not conf.getboolean("core", "multi_team", fallback=False):
+        return {}
+    found: dict[str, str | None] = lookup(list(dag_ids))
+    return found
+
+
+SHOWN_BYTES = 1024 * 1024
+NAME = r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,249}$"
+"""Pattern of DAG ids and job ids, without path separators."""
+
+
+def newest_part(lake: str, dag_id: str, job: str, environ: Mapping[str, str] = os.environ) -> dict[str, Any]:
+    """The last lines of a job's log: `text`, of the whole `size` in bytes `left_out`, and the log's `place`.
+
+    Raises:
+        FileNotFoundError: there is none.
+        RetriableError, FatalError: as `Storage`.
+    """
+    place = join(log_folder(lake, dag_id), f"{job}.log")
+    with open_store(environ).open_input(place) as log:
+        size = log.seek(0, os.SEEK_END)
+        log.seek(max(0, size - SHOWN_BYTES))
+        text = log.read(SHOWN_BYTES).decode(errors="replace")
+    if size > SHOWN_BYTES:
+        text = text.partition("\n")[2]
+    return {"place": place, "text": text, "size": size, "left_out": max(0, size - len(text.encode()))}
+
+
+_RUNS, _TABLES, _SECONDS = 300, 200, 30.0
+
+
+@dataclass
+class RecordCache:
+    """Serves the newest records of a table; thread-safe.
+
+    They are read again after 30 s, and when the lake's state has a newer load.
+    """
+
+    _kept: OrderedDict[tuple[str, str], tuple[float, Any, Records]] = field(default_factory=OrderedDict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def of(self, board: Board, roots: Roots, one: BoardRow, *, fresh: bool) -> Records:
+        """Records of one table, from the cache if younger than 30 s.
+
+        Args:
+            fresh: read them now.
+
+        Raises:
+            GddlError: as `read_records`.
+        """
+        key = roots.lake, one.row.table
+        newest = one.record.last
+        with self._lock:
+            read_at, of_newest, records = self._kept.get(key, (0.0, None, None))
+        if records is not None and not fresh and of_newest == newest and 0 <= board.now - read_at < _SECONDS:
+            return records
+        records = read_records(roots, one.row.table, _RUNS, board.environ)
+        with self._lock:
+            self._kept[key] = board.now, newest, records
+            self._kept.move_to_end(key)
+            while len(self._kept) > _TABLES:
+                self._kept.popitem(last=False)
+        return records
+
 
 STATIC = Path(__file__).with_name("static")
 # No external or inline content; only Airflow's UI may frame the page.
@@ -38,7 +172,7 @@ HEADERS = {
 }
 Name = Annotated[str, Query(max_length=300)]
 Code = Annotated[str, Query(max_length=100)]
-LogName = Annotated[str, Query(pattern=logs.NAME)]
+LogName = Annotated[str, Query(pattern=NAME)]
 
 
 class ListQuery(BaseModel):
@@ -84,7 +218,7 @@ def _add_answers(app: FastAPI, source: PageSource) -> None:
     @app.get("/api/tables")
     def tables(user: GetUserDep, asked: Annotated[ListQuery, Query()]) -> dict[str, Any]:
         board = source.board()
-        everything = access.may_read(user, None)
+        everything = may_read(user, None)
         seen = _seen(board, user)
         return answers.table_list(board, seen, asked.query(), asked.page, asked.size, all_problems=everything)
 
@@ -99,7 +233,7 @@ def _add_answers(app: FastAPI, source: PageSource) -> None:
         spec, _ = source.settings(one.row)
         return {
             **about,
-            "may_trigger": runs and access.may_trigger(user, str(dag_id)),
+            "may_trigger": runs and may_trigger(user, str(dag_id)),
             "keys": None if spec is None else list(spec.keys),
         }
 
@@ -111,7 +245,7 @@ def _add_answers(app: FastAPI, source: PageSource) -> None:
     @app.get("/api/table/quarantine")
     def quarantine(user: GetUserDep, name: Name, code: Code = "") -> dict[str, Any]:
         board, roots, one = _found(source, user, name)
-        if not access.may_read_quarantine(user, one.row.dag_id):
+        if not may_read_quarantine(user, one.row.dag_id):
             return {"refused": True}
         return detail.in_quarantine(board, roots, one, source.settings(one.row)[0], code)
 
@@ -119,10 +253,10 @@ def _add_answers(app: FastAPI, source: PageSource) -> None:
     def log(user: GetUserDep, dag_id: LogName, job: LogName) -> dict[str, Any]:
         # A log may contain rows, so it needs permission for the logs of the DAG's tasks.
         board = source.board()
-        if board.roots is None or not access.may_read_data(user, dag_id):
+        if board.roots is None or not may_read_data(user, dag_id):
             raise HTTPException(404, "no such log")
         try:
-            return logs.newest_part(board.roots.lake, dag_id, job, board.environ)
+            return newest_part(board.roots.lake, dag_id, job, board.environ)
         except FileNotFoundError as error:
             raise HTTPException(404, "no such log: a lake on a worker's own disk can't be read from here") from error
         except GddlError as error:
@@ -132,8 +266,8 @@ def _add_answers(app: FastAPI, source: PageSource) -> None:
 def _seen(board: Board, user: Any) -> list[BoardRow]:
     """The tables that the user may see: those whose DAG they may read."""
     dag_ids = {one.row.dag_id for one in board.standings if one.row.dag_id is not None}
-    allowed = access.readable(user, dag_ids)
-    homeless = any(one.row.dag_id is None for one in board.standings) and access.may_read(user, None)
+    allowed = readable(user, dag_ids)
+    homeless = any(one.row.dag_id is None for one in board.standings) and may_read(user, None)
     return [one for one in board.standings if (homeless if one.row.dag_id is None else one.row.dag_id in allowed)]
 
 
@@ -141,7 +275,7 @@ def _found(source: PageSource, user: Any, name: str) -> tuple[Board, Roots, Boar
     """The same response for unknown tables and those that the user may not see."""
     board = source.board()
     one = board.of(name) or _by_other_name(board, user, name)
-    if one is None or board.roots is None or not access.may_read(user, one.row.dag_id):
+    if one is None or board.roots is None or not may_read(user, one.row.dag_id):
         raise HTTPException(404, "no such table")
     return board, board.roots, one
 

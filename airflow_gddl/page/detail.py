@@ -1,24 +1,257 @@
-"""Details of one table from the lake: runs, ledger, Delta tables, quarantine."""
+"""Reads details of Delta tables with the `deltalake` package, without Spark."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
-from dataclasses import asdict
+import importlib
+import json
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from airflow_gddl.contract.catalogs import CatalogSpec, entry_name
-from airflow_gddl.contract.errors import GddlError
-from airflow_gddl.contract.layout import Layout
+from airflow_gddl.contract.errors import FatalError, GddlError
+from airflow_gddl.contract.layout import Layout, join
+from airflow_gddl.contract.published import MARK, MARKS, READERS, PublishedTable, Reader, ReplicaSchema, ViewName, query
 from airflow_gddl.contract.registration import RegistrationState, full_name, relation_of
 from airflow_gddl.contract.spec import Roots, TableSpec
-from airflow_gddl.page import delta, ledger, queries
+from airflow_gddl.contract.table_spec import lowered
+from airflow_gddl.metadata.topology.rows import TableRow
 from airflow_gddl.page import responses as answers
-from airflow_gddl.page.quarantine import HiddenColumns, shown_row
 from airflow_gddl.page.source import Board
+from airflow_gddl.runtime.delta_tables import opened, unresolved
 from airflow_gddl.runtime.state.board import BoardRow
 from airflow_gddl.runtime.state.records import Records
-from airflow_gddl.stores import open_store
-from airflow_gddl.stores.registrations import RegistrationStore
+from airflow_gddl.stores import Storage, open_store
+from airflow_gddl.stores.lake_files import RegistrationStore
+
+_VERSIONS = 20
+_SHOWN = ("occurred_at", "code", "reason", "column", "source_file", "batch_id", "record")
+
+
+def describe(path: str, environ: Mapping[str, str]) -> dict[str, Any] | None:
+    """Columns with types, the newest versions, rows and bytes; null when there is no table.
+
+    Raises:
+        FatalError: `DELTALAKE_MISSING`.
+        RetriableError: `LAKE_UNREADABLE`.
+    """
+    with opened(path, environ) as table:
+        if table is None:
+            return None
+        columns = [
+            {"name": field["name"], "type": _type_text(field["type"]), "nullable": field["nullable"]}
+            for field in json.loads(table.schema().to_json())["fields"]
+        ]
+        versions = [_version(one) for one in table.history(_VERSIONS)]
+        return {"version": table.version(), "columns": columns, "versions": versions}
+
+
+def quarantined(path: str, code: str, limit: int, environ: Mapping[str, str]) -> dict[str, Any]:
+    """Unresolved rows of an errors table: `codes`, how many rows each has, and the first `rows` of one code.
+
+    Args:
+        code: of which rows are wanted; empty: of all.
+
+    Raises:
+        FatalError: `DELTALAKE_MISSING`.
+        RetriableError: `LAKE_UNREADABLE`.
+    """
+    with opened(path, environ) as table:
+        codes: Counter[str] = Counter()
+        rows: list[dict[str, Any]] = []
+        for batch in [] if table is None else unresolved(table, _SHOWN):
+            part = importlib.import_module("pyarrow").record_batch(batch)
+            names = part.column("code").to_pylist()
+            codes.update(map(str, names))
+            wanted = [at for at, name in enumerate(names) if not code or name == code][: limit - len(rows)]
+            rows += [part.slice(at, 1).to_pylist()[0] for at in wanted]
+        return {"codes": dict(sorted(codes.items())), "rows": rows}
+
+
+def _version(entry: dict[str, Any]) -> dict[str, Any]:
+    moment = entry.get("timestamp")
+    return {
+        "version": entry.get("version"),
+        "operation": str(entry.get("operation", "")),
+        "at": moment / 1000 if isinstance(moment, int) else None,
+    }
+
+
+def _type_text(kind: Any) -> str:
+    """Type names as in Delta: `integer`, `array<string>`, `struct<a: integer>`."""
+    if isinstance(kind, str):
+        return kind
+    match kind["type"]:
+        case "array":
+            return f"array<{_type_text(kind['elementType'])}>"
+        case "map":
+            return f"map<{_type_text(kind['keyType'])}, {_type_text(kind['valueType'])}>"
+        case _:
+            fields = (f"{field['name']}: {_type_text(field['type'])}" for field in kind["fields"])
+            return f"struct<{', '.join(fields)}>"
+
+
+_FILES_SHOWN = (
+    "path",
+    "kind",
+    "state",
+    "size",
+    "modified",
+    "rows",
+    "quarantined",
+    "batch",
+    "generation",
+    "max_commit_ts",
+)
+_USUAL = {"state": "committed", "rows": None, "quarantined": 0, "max_commit_ts": None}
+"""What rows leave out: the defaults of the job's class."""
+
+
+def newest_files(store: Storage, state: str, limit: int) -> dict[str, Any]:
+    """The files of the newest batches, newest first, and how many batches there are; `batch` 0: none yet.
+
+    Args:
+        state: the table's ledger folder.
+
+    Raises:
+        RetriableError: `STORAGE_BUSY`.
+        ValueError: it is not as expected.
+    """
+    commits = sorted(found.name for found in store.list(join(state, "commits")))
+    if not commits:
+        return {"batch": 0, "files": []}
+    try:
+        _, head, _, files, tail = store.read(join(state, "commits", commits[-1])).decode(errors="replace").split("\n")
+        snapshot = json.loads(head).get("snapshot", {})
+        rows = [*_rows(tail), *_rows(files)]
+        if len(rows) < limit and snapshot.get("recent") is not None:
+            rows += _rows(store.read(join(state, snapshot["recent"])).decode(errors="replace"))
+        newest = sorted(rows, key=lambda row: (row["batch"], row["path"]), reverse=True)
+        return {"batch": json.loads(head)["number"], "files": newest[:limit]}
+    except (KeyError, TypeError, AttributeError, FileNotFoundError) as error:
+        raise ValueError(f"not a ledger of this version: {error!r}") from error
+
+
+def _rows(text: str) -> list[dict[str, Any]]:
+    data = json.loads(text)
+    found = [dict(zip(data["columns"], row, strict=True)) for row in data["rows"]]
+    return [
+        {name: row.get(name, _USUAL[name]) if name in _USUAL else row[name] for name in _FILES_SHOWN} for row in found
+    ]
+
+
+_LONGEST = 2000
+_TEXTS = ("occurred_at", "code", "reason", "column", "source_file", "batch_id")
+
+
+@dataclass(frozen=True, kw_only=True)
+class HiddenColumns:
+    """Columns whose values are not shown, in lower case.
+
+    The job masks values before it writes them. They are also hidden here, since a row that was quarantined before its
+    column got a mask keeps the value until the next full refresh.
+
+    Attributes:
+        all: no values are shown, since the masked columns are not known.
+        kept: the only columns whose values are shown, in lower case; null: all that are not in `names`.
+        prefix: of before images, in lower case; empty: there are none.
+    """
+
+    names: frozenset[str] = frozenset()
+    kept: frozenset[str] | None = None
+    prefix: str = ""
+    all: bool = False
+
+    @classmethod
+    def of(cls, spec: TableSpec | None) -> HiddenColumns:
+        """
+        Args:
+            spec: null: the row is invalid or disabled, so that its masks are not known.
+        """
+        if spec is None:
+            return cls(all=True)
+        names = lowered((*spec.mask, *spec.exclude_columns))
+        kept = None if spec.columns is None else lowered((*spec.columns, *spec.keys))
+        return cls(names=names, kept=kept, prefix=(spec.before_image_prefix or "").lower())
+
+    def hides(self, column: str) -> bool:
+        """As the job decides it: an image before a change follows its column."""
+        name = column.lower()
+        names = {name, name.removeprefix(self.prefix)}
+        return self.all or bool(names & self.names) or (self.kept is not None and not names & self.kept)
+
+    @property
+    def any(self) -> bool:
+        return self.all or bool(self.names) or self.kept is not None
+
+
+def shown_row(row: Mapping[str, Any], hidden: HiddenColumns) -> dict[str, Any]:
+    """A row of the errors table: its texts, and `values`, a list of `name`, `value` and `hidden`.
+
+    `value` is null where the record has null, and where it is hidden. A record that is no JSON object, such as a line
+    of a file that can't be split into columns, is one value without a name; it is hidden where any column is.
+    """
+    shown: dict[str, Any] = {name: None if row[name] is None else str(row[name]) for name in _TEXTS}
+    record = row["record"]
+    if record is None:
+        return {**shown, "values": []}
+    try:
+        values = json.loads(record, parse_float=str, parse_int=str)
+    except (ValueError, RecursionError):
+        values = None
+    if not isinstance(values, dict):
+        return {**shown, "values": [_value("", str(record), masked=hidden.any)]}
+    return {**shown, "values": [_value(name, value, masked=hidden.hides(name)) for name, value in values.items()]}
+
+
+def _value(name: str, value: Any, *, masked: bool) -> dict[str, Any]:
+    name = _encodable(name)
+    if masked or value is None:
+        return {"name": name, "value": None, "hidden": masked}
+    text = _encodable(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
+    more = len(text) - _LONGEST
+    return {"name": name, "value": f"{text[:_LONGEST]} ({more} more characters)" if more > 0 else text, "hidden": False}
+
+
+def _encodable(text: str) -> str:
+    """JSON may contain lone surrogates, which a response can't."""
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+_TITLES = {
+    "spark": "Spark",
+    "databricks": "Databricks",
+    "athena": "Athena",
+    "duckdb": "DuckDB",
+    "python": "Python",
+    "polars": "Polars",
+}
+
+
+def of_replica(
+    row: TableRow, path: str, described: Mapping[str, Any] | None, relation: Callable[[Reader], str]
+) -> dict[str, Any]:
+    """A query of the published columns for each reader, or why there is none.
+
+    Args:
+        described: see `delta.describe`; null: there is no replica, or it can't be read.
+        relation: how a reader names the replica in its catalog, quoted; empty: it reads it by its path.
+    """
+    if described is None:
+        return {"found": []}
+    kinds = {column["name"]: column["type"] for column in described["columns"]}
+    schema = ReplicaSchema(columns=tuple(kinds), marks_deletes=f" {MARK}: boolean" in kinds.get(MARKS, ""))
+    try:
+        columns = row.publication.columns_of(schema)
+    except FatalError as error:
+        return {"error": str(error)}
+    if not columns:
+        return {"found": []}
+    table = PublishedTable(path=path, columns=columns, marks_deletes=schema.marks_deletes)
+    view = ViewName.of(row.table, "{schema}")
+    return {"found": [{"reader": _TITLES[name], "query": query(table, view, name, relation(name))} for name in READERS]}
+
 
 _FILES, _SAMPLES = 100, 50
 
@@ -54,8 +287,8 @@ def in_lake(
     """
     layout = _layout(roots, one)
     parts: dict[str, Callable[[], Any]] = {
-        "replica": lambda: delta.describe(layout.replica, board.environ),
-        "ledger": lambda: ledger.newest_files(open_store(board.environ), layout.state, _FILES),
+        "replica": lambda: describe(layout.replica, board.environ),
+        "ledger": lambda: newest_files(open_store(board.environ), layout.state, _FILES),
     }
     answer = {name: _part(call) for name, call in parts.items()}
     known = _part(
@@ -66,7 +299,7 @@ def in_lake(
         )
     )
     state = known.get("found", RegistrationState())
-    copied = queries.of_replica(
+    copied = of_replica(
         one.row, layout.replica, answer["replica"].get("found"), lambda reader: relation_of(catalog, state, reader)
     )
     registered = known if "error" in known else {"found": _registered(spec, catalog, state)}
@@ -108,7 +341,7 @@ def in_quarantine(board: Board, roots: Roots, one: BoardRow, spec: TableSpec | N
     hidden = HiddenColumns.of(spec)
 
     def read() -> dict[str, Any]:
-        found = delta.quarantined(_layout(roots, one).errors, code, _SAMPLES, board.environ)
+        found = quarantined(_layout(roots, one).errors, code, _SAMPLES, board.environ)
         rows = [shown_row(row, hidden) for row in found["rows"]]
         return {**found, "unresolved": sum(found["codes"].values()), "rows": rows, "limit": _SAMPLES}
 

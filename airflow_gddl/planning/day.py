@@ -1,26 +1,252 @@
-"""One simulated day: starts, durations and the load of the pools."""
+"""Expected duration of a run: from the lake's records, else from benchmarks."""
 
 from __future__ import annotations
 
+import heapq
+import itertools
+import math
+import operator
+import statistics
 from collections import Counter, defaultdict
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import date
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 from airflow_gddl.contract.codec import decode
-from airflow_gddl.contract.spec import TableSpec, TierSpec
+from airflow_gddl.contract.spec import EngineName, TableSpec, TierSpec
 from airflow_gddl.metadata.runners.databricks import DatabricksSettings
 from airflow_gddl.metadata.runners.emr_serverless import EmrSettings
 from airflow_gddl.metadata.topology import Arrangement, Pipeline, Placed, arrange
 from airflow_gddl.metadata.topology.pipelines import NOWHERE
 from airflow_gddl.metadata.topology.placement import homes
 from airflow_gddl.metadata.topology.starts import Starts, starts_on
-from airflow_gddl.planning.expected import ExpectedDuration, benchmark_pace, recorded_seconds, with_seconds
-from airflow_gddl.planning.pools import PoolUse, pool_use
-from airflow_gddl.planning.slots import SlotRequest
 from airflow_gddl.runtime.state.facts import TableRecord
+
+LEAST_RECORDS = 5
+"""Minimum number of records: a first load takes longer than later ones."""
+ENGINE_START: Mapping[EngineName, float] = {"delta_rs": 2.0, "spark": 15.0}
+"""Seconds until a local job processes its first table."""
+RUNNER_START: Mapping[str, float] = {
+    "local": 0.0,
+    "spark_submit": 20.0,
+    "glue": 60.0,
+    "emr_serverless": 120.0,
+    "databricks": 300.0,
+}
+"""Seconds until machines are available; those of the clouds are estimates."""
+FAST_SERVERLESS = 30.0
+"""The same for Databricks' `PERFORMANCE_OPTIMIZED`."""
+SHARED_TABLE: Mapping[EngineName, float] = {"delta_rs": 0.05, "spark": 2.2}
+"""Core seconds for a table with 100 changes (`benchmarks/small_tables.py`)."""
+OWN_TABLE: Mapping[EngineName, float] = {"delta_rs": 11.0, "spark": 18.0}
+"""Seconds for 200,000 changes into 5,000,000 rows on two cores (`benchmarks/large_merge.py`)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExpectedDuration:
+    """Duration of a tier's runs.
+
+    Attributes:
+        start_seconds: before its first table.
+        table_seconds: of one table.
+        at_once: tables processed in parallel.
+        basis: where `table_seconds` comes from: `records` of the lake, `benchmarks`, or `given`.
+    """
+
+    start_seconds: float
+    table_seconds: float
+    at_once: int
+    basis: Literal["records", "benchmarks", "given"] = "benchmarks"
+
+    def run_seconds(self, tables: int) -> float:
+        return self.start_seconds + math.ceil(tables / self.at_once) * self.table_seconds
+
+
+def benchmark_pace(tier: TierSpec, runner: str, *, fast: bool = False) -> ExpectedDuration:
+    """
+    Args:
+        fast: the runner's machines start at once.
+    """
+    shared = tier.tables_per_job > 1
+    machines = tier.workers if runner != "local" and tier.engine == "delta_rs" else 1
+    machine_start = FAST_SERVERLESS if fast else RUNNER_START.get(runner, 0.0)
+    return ExpectedDuration(
+        start_seconds=ENGINE_START[tier.engine] + machine_start,
+        table_seconds=(SHARED_TABLE if shared else OWN_TABLE)[tier.engine],
+        at_once=tier.cores * machines if shared else 1,
+    )
+
+
+def recorded_seconds(tables: Iterable[TableSpec], records: Mapping[str, TableRecord]) -> dict[str, float]:
+    """By tier the median seconds of its tables' newest runs that did something; tiers with `LEAST_RECORDS` of them."""
+    by_tier: defaultdict[str, list[float]] = defaultdict(list)
+    for table in tables:
+        record = records.get(table.table)
+        newest = record.newest if record else None
+        if newest is not None and newest.status == "succeeded":
+            by_tier[table.size].append(newest.seconds)
+    return {tier: statistics.median(found) for tier, found in by_tier.items() if len(found) >= LEAST_RECORDS}
+
+
+def with_seconds(pace: ExpectedDuration, seconds: float | None, basis: Literal["records", "given"]) -> ExpectedDuration:
+    """The pace with another time for a table; the same when it is null."""
+    return pace if seconds is None else replace(pace, table_seconds=seconds, basis=basis)
+
+
+DAY_SECONDS = 86_400.0
+
+
+class SlotRequest(NamedTuple):
+    """Runs that need a slot each; of runs with the same start, the smaller `rank` goes first.
+
+    Attributes:
+        start: second of the day.
+        rank: minus the priority weight.
+        dag_id: of one of them.
+        seconds: how long each holds its slot.
+        runs: number of identical runs.
+    """
+
+    start: float
+    rank: int
+    dag_id: str
+    seconds: float
+    runs: int = 1
+
+
+def serve(asked: Sequence[SlotRequest], slots: int, patience: float = math.inf) -> ServedPool:
+    """The pool at the end of one day, nothing left over from the day before.
+
+    Args:
+        asked: sorted.
+        slots: from 1 up.
+        patience: stop as soon as a run waited longer than so many seconds.
+    """
+    pool = ServedPool(slots)
+    for start, together in itertools.groupby(asked, key=operator.itemgetter(0)):
+        pool.go_on(start)
+        if pool.longest_wait > patience:
+            return pool
+        for run in together:
+            heapq.heappush(pool.queue, (run.rank, run.start, run.dag_id, run.seconds, run.runs))
+        pool.fill(start)
+    pool.go_on(math.inf)
+    return pool
+
+
+class ServedPool:
+    """Slots that are held, and the runs that wait for one.
+
+    Attributes:
+        longest_wait: seconds from a run's start to its slot, at most.
+        waits: the DAG id of that run; empty when none waited.
+    """
+
+    def __init__(self, slots: int) -> None:
+        self.free = slots
+        self.ends: list[tuple[float, int]] = []
+        self.queue: list[tuple[int, float, str, float, int]] = []
+        self.longest_wait, self.waits = 0.0, ""
+
+    def go_on(self, until: float) -> None:
+        """Assign slots released before this time; slots released exactly then are also available to new runs."""
+        while self.ends and self.ends[0][0] < until:
+            self.fill(self.ends[0][0])
+
+    def fill(self, now: float) -> None:
+        """Assign free slots to waiting runs, the most urgent first."""
+        while self.ends and self.ends[0][0] <= now:
+            self.free += heapq.heappop(self.ends)[1]
+        while self.queue and self.free:
+            rank, start, dag_id, seconds, runs = heapq.heappop(self.queue)
+            taken = min(runs, self.free)
+            self.free -= taken
+            heapq.heappush(self.ends, (now + seconds, taken))
+            if runs > taken:
+                heapq.heappush(self.queue, (rank, start, dag_id, seconds, runs - taken))
+            if now - start > self.longest_wait:
+                self.longest_wait, self.waits = now - start, dag_id
+
+
+def busy_seconds(asked: Sequence[SlotRequest]) -> float:
+    """All runs' seconds together."""
+    return sum(run.seconds * run.runs for run in asked)
+
+
+def demand_of(asked: Sequence[SlotRequest]) -> int:
+    """Maximum number of concurrent runs if none waited. Ends go before starts of the same moment."""
+    moments = sorted([(run.start, run.runs) for run in asked] + [(run.start + run.seconds, -run.runs) for run in asked])
+    now = most = 0
+    for _, step in moments:
+        now += step
+        most = max(most, now)
+    return most
+
+
+def slots_needed(asked: Sequence[SlotRequest], patience: float, few: int, enough: int) -> int:
+    """Approximately the fewest slots with which no run waits longer than `patience` seconds, at most a tenth more.
+
+    Args:
+        few: known to be too few.
+        enough: known to be enough.
+    """
+    few = max(few, math.ceil(busy_seconds(asked) / (DAY_SECONDS + patience)) - 1)
+    while few + 1 < enough and enough > 1.1 * few:
+        middle = (few + enough) // 2
+        if serve(asked, middle, patience).longest_wait <= patience:
+            enough = middle
+        else:
+            few = middle
+    return enough
+
+
+PATIENCE = 600.0
+"""Seconds that a run may wait for its slot before more slots are advised."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PoolUse:
+    """A pool on the planned day.
+
+    Attributes:
+        demand: slots that would be held at once if there were any number.
+        busy: share of its slots' day that is taken; above 1, the pool can't keep up.
+        longest_wait: seconds from a run's start to its slot, at most; `waits` is that run's DAG.
+        needed: slots with which no run waits longer than `PATIENCE`; `slots` where these are enough.
+    """
+
+    pool: str
+    slots: int
+    demand: int
+    busy: float
+    longest_wait: float
+    waits: str
+    needed: int
+
+    @property
+    def at_once(self) -> int:
+        """Loads that run at the same time, at most."""
+        return min(self.demand, self.slots)
+
+
+def pool_use(pool: str, slots: int, asked: Sequence[SlotRequest]) -> PoolUse:
+    """
+    Args:
+        asked: sorted.
+    """
+    served, demand = serve(asked, slots), demand_of(asked)
+    short = served.longest_wait > PATIENCE
+    return PoolUse(
+        pool=pool,
+        slots=slots,
+        demand=demand,
+        busy=round(busy_seconds(asked) / (slots * DAY_SECONDS), 4),
+        longest_wait=round(served.longest_wait, 1),
+        waits=served.waits,
+        needed=slots_needed(asked, PATIENCE, slots, demand) if short else slots,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

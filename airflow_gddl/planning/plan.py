@@ -10,14 +10,9 @@ from datetime import date
 from airflow_gddl.contract.spec import AirflowView
 from airflow_gddl.metadata.topology import Pipeline
 from airflow_gddl.metadata.topology.starts import busiest_day
-from airflow_gddl.planning.advice import Advice
-from airflow_gddl.planning.day import Day, Metadata, clock, day_of
-from airflow_gddl.planning.figures import Figure, figures_of
-from airflow_gddl.planning.limits import PlatformLimits
-from airflow_gddl.planning.pools import PoolUse
-from airflow_gddl.planning.rules_airflow import AIRFLOW_RULES
-from airflow_gddl.planning.rules_platforms import PLATFORM_RULES
-from airflow_gddl.planning.rules_rows import ROW_RULES
+from airflow_gddl.planning.day import Day, Metadata, PoolUse, clock, day_of
+from airflow_gddl.planning.figures import Figure, PlatformLimits, figures_of
+from airflow_gddl.planning.rules import AIRFLOW_RULES, PLATFORM_RULES, ROW_RULES, Advice
 
 UPKEEP_DAGS = 2
 _PEAKS = 3

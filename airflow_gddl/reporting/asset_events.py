@@ -55,6 +55,6 @@ def announce(context: Context, metadata: str, dag_id: str) -> None:
     if document is None:
         return
     lake = open_store(configuration.environ_of(document))
-    known: Hints = hints.read(lake, document.roots.lake, dag_id)
+    known: Hints = hints.read_hints(lake, document.roots.lake, dag_id)
     add_events(context, dag_id, known.pending)
-    hints.write(lake, document.roots.lake, dag_id, known.announced())
+    hints.write_hints(lake, document.roots.lake, dag_id, known.announced())

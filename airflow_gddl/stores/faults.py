@@ -7,8 +7,7 @@ import re
 from pathlib import Path
 
 from airflow_gddl.contract.errors import FatalError, GddlError, RetriableError
-from airflow_gddl.contract.s3 import is_s3
-from airflow_gddl.contract.s3_errors import s3_error
+from airflow_gddl.contract.s3 import is_s3, s3_error
 
 _FULL = {errno.ENOSPC, errno.EDQUOT}
 # As the C library, Java, Rust and stores with the API of S3 put it.

@@ -1,10 +1,4 @@
-"""Files in local folders, with the semantics of an object store: the local part of `Storage`.
-
-Not obstore's LocalStore: that one lists unordered, walks folders that lie wholly before the offset, and hides names
-such as `p#1`. Measured, the newest 100 of 10,000 files in 1,000 date folders: 1 ms here, 12 ms there.
-
-Writes are atomic against a crash of the process, not synced against a loss of power, as are Spark's own local files.
-"""
+"""Links of a local path below a folder that they must not leave."""
 
 from __future__ import annotations
 
@@ -18,14 +12,29 @@ import uuid
 from collections.abc import Iterator, Sequence
 from operator import itemgetter
 from pathlib import Path
-from stat import S_ISDIR, S_ISREG
+from stat import S_ISDIR, S_ISLNK, S_ISREG
 from typing import BinaryIO, NamedTuple
 
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.stores.faults import make_folder
-from airflow_gddl.stores.links import has_link, leaves
-from airflow_gddl.stores.objects import StoredObject
-from airflow_gddl.stores.readers import StoreReader
+from airflow_gddl.stores.readers import StoredObject, StoreReader
+
+
+def has_link(path: str, bounds: str) -> bool:
+    """Whether the path below `bounds` contains a link; far cheaper than `leaves`."""
+    if not path.startswith(f"{bounds.rstrip('/')}/") or "/.." in path:
+        return True
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+        while len(path) > len(bounds):
+            if S_ISLNK(os.lstat(path).st_mode):
+                return True
+            path = path.rpartition("/")[0]
+    return False
+
+
+def leaves(path: str, bounds: str) -> bool:
+    return not f"{os.path.realpath(path)}/".startswith(f"{os.path.realpath(bounds).rstrip('/')}/")
+
 
 _FILE = "file://"
 _CHUNK = 4 * 1024 * 1024

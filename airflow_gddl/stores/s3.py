@@ -1,23 +1,159 @@
-"""Objects in S3 through obstore, by their URLs.
-
-Imported when the first `s3://` path is opened: DAG files are parsed often, and a local lake needs no client.
-"""
+"""Clients of S3 buckets, configured by the environment: endpoint, region, credentials, retries."""
 
 from __future__ import annotations
 
+import functools
 import io
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, BinaryIO, Literal
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import UTC, timedelta
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal, cast
 
 import obstore
 from obstore.exceptions import AlreadyExistsError, PreconditionError
 from obstore.store import S3Store
 
-from airflow_gddl.contract.s3 import split
-from airflow_gddl.stores.clients import client
-from airflow_gddl.stores.objects import StoredObject
-from airflow_gddl.stores.readers import StoreReader
+from airflow_gddl.contract.errors import FatalError, RetriableError
+from airflow_gddl.contract.s3 import PROFILE_REMEDY, S3Settings, profile_of, split
+from airflow_gddl.contract.source_access import EXTERNAL_ID, ROLE
+from airflow_gddl.stores.readers import StoredObject, StoreReader
+
+if TYPE_CHECKING:
+    from obstore.store import ClientConfig, S3Config, S3Credential
+
+_BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
+_QUICK_RETRIES, _QUICK_SECONDS = 3, 20
+_EARLY = timedelta(minutes=5)
+_PASSING = ("Throttling", "RequestLimitExceeded", "ServiceUnavailable", "InternalFailure", "IDPCommunicationError")
+
+
+def client(bucket: str, environ: Mapping[str, str], *, quick: bool = False) -> S3Store:
+    """The process's one client of a bucket and these settings and credentials.
+
+    Args:
+        environ: may differ from this process's: a connection may be overlaid.
+        quick: gives up within 20 s, for callers that poll again by themselves.
+
+    Raises:
+        FatalError: `S3_ENDPOINT_INVALID`, `S3_CREDENTIALS_MISSING`; `STORAGE_UNUSABLE`: not a valid bucket name.
+    """
+    concerned = ((name, value) for name, value in environ.items() if name.startswith("AWS_") or name == "HOME")
+    return _client(bucket, tuple(sorted(concerned)), quick)
+
+
+def options(environ: Mapping[str, str]) -> dict[str, str]:
+    """What `deltalake` takes as `storage_options`; may hold keys."""
+    keys = {f"aws_{name.removeprefix('AWS_').lower()}": environ[name] for name in _KEYS if environ.get(name)}
+    # deltalake finds profiles and roles by itself, but with a custom endpoint only if this is set.
+    return {**S3Settings.of(environ).storage_options(), **(keys or {"AWS_FORCE_CREDENTIAL_LOAD": "true"})}
+
+
+@functools.lru_cache(maxsize=32)  # a connection that assumes a role gives other credentials each time
+def _client(bucket: str, variables: tuple[tuple[str, str], ...], quick: bool) -> S3Store:
+    if not _BUCKET.fullmatch(bucket):
+        # Not shown: it may hold keys, which some tools take there.
+        remedy = "write s3://bucket/prefix; credentials have no place in it"
+        raise FatalError("STORAGE_UNUSABLE", "the URL does not name a bucket", remedy=remedy)
+    environ = dict(variables)
+    settings = S3Settings.of(environ)
+    retries = min(_QUICK_RETRIES, settings.retries) if quick else settings.retries
+    return S3Store(
+        bucket,
+        config=cast("S3Config", settings.store_config()),
+        client_options=cast("ClientConfig", settings.client_options()),
+        retry_config={
+            "max_retries": retries,
+            "retry_timeout": timedelta(seconds=_QUICK_SECONDS if quick else settings.retry_seconds),
+        },
+        credential_provider=_credentials(environ),
+    )
+
+
+def _credentials(environ: Mapping[str, str]) -> Callable[[], S3Credential] | None:
+    """Credentials that obstore does not find by itself; null: it looks in this process's environment, then for a role.
+
+    Keys are never mixed with those of the process's environment, which a connection may overlay.
+    """
+    if environ.get(ROLE):
+        return _of_role(environ)
+    if not (environ.get("AWS_ACCESS_KEY_ID") and environ.get("AWS_SECRET_ACCESS_KEY")):
+        name = profile_of(environ)
+        return None if name is None else _of_profile(name)
+    found: S3Credential = {
+        "access_key_id": environ["AWS_ACCESS_KEY_ID"],
+        "secret_access_key": environ["AWS_SECRET_ACCESS_KEY"],
+        "token": environ.get("AWS_SESSION_TOKEN") or None,
+        "expires_at": None,
+    }
+    return lambda: found
+
+
+def _of_role(environ: Mapping[str, str]) -> Callable[[], S3Credential]:
+    """Credentials of a role, assumed with those of the environment now and again before they expire.
+
+    Raises:
+        FatalError: `S3_CREDENTIALS_MISSING`: it can't be assumed, or boto3 is not installed.
+        RetriableError: `S3_UNREACHABLE`: STS does not answer.
+    """
+    role = environ[ROLE]
+    try:
+        import boto3  # noqa: PLC0415 - few need it
+        from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415 - as above
+        from obstore.auth.boto3 import StsCredentialProvider  # noqa: PLC0415 - needs boto3
+    except ModuleNotFoundError as error:
+        what = f"boto3, which assumes the role {role}, is not installed"
+        raise FatalError("S3_CREDENTIALS_MISSING", what, remedy="pip install 'airflow-gddl[s3]'") from error
+    keys = {name.lower(): environ[name] for name in _KEYS if environ.get(name)}
+    own: dict[str, Any] = {"ExternalId": environ[EXTERNAL_ID]} if environ.get(EXTERNAL_ID) else {}
+    try:
+        profile = None if keys else environ.get("AWS_PROFILE") or None
+        session = boto3.Session(**keys, profile_name=profile, region_name=S3Settings.of(environ).region or "us-east-1")
+        assumed = StsCredentialProvider(session, RoleArn=role, RoleSessionName="airflow-gddl", **own)
+        first = [_renewed_early(assumed())]
+    except (BotoCoreError, ClientError) as error:
+        code = error.response.get("Error", {}).get("Code", "") if isinstance(error, ClientError) else ""
+        what = f"the role {role} can't be assumed: {error}"
+        if code in _PASSING or type(error).__name__ in ("EndpointConnectionError", "ConnectTimeoutError"):
+            raise RetriableError("S3_UNREACHABLE", what, remedy="try again") from error
+        remedy = "check its ARN, its trust policy and external_id, and the credentials of where this runs"
+        raise FatalError("S3_CREDENTIALS_MISSING", what, remedy=remedy) from error
+    return lambda: first.pop() if first else _renewed_early(assumed())
+
+
+def _renewed_early(found: S3Credential) -> S3Credential:
+    """obstore asks again only when they have expired, and takes no UTC but Python's own."""
+    expires = found["expires_at"]
+    return {**found, "expires_at": None if expires is None else expires.astimezone(UTC) - _EARLY}
+
+
+def _of_profile(name: str) -> Callable[[], S3Credential] | None:
+    """Credentials of a profile of the configuration files, which obstore itself does not read.
+
+    Args:
+        name: empty: the default one.
+
+    Returns:
+        null where an unnamed profile file exists but boto3 is not installed: the machine's role may apply.
+
+    Raises:
+        FatalError: `S3_CREDENTIALS_MISSING`.
+    """
+    try:
+        import boto3  # noqa: PLC0415 - few need it
+        from obstore.auth.boto3 import Boto3CredentialProvider  # noqa: PLC0415 - needs boto3
+
+        return Boto3CredentialProvider(boto3.Session(profile_name=name or None))
+    except ModuleNotFoundError as error:
+        if not name:
+            return None
+        what = f"AWS_PROFILE names {name!r}, and boto3, which reads profiles, is not installed"
+        raise FatalError("S3_CREDENTIALS_MISSING", what, remedy=PROFILE_REMEDY) from error
+    except Exception as error:
+        what = f"the profile {name or 'default'!r} gives no credentials: {error}"
+        raise FatalError("S3_CREDENTIALS_MISSING", what, remedy="check the profile") from error
+
 
 if TYPE_CHECKING:
     from obstore import ObjectMeta, UpdateVersion

@@ -19,7 +19,7 @@ from airflow_gddl.contract.s3 import is_s3
 from airflow_gddl.contract.source_access import SourceAccess
 from airflow_gddl.stores import local
 from airflow_gddl.stores.faults import translated
-from airflow_gddl.stores.objects import StoredObject
+from airflow_gddl.stores.readers import StoredObject
 
 T = TypeVar("T")
 # Of one part: MD5 of the bytes. Of several: MD5 of the parts' MD5s, which only the same bytes can have too.
@@ -192,7 +192,7 @@ class Storage:
         """What `deltalake` takes as `storage_options` for a table of this path; null for local ones."""
         if not is_s3(path):
             return None
-        from airflow_gddl.stores.clients import options  # noqa: PLC0415 - see `s3`
+        from airflow_gddl.stores.s3 import options  # noqa: PLC0415 - see `s3`
 
         return options(self._environ_of(source_access.of_path(path, self._environ)))
 

@@ -25,7 +25,7 @@ from airflow_gddl.runtime.runners.attempts import Attempts, TaskKey
 from airflow_gddl.runtime.runners.base import WaitPolicy
 from airflow_gddl.runtime.runners.platform import Platform, RunStatus
 from airflow_gddl.runtime.runners.registry import make_platform
-from airflow_gddl.runtime.runners.run_control import cancel, pauses, polled, time_out
+from airflow_gddl.runtime.runners.remote import cancel, pauses, polled, time_out
 from airflow_gddl.stores import open_store
 from airflow_gddl.version_compat import TELLS_TRIGGERS_OF_KILLS, is_still_deferred
 

@@ -22,7 +22,7 @@ from airflow_gddl.contract.registration import CatalogProblem, RegisteredTable, 
 from airflow_gddl.contract.result import RunWarning
 from airflow_gddl.contract.spec import JobSpec, TableSpec
 from airflow_gddl.stores import Storage
-from airflow_gddl.stores.registrations import RegistrationStore
+from airflow_gddl.stores.lake_files import RegistrationStore
 from spark_jobs.catalogs.base import (
     CatalogChange,
     CatalogError,

@@ -11,8 +11,7 @@ from typing import Any, BinaryIO, ClassVar, Literal, Protocol, cast
 import pyarrow as pa
 
 from airflow_gddl.contract import codec, dialects
-from airflow_gddl.contract.file_names import Names, is_temporary
-from airflow_gddl.contract.name_times import timed_order
+from airflow_gddl.contract.file_names import Names, is_temporary, timed_order
 from airflow_gddl.contract.spec import TableSpec, TierSpec
 from spark_jobs.dialects.probed import DEFAULT_BOUNDS, Probed, ReadBounds
 from spark_jobs.plan.batch import PlannedFile

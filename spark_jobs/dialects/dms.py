@@ -12,9 +12,8 @@ from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Literal
 
-from airflow_gddl.contract.dms import COMMIT_TIMES, DATES_IN_ORDER, TOTAL_ORDER, DmsOptions, date_folder
-from airflow_gddl.contract.dms_names import classify
-from airflow_gddl.contract.file_names import Names
+from airflow_gddl.contract.dialects import COMMIT_TIMES, DATES_IN_ORDER, TOTAL_ORDER, DmsOptions, date_folder
+from airflow_gddl.contract.file_names import Names, classify
 from spark_jobs.dialects.base import EVERYTHING, Dialect, InputOpener, Window
 from spark_jobs.dialects.probe import probe
 from spark_jobs.dialects.probed import Probed

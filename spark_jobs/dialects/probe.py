@@ -15,10 +15,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pyarrow.types as pt
 
-from airflow_gddl.contract.dms import DmsOptions
+from airflow_gddl.contract.dialects import DmsOptions
 from airflow_gddl.contract.errors import GddlError, QuarantinableError
 from airflow_gddl.stores.footers import chunks_of
-from airflow_gddl.stores.inflating import GZIP_MAGIC, Inflating, too_large
+from airflow_gddl.stores.readers import GZIP_MAGIC, Inflating, too_large
 from spark_jobs.dialects.base import Dialect, InputOpener
 from spark_jobs.dialects.probed import DEFAULT_BOUNDS, Probed, ReadBounds, Unreadable, column_type
 from spark_jobs.plan.batch import PlannedFile

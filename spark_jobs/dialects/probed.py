@@ -11,7 +11,7 @@ from typing import ClassVar
 import pyarrow as pa
 import pyarrow.types as pt
 
-from airflow_gddl.contract.dms import DmsOptions
+from airflow_gddl.contract.dialects import DmsOptions
 from airflow_gddl.contract.spec import DEFAULT_TIERS
 from airflow_gddl.contract.sql_types import MAX_PRECISION, quoted
 from spark_jobs.plan.batch import PlannedFile

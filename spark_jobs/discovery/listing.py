@@ -11,8 +11,8 @@ from types import MappingProxyType
 from typing import Literal
 
 from airflow_gddl.contract.durations import seconds, wait_seconds
+from airflow_gddl.contract.file_names import moment
 from airflow_gddl.contract.layout import join, landing_root
-from airflow_gddl.contract.name_times import moment
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.stores import Storage, StoredObject
 from spark_jobs.dialects.base import EVERYTHING, Dialect, Window

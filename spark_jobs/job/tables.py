@@ -11,8 +11,7 @@ from datetime import datetime
 from airflow_gddl.contract.errors import GddlError, RetriableError
 from airflow_gddl.contract.layout import LandingFolder, places_of
 from airflow_gddl.contract.result import JobResult, RunWarning, error_info
-from airflow_gddl.contract.s3 import is_s3
-from airflow_gddl.contract.s3_errors import CODES
+from airflow_gddl.contract.s3 import CODES, is_s3
 from airflow_gddl.contract.spec import JobSpec, TableSpec
 from airflow_gddl.stores import Storage
 from spark_jobs.catalogs.registrar import Registrar

@@ -17,7 +17,7 @@ from airflow_gddl.contract.layout import STATE, Layout, join
 from airflow_gddl.contract.registration import RegistrationState
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import TableSpec
-from airflow_gddl.stores.registrations import RegistrationStore
+from airflow_gddl.stores.lake_files import RegistrationStore
 from spark_jobs.iceberg.publish import MetadataVersions, publish
 from spark_jobs.ledger.claim import Claim
 from spark_jobs.ledger.erasures import ErasureRegister

@@ -11,8 +11,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import groupby
 from typing import Literal
 
-from airflow_gddl.contract.name_times import change_time, digits_of, moment
-from airflow_gddl.contract.path_format import PathFormat
+from airflow_gddl.contract.file_names import PathFormat, change_time, digits_of, moment
 from airflow_gddl.contract.spec import Generations
 from spark_jobs.plan.batch import BatchPlan, FileEntry, LandedFile, PlannedFile, TableState
 from spark_jobs.plan.sequence import greater, sort_key

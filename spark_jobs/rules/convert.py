@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from airflow_gddl.contract.mask_key import MASK_KEY, MASK_KEY_FILE, digest, mask_key
+from airflow_gddl.contract.connections import MASK_KEY, MASK_KEY_FILE, digest, mask_key
 from airflow_gddl.contract.spec import MaskMethod, SubMicrosecondPolicy
 from airflow_gddl.contract.sql_types import DecimalType, ScalarType, SqlType
 from spark_jobs.rules.arrays import arrow_type, flat

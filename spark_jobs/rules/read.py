@@ -18,11 +18,11 @@ import pyarrow.csv as pcsv
 import pyarrow.parquet as pq
 import pyarrow.types as pt
 
-from airflow_gddl.contract.dms import DmsOptions
+from airflow_gddl.contract.dialects import DmsOptions
 from airflow_gddl.contract.errors import QuarantinableError
 from airflow_gddl.contract.sql_types import parse_type, unsupported_part
 from airflow_gddl.stores import Storage
-from airflow_gddl.stores.inflating import GZIP_MAGIC, Inflating
+from airflow_gddl.stores.readers import GZIP_MAGIC, Inflating
 from spark_jobs.dialects.probe import first_record, reading
 from spark_jobs.dialects.probed import Probed, Unreadable
 from spark_jobs.rules.arrays import arrow_type, count_past_micros, flat, is_text, past_micros, recast, with_leaves

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from airflow_gddl.contract.mask_key import MASK_KEY, key_id, mask_key
+from airflow_gddl.contract.connections import MASK_KEY, key_id, mask_key
 from airflow_gddl.contract.source_access import variables_for_tasks
 from spark_jobs.spark.session_settings import WORKER_MEMORY, is_on_a_cluster
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
+from airflow_gddl.contract.connections import key_id
 from airflow_gddl.contract.layout import Layout
-from airflow_gddl.contract.mask_key import key_id
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import EngineName, JobSpec, TableSpec
 from spark_jobs.delta.commits import DeltaCommits

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 
-from airflow_gddl.stores import run_records
+from airflow_gddl.stores import lake_files
 from spark_jobs.engines.port import TableContext
 from spark_jobs.ledger.claim import Claim
 from spark_jobs.ledger.ledger import Ledger
@@ -42,7 +42,7 @@ def tidy(run: TableRun, context: TableContext, ledger: Ledger, claim: Claim, bat
         return
     try:
         hours = vacuum_hours(run.spec)
-        run_records.compact(run.runtime.storage, context.layout.runs)
+        lake_files.compact(run.runtime.storage, context.layout.runs)
         for name in TABLES:
             if name == "replica" and run.spec.iceberg:  # its readers may use files that Delta does not need
                 continue

@@ -72,4 +72,4 @@ class Stage:
         return [sorted(job["tables"]) for job in self.jobs]
 
     def hints(self, dag_id: str) -> Hints:
-        return hints.read(open_store(), str(self.lake), dag_id)
+        return hints.read_hints(open_store(), str(self.lake), dag_id)

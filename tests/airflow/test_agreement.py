@@ -10,7 +10,7 @@ import pytest
 
 from airflow_gddl import configuration
 from airflow_gddl.contract.errors import RetriableError
-from airflow_gddl.operators.agreement import agreed
+from airflow_gddl.operators.job_runs import agreed
 from airflow_gddl.runtime.landing.observing import Question, observe
 from airflow_gddl.runtime.landing.work import PipelineWork
 from airflow_gddl.runtime.snapshot import PipelineDocument

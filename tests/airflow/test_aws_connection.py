@@ -12,7 +12,7 @@ from airflow_gddl import configuration
 from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.contract.s3 import S3Settings
 from airflow_gddl.hooks.aws import RENEW_SECONDS, ConnectedEnviron, fetch, laid_over
-from airflow_gddl.stores.clients import client
+from airflow_gddl.stores.s3 import client
 
 
 def set_connection(monkeypatch: pytest.MonkeyPatch, name: str, **fields: Any) -> None:

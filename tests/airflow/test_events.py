@@ -21,13 +21,19 @@ from airflow_gddl import configuration
 from airflow_gddl.contract.errors import RetriableError
 from airflow_gddl.contract.layout import LandingFolder
 from airflow_gddl.contract.spec import Roots
-from airflow_gddl.runtime.landing import pending_tables as news
+from airflow_gddl.runtime.landing import queue as following_module
+from airflow_gddl.runtime.landing import queue as news
 from airflow_gddl.runtime.landing import queue as queue_module
-from airflow_gddl.runtime.landing import queue_polling as following_module
-from airflow_gddl.runtime.landing.events import NotAnEventError, has_news, objects_of, places_with_news
 from airflow_gddl.runtime.landing.polling import poll
-from airflow_gddl.runtime.landing.queue import Message, SqsQueue
-from airflow_gddl.runtime.landing.queue_polling import Following
+from airflow_gddl.runtime.landing.queue import (
+    Following,
+    Message,
+    NotAnEventError,
+    SqsQueue,
+    has_news,
+    objects_of,
+    places_with_news,
+)
 from airflow_gddl.stores import open_store
 from airflow_gddl.triggers.tables import GddlTablesTrigger
 from tests.airflow.stage import Stage

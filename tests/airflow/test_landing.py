@@ -16,8 +16,7 @@ from airflow_gddl.contract.spec import DEFAULT_TIERS, Roots, TableSpec
 from airflow_gddl.metadata.topology import pipelines
 from airflow_gddl.runtime.landing import hints
 from airflow_gddl.runtime.landing import polling as looking
-from airflow_gddl.runtime.landing.hint_book import WRITE_EVERY, HintBook
-from airflow_gddl.runtime.landing.hints import Hints, StageEnd, TableHint
+from airflow_gddl.runtime.landing.hints import WRITE_EVERY, HintBook, Hints, StageEnd, TableHint
 from airflow_gddl.runtime.landing.loading import waves
 from airflow_gddl.runtime.landing.polling import Poll, PollWindow, Scope, poll, poll_folders
 from airflow_gddl.runtime.landing.run_request import RunRequestForm, from_params
@@ -181,14 +180,14 @@ def test_a_bucket_is_listed_in_pages_by_one_client(bucket: Bucket) -> None:
 def test_hints_are_kept_in_both_sorts_of_store(root: str, tmp_path: Path, bucket: Bucket) -> None:
     lake = "s3://bucket/lake" if root == "s3" else str(tmp_path)
     store = open_store()
-    assert hints.read(store, lake, "d") == Hints()
+    assert hints.read_hints(store, lake, "d") == Hints()
     kept = Hints(tables={"s.a": TableHint(mark="t", looked_at=T1, run="r", announce={"rows": 1})}, finished={"x": "r"})
     kept = replace(kept, ends={"x": StageEnd(max_tries=2, events={"s.a": {"rows": 1}})})
-    hints.write(store, lake, "d", kept)
-    assert hints.read(store, lake, "d") == kept
+    hints.write_hints(store, lake, "d", kept)
+    assert hints.read_hints(store, lake, "d") == kept
     for damaged in (b"", b"{", b"[]", b'{"tables": 1}', b'{"unknown": 1}', b"\xff"):
         store.write(hints.place(lake, "d"), damaged)
-        assert hints.read(store, lake, "d") == Hints()
+        assert hints.read_hints(store, lake, "d") == Hints()
 
 
 def test_the_book_writes_now_and_then_and_at_the_end(tmp_path: Path) -> None:
@@ -197,16 +196,16 @@ def test_the_book_writes_now_and_then_and_at_the_end(tmp_path: Path) -> None:
     book = HintBook(roots, "d", lambda: now[0])
     store: Storage = open_store()
     book.take("s.a", TableHint(mark="a", looked_at=T1, run="r"))
-    assert hints.read(store, lake, "d").tables == {}
+    assert hints.read_hints(store, lake, "d").tables == {}
     now[0] += WRITE_EVERY
     book.take("s.b", TableHint(mark="b", looked_at=T1, run="r", announce={"rows": 2}))
-    assert sorted(hints.read(store, lake, "d").tables) == ["s.a", "s.b"]
+    assert sorted(hints.read_hints(store, lake, "d").tables) == ["s.a", "s.b"]
     book.take("s.b", TableHint(mark="c", looked_at=T1, run="r"))
     book.flush()
-    read = hints.read(store, lake, "d")
+    read = hints.read_hints(store, lake, "d")
     assert (read.tables["s.b"].mark, read.pending) == ("c", {"s.b": {"rows": 2}})
     assert book.finish("increments", "r") == {"s.b": {"rows": 2}}
-    assert hints.read(store, lake, "d").pending == {}
+    assert hints.read_hints(store, lake, "d").pending == {}
 
 
 # What follows

@@ -22,7 +22,7 @@ from airflow_gddl.contract.result import JobResult, MainCounts, ResultColumn
 from airflow_gddl.contract.spec import Roots, TableSpec
 from airflow_gddl.dags.factory import build_dags
 from airflow_gddl.operators import lineage
-from airflow_gddl.reporting.loaded import LoadedTables
+from airflow_gddl.reporting.results import LoadedTables
 from tests.airflow.clearing import clear
 from tests.airflow.openlineage_events import events, require_valid
 from tests.airflow.stage import Stage

@@ -15,8 +15,7 @@ from airflow_gddl.metadata.topology import pipelines
 from airflow_gddl.reporting.asset_events import extra_of
 from airflow_gddl.reporting.results import explained, summary
 from airflow_gddl.runtime.landing import hints
-from airflow_gddl.runtime.landing.hint_book import HintBook
-from airflow_gddl.runtime.landing.hints import Hints
+from airflow_gddl.runtime.landing.hints import HintBook, Hints
 from airflow_gddl.runtime.landing.loading import Loading, LoadRequest, Stage
 from airflow_gddl.runtime.landing.run_request import RunRequestForm, What
 from airflow_gddl.runtime.landing.work import PipelineWork
@@ -142,7 +141,7 @@ def test_a_retry_after_an_unreported_success_sends_events_without_a_job(tmp_path
 def test_a_run_that_an_older_version_finished_is_loaded_again_when_it_is_cleared(tmp_path: Path) -> None:
     made, runner = document(tmp_path), ListRunner()
     attempt(made, runner)
-    hints.write(open_store(), made.roots.lake, made.pipeline.dag_id, replace(stored(made), ends={}))
+    hints.write_hints(open_store(), made.roots.lake, made.pipeline.dag_id, replace(stored(made), ends={}))
     attempt(made, runner)
     assert [len(job.tables) for job in runner.jobs] == [50, 50]
 
@@ -151,7 +150,7 @@ def test_a_table_with_unfinished_work_has_work_without_new_files(tmp_path: Path)
     """Files may still be written, or a reload is not whole: no sensor sees that."""
     made = document(tmp_path)
     attempt(made, ListRunner(unfinished={"s.t05"}))
-    found = hints.read(open_store(), str(tmp_path), made.pipeline.dag_id)
+    found = hints.read_hints(open_store(), str(tmp_path), made.pipeline.dag_id)
     assert {name for name, hint in found.tables.items() if hint.mark != "m"} == {"s.t05"}
 
 
@@ -344,4 +343,4 @@ def test_a_lost_job_counts_as_running_for_minutes(tmp_path: Path) -> None:
 
 
 def stored(made: PipelineDocument) -> Hints:
-    return hints.read(open_store(), made.roots.lake, made.pipeline.dag_id)
+    return hints.read_hints(open_store(), made.roots.lake, made.pipeline.dag_id)

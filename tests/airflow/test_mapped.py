@@ -13,8 +13,7 @@ from sqlalchemy import select
 from airflow_gddl.contract.spec import Roots
 from airflow_gddl.dags.factory import build_dags
 from airflow_gddl.operators.outcomes import Round, TableOutcome
-from airflow_gddl.runtime.landing.hint_book import SharedHintBook
-from airflow_gddl.runtime.landing.hints import TableHint
+from airflow_gddl.runtime.landing.hints import SharedHintBook, TableHint
 from tests.airflow.clearing import clear, instances
 from tests.airflow.stage import Stage
 from tests.airflow.test_run import DATES, PACK, events

@@ -150,7 +150,7 @@ def test_records_are_read_again_when_a_load_ended_or_on_request(
         read.append(given[1])
         return read_records(*given)
 
-    monkeypatch.setattr("airflow_gddl.page.records.read_records", counted)
+    monkeypatch.setattr("airflow_gddl.page.app.read_records", counted)
 
     def ask(more: str = "") -> int:
         site.client.get(f"/api/table?name=shop.good{more}", headers=users["viewer"])
@@ -359,8 +359,8 @@ def test_a_table_with_an_invalid_row_stays_in_its_pack(
     assert problem.startswith("tables/shop.yaml:3: [DURATION_INVALID] shop.good freshness:")
     assert (one["may_trigger"], [run["run_id"] for run in one["runs"]]) == (False, ["r1"])
     assert site.client.get("/api/table?name=../../etc/passwd", headers=users["admin"]).status_code == 404
-    monkeypatch.setattr("airflow_gddl.page.access.readable", lambda _, ids: set(ids) - {PACK})
-    monkeypatch.setattr("airflow_gddl.page.access.may_read", lambda _, dag_id: dag_id not in (None, PACK))
+    monkeypatch.setattr("airflow_gddl.page.app.readable", lambda _, ids: set(ids) - {PACK})
+    monkeypatch.setattr("airflow_gddl.page.app.may_read", lambda _, dag_id: dag_id not in (None, PACK))
     some = site.client.get("/api/tables", headers=users["viewer"])
     assert "shop.good" not in some.text, "it belongs to those who may read the DAG that loaded it"
     assert "etc" not in some.text
@@ -374,7 +374,7 @@ def test_an_invalid_row_without_loads_is_shown_to_users_with_full_access(
     site.now[0] += 600
     body = site.client.get("/api/tables?state=broken_row", headers=users["viewer"]).json()
     assert [(row["table"], row["last_state"], row["dag_id"]) for row in body["rows"]] == [("shop.odd", "new", None)]
-    monkeypatch.setattr("airflow_gddl.page.access.may_read", lambda _, dag_id: dag_id is not None)
+    monkeypatch.setattr("airflow_gddl.page.app.may_read", lambda _, dag_id: dag_id is not None)
     assert "shop.odd" not in site.client.get("/api/tables", headers=users["viewer"]).text
 
 
@@ -448,8 +448,8 @@ def test_rights_are_asked_for_at_each_request(
     own = next(one.row.dag_id for one in site.source.board().standings if one.row.table == "shop.own")
     rights = {"viewer": {own}, "admin": {PACK}}
     for name in ("may_read", "may_read_data", "may_read_quarantine", "may_trigger"):
-        monkeypatch.setattr(f"airflow_gddl.page.access.{name}", lambda user, dag_id: dag_id in rights[user.username])
-    monkeypatch.setattr("airflow_gddl.page.access.readable", lambda user, dag_ids: set(dag_ids) & rights[user.username])
+        monkeypatch.setattr(f"airflow_gddl.page.app.{name}", lambda user, dag_id: dag_id in rights[user.username])
+    monkeypatch.setattr("airflow_gddl.page.app.readable", lambda user, dag_ids: set(dag_ids) & rights[user.username])
     (site.stage.lake / "_gddl" / "logs" / own).mkdir(parents=True)
     (site.stage.lake / "_gddl" / "logs" / own / "job1.log").write_text("a secret line")
 
@@ -489,16 +489,16 @@ def test_troubles_and_names_of_hidden_tables_are_not_shown(
     every = site.client.get("/api/tables", headers=users["viewer"]).json()
     assert [one["what"].split()[0] for one in every["troubles"]] == [f"{own}.runs.json"]
     assert {row["table"]: row["held_by"] for row in every["rows"]}["shop.good"] == ["shop.own", "shop.bad"]
-    monkeypatch.setattr("airflow_gddl.page.access.readable", lambda _, ids: set(ids) - {own})
-    monkeypatch.setattr("airflow_gddl.page.access.may_read", lambda _, dag_id: dag_id != own)
+    monkeypatch.setattr("airflow_gddl.page.app.readable", lambda _, ids: set(ids) - {own})
+    monkeypatch.setattr("airflow_gddl.page.app.may_read", lambda _, dag_id: dag_id != own)
     some = site.client.get("/api/tables", headers=users["viewer"])
     assert "shop.own" not in some.text
     assert (some.json()["troubles"], some.json()["tables"]) == ([], 3)
     assert {row["table"]: row["held_by"] for row in some.json()["rows"]}["shop.good"] == ["shop.bad"]
     one = site.client.get("/api/table?name=shop.good", headers=users["viewer"])
     assert "shop.own" not in one.text
-    monkeypatch.setattr("airflow_gddl.page.access.readable", lambda *_: set())
-    monkeypatch.setattr("airflow_gddl.page.access.may_read", lambda *_: False)
+    monkeypatch.setattr("airflow_gddl.page.app.readable", lambda *_: set())
+    monkeypatch.setattr("airflow_gddl.page.app.may_read", lambda *_: False)
     (site.stage.root / "away").mkdir()
     folder.rename(site.stage.root / "away" / "state")
     folder.symlink_to(folder)

@@ -11,7 +11,7 @@ from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.registration import CatalogProblem, RegisteredTable, RegistrationState
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.stores import Storage
-from airflow_gddl.stores.registrations import RegistrationStore
+from airflow_gddl.stores.lake_files import RegistrationStore
 from tests.airflow.page_site import Site
 from tests.airflow.stage import Stage
 

@@ -31,15 +31,15 @@ from airflow_gddl.contract.layout import answer_name, answers_folder, join
 from airflow_gddl.contract.spec import DEFAULT_TIERS
 from airflow_gddl.dags.factory import build_dags
 from airflow_gddl.dags.maintenance import build_upkeep_dags
-from airflow_gddl.devtools.fakes.databricks.run import LIVE, FakeRun
 from airflow_gddl.devtools.fakes.databricks.server import FakeServer, serving
+from airflow_gddl.devtools.fakes.databricks.workspace import LIVE, FakeRun
 from airflow_gddl.metadata.runners.databricks import DatabricksSettings
 from airflow_gddl.operators.load import LoadOperator
 from airflow_gddl.reporting.continuous_monitor import MonitoredPipeline
-from airflow_gddl.runtime.landing.desired_state import DesiredStateKeeper
+from airflow_gddl.runtime.landing.monitoring import DesiredStateKeeper
 from airflow_gddl.runtime.runners.attempts import Attempts, Submission, TaskKey
 from airflow_gddl.runtime.runners.base import WaitPolicy
-from airflow_gddl.runtime.runners.databricks.jobs import jobs_of
+from airflow_gddl.runtime.runners.databricks import jobs_of
 from airflow_gddl.runtime.runners.platform import Handle
 from airflow_gddl.runtime.state.reading import read_pipeline
 from airflow_gddl.stores import open_store
@@ -296,7 +296,7 @@ def test_stopping_a_remote_continuous_job_lets_it_finish_its_batch(stage: Stage,
 
 
 def test_rows_that_come_while_it_runs_elsewhere_reach_it_by_the_triggerer(stage: Stage, fake: FakeServer) -> None:
-    stage.monkeypatch.setattr("airflow_gddl.runtime.landing.desired_state.FRESH_SECONDS", 0.1)
+    stage.monkeypatch.setattr("airflow_gddl.runtime.landing.monitoring.FRESH_SECONDS", 0.1)
     trigger, started = kept_job(stage, fake)
     stage.rows(*ROWS)
     asyncio.run(watched(trigger, lambda: answered(stage, "a", "b"), stop="user"))
@@ -305,7 +305,7 @@ def test_rows_that_come_while_it_runs_elsewhere_reach_it_by_the_triggerer(stage:
 
 
 def test_rows_reach_a_remote_job_independent_of_the_poll_interval(stage: Stage, fake: FakeServer) -> None:
-    stage.monkeypatch.setattr("airflow_gddl.runtime.landing.desired_state.FRESH_SECONDS", 0.1)
+    stage.monkeypatch.setattr("airflow_gddl.runtime.landing.monitoring.FRESH_SECONDS", 0.1)
     stage.monkeypatch.setattr("airflow_gddl.triggers.runs.KEPT_EVERY", 0.1)
     stage.monkeypatch.setenv("AIRFLOW__GDDL__RUN_POLL_SECONDS", "600")
     trigger, started = kept_job(stage, fake)

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from airflow_gddl.contract.errors import RetriableError
 from airflow_gddl.contract.layout import LandingFolder
 from airflow_gddl.contract.spec import Roots, TableSpec
-from airflow_gddl.runtime.landing import watermarks
+from airflow_gddl.runtime.landing import hints
+from airflow_gddl.runtime.landing.hints import Watermark, watermark_of
 from airflow_gddl.runtime.landing.observing import Question, observe
 from airflow_gddl.runtime.landing.polling import ListedFiles, Scope, poll, poll_folders
 from airflow_gddl.runtime.landing.run_request import RunRequestForm
-from airflow_gddl.runtime.landing.watermarks import Watermark, watermark_of
 from airflow_gddl.runtime.landing.work import PipelineWork
 from airflow_gddl.runtime.snapshot import PipelineDocument
 from airflow_gddl.stores import open_store
@@ -31,7 +31,7 @@ NOON = datetime(2024, 6, 1, 12, tzinfo=UTC)
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watermarks, "LISTED_IN_PART", 20)
+    monkeypatch.setattr(hints, "LISTED_IN_PART", 20)
 
 
 def names(days: int, *, of: str = "{0:%Y%m%d}-000000000.parquet", until: datetime = NOON) -> list[str]:
@@ -188,7 +188,7 @@ def test_a_lake_that_can_not_be_written_costs_a_full_listing(
     def refuse(*_: object) -> None:
         raise RetriableError("LANDING_UNREACHABLE", "no")
 
-    monkeypatch.setattr(watermarks, "write", refuse)
+    monkeypatch.setattr(hints, "write", refuse)
     first = polled(made)
     land(tmp_path, "20240301-000000001.parquet")
     assert polled(made) != first
@@ -197,10 +197,10 @@ def test_a_lake_that_can_not_be_written_costs_a_full_listing(
 def test_watermarks_are_those_of_full_listings_alone(made: PipelineDocument, tmp_path: Path) -> None:
     polled(made)
     lake = str(tmp_path / "lake")
-    kept = watermarks.read(open_store(), lake, made.pipeline.dag_id)
+    kept = hints.read_watermarks(open_store(), lake, made.pipeline.dag_id)
     assert (list(kept.tables), kept.tables["s.a"].swept) == (["s.a"], NOON.isoformat(timespec="microseconds"))
     polled(made, now=NOON + timedelta(hours=2))
-    assert watermarks.read(open_store(), lake, made.pipeline.dag_id) == kept
+    assert hints.read_watermarks(open_store(), lake, made.pipeline.dag_id) == kept
 
 
 def test_files_of_any_source_of_a_table_are_news(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from typing import Any, Self
 import psutil
 import pyspark
 
-from airflow_gddl.devtools.standalone.ports import free_port
+from airflow_gddl.devtools.standalone.home import free_port
 
 HOME = Path(pyspark.__file__).parent
 WORKERS = 2

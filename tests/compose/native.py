@@ -20,7 +20,7 @@ from typing import Self
 
 import psutil
 
-from airflow_gddl.devtools.standalone.ports import free_port
+from airflow_gddl.devtools.standalone.home import free_port
 from tests.compose.arrangement import ROOT, Service, example, services
 
 SECONDS = 600

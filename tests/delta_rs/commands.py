@@ -17,7 +17,7 @@ from airflow_gddl.cli.main import invoke
 from airflow_gddl.contract.codec import from_json, to_json
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobSpec, TableSpec
-from airflow_gddl.runtime.runners import local
+from airflow_gddl.runtime.runners import registry
 from airflow_gddl.runtime.runners.base import JobOutcome, Listener
 from airflow_gddl.stores import Storage
 from spark_jobs.job.tables import exit_status, run_job
@@ -40,7 +40,7 @@ def gddl_process(folder: Path, *arguments: str, status: int = 0) -> Answer:
 def gddl(folder: Path, *arguments: str, status: int = 0) -> Answer:
     """The same in this process: the job gets its JobSpec and gives its results as the other process would."""
     out, err = io.StringIO(), io.StringIO()
-    with patch.object(local, "JobProcess", _JobHere), redirect_stdout(out), redirect_stderr(err):
+    with patch.object(registry, "JobProcess", _JobHere), redirect_stdout(out), redirect_stderr(err):
         ended = invoke([*arguments, "--metadata", str(folder / "metadata"), "--json"], context.real())
     return _answer(out.getvalue(), err.getvalue(), ended, status)
 

@@ -19,7 +19,7 @@ from airflow_gddl.contract.desired_state import DesiredState
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import Continuous, JobOptions, JobSpec, TableSpec
-from airflow_gddl.runtime.landing.desired_state import DesiredStateKeeper
+from airflow_gddl.runtime.landing.monitoring import DesiredStateKeeper
 from airflow_gddl.stores import Storage
 from spark_jobs.job.spread_local import LocalSpread
 from spark_jobs.job.tables import run_job

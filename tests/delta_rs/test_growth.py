@@ -13,7 +13,7 @@ import pytest
 
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.runtime.state.records import read_records
-from airflow_gddl.stores import Storage, run_records
+from airflow_gddl.stores import Storage, lake_files
 from spark_jobs.delta import log
 from spark_jobs.engines import batch_context
 from spark_jobs.table import tidying
@@ -43,7 +43,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     monkeypatch.setattr(tidying, "BATCHES_PER_TIDYING", EVERY)
     monkeypatch.setattr(log, "COMMITS_PER_CLEANUP", EVERY)
     monkeypatch.setattr(batch_context, "MANY", EVERY)
-    monkeypatch.setattr(run_records, "LOOSE_LEFT", EVERY // 2)
+    monkeypatch.setattr(lake_files, "LOOSE_LEFT", EVERY // 2)
     return found
 
 
@@ -127,7 +127,7 @@ def test_a_tidying_that_fails_is_no_failure_of_the_run(
     def fails(*_: object, **__: object) -> None:
         raise OSError("on purpose")
 
-    monkeypatch.setattr("airflow_gddl.stores.run_records.compact", fails)
+    monkeypatch.setattr("airflow_gddl.stores.lake_files.compact", fails)
     lake.change(SPEC, EVERY, [("U", 1, "last")])
     assert lake.done(SPEC, clock=at_run(EVERY)).status == "succeeded"
     assert "old files of s.t stay: on purpose" in caplog.messages

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from airflow_gddl.contract.spec import JobOptions
-from airflow_gddl.page.delta import quarantined
+from airflow_gddl.page.detail import quarantined
 from tests.delta_rs.small_lake import SmallLake, spec_of
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_gddl.devtools.standalone import processes
+from airflow_gddl.devtools.standalone import supervisor
 from airflow_gddl.devtools.standalone.supervisor import Standalone
 from airflow_gddl.metadata.loading import load
 from airflow_gddl.metadata.topology import pipelines, pools
@@ -81,7 +81,7 @@ def site(tmp_path_factory: pytest.TempPathFactory, webhook: Webhook) -> Iterator
         made.runs.create_pools(pools(dags))
         made.runs.wait_for([dag.dag_id for dag in dags])
         yield made
-    assert not any(mark.endswith(str(running.order.home.root)) for mark in processes.marks()), "a process is left"
+    assert not any(mark.endswith(str(running.order.home.root)) for mark in supervisor.marks()), "a process is left"
 
 
 @pytest.fixture(scope="package")

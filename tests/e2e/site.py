@@ -15,9 +15,8 @@ from typing import Any
 
 from airflow_gddl.contract.codec import decode, plain
 from airflow_gddl.contract.spec import JobOptions
-from airflow_gddl.devtools.standalone.home import Home, HomeSettings
+from airflow_gddl.devtools.standalone.home import Home, HomeSettings, free_port
 from airflow_gddl.devtools.standalone.part import Part
-from airflow_gddl.devtools.standalone.ports import free_port
 from airflow_gddl.devtools.standalone.runs import RunRef, Runs
 from airflow_gddl.devtools.standalone.supervisor import Standalone, StartOrder
 

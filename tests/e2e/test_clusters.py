@@ -14,7 +14,7 @@ import pytest
 import sqlalchemy as sa
 
 from airflow_gddl.contract.errors import FatalError
-from airflow_gddl.devtools.standalone import processes
+from airflow_gddl.devtools.standalone import supervisor
 from airflow_gddl.devtools.standalone.part import PARTS, PartSpec
 from airflow_gddl.devtools.standalone.supervisor import Standalone
 from tests.delta_rs.postgres import postgres
@@ -60,7 +60,7 @@ def cluster(
             site.runs.wait_for([f"gddl.{lane}" for lane in LANES])
             running.wait("two schedulers", lambda: schedulers(engine) == 2)
             yield site, engine
-        assert not any(mark.endswith(str(running.order.home.root)) for mark in processes.marks()), "a process is left"
+        assert not any(mark.endswith(str(running.order.home.root)) for mark in supervisor.marks()), "a process is left"
 
 
 def schedulers(engine: sa.Engine) -> int:

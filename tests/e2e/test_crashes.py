@@ -15,8 +15,8 @@ import pytest
 
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.devtools.simulate import SimulateSpec, TableShape, differences, prepare
-from airflow_gddl.devtools.simulate.compare import read_replica
-from airflow_gddl.devtools.standalone import processes
+from airflow_gddl.devtools.simulate.report import read_replica
+from airflow_gddl.devtools.standalone import supervisor
 from tests.e2e.site import Site
 
 # On Spark, whose job takes long enough to be killed in its middle.
@@ -43,7 +43,7 @@ def jobs(site: Site) -> list[psutil.Process]:
             return "spark_jobs.main" in process.cmdline()
         return False
 
-    return [process for process in processes.marked(site.running.mark) if is_job(process)]
+    return [process for process in supervisor.marked(site.running.mark) if is_job(process)]
 
 
 def kill_worker(site: Site) -> None:

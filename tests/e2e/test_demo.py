@@ -14,7 +14,7 @@ from pathlib import Path
 
 import psutil
 
-from airflow_gddl.devtools.standalone import processes
+from airflow_gddl.devtools.standalone import supervisor
 from airflow_gddl.devtools.standalone.home import Home
 from airflow_gddl.devtools.standalone.supervisor import Standalone
 from tests.e2e.site import ROOT, order
@@ -56,9 +56,9 @@ def reported(process: subprocess.Popen[str], text: str) -> str:
 
 def of(folder: Path) -> list[str]:
     """Command lines of processes that belong to a demonstration in this folder."""
-    here = [mark for mark in processes.marks() if mark.endswith(f"{folder}/airflow")]
+    here = [mark for mark in supervisor.marks() if mark.endswith(f"{folder}/airflow")]
     found = []
-    for process in (one for mark in here for one in processes.marked(mark)):
+    for process in (one for mark in here for one in supervisor.marked(mark)):
         with suppress(psutil.Error):  # it has ended meanwhile, or its parent has not asked for its status yet
             found.append(" ".join(process.cmdline()))
     return found

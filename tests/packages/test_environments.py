@@ -20,7 +20,7 @@ from airflow_gddl.contract.layout import answer_name, answers_folder, order_path
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import CONTRACT_VERSION
 from airflow_gddl.metadata.runners.databricks import DatabricksSettings
-from airflow_gddl.runtime.runners.emr_serverless.submission import PYTHON
+from airflow_gddl.runtime.runners.emr_serverless import PYTHON
 from tests.delta_rs.small_lake import SmallLake, spec_of
 
 DAGS = 1000

@@ -15,15 +15,11 @@ from databricks.sdk.service.jobs import JobSettings
 
 from airflow_gddl.contract.errors import FatalError, MetadataError, RetriableError
 from airflow_gddl.contract.spec import DEFAULT_TIERS, TierSpec
-from airflow_gddl.devtools.fakes.databricks.checking import Refusal, arguments_of, settings_of
-from airflow_gddl.devtools.fakes.databricks.process import TaskProcess
 from airflow_gddl.devtools.fakes.databricks.server import FakeServer, serving
+from airflow_gddl.devtools.fakes.databricks.workspace import Refusal, TaskProcess, arguments_of, settings_of
 from airflow_gddl.metadata.runners.databricks import DatabricksSettings, DatabricksTier
-from airflow_gddl.runtime.runners.connections import DatabricksAccess
-from airflow_gddl.runtime.runners.databricks.jobs import job_of
-from airflow_gddl.runtime.runners.databricks.platform import DatabricksPlatform
-from airflow_gddl.runtime.runners.databricks.workspace import Workspace, connect
-from airflow_gddl.runtime.runners.platform import Handle, RunRequest
+from airflow_gddl.runtime.runners.databricks import DatabricksPlatform, Workspace, connect, job_of
+from airflow_gddl.runtime.runners.platform import DatabricksAccess, Handle, RunRequest
 from spark_jobs import main as job_main
 from spark_jobs.discovery.notified import SOURCES
 from tests.remote.conftest import OWN

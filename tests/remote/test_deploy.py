@@ -17,8 +17,8 @@ from databricks.sdk.service.jobs import JobSettings
 
 from airflow_gddl.cli.context import real
 from airflow_gddl.cli.main import invoke
-from airflow_gddl.devtools.fakes.databricks.checking import settings_of
 from airflow_gddl.devtools.fakes.databricks.server import FakeServer
+from airflow_gddl.devtools.fakes.databricks.workspace import settings_of
 from tests.delta_rs.small_lake import SmallLake, spec_of
 
 SETTINGS = """landing: {root}/landing

@@ -21,10 +21,8 @@ from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobSpec, Roots, TableSpec, TierSpec
 from airflow_gddl.metadata.runners.emr_serverless import EmrSettings, EmrTier
 from airflow_gddl.runtime.runners.attempts import Attempts, TaskKey
-from airflow_gddl.runtime.runners.connections import FromEnvironment
-from airflow_gddl.runtime.runners.emr_serverless.platform import EmrPlatform, make
-from airflow_gddl.runtime.runners.emr_serverless.submission import request_of
-from airflow_gddl.runtime.runners.platform import ENDED, Handle, RunRequest
+from airflow_gddl.runtime.runners.emr_serverless import EmrPlatform, make, request_of
+from airflow_gddl.runtime.runners.platform import ENDED, FromEnvironment, Handle, RunRequest
 from airflow_gddl.runtime.runners.remote import RemoteRunner
 from airflow_gddl.stores import Storage
 from tests.remote.heard import Heard

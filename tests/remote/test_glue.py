@@ -12,12 +12,10 @@ import pytest
 from airflow_gddl.contract.errors import FatalError, RetriableError
 from airflow_gddl.contract.spec import CONTRACT_VERSION, DEFAULT_TIERS, JobSpec, TierSpec
 from airflow_gddl.metadata.runners.glue import GlueSettings, GlueTier, check_settings
+from airflow_gddl.runtime.runners import glue
 from airflow_gddl.runtime.runners.attempts import Attempts, TaskKey
-from airflow_gddl.runtime.runners.connections import FromEnvironment
-from airflow_gddl.runtime.runners.glue import deploy
-from airflow_gddl.runtime.runners.glue.jobs import job_of, jobs_of
-from airflow_gddl.runtime.runners.glue.platform import GluePlatform, make
-from airflow_gddl.runtime.runners.platform import ENDED, Handle, RunRequest
+from airflow_gddl.runtime.runners.glue import GluePlatform, job_of, jobs_of, make
+from airflow_gddl.runtime.runners.platform import ENDED, FromEnvironment, Handle, RunRequest
 from airflow_gddl.runtime.runners.remote import RemoteRunner
 from airflow_gddl.stores import Storage
 from tests.delta_rs.small_lake import SmallLake, spec_of
@@ -59,8 +57,8 @@ def platform(service: GlueService, **own: Any) -> GluePlatform:
 
 def deployed(service: GlueService, **own: Any) -> list[str]:
     settings, client = GlueSettings(**{**OWN, **own}), service.client()
-    changes = deploy.plan(client, jobs_of(TIERS, settings))
-    deploy.apply(client, changes, settings.tags)
+    changes = glue.plan(client, jobs_of(TIERS, settings))
+    glue.apply(client, changes, settings.tags)
     return [f"{change.name}: {change.action} {[field.path for field in change.fields]}" for change in changes]
 
 

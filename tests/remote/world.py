@@ -13,8 +13,7 @@ from airflow_gddl.contract.spec import JobSpec, Roots, TableSpec
 from airflow_gddl.runtime.runners.attempts import Attempts, TaskKey
 from airflow_gddl.runtime.runners.base import WaitPolicy
 from airflow_gddl.runtime.runners.platform import ENDED, Handle, RunRequest, RunStatus, State
-from airflow_gddl.runtime.runners.remote import RemoteRunner
-from airflow_gddl.runtime.runners.run_control import cancel, time_out
+from airflow_gddl.runtime.runners.remote import RemoteRunner, cancel, time_out
 from airflow_gddl.stores import StoredObject
 from tests.remote.heard import Heard
 

@@ -22,7 +22,7 @@ from airflow_gddl.runtime.runners.attempts import Attempts, TaskKey
 from airflow_gddl.runtime.runners.platform import Platform
 from airflow_gddl.runtime.runners.remote import RemoteRunner
 from airflow_gddl.stores import Storage, open_store
-from airflow_gddl.stores.reaching import check_roots
+from airflow_gddl.stores.lake_files import check_roots
 from spark_jobs.job.tables import run_job
 from spark_jobs.job.worker import NoSpark
 from spark_jobs.table.runtime import Runtime

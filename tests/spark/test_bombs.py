@@ -20,11 +20,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from airflow_gddl.contract.dms import DmsOptions
+from airflow_gddl.contract.dialects import DmsOptions
 from airflow_gddl.contract.errors import RetriableError
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.stores import Storage
-from airflow_gddl.stores.inflating import Inflating
+from airflow_gddl.stores.readers import Inflating
 from spark_jobs.dialects.probe import probe, require_bounded
 from spark_jobs.dialects.probed import ReadBounds
 from spark_jobs.engines import batches, written_parts

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from airflow_gddl.contract.spec import TableSpec
-from airflow_gddl.metadata.dependencies import cyclic
+from airflow_gddl.metadata.loading import cyclic
 from tests.unit.metadata_folder import loaded, row_file
 
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import yaml
 
-from airflow_gddl.contract.spec_problem import FieldPath
-from airflow_gddl.metadata import yaml_file
+from airflow_gddl.contract.errors import FieldPath
+from airflow_gddl.metadata import files
 from airflow_gddl.metadata.values import DocumentError, Refused, position_of
 
 TEXT = """
@@ -49,12 +49,12 @@ def refusals(value: Any, path: FieldPath = ()) -> Iterator[tuple[FieldPath, Refu
 
 @pytest.fixture(params=["CSafeLoader", "SafeLoader"])
 def parser(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(yaml_file, "_LOADER", getattr(yaml, request.param))
+    monkeypatch.setattr(files, "_LOADER", getattr(yaml, request.param))
 
 
 @pytest.mark.usefixtures("parser")
 def test_values_and_lines() -> None:
-    value = yaml_file.read(TEXT)
+    value = files.read_yaml(TEXT)
     assert value == VALUE
     assert list(refusals(value)) == []
     paths: list[tuple[str | int, ...]] = [("a",), ("b", 3), ("c", "d", "f"), ("c", "h"), ("k", 1, "l"), ("c", "gone")]
@@ -75,25 +75,25 @@ def test_values_and_lines() -> None:
     ],
 )  # fmt: skip
 def test_refused_values_keep_their_positions(text: str, expected: list[tuple[Any, str]]) -> None:
-    assert [(path, refused.code) for path, refused in refusals(yaml_file.read(text))] == expected
+    assert [(path, refused.code) for path, refused in refusals(files.read_yaml(text))] == expected
 
 
 @pytest.mark.usefixtures("parser")
 def test_aliases_are_counted_by_what_they_stand_for() -> None:
     lines = ["a0: &a0 [" + ", ".join("x" * 10) + "]"]
     lines += [f"a{i + 1}: &a{i + 1} [{', '.join([f'*a{i}'] * 10)}]" for i in range(9)]
-    value = yaml_file.read("\n".join(lines))
+    value = files.read_yaml("\n".join(lines))
     assert isinstance(value["a4"][0], Refused)
     assert value["a2"][9][9] == list("x" * 10)
 
 
 @pytest.mark.usefixtures("parser")
 def test_nesting_is_cut_and_endless_nesting_stops() -> None:
-    value = yaml_file.read("{a: " + "[" * 200 + "]" * 200 + ", b: 1}")
+    value = files.read_yaml("{a: " + "[" * 200 + "]" * 200 + ", b: 1}")
     ((path, refused),) = refusals(value)
-    assert (len(path), refused.code, value["b"]) == (yaml_file.MAX_DEPTH, "TOO_DEEP", 1)
+    assert (len(path), refused.code, value["b"]) == (files.MAX_DEPTH, "TOO_DEEP", 1)
     with pytest.raises(DocumentError, match="nested too deeply"):
-        yaml_file.read("[" * 600 + "]" * 600)
+        files.read_yaml("[" * 600 + "]" * 600)
 
 
 @pytest.mark.parametrize(
@@ -108,12 +108,12 @@ def test_nesting_is_cut_and_endless_nesting_stops() -> None:
 )
 def test_errors_have_lines_and_remedies(text: str, line: int, remedy: str) -> None:
     with pytest.raises(DocumentError) as error:
-        yaml_file.read(text)
+        files.read_yaml(text)
     assert error.value.position is not None
     assert (error.value.code, error.value.position.line) == ("YAML_INVALID", line)
     assert remedy in error.value.remedy
 
 
 def test_an_empty_text_is_null() -> None:
-    assert yaml_file.read("") is None
-    assert yaml_file.read("# nothing\n") is None
+    assert files.read_yaml("") is None
+    assert files.read_yaml("# nothing\n") is None

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_gddl.cli.display import Lines, display
+from airflow_gddl.cli.job import Lines, display
 from airflow_gddl.cli.screen import Screen
 from airflow_gddl.contract.codec import from_json_or_none
 from airflow_gddl.contract.result import JobResult

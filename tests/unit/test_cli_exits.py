@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_gddl.cli.exits import of_error, of_outcome
+from airflow_gddl.cli.context import of_error, of_outcome
 from airflow_gddl.contract.errors import FatalError, GddlError, MetadataError, QuarantinableError, RetriableError
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.runtime.runners.base import JobOutcome

@@ -13,14 +13,13 @@ from pathlib import Path
 import pytest
 
 from airflow_gddl.cli.context import CliContext
-from airflow_gddl.cli.demo_folder import DemoFolder
 from airflow_gddl.cli.init import write_project
 from airflow_gddl.cli.main import invoke
-from airflow_gddl.cli.plan_view import histogram
-from airflow_gddl.cli.project_files import PROJECT, TABLES
+from airflow_gddl.cli.plan import histogram
+from airflow_gddl.cli.project_files import PROJECT, TABLES, DemoFolder
 from airflow_gddl.contract.codec import plain
 from airflow_gddl.contract.result import JobResult
-from airflow_gddl.planning.advice import advice
+from airflow_gddl.planning.rules import advice
 from airflow_gddl.runtime.state.documents import RunsDocument, place, update_runs
 from airflow_gddl.runtime.state.facts import TableRecord
 from airflow_gddl.stores import open_store

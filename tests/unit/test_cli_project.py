@@ -18,9 +18,9 @@ import pytest
 
 from airflow_gddl import __version__
 from airflow_gddl.cli import check
+from airflow_gddl.cli.check import probe_lake, probe_landing
 from airflow_gddl.cli.context import CliContext
 from airflow_gddl.cli.main import invoke
-from airflow_gddl.cli.probes import probe_lake, probe_landing
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.devtools.standalone.home import Home, HomeSettings
 from airflow_gddl.devtools.standalone.supervisor import Standalone, StartOrder

@@ -12,10 +12,10 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from airflow_gddl.cli import sim_settings
+from airflow_gddl.cli import simulation
 from airflow_gddl.cli.context import CliContext
-from airflow_gddl.cli.demo_folder import DemoFolder
 from airflow_gddl.cli.main import invoke
+from airflow_gddl.cli.project_files import DemoFolder
 from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.devtools.simulate import Delivery, OpMix, SchemaEvent, Troubles
 from airflow_gddl.metadata.loading import load
@@ -193,11 +193,11 @@ def test_a_refusal_says_what_to_write(
 
 def test_settings_are_typed_by_their_specs() -> None:
     given = ["format=csv.gz", "csv_null=NULL", "csv-header=true", "files_per_round=3", "late=1", "ties=2", "update=0.5"]
-    sim_settings.check_names(given)
-    assert sim_settings.build(Delivery, given) == Delivery(format="csv.gz", csv_header=True, files_per_round=3)
-    assert sim_settings.build(Troubles, given) == Troubles(late=1.0, ties=2)
-    assert sim_settings.build(OpMix, given) == OpMix(update=0.5)
-    assert sim_settings.event("2:widen::points") == SchemaEvent(round=2, kind="widen", column="points")
+    simulation.check_names(given)
+    assert simulation.build(Delivery, given) == Delivery(format="csv.gz", csv_header=True, files_per_round=3)
+    assert simulation.build(Troubles, given) == Troubles(late=1.0, ties=2)
+    assert simulation.build(OpMix, given) == OpMix(update=0.5)
+    assert simulation.event("2:widen::points") == SchemaEvent(round=2, kind="widen", column="points")
 
 
 def test_every_setting_is_listed_with_its_meaning(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -206,7 +206,7 @@ def test_every_setting_is_listed_with_its_meaning(tmp_path: Path, capsys: pytest
     for part in ("files_per_round", "out_of_order", "parquet | parquet.gz | csv | csv.gz", "share of a round's files"):
         assert part in shown
     with pytest.raises(MetadataError):
-        sim_settings.check_names(["start=2024"])
+        simulation.check_names(["start=2024"])
 
 
 def test_the_samples_of_the_repository_are_those_of_the_demo(tmp_path: Path) -> None:

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_gddl.cli.screen import Cell, Screen, ScreenColumn
-from airflow_gddl.cli.text import count, duration, folded, safe
+from airflow_gddl.cli.screen import Cell, Screen, ScreenColumn, count, duration, folded, safe
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from airflow_gddl.contract.checks import check_table, check_values, table_name_fault
+from airflow_gddl.contract.errors import field_name
 from airflow_gddl.contract.spec import TableSpec
-from airflow_gddl.contract.spec_problem import field_name
 
 
 def spec(**fields: Any) -> TableSpec:

@@ -7,9 +7,7 @@ from pathlib import Path
 import pytest
 
 from airflow_gddl.contract.errors import FatalError, RetriableError
-from airflow_gddl.contract.s3 import S3Settings, buckets, profile_of, split
-from airflow_gddl.contract.s3_errors import s3_error
-from airflow_gddl.contract.s3a import s3a_settings
+from airflow_gddl.contract.s3 import S3Settings, buckets, profile_of, s3_error, s3a_settings, split
 from airflow_gddl.contract.spec import Roots
 
 BOTH = Roots(landing="s3://in/x", lake="s3://out")

@@ -10,7 +10,7 @@ import pytest
 from airflow_gddl.contract.desired_state import DesiredState, order_path
 from airflow_gddl.contract.errors import RetriableError
 from airflow_gddl.contract.spec import Continuous, JobOptions, JobSpec, Roots, TableSpec, TierSpec
-from airflow_gddl.runtime.landing.desired_state import FRESH_SECONDS, DesiredStateKeeper
+from airflow_gddl.runtime.landing.monitoring import FRESH_SECONDS, DesiredStateKeeper
 from airflow_gddl.stores import Storage
 from spark_jobs.continuous.loop import POLL_SECONDS, DesiredStateReader
 from spark_jobs.job.stop import Stop

@@ -6,10 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_gddl.contract.dms import DateDelimiter, DatePartition, DmsOptions
-from airflow_gddl.contract.dms_names import classify
-from airflow_gddl.contract.file_names import is_temporary
-from airflow_gddl.contract.name_times import change_time, digits_of, moment
+from airflow_gddl.contract.dialects import DateDelimiter, DatePartition, DmsOptions
+from airflow_gddl.contract.file_names import change_time, classify, digits_of, is_temporary, moment
 from airflow_gddl.contract.spec import TableSpec
 from spark_jobs.dialects.base import EVERYTHING, Window
 from spark_jobs.dialects.dms import DmsDialect

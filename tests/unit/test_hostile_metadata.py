@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from airflow_gddl.contract.errors import MetadataError
-from airflow_gddl.metadata import json_file
+from airflow_gddl.metadata import files
 from airflow_gddl.metadata.loading import load
-from airflow_gddl.runtime.snapshot.signature import sign
+from airflow_gddl.runtime.snapshot.keeper import sign
 from tests.unit.metadata_folder import only_problem, row_file, write
 
 GOOD = "{table: s.t, keys: [id]}"
@@ -63,7 +63,7 @@ def test_a_name_that_is_not_utf8_is_named(tmp_path: Path) -> None:
 
 
 def test_each_duplicate_name_is_refused() -> None:
-    value = json_file.read("{" + ", ".join(f'"n{i}": 1, "n{i}": 2' for i in range(40_000)) + ', "once": 3}')
+    value = files.read_json("{" + ", ".join(f'"n{i}": 1, "n{i}": 2' for i in range(40_000)) + ', "once": 3}')
     assert value.pop("once") == 3
     assert len(value) == 40_000
     assert {refused.code for refused in value.values()} == {"NAME_TWICE"}

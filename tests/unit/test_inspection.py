@@ -17,10 +17,8 @@ from airflow_gddl.cli.context import real
 from airflow_gddl.cli.main import invoke
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.devtools.simulate import Delivery, SimulateSpec, TableShape, Troubles, simulate
-from airflow_gddl.onboarding.inspection.findings import Finding
-from airflow_gddl.onboarding.inspection.reading import inspect_folder
-from airflow_gddl.onboarding.inspection.rules import judge
-from airflow_gddl.onboarding.landing_files import Landing
+from airflow_gddl.onboarding.inspection import Finding, inspect_folder, judge
+from airflow_gddl.onboarding.landing import Landing
 
 ROWS = pa.table(
     {
@@ -186,9 +184,9 @@ def test_keys_are_tracked_up_to_a_number_of_rows(tmp_path: Path, monkeypatch: py
     put(tmp_path, "LOAD00000001.parquet", {"Op": ["I"], "id": [1]})
     for number in range(40):
         put(tmp_path, f"20240101-0000{number:05}.parquet", {"Op": ["U"] * 4, "id": [2] * 4, "transact_seq": ["1"] * 4})
-    monkeypatch.setattr("airflow_gddl.onboarding.inspection.reading.MOST_KEYED_ROWS", 120)
+    monkeypatch.setattr("airflow_gddl.onboarding.inspection.MOST_KEYED_ROWS", 120)
     assert findings(tmp_path) == [], "25 footers tell of 100 rows, the files have 161"
-    monkeypatch.setattr("airflow_gddl.onboarding.inspection.reading.MOST_KEYED_ROWS", 200)
+    monkeypatch.setattr("airflow_gddl.onboarding.inspection.MOST_KEYED_ROWS", 200)
     assert only(tmp_path, "INSPECT_NO_BEFORE_IMAGES").evidence.startswith("update of 2, which no row had")
 
 

@@ -12,9 +12,8 @@ from airflow_gddl.contract.desired_state import DesiredState
 from airflow_gddl.contract.result import ErrorInfo, JobResult, Status
 from airflow_gddl.contract.spec import Roots, TableSpec
 from airflow_gddl.runtime.landing import hints
-from airflow_gddl.runtime.landing.desired_state import DesiredStateKeeper
-from airflow_gddl.runtime.landing.hint_book import HintBook
-from airflow_gddl.runtime.landing.monitoring import FLUSH_SECONDS, ContinuousJobMonitor
+from airflow_gddl.runtime.landing.hints import HintBook
+from airflow_gddl.runtime.landing.monitoring import FLUSH_SECONDS, ContinuousJobMonitor, DesiredStateKeeper
 from airflow_gddl.runtime.runners.base import ProgressEvent
 from airflow_gddl.runtime.state.reading import read_pipeline
 from airflow_gddl.runtime.state.recording import StateRecorder
@@ -80,7 +79,7 @@ def reported(status: Status, second: int, rows: int = 0) -> JobResult:
 
 
 def hint_of(context: KeepingContext) -> hints.TableHint | None:
-    return hints.read(open_store(), context.roots.lake, PIPELINE).tables.get("s.a")
+    return hints.read_hints(open_store(), context.roots.lake, PIPELINE).tables.get("s.a")
 
 
 def test_idle_polls_are_stored_silently_and_pending_events_are_kept(context: KeepingContext) -> None:
@@ -100,7 +99,7 @@ def test_a_table_that_fails_is_failing_until_it_goes_well(context: KeepingContex
     context.keeping.on_result(reported("failed", 1))
     assert [result.table for result in context.keeping.failing] == ["s.a"]
     context.later()
-    assert hints.read(open_store(), context.roots.lake, PIPELINE).failed == {"s.a": "r"}
+    assert hints.read_hints(open_store(), context.roots.lake, PIPELINE).failed == {"s.a": "r"}
     context.keeping.on_result(reported("skipped", 2))
     assert context.keeping.failing == []
     assert [result.status for result in context.log.heard] == ["failed", "skipped"]

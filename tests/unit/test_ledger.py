@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from airflow_gddl.contract.errors import FatalError, RetriableError
-from airflow_gddl.contract.name_times import change_time
+from airflow_gddl.contract.file_names import change_time
 from airflow_gddl.stores import Storage, StoredObject
 from spark_jobs.ledger.documents import decode_files
 from spark_jobs.ledger.ledger import COMMITS_PER_SNAPSHOT, Ledger

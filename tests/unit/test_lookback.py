@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airflow_gddl.contract.dms import DmsOptions
+from airflow_gddl.contract.dialects import DmsOptions
 from spark_jobs.discovery.listing import GLANCE_BACK, discover
 from spark_jobs.discovery.notified import EVERY, DeepListings
 from spark_jobs.plan.discover import Discovery

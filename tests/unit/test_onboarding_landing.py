@@ -12,8 +12,7 @@ import pytest
 
 from airflow_gddl.devtools.simulate import Delivery, SimulateSpec, TableShape, simulate
 from airflow_gddl.onboarding.facts import SourceFacts, TableFacts
-from airflow_gddl.onboarding.landing_files import Landing
-from airflow_gddl.onboarding.landing_source import read_landing
+from airflow_gddl.onboarding.landing import Landing, read_landing
 from airflow_gddl.onboarding.rules import DAY
 
 ORDERS = pa.table(

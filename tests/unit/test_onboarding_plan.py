@@ -13,13 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airflow_gddl.contract.errors import MetadataError
-from airflow_gddl.metadata import yaml_file
+from airflow_gddl.metadata import files
 from airflow_gddl.metadata.folder import LocalFolder
 from airflow_gddl.metadata.loading import load
 from airflow_gddl.metadata.settings import read_settings
 from airflow_gddl.onboarding.facts import KeyFact, SourceFacts, TableFacts
 from airflow_gddl.onboarding.plan import OnboardingPlan, make_plan
-from airflow_gddl.onboarding.yaml_values import flow
+from airflow_gddl.onboarding.yaml_text import flow
 from tests.unit.metadata_folder import SETTINGS, write
 
 MB = 1024**2
@@ -56,7 +56,7 @@ class Source:
 
     @property
     def rows(self) -> dict[str, dict[str, Any]]:
-        return {row["table"]: row for row in yaml_file.read(self.text(TABLES))["tables"]}
+        return {row["table"]: row for row in files.read_yaml(self.text(TABLES))["tables"]}
 
 
 @pytest.fixture
@@ -403,7 +403,7 @@ def test_a_user_s_edit_of_any_field_is_kept_and_a_second_run_changes_no_file(
         for name, fields in edited.items():
             row = flat(source.rows[name])
             assert {field: row.get(field) for field in fields} == fields
-        entries = yaml_file.read(source.text(KEYS))["keys"] if keyed else {}
+        entries = files.read_yaml(source.text(KEYS))["keys"] if keyed else {}
         assert {name: entries[name] for name in keyed} == keyed
         assert load(source.folder, {}).problems == ()
 
@@ -411,7 +411,7 @@ def test_a_user_s_edit_of_any_field_is_kept_and_a_second_run_changes_no_file(
 def edit_keys(source: Source, data: st.DataObject) -> dict[str, list[str]]:
     """Other keys for some tables; which."""
     edited: dict[str, list[str]] = {}
-    for name, keys in yaml_file.read(source.text(KEYS))["keys"].items():
+    for name, keys in files.read_yaml(source.text(KEYS))["keys"].items():
         mine = data.draw(st.sampled_from([keys, [], ["mine"], ["no", "id"]]))
         if mine != keys:
             source.edit(KEYS, f"{name}: {flow(keys)}", f"{name}: {flow(mine)}")

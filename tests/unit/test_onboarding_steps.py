@@ -9,7 +9,7 @@ import pytest
 
 from airflow_gddl.cli.context import real
 from airflow_gddl.cli.main import invoke
-from airflow_gddl.cli.onboarding_steps import next_steps
+from airflow_gddl.cli.onboarding import next_steps
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.onboarding.dms_task import TASK_SETTINGS, endpoint_settings, pasted, table_mapping
 

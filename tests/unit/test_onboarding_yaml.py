@@ -9,9 +9,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_gddl.metadata import yaml_file
-from airflow_gddl.onboarding.yaml_text import UneditableError, YamlText
-from airflow_gddl.onboarding.yaml_values import comment, flow
+from airflow_gddl.metadata import files
+from airflow_gddl.onboarding.yaml_text import UneditableError, YamlText, comment, flow
 
 TEXT = """\
 # of the shop
@@ -48,12 +47,12 @@ def changed(old: str, new: str) -> list[str]:
 
 @given(value=VALUES)
 def test_every_value_is_read_as_it_was_written(value: object) -> None:
-    assert yaml_file.read(f"v: {flow(value)}") == {"v": value}
+    assert files.read_yaml(f"v: {flow(value)}") == {"v": value}
 
 
 @given(words=st.text(max_size=40))
 def test_a_comment_is_one_line_that_every_reader_takes(words: str) -> None:
-    assert yaml_file.read(f"v: 1  # {comment(words)}\nw: 2\n") == {"v": 1, "w": 2}
+    assert files.read_yaml(f"v: 1  # {comment(words)}\nw: 2\n") == {"v": 1, "w": 2}
 
 
 @given(
@@ -90,7 +89,7 @@ def test_values_are_added_behind_the_others_of_their_mapping() -> None:
     text.set(("tables", 0, "options", "op_column"), "x")
     text.set(("tables", 0, "options", "date_partition"), "YYYYMM")
     text.set(("tables", 2, "options", "csv_header"), True)
-    row = yaml_file.read(text.result())["tables"]
+    row = files.read_yaml(text.result())["tables"]
     assert row[0]["options"] == {"op_column": "x", "date_partition": "YYYYMM"}
     assert row[2]["options"] == {"op_column": "operation", "csv_header": True}
     assert [line for line in changed(TEXT, text.result()) if "size: large" in line] == ["+     size: large"]
@@ -115,7 +114,7 @@ def test_values_are_taken_out(paths: list[tuple[int | str, ...]], left: dict[str
     for path in paths:
         text.remove(("tables", *path))
     number = int(paths[0][0])
-    old, new = yaml_file.read(TEXT)["tables"], yaml_file.read(text.result())["tables"]
+    old, new = files.read_yaml(TEXT)["tables"], files.read_yaml(text.result())["tables"]
     assert new[number] == left
     assert [row for i, row in enumerate(new) if i != number] == [row for i, row in enumerate(old) if i != number]
     assert "# the first one" in text.result()
@@ -136,7 +135,7 @@ def test_comments_about_the_values_that_stay_stay(row: str, left: str) -> None:
     text = YamlText(f"tables:\n  - {row}")
     text.remove(("tables", 0, "size"))
     assert text.result() == f"tables:\n  - {left}"
-    assert yaml_file.read(text.result()) == {"tables": [{"table": "a"}]}
+    assert files.read_yaml(text.result()) == {"tables": [{"table": "a"}]}
 
 
 def test_rows_come_behind_the_last_one() -> None:
@@ -149,7 +148,7 @@ def test_rows_come_behind_the_last_one() -> None:
 def test_an_empty_list_gets_its_first_row(head: str) -> None:
     text = YamlText(f"source: shop\n{head}\n")
     text.append(("tables",), [({"table": "shop.d"}, "")])
-    assert yaml_file.read(text.result()) == {"source": "shop", "tables": [{"table": "shop.d"}]}
+    assert files.read_yaml(text.result()) == {"source": "shop", "tables": [{"table": "shop.d"}]}
 
 
 @pytest.mark.parametrize(
@@ -158,7 +157,7 @@ def test_an_empty_list_gets_its_first_row(head: str) -> None:
 def test_indentation_and_ends_of_lines_are_those_of_the_text(source: str) -> None:
     text = YamlText(source)
     text.append(("tables",), [({"table": "a.c"}, "")])
-    assert yaml_file.read(text.result()) == {"tables": [{"table": "a.b"}, {"table": "a.c"}]}
+    assert files.read_yaml(text.result()) == {"tables": [{"table": "a.b"}, {"table": "a.c"}]}
     assert text.result().startswith(source.rstrip())
     assert ("\r\n" in source) == ("\r\n- {table: a.c}" in text.result())
 

@@ -5,18 +5,18 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from airflow_gddl.runtime.landing import pending_tables
+from airflow_gddl.runtime.landing import queue
 from airflow_gddl.stores import Storage
 
 
 def test_old_objects_are_removed_and_no_object_that_is_being_written(tmp_path: Path) -> None:
     store, lake, now = Storage(), str(tmp_path), datetime(2026, 1, 2, 12, tzinfo=UTC)
     for hours in (3, 0):
-        pending_tables.publish(store, lake, ["shop/orders"], now - timedelta(hours=hours))
-    old, new = pending_tables.names_since(store, lake, now - timedelta(days=1))
-    beside = Path(pending_tables.folder(lake), ".20260102T120000.000000-5f2a.json.77.tmp")
+        queue.publish(store, lake, ["shop/orders"], now - timedelta(hours=hours))
+    old, new = queue.names_since(store, lake, now - timedelta(days=1))
+    beside = Path(queue.folder(lake), ".20260102T120000.000000-5f2a.json.77.tmp")
     beside.touch()
-    pending_tables.remove_before(store, lake, now - timedelta(hours=1))
-    assert pending_tables.names_since(store, lake, now - timedelta(days=1)) == [new]
-    assert pending_tables.places_in(store, lake, [old, new]) == {"shop/orders"}
+    queue.remove_before(store, lake, now - timedelta(hours=1))
+    assert queue.names_since(store, lake, now - timedelta(days=1)) == [new]
+    assert queue.places_in(store, lake, [old, new]) == {"shop/orders"}
     assert beside.exists()

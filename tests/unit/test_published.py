@@ -10,9 +10,17 @@ import pytest
 
 from airflow_gddl.contract.checks import check_table
 from airflow_gddl.contract.errors import FatalError
-from airflow_gddl.contract.published import Publication, ReplicaSchema, published_problems
+from airflow_gddl.contract.published import (
+    Publication,
+    PublishedTable,
+    Reader,
+    ReplicaSchema,
+    ViewName,
+    published_problems,
+    query,
+    view_sql,
+)
 from airflow_gddl.contract.spec import TableSpec
-from airflow_gddl.contract.view_sql import PublishedTable, Reader, ViewName, query, view_sql
 from tests.unit.test_cli import Shop
 
 

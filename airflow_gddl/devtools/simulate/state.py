@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from airflow_gddl.devtools.simulate.columns import SimulatedColumns
-from airflow_gddl.devtools.simulate.keys import Key
+from airflow_gddl.devtools.simulate.values import Key, SimulatedColumns
 
 Row = dict[str, object]
 _HOT_ROWS = 64

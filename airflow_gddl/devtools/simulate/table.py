@@ -1,23 +1,201 @@
-"""One table's simulation: full loads, rounds, and the troubles of its files."""
+"""A round's changes spread over files."""
 
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.types as pt
 
-from airflow_gddl.devtools.simulate.chance import chance, some
-from airflow_gddl.devtools.simulate.changes import Maker, SimulatedChange, bad_change, bad_changes, with_ties
-from airflow_gddl.devtools.simulate.clock import RoundTime
-from airflow_gddl.devtools.simulate.columns import SimulatedColumn, evolve
-from airflow_gddl.devtools.simulate.encode import Encoder
-from airflow_gddl.devtools.simulate.files import to_bytes
-from airflow_gddl.devtools.simulate.landing import SimulatedFolder, clutter
-from airflow_gddl.devtools.simulate.packing import Packer, Packet
+from airflow_gddl.contract.errors import MetadataError
+from airflow_gddl.contract.layout import join
+from airflow_gddl.contract.s3 import is_s3
+from airflow_gddl.devtools.simulate.changes import (
+    Maker,
+    RoundTime,
+    SimulatedChange,
+    SimulatedClock,
+    bad_change,
+    bad_changes,
+    with_ties,
+)
+from airflow_gddl.devtools.simulate.events import Encoder, Namer, to_bytes, write
 from airflow_gddl.devtools.simulate.report import TableCounts, TableReport
-from airflow_gddl.devtools.simulate.spec import SchemaEvent, SimulateSpec
+from airflow_gddl.devtools.simulate.spec import Delivery, SchemaEvent, SimulateSpec
+from airflow_gddl.devtools.simulate.values import SimulatedColumn, SimulatedColumns, chance, evolve, some
+from airflow_gddl.stores import open_store
+
+
+@dataclass(frozen=True)
+class Packet:
+    """A change file before it is written.
+
+    Attributes:
+        name: below the table's folder.
+        columns: as of the round it was made in.
+        unfit: column that holds text which fits no other type; null: none.
+    """
+
+    name: str
+    rows: tuple[SimulatedChange, ...]
+    columns: SimulatedColumns
+    unfit: SimulatedColumn | None = None
+
+    @property
+    def bad(self) -> int:
+        return sum(row.bad is not None for row in self.rows)
+
+    def data(self, delivery: Delivery) -> bytes:
+        return to_bytes(Encoder(delivery, self.columns, self.unfit).changes(self.rows), delivery)
+
+    def again(self, name: str, rng: random.Random) -> Packet:
+        """The file under another name; half of the time with only some of its rows."""
+        rows = self.rows
+        if rng.random() < 0.5:
+            picked = sorted(rng.sample(range(len(rows)), max(1, len(rows) // 2)))
+            rows = tuple(rows[i] for i in picked)
+        return replace(self, name=name, rows=rows)
+
+
+@dataclass(frozen=True)
+class Packer:
+    """Packs for one table; named times never go back."""
+
+    namer: Namer
+    times: SimulatedClock
+    files: int
+    shuffled: bool
+
+    def pack(
+        self, changes: list[SimulatedChange], bad: list[SimulatedChange], columns: SimulatedColumns, rng: random.Random
+    ) -> list[Packet]:
+        """At most `files` packets, each with at least one row, named by the last commit in its share."""
+        if not changes and not bad:
+            return []
+        size = max(1, -(-len(changes) // self.files))
+        ordered = [changes[i : i + size] for i in range(0, len(changes), size)] or [[]]
+        names = [self.namer.change(self.times.after((share or bad)[-1].commit)) for share in ordered]
+        mixed = self._mixed(ordered, rng)
+        for row in bad:
+            share = rng.choice(mixed)
+            share.insert(rng.randint(0, len(share)), row)
+        return [Packet(name, _flat(share), columns) for name, share in zip(names, mixed, strict=True)]
+
+    def _mixed(self, shares: list[list[SimulatedChange]], rng: random.Random) -> list[list[SimulatedChange]]:
+        if not self.shuffled:
+            return [list(share) for share in shares]
+        rows = [row for share in shares for row in share]
+        rng.shuffle(rows)
+        taken = iter(rows)
+        return [[next(taken) for _ in share] for share in shares]
+
+
+def _flat(share: Sequence[SimulatedChange]) -> tuple[SimulatedChange, ...]:
+    """Rivals before their winners: the later row of a file wins."""
+    return tuple(row for change in share for row in (change.rival, change) if row is not None)
+
+
+@dataclass
+class SimulatedFolder:
+    """Folder of one table's files.
+
+    Attributes:
+        dry: nothing is written, for files that an earlier process landed.
+        written: files written in the current step.
+    """
+
+    path: Path
+    dry: bool = False
+    written: list[Path] = field(default_factory=list)
+
+    @classmethod
+    def below(cls, root: Path | str, schema: str, name: str) -> SimulatedFolder:
+        """The folder of a table, below a local root or an `s3://` URL."""
+        if isinstance(root, str) and is_s3(root):
+            return BucketFolder(Path(schema, name), url=join(root, schema, name))
+        return cls(Path(root) / schema / name)
+
+    def put(self, name: str, data: bytes) -> None:
+        if not self.dry:
+            self._write(name, data)
+            self.written.append(self.path / name)
+
+    def remove(self, name: str) -> None:
+        if not self.dry:
+            self._remove(name)
+
+    def take_written(self) -> tuple[Path, ...]:
+        """Files written since the last call."""
+        taken = tuple(self.written)
+        self.written.clear()
+        return taken
+
+    def require_empty(self) -> None:
+        """Files of another simulation would invalidate the expected content.
+
+        Raises:
+            MetadataError: `SIMULATE_LANDING_NOT_EMPTY`.
+        """
+        if not self.dry and self._holds_files():
+            raise MetadataError(
+                "SIMULATE_LANDING_NOT_EMPTY",
+                "the landing folder holds files",
+                where=self.place,
+                remedy="remove it or choose another landing root",
+            )
+
+    @property
+    def place(self) -> str:
+        return str(self.path)
+
+    def _write(self, name: str, data: bytes) -> None:
+        write(self.path / name, data)
+
+    def _remove(self, name: str) -> None:
+        (self.path / name).unlink(missing_ok=True)
+
+    def _holds_files(self) -> bool:
+        return self.path.exists() and any(self.path.iterdir())
+
+
+@dataclass
+class BucketFolder(SimulatedFolder):
+    """One in an object store; `path` is then the table's alone, without a root.
+
+    Attributes:
+        url: of the folder.
+    """
+
+    url: str = ""
+
+    @property
+    def place(self) -> str:
+        return self.url
+
+    def _write(self, name: str, data: bytes) -> None:
+        open_store().write(join(self.url, name), data)
+
+    def _remove(self, name: str) -> None:
+        open_store().delete(join(self.url, name))
+
+    def _holds_files(self) -> bool:
+        return any(True for _ in open_store().list(self.url))
+
+
+def clutter(name: str, data: bytes) -> dict[str, bytes]:
+    """Files beside `name` that no reader may take for data: checksums, uploads under way, markers."""
+    folder, _, last = f"/{name}".rpartition("/")
+    beside = f"{folder}/".lstrip("/")
+    return {
+        f"{beside}.{last}.crc": b"crc\x00",
+        f"{beside}.{last}": data,
+        f"{beside}{last}.tmp": data[: len(data) // 2],
+        f"{beside}_SUCCESS": b"",
+        f"_temporary/0/{last}": data,
+    }
 
 
 @dataclass

@@ -1,15 +1,57 @@
-"""AIRFLOW_HOME of a standalone Airflow: configuration, database, logs."""
+"""Finds a free port of this machine."""
 
 from __future__ import annotations
 
 import base64
 import secrets
+import socket
+import sqlite3
 from collections.abc import Mapping
 from configparser import RawConfigParser
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-from airflow_gddl.devtools.standalone import ports, sqlite
+HOST = "127.0.0.1"
+
+
+def free_port(wanted: int) -> int:
+    """The wanted port, or another one when it is taken."""
+    for port in (wanted, 0):
+        with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+            # Connections of a stopped server may be in TIME_WAIT.
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((HOST, port))
+            except OSError:
+                continue
+            return int(probe.getsockname()[1])
+    raise OSError(f"no free port on {HOST}")
+
+
+_PATIENCE_SECONDS = 60.0
+
+
+class Connection(sqlite3.Connection):
+    """No fsync at each commit: a demo need not survive a power failure."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.execute("PRAGMA synchronous = NORMAL")
+
+
+SYNC: dict[str, Any] = {"timeout": _PATIENCE_SECONDS, "factory": Connection}
+ASYNC: dict[str, Any] = dict(SYNC)
+
+
+def prepare(database: Path) -> None:
+    """Make the file, with a write-ahead log; that is kept in the file itself."""
+    connection = sqlite3.connect(database)
+    try:
+        connection.execute("PRAGMA journal_mode = WAL")
+    finally:
+        connection.close()
+
 
 Sections = Mapping[str, Mapping[str, str]]
 
@@ -34,7 +76,7 @@ class HomeSettings:
 
     @property
     def url(self) -> str:
-        return f"http://{ports.HOST}:{self.port}"
+        return f"http://{HOST}:{self.port}"
 
 
 @dataclass(frozen=True)
@@ -65,7 +107,7 @@ class Home:
         path.touch(mode=0o600)
         with path.open("w", encoding="utf-8") as file:
             config.write(file)
-        sqlite.prepare(self.database)
+        prepare(self.database)
 
 
 def _sections(home: Home, settings: HomeSettings) -> Sections:
@@ -84,12 +126,12 @@ def _sections(home: Home, settings: HomeSettings) -> Sections:
         },
         "database": {
             "sql_alchemy_conn": f"sqlite:///{home.database}",
-            "sql_alchemy_connect_args": f"{sqlite.__name__}.SYNC",
-            "sql_alchemy_connect_args_async": f"{sqlite.__name__}.ASYNC",
+            "sql_alchemy_connect_args": f"{__name__}.SYNC",
+            "sql_alchemy_connect_args_async": f"{__name__}.ASYNC",
             "load_default_connections": "False",
         },
         "api": {
-            "host": ports.HOST,
+            "host": HOST,
             "port": str(settings.port),
             "base_url": settings.url,
             "workers": "1",

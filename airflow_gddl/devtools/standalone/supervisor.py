@@ -1,23 +1,144 @@
-"""Starts the processes of an Airflow, monitors them, and ends them with their children."""
+"""Finds every process of one standalone Airflow: workers and jobs leave its process group.
+
+They are identified by an environment variable, which every child inherits.
+"""
 
 from __future__ import annotations
 
+import http.client
+import json
 import os
 import signal
 import time
-from collections.abc import Callable, Mapping
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
 import psutil
 
 from airflow_gddl.contract.errors import FatalError, RetriableError
-from airflow_gddl.devtools.standalone import processes
 from airflow_gddl.devtools.standalone.home import Home, HomeSettings
 from airflow_gddl.devtools.standalone.part import MIGRATION, PARTS, Part, PartSpec
-from airflow_gddl.devtools.standalone.rest import Rest
-from airflow_gddl.metadata.variables import OF_THE_MACHINE
-from airflow_gddl.runtime.runners.stopping import unstoppable
+from airflow_gddl.metadata.settings import OF_THE_MACHINE
+from airflow_gddl.runtime.runners.child import unstoppable
+
+MARK = "STARTED_BY_GDDL"
+
+
+def marked(value: str) -> list[psutil.Process]:
+    """Processes whose mark is this value; never this process."""
+    return [process for process, found in _marks() if found == value]
+
+
+def marks() -> set[str]:
+    """The marks of all processes of this user."""
+    return {found for _, found in _marks()}
+
+
+def cpu_seconds(value: str) -> float:
+    """CPU time of all processes with this mark so far, and of those below them that have ended."""
+    total = 0.0
+    for process in marked(value):
+        with suppress(psutil.NoSuchProcess):
+            total += sum(process.cpu_times()[:4])  # user, system, and both of children that were waited for
+    return total
+
+
+def end(processes: Iterable[psutil.Process], grace_seconds: float) -> None:
+    """Terminate them, and kill those that do not end in time."""
+    asked = list(processes)
+    for process in asked:
+        with suppress(psutil.NoSuchProcess):
+            process.terminate()
+    _, left = psutil.wait_procs(asked, timeout=grace_seconds)
+    kill(left)
+
+
+def kill(processes: Iterable[psutil.Process]) -> None:
+    doomed = list(processes)
+    for process in doomed:
+        with suppress(psutil.NoSuchProcess):
+            process.kill()
+    psutil.wait_procs(doomed, timeout=5)
+
+
+def _marks() -> Iterator[tuple[psutil.Process, str]]:
+    own = psutil.Process().pid
+    for process in psutil.process_iter():
+        if process.pid == own:
+            continue
+        try:
+            found = process.environ().get(MARK)
+            alive = process.status() != psutil.STATUS_ZOMBIE
+        except (psutil.Error, OSError):
+            continue  # ended, or owned by another user
+        if found is not None and alive:
+            yield process, found
+
+
+_SECONDS = 60.0
+
+
+class RefusedError(FatalError):
+    """Airflow answered with this HTTP status, which is an error."""
+
+    status: int = 0
+
+
+class Rest:
+    """Answers are parsed JSON.
+
+    Args:
+        url: of the API server, without a path.
+
+    Raises (every method):
+        RefusedError: `AIRFLOW_REFUSED`: the server answered with an error.
+        RetriableError: `AIRFLOW_SILENT`: there was no answer.
+    """
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self._token = ""
+        # A proxy that the environment names is for other machines.
+        self._opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+
+    def get(self, path: str, **query: str | int | list[str]) -> Any:
+        asked = f"?{urllib.parse.urlencode(query, doseq=True)}" if query else ""
+        return self._call("GET", f"/api/v2/{path}{asked}", None)
+
+    def post(self, path: str, body: object) -> Any:
+        return self._call("POST", f"/api/v2/{path}", body)
+
+    def patch(self, path: str, body: object) -> Any:
+        return self._call("PATCH", f"/api/v2/{path}", body)
+
+    def _call(self, method: str, path: str, body: object) -> Any:
+        self._token = self._token or self._send("GET", "/auth/token", None)["access_token"]
+        return self._send(method, path, body)
+
+    def _send(self, method: str, path: str, body: object) -> Any:
+        headers = {"Accept": "application/json", "Content-Type": "application/json"}
+        if self._token:
+            headers["Authorization"] = f"Bearer {self._token}"
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(self.url + path, data=data, headers=headers, method=method)  # noqa: S310 - http on loopback
+        try:
+            with self._opener.open(request, timeout=_SECONDS) as answer:
+                return json.loads(answer.read() or b"null")
+        except urllib.error.HTTPError as error:
+            said = error.read().decode(errors="replace")[:2000]
+            refused = RefusedError("AIRFLOW_REFUSED", f"{method} {path}: {error.code} {said}", where=self.url)
+            refused.status = error.code
+            raise refused from error
+        except (OSError, http.client.HTTPException) as error:
+            remedy = "see the log of the api-server"
+            what = f"{method} {path}: no answer: {error}"
+            raise RetriableError("AIRFLOW_SILENT", what, where=self.url, remedy=remedy) from error
+
 
 _PAUSE_SECONDS = 1.0
 _GRACE_SECONDS = 10.0
@@ -73,14 +194,14 @@ class Standalone:
         Raises:
             FatalError: `STANDALONE_BUSY`: another one runs here.
         """
-        for mark in processes.marks():
+        for mark in marks():
             pid, _, home = mark.partition(":")
             if home != str(self.order.home.root):
                 continue
             if psutil.pid_exists(int(pid)):
                 remedy = f"end it (process {pid}), or name another folder"
                 raise FatalError("STANDALONE_BUSY", "another Airflow runs here", where=home, remedy=remedy)
-            processes.end(processes.marked(mark), _GRACE_SECONDS)
+            end(marked(mark), _GRACE_SECONDS)
 
     def begin(self) -> None:
         """Write the home, and start to create the database."""
@@ -140,15 +261,13 @@ class Standalone:
             for part in self.parts.values():
                 part.ask_to_end()
             # Java processes end with their job.
-            processes.end(
-                [process for process in processes.marked(self.mark) if "java" not in process.name()], _GRACE_SECONDS
-            )
+            end([process for process in marked(self.mark) if "java" not in process.name()], _GRACE_SECONDS)
         finally:
             with unstoppable():
                 for part in self.parts.values():
                     part.kill()
-                while left := processes.marked(self.mark):
-                    processes.kill(left)
+                while left := marked(self.mark):
+                    kill(left)
                 self.parts = {}
 
     @property
@@ -166,7 +285,7 @@ class Standalone:
             "SPT_NOENV": "1",
             "AIRFLOW_HOME": str(self.order.home.root),
             **self.order.own,
-            processes.MARK: self.mark,
+            MARK: self.mark,
         }
 
     def _is_healthy(self) -> bool:

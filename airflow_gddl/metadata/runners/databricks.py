@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from airflow_gddl.contract.durations import is_duration
-from airflow_gddl.contract.spec_problem import FieldPath, SpecProblem
+from airflow_gddl.contract.errors import FieldPath, SpecProblem
 from airflow_gddl.contract.table_spec import STRICT
 
 CONTRACT_TAG = "gddl-contract"

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from airflow_gddl.contract.durations import is_duration
-from airflow_gddl.contract.spec_problem import FieldPath, SpecProblem
+from airflow_gddl.contract.errors import FieldPath, SpecProblem
 from airflow_gddl.contract.table_spec import STRICT
 
 

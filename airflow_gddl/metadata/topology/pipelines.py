@@ -1,19 +1,80 @@
-"""Maps tables to pipelines: one DAG for each table in tiers of one table a job, packs for other tiers. Pure."""
+"""View of tables in Airflow: a DAG each, a mapped task instance each, or only the pack. Pure."""
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from airflow_gddl.contract import durations
 from airflow_gddl.contract.spec import AirflowView, Priority, TableSpec, TierSpec
-from airflow_gddl.metadata.topology.labels import owner_of, tags_of
-from airflow_gddl.metadata.topology.naming import legal
-from airflow_gddl.metadata.topology.placement import CONTINUOUS, Base, Group, Pack, Placement, place, retired
+from airflow_gddl.metadata.topology.placement import CONTINUOUS, Base, Group, Pack, Placement, legal, place, retired
 from airflow_gddl.metadata.topology.schedules import Timing, slug, timing
-from airflow_gddl.metadata.topology.views import MOST_MAPPED, default_view, has_own_dag, view_of_pack
+
+MAPPED_UP_TO = 500
+"""Tables in packs up to which packs are `mapped` unless metadata says otherwise: each run then has a task instance for
+each table with work, and a task instance takes a worker more than a second."""
+MOST_MAPPED = 1000
+"""Tables of a mapped pack; Airflow refuses to map over more than `[core] max_map_length`, 1024 unless changed."""
+
+
+def default_view(tables: int) -> AirflowView:
+    """Default view of packs.
+
+    Args:
+        tables: those of all packs.
+    """
+    return "mapped" if tables <= MAPPED_UP_TO else "pack"
+
+
+def has_own_dag(table: TableSpec, tier: TierSpec) -> bool:
+    """A job of one table has its own DAG, independent of the view."""
+    return tier.tables_per_job == 1 or (table.airflow or tier.airflow) == "table"
+
+
+def view_of_pack(tables: Iterable[TableSpec], tier: TierSpec, usual: AirflowView) -> AirflowView:
+    """The view of tables that share DAGs: `mapped` as soon as one of them is, so that no DAG id depends on the view.
+
+    Args:
+        tables: of one tier and schedule; those of a continuous pipeline have one task, which is never mapped.
+        usual: see `default_view`.
+    """
+    views = {table.airflow or tier.airflow or usual for table in tables if table.cadence != "continuous"}
+    return "mapped" if "mapped" in views else "pack"
+
+
+NO_OWNER = "gddl"
+_LONGEST_TAG = 100
+_MOST_OWNERS, _MOST_OWNER_TAGS, _MOST_LABELS = 5, 10, 20
+"""Of a pack: Airflow shows all owners and tags of a DAG in one cell."""
+
+
+def owner_of(tables: Sequence[TableSpec]) -> str:
+    """The owners of the rows as Airflow separates them; `gddl` when there are none, or more than fit."""
+    owners = sorted({table.owner for table in tables if table.owner})
+    return ", ".join(owners) if 0 < len(owners) <= _MOST_OWNERS else NO_OWNER
+
+
+def tags_of(tables: Sequence[TableSpec], tier: str, priority: Priority) -> tuple[str, ...]:
+    """Source, tier and priority, `owner:<owner>` and the labels of the rows, sorted; of a pack the most frequent ones.
+
+    Args:
+        tables: of one source; never empty.
+        priority: the highest of them.
+    """
+    alone = len(tables) == 1
+    owners = [f"owner:{table.owner}" for table in tables if table.owner]
+    labels = [f"{key}:{value}" if value else key for table in tables for key, value in table.tags.items()]
+    own = ("gddl", tables[0].source, tier, f"priority:{priority}")
+    chosen = (*own, *_most(owners, _MOST_OWNER_TAGS), *(labels if alone else _most(labels, _MOST_LABELS)))
+    return tuple(sorted({tag[:_LONGEST_TAG] for tag in chosen}))
+
+
+def _most(tags: Iterable[str], limit: int) -> list[str]:
+    """The most frequent ones, by name where as many rows have them: independent of the order of rows."""
+    return [tag for tag, _ in Counter(sorted(tags)).most_common(limit)]
+
 
 WEIGHTS: Mapping[Priority, int] = {"low": 1, "normal": 10, "high": 100, "critical": 1000}
 _SERVED_SECONDS = 7 * 86400

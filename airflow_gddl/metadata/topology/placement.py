@@ -1,12 +1,8 @@
-"""Assigns tables to DAGs with stable ids: a table keeps its DAG. Pure.
-
-The previous placement is an input: a table keeps its pack as long as its source, tier, schedule and, where packs are
-split by owner, its owner stay the same, so that added or removed tables do not move it. A new table fills a free place
-in a matching pack; otherwise a new pack is created.
-"""
+"""Numbers and ids that depend on a text alone."""
 
 from __future__ import annotations
 
+import hashlib
 import math
 import re
 from collections import Counter, defaultdict
@@ -15,7 +11,24 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from airflow_gddl.contract.spec import AirflowView
-from airflow_gddl.metadata.topology.naming import legal
+
+_ILLEGAL = re.compile(r"[^A-Za-z0-9_.-]+")
+_LONGEST_ID = 200
+
+
+def number(text: str, below: int) -> int:
+    """A number from 0 to `below` - 1, evenly spread."""
+    # Not `hash`: that differs from process to process.
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") % below
+
+
+def legal(name: str) -> str:
+    """A legal DAG id; a changed or truncated name gets a hash, so that it stays unique."""
+    changed = _ILLEGAL.sub("-", name)
+    if changed == name and len(changed) <= _LONGEST_ID:
+        return changed
+    return f"{changed[:_LONGEST_ID]}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
+
 
 CONTINUOUS = "continuous"
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from airflow_gddl.metadata.topology.naming import number
+from airflow_gddl.metadata.topology.placement import number
 
 Schedule = str | Mapping[str, tuple[str, ...]] | None
 _CRONS = {

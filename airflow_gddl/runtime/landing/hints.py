@@ -1,19 +1,117 @@
-"""Last loaded state of each table on the Airflow side: one small object for each pipeline in the lake.
+"""Watermarks of large landing folders, so that a poll lists only files that can be new.
 
-Only hints: the job's ledger is authoritative. Without hints every table with files counts as having work, and the job
-finds that there is none. A pipeline's runs never overlap (`max_active_runs=1`), so it has one writer at a time.
+A watermark stands for all files up to a name. Names of change files that state their time sort by it, so that new files
+come after the watermark, except those later than `lookback`: a full listing, once a day and for each manual run, finds
+them. A job lists by the same rule. Folders with other names, or with few files, have no watermark.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import os
+import re
+import time
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
 from typing import Any
 
 from airflow_gddl.contract.codec import from_json_or_none, to_json
 from airflow_gddl.contract.errors import RetriableError
+from airflow_gddl.contract.file_names import change_time, digits_of, moment
 from airflow_gddl.contract.layout import STATE, join
-from airflow_gddl.stores import Storage, read_document
+from airflow_gddl.contract.spec import Roots
+from airflow_gddl.stores import Storage, open_store, read_document
+
+LISTED_IN_PART = 10_000
+"""Files above which only a part of a folder is listed; a job does the same, see `spark_jobs.discovery.listing`."""
+SWEPT_EVERY = timedelta(days=1)
+LOOKBACK = timedelta(days=7)
+"""Default of the dialects' `lookback`; a row may set a longer one."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Watermark:
+    """Watermark of one table.
+
+    Attributes:
+        after: name of the last file that it covers, below the table's folder.
+        files, total: number and sum of the digests of the files up to it.
+        swept: when the folder was listed in full, ISO 8601.
+    """
+
+    after: str
+    files: int
+    total: int
+    swept: str
+
+    def holds(self, now: datetime) -> bool:
+        """Whether the next full listing is not yet due; a time in the future (the clock was set back) counts as due."""
+        return timedelta(0) <= now - datetime.fromisoformat(self.swept) < SWEPT_EVERY
+
+
+@dataclass(frozen=True, kw_only=True)
+class Watermarks:
+    """Watermarks of a pipeline's tables, by name."""
+
+    tables: Mapping[str, Watermark] = field(default_factory=dict)
+    format: int = 1
+
+
+def watermark_of(digests: Mapping[str, int], lookback: timedelta, swept: str) -> Watermark | None:
+    """The watermark after a full listing; null where the next poll has to list everything, too.
+
+    Args:
+        digests: of all files, by name.
+        lookback: how far behind the newest change file later files may arrive.
+    """
+    if len(digests) <= LISTED_IN_PART:
+        return None
+    newest = max((time for name in digests if (time := _sorting_time(name)) is not None), default="")
+    moment_ = moment(newest)
+    if moment_ is None:
+        return None
+    limit, last, count, total = digits_of(moment_ - max(lookback, LOOKBACK)), "", 0, 0
+    for name in sorted(digests):
+        time = _sorting_time(name)
+        if time is None or time >= limit:
+            break
+        last, count, total = name, count + 1, total + digests[name]
+    return Watermark(after=last, files=count, total=total, swept=swept) if last else None
+
+
+def read_watermarks(store: Storage, lake: str, dag_id: str) -> Watermarks:
+    """Stored watermarks of a DAG; empty when nothing is stored, or when it is damaged.
+
+    Raises:
+        RetriableError: `STORAGE_BUSY`.
+    """
+    return read_document(store, _place(lake, dag_id), Watermarks) or Watermarks()
+
+
+def write_watermarks(store: Storage, lake: str, dag_id: str, watermarks: Watermarks) -> None:
+    """Store the watermarks of a DAG.
+
+    Raises:
+        RetriableError: `STORAGE_BUSY`.
+    """
+    store.write(_place(lake, dag_id), to_json(watermarks).encode())
+
+
+def held(watermarks: Watermarks, tables: Iterable[str], now: datetime) -> dict[str, Watermark]:
+    """Watermarks of the tables whose next full listing is not yet due, by table."""
+    return {name: found for name in tables if (found := watermarks.tables.get(name)) is not None and found.holds(now)}
+
+
+def _sorting_time(name: str) -> str | None:
+    """The time in a name if names like it sort by their times: flat, or in folders of year, month, day and the like."""
+    time = change_time(name)
+    folders = re.sub(r"\D", "", name.rpartition("/")[0])
+    return time if time is not None and name[0].isdigit() and time.startswith(folders) else None
+
+
+def _place(lake: str, dag_id: str) -> str:
+    return join(lake, STATE, "airflow", "watermarks", f"{dag_id}.json")
+
 
 _TRIES = 50
 
@@ -94,7 +192,7 @@ def place(lake: str, dag_id: str) -> str:
     return join(lake, STATE, "airflow", f"{dag_id}.json")
 
 
-def read(store: Storage, lake: str, dag_id: str) -> Hints:
+def read_hints(store: Storage, lake: str, dag_id: str) -> Hints:
     """Empty when there are none, or when they are damaged.
 
     Raises:
@@ -103,7 +201,7 @@ def read(store: Storage, lake: str, dag_id: str) -> Hints:
     return read_document(store, place(lake, dag_id), Hints) or Hints()
 
 
-def write(store: Storage, lake: str, dag_id: str, hints: Hints) -> None:
+def write_hints(store: Storage, lake: str, dag_id: str, hints: Hints) -> None:
     store.write(place(lake, dag_id), to_json(hints).encode())
 
 
@@ -125,3 +223,137 @@ def update(store: Storage, lake: str, dag_id: str, change: Callable[[Hints], Hin
             return after
     what = f"other tasks kept changing it, {_TRIES} times"
     raise RetriableError("STATE_CONTENDED", what, where=path, remedy="no data is lost; the next try writes it")
+
+
+WRITE_EVERY = 1.0
+
+
+class HintBook:
+    """View of a single writer. If it crashes, the job finds lost hints again by listing.
+
+    Args:
+        clock: seconds, monotonic.
+        environ: says how S3 is reached.
+
+    Raises (every method):
+        RetriableError: `STORAGE_BUSY`.
+    """
+
+    def __init__(
+        self,
+        roots: Roots,
+        dag_id: str,
+        clock: Callable[[], float] = time.monotonic,
+        environ: Mapping[str, str] = os.environ,
+    ) -> None:
+        self._store, self._lake, self._dag_id, self._clock = open_store(environ), roots.lake, dag_id, clock
+        self._hints = read_hints(self._store, self._lake, dag_id)
+        self._written, self._dirty = clock(), False
+
+    def is_done(self, table: str, mark: str, run: str) -> bool:
+        """Whether this run has already loaded the same files."""
+        hint = self._hints.tables.get(table)
+        return hint is not None and hint.run == run and hint.mark == mark
+
+    def is_cleared(self, stage: str, run: str, max_tries: int) -> bool:
+        """Whether this run had finished the stage and its task was cleared.
+
+        A retry of a finished stage is not a clearing: Airflow lost the worker between the load and its report.
+
+        Args:
+            max_tries: of the task instance, see `StageEnd`.
+        """
+        end = self._hints.end_of(stage, run)
+        return self._hints.finished.get(stage) == run and (end is None or max_tries > end.max_tries)
+
+    def reopen(self, stage: str, tables: Iterable[str]) -> None:
+        """Drop the mark that a run loaded these tables, so that it loads them again."""
+        open_ = {name: replace(self._hints.tables[name], run="") for name in tables if name in self._hints.tables}
+        finished = {name: run for name, run in self._hints.finished.items() if name != stage}
+        ends = {name: end for name, end in self._hints.ends.items() if name != stage}
+        self._hints = replace(self._hints, tables={**self._hints.tables, **open_}, finished=finished, ends=ends)
+        self.write()
+
+    def take(self, table: str, hint: TableHint) -> None:
+        """Record a loaded table; a pending event is kept if this load has none.
+
+        A cleared task of an older run never overwrites what a later poll found.
+        """
+        self._change(lambda known: _with_taken(known, table, hint))
+
+    def announce(self, table: str, extra: Mapping[str, Any] | None) -> None:
+        """Add an event for a table that changed although none of its files was loaded."""
+        if extra is not None:
+            self._change(lambda known: _with_event(known, table, extra))
+
+    def fail(self, table: str, run: str) -> None:
+        """Record a table that failed to load."""
+        self._change(lambda known: known.not_taken(table, run))
+
+    def _change(self, change: Callable[[Hints], Hints]) -> None:
+        self._hints, self._dirty = change(self._hints), True
+        if self._clock() - self._written >= WRITE_EVERY:
+            self.write()
+
+    def finish(self, stage: str, run: str, max_tries: int = 0) -> dict[str, Mapping[str, Any]]:
+        """Mark the stage as finished; return the events to send, by table.
+
+        A retry of a finished stage sends the events of the try before it again: Airflow takes them from a task that
+        succeeds.
+
+        Args:
+            max_tries: see `StageEnd`.
+        """
+        before = self._hints.end_of(stage, run)
+        events = {**(before.events if before is not None else {}), **self._hints.pending}
+        self._hints = self._hints.announced().after(stage, run, StageEnd(max_tries=max_tries, events=events))
+        self.write()
+        return events
+
+    def pass_by(self, stage: str, run: str, max_tries: int = 0) -> None:
+        """Mark a stage without work as finished; its task is skipped, so that it can send no event."""
+        self._hints = self._hints.after(stage, run, StageEnd(max_tries=max_tries))
+        self.write()
+
+    def write(self) -> None:
+        write_hints(self._store, self._lake, self._dag_id, self._hints)
+        self._written, self._dirty = self._clock(), False
+
+    def flush(self) -> None:
+        """Write pending changes."""
+        if self._dirty:
+            self.write()
+
+
+class SharedHintBook(HintBook):
+    """The hints for a task that loads one table while others of its run load theirs: every change is written at once,
+    merged with the changes of the others.
+
+    Raises (every method):
+        RetriableError: `STORAGE_BUSY`, or `STATE_CONTENDED`.
+    """
+
+    def _change(self, change: Callable[[Hints], Hints]) -> None:
+        self._hints = update(self._store, self._lake, self._dag_id, change)
+
+    def finish_table(self, table: str) -> dict[str, Mapping[str, Any]]:
+        """Take the table's pending event, by table."""
+        hint = self._hints.tables.get(table)
+        if hint is None or hint.announce is None:
+            return {}
+        self._change(lambda known: known.taken(table, replace(known.tables[table], announce=None)))
+        return {table: hint.announce}
+
+
+def _with_taken(known: Hints, table: str, hint: TableHint) -> Hints:
+    before = known.tables.get(table)
+    if before is not None and before.looked_at > hint.looked_at:
+        hint = replace(hint, mark=before.mark, looked_at=before.looked_at)
+    if hint.announce is None and before is not None:
+        hint = replace(hint, announce=before.announce)
+    return known.taken(table, hint)
+
+
+def _with_event(known: Hints, table: str, extra: Mapping[str, Any]) -> Hints:
+    hint = known.tables.get(table)
+    return known if hint is None else known.taken(table, replace(hint, announce=extra))

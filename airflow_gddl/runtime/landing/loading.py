@@ -13,9 +13,8 @@ from airflow_gddl.contract.layout import join, log_folder
 from airflow_gddl.contract.result import ErrorInfo, JobResult
 from airflow_gddl.contract.spec import Action, JobOptions, JobSpec, TableSpec
 from airflow_gddl.links.addresses import is_page
-from airflow_gddl.metadata.topology.selection import in_order
-from airflow_gddl.runtime.landing.hint_book import HintBook
-from airflow_gddl.runtime.landing.hints import TableHint
+from airflow_gddl.metadata.topology.rows import in_order
+from airflow_gddl.runtime.landing.hints import HintBook, TableHint
 from airflow_gddl.runtime.landing.run_request import What, is_by_person
 from airflow_gddl.runtime.landing.work import PipelineWork
 from airflow_gddl.runtime.runners.base import Listener, ProgressEvent, Runner, WaitPolicy

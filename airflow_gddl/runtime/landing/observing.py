@@ -12,11 +12,11 @@ from airflow_gddl.contract.durations import seconds
 from airflow_gddl.contract.errors import MetadataError, RetriableError
 from airflow_gddl.contract.layout import LandingFolder, Layout, join
 from airflow_gddl.contract.spec import TableSpec
-from airflow_gddl.runtime.landing import hints, watermarks
+from airflow_gddl.runtime.landing import hints
+from airflow_gddl.runtime.landing.hints import Watermarks, watermark_of
 from airflow_gddl.runtime.landing.polling import ListedFiles, Poll, Scope, joined, poll_folders
-from airflow_gddl.runtime.landing.queue_polling import Following
+from airflow_gddl.runtime.landing.queue import Following
 from airflow_gddl.runtime.landing.run_request import RunRequestForm, is_by_person
-from airflow_gddl.runtime.landing.watermarks import Watermarks, watermark_of
 from airflow_gddl.runtime.landing.work import ListingSnapshot, PipelineWork, decide
 from airflow_gddl.runtime.snapshot import PipelineDocument
 from airflow_gddl.runtime.state import polls
@@ -72,8 +72,8 @@ def observe(
     seen = ListingSnapshot(
         looked_at=question.now,
         polls=_by_table(_polls(document, folders_of(document), question, following, lake)),
-        hints=hints.read(lake, document.roots.lake, document.pipeline.dag_id),
-        others={dag_id: hints.read(lake, document.roots.lake, dag_id) for dag_id in others},
+        hints=hints.read_hints(lake, document.roots.lake, document.pipeline.dag_id),
+        others={dag_id: hints.read_hints(lake, document.roots.lake, dag_id) for dag_id in others},
         exists=lambda spec: has_replica(lake, document, spec),
         since=question.since,
         of_older_run=_tables_of_older_run(document, question.run, environ) if question.again else frozenset(),
@@ -163,9 +163,9 @@ def _polls(
     window, now = question.asked.window, datetime.fromisoformat(question.now)
     if following is not None and window is None:
         return following.poll(roots, dag_id, folders)
-    known = watermarks.read(lake, roots.lake, dag_id)
+    known = hints.read_watermarks(lake, roots.lake, dag_id)
     in_full = window is not None or question.again or is_by_person(question.run)
-    used = {} if in_full else watermarks.held(known, folders, now)
+    used = {} if in_full else hints.held(known, folders, now)
     listed = poll_folders(lake, folders, Scope(window, used))
     _keep_watermarks(document, known, listed, question.now, lake)
     return {table: files.poll() for table, files in listed.items()}
@@ -184,7 +184,7 @@ def _keep_watermarks(
             found = {name: mark for name, mark in found.items() if name != table} | ({table: made} if made else {})
     if found != known.tables:
         try:
-            watermarks.write(lake, document.roots.lake, document.pipeline.dag_id, Watermarks(tables=found))
+            hints.write_watermarks(lake, document.roots.lake, document.pipeline.dag_id, Watermarks(tables=found))
         except RetriableError as error:
             _LOG.warning("the watermarks of %s could not be stored: %s", document.pipeline.dag_id, error)
 

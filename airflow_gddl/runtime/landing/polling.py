@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.file_names import is_temporary
 from airflow_gddl.contract.layout import LandingFolder, join
-from airflow_gddl.runtime.landing.watermarks import Watermark
+from airflow_gddl.runtime.landing.hints import Watermark
 from airflow_gddl.stores import Storage, StoredObject
 
 _PAGE = 1000

@@ -1,14 +1,131 @@
-"""The queue that reports new files."""
+"""Notifications of an object store about new files, as queue messages; pure.
+
+Sources: Amazon S3 user guide, "Event message structure" and "Using EventBridge"; Amazon SNS, "Parsing message formats".
+"""
 
 from __future__ import annotations
 
 import functools
+import json
+import logging
 import os
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+import time
+import uuid
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
 from typing import Any
+from urllib.parse import unquote_plus
 
+from airflow_gddl.contract.codec import to_json
 from airflow_gddl.contract.errors import RetriableError
+from airflow_gddl.contract.layout import STATE, LandingFolder, join
+from airflow_gddl.contract.spec import Roots
+from airflow_gddl.runtime.landing.polling import Poll, Scope, poll_folders
+from airflow_gddl.stores import Storage, open_store, read_document
+
+
+class NotAnEventError(ValueError):
+    """The message is not an object store notification."""
+
+
+def objects_of(body: str) -> tuple[str, ...]:
+    """`s3://bucket/key` of each object that was created, changed or removed; none for S3's test message.
+
+    Accepts S3 records, S3 records wrapped by SNS, and EventBridge events.
+
+    Raises:
+        NotAnEventError
+    """
+    try:
+        return tuple(_objects(json.loads(body)))
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise NotAnEventError(f"{type(error).__name__}: {error}; the message: {body[:200]!r}") from error
+
+
+def _objects(message: Any) -> Iterator[str]:
+    if message.get("Type") == "Notification":
+        yield from _objects(json.loads(message["Message"]))
+    elif message.get("source") == "aws.s3":
+        detail = message["detail"]
+        yield _url(detail["bucket"]["name"], detail["object"]["key"])
+    elif message.get("Event") != "s3:TestEvent":
+        for record in message["Records"]:
+            # A space comes as `+` here, unlike in EventBridge's form.
+            yield _url(record["s3"]["bucket"]["name"], unquote_plus(record["s3"]["object"]["key"]))
+
+
+def _url(bucket: str, key: str) -> str:
+    if not (isinstance(bucket, str) and bucket and isinstance(key, str) and key):
+        raise ValueError("bucket or key is empty or not a string")
+    return f"s3://{bucket}/{key}"
+
+
+def places_with_news(objects: Iterable[str], landing: str) -> set[str]:
+    """Locations of new objects: `schema.name` of the folder below the common landing root; otherwise, or for deeper
+    folders, the URL of the object's folder, which the reader maps to a source's root.
+    """
+    root, places = join(landing, ""), set()
+    for url in objects:
+        below = url.removeprefix(root).split("/") if url.startswith(root) else []
+        if len(below) > 2:
+            places.add(f"{below[0]}.{below[1]}")
+        if len(below) != 3:
+            places.add(url.rpartition("/")[0])
+    return places
+
+
+def has_news(folder: LandingFolder, landing: str, places: Collection[str]) -> bool:
+    """Whether one of these locations, see `places_with_news`, is in a table's folder."""
+    if folder.root == landing:
+        return folder.table in places
+    below = join(folder.path, "")
+    return folder.path in places or any(place.startswith(below) for place in places)
+
+
+OVERLAP = timedelta(minutes=10)
+"""Assumed clock skew between machines."""
+
+
+def folder(lake: str) -> str:
+    return join(lake, STATE, "airflow", "news")
+
+
+def publish(store: Storage, lake: str, places: Collection[str], now: datetime) -> None:
+    """
+    Raises:
+        RetriableError: `STORAGE_BUSY`.
+    """
+    name = f"{_stamp(now)}-{uuid.uuid4().hex[:8]}.json"
+    store.write(join(folder(lake), name), json.dumps(sorted(places)).encode())
+
+
+def names_since(store: Storage, lake: str, moment: datetime) -> list[str]:
+    """Names of the objects written since this moment, minus the clock skew."""
+    return sorted(found.name for found in store.list(folder(lake), _stamp(moment - OVERLAP)))
+
+
+def places_in(store: Storage, lake: str, names: Collection[str]) -> set[str]:
+    """Their content; objects removed in the meantime are skipped."""
+    places: set[str] = set()
+    for name in names:
+        try:
+            places.update(json.loads(store.read(join(folder(lake), name))))
+        except FileNotFoundError:
+            continue
+    return places
+
+
+def remove_before(store: Storage, lake: str, moment: datetime) -> None:
+    """Remove objects that every pipeline has read, or covers by a full listing."""
+    last = _stamp(moment - OVERLAP)
+    old = (found for found in store.list(folder(lake)) if found.name < last and not found.is_unfinished)
+    store.delete(*(found.path for found in old))
+
+
+def _stamp(moment: datetime) -> str:
+    return f"{moment.astimezone(UTC):%Y%m%dT%H%M%S.%f}"
+
 
 _AT_ONCE = 10
 
@@ -91,3 +208,117 @@ def _region(url: str) -> str | None:
     """Region in the queue's URL (`https://sqs.eu-west-1.amazonaws.com/…`); null: from the environment."""
     host = url.partition("://")[2].partition("/")[0].split(".")
     return host[1] if len(host) > 3 and host[0] == "sqs" and "amazonaws" in host else None
+
+
+_LOG = logging.getLogger(__name__)
+_PUBLISH_SECONDS = 1.0
+_DRAIN_SECONDS = 20.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class QueuePollState:
+    """Last poll of a pipeline's tables.
+
+    Attributes:
+        listed_at: ISO 8601 UTC, before the last listing of all tables.
+        looked_at: ISO 8601 UTC, before the last poll.
+        read: names of `pending_tables` objects already read, as long as they may be listed again.
+    """
+
+    listed_at: str
+    looked_at: str
+    read: tuple[str, ...] = ()
+    looks: Mapping[str, Poll] = field(default_factory=dict)
+    format: int = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Following:
+    """Source of notifications.
+
+    Attributes:
+        full_listing_seconds: all tables are listed after this time, since events may be lost.
+        environ: says how S3 is reached.
+        sleep: takes seconds; waits for other pipelines that are draining the queue to store their messages.
+    """
+
+    queue: SqsQueue
+    full_listing_seconds: float
+    environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
+    clock: Callable[[], datetime] = lambda: datetime.now(UTC)
+    sleep: Callable[[float], None] = time.sleep
+
+    def poll(self, roots: Roots, dag_id: str, folders: Mapping[str, LandingFolder]) -> dict[str, Poll]:
+        """Poll each table, most of them from memory. If the queue can't be read, all tables are listed.
+
+        Args:
+            folders: by table, where it lands.
+
+        Raises:
+            RetriableError: `STORAGE_BUSY`.
+        """
+        wanted, lake, now = sorted(folders), open_store(self.environ), self.clock()
+        drained = self._drain(roots)
+        known = read_document(lake, _place(roots.lake, dag_id), QueuePollState)
+        fresh_until = now - timedelta(seconds=self.full_listing_seconds)
+        full = known is None or not drained or datetime.fromisoformat(known.listed_at) < fresh_until
+        since = now if known is None or full else datetime.fromisoformat(known.looked_at)
+        names = names_since(lake, roots.lake, since)
+        stamp = now.isoformat(timespec="microseconds")
+        if known is None or full:
+            known = QueuePollState(listed_at=stamp, looked_at=stamp)
+            remove_before(lake, roots.lake, fresh_until)
+            changed = set(folders)
+        else:
+            places = places_in(lake, roots.lake, set(names) - set(known.read))
+            changed = {table for table, folder in folders.items() if has_news(folder, roots.landing, places)}
+        stale = {table: folders[table] for table in wanted if table in changed or table not in known.looks}
+        looks = {**known.looks, **{table: files.poll() for table, files in poll_folders(lake, stale, Scope()).items()}}
+        kept = {table: looks[table] for table in wanted}
+        now_known = replace(known, looked_at=stamp, read=tuple(names), looks=kept)
+        lake.write(_place(roots.lake, dag_id), to_json(now_known).encode())
+        return kept
+
+    def _drain(self, roots: Roots) -> bool:
+        """Whether all queued messages are stored, by this pipeline or by others."""
+        end = time.monotonic() + _DRAIN_SECONDS
+        try:
+            while self._take(roots):
+                if time.monotonic() > end:
+                    _LOG.warning("the queue could not be drained within %.0f s: listing all tables", _DRAIN_SECONDS)
+                    return False
+        except RetriableError as error:
+            _LOG.warning("listing all tables, since the queue of events can't be read: %s", error)
+            return False
+        self.sleep(_PUBLISH_SECONDS)
+        return True
+
+    def _take(self, roots: Roots) -> bool:
+        """Receive messages for up to a second, store and then delete them; false when there were none."""
+        messages: list[Message] = []
+        end = time.monotonic() + _PUBLISH_SECONDS
+        while time.monotonic() < end:
+            some = self.queue.receive()
+            messages += some
+            if not some:
+                break
+        good = {message: objects for message in messages if (objects := _objects_of(message)) is not None}
+        places = places_with_news((url for objects in good.values() for url in objects), roots.landing)
+        if places:
+            publish(open_store(self.environ), roots.lake, places, self.clock())
+        self.queue.delete(good)
+        return bool(good)
+
+
+def _objects_of(message: Message) -> tuple[str, ...] | None:
+    """Null for a message that is not an event: it stays in the queue, whose redrive policy moves it to the dead-letter
+    queue."""
+    try:
+        return objects_of(message.body)
+    except NotAnEventError as error:
+        _LOG.warning("a queue message is not an event: %s", error)
+        return None
+
+
+def _place(lake: str, dag_id: str) -> str:
+    return join(lake, STATE, "airflow", "looks", f"{dag_id}.json")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -12,6 +13,7 @@ from typing import Any, Literal, get_args
 from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.contract.table_names import NamedTable, TableNames
 from airflow_gddl.runtime.landing.polling import PollWindow
+from airflow_gddl.runtime.snapshot import Directory
 
 What = Literal["run", "verify", "replay", "reload"]
 _BY_AIRFLOW = ("scheduled__", "backfill__", "asset_triggered__", "asset_materialization__")
@@ -168,3 +170,51 @@ def invalid_request(what: str, remedy: str) -> MetadataError:
 def is_by_person(run_id: str) -> bool:
     """Whether a user or API call started the run; run ids of Airflow's scheduler start with the run type."""
     return not run_id.startswith(_BY_AIRFLOW)
+
+
+def requests_of(params: Mapping[str, Any], directory: Directory | None) -> dict[str, dict[str, Any]]:
+    """DAG id to the `conf` of the run to trigger, sorted.
+
+    Args:
+        params: fields of the trigger form; `tables` names at least one.
+        directory: every table of the metadata; null: it can't be read.
+
+    Raises:
+        MetadataError: `REQUEST_INVALID`, `TABLE_AMBIGUOUS`.
+    """
+    asked = from_params(params)
+    if not asked.tables:
+        raise invalid_request("no table is named", "name tables, e.g. shop.orders")
+    by_dag: defaultdict[str, list[str]] = defaultdict(list)
+    for table, dag_id in loaded_by(asked.tables, directory).items():
+        by_dag[dag_id].append(table)
+    # Without the keys that Airflow added for its own purposes: it adds them again, for the runs that are triggered.
+    given = {name: params[name] for name in FIELDS if params.get(name) not in (None, False, [], "")}
+    return {dag_id: {**given, "tables": tables} for dag_id, tables in sorted(by_dag.items())}
+
+
+def loaded_by(tables: Iterable[str], directory: Directory | None) -> dict[str, str]:
+    """Target to the DAG that loads it, sorted; of all of the named tables.
+
+    Args:
+        directory: see `requests_of`.
+
+    Raises:
+        MetadataError: `TABLE_AMBIGUOUS`; `REQUEST_INVALID`: a table that the metadata does not have, or that no DAG
+            loads, since its row is disabled or invalid.
+    """
+    rows = {row.table: row for row in directory.rows} if directory is not None else {}
+    names = TableNames(rows.values())
+    found = {table: names.find(table) for table in tables}
+    unknown = sorted(table for table, target in found.items() if target is None)
+    if unknown:
+        raise invalid_request(f"no table of the metadata: {', '.join(unknown)}", "see `gddl validate` for the names")
+    homes = {}
+    for table in sorted({target for target in found.values() if target is not None}):
+        dag_id = rows[table].dag_id
+        if rows[table].problems:
+            raise invalid_request(f"no DAG loads {table}: its row is invalid", "run `gddl validate` and fix the row")
+        if dag_id is None:
+            raise invalid_request(f"no DAG loads {table}: its row is disabled", "set enabled to true")
+        homes[table] = dag_id
+    return homes

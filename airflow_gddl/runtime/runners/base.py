@@ -1,13 +1,32 @@
-"""Interface of all runners."""
+"""A runner's settings, from the plain values of the metadata."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol, TypeVar
 
+from airflow_gddl.contract.codec import decode
+from airflow_gddl.contract.errors import FatalError, MetadataError
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobSpec
 from airflow_gddl.runtime.runners.platform import Handle
+
+T = TypeVar("T")
+
+
+def settings_of(runner: str, cls: type[T], own: Mapping[str, Any]) -> T:
+    """
+    Raises:
+        MetadataError: `RUNNER_SETTINGS_INVALID`.
+    """
+    try:
+        return decode(cls, dict(own))
+    except FatalError as error:
+        where = f"gddl.yaml, runners.{runner}{error.where.removeprefix(cls.__name__)}"
+        remedy = f"correct `runners: {{{runner}: …}}`; docs/metadata.md has every field"
+        raise MetadataError("RUNNER_SETTINGS_INVALID", error.what, where=where, remedy=remedy) from error
+
 
 STARTING_SPARK = "starting Spark"
 """The step of a table that waits for the Java process of the job."""

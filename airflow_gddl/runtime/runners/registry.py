@@ -1,4 +1,4 @@
-"""Runners by their name in `gddl.yaml`. A platform's libraries are imported only when it is used."""
+"""The embedded job: a child process that runs Spark."""
 
 from __future__ import annotations
 
@@ -8,25 +8,39 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from airflow_gddl.contract.errors import FatalError, MetadataError
-from airflow_gddl.contract.spec import Roots
-from airflow_gddl.metadata.roots import check_remote
+from airflow_gddl.contract.spec import JobSpec, Roots
 from airflow_gddl.metadata.runners.spark_submit import SparkSubmitSettings
+from airflow_gddl.metadata.sources import check_remote
 from airflow_gddl.runtime.runners.attempts import Attempts, TaskKey
-from airflow_gddl.runtime.runners.base import Runner
+from airflow_gddl.runtime.runners.base import JobOutcome, Listener, Runner, settings_of
 from airflow_gddl.runtime.runners.child import nothing
-from airflow_gddl.runtime.runners.connections import Connections, FromEnvironment
+from airflow_gddl.runtime.runners.java import find_java
 from airflow_gddl.runtime.runners.job_process import JobProcess
-from airflow_gddl.runtime.runners.local import LocalRunner
-from airflow_gddl.runtime.runners.own import settings_of
-from airflow_gddl.runtime.runners.platform import Platform
+from airflow_gddl.runtime.runners.platform import Connections, FromEnvironment, Platform
 from airflow_gddl.runtime.runners.remote import RemoteRunner
 from airflow_gddl.runtime.runners.spark_submit import SparkSubmitRunner
 from airflow_gddl.stores import open_store
 
+
+class LocalRunner(JobProcess):
+    """A `Runner` on this machine; JAVA_HOME and PATH of `environ` select the Java."""
+
+    def run(self, spec: JobSpec, listener: Listener) -> JobOutcome:
+        """See `JobProcess.run`.
+
+        Raises:
+            FatalError: `JAVA_MISSING`, `JAVA_TOO_OLD`, `JOB_NOT_STARTED`, or as `check_roots`.
+            RetriableError: as `check_roots`.
+        """
+        if any(spec.tiers[table.size].engine == "spark" for table in spec.tables if table.size in spec.tiers):
+            find_java(self.environ)
+        return super().run(spec, listener)
+
+
 _PLATFORMS = {
-    "databricks": ("airflow_gddl.runtime.runners.databricks.platform", "databricks-sdk"),
-    "emr_serverless": ("airflow_gddl.runtime.runners.emr_serverless.platform", "boto3"),
-    "glue": ("airflow_gddl.runtime.runners.glue.platform", "boto3"),
+    "databricks": ("airflow_gddl.runtime.runners.databricks", "databricks-sdk"),
+    "emr_serverless": ("airflow_gddl.runtime.runners.emr_serverless", "boto3"),
+    "glue": ("airflow_gddl.runtime.runners.glue", "boto3"),
 }
 RUNNERS = ("local", "spark_submit", *_PLATFORMS)
 

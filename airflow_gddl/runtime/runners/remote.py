@@ -1,33 +1,144 @@
-"""A job on another machine: its JobSpec and results are stored in the lake, its run is on a platform.
-
-The order of steps makes it safe to lose this process at any time: spec, attempt, submission, handle. The next process
-finds the attempt, submits with its token and receives the same run.
-"""
+"""Results that a remote job has written, one object for each table."""
 
 from __future__ import annotations
 
 import logging
+import random
+import re
 import signal
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from functools import cached_property
 
 from airflow_gddl.contract.codec import to_document
 from airflow_gddl.contract.errors import FatalError
-from airflow_gddl.contract.layout import order_path
+from airflow_gddl.contract.layout import answers_folder, order_path
 from airflow_gddl.contract.result import ErrorInfo, JobResult
+from airflow_gddl.contract.s3 import CODES
 from airflow_gddl.contract.spec import JobSpec, TableSpec, TierSpec
-from airflow_gddl.runtime.runners.attempts import Attempt, Attempts, Submission
+from airflow_gddl.runtime.runners.attempts import Attempt, Attempts, Submission, forget_old
 from airflow_gddl.runtime.runners.base import JobOutcome, Listener, WaitPolicy
-from airflow_gddl.runtime.runners.expiry import forget_old
-from airflow_gddl.runtime.runners.missing_results import out_of_time_result, unanswered
-from airflow_gddl.runtime.runners.platform import Platform, RunRequest, RunStatus
-from airflow_gddl.runtime.runners.results import ResultReader
-from airflow_gddl.runtime.runners.run_control import cancel, pauses, polled
-from airflow_gddl.runtime.runners.stopping import Stopped, stoppable
-from airflow_gddl.stores import Storage
+from airflow_gddl.runtime.runners.child import Stopped, stoppable
+from airflow_gddl.runtime.runners.platform import Handle, Platform, RunRequest, RunStatus
+from airflow_gddl.stores import Storage, read_document
+
+
+class ResultReader:
+    """Results of one job; each is returned once, unless it was replaced.
+
+    Raises (every method):
+        RetriableError: `STORAGE_BUSY`.
+    """
+
+    def __init__(self, store: Storage, lake: str, run_id: str) -> None:
+        self._store, self._folder = store, answers_folder(lake, run_id)
+        self._seen: set[tuple[str, str]] = set()
+
+    def new(self) -> Iterator[JobResult]:
+        """Results written since the last poll; objects that are not a JobResult are skipped."""
+        for found in sorted(self._store.list(self._folder), key=lambda found: found.name):
+            if (found.name, found.etag) in self._seen or not found.name.endswith(".json"):
+                continue
+            self._seen.add((found.name, found.etag))
+            result = read_document(self._store, found.path, JobResult)
+            if result is not None:
+                yield result
+
+
+_OF_ORDERS = ("CONTRACT_VERSION", "SPEC_INVALID", "SPEC_UNREADABLE", *sorted(CODES))
+_REFUSAL = re.compile(rf"\[({'|'.join(_OF_ORDERS)})\]")
+"""Log line of a job that ends before its first table."""
+
+
+def out_of_time(tier: str, limit: timedelta | None = None) -> ErrorInfo:
+    """Of a table that was not done when its task reached its time limit.
+
+    Args:
+        limit: null: not named.
+    """
+    own = f"run_timeout of the tier {tier}{f', {limit}' if limit else ''}"
+    message = (
+        "[RUN_TIMEOUT] the task reached its time limit before this table was done; nothing is lost, the next try "
+        f"resumes where it stopped. Remedy: a load's limit is {own}: raise it, or give the table another size"
+    )
+    return ErrorInfo(code="RUN_TIMEOUT", message=message)
+
+
+def out_of_time_result(table: str, run_id: str, tier: str) -> JobResult:
+    """The failure of a table whose run, or whose turn to have one, the time limit has ended."""
+    return JobResult(table=table, status="failed", run_id=run_id, error=out_of_time(tier))
+
+
+def unanswered(table: str, attempt: Attempt, run_status: RunStatus, handle: Handle) -> JobResult:
+    """The failure of a table for which the run ended without a result."""
+    if attempt.timed_out:
+        return out_of_time_result(table, attempt.submission.run_id, attempt.submission.size)
+    if run_status.state == "cancelled":
+        code, what = "REMOTE_RUN_CANCELLED", "the run was cancelled before this table was done"
+    elif run_status.state == "lost":
+        code, what = "REMOTE_RUN_LOST", "the platform no longer knows the run"
+    elif (refusal := _REFUSAL.search(run_status.message)) is not None:
+        code, what = refusal[1], "the job rejected its JobSpec; nothing was written"
+    else:
+        code, what = "REMOTE_RUN_FAILED", f"the run {run_status.state} without a result for this table"
+    said = f": {run_status.message}" if run_status.message else ""
+    where = f". Its page: {handle.page}" if handle.page else ""
+    info = ErrorInfo(code=code, message=f"{what}{said}{where}")
+    return JobResult(table=table, status="failed", run_id=attempt.submission.run_id, error=info)
+
+
+_GROWTH, _SPREAD = 1.5, 0.2
+
+
+def cancel(platform: Platform, attempts: Attempts, run: WaitPolicy) -> None:
+    """Stop a run permanently: the next try does not count its end as a failure of the tables.
+
+    Raises:
+        GddlError: as `Platform` and `Attempts`.
+    """
+    attempts.stop(run.number)
+    platform.cancel(run.handle)
+
+
+def time_out(platform: Platform, attempts: Attempts, run: WaitPolicy) -> None:
+    """Stop a run that has reached its task's time limit; its end fails the tables without a result with `RUN_TIMEOUT`.
+
+    Raises:
+        GddlError: as `Platform` and `Attempts`.
+    """
+    attempts.time_out(run.number)
+    platform.cancel(run.handle)
+
+
+def polled(platform: Platform, handle: Handle, *, restart: bool = True) -> RunStatus:
+    """Status of a run; a run that failed because of the platform is restarted, and ends only if that is refused.
+
+    Raises:
+        GddlError: as `Platform`.
+    """
+    run_status = platform.poll(handle)
+    if run_status.restartable and restart:
+        try:
+            platform.restart(handle)
+        except FatalError:
+            restart = False
+    return replace(run_status, restartable=run_status.restartable and restart)
+
+
+def pauses(first: float, chance: Callable[[], float] = random.random) -> Iterator[float]:
+    """Seconds between two polls, without end: from `first` to twelve times as many.
+
+    Args:
+        chance: returns random numbers from 0 to 1, so that many watchers do not poll at the same time.
+    """
+    pause = first
+    while True:
+        yield pause * (1 + _SPREAD * (2 * chance() - 1))
+        pause = min(12 * first, pause * _GROWTH)
+
 
 _LOG = logging.getLogger(__name__)
 

@@ -1,23 +1,301 @@
-"""Rebuilds the snapshot when the metadata changed; keeps the last good one when it can't be read."""
+"""A call with a time limit."""
 
 from __future__ import annotations
 
+import gzip
 import hashlib
+import json
 import logging
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+import os
+import re
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeVar
 
-from airflow_gddl.contract.errors import GddlError, MetadataError
-from airflow_gddl.metadata.topology import Placed, Placement
+from airflow_gddl import __version__
+from airflow_gddl.contract.errors import GddlError, MetadataError, RetriableError
+from airflow_gddl.contract.layout import STATE, join
+from airflow_gddl.contract.source_access import of_tables
+from airflow_gddl.contract.spec import CONTRACT_VERSION, TableSpec
+from airflow_gddl.metadata.folder import reached
+from airflow_gddl.metadata.loading import Catalog
+from airflow_gddl.metadata.problems import Problem
+from airflow_gddl.metadata.topology import Pipeline, Placed, Placement, arrange
+from airflow_gddl.metadata.topology.rows import table_rows
 from airflow_gddl.runtime.snapshot import cache, placements
-from airflow_gddl.runtime.snapshot.bounded import bounded
 from airflow_gddl.runtime.snapshot.cache import Cache
-from airflow_gddl.runtime.snapshot.copies import Copies
-from airflow_gddl.runtime.snapshot.documents import Compiled, State
-from airflow_gddl.runtime.snapshot.settings import SnapshotSettings
-from airflow_gddl.runtime.snapshot.signature import Signature, is_remote, sign
+from airflow_gddl.runtime.snapshot.documents import (
+    FORMAT,
+    Compiled,
+    Dependency,
+    Directory,
+    PipelineDocument,
+    PlacementDocument,
+    SnapshotSettings,
+    State,
+)
+from airflow_gddl.stores import Storage, StoredObject, open_store
+
+Answer = TypeVar("Answer")
+
+
+def bounded(call: Callable[[], Answer], seconds: float, where: str) -> Answer:
+    """The call's answer or error.
+
+    A hanging thread is abandoned; it is a daemon, so it does not block the exit of the process.
+
+    Raises:
+        RetriableError: `METADATA_UNREACHABLE` after `seconds`.
+    """
+    answers: list[Answer] = []
+    errors: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            answers.append(call())
+        except BaseException as error:  # noqa: BLE001 - handed to the caller as it is
+            errors.append(error)
+
+    thread = threading.Thread(target=run, daemon=True, name="gddl-metadata")
+    thread.start()
+    thread.join(seconds)
+    if errors:
+        raise errors[0]
+    if not answers:
+        what = f"no answer within {seconds:g} s"
+        raise RetriableError("METADATA_UNREACHABLE", what, where=where, remedy="check the disk or the network")
+    return answers[0]
+
+
+_KEPT = 2
+_NAME = re.compile(r"(pipelines/)?[A-Za-z0-9_-][A-Za-z0-9_.-]*\.json")
+
+
+@dataclass(frozen=True)
+class MetadataCopy:
+    """A stored generation.
+
+    Attributes:
+        built_at: ISO 8601 UTC.
+        files: content by name, relative to the generation's folder.
+    """
+
+    built_at: str
+    files: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Copies:
+    """The copies of one metadata folder.
+
+    Args:
+        root: of the lake; local or `s3://`.
+        metadata: folder or URL that was compiled.
+        environ: S3 settings.
+
+    Raises (every method):
+        GddlError: as `Store`.
+    """
+
+    root: str
+    metadata: str
+    environ: Mapping[str, str] = field(repr=False)
+
+    @property
+    def folder(self) -> str:
+        # Only for this package version: another version may not read it.
+        whose = f"{self.metadata}\n{__version__} {FORMAT}"
+        return join(self.root, STATE, "airflow", "metadata", hashlib.sha256(whose.encode()).hexdigest()[:16])
+
+    def keep(self, signature: str, built_at: str, generation: Path) -> None:
+        """Write the generation, unless a copy of the same metadata exists; older copies are removed."""
+        store, name = self._store, f"{signature}.json.gz"
+        found = self._newest_first(store)
+        if any(item.name == name for item in found):
+            return
+        paths = sorted([*generation.glob("*.json"), *generation.glob("pipelines/*.json")])
+        files = {path.relative_to(generation).as_posix(): path.read_text(encoding="utf-8") for path in paths}
+        text = json.dumps({"built_at": built_at, "files": files}, separators=(",", ":"))
+        store.write(join(self.folder, name), gzip.compress(text.encode(), mtime=0))
+        store.delete(*(item.path for item in found[_KEPT - 1 :]))
+
+    def newest(self) -> MetadataCopy | None:
+        """Null when there is none.
+
+        Raises:
+            RetriableError: `METADATA_UNREACHABLE`: the copy is damaged.
+        """
+        found = self._newest_first(self._store)
+        if not found:
+            return None
+        try:
+            data = json.loads(gzip.decompress(self._store.read(join(self.folder, found[0].name))))
+            files = {str(name): str(text) for name, text in data["files"].items() if _NAME.fullmatch(name)}
+            return MetadataCopy(str(data["built_at"]), files)
+        except (OSError, EOFError, ValueError, KeyError, TypeError, AttributeError) as error:
+            remedy = "make the metadata readable; the copy is then rewritten"
+            raise RetriableError(
+                "METADATA_UNREACHABLE", f"the copy is damaged: {error}", where=self.folder, remedy=remedy
+            ) from error
+
+    def _newest_first(self, store: Storage) -> list[StoredObject]:
+        """Without those whose writing has not ended, or was killed."""
+        copies = [item for item in store.list(self.folder) if not item.is_unfinished]
+        return sorted(copies, key=lambda item: item.modified, reverse=True)
+
+    @property
+    def _store(self) -> Storage:
+        return open_store(self.environ)
+
+
+# A file with one of these has no usable rows: it may be being written.
+_UNREAD = {"CSV_INVALID", "FILE_NOT_TEXT", "FILE_TOO_LARGE", "FILE_UNREADABLE", "JSON_INVALID", "YAML_INVALID"}
+_SHOWN = 5
+_OTHERS = 50
+
+
+def compile_catalog(
+    catalog: Catalog, before: Iterable[TableSpec], placed: Placed, tag: str | None, path: str
+) -> Compiled:
+    """Documents of every pipeline.
+
+    Args:
+        placed: placement of the tables by the lake.
+        tag: tag of the placement object at `path`; null: there is none.
+        before: the rows of the last good snapshot; called only when a file can't be read at all, so that its tables are
+            kept.
+    """
+    carried = tuple(_carried(catalog, before))
+    specs = sorted((*catalog.tables, *carried), key=lambda spec: spec.table)
+    arrangement = arrange(specs, catalog.tiers, catalog.dag_prefix, placed)
+    made = arrangement.pipelines
+    by_table = {table: pipeline.dag_id for pipeline in made for table in pipeline.tables}
+    by_name = {spec.table: spec for spec in specs}
+    return Compiled(
+        documents=tuple(_document(pipeline, catalog, by_name, by_table) for pipeline in (*made, *arrangement.retired)),
+        directory=_directory(catalog, specs, made),
+        problems=tuple(_lines(catalog.problems)),
+        carried=tuple(spec.table for spec in carried),
+        placed=PlacementDocument(
+            path=path,
+            placement=arrangement.placement,
+            tag=tag,
+            is_kept=tag is not None and arrangement.placement == placed.placement,
+            roots=catalog.roots,
+            aws_conn_id=catalog.aws_conn_id,
+        ),
+    )
+
+
+def _directory(catalog: Catalog, specs: Sequence[TableSpec], made: Sequence[Pipeline]) -> Directory:
+    rows = table_rows(specs, made, catalog.problems)
+    of_rows = {line for row in rows for line in row.problems}
+    others = tuple(line for line in map(str, catalog.problems) if line not in of_rows)
+    return Directory(roots=catalog.roots, rows=rows, aws_conn_id=catalog.aws_conn_id, problems=others[:_OTHERS])
+
+
+def _lines(problems: Iterable[Problem]) -> Iterator[str]:
+    """One line for each problem; of many equal ones in a row or file, the first few in full."""
+    alike: defaultdict[tuple[str, str | None, str], list[Problem]] = defaultdict(list)
+    for problem in problems:
+        alike[problem.file, problem.table, problem.code].append(problem)
+    for (file, table, code), found in alike.items():
+        yield from (str(problem) for problem in found[:_SHOWN])
+        if len(found) > _SHOWN:
+            lines = dict.fromkeys(str(problem.line) for problem in found[_SHOWN:] if problem.line is not None)
+            where = f" in lines {', '.join(lines)}" if lines else ""
+            yield f"{file}: [{code}] {table or ''} and {len(found) - _SHOWN} more of these{where}."
+
+
+def _carried(catalog: Catalog, before: Iterable[TableSpec]) -> Iterator[TableSpec]:
+    if not any(problem.code in _UNREAD and problem.table is None for problem in catalog.problems):
+        return
+    known = {spec.table.lower() for spec in catalog.tables}
+    for spec in before:
+        if spec.table.lower() not in known and spec.size in catalog.tiers:
+            known.add(spec.table.lower())  # one that was in a retired pipeline, too
+            yield spec
+
+
+def _document(
+    pipeline: Pipeline, catalog: Catalog, by_name: Mapping[str, TableSpec], by_table: Mapping[str, str]
+) -> PipelineDocument:
+    specs = tuple(by_name[table] for table in pipeline.tables)
+    others = sorted({name for spec in specs for name in spec.depends_on}.difference(pipeline.tables))
+    return PipelineDocument(
+        pipeline=pipeline,
+        roots=catalog.roots,
+        runner=catalog.runner,
+        aws_conn_id=catalog.aws_conn_id,
+        access=of_tables(catalog.access, specs),
+        runner_settings=catalog.runners.get(catalog.runner, {}),
+        specs=specs,
+        tiers={spec.size: catalog.tiers[spec.size] for spec in specs},
+        catalogs={name: one for name, one in catalog.catalogs.items() if any(s.catalog == name for s in specs)},
+        dependencies=tuple(
+            Dependency(dag_id=by_table[name], spec=by_name[name]) for name in others if name in by_table
+        ),
+        unmet=tuple(name for name in others if name not in by_table),
+    )
+
+
+_PREFIX, _PLACE = "GDDL_", "GDDL_METADATA"
+
+
+@dataclass(frozen=True)
+class Signature:
+    """`text` changes whenever the result of a load may change; `newest`: newest modification time, seconds."""
+
+    text: str
+    newest: float
+
+
+def is_remote(metadata: str) -> bool:
+    return "://" in metadata
+
+
+def sign(metadata: str, environ: Mapping[str, str]) -> Signature:
+    """Names, sizes and times of the folder's files, this package's version, and the environment's overrides.
+
+    Raises:
+        RetriableError: `METADATA_UNREACHABLE`: the folder is missing or does not respond.
+    """
+    digest, newest = hashlib.sha256(), 0.0
+    for line in (f"{__version__} {CONTRACT_VERSION} {FORMAT}", *_overrides(environ)):
+        digest.update(f"{line}\n".encode(errors="surrogateescape"))
+    for name, size, tag, modified in sorted(_remote(metadata, environ) if is_remote(metadata) else _local(metadata)):
+        digest.update(f"{name}\0{size}\0{tag}\n".encode(errors="surrogateescape"))
+        newest = max(newest, modified)
+    return Signature(digest.hexdigest(), newest)
+
+
+def _overrides(environ: Mapping[str, str]) -> Iterator[str]:
+    yield from (f"{name}={environ[name]}" for name in sorted(environ) if name.startswith(_PREFIX) and name != _PLACE)
+
+
+def _local(metadata: str) -> Iterator[tuple[str, int, str, float]]:
+    if not Path(metadata).is_dir():
+        remedy = "put the folder there, or set [gddl] metadata or GDDL_METADATA to where it is"
+        raise RetriableError("METADATA_UNREACHABLE", "there is no such folder", where=metadata, remedy=remedy)
+    for folder, subfolders, names in os.walk(metadata, followlinks=False):
+        subfolders[:] = [name for name in subfolders if not name.startswith(".")]
+        for name in names:
+            path = os.path.join(folder, name)  # noqa: PTH118 - a Path for each file would double the cost
+            try:
+                status = os.stat(path)  # noqa: PTH116 - as above
+            except FileNotFoundError:
+                continue
+            yield path[len(metadata) :], status.st_size, str(status.st_mtime_ns), status.st_mtime
+
+
+def _remote(metadata: str, environ: Mapping[str, str]) -> Iterator[tuple[str, int, str, float]]:
+    with reached(metadata):
+        for found in open_store(environ).list(metadata.rstrip("/")):
+            yield found.name, found.size, found.etag, found.modified
+
 
 T = TypeVar("T")
 _LOG = logging.getLogger(__name__)
@@ -178,7 +456,7 @@ def _compile(settings: SnapshotSettings, before: Path | None) -> Compiled:
     """
     # pydantic and the checks of every row are needed only when the metadata has changed.
     from airflow_gddl.metadata.loading import load  # noqa: PLC0415 - as said above
-    from airflow_gddl.runtime.snapshot.building import compile_catalog  # noqa: PLC0415 - as said above
+    # GDDL-EMPTY-IMPORT
 
     catalog = load(settings.metadata, settings.environ)
     path = placements.place_of(catalog.roots.lake, catalog.dag_prefix)

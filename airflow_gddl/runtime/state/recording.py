@@ -18,7 +18,7 @@ from airflow_gddl.runtime.state.facts import TableRecord
 from airflow_gddl.runtime.state.judging import RunningJob
 from airflow_gddl.runtime.state.records import compact, records_of, write_record
 from airflow_gddl.stores import open_store
-from airflow_gddl.stores.run_records import LOOSE_AT_MOST
+from airflow_gddl.stores.lake_files import LOOSE_AT_MOST
 
 _LOG = logging.getLogger(__name__)
 WRITE_EVERY = 15.0

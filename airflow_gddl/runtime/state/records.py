@@ -7,7 +7,7 @@ and readers after a crash, see each run once.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -18,8 +18,11 @@ from airflow_gddl.contract.errors import RetriableError
 from airflow_gddl.contract.layout import LOADS, STATE, join, record_name, tells_of_load
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import Roots
+from airflow_gddl.runtime.state.documents import RunsDocument, place, update_runs
 from airflow_gddl.runtime.state.facts import KEPT_RUNS, TableRecord
-from airflow_gddl.stores import Storage, open_store, read_if_there, run_records
+from airflow_gddl.runtime.state.moments import latest
+from airflow_gddl.runtime.state.reading import LakeState
+from airflow_gddl.stores import Storage, lake_files, open_store, read_if_there
 
 _AT_ONCE = 16
 
@@ -55,7 +58,7 @@ def read_records(
     place = runs_folder(roots, table)
     with _telling(table, place):
         store = open_store(environ)
-        loose, archives = run_records.names(store, place)
+        loose, archives = lake_files.names(store, place)
         results, damaged, seen = [], [], set()
         with ThreadPoolExecutor(_AT_ONCE) as pool:
             wanted = [name for name in loose if not loads_only or tells_of_load(name)][:limit]
@@ -122,7 +125,7 @@ def compact(store: Storage, roots: Roots, table: str) -> int:
     Raises:
         RetriableError: `STORAGE_BUSY`.
     """
-    return run_records.compact(store, runs_folder(roots, table))
+    return lake_files.compact(store, runs_folder(roots, table))
 
 
 def _key(result: JobResult) -> tuple[str, str]:
@@ -136,3 +139,49 @@ def _telling(table: str, place: str) -> Iterator[None]:
     except RetriableError as error:
         what = f"the runs of {table} can't be read: {error.what}"
         raise RetriableError("LAKE_UNREADABLE", what, where=place, remedy="check `lake` and its credentials") from error
+
+
+def rebuild(
+    roots: Roots,
+    by_pipeline: Mapping[str, Sequence[str]],
+    clock: Callable[[], float],
+    *,
+    write: bool,
+    environ: Mapping[str, str] = os.environ,
+) -> LakeState:
+    """Read the records of all these tables; one listing and some reads for each.
+
+    Args:
+        by_pipeline: name of the object to the tables in it.
+        write: also store the result.
+
+    Raises:
+        RetriableError: `LAKE_UNREADABLE`, `STORAGE_BUSY`, `STATE_CONTENDED`.
+    """
+    all_records: dict[str, TableRecord] = {}
+    for pipeline, tables in by_pipeline.items():
+        records = records_of(roots, tables, clock(), environ)
+        all_records |= records
+        if write:
+            path = place(roots.lake, pipeline, "runs")
+            update_runs(open_store(environ), path, _with(records, clock()), RunsDocument)
+    return LakeState(records=all_records, read=clock())
+
+
+def _with(records: Mapping[str, TableRecord], now: float) -> Callable[[RunsDocument], RunsDocument]:
+    """Facts that run records lack are kept: an idle run leaves no record, and only the newest runs are read."""
+
+    def change(before: RunsDocument) -> RunsDocument:
+        made = {}
+        for name, record in records.items():
+            known = before.tables.get(name, TableRecord())
+            made[name] = replace(
+                record,
+                complete=latest(record.complete, known.complete),
+                maintained=known.maintained,
+                changed_since=known.changed_since,
+                changing_runs=known.changing_runs,
+            )
+        return replace(before, tables={**before.tables, **made}, written=now)
+
+    return change

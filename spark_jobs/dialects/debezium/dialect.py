@@ -19,11 +19,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from airflow_gddl.contract.debezium import DebeziumOptions
+from airflow_gddl.contract.dialects import DebeziumOptions
 from airflow_gddl.contract.errors import FatalError
-from airflow_gddl.contract.file_names import Names, is_temporary
-from airflow_gddl.contract.path_format import PathFormat
-from airflow_gddl.stores.inflating import GZIP_MAGIC, Inflating
+from airflow_gddl.contract.file_names import Names, PathFormat, is_temporary
+from airflow_gddl.stores.readers import GZIP_MAGIC, Inflating
 from spark_jobs.dialects.base import EVERYTHING, Dialect, InputOpener, Window
 from spark_jobs.dialects.debezium.events import read_events, table_of
 from spark_jobs.dialects.debezium.parquet_table import read_parquet

@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from airflow_gddl.contract.debezium import DebeziumOptions
+from airflow_gddl.contract.dialects import DebeziumOptions
 from spark_jobs.dialects.debezium.technical import Translated, with_technical
 from spark_jobs.dialects.debezium.values import (
     Values,

@@ -1,0 +1,221 @@
+"""`gddl maintain`, `gddl sweep release`, `gddl erase` and `gddl move`: what is done to stored tables."""
+
+from __future__ import annotations
+
+import getpass
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from airflow_gddl.cli import context, options, summary
+from airflow_gddl.cli import metadata as metadata_folder
+from airflow_gddl.cli.context import CliContext, of_outcome
+from airflow_gddl.cli.job import Request, ask, carry_out, each, recorder_of, run_tables, show_counts
+from airflow_gddl.cli.options import read_key
+from airflow_gddl.cli.screen import Screen, count, counted
+from airflow_gddl.contract.checks import table_name_fault
+from airflow_gddl.contract.errors import GddlError, MetadataError
+from airflow_gddl.contract.result import JobResult
+from airflow_gddl.contract.spec import JobOptions, TableSpec
+from airflow_gddl.runtime.state.documents import forget
+from airflow_gddl.runtime.state.facts import KEPT_RUNS
+from airflow_gddl.runtime.state.records import read_records
+from airflow_gddl.stores import open_store
+
+_COUNTS = (
+    "files_removed",
+    "log_files_removed",
+    "tombstones_removed",
+    "changes_cut",
+    "runs_removed",
+    "leftovers_removed",
+)
+
+
+def maintain(
+    ctx: typer.Context,
+    *,
+    metadata: options.Metadata = "metadata",
+    table: options.Tables = None,
+    json: options.Json = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", metavar="", help="Show pending work without doing it.")] = False,
+    wait: options.Wait = 0.0,
+) -> None:
+    """Compact small files and remove unreferenced ones; readers see no change."""
+    asked = JobOptions(action="maintain", dry_run=dry_run, wait_seconds=wait)
+    request = Request(metadata=metadata, tables=tuple(table or ()), options=asked, as_json=json)
+    carry_out(context.of(ctx), request, show_upkeep)
+
+
+def show_upkeep(screen: Screen, results: Sequence[JobResult]) -> None:
+    """Show compacted and removed files of each table."""
+    titles = ("files joined", "files removed", "log files", "tombstones", "changes cut", "runs", "leftovers")
+    show_counts(screen, titles, results, _counts)
+
+
+def _counts(result: JobResult) -> list[str]:
+    found = summary.answer(result)
+    joined = sum(c["files_before"] - c["files_after"] for c in found.get("compacted", {}).values())
+    return [count(joined), *(count(found.get(name)) for name in _COUNTS)]
+
+
+sweep_app = typer.Typer(help="Rows that a reload lacks: release them to be removed.", no_args_is_help=True)
+
+
+@sweep_app.callback()
+def sweep() -> None:
+    """Rows that a reload lacks: release them to be removed."""
+
+
+@sweep_app.command()
+def release(
+    ctx: typer.Context,
+    *,
+    table: Annotated[
+        list[str], typer.Option("--table", metavar="SCHEMA.NAME", help="The table; may be given several times.")
+    ],
+    metadata: options.Metadata = "metadata",
+    json: options.Json = False,
+    wait: options.Wait = 0.0,
+) -> None:
+    """Remove the rows that the newest full load lacks, regardless of their share; confirms that the load is
+    complete."""
+    cli = context.of(ctx)
+    asked = JobOptions(action="sweep_release", wait_seconds=wait)
+    request = Request(metadata=metadata, tables=tuple(table), options=asked, as_json=json)
+    carry_out(cli, request, show_releases)
+
+
+def show_releases(screen: Screen, results: Sequence[JobResult]) -> None:
+    """What was removed, and the tables where nothing was held."""
+    summary.show_runs(screen, results)
+    for result in results:
+        if result.status == "skipped":
+            screen.say(f"{result.table}: no rows are held, nothing was removed", "yellow")
+
+
+def erase(  # noqa: PLR0913 - typer reads each option of the command from one parameter
+    ctx: typer.Context,
+    *,
+    table: Annotated[str, typer.Option("--table", metavar="SCHEMA.NAME", help="The table.")],
+    key: Annotated[
+        list[str],
+        typer.Option(
+            "--key",
+            metavar="COLUMN=VALUE",
+            help="A part of the key; all have to be named. @FILE reads parts from a file, @- from standard input.",
+        ),
+    ],
+    yes: options.Yes = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", metavar="", help="Show what the tables hold of the key, and remove nothing.")
+    ] = False,
+    metadata: options.Metadata = "metadata",
+    json: options.Json = False,
+    wait: options.Wait = 0.0,
+) -> None:
+    """Permanently remove one key from all of a table's Delta tables, and prevent its return.
+
+    Pass personal keys in a file or on standard input: arguments are visible in the shell's history and the process
+    list.
+    """
+    cli = context.of(ctx)
+    code = "ERASE_KEY_INVALID"
+    named = read_key(key, code)
+    if dry_run:
+        from airflow_gddl.cli.explain import show_history  # noqa: PLC0415 - of a dry run alone
+
+        asked = JobOptions(action="explain", key=named)
+        carry_out(cli, Request(metadata=metadata, tables=(table,), options=asked, as_json=json), each(show_history))
+    ask(f"Erase one key ({', '.join(named)}) from all tables of {table}, for good?", yes=yes)
+    asked = JobOptions(action="erase", key=named, asked_by=getpass.getuser(), wait_seconds=wait)
+    carry_out(cli, Request(metadata=metadata, tables=(table,), options=asked, as_json=json), each(show_erasure))
+
+
+def show_erasure(screen: Screen, result: JobResult) -> None:
+    """Show removed rows, when storage is cleaned, and landing files that still contain the key."""
+    found = summary.answer(result)
+    if not found:
+        return
+    removed = ", ".join(f"{name} {count(n)}" for name, n in found["removed"].items())
+    screen.say(f"{result.table}: erased; rows removed: {removed}", "green")
+    screen.say(f"remembered as {found['hash']}")
+    screen.say(f"`gddl maintain` after {found['stored_until']} removes it from storage")
+    for path in found["files"]:
+        screen.say(f"still in the landing file {path}", "yellow")
+
+
+if TYPE_CHECKING:
+    from airflow_gddl.metadata.loading import Catalog
+
+
+def move(
+    ctx: typer.Context,
+    *,
+    table: Annotated[str, typer.Option("--table", metavar="SCHEMA.NAME", help="The table's name in the lake.")],
+    to: Annotated[str, typer.Option("--to", metavar="SCHEMA.NAME", help="Its new name there.")],
+    metadata: options.Metadata = "metadata",
+    json: options.Json = False,
+    wait: options.Wait = 0.0,
+) -> None:
+    """Rename a table in the lake: its Delta tables and state are copied, then the old ones are removed.
+
+    Change `target` in the metadata before or after it. If it is killed, run it again: it resumes.
+    """
+    cli = context.of(ctx)
+    catalog = metadata_folder.read(cli, metadata)
+    spec = _row(catalog.tables, table, to)
+    asked = JobOptions(action="move", move_to=to, wait_seconds=wait)
+    name = spec.name_in_source
+    old = replace(spec, table=table, source_table=None if name == table else name)
+    outcome = run_tables(cli, catalog, (old,), Request(metadata=metadata, options=asked, as_json=json))
+    if all(result.error is None for result in outcome.results):
+        _record(cli, catalog, table, to)
+    if not json:
+        for result in outcome.results:
+            _show(cli.screen, result, has_target=spec.table == to)
+    summary.show_troubles(cli.screen, outcome)
+    raise typer.Exit(of_outcome(outcome, bad_rows=False))
+
+
+def _row(tables: tuple[TableSpec, ...], table: str, to: str) -> TableSpec:
+    """The row of the table, with the new or the old target.
+
+    Raises:
+        MetadataError: `TABLE_NAME_INVALID`, `TABLE_UNKNOWN`.
+    """
+    for name in (table, to):
+        if fault := table_name_fault(name):
+            remedy = "write schema.name, as the table is called in the lake"
+            raise MetadataError("TABLE_NAME_INVALID", f"{name!r:.80}: {fault}", remedy=remedy)
+    by_target = {spec.table: spec for spec in tables}
+    found = by_target.get(to) or by_target.get(table)
+    if found is None:
+        remedy = "name the table by its target, and set its row's target to one of the two"
+        raise MetadataError("TABLE_UNKNOWN", f"no row has the target {table!r} or {to!r}", remedy=remedy)
+    return found
+
+
+def _record(cli: CliContext, catalog: Catalog, old: str, table: str) -> None:
+    """Write the state under the table's new name, and remove that of tables that had one of the names before."""
+    recorder = recorder_of(cli, catalog)
+    try:
+        found = read_records(catalog.roots, table, KEPT_RUNS, cli.environ, loads_only=True).results
+        forget(open_store(cli.environ), catalog.roots.lake, (old, table))
+    except GddlError as error:
+        cli.screen.warn(f"the last run of {table} can't be read, so that it counts as new until its next one: {error}")
+        return
+    for result in found:
+        recorder.take(replace(result, table=table))
+    recorder.flush()
+
+
+def _show(screen: Screen, result: JobResult, *, has_target: bool) -> None:
+    found = summary.answer(result)
+    if not found:
+        return
+    screen.say(f"{found['from']} is {found['to']} now; {counted(found['files'], 'file')} copied", "green")
+    if not has_target:
+        screen.say(f"set the row's target to {found['to']}: until then its runs fail with TABLE_MOVED", "yellow")

@@ -1,2 +1,0 @@
-"""Checks of the CDC service's settings by its files: `reading` reads, `rules` are pure, `findings` name the
-settings."""

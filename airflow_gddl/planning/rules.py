@@ -1,0 +1,309 @@
+"""Rules of a plan: about Airflow, its database and pools, about platforms, and about rows."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from operator import itemgetter
+from typing import Literal
+
+from airflow_gddl.contract import durations
+from airflow_gddl.metadata.topology import Pipeline
+from airflow_gddl.metadata.topology.starts import gaps
+from airflow_gddl.planning.day import DAY_SECONDS, Day, clock
+from airflow_gddl.planning.figures import MWAA, REMOTE, Figure, PlatformLimits, smallest_class, vcpus_of
+
+Level = Literal["limit", "advice"]
+_SHOWN = 5
+
+
+@dataclass(frozen=True, kw_only=True)
+class Advice:
+    """One recommended change.
+
+    Attributes:
+        code: stable, see docs/codes.md.
+        level: `limit`: a limit is exceeded; `advice`: a possible improvement.
+        message: what was found, with its numbers.
+        change: the field of a row, the setting or the option to change, and to what.
+        tables: some of the tables it is about; empty: all.
+        count: how many tables it is about; 0: all.
+    """
+
+    code: str
+    level: Level
+    message: str
+    change: str
+    tables: tuple[str, ...] = ()
+    count: int = 0
+
+
+def advice(*, code: str, level: Level, message: str, change: str, tables: Iterable[str] = ()) -> Advice:
+    """
+    Args:
+        tables: all that it is about.
+    """
+    names = sorted(tables)
+    return Advice(
+        code=code, level=level, message=message, change=change, tables=tuple(names[:_SHOWN]), count=len(names)
+    )
+
+
+_SCATTERED = 10
+"""Tolerated number of excess packs."""
+
+
+def _dags(day: Day, limits: PlatformLimits, figures: Mapping[str, Figure]) -> Iterator[Advice]:
+    found = figures["dags"]
+    fitting = smallest_class(int(found.planned))
+    if not found.fits:
+        singles = Counter(pipeline.tier for pipeline in day.metadata.pipelines if pipeline.kind == "table")
+        tier, many = singles.most_common(1)[0] if singles else ("", 0)
+        own = f"; or tiers.{tier}.tables_per_job above 1: {many:,} tables have a DAG each" if tier else ""
+        instead = f"--mwaa-class {fitting}" if fitting else "a second environment, with half of the sources"
+        message = f"{found.planned:,.0f} DAGs, and {limits.name} is documented for {found.limit:,.0f}"
+        yield advice(
+            code="DAGS_OVER_CLASS",
+            level="limit",
+            message=message,
+            change=instead + own,
+            tables=(p.tables[0] for p in day.metadata.pipelines if p.kind == "table" and p.tier == tier),
+        )
+    elif limits.name in MWAA and fitting != limits.name:
+        yield advice(
+            code="CLASS_LARGER_THAN_NEEDED",
+            level="advice",
+            message=f"{found.planned:,.0f} DAGs fit into {fitting} as documented; look at workers and starts before",
+            change=f"--mwaa-class {fitting}",
+        )
+
+
+def _packs(day: Day, _limits: PlatformLimits, _figures: Mapping[str, Figure]) -> Iterator[Advice]:
+    packs = [pipeline for pipeline in day.metadata.pipelines if pipeline.kind == "pack"]
+    full: Counter[str] = Counter()
+    for pack in packs:
+        full[pack.tier] += len(pack.tables)
+    # Up to twice the minimum number of packs is acceptable.
+    least = sum(2 * math.ceil(many / day.metadata.tiers[tier].tables_per_job) for tier, many in full.items())
+    if len(packs) <= least + _SCATTERED:
+        return
+    small = [pack for pack in packs if len(pack.tables) == 1]
+    schedules = len({str(day.metadata.rows[pack.tables[0]].schedule) for pack in packs})
+    priorities = len({pack.priority for pack in packs})
+    sources = len({pack.source for pack in packs})
+    yield advice(
+        code="PACKS_SCATTERED",
+        level="advice",
+        message=f"{len(packs):,} packs where {least:,} would do, {len(small):,} of them of one table: {sources}"
+        f" sources, {schedules} schedules and {priorities} priorities are kept apart",
+        change="schedule (a preset instead of cron lines of its own), priority, source: fewer different ones",
+        tables=(table for pack in small for table in pack.tables),
+    )
+
+
+def _starts(day: Day, limits: PlatformLimits, figures: Mapping[str, Figure]) -> Iterator[Advice]:
+    found = figures["starts"]
+    if found.fits:
+        return
+    minute = day.starts.per_minute.index(int(found.planned))
+    schedule, many = day.schedules_at(minute).most_common(1)[0]
+    tables = [
+        table
+        for pipeline in day.starting_at(minute)
+        for table in pipeline.tables
+        if str(day.metadata.rows[table].schedule) == schedule
+    ]
+    crowded = sum(number > (found.limit or 0) for number in day.starts.per_minute)
+    yield advice(
+        code="STARTS_CROWDED",
+        level="advice",
+        message=f"{found.planned:,.0f} runs start at {clock(minute)}, and {crowded:,} of the"
+        f" day's minutes have more than the {found.limit:,.0f} that {limits.schedulers} schedulers handle in a loop",
+        change=f"schedule {schedule!r} of {many:,} runs: {_spread(schedule)}",
+        tables=tables,
+    )
+
+
+def _spread(schedule: str) -> str:
+    if schedule == "@hourly":
+        return "every two hours or less often, or fewer DAGs (tables_per_job)"
+    if schedule.startswith("@"):
+        return "cron lines with other hours: a preset is spread over the minutes of one hour alone"
+    return "a preset, which is spread over the minutes of an hour, or other minutes and hours"
+
+
+def _pools(day: Day, _limits: PlatformLimits, _figures: Mapping[str, Figure]) -> Iterator[Advice]:
+    for pool in day.pools:
+        tier = min(day.tiers_by_pool[pool.pool])
+        change = f"tiers.{tier}.slots: {pool.slots:,} → {pool.needed:,}; or a schedule that is less often"
+        tables = (table for p in day.metadata.pipelines if p.pool == pool.pool for table in p.tables)
+        if pool.busy > 1:
+            hours = pool.busy * pool.slots * DAY_SECONDS / 3600
+            message = f"pool {pool.pool} is asked for {hours:,.0f} hours of work a day, and has {24 * pool.slots:,}"
+            yield advice(code="POOL_OVERLOADED", level="limit", message=message, change=change, tables=tables)
+        elif pool.needed > pool.slots:
+            message = f"in pool {pool.pool} a run waits {pool.longest_wait / 60:,.0f} minutes for a slot ({pool.waits})"
+            yield advice(code="POOL_SHORT", level="advice", message=message, change=change, tables=tables)
+
+
+def _triggers(day: Day, limits: PlatformLimits, figures: Mapping[str, Figure]) -> Iterator[Advice]:
+    found = figures["triggers"]
+    if not found.fits:
+        triggerers = math.ceil(found.planned / 1000)
+        # Where jobs run on workers, continuous jobs hold worker slots and no trigger.
+        holding = day.continuous if day.metadata.runner in REMOTE else ()
+        share = f", {len(holding):,} of them for `continuous` pipelines" if holding else ""
+        instead = "schedule `*/5 * * * *` instead of `continuous`" if holding else "starts spread over more minutes"
+        yield advice(
+            code="TRIGGERS_OVER_CAPACITY",
+            level="limit",
+            message=f"{found.planned:,.0f} triggers at once{share}; the triggerers of {limits.name} serve"
+            f" {found.limit:,.0f}",
+            change=f"{triggerers} triggerers (--triggers {1000 * triggerers}), or {instead}",
+            tables=(table for pipeline in holding for table in pipeline.tables),
+        )
+
+
+def _workers(day: Day, limits: PlatformLimits, figures: Mapping[str, Figure]) -> Iterator[Advice]:
+    loads, cpu = figures.get("worker_tasks"), figures["worker_cpu"]
+    if loads is not None and not loads.fits:
+        slots = ", ".join(f"tiers.{min(day.tiers_by_pool[p.pool])}.slots: {p.slots:,}" for p in day.pools)
+        yield advice(
+            code="WORKERS_SHORT",
+            level="advice",
+            message=f"pools and {len(day.continuous):,} continuous pipelines let {loads.planned:,.0f} loads run at"
+            f" once, the workers of {limits.name} {loads.limit:,.0f} tasks of any kind",
+            change=f"more workers (--workers, [core] parallelism), or fewer slots ({slots})",
+        )
+    if not cpu.fits:
+        yield advice(
+            code="WORKERS_SHORT",
+            level="advice",
+            message=f"the fullest minute takes {cpu.planned:,.0f} CPU seconds to start tasks, and has"
+            f" {cpu.limit or 0:,.0f}",
+            change="more workers (--workers), or schedules that are spread",
+        )
+    if limits.name in MWAA and day.metadata.runner not in REMOTE:
+        yield advice(
+            code="JOBS_ON_MWAA",
+            level="limit",
+            message=f"runner {day.metadata.runner} runs jobs on MWAA's own workers, which have neither Spark nor"
+            " deltalake",
+            change="runner: databricks, emr_serverless or glue",
+        )
+
+
+AIRFLOW_RULES = (_dags, _packs, _starts, _pools, _triggers, _workers)
+
+
+def _databricks(_day: Day, _limits: PlatformLimits, figures: Mapping[str, Figure]) -> Iterator[Advice]:
+    for name, found in figures.items():
+        if name.startswith("databricks_") and not found.fits:
+            yield advice(
+                code="DATABRICKS_OVER_LIMIT",
+                level="limit",
+                message=f"{found.text}: {found.planned:,.0f}, where a workspace takes {found.limit:,.0f}",
+                change="fewer DAGs (tiers.<tier>.tables_per_job above 1), a schedule that is less often, or a second"
+                " workspace",
+            )
+
+
+def _queued(day: Day, _limits: PlatformLimits, _figures: Mapping[str, Figure]) -> Iterator[Advice]:
+    if day.metadata.runner != "databricks":
+        return
+    most = day.metadata.databricks.max_concurrent_runs
+    for pool in day.pools:
+        tiers = sorted(day.tiers_by_pool[pool.pool])
+        if pool.at_once > most * len(tiers):
+            yield advice(
+                code="RUNS_QUEUED",
+                level="advice",
+                message=f"pool {pool.pool} lets {pool.at_once:,} runs start, and Databricks queues all but {most:,}"
+                " a job",
+                change=f"runners.databricks.max_concurrent_runs: {most:,} → {pool.at_once:,}, then `gddl deploy"
+                f" databricks`; or tiers.{tiers[0]}.slots: {pool.slots:,} → {most:,}",
+            )
+
+
+def _emr(day: Day, limits: PlatformLimits, figures: Mapping[str, Figure]) -> Iterator[Advice]:
+    found = figures.get("emr_vcpus")
+    if found is None or found.fits:
+        return
+    parts = []
+    for pool in day.pools:
+        tier = max(sorted(day.tiers_by_pool[pool.pool]), key=lambda name: vcpus_of(day, name))
+        parts.append(f"{pool.at_once:,} of {tier} with {vcpus_of(day, tier):,} each")
+    if day.continuous:
+        parts.append(f"{len(day.continuous):,} continuous ones")
+    yield advice(
+        code="EMR_OVER_QUOTA",
+        level="limit",
+        message=f"job runs ask for {found.planned:,.0f} vCPUs at once ({', '.join(parts)}); the account has"
+        f" {limits.emr_vcpus:,}",
+        change=f"a quota of {found.planned:,.0f} vCPUs (--emr-vcpus), or fewer tiers.<tier>.slots, cores or workers",
+    )
+
+
+PLATFORM_RULES = (_databricks, _queued, _emr)
+
+
+def _overruns(day: Day, _limits: PlatformLimits, _figures: Mapping[str, Figure]) -> Iterator[Advice]:
+    """Reports the pipeline of a tier that overruns most."""
+    late: defaultdict[str, list[tuple[float, str, Pipeline]]] = defaultdict(list)
+    for pipeline in day.metadata.pipelines:
+        if pipeline.timing.kind != "cron":
+            continue
+        share = day.seconds_of(pipeline) / (60 * gaps(pipeline.timing.cron, day.starts.day)[0])
+        if share > 1:
+            late[pipeline.tier].append((share, pipeline.dag_id, pipeline))
+    for tier, found in sorted(late.items()):
+        share, _, pipeline = max(found, key=itemgetter(0, 1))
+        spec = day.metadata.tiers[tier]
+        fewer = max(1, math.floor(len(pipeline.tables) / share))
+        many = len(pipeline.tables)
+        packs = f", tiers.{tier}.tables_per_job: {spec.tables_per_job:,} → {fewer:,}" if many > 1 else ""
+        yield advice(
+            code="RUN_OUTLASTS_INTERVAL",
+            level="advice",
+            message=f"a run of {pipeline.dag_id} takes {day.seconds_of(pipeline) / 60:,.0f} minutes where all its"
+            f" {many:,} tables have new files, but the next one is due earlier: runs are skipped",
+            change=f"schedule {day.metadata.rows[pipeline.tables[0]].schedule!r}: less often{packs},"
+            f" tiers.{tier}.cores, or a larger size",
+            tables=(table for *_, one in found for table in one.tables),
+        )
+
+
+def _freshness(day: Day, _limits: PlatformLimits, _figures: Mapping[str, Figure]) -> Iterator[Advice]:
+    """Rows whose `freshness` is shorter than the time between two runs and what a run takes."""
+    broken: dict[str, list[str]] = {}
+    for pipeline in day.metadata.pipelines:
+        least = _least_lag(day, pipeline)
+        if least is None:
+            continue
+        for table in pipeline.tables:
+            row = day.metadata.rows[table]
+            if row.freshness is not None and durations.seconds(row.freshness) < least:
+                broken.setdefault(str(row.schedule), []).append(table)
+    for schedule, tables in sorted(broken.items()):
+        yield advice(
+            code="FRESHNESS_TOO_SHORT",
+            level="advice",
+            message=f"`freshness` of rows with schedule {schedule} is shorter than the time between two runs and a run"
+            " itself: they will be late in between",
+            change="freshness: longer, or schedule: more often",
+            tables=tables,
+        )
+
+
+def _least_lag(day: Day, pipeline: Pipeline) -> float | None:
+    """Seconds that a table of it is behind just before a run ends; null where its start times are not known."""
+    if pipeline.timing.kind in ("never", "once"):
+        return math.inf
+    if pipeline.timing.kind != "cron":
+        return None
+    return 60 * gaps(pipeline.timing.cron, day.starts.day)[1] + day.seconds_of(pipeline)
+
+
+ROW_RULES = (_overruns, _freshness)

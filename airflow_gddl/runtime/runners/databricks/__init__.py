@@ -1,1 +1,0 @@
-"""Jobs as runs of saved Databricks jobs, one job for each tier."""

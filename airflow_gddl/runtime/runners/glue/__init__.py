@@ -1,1 +1,0 @@
-"""Jobs as runs of saved Glue jobs, one job for each tier."""
