@@ -49,6 +49,3 @@ def problems_text(snapshot: MetadataSnapshot) -> str:
 
 def _count(number: int, thing: str) -> str:
     return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
-
-
-tell = raise_problems  # the name in DAG files of earlier releases
