@@ -1,4 +1,4 @@
-"""Probes of landing folder and lake: the first is listed, the second written to."""
+"""`gddl check`: checks of each part of a deployment, independent of the others."""
 
 from __future__ import annotations
 

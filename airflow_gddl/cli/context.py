@@ -1,4 +1,4 @@
-"""Exit statuses, part of the public contract."""
+"""Context of the commands: environment, clock, ids, the job's command and the terminal."""
 
 from __future__ import annotations
 

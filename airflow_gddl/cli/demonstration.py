@@ -1,4 +1,4 @@
-"""The simulated source database of the demos: changes in rounds, with delivery problems."""
+"""Implementation of `gddl demo`; imports pyarrow."""
 
 from __future__ import annotations
 

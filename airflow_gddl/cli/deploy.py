@@ -1,4 +1,4 @@
-"""`gddl bundle`."""
+"""`gddl deploy` and `gddl bundle`: the jobs that platforms keep, and the files that they need."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`gddl pools`."""
+"""`gddl init` and `gddl pools`: the files of a project, and the Airflow pools that its metadata names."""
 
 from __future__ import annotations
 

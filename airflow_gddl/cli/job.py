@@ -1,4 +1,4 @@
-"""Progress of a job: bars on a terminal, otherwise one line for each table; always on standard error."""
+"""Runs a job for a command: catalog, selection, order, run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Messages about wrong arguments, with what to write instead."""
+"""Entry point of `gddl`: registers one command for each module, and turns errors into text and exit statuses."""
 
 from __future__ import annotations
 

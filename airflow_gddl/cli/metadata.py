@@ -1,4 +1,4 @@
-"""Problems of the metadata in the formats of `gddl validate`."""
+"""The metadata folder of a command."""
 
 from __future__ import annotations
 

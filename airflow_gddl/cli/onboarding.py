@@ -1,4 +1,4 @@
-"""Shows a plan of `gddl onboard`: unified diffs in colour, kept values, open decisions."""
+"""Implementation of `gddl onboard`: read the source, plan, show the diff, write on confirmation."""
 
 from __future__ import annotations
 

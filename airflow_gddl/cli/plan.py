@@ -1,4 +1,4 @@
-"""Shows a plan: figures with limits, tiers, pools, the day by the minute, and advice."""
+"""`gddl plan`: estimates the load of the metadata before deployment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`gddl run --continuous`: a continuous job on this machine that follows metadata changes."""
+"""`gddl run`, once or `--continuous`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Values from metadata and data as safe text for terminals."""
+"""The two consoles of the command: answers on standard output, everything else on standard error."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""`NAME=VALUE` settings of a simulation: every scalar field of its specs, typed by the field itself.
-
-Imported only by commands that simulate, since the simulator needs pyarrow.
-"""
+"""Implementation of `gddl simulate`; imports pyarrow."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compiled metadata for commands that run often."""
+"""`gddl status`: the state of every table."""
 
 from __future__ import annotations
 

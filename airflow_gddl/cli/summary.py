@@ -1,4 +1,4 @@
-"""Shows the result of `gddl run --dry-run`: the planned batches of each table."""
+"""Shows results of a job as tables."""
 
 from __future__ import annotations
 

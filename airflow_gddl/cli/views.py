@@ -1,4 +1,4 @@
-"""Published columns of replicas, for `gddl views` and `gddl query`."""
+"""`gddl views` and `gddl query`: statements that create a view of each table, and queries to copy."""
 
 from __future__ import annotations
 

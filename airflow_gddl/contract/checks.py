@@ -1,4 +1,8 @@
-"""Checks of single options: declared types, and those of the built-in dialects."""
+"""Checks of a `TableSpec` beyond its types: names, durations and contradicting fields.
+
+The catalog runs these on every metadata row; a job may run them again on its spec. Column names compare
+without case, as Delta does.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""Options of the dialect `dms`: how AWS DMS was configured to write its files."""
+"""Registry of dialects: writers of landing files, with their options and readers.
+
+Used by both sides: the Airflow side checks a row's options, the job loads the reader. Classes are named,
+not imported, so that neither side loads what it doesn't need. Other packages add theirs by an entry point of the group
+`airflow_gddl.dialects`: its name is the dialect's, its value `module:attribute` of a `Registered` (docs/extending.md).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""`TierSpec`: settings of a row's `size`. Import it from `airflow_gddl.contract.spec`."""
+"""Specifications of tables and jobs: frozen, standard library only.
+
+pydantic validates these same classes where it is installed (`airflow_gddl.metadata`), so there is one definition.
+Field docstrings become the descriptions of the generated JSON Schema.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names of lake tables by a template: `{source}_{schema}.{table}`."""
+"""Resolves table names: a target, `source:schema.table`, or the name in the source."""
 
 from __future__ import annotations
 

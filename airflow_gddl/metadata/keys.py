@@ -1,4 +1,4 @@
-"""Where a table's values come from: its row, the keys file, its file's defaults, the settings' defaults."""
+"""Keys in separate files, as written by an automated key finder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks of `depends_on`: known names, no cycles."""
+"""The metadata folder as one frozen value: valid tables and problems."""
 
 from __future__ import annotations
 

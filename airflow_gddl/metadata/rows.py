@@ -1,4 +1,4 @@
-"""Names of tables in rows, sources and the lake, with checks for collisions."""
+"""Builds a spec from a row and its layers, or collects its problems."""
 
 from __future__ import annotations
 

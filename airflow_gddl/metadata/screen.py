@@ -1,4 +1,4 @@
-"""Detects passwords and keys, which are refused: metadata is committed, cached and displayed."""
+"""Checks of any value in any field: secrets, long texts, values that the file's reader refused."""
 
 from __future__ import annotations
 

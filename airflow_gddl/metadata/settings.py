@@ -1,4 +1,4 @@
-"""Environment variables of this package, and detection of misspelt ones."""
+"""Settings from `gddl.yaml` and the environment."""
 
 from __future__ import annotations
 

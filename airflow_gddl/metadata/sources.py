@@ -1,4 +1,4 @@
-"""Where the files land and where the tables live, made absolute."""
+"""Section `sources` of `gddl.yaml`: source databases with settings for all of their tables."""
 
 from __future__ import annotations
 

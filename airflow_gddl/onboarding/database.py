@@ -1,4 +1,4 @@
-"""Rows, sizes and changes from a database's statistics, without table scans."""
+"""Facts of a live database through SQLAlchemy's inspector: keys, types; rows, sizes and changes by its statistics."""
 
 from __future__ import annotations
 

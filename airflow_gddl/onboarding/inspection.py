@@ -1,8 +1,4 @@
-"""Findings of `gddl inspect`, with the AWS DMS setting that fixes each.
-
-Sources: user guide of AWS DMS, "Using Amazon S3 as a target", "Using transformation rule expressions", "Transformation
-rules and actions", "Target metadata task settings"; API reference, `S3Settings`.
-"""
+"""Derives findings from the content of a folder; pure."""
 
 from __future__ import annotations
 

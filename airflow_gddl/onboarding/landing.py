@@ -1,4 +1,4 @@
-"""Reads a landing root: names by one listing, footers of some files of each table."""
+"""Facts of a landing root. Keys that nothing declares are measured: columns with distinct values in the full load."""
 
 from __future__ import annotations
 

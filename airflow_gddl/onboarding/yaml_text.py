@@ -1,4 +1,8 @@
-"""Values as YAML text on one line, for this package's reader and for every other one. Pure."""
+"""Edits single values of a YAML text: other lines, comments and the order are kept. Pure.
+
+The parser's marks give the position of a value. After an edit the caller reads the text again and refuses an edit with
+other effects.
+"""
 
 from __future__ import annotations
 

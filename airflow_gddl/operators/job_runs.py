@@ -1,4 +1,4 @@
-"""A load uses the rows that its sensor used, or newer ones, never older ones."""
+"""Jobs that tasks start: the state of their try, their ids, what runs them, and the wait for a run elsewhere."""
 
 from __future__ import annotations
 

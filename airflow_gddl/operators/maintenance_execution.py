@@ -1,4 +1,4 @@
-"""Progress of a maintenance task in this run: a retry or a resumed task continues with the remaining tables."""
+"""Implementation of the maintenance operator; imported only when a task runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Access control by Airflow's authentication and authorisation, checked for each request."""
+"""The page's web application: static files are public, API responses need Airflow's authentication.
+
+Static files contain no data, as those of Airflow's UI; each response is filtered by the user's Airflow permissions.
+Actions on a table are requests of the browser to Airflow's REST API as that user: this application is read-only.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reads details of Delta tables with the `deltalake` package, without Spark."""
+"""Details of one table from the lake: runs, ledger, Delta tables, quarantine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Expected duration of a run: from the lake's records, else from benchmarks."""
+"""One simulated day: starts, durations and the load of the pools."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Limits of Airflow and platforms, from their documentation; each can be replaced by an account's own quota."""
+"""Planned figures and their limits."""
 
 from __future__ import annotations
 

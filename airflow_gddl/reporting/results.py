@@ -1,4 +1,4 @@
-"""Totals of a task's loads for each table over its jobs, for lineage."""
+"""Reports of a load: one log line for each table, metrics, and a summary that fits an XCom."""
 
 from __future__ import annotations
 

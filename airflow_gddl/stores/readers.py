@@ -1,4 +1,4 @@
-"""A file or object in a listing."""
+"""Seekable readers of files and objects that translate store errors."""
 
 from __future__ import annotations
 

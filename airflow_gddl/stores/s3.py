@@ -1,4 +1,7 @@
-"""Clients of S3 buckets, configured by the environment: endpoint, region, credentials, retries."""
+"""Objects in S3 through obstore, by their URLs.
+
+Imported when the first `s3://` path is opened: DAG files are parsed often, and a local lake needs no client.
+"""
 
 from __future__ import annotations
 

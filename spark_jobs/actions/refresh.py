@@ -1,4 +1,10 @@
-"""Generations in a full refresh: from the ledger, or from the change table where the ledger is lost."""
+"""Tables loaded again from the files that are there: a reload, a resync, and a rebuild whose ledger is lost (rule 10).
+
+All files are ingested again into a separate change table and ledger below the state folder, in the usual bounded
+batches, so that an interrupted run resumes where it stopped. Then, each step in one Delta commit: the change table
+takes what the files hold; replica, tombstones and history are overwritten with its fold; the quarantine is settled; the
+ledger commits. What only the change table knew is archived by a reload or resync, and kept where the ledger is lost.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Spark settings of a job whose tables are registered in a Hive metastore; no Spark is imported."""
+"""Opens catalogs by kind; a catalog that does not answer is tried once per job, not once per table."""
 
 from __future__ import annotations
 

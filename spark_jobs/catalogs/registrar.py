@@ -1,4 +1,4 @@
-"""A Delta table's columns, comments and location from its log, without Spark."""
+"""Registers one table: compares the stored state, the Delta log and the catalog's entries."""
 
 from __future__ import annotations
 

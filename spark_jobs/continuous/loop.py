@@ -1,4 +1,4 @@
-"""Requests to a running job: new rows, and to stop. See `airflow_gddl.contract.desired_state`."""
+"""The continuous job: discovers files, runs their tables, reports results, until it is asked to stop."""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""Folders that Spark can't list; one of them would end the stream."""
+"""New files by Structured Streaming, from its file source in format `binaryFile`.
+
+Only paths are selected, so no file is opened; if a plan selected contents, the minimal allowed length would
+make it fail at once. The checkpoint is in a folder of this process and removed with it: ingested files
+are in the ledgers, and the first poll of each table does not wait for the stream.
+"""
 
 from __future__ import annotations
 

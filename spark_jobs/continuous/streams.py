@@ -1,4 +1,8 @@
-"""New files by listing: one short listing per table and poll, without a JVM."""
+"""File discovery of a continuous job: the place to add another source, such as a platform's own.
+
+A stream only gives hints. The ledger decides in each table's run, so a stream that omits or repeats files,
+or starts again, causes no loss and no duplicates.
+"""
 
 from __future__ import annotations
 

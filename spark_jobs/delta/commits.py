@@ -1,4 +1,4 @@
-"""Commit information from the newest files of Delta logs, read without an engine."""
+"""Delta transactions of a batch: the same in all engines, so that one engine can finish a batch of another."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Statistics of a data file in Delta's format: rows, nulls and bounds of the indexed columns.
-
-Either every indexed column with a value has both bounds, or no column of the file has any: a reader that finds
-bounds of some columns only may take the others' for null, and then skips the file (see `engines.skipping`).
-"""
+"""Data files of a Delta table, and files of its change data feed: read, and written in the folders of partitions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Writes commits to Delta logs, with actions as in Delta's protocol.
+"""Writes Delta logs: commits with actions as in Delta's protocol, checkpoints, and clean-up.
 
 `deltalake` 1.6 commits neither files of the change data feed (`cdc`) nor the removal of a file whose path another
 writer has escaped differently in the log; its call for properties gives tables of reader version 3 the feature

@@ -1,4 +1,8 @@
-"""A part of a landing folder that one listing covers; pure."""
+"""The protocol of dialects: the formats of files by the service that wrote them.
+
+One subclass of `Dialect` and one entry in the register (`airflow_gddl.contract.dialects`) add a dialect:
+see docs/extending.md. The rest of the job does not depend on a dialect.
+"""
 
 from __future__ import annotations
 

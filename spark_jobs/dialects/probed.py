@@ -1,4 +1,4 @@
-"""SQL types of Arrow types (docs/semantics.md, section 11)."""
+"""A probed file: columns, format and row count."""
 
 from __future__ import annotations
 

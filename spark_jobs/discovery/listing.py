@@ -1,4 +1,9 @@
-"""Existing landing folders with similar names, for a table whose folder is missing."""
+"""New files of a table: as short a listing as the names allow, compared with the ledger.
+
+Everything is listed where that is cheap, and in runs started by a user. In larger folders change files sort by
+time, so files older than the newest one by more than the lookback are not listed; full-load files sort after digits.
+Once a day everything is listed there too, so that no late file is missed for longer.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""New files as a stream of Spark reports them: Auto Loader on Databricks, Spark's own file source elsewhere.
-
-Only paths, sizes and times are read: the content column is never selected, so no file is opened. The state in
-the stream's checkpoint only saves listings: the files are always compared with the ledger.
-"""
+"""Discovery of notified files: only these are checked, against the ledger as in a listing."""
 
 from __future__ import annotations
 

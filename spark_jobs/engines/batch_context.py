@@ -1,4 +1,4 @@
-"""Compaction of small files, also between batches for tables that get a file per batch."""
+"""Context of a batch: its tables, plan and schema."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Steps of a batch in an engine; their types enforce the order append, tombstones, merge."""
+"""Port of an engine. All engines write the same table contents (docs/semantics.md)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The swap of a full refresh in every engine: the order of its steps, and which change tables it can keep."""
+"""Whole tables from their changes: the swap of a rebuild or a reload, one Delta commit a table; and their comparison."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Work on parts of a batch in Spark tasks: Spark places them, and no row crosses to its JVM."""
+"""The Spark engine behind the pipeline's port."""
 
 from __future__ import annotations
 

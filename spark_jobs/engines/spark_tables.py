@@ -1,4 +1,8 @@
-"""Columns of Spark frames by exact name."""
+"""Tables that only Spark's Delta can write: rows are decided as everywhere, staged as files, and reach them by `MERGE`.
+
+Files of readable tables are read where they are. Of others, whose files say nothing without Spark (column mapping,
+commits that a catalog keeps), Spark makes a plain copy for the run.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Adapters of `Storage` to pyiceberg's `FileIO`, `InputFile` and `OutputFile`.
-
-Not subclasses of these, so that a job without pyiceberg can import the module.
-"""
+"""The newest version of a replica as an Iceberg snapshot of the same data files."""
 
 from __future__ import annotations
 

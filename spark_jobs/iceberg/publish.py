@@ -1,8 +1,4 @@
-"""Versions of an Iceberg table's metadata in a folder: `metadata/v<N>.metadata.json`, and `version-hint.text`.
-
-A version is one object, created if absent after all files that it references: readers see the old version or the new
-one. The hint is written afterwards; a reader that follows it may see the old version until then.
-"""
+"""Updates Iceberg metadata after each commit of a table, with a warning if that fails."""
 
 from __future__ import annotations
 

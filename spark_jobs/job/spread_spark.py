@@ -1,6 +1,9 @@
-"""Results of tables that run in tasks of a cluster: JSON, below `lake/_gddl/jobs/<run_id>/` and back to the driver.
+"""Small tables over Spark tasks, on one machine and on clusters: `mapInArrow`, largest tables first.
 
-Others can write to the lake: only expected names are read, and their content is validated.
+Every result is written below `lake/_gddl/jobs/<run_id>/` when its table is done, where the driver finds it while the
+Spark job runs. A task that runs a table of its job again (speculative, or after a task or executor was lost)
+returns that result, or waits for the claim to end: two tasks never process one table. A table whose task dies is
+retried once; if that task dies too, the table fails, and the other tables of the task continue.
 """
 
 from __future__ import annotations

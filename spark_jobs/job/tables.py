@@ -1,4 +1,4 @@
-"""Runs the small tables of a job on one machine in Spark tasks or processes, by tier."""
+"""All tables of a JobSpec; a table that fails never stops another."""
 
 from __future__ import annotations
 

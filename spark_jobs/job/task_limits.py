@@ -1,4 +1,8 @@
-"""Outcome of a table whose process exceeded a limit or died."""
+"""Time and memory limits of one table in a Spark task: a watchdog thread ends the Python worker that exceeds them.
+
+The worker can't be interrupted in native code, so it is ended. The table's outcome is stored first: Spark's next
+attempt of the task finds it and continues with the task's other tables.
+"""
 
 from __future__ import annotations
 

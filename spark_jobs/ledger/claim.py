@@ -1,4 +1,11 @@
-"""Identity of a process, by which another process on the machine can check whether it still runs."""
+"""One run at a time per table: numbered claims, the highest of which holds (design, rule 13).
+
+A claim is put if absent, so of two processes that want the same number one gets it. It is renewed every 15 seconds and
+void 60 seconds after its last renewal, at once when released or when its process is known to be dead. Expiry compares
+the holder's clock with ours: up to 45 seconds of difference do no harm. Beyond that a running holder can be overtaken;
+it then notices at `check`, and a commit that slips through all the same fails on the ledger's put-if-absent. A claim
+from the future, made before a clock was set back, is void if it isn't renewed during one `ttl` in which it is watched.
+"""
 
 from __future__ import annotations
 

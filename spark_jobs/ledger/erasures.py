@@ -1,8 +1,4 @@
-"""Names of a table that hashes of its erased keys were made with, where the register doesn't state them.
-
-Earlier releases stated none, and moves left the hashes as they were. A name too many does no harm, one
-that is missing lets erased keys in. So both traces of a name count: notes of moves, and records of the erasures.
-"""
+"""Erasures of a table: a document per key, named by its hash, and the lake's salt; no key in clear text."""
 
 from __future__ import annotations
 

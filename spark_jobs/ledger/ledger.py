@@ -1,7 +1,15 @@
-"""Notes in both ledger folders of a moved table, which stop runs and record the state of the move.
+"""Records what was ingested: a row per version of a file, a commit per batch; documents are in `ledger_files`.
 
-new/move.json    from before the copy until it is complete: the copy is not valid yet
-old/move.json    from then on no run uses the old name; kept for runs with old metadata
+Below a table's state folder:
+    commits/<n>.json    put-if-absent, the write that commits; names its base snapshot
+    recent/, archive/   segments of snapshots: written before the commit that names them, then never touched
+    plan.json           the batch in progress
+    shards/<source>/    the same of each source, where the table has several
+    seen.json           findings of listings without a batch; losing it only costs time
+    move.json           the table was or is being moved: `moves`
+
+Opening is one listing and one or two reads. Every 20 commits, or when the rows behind the snapshot become many, a new
+snapshot is made; what it supersedes is deleted after the commit, one snapshot late, for readers under way.
 """
 
 from __future__ import annotations

@@ -1,4 +1,10 @@
-"""Finds landing files with a key: reads every file, since a re-delivered change is in the change table only once."""
+"""Erasure (right to be forgotten): removes one key from all tables and excludes it from later loads.
+
+    search the landing files ─► store its hash ─► changes ─► replica ─► history ─► tombstones ─► errors
+    ─► records of runs ─► leftovers ─► done
+
+The hash is stored first: from then on no load accepts the key. Every step is idempotent.
+"""
 
 from __future__ import annotations
 

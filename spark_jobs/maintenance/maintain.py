@@ -1,4 +1,8 @@
-"""A mark next to the ledger that changes were cut, for comparisons with the change table."""
+"""Maintenance of one table, under its claim: compaction, and removal of obsolete files and rows.
+
+Every step is a separate commit that changes no visible rows, so an interrupted maintenance is simply repeated:
+tombstones ─► superseded changes ─► small files ─► old files ─► logs with erased keys ─► leftovers of runs.
+"""
 
 from __future__ import annotations
 

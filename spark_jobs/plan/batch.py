@@ -1,4 +1,4 @@
-"""What is known of landed files, before and after they are ingested."""
+"""Which files make the next batch, and what it leaves in the ledger."""
 
 from __future__ import annotations
 

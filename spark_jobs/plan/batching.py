@@ -1,7 +1,4 @@
-"""Conditions of a sweep: the newest full load is complete, and the share is small or released; pure.
-
-See docs/semantics.md, section 2.
-"""
+"""What waits, cut into batches, and what a batch leaves behind; pure."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Times stated by the paths of a table's change files, which keep listings and ledgers short; pure.
-
-Files without a time are part of every listing, and stay in the ledger's recent rows.
-"""
+"""A listing against the ledger: which files wait, in what order, for which generation."""
 
 from __future__ import annotations
 

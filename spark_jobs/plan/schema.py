@@ -1,4 +1,9 @@
-"""The columns a table has after a batch, and what that changes in it."""
+"""What a batch does to the columns of a table, and how the columns of each group of its files reach them.
+
+`plan_schema` decides before anything is written. It never narrows a type, never drops, moves or renames a column of
+the table, and planned again against its own target it changes nothing, so that a batch repeated after a crash does the
+same.
+"""
 
 from __future__ import annotations
 

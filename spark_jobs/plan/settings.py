@@ -1,8 +1,4 @@
-"""Settings of a row that say what a change means for its key: each change keeps those under which it came.
-
-The ledger's schemas, to which `_gddl.schema` points, have marks of them beside the columns that a file brought. A mark
-holds a `=`, which no landed name has.
-"""
+"""Settings of a metadata row that stored tables obey, as the ledger remembers them (rule 14)."""
 
 from __future__ import annotations
 

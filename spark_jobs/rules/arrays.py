@@ -1,4 +1,4 @@
-"""One schema, three spellings: the plans' SQL types, Arrow's, and the JSON of Delta's log."""
+"""Arrow arrays into other Arrow types without loss: by field name, absent fields null, for any layout of the file."""
 
 from __future__ import annotations
 

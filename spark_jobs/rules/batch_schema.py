@@ -1,4 +1,4 @@
-"""The columns of the change table, and stored rows in their types."""
+"""From the columns that a batch's files bring to the shape of its table. Decides only; engines carry it out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lossless conversion of numbers and booleans."""
+"""Columns into the table's types: without loss, misfits distinguished (design, rule 11); masks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows of the errors table: bad rows with their original as JSON, and their way back into raw rows for a replay."""
+"""Decodes raw columns of a group of files into changes, each valid or with its first error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""A batch after its rows are decoded, for all engines."""
+"""Figures of decoded rows: per file for the ledger, and what the dedupe and the merge may skip.
+
+Figures of parts of a batch, cut anywhere, add up to those of the whole; distinct keys alone are counted by who has all
+rows of a key at hand.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows of the errors table for what a batch could not take."""
+"""Rows of the errors table: resolved, unresolved, and replayed ones. Independent of other rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows whose text is not UTF-8. Parquet and CSV may hold any bytes as text, at which readers of a table would break."""
+"""Reads landed files as raw columns: one `RawGroup` for each group of files with equal columns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables of several sources: the column that says which source a row is of, and the rows of one. Each row by itself."""
+"""Marks of deleted rows, and the sweep of rows of older generations. Independent of other rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether the Spark of a session has ended, and how PySpark drops it, so that another can be started here."""
+"""The Spark session: embedded and quiet on one machine, the platform's own on a cluster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The engine of a table. Engines are imported on first use: idle tables import none."""
+"""One table in one run: what it is made of, and how its parts are opened."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Simulated time: commit times, the change sequence, names that never repeat."""
+"""What happens in the source during a round: transactions of changes, applied to the table as they are made."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Arrow tables as Connect's JSON converter shows them: schemas with Debezium's names for types, and values."""
+"""Rows with an operation each as Debezium's change events, a line of JSON each."""
 
 from __future__ import annotations
 

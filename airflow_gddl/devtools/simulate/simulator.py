@@ -1,4 +1,4 @@
-"""The metadata row that replicates a simulated table."""
+"""Full load and rounds of all tables, and the truth they lead to."""
 
 from __future__ import annotations
 

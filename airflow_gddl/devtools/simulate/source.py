@@ -1,4 +1,4 @@
-"""Finds keys of tables without a declared key: the most likely unique combination of columns."""
+"""Input tables: found, read, typed, checked."""
 
 from __future__ import annotations
 

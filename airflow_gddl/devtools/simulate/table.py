@@ -1,4 +1,4 @@
-"""A round's changes spread over files."""
+"""One table's simulation: full loads, rounds, and the troubles of its files."""
 
 from __future__ import annotations
 

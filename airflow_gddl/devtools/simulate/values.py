@@ -1,4 +1,4 @@
-"""Random generators: one for each purpose, so that one option never changes the draws of another."""
+"""New values for a column: mostly others of the same column, sometimes made up from its type."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Finds a free port of this machine."""
+"""AIRFLOW_HOME of a standalone Airflow: configuration, database, logs."""
 
 from __future__ import annotations
 

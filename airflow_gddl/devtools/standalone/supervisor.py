@@ -1,7 +1,4 @@
-"""Finds every process of one standalone Airflow: workers and jobs leave its process group.
-
-They are identified by an environment variable, which every child inherits.
-"""
+"""Starts the processes of an Airflow, monitors them, and ends them with their children."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""View of tables in Airflow: a DAG each, a mapped task instance each, or only the pack. Pure."""
+"""Maps tables to pipelines: one DAG for each table in tiers of one table a job, packs for other tiers. Pure."""
 
 from __future__ import annotations
 

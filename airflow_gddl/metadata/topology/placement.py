@@ -1,4 +1,9 @@
-"""Numbers and ids that depend on a text alone."""
+"""Assigns tables to DAGs with stable ids: a table keeps its DAG. Pure.
+
+The previous placement is an input: a table keeps its pack as long as its source, tier, schedule and, where packs are
+split by owner, its owner stay the same, so that added or removed tables do not move it. A new table fills a free place
+in a matching pack; otherwise a new pack is created.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""Watermarks of large landing folders, so that a poll lists only files that can be new.
+"""Last loaded state of each table on the Airflow side: one small object for each pipeline in the lake.
 
-A watermark stands for all files up to a name. Names of change files that state their time sort by it, so that new files
-come after the watermark, except those later than `lookback`: a full listing, once a day and for each manual run, finds
-them. A job lists by the same rule. Folders with other names, or with few files, have no watermark.
+Only hints: the job's ledger is authoritative. Without hints every table with files counts as having work, and the job
+finds that there is none. A pipeline's runs never overlap (`max_active_runs=1`), so it has one writer at a time.
 """
 
 from __future__ import annotations

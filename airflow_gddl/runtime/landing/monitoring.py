@@ -1,4 +1,4 @@
-"""Desired state of a pipeline's continuous job, kept equal to the metadata; see `contract.desired_state`."""
+"""Monitoring of a continuous job: records results as they arrive and keeps the desired state. No Airflow."""
 
 from __future__ import annotations
 

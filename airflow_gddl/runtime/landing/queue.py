@@ -1,7 +1,4 @@
-"""Notifications of an object store about new files, as queue messages; pure.
-
-Sources: Amazon S3 user guide, "Event message structure" and "Using EventBridge"; Amazon SNS, "Parsing message formats".
-"""
+"""The queue that reports new files."""
 
 from __future__ import annotations
 

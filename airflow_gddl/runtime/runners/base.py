@@ -1,4 +1,4 @@
-"""A runner's settings, from the plain values of the metadata."""
+"""Interface of all runners."""
 
 from __future__ import annotations
 

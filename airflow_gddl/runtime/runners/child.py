@@ -1,4 +1,4 @@
-"""Ctrl-C, SIGTERM and a closed terminal as one exception, so that started processes can be ended."""
+"""A child process in its own process group, read line by line and always terminated."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The saved jobs that the metadata needs: one for each tier."""
+"""Databricks as a `Platform`: runs of the saved job of a table's tier."""
 
 from __future__ import annotations
 

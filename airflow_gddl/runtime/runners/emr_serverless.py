@@ -1,4 +1,8 @@
-"""Builds the `start_job_run` request of EMR Serverless; pure."""
+"""EMR Serverless as a `Platform`.
+
+`RemoteRunner` and `GddlRunTrigger` wait for runs: only the job run's own timeout ends a run, no client timeout cancels
+one. The service itself restarts the driver of a run whose machine was lost.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""The saved Glue jobs that the metadata needs, one for each tier; pure."""
+"""Glue as a `Platform`: runs of the saved job of a table's tier.
+
+Glue's API has no idempotency token, so the token is an argument of the run. Runs with this token are searched before a
+run is started, and once more afterwards, in case two workers submit at the same time.
+"""
 
 from __future__ import annotations
 

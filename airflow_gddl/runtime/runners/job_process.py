@@ -1,4 +1,4 @@
-"""Lines in a log while a job runs, so that a long one is not silent until its end."""
+"""A job as a child process: its JobSpec is passed in a file, its results are read from its standard output."""
 
 from __future__ import annotations
 

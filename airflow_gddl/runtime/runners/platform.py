@@ -1,4 +1,4 @@
-"""Credentials for platforms. Metadata never contains credentials."""
+"""Interface of a platform that runs jobs, and its values."""
 
 from __future__ import annotations
 

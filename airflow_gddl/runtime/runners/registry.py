@@ -1,4 +1,4 @@
-"""The embedded job: a child process that runs Spark."""
+"""Runners by their name in `gddl.yaml`. A platform's libraries are imported only when it is used."""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Results that a remote job has written, one object for each table."""
+"""A job on another machine: its JobSpec and results are stored in the lake, its run is on a platform.
+
+The order of steps makes it safe to lose this process at any time: spec, attempt, submission, handle. The next process
+finds the attempt, submits with its token and receives the same run.
+"""
 
 from __future__ import annotations
 

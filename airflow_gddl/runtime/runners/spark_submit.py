@@ -1,4 +1,4 @@
-"""Builds the arguments of spark-submit for a job; pure."""
+"""A job on a Spark cluster: its driver is a child of this process, started with the arguments of spark-submit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Settings of a snapshot."""
+"""Documents in a snapshot's files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A call with a time limit."""
+"""Rebuilds the snapshot when the metadata changed; keeps the last good one when it can't be read."""
 
 from __future__ import annotations
 

@@ -1,10 +1,4 @@
-"""File names of sinks; pure.
-
-- Confluent's S3 sink: `<topic>+<partition>+<offset>.json`, below `partition=0` or folders of time.
-- Aiven's: `<topic>-<partition>-<offset>`, with `.gz` and the suffix of its template.
-- Lenses' and others: `<offset>.json` below folders of topic and partition.
-- Any other name that ends in `.json`, `.jsonl`, `.ndjson` or `.parquet`: ordered by its path.
-"""
+"""Debezium as a dialect."""
 
 from __future__ import annotations
 

@@ -1,10 +1,4 @@
-"""Position of a change in its source's log, as text that sorts in log order; pure.
-
-Only changes of one key are compared; docs/debezium.md states their order for each connector.
-Parts are digits of fixed width, so that all positions of a connector have one length, and no two kinds
-of connector share a length. A Kafka offset is not part of it: a restarted connector sends events
-again, under new offsets.
-"""
+"""The columns that this dialect adds to rows."""
 
 from __future__ import annotations
 

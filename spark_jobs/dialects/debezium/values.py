@@ -1,4 +1,4 @@
-"""Fractions from JSON, with all digits."""
+"""Values of one column as an Arrow array: of the kind that the metadata or the file states, else as JSON has them."""
 
 from __future__ import annotations
 

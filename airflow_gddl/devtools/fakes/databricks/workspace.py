@@ -1,4 +1,4 @@
-"""Validates requests against the SDK's types: unknown or dropped fields are refused."""
+"""Jobs and runs of the fake workspace, and their state transitions."""
 
 from __future__ import annotations
 
