@@ -184,7 +184,7 @@ Hit = Callable[[pa.Table], pa.Array | pa.ChunkedArray]
 Change = Callable[[pa.Table], tuple[pa.Table, pa.Table, Any]]
 """From rows of a file: those that go, with the numbers that they came with; rows that come instead; and what the caller
 wants to know, as JSON. Sent to tasks."""
-_ROWS_, _NOTE = "rows", "note"
+_NOTE = "note"
 
 
 def remove_rows(tables: Tables, path: str, hit: Hit, *, dry_run: bool = False) -> int:
@@ -200,7 +200,7 @@ def change_rows(tables: Tables, path: str, change: Change, *, dry_run: bool = Fa
     """Remove rows and add others; returns the notes of all files. Files without any are unchanged."""
     source = Source.of(tables.existing(path), lambda rows: rows)
     rule = _Change(change, output_of(tables, path, (), tables.moment * 1000))
-    reports = [json.loads(report) for report in by_file(tables, {_ROWS_: source}, rule)]
+    reports = [json.loads(report) for report in by_file(tables, {_ROWS: source}, rule)]
     gone = deleted(reports, source)
     if gone and not dry_run:
         tables.commit(path, Write(written=written(reports)[0], deleted=gone))
@@ -224,11 +224,10 @@ class _Change:
     output: Output
 
     def __call__(self, storage: Storage, rows: Mapping[str, pa.Table]) -> bytes:
-        gone, instead, note = self.change(rows[_ROWS_])
+        gone, instead, note = self.change(rows[_ROWS])
         return json.dumps({**self.output.report(storage, instead, gone, gone), _NOTE: note}).encode()
 
 
-_ROWS__ = "rows"
 Rule = Callable[[pa.Table], Any]
 """From rows of one file, in the table's columns, to what is known of them; sent to tasks."""
 
@@ -238,13 +237,13 @@ class _OfFile:
     rule: Rule
 
     def __call__(self, storage: Storage, rows: Mapping[str, pa.Table]) -> bytes:  # noqa: ARG002 - writes nothing
-        found = self.rule(rows[_ROWS__].drop_columns([AT_FILE, AT_ROW]))
+        found = self.rule(rows[_ROWS].drop_columns([AT_FILE, AT_ROW]))
         return stream_of(found) if isinstance(found, pa.Table) else json.dumps(found).encode()
 
 
 def _each_file(tables: Tables, path: str, rule: Rule, columns: Sequence[str] | None = None) -> list[bytes]:
     source = Source.of(tables.existing(path), _as_they_are, columns)
-    return by_file(tables, {_ROWS__: source}, _OfFile(rule))
+    return by_file(tables, {_ROWS: source}, _OfFile(rule))
 
 
 def _as_they_are(rows: pa.Table) -> pa.Table:

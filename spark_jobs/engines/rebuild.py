@@ -1,4 +1,4 @@
-"""Whole tables from their changes: the swap of a rebuild or a reload, one Delta commit a table; and their comparison."""
+"""Whole tables from their changes: the swap of a rebuild or reload, a commit a table, and their comparison."""
 
 from __future__ import annotations
 
