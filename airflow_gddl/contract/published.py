@@ -24,6 +24,13 @@ _OURS = frozenset({MARKS, "_rescued_data"})
 _OF_SERVICES = lowered((*TOTAL_ORDER, *COMMIT_TIMES))
 _PREFIXES = ("ar_h_", "_dbz_")
 """Prefixes of columns that AWS DMS and the dialect `debezium` add."""
+# Those of Delta, and NUL, at which interfaces in C end a name.
+_REFUSED = str.maketrans(dict.fromkeys(" ,;{}()\n\t=\0", "_"))
+
+
+def clean_name(name: str) -> str:
+    """A delivered name with `_` for characters that names of columns can't have."""
+    return name.translate(_REFUSED)
 
 
 @dataclass(frozen=True, kw_only=True)

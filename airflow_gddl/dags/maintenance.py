@@ -151,6 +151,6 @@ def _dag(name: str, common: _Common, tiers: dict[str, Pipeline]) -> DAG:
         for tier, pipeline in sorted(tiers.items()):
             of_tier = {"tier": tier, "pool": pipeline.pool, **workers(pipeline)}
             GddlUpkeepOperator(task_id=f"{action}_{tier}", metadata=common.metadata, action=action, **of_tier)
-    # As in `dag_factory.build_dag`: tasks have no copies of it.
+    # As in `factory.build_dag`: tasks have no copies of it.
     object.__setattr__(dag, "params", ParamsDict({"tables": params()["tables"]}))
     return dag

@@ -12,7 +12,17 @@ from typing import Any
 from airflow_gddl.contract.catalogs import CatalogSpec, entry_name
 from airflow_gddl.contract.errors import FatalError, GddlError
 from airflow_gddl.contract.layout import Layout, join
-from airflow_gddl.contract.published import MARK, MARKS, READERS, PublishedTable, Reader, ReplicaSchema, ViewName, query
+from airflow_gddl.contract.published import (
+    MARK,
+    MARKS,
+    READERS,
+    PublishedTable,
+    Reader,
+    ReplicaSchema,
+    ViewName,
+    clean_name,
+    query,
+)
 from airflow_gddl.contract.registration import RegistrationState, full_name, relation_of
 from airflow_gddl.contract.spec import Roots, TableSpec
 from airflow_gddl.contract.table_spec import lowered
@@ -171,13 +181,13 @@ class HiddenColumns:
         """
         if spec is None:
             return cls(all=True)
-        names = lowered((*spec.mask, *spec.exclude_columns))
-        kept = None if spec.columns is None else lowered((*spec.columns, *spec.keys))
-        return cls(names=names, kept=kept, prefix=(spec.before_image_prefix or "").lower())
+        names = lowered(map(clean_name, (*spec.mask, *spec.exclude_columns)))
+        kept = None if spec.columns is None else lowered(map(clean_name, (*spec.columns, *spec.keys)))
+        return cls(names=names, kept=kept, prefix=clean_name(spec.before_image_prefix or "").lower())
 
     def hides(self, column: str) -> bool:
         """As the job decides it: an image before a change follows its column."""
-        name = column.lower()
+        name = clean_name(column).lower()
         names = {name, name.removeprefix(self.prefix)}
         return self.all or bool(names & self.names) or (self.kept is not None and not names & self.kept)
 

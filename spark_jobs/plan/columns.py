@@ -13,12 +13,11 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from airflow_gddl.contract.errors import FatalError, MetadataError
+from airflow_gddl.contract.published import clean_name
 from airflow_gddl.contract.result import RunWarning
 from airflow_gddl.contract.spec import MaskMethod, TableSpec
 from airflow_gddl.contract.sql_types import ArrayType, MapType, SqlType, StructField, StructType, quote
 
-# Those of Delta, and NUL, at which interfaces in C end a name.
-_REFUSED = str.maketrans(dict.fromkeys(" ,;{}()\n\t=\0", "_"))
 # Ours, Spark's hidden file column, and the names that a change data feed takes.
 _OURS = ("_rescued_data", "_metadata", "_change_type", "_commit_version", "_commit_timestamp")
 _PREFIXES = ("_gddl", "__")
@@ -93,11 +92,6 @@ class LandedGroup:
     @cached_property
     def _by_name(self) -> dict[str, LandedColumn]:
         return {column.name.lower(): column for column in self.columns}
-
-
-def clean_name(name: str) -> str:
-    """Step 1 of the rule."""
-    return name.translate(_REFUSED)
 
 
 def is_reserved(name: str) -> bool:

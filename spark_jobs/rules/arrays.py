@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
+from airflow_gddl.contract.published import clean_name
 from airflow_gddl.contract.sql_types import (
     ArrayType,
     DecimalType,
@@ -23,7 +24,7 @@ from airflow_gddl.contract.sql_types import (
     StructType,
 )
 from spark_jobs.dialects.probed import is_nanos
-from spark_jobs.plan.columns import Column, clean_name
+from spark_jobs.plan.columns import Column
 
 _ARROW: Mapping[str, pa.DataType] = {
     "void": pa.null(),

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_gddl.contract.errors import FatalError
+from airflow_gddl.contract.published import clean_name
 from airflow_gddl.contract.spec import MaskMethod, TableSpec
 from airflow_gddl.contract.sql_types import SqlType, StructType, parse_type
 from airflow_gddl.contract.table_spec import HASHED, lowered
@@ -23,7 +24,6 @@ from spark_jobs.plan.columns import (
     Column,
     ColumnSelection,
     Schema,
-    clean_name,
     delivered_name,
     is_before_image,
     landed_name,

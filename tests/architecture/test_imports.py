@@ -44,12 +44,10 @@ print(len(names), *names)
 AIRFLOW = (
     "assets",
     "configuration",
-    "dag_factory",
     "dags",
     "example_dags",
     "hooks",
     "links",
-    "metadata_problems",
     "notifications",
     "operators",
     "page",
@@ -57,7 +55,6 @@ AIRFLOW = (
     "reporting",
     "sensors",
     "triggers",
-    "upkeep_dags",
     "version_compat",
 )
 

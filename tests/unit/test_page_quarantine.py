@@ -87,3 +87,12 @@ def test_records_that_are_not_json_objects_are_shown_as_text() -> None:
     deep = "[" * 100_000
     (one,) = shown_row(row(deep), HiddenColumns())["values"]
     assert one["value"].startswith("[[[[")
+
+
+def test_names_of_the_row_and_of_files_differ_by_characters() -> None:
+    spec = TableSpec(
+        table="shop.t", keys=("id",), exclude_columns=("a_v",), mask={"b v": "hash"}, before_image_prefix="B "
+    )
+    record = json.dumps({"a v": 1, "b_v": 2, "B b v": 3, "B_a_v": 4, "c": 5})
+    found = {value["name"]: value["hidden"] for value in shown_row(row(record), HiddenColumns.of(spec))["values"]}
+    assert found == {"a v": True, "b_v": True, "B b v": True, "B_a_v": True, "c": False}
