@@ -104,6 +104,20 @@ def test_links_are_followed_only_within_the_landing_root(inside: bool, tmp_path:
         ])  # fmt: skip
 
 
+def test_link_into_a_folder_whose_name_begins_alike(tmp_path: Path) -> None:
+    lake, spec = SmallLake(tmp_path), spec_of()
+    lake.load(spec)
+    folder = Path(lake.layout(spec).landing)
+    beside = tmp_path / "landing-of-others"
+    beside.mkdir()
+    folder.rename(beside / "t")
+    folder.mkdir()
+    (folder / "LOAD00000001.parquet").symlink_to(beside / "t" / "LOAD00000001.parquet")
+    result = lake.done(spec)
+    assert result.main.rows is None
+    assert refused(result)[0] == 1
+
+
 def test_linked_table_folder(tmp_path: Path) -> None:
     lake, spec = SmallLake(tmp_path), spec_of()
     lake.load(spec)

@@ -16,7 +16,7 @@ from databricks.sdk.service.jobs import JobSettings
 from airflow_gddl.contract.errors import FatalError, MetadataError, RetriableError
 from airflow_gddl.contract.spec import DEFAULT_TIERS, TierSpec
 from airflow_gddl.devtools.fakes.databricks.server import FakeServer, serving
-from airflow_gddl.devtools.fakes.databricks.workspace import Refusal, TaskProcess, arguments_of, settings_of
+from airflow_gddl.devtools.fakes.databricks.workspace import Refusal, TaskProcess, allowed, arguments_of, settings_of
 from airflow_gddl.metadata.runners.databricks import DatabricksSettings, DatabricksTier
 from airflow_gddl.runtime.runners.databricks import DatabricksPlatform, Workspace, connect, job_of
 from airflow_gddl.runtime.runners.platform import DatabricksAccess, Handle, RunRequest
@@ -307,6 +307,7 @@ def test_a_job_sets_listed_variables_only(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.delenv("PYTHONPATH", raising=False)
     (tmp_path / "sitecustomize.py").write_text("print('code of the caller')")
     given = {"PYTHONPATH": str(tmp_path), "GDDL_JARS": "/x", "LD_PRELOAD": "/x", "GDDL_SETTLE": "7s", "AWS_REGION": "r"}
+    assert allowed({"TZDIR": "/x", "AWS_REGION_": "/x", "MY_TZ": "/x", "TZ": "UTC"}) == {"TZ": "UTC"}
     show = "import os; print([os.environ.get(n) for n in ('PYTHONPATH', 'GDDL_JARS', 'GDDL_SETTLE', 'AWS_REGION')])"
     process = TaskProcess([sys.executable, "-c", show], given)
     assert process.wait() == 0

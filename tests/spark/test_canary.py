@@ -6,6 +6,7 @@ import json
 import os
 from dataclasses import fields, replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -97,6 +98,21 @@ TEXTS = [f.name for f in fields(TableSpec) if "Literal" not in str(f.type) and f
 def test_rows_with_substitutions_are_refused(name: str) -> None:
     row = replace(TableSpec(table="s.t", keys=("id",)), **{name: "${env:HOME}"})
     assert ("SUBSTITUTION_REFUSED", (name,)) in [(p.code, p.path) for p in check_table(row)]
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "path"),
+    [
+        ("options", {"types": {"${env:HOME}": "string"}}, ("options", "types", "${env:HOME}")),
+        ("column_descriptions", {"v": "${env:HOME}"}, ("column_descriptions", "v")),
+        ("keys", ("id", "${env:HOME}"), ("keys", 1)),
+        ("tags", {"team": "${env:HOME}"}, ("tags", "team")),
+    ],
+    ids=["names", "values", "lists", "tags"],
+)
+def test_substitutions_within_fields_are_refused(field: str, value: Any, path: tuple[str | int, ...]) -> None:
+    row = replace(TableSpec(table="s.t", keys=("id",)), **{field: value})
+    assert ("SUBSTITUTION_REFUSED", path) in [(p.code, p.path) for p in check_table(row)]
 
 
 SECRETS = {
