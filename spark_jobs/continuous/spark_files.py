@@ -11,46 +11,19 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-from py4j.protocol import Py4JJavaError
-from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
 
 from airflow_gddl.contract.errors import GddlError, RetriableError
 from airflow_gddl.contract.layout import join
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.stores import scratch as scratch_folders
 from spark_jobs.continuous.schedule import ANYWAY_SECONDS
-from spark_jobs.discovery.notified import SPARK_FILES, FileStreamSource
+from spark_jobs.discovery.notified import SPARK_FILES
 from spark_jobs.job.faults import translated
 from spark_jobs.table.runtime import SparkSource, spark_gone
-
-_MISSING = "PATH_NOT_FOUND"
-
-
-def unlisted(session: SparkSession, source: FileStreamSource, patterns: Mapping[str, str]) -> dict[str, str]:
-    """Names of folders that can't be listed, and why. A missing folder is accepted: it may be created later."""
-    found = {}
-    for name, pattern in patterns.items():
-        reader = session.read.format(source.format).option("recursiveFileLookup", "true")
-        try:
-            reader.schema(source.schema or "path string").load(pattern)  # lists, and opens no file
-        except PySparkException as error:
-            if error.getCondition() != _MISSING:
-                found[name] = _first_line(error)
-        except Py4JJavaError as error:
-            found[name] = _first_line(error)
-    return found
-
-
-def _first_line(error: Exception) -> str:
-    lines = [line.strip(": ") for line in str(error).splitlines() if line.strip()]
-    return next((line for line in lines if "Exception" in line), lines[0] if lines else type(error).__name__)[:300]
-
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -161,7 +134,7 @@ class SparkFiles:
 
     def _start_what_can_be(self) -> None:
         """Start the stream of all folders, or of those that can be listed."""
-        # GDDL-EMPTY-IMPORT
+        from spark_jobs.continuous.spark_folders import unlisted  # noqa: PLC0415 - imports pyspark
 
         session = self._spark.for_table()
         try:
@@ -178,7 +151,7 @@ class SparkFiles:
 
     def _retry_left_out(self) -> None:
         """Add folders that can be listed again to the stream; until then their tables' turns list them."""
-        # GDDL-EMPTY-IMPORT
+        from spark_jobs.continuous.spark_folders import unlisted  # noqa: PLC0415 - imports pyspark
 
         self._again = self._now() + ANYWAY_SECONDS
         specs = [spec for spec in self._specs if spec.table in self._left_out]

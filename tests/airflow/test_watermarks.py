@@ -188,7 +188,7 @@ def test_a_lake_that_can_not_be_written_costs_a_full_listing(
     def refuse(*_: object) -> None:
         raise RetriableError("LANDING_UNREACHABLE", "no")
 
-    monkeypatch.setattr(hints, "write", refuse)
+    monkeypatch.setattr(hints, "write_watermarks", refuse)
     first = polled(made)
     land(tmp_path, "20240301-000000001.parquet")
     assert polled(made) != first

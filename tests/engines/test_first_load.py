@@ -203,13 +203,12 @@ def test_parts_of_another_row_are_not_taken(parts: Parts, tmp_path: Path) -> Non
 CHILD = """
 import os, signal, sys
 from pathlib import Path
-from spark_jobs.engines import first_load, splits, written_parts
-from spark_jobs.engines.delta_rs import engine
+from spark_jobs.engines import delta_rs, first_load, written_parts
 from tests.delta_rs.small_lake import SmallLake
 from tests.engines.test_first_load import spec_of
 from spark_jobs.table import runtime
 
-engine._IN_MEMORY, splits._LEAST_BYTES, written_parts.MOST_BYTES = -1, 1, 1
+delta_rs._IN_MEMORY, written_parts._LEAST_BYTES, written_parts.MOST_BYTES = -1, 1, 1
 where, number = sys.argv[2], int(sys.argv[3])
 seen = 0
 

@@ -37,7 +37,7 @@ def run(port: LocalPort, lake: SmallLake, spec: TableSpec, **options: Any) -> Jo
 def test_changes_and_repairs(feature: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     spark, lake = LocalPort("spark"), SmallLake(tmp_path)
     if feature == "hidden commits":
-        monkeypatch.setattr(spark, "hides_commits", lambda: True)
+        monkeypatch.setattr("spark_jobs.engines.spark.hides_commits", lambda: True)
     lake.load(SPEC, 4)
     assert run(spark, lake, SPEC).error is None
     layout = lake.layout(SPEC)
@@ -67,7 +67,7 @@ def test_large_batch_that_repeats_changes(monkeypatch: pytest.MonkeyPatch, tmp_p
     assert run(spark, lake, SPEC).error is None
     layout = lake.layout(SPEC)
     equip(spark, layout, "column mapping")
-    monkeypatch.setattr(spark, "MOST_BYTES", -1)
+    monkeypatch.setattr("spark_jobs.engines.spark.MOST_BYTES", -1)
     lake.change(SPEC, 1, [("U", 2, "changed"), ("D", 0, None)])
     assert run(spark, lake, SPEC).error is None
     changes = Path(layout.landing)
@@ -92,7 +92,7 @@ def equip(port: LocalPort, layout: Layout, feature: str) -> None:
 def test_another_writer_between_read_and_merge(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A commit that the batch has not read is no part of what it decides: it stops, and the next run merges."""
     spark, lake = LocalPort("spark"), SmallLake(tmp_path)
-    monkeypatch.setattr(spark, "hides_commits", lambda: True)
+    monkeypatch.setattr("spark_jobs.engines.spark.hides_commits", lambda: True)
     lake.load(SPEC, 3)
     assert run(spark, lake, SPEC).error is None
     path, commit, met = lake.layout(SPEC).replica, MergedTables.commit, []
