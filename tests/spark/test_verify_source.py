@@ -57,7 +57,8 @@ def test_resync_is_decided_by_the_source(tmp_path: Path) -> None:
     with postgres() as engine:
         execute(engine, "CREATE SCHEMA s")
         three(tmp_path, engine)
-        runtime = replace(port.runtime, environ={"GDDL_SOURCE_SHOP": engine.url.render_as_string(hide_password=False)})
+        url = engine.url.render_as_string(hide_password=False)
+        runtime = replace(port.runtime, environ={"GDDL_SOURCE_SHOP": url, "GDDL_SETTLE": "0s"})
 
         def code() -> str | None:
             (outcome,) = run_job(lake.job([SPEC], resync), runtime, lambda _: None)
