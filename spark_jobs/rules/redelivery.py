@@ -122,8 +122,10 @@ def sample_keys(rows: pa.Table, schema: TableSchema) -> tuple[str, ...]:
 
 
 def least_keys(rows: pa.Table, schema: TableSchema) -> pa.Table:
-    """A few keys, least first, each once; nested ones, which have no order, by their JSON text."""
+    """A few keys, least first, each once; nested ones, which have no order, by their JSON text. Without keys, none."""
     keys = rows.select(schema.keys)
+    if not schema.keys:
+        return keys.slice(0, 0)
     at = np.unique(row_codes(keys.columns, rows.num_rows), return_index=True)[1]
     keys = keys.take(pa.array(at))
     if any(pt.is_nested(kind) for kind in keys.schema.types):
