@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import typer.main
 
-from airflow_gddl.cli.main import app
+from airflow_gddl.cli.commands import app
 from airflow_gddl.contract.codec import plain
 from airflow_gddl.contract.connections import LENT_PREFIX
 from airflow_gddl.contract.dialects import DebeziumOptions, DmsOptions
