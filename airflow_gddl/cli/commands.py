@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -17,6 +17,7 @@ _EXTRA = re.compile(r"Got unexpected extra arguments?.*")
 _TABLE = re.compile(r"[^\s.]+\.[^\s.]+")
 _DOCS = "https://github.com/airflow-gddl/airflow-gddl/blob/main/docs"
 _SETTINGS = {"help_option_names": ["-h", "--help"]}
+_Function = TypeVar("_Function", bound=Callable[..., Any])
 START, RUN, REPAIR, DEPLOY = "Start", "Run", "Repair", "Deploy"
 
 
@@ -148,7 +149,7 @@ class Group(typer.Typer):
     def __init__(self, help: str) -> None:  # noqa: A002 - the name that typer has
         super().__init__(help=help, cls=CommandGroup, no_args_is_help=True, add_completion=False)
 
-    def command(self, name: str | None = None, **settings: Any) -> Any:
+    def command(self, name: str | None = None, **settings: Any) -> Callable[[_Function], _Function]:
         return super().command(name, cls=SingleCommand, **settings)
 
 
