@@ -100,7 +100,7 @@ def _longest_distance(schedule: str) -> float:
     from croniter import croniter  # noqa: PLC0415 - of the command that validates alone
 
     starts = croniter(schedule, datetime(2026, 1, 1, tzinfo=UTC))
-    moments = [starts.get_next(float) for _ in range(_STARTS)]
+    moments: list[float] = [starts.get_next(float) for _ in range(_STARTS)]
     return max(later - earlier for earlier, later in pairwise(moments))
 
 

@@ -335,7 +335,7 @@ metadata/: FRESHNESS_BELOW_SCHEDULE s.daily.freshness: runs of '@daily' are up t
 allows (s.daily) — raise freshness (90m), or run the table more often
 metadata/: FRESHNESS_BELOW_SCHEDULE s.night.freshness: runs of '0 22 * * 1-5' are up to 72 hours apart, more than
 freshness allows (s.night) — raise freshness (1d), or run the table more often
-metadata/: FRESHNESS_BELOW_SCHEDULE s.well.freshness: runs of '*/20 7-19/2 * * *' are up to 12.3 hours apart, more than
+metadata/: FRESHNESS_BELOW_SCHEDULE s.well.freshness: runs of '*/20 7-19/2 * * *' are up to 11.3 hours apart, more than
 freshness allows (s.well) — raise freshness (2h), or run the table more often
 """
     assert err.split() == expected.split()
