@@ -118,7 +118,7 @@ def process_pending(run: TableRun, claim: Claim, seen: PendingWork, outcome: Run
     replayed = False
     while limit is None or outcome.batches < limit:
         coming = next_plan(run, context, found, ledger, replayed=replayed)
-        if coming is None and ledger.state.unlocked:
+        if coming is None and ledger.awaits_replay:
             coming = next_plan(of_misfits(run), context, found, ledger, replayed=False)
         if coming is None:
             break

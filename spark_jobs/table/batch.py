@@ -383,7 +383,7 @@ def commit_of(context: TableContext, batch: Batch, done: Ingested, swept: Swept,
         delta_versions=versions_of(context.engine, context.layout),
         foreign=batch.foreign,
         held=swept.held or (None if swept.done else after.held),
-        unlocked=_is_unlocked(context, plan, before),
+        **_unlocked(context, plan, batch.ledger),
     )
     return BatchCommit(number=plan.number, plan=plan, files=_entries_of(plan, done, before), state=after)
 
@@ -393,11 +393,17 @@ def has_unresolved(context: TableContext) -> bool:
     return context.engine.exists(context.layout.errors) and context.engine.in_quarantine(context)[0] > 0
 
 
-def _is_unlocked(context: TableContext, plan: BatchPlan, state: TableState) -> bool:
-    """`TableState.unlocked` after a batch."""
+def _unlocked(context: TableContext, plan: BatchPlan, ledger: Ledger) -> dict[str, int]:
+    """`TableState.unlocked` and `replayed` after a batch."""
+    state = ledger.state
     if plan.source == "quarantine" and (not plan.codes or MISFIT_CODE in plan.codes):
-        return False
-    return (state.unlocked or plan.unlocks) and has_unresolved(context)
+        # Other sources compare with what this one has unlocked.
+        kept = (state.unlocked, ledger.unlocked) if plan.shard else (0, 0)
+    elif (plan.unlocks or state.unlocked) and has_unresolved(context):
+        kept = (state.unlocked + plan.unlocks, state.replayed)
+    else:
+        kept = (state.unlocked, state.replayed) if plan.shard else (0, 0)
+    return dict(zip(("unlocked", "replayed"), kept, strict=True))
 
 
 def _entries_of(plan: BatchPlan, done: Ingested, state: TableState) -> tuple[FileEntry, ...]:
