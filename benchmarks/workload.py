@@ -105,13 +105,16 @@ def write(work: Workload, folders: Folders) -> None:
     folders.waiting.mkdir()
     for number, start in enumerate(range(0, work.rows, _ROWS_PER_LOAD_FILE), start=1):
         count = min(_ROWS_PER_LOAD_FILE, work.rows - start)
-        ids = pc.multiply(pa.array(range(start, start + count), pa.int64()), 2)
-        _save(
-            _rows(ids, pa.repeat(0, count), (work.seed, "load", number)), folders.landed / f"LOAD{number:08X}.parquet"
-        )
+        _save(load_rows(start, count, (work.seed, "load", number)), folders.landed / f"LOAD{number:08X}.parquet")
     fresh = _shuffled(work.rows, (work.seed, "fresh"))
     for number in range(work.files):
         _save(_changes(work, number, fresh), folders.waiting / f"20240101-{number:06d}000.parquet")
+
+
+def load_rows(start: int, count: int, salt: tuple[object, ...]) -> pa.Table:
+    """Rows of a full load, with even keys from twice `start` on."""
+    ids = pc.multiply(pa.array(range(start, start + count), pa.int64()), 2)
+    return _rows(ids, pa.repeat(0, count), salt)
 
 
 def _changes(work: Workload, number: int, fresh: pa.Array) -> pa.Table:
