@@ -160,7 +160,7 @@ def run_batch(run: TableRun, context: TableContext, batch: Batch, outcome: RunTo
     plan, state = batch.plan, batch.ledger.state
     few = is_small(plan, state)
     context = replace(context, engine=context.engine.suited(few_rows=few), resumed=batch.coming.resumed)
-    done = resume(run, context, batch, outcome) if batch.coming.appended else ingest(run, context, batch, outcome)
+    done = resume(run, context, batch) if batch.coming.appended else ingest(run, context, batch, outcome)
     batch = batch.decided(done.plan)
     plan = batch.plan
     sweeps = plan.sweep and load_is_whole(plan, done.bad_files, batch.ledger)
@@ -208,7 +208,7 @@ def ingest(run: TableRun, context: TableContext, batch: Batch, outcome: RunTotal
     if known != plan:
         batch.ledger.write_plan(known)
     if batch.coming.resumed or state.keys is None or schema_changes(decoded_batch, state) or _is_changed(run, state):
-        outcome.warn(work.tables.ensure_tables())
+        work.tables.ensure_tables()
     if plan.source == "files":
         work.quarantine(bad_files, _known(batch))
     run.report("quarantine", plan.number, decoded_batch.figures.quarantined)
@@ -224,12 +224,12 @@ def _is_changed(run: TableRun, state: TableState) -> bool:
     return state.applied != settings_of(run.spec)
 
 
-def resume(run: TableRun, context: TableContext, batch: Batch, outcome: RunTotals) -> Ingested:
+def resume(run: TableRun, context: TableContext, batch: Batch) -> Ingested:
     """Resume from the change table a batch that had appended its changes before its files changed."""
     plan, state = batch.plan, batch.ledger.state
     work = context.engine.resume_from_changes(context, plan, state)
     if _is_changed(run, state):
-        outcome.warn(work.tables.ensure_tables())
+        work.tables.ensure_tables()
     return Ingested(work=work)
 
 
