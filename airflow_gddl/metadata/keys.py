@@ -16,7 +16,9 @@ from airflow_gddl.metadata.validation import joined_names
 from airflow_gddl.metadata.values import Document, DocumentError, Locate, one_or_more
 
 # Mappings whose entries are merged with the defaults. Not `schedule`, which is a single value.
-MERGED = frozenset({"mask", "column_descriptions", "schema_evolution", "table_properties", "tags", "options"})
+MERGED = frozenset(
+    {"mask", "column_descriptions", "expect", "schema_evolution", "table_properties", "tags", "options"}
+)
 
 
 @dataclass(frozen=True, kw_only=True)

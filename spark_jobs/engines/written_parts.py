@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 from urllib.parse import unquote
+
+import pyarrow as pa
 
 from airflow_gddl.contract.codec import to_json
 from airflow_gddl.contract.errors import FatalError, GddlError, QuarantinableError, RetriableError
@@ -22,7 +25,7 @@ from spark_jobs.dialects.base import Dialect
 from spark_jobs.dialects.probe import probe_all, reading
 from spark_jobs.dialects.probed import Probed, Unreadable, begin_a_table, groups
 from spark_jobs.dialects.roles import match
-from spark_jobs.engines.places import Place
+from spark_jobs.engines.places import Place, stream_of, stream_rows
 from spark_jobs.engines.port import TableContext
 from spark_jobs.plan.batch import BatchPlan, TableState
 from spark_jobs.plan.sequence import sort_key
@@ -35,6 +38,7 @@ from spark_jobs.rules.erasure import ErasedKeys, without_erased
 from spark_jobs.rules.figures import Figures
 from spark_jobs.rules.measure import DecodedBatch, PartFigures, combined, distinct, figures_of, measure
 from spark_jobs.rules.read import FileRows, RawGroup, grouped, read_file
+from spark_jobs.rules.stale_rows import suspects
 from spark_jobs.rules.sweep import undeleted, with_shard, with_shard_column
 
 _PARTS_A_SLOT = 4
@@ -313,7 +317,7 @@ def read_part(storage: Storage, dialect: Dialect, part: Split) -> FileRows | Unr
 
 
 CHANGES, REPLICA, ERRORS = "changes", "replica", "errors"
-_FORM = 2
+_FORM = 3
 """Of reports: those of another one are not read."""
 
 
@@ -327,6 +331,7 @@ class PartReport:
         distinct: see `measure.distinct`, of its good rows; zeros: unknown.
         files: table to its data files, as a commit names them.
         error: a fault of the store, which stops the batch: family, code, what, where, remedy.
+        suspects: see `stale_rows.suspects`, as an Arrow stream in base 64; empty: none.
     """
 
     path: str
@@ -336,17 +341,20 @@ class PartReport:
     code: str = ""
     reason: str = ""
     error: Fault = ()
+    suspects: str = ""
 
     def to_json(self) -> str:
         figures = None if self.figures is None else self.figures.to_json()
-        return json.dumps([self.path, figures, self.distinct, self.files, self.code, self.reason, self.error])
+        found = [self.path, figures, self.distinct, self.files, self.code, self.reason, self.error, self.suspects]
+        return json.dumps(found)
 
     @classmethod
     def from_json(cls, text: str) -> PartReport:
-        path, figures, counts, files, code, reason, error = json.loads(text)
+        path, figures, counts, files, code, reason, error, suspects = json.loads(text)
         read = None if figures is None else PartFigures.from_json(figures)
         return cls(
-            path=path, figures=read, distinct=tuple(counts), files=files, code=code, reason=reason, error=tuple(error)
+            path=path, figures=read, distinct=tuple(counts), files=files, code=code, reason=reason, error=tuple(error),
+            suspects=suspects,
         )  # fmt: skip
 
 
@@ -404,7 +412,10 @@ class WritePart:
             return PartReport(path=path, files={}, error=fault_of(error))
         try:
             counts = distinct(group.good, self.decoder.table_schema)
-            return PartReport(path=path, figures=figures, distinct=counts, files=self._write(storage, group))
+            found = suspects([group], self.decoder.table_schema)
+            text = "" if found is None else b64encode(stream_of(found)).decode()
+            files = self._write(storage, group)
+            return PartReport(path=path, figures=figures, distinct=counts, files=files, suspects=text)
         except GddlError as error:
             return PartReport(path=path, files={}, error=fault_of(error))
 
@@ -428,6 +439,7 @@ class WrittenParts:
         reports: folder of the parts' reports.
         targets: where the rows went.
         files: table to its data files, as commits name them.
+        suspects: see `stale_rows.suspects`.
     """
 
     storage: Storage
@@ -435,6 +447,7 @@ class WrittenParts:
     reports: str
     targets: Mapping[str, Target]
     files: Mapping[str, Sequence[Action]]
+    suspects: pa.Table | None = None
 
     def paths(self, table: str) -> list[str]:
         """Of the files of a table."""
@@ -513,6 +526,7 @@ class PartsReader:
             storage=context.storage, batch=decoding.batch(whole, self._distinct(reports, work, schema), alike),
             reports=self._reports, targets=work.targets,
             files={name: [action for r in reports for action in r.files.get(name, [])] for name in work.targets},
+            suspects=_suspects(reports),
         )  # fmt: skip
         return found, ()
 
@@ -578,6 +592,11 @@ class PartsReader:
         target = work.targets[CHANGES]
         files = [file_path(target.path, action) for r in loads for action in r.files.get(CHANGES, [])]
         return self.place.distinct(files, schema.keys) if files else 0
+
+
+def _suspects(reports: Sequence[PartReport]) -> pa.Table | None:
+    found = [stream_rows(b64decode(report.suspects)) for report in reports if report.suspects]
+    return pa.concat_tables(found) if found else None
 
 
 def _lean(found: Probed) -> Probed:

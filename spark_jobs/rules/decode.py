@@ -29,6 +29,7 @@ from spark_jobs.rules.codes import in_one_form
 from spark_jobs.rules.convert import Fitted, Mask, but, either, fit, mask_of
 from spark_jobs.rules.delta_values import unfit_texts
 from spark_jobs.rules.errors_table import BYTES, MISFIT_CODE, NANOS, ROW_BITS, record_ddl
+from spark_jobs.rules.expectations import CheckedRows, Tally, checked
 from spark_jobs.rules.order import generations, moved_rows
 from spark_jobs.rules.read import RawGroup
 from spark_jobs.rules.texts import BLANKS, as_text, forms, json_writer, nano_text, normal_form, read_json, rows_json
@@ -238,6 +239,7 @@ class DecodedGroup:
     rescued: good rows with values in `_rescued_data`.
     incomplete: good rows that moved and may lack values, see `carried.incomplete`.
     forms: sequence column to the forms of its texts in good rows, see `plan.sequence`.
+    tallies: of expectations, by name.
     """
 
     kind: str
@@ -249,6 +251,7 @@ class DecodedGroup:
     rescued: int = 0
     incomplete: int = 0
     forms: Mapping[str, Forms] = field(default_factory=dict)
+    tallies: Mapping[str, Tally] = field(default_factory=dict)
 
     @property
     def good(self) -> pa.Table:
@@ -302,6 +305,8 @@ class _Decoder:
         rows = pa.Table.from_arrays(columns, names=names)
         problems = [*self._row_problems(op, planned.values, deletes), *self._sequence_problems(sequence, unparsable),
                     *planned.problems, *before.problems, *self._image_problems(rows, deletes)]  # fmt: skip
+        expected = self._expected(rows, problems)
+        problems += expected.problems
         bad, found = _first_of([p for p in problems if p.where is not None], self.group.rows)
         partly = incomplete(rows, self.table_schema, moved_rows(rows, self.table_schema))
         return DecodedGroup(
@@ -314,7 +319,16 @@ class _Decoder:
             rescued=_set_in_good(rescued, bad),
             incomplete=int(np.delete(partly, list(bad)).sum()),
             forms={name: self._forms(values, bad) for name, values in texts.items()},
+            tallies=expected.tallies,
         )
+
+    def _expected(self, rows: pa.Table, problems: Sequence[RowProblem]) -> CheckedRows:
+        if not self.table_schema.spec.expect:
+            return CheckedRows()
+        sound = np.ones(self.group.rows, dtype=bool)
+        for problem in problems:
+            sound &= True if problem.where is None else ~problem.where
+        return checked(rows, self.table_schema, sound, replayed=self.group.already_masked)
 
     def _op(self) -> pa.Array:
         found = match(self.how.names, self.how.dialect.op_column)

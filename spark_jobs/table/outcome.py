@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
 
-from airflow_gddl.contract.result import Freshness, JobResult, MainCounts, Mode, ResultColumn, RunWarning
+from airflow_gddl.contract.result import (
+    ExpectationCount,
+    Freshness,
+    JobResult,
+    MainCounts,
+    Mode,
+    ResultColumn,
+    RunWarning,
+    summed,
+)
 from airflow_gddl.contract.spec import EngineName, TableSpec
 from spark_jobs.delta.table_definition import replica_columns
 from spark_jobs.plan.columns import select_columns
@@ -50,6 +59,15 @@ class RunTotals:
     not_listed: NotListed | None = None
     revisit: bool = False
     columns: tuple[ResultColumn, ...] = ()
+    expectations: tuple[ExpectationCount, ...] = ()
+
+    def tally(self, spec: TableSpec, tallies: Mapping[str, tuple[int, int]]) -> None:
+        """Count rows by expectation: those that were checked, and those that failed."""
+        found = [
+            ExpectationCount(name=name, on=spec.expect[name].on, checked=checked, failed=failed)
+            for name, (checked, failed) in tallies.items()
+        ]
+        self.expectations = summed(self.expectations, found)
 
     def warn(self, warnings: Iterable[RunWarning]) -> None:
         """Add warnings; those of one code become one, counts added."""
