@@ -78,9 +78,7 @@ class ExpectationCount:
     failed: int = 0
 
 
-def summed(
-    first: Iterable[ExpectationCount], second: Iterable[ExpectationCount]
-) -> tuple[ExpectationCount, ...]:
+def summed(first: Iterable[ExpectationCount], second: Iterable[ExpectationCount]) -> tuple[ExpectationCount, ...]:
     """Counts of both, by name."""
     found = {one.name: one for one in first}
     for one in second:

@@ -40,7 +40,11 @@ def check_defaults(defaults: Mapping[str, Any], tiers: Collection[str]) -> tuple
             message = "not a default: every table has its own"
             return (SpecProblem("FIELD_REFUSED", (name,), defaults[name], message, remedy),)
     spec = TABLE.build({**defaults, "table": "schema.name", "keys": ["id"]})
-    return (*check_values(spec), *expression_problems(spec), *_fields(spec, tiers)) if isinstance(spec, TableSpec) else spec
+    return (
+        (*check_values(spec), *expression_problems(spec), *_fields(spec, tiers))
+        if isinstance(spec, TableSpec)
+        else spec
+    )
 
 
 def _fields(spec: TableSpec, tiers: Collection[str]) -> Iterator[SpecProblem]:

@@ -1,6 +1,6 @@
 """Reads expressions of metadata rows from text into trees: a small, closed part of SQL, of bounded length and depth.
 
-sqlglot parses; what it may see is limited to the tokens of `_grammar`, and what it may return to the nodes of `_Reader`.
+sqlglot parses; it sees only the tokens of `_grammar`, and of what it returns only the nodes of `_Reader` are taken.
 """
 
 from __future__ import annotations
@@ -187,7 +187,10 @@ class _Reader:
         return Term(op=_CHAINS[kind], args=tuple(reversed(operands)))
 
     def _column(self, node: Any, depth: int) -> Term:  # noqa: ARG002 - as all readers
-        if any(value for name, value in node.args.items() if name != "this") or type(node.this).__name__ != "Identifier":
+        if (
+            any(value for name, value in node.args.items() if name != "this")
+            or type(node.this).__name__ != "Identifier"
+        ):
             raise self._refused(node)
         return Term(op=COLUMN, value=node.name)
 
@@ -277,7 +280,7 @@ class _Reader:
             raise ExpressionError(f"not a regular expression: {str(error)[:80]}") from None
 
     def _require_only(self, node: Any, *known: str) -> None:
-        """Refuse arguments of a node that would be ignored: those of another version of the parser may mean something."""
+        """Refuse arguments of a node that would be ignored: in another version of the parser they may mean something."""
         unknown = {name for name, value in node.args.items() if value not in (None, False, [])} - {*known} - _IGNORED
         if unknown:
             raise self._refused(node)
@@ -301,7 +304,8 @@ _NODES = frozenset(
     {"Column", "Literal", "Boolean", "Null", "Paren", "Not", "Neg", "Is", "Between", "In", "Cast", "Anonymous"}
 )
 _TITLES = {"Mod": "the operator %", "Column": "a name with a dot", "Dot": "a name with a dot", "Cast": "a cast",
-           "Star": "the sign *", "Struct": "a value in { }", "Alias": "a word after a value", "Tuple": "a list of values"}  # fmt: skip
+           "Star": "the sign *", "Struct": "a value in { }", "Alias": "a word after a value",
+           "Tuple": "a list of values"}  # fmt: skip
 
 
 def _moment(text: str, kind: str) -> str:

@@ -67,7 +67,10 @@ class Columns:
         Raises:
             FatalError: `EXPRESSION_COLUMN_UNKNOWN`, `EXPRESSION_TYPE`, `EXPRESSION_INVALID`.
         """
-        found = self._value(term)
+        try:
+            found = self._value(term)
+        except pa.ArrowException as error:  # not a fault of a file
+            raise self._mistyped(str(error)[:200]) from None
         return pa.repeat(found, self.rows) if isinstance(found, pa.Scalar) else found
 
     def condition(self, term: Term) -> pa.Array:
@@ -135,8 +138,8 @@ class Columns:
         for one, other in ((left, right), (right, left)):
             if _is_time(one) and isinstance(other, pa.Scalar) and is_text(other.type):
                 moment = self._moment(other, one.type)
-                one, moment = (one, moment) if one.type == moment.type else (_as_time(one), _as_time(moment))
-                return (one, moment) if one is left or other is right else (moment, one)
+                both = (one, moment) if one.type == moment.type else (_as_time(one), _as_time(moment))
+                return both if one is left else (both[1], both[0])
         if _is_other(left) or _is_other(right) or _kind(left) != _kind(right):
             raise self._mistyped(f"{_kind(left)} can't be compared with {_kind(right)}")
         return left, right
@@ -238,7 +241,11 @@ def _array(value: Any) -> pa.Array:
 
 
 def _real(value: Any) -> Any:
-    return value.cast(pa.float64())
+    return (
+        value.cast(pa.float64(), safe=False)
+        if isinstance(value, pa.Array)
+        else pc.cast(value, pa.float64(), safe=False)
+    )
 
 
 def _naive(value: Any) -> Any:

@@ -63,7 +63,10 @@ def _are_later(changes: pa.Table, rows: pa.Table) -> np.ndarray:
     """Whether each change is of a later generation or sequence than the row; a change without a sequence may be."""
     ours, theirs = gddl_fields(changes), gddl_fields(rows)
     compared = compare_rows(
-        *([fields["generation"], *sortable(fields["sequence"].cast(theirs["sequence"].type))] for fields in (ours, theirs))
+        *(
+            [fields["generation"], *sortable(fields["sequence"].cast(theirs["sequence"].type))]
+            for fields in (ours, theirs)
+        )
     )
     unordered = np.asarray(ours["sequence"].is_null()) & ~np.asarray(pc.fill_null(pc.equal(ours["op"], "R"), False))
     of_now = np.asarray(pc.greater_equal(ours["generation"], theirs["generation"]))
