@@ -197,6 +197,7 @@ def ingest(run: TableRun, context: TableContext, batch: Batch, outcome: RunTotal
     outcome.warn(notices.of_incomplete_moves(decoded_batch.figures.incomplete))
     outcome.warn(notices.of_expectations(run.spec, decoded_batch.figures.tallies))
     outcome.tally(run.spec, decoded_batch.figures.tallies)
+    outcome.filtered += decoded_batch.filtered
     outcome.rescued += decoded_batch.figures.rescued
     require_sound(run.dialect, decoded_batch, state)
     batch.claim.check()

@@ -159,6 +159,8 @@ class JobResult:
     """Changes that were not applied, because the stored row has a later sequence."""
     rescued: int = 0
     """Rows with values in `_rescued_data`."""
+    filtered: int = 0
+    """Rows that the row's `where` left out, which are in no other count."""
     in_quarantine: int | None = None
     """Unresolved rows and files of the errors table after the run; null: not counted."""
     files_in_quarantine: int = 0

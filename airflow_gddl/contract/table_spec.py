@@ -148,6 +148,8 @@ class TableSpec:
     """What new, changed and dropped columns do."""
     on_bad_row: BadRowPolicy = "quarantine"
     """`fail` stops the batch before anything is written."""
+    where: str | None = None
+    """Row filter, a condition: only rows for which it is true are in the tables; null: all."""
     expect: Mapping[str, Expectation] = field(default_factory=dict)
     """Expectations of rows, by name."""
     expressions: Mapping[str, Term] = field(default_factory=dict)

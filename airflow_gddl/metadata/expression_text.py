@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime
 from itertools import pairwise
@@ -280,7 +280,7 @@ class _Reader:
             raise ExpressionError(f"not a regular expression: {str(error)[:80]}") from None
 
     def _require_only(self, node: Any, *known: str) -> None:
-        """Refuse arguments of a node that would be ignored: in another version of the parser they may mean something."""
+        """Refuse arguments of a node that would be ignored: another version of the parser may give them a meaning."""
         unknown = {name for name, value in node.args.items() if value not in (None, False, [])} - {*known} - _IGNORED
         if unknown:
             raise self._refused(node)
@@ -333,6 +333,20 @@ def expression_problems(spec: TableSpec) -> Iterator[SpecProblem]:
             yield SpecProblem("EXPECTATION_INVALID", (*path, "at_most"), share, "not a fraction", remedy)
     for path, text in _conditions(spec):
         yield from _problems(spec, path, text)
+    yield from _filter_problems(spec)
+
+
+_PARTIAL: tuple[tuple[str, Callable[[TableSpec], bool]], ...] = (
+    ("columns_to_update", lambda spec: spec.columns_to_update is not None),
+    ("ignore_null_updates", lambda spec: spec.ignore_null_updates),
+)
+
+
+def _filter_problems(spec: TableSpec) -> Iterator[SpecProblem]:
+    for name, is_set in _PARTIAL if spec.where is not None else ():
+        if is_set(spec):
+            message = f"{name} lets changes carry a part of their row, for which a row filter can't be decided"
+            yield SpecProblem("FILTER_REFUSED", ("where",), spec.where, message, f"leave out where, or {name}")
 
 
 def with_expressions(spec: TableSpec) -> TableSpec:
@@ -347,6 +361,8 @@ def with_expressions(spec: TableSpec) -> TableSpec:
 
 def _conditions(spec: TableSpec) -> Iterator[tuple[FieldPath, str]]:
     """Expressions that are true or false."""
+    if spec.where is not None:
+        yield ("where",), spec.where
     yield from ((("expect", name, "rule"), found.rule) for name, found in spec.expect.items())
 
 

@@ -38,6 +38,7 @@ from spark_jobs.rules.erasure import ErasedKeys, without_erased
 from spark_jobs.rules.figures import Figures
 from spark_jobs.rules.measure import DecodedBatch, PartFigures, combined, distinct, figures_of, measure
 from spark_jobs.rules.read import FileRows, RawGroup, grouped, read_file
+from spark_jobs.rules.row_filter import within_filter
 from spark_jobs.rules.stale_rows import suspects
 from spark_jobs.rules.sweep import undeleted, with_shard, with_shard_column
 
@@ -135,7 +136,7 @@ class Decoder:
         """Changes of some rows of a group, without erased keys, and their figures."""
         shard = self.table_schema.spec.shard
         raw = raw if shard is None else with_shard(raw, shard)
-        decoded = decode(raw, self.groups[group], self.table_schema, self.stamp)
+        decoded = within_filter(decode(raw, self.groups[group], self.table_schema, self.stamp), self.table_schema)
         left, erased = without_erased(decoded, self.table_schema, self.erased)
         return left, measure(left, self.table_schema, erased=erased)
 
@@ -213,8 +214,9 @@ class Decoding:
             figures=figures_of(whole, self.schema.table_schema, distinct),
             change_schemas=frozenset(g.schema_id for g in groups if g.kind == "change"),
             schema_of={f.file.path: g.schema_id for g, members in zip(groups, files, strict=False) for f in members},
-            rows_by_footer=None if footers is None else footers - whole.erased,
+            rows_by_footer=None if footers is None else footers - whole.erased - whole.filtered,
             erased=whole.erased,
+            filtered=whole.filtered,
         )
 
 

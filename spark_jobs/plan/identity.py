@@ -12,7 +12,7 @@ from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.contract.table_spec import lowered
 from spark_jobs.plan.batch import TableState
 from spark_jobs.plan.columns import is_before_image, select_columns
-from spark_jobs.plan.settings import MARKED, AppliedSettings, is_mark
+from spark_jobs.plan.settings import MARKED, AppliedSettings, filter_of, is_mark
 from spark_jobs.plan.shards import refreshed
 
 
@@ -32,6 +32,8 @@ def require_same_identity(spec: TableSpec, state: TableState) -> None:
     if state.applied is not None and other_prefix(spec, state):
         was, now = state.applied.before_image_prefix or "", spec.before_image_prefix or ""
         raise _refused("BEFORE_IMAGES_CHANGED", "before_image_prefix", spec, (was,), (now,))
+    if state.applied is not None and state.applied.where != filter_of(spec):
+        raise _filter_changed(spec, state.applied.where)
     partitions = state.applied.partition_by if state.applied is not None else spec.partition_by
     if [c.lower() for c in spec.partition_by] != [c.lower() for c in partitions]:
         raise _refused("PARTITION_CHANGED", "partition_by", spec, partitions, spec.partition_by)
@@ -89,6 +91,16 @@ def _require_same_selection(spec: TableSpec, state: TableState) -> None:
             raise FatalError("MASK_CHANGED", message, remedy=remedy)
         message = f"{table}: column {column!r} is stored, and the metadata now keeps it out of the lake"
         raise FatalError("COLUMNS_CHANGED", message, remedy=remedy)
+
+
+def _filter_changed(spec: TableSpec, before: str | None) -> FatalError:
+    held = f"the rows where {before}" if before else "all rows"
+    what = f"{spec.table}: the tables hold {held}, the metadata says "
+    reload = f"load the files that are there with `gddl reload --from-files --table {spec.table}`"
+    if before is None:  # all rows are there
+        reload = f"rebuild the table with `gddl run --table {spec.table} --full-refresh`"
+    return FatalError("FILTER_CHANGED", what + (f"where {spec.where}" if spec.where else "no filter"),
+                      remedy=f"restore where, or {refreshed(spec, reload)}")  # fmt: skip
 
 
 def has_same_identity(spec: TableSpec, state: TableState) -> bool:

@@ -24,9 +24,9 @@ from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.rules.arrays import flat
 from spark_jobs.rules.batch_schema import BatchSchema
 from spark_jobs.rules.codes import sortable, sorted_rows
+from spark_jobs.rules.conditions import Tally, added
 from spark_jobs.rules.decode import DecodedGroup
 from spark_jobs.rules.errors_table import ROW_MASK
-from spark_jobs.rules.expectations import Tally, added
 from spark_jobs.rules.figures import BadRow, Figures, FileFigures, LogRestart
 from spark_jobs.rules.texts import forms, json_writer, read_json, utc_text, width
 
@@ -36,8 +36,9 @@ class DecodedBatch:
     """Attributes:
     change_schemas: schema ids of the groups with changes.
     schema_of: ledger path to schema id.
-    rows_by_footer: rows that the files' footers promise, less `erased`; null where a file has no footer.
+    rows_by_footer: rows that the files' footers promise, less `erased` and `filtered`; null where a file has no footer.
     erased: rows of erased keys, which were excluded.
+    filtered: rows outside the row filter, which were excluded.
     """
 
     schema: BatchSchema
@@ -46,6 +47,7 @@ class DecodedBatch:
     schema_of: Mapping[str, int] = field(default_factory=dict)
     rows_by_footer: int | None = None
     erased: int = 0
+    filtered: int = 0
 
 
 _WITH_RANGE = ("tinyint", "smallint", "int", "bigint", "date", "string")
@@ -65,6 +67,7 @@ class PartFigures:
         rescued: good rows with values in `_rescued_data`.
         incomplete: good rows that moved and may lack values.
         erased: rows of erased keys, which are in none of the others.
+        filtered: the same of rows outside the row filter.
         first_bad, tallies: as in `Figures`.
     """
 
@@ -77,6 +80,7 @@ class PartFigures:
     rescued: int = 0
     incomplete: int = 0
     erased: int = 0
+    filtered: int = 0
     first_bad: BadRow | None = None
     restarts: Mapping[str, LogRestart] = field(default_factory=dict)
     forms: Mapping[str, Forms] = field(default_factory=dict)
@@ -120,7 +124,7 @@ def measure(group: DecodedGroup, table_schema: TableSchema, *, erased: int = 0) 
     loads = good.num_rows if kind == "load" else 0
     return PartFigures(files=files, low=low, high=high, widths=widths, loads=loads,
                        reduced=group.reduced, rescued=group.rescued, incomplete=group.incomplete,
-                       erased=erased, first_bad=_first_bad(group), tallies=group.tallies,
+                       erased=erased, filtered=group.filtered, first_bad=_first_bad(group), tallies=group.tallies,
                        forms=group.forms or (_stored_forms(good, table_schema) if change else {}),
                        restarts={path: found for path, found in restarts.items() if found is not None})  # fmt: skip
 
@@ -156,6 +160,7 @@ def combined(parts: Iterable[PartFigures], table_schema: TableSchema) -> PartFig
         rescued=sum(p.rescued for p in parts),
         incomplete=sum(p.incomplete for p in parts),
         erased=sum(p.erased for p in parts),
+        filtered=sum(p.filtered for p in parts),
         first_bad=min((p.first_bad for p in parts if p.first_bad is not None), default=None),
         restarts={path: found for p in reversed(parts) for path, found in p.restarts.items()},
         forms={column: _least_of_each(parts, column) for column in table_schema.text_sequence},

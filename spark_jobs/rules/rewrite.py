@@ -9,6 +9,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -31,14 +32,17 @@ from spark_jobs.plan.columns import (
 )
 from spark_jobs.plan.identity import keyed_otherwise, other_prefix, reselected_columns
 from spark_jobs.plan.sequence import log_began_of
+from spark_jobs.plan.settings import filter_of
 from spark_jobs.plan.table_schema import GDDL, RESCUED, TableSchema
 from spark_jobs.plan.types import NOTHING, merge
 from spark_jobs.rules.arrays import arrow_type, flat, recast
 from spark_jobs.rules.batch_schema import STRING, Stored, change_columns, plan_batch
+from spark_jobs.rules.conditions import UNDECIDED_CODE, outside_filter
 from spark_jobs.rules.convert import Mask, but, fit, hashed, mask_of, masked
 from spark_jobs.rules.decode import stored_sequence
 from spark_jobs.rules.errors_table import MISFIT_CODE
 from spark_jobs.rules.order import gddl_fields, with_gddl
+from spark_jobs.rules.row_filter import as_left
 from spark_jobs.rules.texts import forms
 
 Problem = tuple[str, str, Mask]
@@ -60,6 +64,7 @@ class Rewrite:
         reordered: `_gddl.sequence` is computed again from its columns.
         dropped: id of a batch that was never committed, whose changes go: their files are loaded again. Empty: none.
         foreign: another writer has put rows without `_gddl` into the table; they go.
+        filters: the row filter is new.
     """
 
     dialect: Dialect
@@ -70,6 +75,7 @@ class Rewrite:
     reordered: bool
     dropped: str = ""
     foreign: bool = False
+    filters: bool = False
 
     @property
     def is_needed(self) -> bool:
@@ -77,7 +83,8 @@ class Rewrite:
         wanted = [c for c in change_columns(self.schema) if c.name != GDDL]
         stored = {c.name: c.type for c in self.stored}
         same = stored == {c.name: c.type for c in wanted}
-        return bool(not same or self.masks or self.withheld or self.reordered or self.dropped or self.foreign)
+        return bool(not same or self.masks or self.withheld or self.reordered or self.dropped or self.foreign
+                    or self.filters)  # fmt: skip
 
 
 def plan_rewrite(dialect: Dialect, stored: Stored, state: TableState, dropped: str = "") -> Rewrite:
@@ -90,6 +97,7 @@ def plan_rewrite(dialect: Dialect, stored: Stored, state: TableState, dropped: s
     spec, data, before = dialect.spec, stored.data or Schema(()), stored.before or Schema(())
     columns = (*data.columns, *before.columns)
     _require_images(spec, columns, state)
+    filters = _filters(spec, state)
     masks = _new_masks(spec, columns, state)
     kept = select_columns([c.name for c in columns], spec, stored=True).kept
     prefix = spec.before_image_prefix
@@ -104,8 +112,17 @@ def plan_rewrite(dialect: Dialect, stored: Stored, state: TableState, dropped: s
     return Rewrite(
         dialect=dialect, schema=schema, stored=(*columns, *((Column(RESCUED, STRING),) if stored.rescued else ())),
         masks=masks, withheld=rescued if stored.rescued else {}, dropped=dropped,
-        reordered=_order_of(ordered) != _order_of(state) or bool(state.misplaced),
+        reordered=_order_of(ordered) != _order_of(state) or bool(state.misplaced), filters=filters,
     )  # fmt: skip
+
+
+def _filters(spec: TableSpec, state: TableState) -> bool:
+    """Whether the row filter is new; one that was there before has kept rows out of the lake."""
+    before = None if state.applied is None else state.applied.where
+    if before not in (None, filter_of(spec)):
+        what = f"{spec.table}: the lake holds only the rows where {before}, and the row has another filter"
+        raise needs_files(spec, what, "restore where")
+    return before != filter_of(spec)
 
 
 def plan_archive(dialect: Dialect, stored: Stored, state: TableState, schema: TableSchema) -> Rewrite:
@@ -260,7 +277,13 @@ def _rewritten(rows: pa.Table, how: Rewrite) -> tuple[pa.Table, list[Problem]]:
     if RESCUED in columns and how.withheld:
         columns[RESCUED] = _without_withheld(columns[RESCUED], how.withheld)
     gddl, unordered = _gddl(source, how)
-    return pa.table({**columns, GDDL: gddl}), [*problems, *unordered]
+    found = pa.table({**columns, GDDL: gddl})
+    if how.filters:
+        outside, undecided = outside_filter(found, how.schema, np.ones(rows.num_rows, dtype=bool))
+        problems.append((UNDECIDED_CODE, "where", undecided.where))
+        found, leaving = as_left(found, how.schema, outside)
+        found = found.filter(pa.array(~(outside & ~leaving)))
+    return found, [*problems, *unordered]
 
 
 def _column(values: pa.Array, old: Column, new: Column, how: Rewrite) -> tuple[pa.Array, Mask]:

@@ -37,8 +37,8 @@ from spark_jobs.plan.shards import refreshed
 from spark_jobs.plan.snapshots import generation_after
 from spark_jobs.plan.table_schema import TableSchema
 from spark_jobs.rules.batch_schema import BatchSchema
+from spark_jobs.rules.conditions import require_within_limits
 from spark_jobs.rules.errors_table import MISFIT_CODE
-from spark_jobs.rules.expectations import require_within_limits
 from spark_jobs.rules.figures import NOTHING_APPENDED, Appended, Figures, FileFigures, LogRestart, Overlap
 from spark_jobs.rules.measure import DecodedBatch
 from spark_jobs.rules.texts import forms_of

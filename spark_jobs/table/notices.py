@@ -15,7 +15,7 @@ from spark_jobs.plan.batch import TableState
 from spark_jobs.plan.batching import SweepState, is_due_by_time, snapshot_of
 from spark_jobs.plan.discover import Discovery, Inference
 from spark_jobs.plan.shards import refreshed
-from spark_jobs.rules.expectations import FAILED_CODE, Tally
+from spark_jobs.rules.conditions import FAILED_CODE, Tally
 
 SAMPLE = 5
 UNFINISHED_CODE = "BATCH_UNFINISHED"

@@ -1,4 +1,4 @@
-"""Expectations of rows: which rows fail them, counted by rule (docs/semantics.md, section 10). Each row for itself."""
+"""Conditions on rows: which are outside the row filter, and which fail expectations. Each row for itself."""
 
 from __future__ import annotations
 
@@ -21,6 +21,32 @@ FAILED_CODE = "EXPECTATION_FAILED"
 """Of rows in quarantine, of warnings, and of runs that an expectation stops."""
 Tally = tuple[int, int]
 """Rows that were checked, and how many of them failed."""
+
+
+UNDECIDED_CODE = "FILTER_UNDECIDED"
+
+
+def outside_filter(rows: pa.Table, schema: TableSchema, sound: np.ndarray) -> tuple[np.ndarray, RowProblem]:
+    """Rows outside the filter: those that are inserted or updated and for which it is false or null.
+
+    Args:
+        rows: columns of the change table and `_gddl`.
+        sound: rows without an error.
+
+    Returns:
+        the mask, and the problem of updates that lack a column of the filter.
+
+    Raises:
+        FatalError: as `Columns.condition`.
+    """
+    spec = schema.spec
+    tree = tree_of(spec, spec.where or "")
+    ops = pc.struct_field(rows.column(GDDL), "op")
+    there = sound & holds(pc.not_equal(ops, "D"))
+    undecided = there & holds(pc.equal(ops, "U")) & ~_carries(rows, schema, tree)
+    inside = holds(of_table(rows, schema.spelled, f"{spec.table}, where").condition(tree))
+    reason = "an update that lacks a column of the row filter, so that it is not known whether the row passes"
+    return there & ~undecided & ~inside, RowProblem(undecided, UNDECIDED_CODE, None, reason)
 
 
 @dataclass(frozen=True, kw_only=True)
