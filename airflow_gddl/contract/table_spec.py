@@ -148,6 +148,10 @@ class TableSpec:
     """What new, changed and dropped columns do."""
     on_bad_row: BadRowPolicy = "quarantine"
     """`fail` stops the batch before anything is written."""
+    rename: Mapping[str, str] = field(default_factory=dict)
+    """Column of the files to its name in the tables; all other fields of the row use the latter."""
+    derive: Mapping[str, str] = field(default_factory=dict)
+    """Columns that are computed from others, e.g. `{day: "date(created)"}`."""
     where: str | None = None
     """Row filter, a condition: only rows for which it is true are in the tables; null: all."""
     expect: Mapping[str, Expectation] = field(default_factory=dict)

@@ -332,8 +332,12 @@ def expression_problems(spec: TableSpec) -> Iterator[SpecProblem]:
             remedy = "write a number from 0 to 1, e.g. 0.01"
             yield SpecProblem("EXPECTATION_INVALID", (*path, "at_most"), share, "not a fraction", remedy)
     for path, text in _conditions(spec):
-        yield from _problems(spec, path, text)
+        yield from _problems(spec, path, text, condition=True)
+    for name, text in spec.derive.items():
+        yield from _problems(spec, ("derive", name), text, condition=False)
     yield from _filter_problems(spec)
+    yield from _derived_problems(spec)
+    yield from _rename_problems(spec)
 
 
 _PARTIAL: tuple[tuple[str, Callable[[TableSpec], bool]], ...] = (
@@ -349,13 +353,58 @@ def _filter_problems(spec: TableSpec) -> Iterator[SpecProblem]:
             yield SpecProblem("FILTER_REFUSED", ("where",), spec.where, message, f"leave out where, or {name}")
 
 
+def _derived_problems(spec: TableSpec) -> Iterator[SpecProblem]:
+    needed, taken = lowered((*spec.keys, *spec.sequence_by)), lowered(spec.rename.values())
+    for name, text in spec.derive.items():
+        path: FieldPath = ("derive", name)
+        remedy = "give the computed column another name"
+        if not name.strip() or name.lower() in RESERVED_COLUMNS:
+            yield SpecProblem("DERIVED_REFUSED", path, text, "not a name of a column", remedy)
+        elif name.lower() in needed:
+            message = "a computed column as a key or sequence, which deletes may lack"
+            yield SpecProblem("DERIVED_REFUSED", path, text, message, "name delivered columns there")
+        elif name.lower() in taken or len([one for one in spec.derive if one.lower() == name.lower()]) > 1:
+            yield SpecProblem("DERIVED_REFUSED", path, text, "two columns of one name", remedy)
+        yield from _sources_problems(spec, path, text)
+
+
+def _sources_problems(spec: TableSpec, path: FieldPath, text: str) -> Iterator[SpecProblem]:
+    try:
+        columns = parsed(text).columns
+    except ExpressionError:
+        return  # reported by `_problems`
+    if lowered(columns) & lowered(spec.derive):
+        message = "an expression that names a computed column"
+        yield SpecProblem("DERIVED_REFUSED", path, text, message, "name delivered columns alone")
+    for name, is_set in _PARTIAL if len(columns) > 1 else ():
+        if is_set(spec):
+            message = f"{name} lets updates carry some of its columns without the others"
+            remedy = f"compute it from one column, or leave out {name}"
+            yield SpecProblem("DERIVED_REFUSED", path, text, message, remedy)
+
+
+def _rename_problems(spec: TableSpec) -> Iterator[SpecProblem]:
+    seen: dict[str, str] = {}
+    for before, after in spec.rename.items():
+        path: FieldPath = ("rename", before)
+        if not before.strip() or not after.strip() or after.lower() in RESERVED_COLUMNS:
+            yield SpecProblem("RENAME_REFUSED", path, after, "not a name of a column", "name both columns")
+        elif before.lower() in seen:
+            message = "the same column of the files twice (case does not count)"
+            yield SpecProblem("RENAME_REFUSED", path, after, message, "name each column once")
+        elif after.lower() in lowered(spec.rename):
+            message = "a name that is renamed itself"
+            yield SpecProblem("RENAME_REFUSED", path, after, message, "write the final name of each column")
+        seen[before.lower()] = after
+
+
 def with_expressions(spec: TableSpec) -> TableSpec:
     """The row with the trees of its expressions.
 
     Raises:
         ExpressionError: where it has problems.
     """
-    texts = [text for _, text in _conditions(spec)]
+    texts = [*(text for _, text in _conditions(spec)), *spec.derive.values()]
     return replace(spec, expressions={text: parsed(text) for text in texts}) if texts else spec
 
 
@@ -366,13 +415,13 @@ def _conditions(spec: TableSpec) -> Iterator[tuple[FieldPath, str]]:
     yield from ((("expect", name, "rule"), found.rule) for name, found in spec.expect.items())
 
 
-def _problems(spec: TableSpec, path: FieldPath, text: str) -> Iterator[SpecProblem]:
+def _problems(spec: TableSpec, path: FieldPath, text: str, *, condition: bool) -> Iterator[SpecProblem]:
     try:
         tree = parsed(text)
     except ExpressionError as error:
         yield SpecProblem("EXPRESSION_INVALID", path, text, str(error), error.remedy)
         return
-    if not tree.is_condition:
+    if condition and not tree.is_condition:
         message = "an expression that is neither true nor false"
         yield SpecProblem("EXPRESSION_INVALID", path, text, message, "write a condition, e.g. qty > 0")
     if not tree.columns:

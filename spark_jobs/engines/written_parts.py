@@ -34,6 +34,7 @@ from spark_jobs.plan.table_schema import TableSchema
 from spark_jobs.rules import quarantine
 from spark_jobs.rules.batch_schema import BatchSchema, GroupDecoding, Landed, plan_batch
 from spark_jobs.rules.decode import DecodedGroup, Stamp, are_deletes, decode
+from spark_jobs.rules.derived import landed_as_named, raw_as_named
 from spark_jobs.rules.erasure import ErasedKeys, without_erased
 from spark_jobs.rules.figures import Figures
 from spark_jobs.rules.measure import DecodedBatch, PartFigures, combined, distinct, figures_of, measure
@@ -135,7 +136,7 @@ class Decoder:
     def part(self, group: int, raw: RawGroup) -> tuple[DecodedGroup, PartFigures]:
         """Changes of some rows of a group, without erased keys, and their figures."""
         shard = self.table_schema.spec.shard
-        raw = raw if shard is None else with_shard(raw, shard)
+        raw = raw_as_named(raw if shard is None else with_shard(raw, shard), self.groups[group])
         decoded = within_filter(decode(raw, self.groups[group], self.table_schema, self.stamp), self.table_schema)
         left, erased = without_erased(decoded, self.table_schema, self.erased)
         return left, measure(left, self.table_schema, erased=erased)
@@ -186,8 +187,10 @@ class Decoding:
         Raises:
             FatalError: as `plan_batch`; `SHARD_COLUMN_TAKEN`.
         """
+        replayed = plan.source == "quarantine"
+        landed = [landed_as_named(group, context.dialect, replayed=replayed) for group in landed]
         if context.spec.shard is not None:
-            landed = with_shard_column(landed, replayed=plan.source == "quarantine")
+            landed = with_shard_column(landed, replayed=replayed)
         schema = plan_batch(context.dialect, landed, context.stored_columns(), state)
         schema = with_snapshots(schema, plan, state, [file.snapshot for file in files if file.snapshot is not None])
         decoder = Decoder(

@@ -29,6 +29,7 @@ from spark_jobs.rules.convert import fit
 _STRING, _DATE, _TIME = ScalarType("string"), ScalarType("date"), ScalarType("timestamp")
 _MICROS = pa.timestamp("us", "UTC")
 _MOST_DIGITS = 38
+_DIGITS = {pa.int8(): 3, pa.int16(): 5, pa.int32(): 10, pa.int64(): 19}
 _COMPARE = dict(zip(COMPARISONS, (pc.equal, pc.not_equal, pc.less, pc.less_equal, pc.greater, pc.greater_equal),
                     strict=True))  # fmt: skip
 _PARTS = {"year": pc.year, "month": pc.month, "day": pc.day}
@@ -267,7 +268,7 @@ def _same_number(left: Any, right: Any, *, for_sums: bool = False) -> tuple[Any,
         return _real(left), _real(right)
     if pt.is_integer(left.type) and pt.is_integer(right.type):
         return left.cast(pa.int64()), right.cast(pa.int64())
-    left, right = (v if pt.is_decimal(v.type) else v.cast(pa.decimal128(19, 0)) for v in (left, right))
+    left, right = (v if pt.is_decimal(v.type) else v.cast(pa.decimal128(_DIGITS[v.type], 0)) for v in (left, right))
     if for_sums:
         return left, right
     scale = max(left.type.scale, right.type.scale)

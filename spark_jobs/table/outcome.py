@@ -150,7 +150,8 @@ def columns_of(schema: BatchSchema) -> tuple[ResultColumn, ...]:
         for action in group.plan.actions:
             if action.source is not None:
                 known = sources.get(action.target.name, ())
-                sources[action.target.name] = tuple(dict.fromkeys((*known, action.source)))
+                files = _in_files(action.source, table.spec)
+                sources[action.target.name] = tuple(dict.fromkeys((*known, *files)))
                 masked |= {action.target.name} if action.source in group.masks else set()
     absent = [name for name in delivered if not sources[name]]
     sources |= {name: (name,) for name in absent}
@@ -161,3 +162,11 @@ def columns_of(schema: BatchSchema) -> tuple[ResultColumn, ...]:
         )
         for column in replica_columns(table)
     )
+
+
+def _in_files(column: str, spec: TableSpec) -> tuple[str, ...]:
+    """The columns of files that a delivered column is, or is computed from."""
+    text = spec.derive.get(column)
+    names = (column,) if text is None else spec.expressions[text].columns
+    before = {after.lower(): name for name, after in spec.rename.items()}
+    return tuple(before.get(name.lower(), name) for name in names)
