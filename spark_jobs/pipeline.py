@@ -195,6 +195,9 @@ def ingest(run: TableRun, context: TableContext, batch: Batch, outcome: RunTotal
     outcome.warn(notices.of_times(decoded_batch.figures.reduced, run.spec.sub_microseconds))
     outcome.warn(notices.of_rescues(decoded_batch.figures.rescued))
     outcome.warn(notices.of_incomplete_moves(decoded_batch.figures.incomplete))
+    outcome.warn(notices.of_expectations(run.spec, decoded_batch.figures.tallies))
+    outcome.tally(run.spec, decoded_batch.figures.tallies)
+    outcome.filtered += decoded_batch.filtered
     outcome.rescued += decoded_batch.figures.rescued
     require_sound(run.dialect, decoded_batch, state)
     batch.claim.check()
@@ -255,6 +258,8 @@ def apply(
     applied = work.append_only() if merging is None else merging.merge()
     outcome.warn(applied.warnings)
     outcome.late_ignored += applied.late
+    if work.decoded_batch.figures.quarantined:
+        outcome.warn(work.stale_rows())
     if is_late_as_a_whole(work.decoded_batch.figures, state):
         outcome.warn(notices.of_late_batch(applied.late))
     swept = sweep(context, work.tables, plan) if sweeps else NOT_SWEPT

@@ -39,6 +39,7 @@ from spark_jobs.rules.order import events
 from spark_jobs.rules.quarantine import good_again, to_replay
 from spark_jobs.rules.read import FileRows, RawGroup, grouped, read_file
 from spark_jobs.rules.redelivery import TIED, new_changes, tie_warnings
+from spark_jobs.rules.stale_rows import suspects
 from spark_jobs.rules.sweep import appended
 
 
@@ -211,6 +212,10 @@ class ReplicaWriter:
     def resolve_rows(self) -> None:
         batch_context, chosen = self.batch_context, good_again(self.decoded.good)
         file_rules.resolve(batch_context.tables, batch_context.layout.errors, chosen, batch_context.plan.planned_at)
+
+    def stale_rows(self) -> tuple[RunWarning, ...]:
+        found = suspects(self.decoded.groups, self.table_schema)
+        return whole_tables.stale_rows(self.batch_context, found)
 
     def tombstones(self) -> MergeWriter:
         schema = self.table_schema

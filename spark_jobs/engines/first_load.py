@@ -134,6 +134,10 @@ class FirstLoad:
     def resolve_rows(self) -> None:
         """Nothing was in quarantine before."""
 
+    def stale_rows(self) -> tuple[RunWarning, ...]:
+        """No row was loaded before."""
+        return ()
+
     def tombstones(self) -> FirstLoad:
         """A full load deletes nothing."""
         return self

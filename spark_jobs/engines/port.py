@@ -110,6 +110,10 @@ class AppendedWork(Protocol):
         """Mark quarantined rows that are valid now as resolved."""
         ...
 
+    def stale_rows(self) -> tuple[RunWarning, ...]:
+        """After the merge: rows of the replica that are older than changes that the batch has quarantined."""
+        ...
+
     def tombstones(self) -> MergeWork:
         """Write tombstones of the batch's net deletes; for tables with keys."""
         ...
