@@ -25,7 +25,15 @@ from airflow_gddl.cli import metadata as metadata_folder
 from airflow_gddl.cli.context import CliContext
 from airflow_gddl.cli.screen import Cell, counted
 from airflow_gddl.contract import durations
-from airflow_gddl.contract.catalogs import CatalogSpec, code_of_glue, code_of_status, entry_name, token_of
+from airflow_gddl.contract.catalogs import (
+    CATALOGS,
+    CatalogSpec,
+    ProbeSkippedError,
+    code_of_glue,
+    code_of_status,
+    entry_name,
+    token_of,
+)
 from airflow_gddl.contract.errors import FatalError, GddlError, RetriableError
 from airflow_gddl.contract.layout import join
 from airflow_gddl.contract.s3 import is_s3
@@ -118,13 +126,15 @@ def probe_catalog(spec: CatalogSpec, database: str, environ: Mapping[str, str]) 
 
     Raises:
         GddlError: `CATALOG_UNREACHABLE`, `CATALOG_DENIED` or `CATALOG_REFUSED`.
+        ProbeSkippedError: it can't be tried from here.
     """
-    if spec.kind == "unity":
-        return _unity(spec, environ)
-    return _glue(spec, database) if spec.kind == "glue" else _hive(spec)
+    probe = CATALOGS.get(spec.kind).probe
+    if probe is None:
+        raise ProbeSkippedError("its kind can't be tried from here; try `gddl catalog diff`")
+    return str(CATALOGS.load(probe)(spec, database, environ))
 
 
-def _unity(spec: CatalogSpec, environ: Mapping[str, str]) -> str:
+def probe_unity(spec: CatalogSpec, _database: str, environ: Mapping[str, str]) -> str:
     parts, name = urlsplit(spec.url or ""), spec.catalog_name or ""
     token = token_of(spec, environ)
     if token is None:
@@ -152,7 +162,7 @@ def _refusal(status: int, server: str, name: str) -> GddlError:
     return FatalError(code, what, remedy=denied if code == "CATALOG_DENIED" else refused)
 
 
-def _glue(spec: CatalogSpec, database: str) -> str:
+def probe_glue(spec: CatalogSpec, database: str, _environ: Mapping[str, str]) -> str:
     try:
         import boto3  # noqa: PLC0415 - an extra that only this catalog needs
         from botocore.config import Config  # noqa: PLC0415 - as above
@@ -179,7 +189,9 @@ def _glue(spec: CatalogSpec, database: str) -> str:
     return f"Glue answers; it has the database {database}"
 
 
-def _hive(spec: CatalogSpec) -> str:
+def probe_hive(spec: CatalogSpec, _database: str, _environ: Mapping[str, str]) -> str:
+    if spec.uri is None:
+        raise ProbeSkippedError("Spark's configuration names the metastore; try `gddl catalog diff`")
     parts = urlsplit(spec.uri or "")
     server = f"{parts.hostname}:{parts.port or _METASTORE_PORT}"
     try:
@@ -268,15 +280,14 @@ def check_all(cli: CliContext, folder: str) -> Iterator[Checked]:
 
 def _catalog(cli: CliContext, catalog: Catalog, name: str) -> Checked:
     subject, spec = f"catalog {name}", catalog.catalogs[name]
-    skipped = ""
     if catalog.runner not in _ON_THIS_MACHINE:
         skipped = f"jobs reach it from {catalog.runner}, not this machine; try `gddl catalog diff`"
-    elif spec.kind == "hive" and spec.uri is None:
-        skipped = "Spark's configuration names the metastore; try `gddl catalog diff`"
-    if skipped:
         return Checked(subject=subject, status="skipped", message=skipped)
     databases = [entry_name(spec, table).database for table in catalog.tables if table.catalog == name]
-    return _tried(subject, lambda: probe_catalog(spec, next(iter(databases), "default"), cli.environ))
+    try:
+        return _tried(subject, lambda: probe_catalog(spec, next(iter(databases), "default"), cli.environ))
+    except ProbeSkippedError as why:
+        return Checked(subject=subject, status="skipped", message=str(why))
 
 
 def _landings(catalog: Catalog) -> Iterator[tuple[str, str]]:
