@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import quote, urlsplit
@@ -25,15 +24,24 @@ from airflow_gddl.cli import metadata as metadata_folder
 from airflow_gddl.cli.context import CliContext
 from airflow_gddl.cli.screen import Cell, counted
 from airflow_gddl.contract import durations
-from airflow_gddl.contract.catalogs import CatalogSpec, code_of_glue, code_of_status, entry_name, token_of
+from airflow_gddl.contract.catalogs import (
+    CATALOGS,
+    CatalogSpec,
+    code_of_glue,
+    code_of_status,
+    entry_name,
+    token_of,
+)
+from airflow_gddl.contract.dialects import DIALECTS
 from airflow_gddl.contract.errors import FatalError, GddlError, RetriableError
-from airflow_gddl.contract.extensions import ExtensionPoint
+from airflow_gddl.contract.extensions import ExtensionPoint, ProbeSkippedError
 from airflow_gddl.contract.layout import join
 from airflow_gddl.contract.s3 import is_s3
 from airflow_gddl.contract.source_access import announced
 from airflow_gddl.notifications.notifiers import NOTIFIERS
 from airflow_gddl.onboarding.database import Database
-from airflow_gddl.runners.descriptor import RUNNERS, ProbeSkippedError, RunnerCheck
+from airflow_gddl.runners import this_machine
+from airflow_gddl.runners.descriptor import RUNNERS, RunnerCheck
 from airflow_gddl.runners.interface import FromEnvironment
 from airflow_gddl.runners.registry import make_platform
 from airflow_gddl.stores import open_store
@@ -119,13 +127,15 @@ def probe_catalog(spec: CatalogSpec, database: str, environ: Mapping[str, str]) 
 
     Raises:
         GddlError: `CATALOG_UNREACHABLE`, `CATALOG_DENIED` or `CATALOG_REFUSED`.
+        ProbeSkippedError: it can't be tried from here.
     """
-    if spec.kind == "unity":
-        return _unity(spec, environ)
-    return _glue(spec, database) if spec.kind == "glue" else _hive(spec)
+    probe = CATALOGS.get(spec.kind).probe
+    if probe is None:
+        raise ProbeSkippedError("its kind can't be tried from here; try `gddl catalog diff`")
+    return str(CATALOGS.load(probe)(spec, database, environ))
 
 
-def _unity(spec: CatalogSpec, environ: Mapping[str, str]) -> str:
+def probe_unity(spec: CatalogSpec, _database: str, environ: Mapping[str, str]) -> str:
     parts, name = urlsplit(spec.url or ""), spec.catalog_name or ""
     token = token_of(spec, environ)
     if token is None:
@@ -153,7 +163,7 @@ def _refusal(status: int, server: str, name: str) -> GddlError:
     return FatalError(code, what, remedy=denied if code == "CATALOG_DENIED" else refused)
 
 
-def _glue(spec: CatalogSpec, database: str) -> str:
+def probe_glue(spec: CatalogSpec, database: str, _environ: Mapping[str, str]) -> str:
     try:
         import boto3  # noqa: PLC0415 - an extra that only this catalog needs
         from botocore.config import Config  # noqa: PLC0415 - as above
@@ -180,7 +190,9 @@ def _glue(spec: CatalogSpec, database: str) -> str:
     return f"Glue answers; it has the database {database}"
 
 
-def _hive(spec: CatalogSpec) -> str:
+def probe_hive(spec: CatalogSpec, _database: str, _environ: Mapping[str, str]) -> str:
+    if spec.uri is None:
+        raise ProbeSkippedError("Spark's configuration names the metastore; try `gddl catalog diff`")
     parts = urlsplit(spec.uri or "")
     server = f"{parts.hostname}:{parts.port or _METASTORE_PORT}"
     try:
@@ -267,12 +279,8 @@ def check_all(cli: CliContext, folder: str) -> Iterator[Checked]:
 
 def _catalog(cli: CliContext, catalog: Catalog, name: str) -> Checked:
     subject, spec = f"catalog {name}", catalog.catalogs[name]
-    skipped = ""
     if RUNNERS.get(catalog.runner).remote:
         skipped = f"jobs reach it from {catalog.runner}, not this machine; try `gddl catalog diff`"
-    elif spec.kind == "hive" and spec.uri is None:
-        skipped = "Spark's configuration names the metastore; try `gddl catalog diff`"
-    if skipped:
         return Checked(subject=subject, status="skipped", message=skipped)
     databases = [entry_name(spec, table).database for table in catalog.tables if table.catalog == name]
     return _tried(subject, lambda: probe_catalog(spec, next(iter(databases), "default"), cli.environ))
@@ -307,7 +315,7 @@ def _rows(catalog: Catalog) -> Checked:
 
 
 def _airflow() -> Checked:
-    found = _version("apache-airflow")
+    found = this_machine.installed_version("apache-airflow")
     if found is None:
         return Checked(subject="Airflow", status="skipped", message="not installed here; commands work without it")
     return _tried("Airflow", lambda: _supported(found))
@@ -322,7 +330,7 @@ def _supported(airflow: str) -> str:
 
 def _extensions() -> Iterator[Checked]:
     """What installed packages add, each loaded once."""
-    for extensions in (RUNNERS, NOTIFIERS):
+    for extensions in (DIALECTS, CATALOGS, RUNNERS, NOTIFIERS):
         for name, point in sorted(extensions.installed().items()):
             package = f"{point.dist.name} {point.dist.version}" if point.dist else point.value
             yield _tried(f"installed {extensions.what} {name}", partial(_loaded, extensions, name, package))
@@ -348,10 +356,3 @@ def _runner(cli: CliContext, catalog: Catalog) -> Iterator[Checked]:
 def _platform(name: str, own: Mapping[str, Any], environ: Mapping[str, str]) -> str:
     make_platform(name, own, environ, FromEnvironment())
     return "its package and settings are complete"
-
-
-def _version(package: str) -> str | None:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return None

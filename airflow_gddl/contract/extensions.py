@@ -19,6 +19,10 @@ from airflow_gddl.contract.errors import FatalError, MetadataError
 D = TypeVar("D")
 
 
+class ProbeSkippedError(Exception):
+    """A check of `gddl check` that is not needed, or can't be made from here; the text says why."""
+
+
 @dataclass(frozen=True)
 class ExtensionPoint(Generic[D]):
     """The parts of one kind.
@@ -28,15 +32,15 @@ class ExtensionPoint(Generic[D]):
         group: of the entry points: a name is the part's, a value `module:attribute` of a `descriptor`.
         descriptor: class of the descriptors.
         built_in: descriptors of this project, by name; or `module:attribute` of one.
-        unknown, broken: codes of the errors of a name that nothing brings, and of a part that can't be loaded.
+        unknown_code, broken_code: of the errors of a name that nothing brings, and of a part that can't be loaded.
     """
 
     what: str
     group: str
     descriptor: type[D]
     built_in: Mapping[str, D | str]
-    unknown: str
-    broken: str
+    unknown_code: str
+    broken_code: str
 
     def names(self) -> tuple[str, ...]:
         """Names that metadata may use, built-in ones first."""
@@ -45,8 +49,8 @@ class ExtensionPoint(Generic[D]):
     def get(self, name: str) -> D:
         """
         Raises:
-            MetadataError: `unknown`.
-            FatalError: `broken`.
+            MetadataError: `unknown_code`.
+            FatalError: `broken_code`.
         """
         found = self.built_in.get(name)
         if isinstance(found, self.descriptor):
@@ -66,7 +70,7 @@ class ExtensionPoint(Generic[D]):
         point = self.installed().get(name)
         if point is None:
             raise MetadataError(
-                self.unknown,
+                self.unknown_code,
                 f"no {self.what} {name!r}; there are {', '.join(self.names())}",
                 remedy=f"correct the name of the {self.what}, or install the package that brings it where it is used",
             )
@@ -76,7 +80,7 @@ class ExtensionPoint(Generic[D]):
         """Load `module:attribute` of a descriptor.
 
         Raises:
-            FatalError: `broken`.
+            FatalError: `broken_code`.
         """
         module, _, attribute = reference.partition(":")
         with self._loading(reference):
@@ -84,12 +88,12 @@ class ExtensionPoint(Generic[D]):
 
     @contextmanager
     def _loading(self, reference: str) -> Iterator[None]:
-        """Any error while importing another package's code is reported as `broken`."""
+        """Any error while importing another package's code is reported as `broken_code`."""
         try:
             yield
         except Exception as error:
             raise FatalError(
-                self.broken,
+                self.broken_code,
                 f"the {self.what}'s {reference} can't be loaded: {type(error).__name__}: {error}",
                 remedy="fix or reinstall the package that brings it, with what it needs",
             ) from error

@@ -45,8 +45,8 @@ NOTIFIERS: ExtensionPoint[NotifierDescriptor] = ExtensionPoint(
     group="airflow_gddl.notifiers",
     descriptor=NotifierDescriptor,
     built_in={"webhook": WEBHOOK},
-    unknown="NOTIFIER_UNKNOWN",
-    broken="NOTIFIER_BROKEN",
+    unknown_code="NOTIFIER_UNKNOWN",
+    broken_code="NOTIFIER_BROKEN",
 )
 
 

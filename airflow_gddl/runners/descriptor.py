@@ -30,10 +30,6 @@ def settings_of(runner: str, cls: type[T], own: Mapping[str, Any]) -> T:
         raise MetadataError("RUNNER_SETTINGS_INVALID", error.what, where=where, remedy=remedy) from error
 
 
-class ProbeSkippedError(Exception):
-    """A check that is not needed, and why."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class RunnerCheck:
     """What `gddl check` gives to the checks of a runner.
@@ -125,8 +121,8 @@ RUNNERS: ExtensionPoint[RunnerDescriptor] = ExtensionPoint(
         "glue": "airflow_gddl.runners.glue:RUNNER",
         "spark_submit": "airflow_gddl.runners.spark_submit:RUNNER",
     },
-    unknown="RUNNER_UNKNOWN",
-    broken="RUNNER_BROKEN",
+    unknown_code="RUNNER_UNKNOWN",
+    broken_code="RUNNER_BROKEN",
 )
 
 

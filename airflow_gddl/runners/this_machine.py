@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from airflow_gddl.contract.errors import FatalError
+from airflow_gddl.contract.extensions import ProbeSkippedError
 from airflow_gddl.contract.spark_versions import check_packages
 from airflow_gddl.contract.spec import JobSpec
-from airflow_gddl.runners.descriptor import Probe, ProbeSkippedError, RunnerCheck
+from airflow_gddl.runners.descriptor import Probe, RunnerCheck
 from airflow_gddl.runners.interface import JobOutcome, Listener
 from airflow_gddl.runners.job_process import JobProcess
 
@@ -111,7 +112,7 @@ def job_packages() -> str:
     Raises:
         FatalError: `JOB_PACKAGE_MISSING`, or as `check_packages`.
     """
-    versions = {name: _installed(name) for name in _JOB_PACKAGES}
+    versions = {name: installed_version(name) for name in _JOB_PACKAGES}
     missing = [name for name, found in versions.items() if found is None]
     if missing:
         what = f"jobs on this machine need {', '.join(missing)}"
@@ -127,7 +128,8 @@ def _java(given: RunnerCheck) -> str:
     return str(find_java(given.environ))
 
 
-def _installed(package: str) -> str | None:
+def installed_version(package: str) -> str | None:
+    """Null: it is not installed."""
     try:
         return version(package)
     except PackageNotFoundError:

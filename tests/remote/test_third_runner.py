@@ -70,7 +70,7 @@ def test_runner_is_unknown_without_its_package(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="no such runner") as error:
         load(project(tmp_path, "{queue: /queue}"), {})
     (problem,) = error.value.problems
-    assert (problem.code, problem.place) == ("RUNNER_UNKNOWN", "gddl.yaml:3:9")
+    assert (problem.code, problem.place) == ("RUNNER_UNKNOWN", "gddl.yaml:3")
     assert "local, databricks, emr_serverless, glue, spark_submit" in problem.remedy
     with pytest.raises(MetadataError, match=r"RUNNER_UNKNOWN.*there are local, databricks"):
         make_runner("folder", RunnerSettings(command=("job",), environ={}))

@@ -50,10 +50,12 @@ RUNNERS = ("spark_submit", "spark_submit tiers")
 
 
 def codes(tree: ast.Module) -> Iterator[str]:
-    """Literals given to what carries a code, assigned to `code` or `..._CODE`, answered by `code_of_...`, in `[]`."""
+    """Literals given to what carries a code or as `..._code=`, assigned to a code, or returned by `code_of_...`."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Call):
             yield from _carried(node)
+            named = (k.value for k in node.keywords if (k.arg or "").endswith("_code"))
+            yield from (text for value in named for text in _texts(value) if CODE.fullmatch(text))
         elif isinstance(node, ast.Assign) and any(_is_code(name) for target in node.targets for name in _names(target)):
             yield from (text for text in _texts(node.value) if CODE.fullmatch(text))
         elif isinstance(node, ast.FunctionDef) and node.name.startswith("code_of_"):
