@@ -16,6 +16,7 @@ from airflow_gddl.bundle.environment import Target, here
 from airflow_gddl.bundle.platforms import MWAA, Bundle, Extra, JobFiles
 from airflow_gddl.cli import context, options
 from airflow_gddl.cli import metadata as catalogs
+from airflow_gddl.cli.commands import Group
 from airflow_gddl.cli.screen import Cell, Screen
 from airflow_gddl.contract.errors import FatalError, MetadataError
 from airflow_gddl.contract.spec import TierSpec
@@ -50,7 +51,7 @@ def bundle(  # noqa: PLR0913 - typer reads each option of the command from one p
     ] = None,
     arch: Annotated[Arch, typer.Option("--arch", help="Processor architecture of the cluster nodes.")] = Arch.X86,
     no_environment: Annotated[
-        bool, typer.Option("--no-environment", metavar="", help="Neither fetch nor pack the libraries.")
+        bool, typer.Option("--no-environment", help="Neither fetch nor pack the libraries.")
     ] = False,
     runner: Annotated[
         str | None,
@@ -62,7 +63,11 @@ def bundle(  # noqa: PLR0913 - typer reads each option of the command from one p
     ] = None,
     extra: Annotated[
         list[Extra] | None,
-        typer.Option("--extra", help="With --for mwaa: an extra that Airflow needs, too; may be given several times."),
+        typer.Option(
+            "--extra",
+            metavar="NAME",
+            help="With --for mwaa: an extra (events, openlineage, s3, source) that Airflow needs; repeat for more.",
+        ),
     ] = None,
     airflow: Annotated[str, typer.Option("--airflow", metavar="VERSION", help="Airflow's version on MWAA.")] = "3.0.6",
     airflow_python: Annotated[
@@ -122,7 +127,7 @@ if TYPE_CHECKING:
     from airflow_gddl.metadata.loading import Catalog
     from airflow_gddl.runners.saved_jobs import JobChange
 
-app = typer.Typer(help="Create the jobs that the metadata needs on a platform.", no_args_is_help=True)
+app = Group("Create the jobs that the metadata needs on a platform.")
 _STYLES = {"create": "green", "update": "yellow", "keep": ""}
 
 
@@ -131,9 +136,7 @@ def databricks(
     ctx: typer.Context,
     *,
     metadata: options.Metadata = "metadata",
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", metavar="", help="Show what would change, and change nothing.")
-    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would change, and change nothing.")] = False,
     render_bundle: Annotated[
         Path | None, typer.Option("--render-bundle", metavar="DIR", help="Write databricks.yml there instead.")
     ] = None,
@@ -168,9 +171,7 @@ def glue(
     ctx: typer.Context,
     *,
     metadata: options.Metadata = "metadata",
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", metavar="", help="Show what would change, and change nothing.")
-    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would change, and change nothing.")] = False,
     json: options.Json = False,
 ) -> None:
     """Create or update the saved Glue jobs, one for each tier with tables."""

@@ -132,17 +132,15 @@ def run(  # noqa: PLR0913 - typer reads each option of the command from one para
     table: options.Tables = None,
     full_refresh: Annotated[
         bool,
-        typer.Option("--full-refresh", metavar="", help="Rebuild from the change table, as gddl rebuild."),
+        typer.Option("--full-refresh", help="Rebuild from the change table, as gddl rebuild."),
     ] = False,
     every: options.All = False,
     yes: options.Yes = False,
     json: options.Json = False,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", metavar="", help="Show the planned batches without running them.")
-    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the planned batches without running them.")] = False,
     wait: options.Wait = 0.0,
     continuous: Annotated[
-        bool, typer.Option("--continuous", metavar="", help="Keep running and load files as they land, until Ctrl-C.")
+        bool, typer.Option("--continuous", help="Keep running and load files as they land, until Ctrl-C.")
     ] = False,
 ) -> None:
     """Bring the tables up to date; with --continuous keep them up to date.

@@ -11,7 +11,7 @@ import importlib
 import importlib.metadata
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from airflow_gddl.contract.errors import FatalError, MetadataError
@@ -31,20 +31,22 @@ class ExtensionPoint(Generic[D]):
         what: the kind, for messages, e.g. `dialect`.
         group: of the entry points: a name is the part's, a value `module:attribute` of a `descriptor`.
         descriptor: class of the descriptors.
-        built_in: descriptors of this project, by name; or `module:attribute` of one.
+        built_in: descriptors of this project, by name.
         unknown_code, broken_code: of the errors of a name that nothing brings, and of a part that can't be loaded.
+        referenced: `module:attribute` of further descriptors of this project, imported when they are asked for.
     """
 
     what: str
     group: str
     descriptor: type[D]
-    built_in: Mapping[str, D | str]
+    built_in: Mapping[str, D]
     unknown_code: str
     broken_code: str
+    referenced: Mapping[str, str] = field(default_factory=dict)
 
     def names(self) -> tuple[str, ...]:
         """Names that metadata may use, built-in ones first."""
-        return (*self.built_in, *sorted(self.installed()))
+        return (*self.built_in, *self.referenced, *sorted(self.installed()))
 
     def get(self, name: str) -> D:
         """
@@ -52,10 +54,9 @@ class ExtensionPoint(Generic[D]):
             MetadataError: `unknown_code`.
             FatalError: `broken_code`.
         """
-        found = self.built_in.get(name)
-        if isinstance(found, self.descriptor):
-            return found
-        reference = str(found) if found is not None else self._installed_reference(name)
+        if name in self.built_in:
+            return self.built_in[name]
+        reference = self.referenced.get(name) or self._installed_reference(name)
         loaded = self.load(reference)
         with self._loading(reference):
             if not isinstance(loaded, self.descriptor):
@@ -63,8 +64,9 @@ class ExtensionPoint(Generic[D]):
             return loaded
 
     def installed(self) -> Mapping[str, importlib.metadata.EntryPoint]:
-        """Entry points of other packages. One with the name of a built-in part is ignored."""
-        return {name: point for name, point in _entry_points(self.group).items() if name not in self.built_in}
+        """Entry points of other packages. One with the name of a part of this project is ignored."""
+        own = {*self.built_in, *self.referenced}
+        return {name: point for name, point in _entry_points(self.group).items() if name not in own}
 
     def _installed_reference(self, name: str) -> str:
         point = self.installed().get(name)

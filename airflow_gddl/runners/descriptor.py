@@ -114,8 +114,8 @@ RUNNERS: ExtensionPoint[RunnerDescriptor] = ExtensionPoint(
     what="runner",
     group="airflow_gddl.runners",
     descriptor=RunnerDescriptor,
-    built_in={
-        "local": LOCAL,
+    built_in={"local": LOCAL},
+    referenced={
         "databricks": "airflow_gddl.runners.databricks:RUNNER",
         "emr_serverless": "airflow_gddl.runners.emr_serverless:RUNNER",
         "glue": "airflow_gddl.runners.glue:RUNNER",

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import typer.main
 
-from airflow_gddl.cli.main import app
+from airflow_gddl.cli.commands import app
 from airflow_gddl.contract.codec import plain
 from airflow_gddl.contract.connections import LENT_PREFIX
 from airflow_gddl.contract.dialects import DebeziumOptions, DmsOptions
@@ -320,7 +320,15 @@ def test_every_command_and_option_is_documented() -> None:
         assert {o for o in own if o not in place} == set(), name
         if name != "gddl simulate":
             assert set(re.findall(r"--[a-z-]+", place)) == own, name
-    everywhere = set.union(*found.values()) | {"--debug", "--version", "--help", "--spec", "--answers", "--progress"}
+    everywhere = set.union(*found.values()) | {
+        "--debug",
+        "--version",
+        "--install-completion",
+        "--help",
+        "--spec",
+        "--answers",
+        "--progress",
+    }
     everywhere |= {"--verbose", "--discovery", "--stream-option"}
     assert set(re.findall(r"--[a-z][a-z-]+", text)) - everywhere == set()
 
