@@ -11,12 +11,12 @@ import pytest
 
 from airflow_gddl.contract.errors import FatalError, RetriableError
 from airflow_gddl.contract.spec import CONTRACT_VERSION, DEFAULT_TIERS, JobSpec, TierSpec
-from airflow_gddl.metadata.runners.glue import GlueSettings, GlueTier, check_settings
-from airflow_gddl.runtime.runners import glue
-from airflow_gddl.runtime.runners.attempts import Attempts, TaskKey
-from airflow_gddl.runtime.runners.glue import GluePlatform, job_of, jobs_of, make
-from airflow_gddl.runtime.runners.platform import ENDED, FromEnvironment, Handle, RunRequest
-from airflow_gddl.runtime.runners.remote import RemoteRunner
+from airflow_gddl.runners import glue_jobs
+from airflow_gddl.runners.attempts import Attempts, TaskKey
+from airflow_gddl.runners.glue import GlueSettings, GlueTier, check_settings
+from airflow_gddl.runners.glue_jobs import GluePlatform, job_of, jobs_of, make
+from airflow_gddl.runners.interface import ENDED, FromEnvironment, Handle, RunRequest
+from airflow_gddl.runners.remote import RemoteRunner
 from airflow_gddl.stores import Storage
 from tests.delta_rs.small_lake import SmallLake, spec_of
 from tests.landing import write_bytes
@@ -59,8 +59,8 @@ def platform(service: GlueService, **own: Any) -> GluePlatform:
 
 def deployed(service: GlueService, **own: Any) -> list[str]:
     settings, client = GlueSettings(**{**OWN, **own}), service.client()
-    changes = glue.plan(client, jobs_of(TIERS, settings))
-    glue.apply(client, changes, settings.tags)
+    changes = glue_jobs.plan(client, jobs_of(TIERS, settings))
+    glue_jobs.apply(client, changes, settings.tags)
     return [f"{change.name}: {change.action} {[field.path for field in change.fields]}" for change in changes]
 
 

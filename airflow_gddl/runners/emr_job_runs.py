@@ -17,10 +17,10 @@ from airflow_gddl.contract import durations
 from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.contract.spec import TierSpec
 from airflow_gddl.contract.sql_types import NO_SUBSTITUTION
-from airflow_gddl.metadata.runners.emr_serverless import EmrSettings, EmrTier
-from airflow_gddl.runtime.runners.aws_errors import CLIENT, code_of, translated
-from airflow_gddl.runtime.runners.base import settings_of
-from airflow_gddl.runtime.runners.platform import Connections, Handle, Platform, RunRequest, RunStatus, State
+from airflow_gddl.runners.aws_errors import CLIENT, code_of, translated
+from airflow_gddl.runners.descriptor import settings_of
+from airflow_gddl.runners.emr_serverless import EmrSettings, EmrTier
+from airflow_gddl.runners.interface import Connections, Handle, Platform, RunRequest, RunStatus, State
 
 CORES = (1, 2, 4, 8, 16)
 PYTHON = "./environment/bin/python"

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from airflow_gddl.contract.durations import is_duration
 from airflow_gddl.contract.errors import FieldPath, SpecProblem
 from airflow_gddl.contract.table_spec import STRICT
+from airflow_gddl.runners.descriptor import RunnerDescriptor
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,3 +75,15 @@ def check_settings(settings: EmrSettings) -> Iterator[SpecProblem]:
         yield SpecProblem("FIELD_VALUE", ("execution_role",), settings.execution_role, "must be a role's ARN", remedy)
     if not is_duration(settings.timeout):
         yield SpecProblem("DURATION_INVALID", ("timeout",), settings.timeout, "not a duration", "write e.g. 12h")
+
+
+RUNNER = RunnerDescriptor(
+    platform="airflow_gddl.runners.emr_job_runs:make",
+    start_seconds=lambda _settings, _tier: 120.0,  # an estimate
+    settings=EmrSettings,
+    check_settings=check_settings,
+    package="boto3",
+    extra="emr-serverless",
+    capacity="airflow_gddl.planning.capacity:EMR_SERVERLESS",
+    bundle="airflow_gddl.bundle.platforms:EMR_SERVERLESS",
+)

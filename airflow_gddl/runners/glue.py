@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from airflow_gddl.contract.durations import is_duration, seconds
 from airflow_gddl.contract.errors import FieldPath, SpecProblem
 from airflow_gddl.contract.table_spec import STRICT
+from airflow_gddl.runners.descriptor import RunnerDescriptor
 
 OLDEST = (6, 0)
 """The first version of Glue with Spark 4."""
@@ -103,3 +104,15 @@ def _check_numbers(settings: GlueSettings) -> Iterator[SpecProblem]:
     if not 1 <= settings.max_concurrent_runs <= _MOST_RUNS:
         what, remedy = f"must be 1 to {_MOST_RUNS}", "write a number between these"
         yield SpecProblem("FIELD_VALUE", ("max_concurrent_runs",), settings.max_concurrent_runs, what, remedy)
+
+
+RUNNER = RunnerDescriptor(
+    platform="airflow_gddl.runners.glue_jobs:make",
+    start_seconds=lambda _settings, _tier: 60.0,  # an estimate
+    settings=GlueSettings,
+    check_settings=check_settings,
+    package="boto3",
+    extra="glue",
+    deployed=True,
+    bundle="airflow_gddl.bundle.platforms:GLUE",
+)

@@ -10,6 +10,7 @@ from typing import Literal
 from airflow_gddl.contract.durations import is_duration
 from airflow_gddl.contract.errors import FieldPath, SpecProblem
 from airflow_gddl.contract.table_spec import STRICT
+from airflow_gddl.runners.descriptor import RunnerDescriptor
 
 CONTRACT_TAG = "gddl-contract"
 """Tag of a job: the contract version of whoever deployed it."""
@@ -22,6 +23,10 @@ OF_CLUSTERS = (
     "environment",
 )  # fmt: skip
 """Fields of `DatabricksTier` that a serverless tier must not have."""
+_MOUNTS = ("/Volumes/", "/dbfs/")
+"""Where Databricks mounts object storage as a file system: decision 145."""
+START_SECONDS, FAST_START_SECONDS = 300.0, 30.0
+"""Until machines are available (estimates); serverless ones of `PERFORMANCE_OPTIMIZED` start sooner."""
 _OURS = ("cloudFiles.format", "cloudFiles.allowOverwrites")
 
 
@@ -142,3 +147,32 @@ def _check_serverless(path: FieldPath, tier: DatabricksTier) -> Iterator[SpecPro
         if value := getattr(tier, name):
             what, remedy = "a field of job clusters, and the tier is serverless", "set serverless: false, or remove it"
             yield SpecProblem("FIELD_VALUE", (*path, name), value, what, remedy)
+
+
+def check_root(path: FieldPath, root: str) -> Iterator[SpecProblem]:
+    """Mounted volumes are refused."""
+    if f"{root}/".startswith(_MOUNTS):
+        what = "a mounted volume is no root: no atomic creation of files there, and Airflow does not see it"
+        name = ".".join(map(str, path))
+        remedy = f"set {name} to the s3:// URL of an external location, docs/platforms/databricks.md"
+        yield SpecProblem("RUNNER_NEEDS_S3", path, root, what, remedy)
+
+
+def start_seconds(settings: DatabricksSettings, tier: str) -> float:
+    machines = settings.tier(tier)
+    is_fast = machines.serverless and machines.performance == "PERFORMANCE_OPTIMIZED"
+    return FAST_START_SECONDS if is_fast else START_SECONDS
+
+
+RUNNER = RunnerDescriptor(
+    platform="airflow_gddl.runners.databricks_jobs:make",
+    start_seconds=start_seconds,
+    settings=DatabricksSettings,
+    check_settings=check_settings,
+    check_root=check_root,
+    package="databricks-sdk",
+    extra="databricks",
+    deployed=True,
+    bundle="airflow_gddl.bundle.platforms:DATABRICKS",
+    capacity="airflow_gddl.planning.capacity:DATABRICKS",
+)

@@ -18,11 +18,10 @@ from airflow_gddl.contract import durations
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.spec import CONTRACT_VERSION, TierSpec
 from airflow_gddl.contract.sql_types import NO_SUBSTITUTION
-from airflow_gddl.metadata.runners.glue import GlueSettings, GlueTier
-from airflow_gddl.runtime.runners.aws_errors import CLIENT, code_of, translated
-from airflow_gddl.runtime.runners.base import settings_of
-from airflow_gddl.runtime.runners.changes import JobChange, differences
-from airflow_gddl.runtime.runners.platform import (
+from airflow_gddl.runners.aws_errors import CLIENT, code_of, translated
+from airflow_gddl.runners.descriptor import settings_of
+from airflow_gddl.runners.glue import GlueSettings, GlueTier
+from airflow_gddl.runners.interface import (
     Connections,
     Handle,
     Platform,
@@ -31,6 +30,7 @@ from airflow_gddl.runtime.runners.platform import (
     State,
     check_contract,
 )
+from airflow_gddl.runners.saved_jobs import JobChange, differences
 
 Definition = Mapping[str, Any]
 """A job in the form of Glue's API."""

@@ -23,10 +23,9 @@ from airflow_gddl.contract.layout import answers_folder, order_path
 from airflow_gddl.contract.result import ErrorInfo, JobResult
 from airflow_gddl.contract.s3 import CODES
 from airflow_gddl.contract.spec import JobSpec, TableSpec, TierSpec
-from airflow_gddl.runtime.runners.attempts import Attempt, Attempts, Submission, forget_old
-from airflow_gddl.runtime.runners.base import JobOutcome, Listener, WaitPolicy
-from airflow_gddl.runtime.runners.child import Stopped, stoppable
-from airflow_gddl.runtime.runners.platform import Handle, Platform, RunRequest, RunStatus
+from airflow_gddl.runners.attempts import Attempt, Attempts, Submission, forget_old
+from airflow_gddl.runners.child import Stopped, stoppable
+from airflow_gddl.runners.interface import Handle, JobOutcome, Listener, Platform, RunRequest, RunStatus, WaitPolicy
 from airflow_gddl.stores import Storage, read_document
 
 

@@ -18,7 +18,7 @@ from typing import Any, Literal
 from airflow_gddl.contract.codec import decode, plain, to_json
 from airflow_gddl.contract.errors import FatalError, GddlError
 from airflow_gddl.contract.layout import STATE, answers_folder, join, order_path
-from airflow_gddl.runtime.runners.platform import Handle
+from airflow_gddl.runners.interface import Handle
 from airflow_gddl.stores import Storage, StoredObject, read_document
 
 Part = Literal["order", "handle", "stop", "timeout", "end"]

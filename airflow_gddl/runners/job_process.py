@@ -23,8 +23,8 @@ from airflow_gddl.contract.layout import join, log_folder
 from airflow_gddl.contract.result import ErrorInfo, JobResult
 from airflow_gddl.contract.s3 import is_s3, split
 from airflow_gddl.contract.spec import JobSpec
-from airflow_gddl.runtime.runners.base import JobOutcome, Listener, ProgressEvent
-from airflow_gddl.runtime.runners.child import Child, Line, nothing
+from airflow_gddl.runners.child import Child, Line, nothing
+from airflow_gddl.runners.interface import JobOutcome, Listener, ProgressEvent
 from airflow_gddl.stores import open_store
 from airflow_gddl.stores.lake_files import check_roots
 from airflow_gddl.stores.scratch import scratch

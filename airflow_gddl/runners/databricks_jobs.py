@@ -60,10 +60,9 @@ from airflow_gddl.contract.errors import FatalError, GddlError, MetadataError, R
 from airflow_gddl.contract.s3 import buckets
 from airflow_gddl.contract.spec import CONTRACT_VERSION, Roots, TierSpec
 from airflow_gddl.contract.sql_types import NO_SUBSTITUTION
-from airflow_gddl.metadata.runners.databricks import CONTRACT_TAG, DatabricksSettings, DatabricksTier
-from airflow_gddl.runtime.runners.base import settings_of
-from airflow_gddl.runtime.runners.changes import JobChange, differences
-from airflow_gddl.runtime.runners.platform import (
+from airflow_gddl.runners.databricks import CONTRACT_TAG, DatabricksSettings, DatabricksTier
+from airflow_gddl.runners.descriptor import settings_of
+from airflow_gddl.runners.interface import (
     Connections,
     DatabricksAccess,
     Handle,
@@ -73,6 +72,7 @@ from airflow_gddl.runtime.runners.platform import (
     State,
     check_contract,
 )
+from airflow_gddl.runners.saved_jobs import JobChange, differences
 
 _KEY = "load"
 
