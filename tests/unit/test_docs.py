@@ -50,7 +50,7 @@ RUNNERS = ("spark_submit", "spark_submit tiers")
 
 
 def codes(tree: ast.Module) -> Iterator[str]:
-    """Literals given to what carries a code, assigned to `code` or `..._CODE`, answered by `code_of_...`, in `[]`, `..._code=`."""
+    """Literals given to what carries a code or as `..._code=`, assigned to a code, or returned by `code_of_...`."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Call):
             yield from _carried(node)
