@@ -4,8 +4,8 @@
 
 A table of three rows has had a batch; another file of two changes comes. Counted are, of the two packages, modules of
 which a function is called, distinct functions called (properties and generators too; neither comprehensions nor the
-`__init__` of dataclasses), their calls, and distinct classes of which a method is called or an instance is made.
-Forms are the classes in which columns come from a file to the table, or a metadata row from its file to what a DAG reads
+`__init__` of dataclasses), their calls, and dataclasses of which an instance is made.
+Forms are the classes in which columns come from a file to the table, or a metadata row from its file to a DAG
 (`FORMS`). `--names` lists what was counted. The last line of standard output is one JSON object.
 """
 
