@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
 
 from airflow_gddl.contract.file_names import timed_order
 from airflow_gddl.contract.spec import TableSpec
@@ -121,7 +122,7 @@ class TableSchema:
         ignores = any(settings.ignore_null_updates for settings in self.settings)
         return ignores or any(listing is not None for listing in listings) or self.spec.delete == "soft"
 
-    @property
+    @cached_property
     def settings(self) -> tuple[ChangeSettings, ...]:
         """Settings under which stored changes came, those of the row now first."""
         return (change_settings(self.spec), *self.earlier)
