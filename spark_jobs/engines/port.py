@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any, Protocol
 
 from airflow_gddl.contract.layout import Layout
-from airflow_gddl.contract.result import MainCounts
+from airflow_gddl.contract.result import MainCounts, RunWarning
 from airflow_gddl.contract.spec import TableSpec, TierSpec
 from airflow_gddl.stores import Storage
 from spark_jobs.dialects.base import Dialect
