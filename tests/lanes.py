@@ -161,6 +161,7 @@ _LONG_MODULES_ON_SPARK = (
     "test_barred_folder",
     "test_debezium_scenarios",
     "test_interrupted_refresh",
+    "test_lived_histories",
     "test_lost_ledger",
     "test_refused_repairs",
     "test_replay_of_codes",

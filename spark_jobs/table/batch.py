@@ -399,10 +399,9 @@ def has_unresolved(context: TableContext) -> bool:
 
 
 def _unlocked(context: TableContext, plan: BatchPlan, ledger: Ledger) -> tuple[int, int]:
-    """`TableState.unlocked` and `replayed` after a batch."""
+    """`TableState.unlocked` and `replayed` after a batch; of a table of several sources they only grow."""
     state = ledger.state
     if plan.source == "quarantine" and (not plan.codes or MISFIT_CODE in plan.codes):
-        # Other sources compare with what this one has unlocked.
         return (state.unlocked, ledger.unlocked) if plan.shard else (0, 0)
     if (plan.unlocks or state.unlocked) and has_unresolved(context):
         return state.unlocked + plan.unlocks, state.replayed
