@@ -17,7 +17,6 @@ from airflow_gddl.cli.main import invoke
 from airflow_gddl.contract.codec import from_json, to_json
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobSpec, TableSpec
-from airflow_gddl.runners import registry
 from airflow_gddl.runners.interface import JobOutcome, Listener
 from airflow_gddl.runners.job_process import JobProcess
 from airflow_gddl.stores import Storage
