@@ -23,7 +23,7 @@ from airflow_gddl.contract.sizes import size_bytes
 from airflow_gddl.contract.source_access import announce
 from airflow_gddl.contract.spec import JobSpec, TierSpec
 from airflow_gddl.stores import Storage
-from spark_jobs.catalogs.opening import hive_settings
+from spark_jobs.catalogs.opening import session_settings
 from spark_jobs.continuous.loop import run_continuously
 from spark_jobs.discovery.notified import SOURCES
 from spark_jobs.job.results import ResultStore
@@ -197,7 +197,7 @@ def _settings(job: JobSpec, verbose: bool, environ: Mapping[str, str]) -> Sessio
     cluster = SessionSettings(
         verbose=verbose,
         s3=bool(s3a),
-        extra={**s3a, **hive_settings(job)},
+        extra={**s3a, **session_settings(job)},
         start_seconds=float(seconds(environ.get("GDDL_SPARK_START_TIMEOUT", "10m"))),
         ship_delta=environ.get("GDDL_SPARK_DELTA", "ship") == "ship",
     )

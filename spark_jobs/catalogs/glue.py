@@ -8,7 +8,8 @@ from typing import Any
 
 from airflow_gddl.contract import durations
 from airflow_gddl.contract.catalogs import CatalogSpec, EntryName, code_of_glue
-from spark_jobs.catalogs.base import CatalogError, DeltaTableInfo, Entry, Registration
+from spark_jobs.catalogs.base import CatalogError, CatalogPort, DeltaTableInfo, Entry, Registration
+from spark_jobs.catalogs.opening import CatalogContext
 from spark_jobs.catalogs.registrar import hive_type, same_place
 
 _LONGEST_COLUMN_COMMENT = 255
@@ -102,6 +103,10 @@ class GlueCatalog:
                 with suppress(self._client.exceptions.AlreadyExistsException):
                     self._client.create_database(DatabaseInput={"Name": name}, **self._at)
         self._databases.add(name)
+
+
+def glue_catalog(spec: CatalogSpec, _around: CatalogContext) -> CatalogPort:
+    return GlueCatalog(spec)
 
 
 def _table_input(registration: Registration, found: Mapping[str, Any]) -> dict[str, Any]:

@@ -8,10 +8,11 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from airflow_gddl.contract.catalogs import EntryName
-from airflow_gddl.contract.layout import join
+from airflow_gddl.contract.catalogs import CatalogSpec, EntryName
+from airflow_gddl.contract.layout import STATE, join
 from airflow_gddl.contract.sql_types import literal, quoted
-from spark_jobs.catalogs.base import CatalogError, DeltaTableInfo, Entry, Registration, TableColumn
+from spark_jobs.catalogs.base import CatalogError, CatalogPort, DeltaTableInfo, Entry, Registration, TableColumn
+from spark_jobs.catalogs.opening import CatalogContext
 from spark_jobs.catalogs.registrar import hive_type, same_place
 
 if TYPE_CHECKING:
@@ -107,6 +108,10 @@ class HiveCatalog:
     @property
     def _external(self) -> Any:
         return self._on._jsparkSession.sharedState().externalCatalog()  # noqa: SLF001 - as above
+
+
+def hive_catalog(_spec: CatalogSpec, around: CatalogContext) -> CatalogPort:
+    return HiveCatalog(around.spark, join(around.lake, STATE, "databases"))
 
 
 def _schema(columns: tuple[TableColumn, ...], held: list[dict[str, Any]]) -> str:

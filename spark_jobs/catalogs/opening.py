@@ -4,33 +4,40 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
 from airflow_gddl.contract import durations
-from airflow_gddl.contract.catalogs import CatalogSpec
-from airflow_gddl.contract.layout import STATE, join
+from airflow_gddl.contract.catalogs import CATALOGS, CatalogDescriptor, CatalogSpec
+from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.spec import JobSpec
 from spark_jobs.catalogs.base import CatalogError, CatalogPort
 
 
-def hive_settings(job: JobSpec) -> dict[str, str]:
-    """Settings (`spark.…`) for the metastore that the job's tables name; empty where none names one.
+def session_settings(job: JobSpec) -> dict[str, str]:
+    """Settings (`spark.…`) of the session for the catalogs that the job's tables name.
 
-    A Spark application has one metastore: of several catalogs, the first by name is used.
+    A Spark application has one metastore: of several catalogs with settings, the first by name is used. One that
+    can't be loaded is reported by the tables that it concerns.
     """
     named = {spec.catalog for spec in job.tables}
-    wanted = [one for name, one in sorted(job.catalogs.items()) if one.kind == "hive" and name in named]
-    if not wanted:
-        return {}
+    for name, catalog in sorted(job.catalogs.items()):
+        with suppress(FatalError):
+            if name in named and (session := CATALOGS.get(catalog.kind).session) is not None:
+                return dict(CATALOGS.load(session)(catalog))
+    return {}
+
+
+def hive_settings(catalog: CatalogSpec) -> dict[str, str]:
     found = {
         "spark.sql.catalogImplementation": "hive",
-        "spark.hadoop.hive.metastore.client.socket.timeout": f"{durations.seconds(wanted[0].timeout)}s",
+        "spark.hadoop.hive.metastore.client.socket.timeout": f"{durations.seconds(catalog.timeout)}s",
         "spark.hadoop.hive.metastore.connect.retries": "1",
         "spark.hadoop.hive.metastore.failure.retries": "0",
     }
-    return found if wanted[0].uri is None else {**found, "spark.hadoop.hive.metastore.uris": wanted[0].uri}
+    return found if catalog.uri is None else {**found, "spark.hadoop.hive.metastore.uris": catalog.uri}
 
 
 if TYPE_CHECKING:
@@ -59,19 +66,29 @@ class CatalogContext:
 def open_catalog(spec: CatalogSpec, around: CatalogContext) -> CatalogPort:
     """
     Raises:
-        CatalogError: a package or a token is missing.
+        CatalogError: a package or a token is missing, or nothing brings a catalog of this kind.
     """
-    if spec.kind == "glue":
-        from spark_jobs.catalogs.glue import GlueCatalog  # noqa: PLC0415 - needs boto3
+    found = descriptor_of(spec)
+    with _refused():
+        opened: OpenCatalog = CATALOGS.load(found.port)
+    return opened(spec, around)
 
-        return GlueCatalog(spec)
-    if spec.kind == "unity":
-        from spark_jobs.catalogs.unity import UnityCatalog  # noqa: PLC0415 - others start sooner
 
-        return UnityCatalog(spec, around.environ)
-    from spark_jobs.catalogs.hive import HiveCatalog  # noqa: PLC0415 - others start sooner
+def descriptor_of(spec: CatalogSpec) -> CatalogDescriptor:
+    """
+    Raises:
+        CatalogError: `CATALOG_KIND_UNKNOWN`, `CATALOG_KIND_BROKEN`.
+    """
+    with _refused():
+        return CATALOGS.get(spec.kind)
 
-    return HiveCatalog(around.spark, join(around.lake, STATE, "databases"))
+
+@contextmanager
+def _refused() -> Iterator[None]:
+    try:
+        yield
+    except FatalError as error:
+        raise CatalogError(error.code, f"{error.what}; {error.remedy}", is_down=True) from error
 
 
 OpenCatalog = Callable[[CatalogSpec, CatalogContext], CatalogPort]

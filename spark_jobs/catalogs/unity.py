@@ -11,7 +11,8 @@ from urllib.parse import quote, urlsplit
 
 from airflow_gddl.contract import durations
 from airflow_gddl.contract.catalogs import CatalogSpec, EntryName, code_of_status, token_of
-from spark_jobs.catalogs.base import CatalogError, DeltaTableInfo, Entry, Registration, TableColumn
+from spark_jobs.catalogs.base import CatalogError, CatalogPort, DeltaTableInfo, Entry, Registration, TableColumn
+from spark_jobs.catalogs.opening import CatalogContext
 from spark_jobs.catalogs.registrar import same_place, type_text
 
 _API = "/api/2.1/unity-catalog"
@@ -81,6 +82,10 @@ class UnityCatalog:
 
     def _full(self, *names: str) -> str:
         return quote(".".join((self._catalog, *names)), safe="")
+
+
+def unity_catalog(spec: CatalogSpec, around: CatalogContext) -> CatalogPort:
+    return UnityCatalog(spec, around.environ)
 
 
 class _Http:

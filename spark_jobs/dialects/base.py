@@ -1,7 +1,7 @@
 """The protocol of dialects: the formats of files by the service that wrote them.
 
-One subclass of `Dialect` and one entry in the register (`airflow_gddl.contract.dialects`) add a dialect:
-see docs/extending.md. The rest of the job does not depend on a dialect.
+One subclass of `Dialect` and one descriptor (`airflow_gddl.contract.dialects`) add a dialect: see docs/extending.md.
+The rest of the job does not depend on a dialect.
 """
 
 from __future__ import annotations
@@ -14,9 +14,12 @@ from typing import Any, BinaryIO, ClassVar, Literal, Protocol, cast
 
 import pyarrow as pa
 
-from airflow_gddl.contract import codec, dialects
+from airflow_gddl.contract import codec
+from airflow_gddl.contract.dialects import DIALECTS, is_among
+from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.file_names import Names, is_temporary, timed_order
 from airflow_gddl.contract.spec import TableSpec, TierSpec
+from airflow_gddl.contract.table_spec import lowered
 from spark_jobs.dialects.probed import DEFAULT_BOUNDS, Probed, ReadBounds
 from spark_jobs.plan.batch import PlannedFile
 from spark_jobs.plan.discover import BY_NAME, FileTimes
@@ -64,7 +67,7 @@ class Dialect(ABC):
 
     Attributes:
         spec: the metadata row.
-        options: the row's options, of the class that is registered with the dialect.
+        options: the row's options, of the class that the dialect's descriptor names.
         bounds: of its tier, for reading files.
         title: who writes such files, for messages.
         operations: the operations as the source names them, for messages.
@@ -124,8 +127,10 @@ class Dialect(ABC):
         return is_temporary(relative_path)
 
     def is_technical(self, column: str) -> bool:
-        """Whether the service adds a column of this name, beyond those named above."""
-        return column in (*self.total_order, *self.commit_times, self.carried)
+        """Whether the service adds a column of this name."""
+        if column.lower() in lowered(self.commit_times):
+            return True
+        return is_among(column, DIALECTS.get(self.spec.dialect).technical)
 
     @property
     def times(self) -> FileTimes:
@@ -161,11 +166,20 @@ def dialect_of(spec: TableSpec, tier: TierSpec | None = None) -> Dialect:
     Raises:
         FatalError: `DIALECT_UNKNOWN`, `DIALECT_BROKEN`; `SPEC_INVALID` for options that the dialect does not have.
     """
-    found = dialects.registered(spec.dialect)
-    options = codec.decode(dialects.load(found.options), dict(spec.options))
-    reading = cast("type[Dialect]", dialects.load(found.reading))
+    found = DIALECTS.get(spec.dialect)
+    options = codec.decode(DIALECTS.load(found.options), dict(spec.options))
+    reading = cast("type[Dialect]", DIALECTS.load(found.reading))
+    _require_technical(spec.dialect, reading, found.technical)
     if spec.keys and spec.columns_to_update is None:
         spec = replace(spec, columns_to_update=reading.carried)
     tier = tier or TierSpec()
     bounds = ReadBounds(most=tier.inflated_bytes, ratio=tier.max_inflation)
     return replace(reading(spec, options), bounds=bounds)
+
+
+def _require_technical(name: str, reading: type[Dialect], technical: Sequence[str]) -> None:
+    """Refuse a dialect that adds columns which the Airflow side would take for the source's, and publish."""
+    added = (*reading.total_order, *filter(None, [reading.carried]))
+    if left := [column for column in added if not is_among(column, technical)]:
+        what = f"the dialect {name!r} adds {', '.join(left)}, which `technical` of its descriptor lacks"
+        raise FatalError("DIALECT_BROKEN", what, remedy="correct or reinstall the package that brings it")

@@ -52,9 +52,6 @@ class DmsDialect(Dialect):
     def missing_op(self) -> Literal["quarantine", "insert"]:
         return self.options.missing_op
 
-    def is_technical(self, column: str) -> bool:
-        return column.lower().startswith("ar_h_")
-
     def windows(self, cursor: str, since: datetime, until: datetime) -> tuple[Window, ...]:
         """Listings that also find the folder's own full-load files.
 

@@ -233,7 +233,9 @@ class Ledger:
         listed = max(filter(None, (state.listed_in_full_at, self._seen.listed_in_full_at)), default=None)
         erased = self._seen.rows is not None and self._seen.rows_at == state.batch
         rows = self._seen.rows if erased and self._seen.rows is not None else state.rows
-        return beside_others(replace(state, listed_in_full_at=listed, rows=rows), self._others)
+        if (listed, rows) != (state.listed_in_full_at, state.rows):
+            state = replace(state, listed_in_full_at=listed, rows=rows)
+        return beside_others(state, self._others)
 
     @property
     def archived_before(self) -> str | None:

@@ -37,6 +37,7 @@ from spark_jobs.plan.shards import refreshed
 from spark_jobs.plan.snapshots import generation_after
 from spark_jobs.plan.table_schema import TableSchema
 from spark_jobs.rules.batch_schema import BatchSchema
+from spark_jobs.rules.conditions import require_within_limits
 from spark_jobs.rules.errors_table import MISFIT_CODE
 from spark_jobs.rules.figures import NOTHING_APPENDED, Appended, Figures, FileFigures, LogRestart, Overlap
 from spark_jobs.rules.measure import DecodedBatch
@@ -119,6 +120,8 @@ def require_sound(dialect: Dialect, decoded_batch: DecodedBatch, state: TableSta
             where=spec.table,
             remedy="correct them at the source, or set on_bad_row to quarantine; nothing was written",
         )
+    if decoded_batch.schema_of:
+        require_within_limits(spec, figures.tallies)
     _require_ordered_text(dialect, decoded_batch, state)
     if decoded_batch.schema.table_schema.log_positions:
         require_one_log(spec, figures, state)

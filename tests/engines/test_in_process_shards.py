@@ -135,7 +135,7 @@ ROUNDS = st.lists(
 )
 
 
-@settings(max_examples=examples(12), derandomize=True, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(12), suppress_health_check=list(HealthCheck))
 @given(ROUNDS)
 def test_histories_give_each_shard_its_own_rows(rounds: list[tuple[dict[str, Any], int, bool]]) -> None:
     with tempfile.TemporaryDirectory() as folder:
