@@ -12,7 +12,6 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from airflow_gddl.contract.durations import seconds
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.result import JobResult, MainCounts
 from spark_jobs.discovery.listing import keep
@@ -21,7 +20,7 @@ from spark_jobs.iceberg.publish import publish
 from spark_jobs.ledger.claim import Claim
 from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.plan.batch import BatchPlan, TableState
-from spark_jobs.plan.batching import generation_low_watermarks_of
+from spark_jobs.plan.batching import generation_low_watermarks_of, tombstones_since
 from spark_jobs.plan.settings import history_begins, settings_of
 from spark_jobs.plan.shards import require_same_order
 from spark_jobs.rules.errors_table import MISFIT_CODE
@@ -281,8 +280,7 @@ def purge(run: TableRun, context: TableContext, state: TableState) -> str | None
     if last is not None and now - datetime.fromisoformat(last) < timedelta(days=1):
         return None
     if last is not None and run.spec.keys and context.engine.exists(path):
-        before = now - timedelta(seconds=seconds(run.spec.tombstone_retention))
-        context.engine.maintenance(context).forget_tombstones(path, before, dry_run=False)
+        context.engine.maintenance(context).forget_tombstones(path, tombstones_since(run.spec, now), dry_run=False)
     return iso(now)
 
 

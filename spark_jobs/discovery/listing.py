@@ -16,7 +16,7 @@ from types import MappingProxyType
 from typing import Literal
 
 from airflow_gddl.contract.durations import seconds, wait_seconds
-from airflow_gddl.contract.file_names import moment
+from airflow_gddl.contract.file_names import LISTED_IN_PART, is_listing_due, moment
 from airflow_gddl.contract.layout import join, landing_root
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.stores import Storage, StoredObject
@@ -108,10 +108,7 @@ AT_ONCE = Settling()
 """Files are ingested as listed."""
 
 
-FULL_LISTING_EVERY = timedelta(days=1)
 GLANCE_BACK = timedelta(minutes=10)
-CHEAP_NAMES = 10_000
-"""Files up to which everything is listed at every run: ten pages of S3, about a second."""
 _SAMPLE = 5
 
 
@@ -127,7 +124,7 @@ class LandingLocation:
     storage: Storage
     landing: str
     dialect: Dialect
-    cheap_names: int = CHEAP_NAMES
+    cheap_names: int = LISTED_IN_PART
     settling: Settling = AT_ONCE
 
     @property
@@ -181,7 +178,7 @@ def discover(
 
 def _listed_at(ledger: Ledger, now: datetime, *, full: bool) -> str | None:
     """The ledger's record of a full listing. Where every run lists in full, it is recorded once a day."""
-    due = full or is_listing_due(ledger.state, now)
+    due = full or is_listing_due(ledger.state.listed_in_full_at, now)
     return now.astimezone(UTC).isoformat(timespec="microseconds") if due else None
 
 
@@ -365,7 +362,8 @@ def _scope(place: LandingLocation, ledger: Ledger, now: datetime, back: timedelt
     dialect, cursor = place.dialect, ledger.state.cursor
     lookback = _lookback(dialect)
     since = reaching_back(dialect.times, cursor, lookback if back is None else min(back, lookback))
-    if cursor is None or since is None or is_listing_due(ledger.state, now) or not ledger.is_archived_by(dialect.times):
+    due = is_listing_due(ledger.state.listed_in_full_at, now)
+    if cursor is None or since is None or due or not ledger.is_archived_by(dialect.times):
         return _Scope()
     if back is None and ledger.files_known <= place.cheap_names:
         return _Scope()
@@ -383,12 +381,6 @@ def _since(dialect: Dialect, cursor: str, since: str, now: datetime) -> _Scope:
         return _Scope()
     until = max(newest_time, now.astimezone(UTC).replace(tzinfo=None))
     return _Scope(dialect.windows(cursor, start, until), since, dialect.times)
-
-
-def is_listing_due(state: TableState, now: datetime) -> bool:
-    """Whether a full listing is due. A time in the future, after a clock was set back, is due too."""
-    listed_at = state.listed_in_full_at
-    return listed_at is None or not timedelta(0) <= now - datetime.fromisoformat(listed_at) < FULL_LISTING_EVERY
 
 
 def among(place: LandingLocation, notified: Iterable[StoredObject]) -> _Landed:

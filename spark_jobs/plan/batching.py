@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from itertools import takewhile
 from typing import Literal
 
-from airflow_gddl.contract.durations import wait_seconds
+from airflow_gddl.contract.durations import seconds, wait_seconds
 from airflow_gddl.contract.spec import TableSpec
 from spark_jobs.plan.batch import BatchPlan, HeldSweep, PlannedFile, TableState
 from spark_jobs.plan.discover import BY_NAME, Discovery, FileTimes, newest
@@ -186,3 +186,8 @@ def generation_low_watermarks_of(plan: BatchPlan, state: TableState) -> tuple[st
 def _openings_after(plan: BatchPlan, openings: tuple[str, ...]) -> tuple[str, ...]:
     """None once the last generation that they report is open: from then on a rewritten file opens one."""
     return openings if plan.generation <= len(openings) else ()
+
+
+def tombstones_since(spec: TableSpec, now: datetime) -> datetime:
+    """Tombstones of deletes that were applied before this time are removed, by a batch once a day or maintenance."""
+    return now - timedelta(seconds=seconds(spec.tombstone_retention))
