@@ -82,10 +82,6 @@ class CatalogDescriptor:
     readers: tuple[str, ...] = ()
 
 
-class ProbeSkippedError(Exception):
-    """A catalog can't be tried from here; the text says why."""
-
-
 CATALOGS = ExtensionPoint(
     "kind of catalog",
     "airflow_gddl.catalogs",

@@ -11,12 +11,16 @@ import importlib
 import importlib.metadata
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
-from airflow_gddl.contract.errors import FatalError
+from airflow_gddl.contract.errors import FatalError, MetadataError
 
 D = TypeVar("D")
+
+
+class ProbeSkippedError(Exception):
+    """A check of `gddl check` that is not needed, or can't be made from here; the text says why."""
 
 
 @dataclass(frozen=True)
@@ -29,6 +33,7 @@ class ExtensionPoint(Generic[D]):
         descriptor: class of the descriptors.
         built_in: descriptors of this project, by name.
         unknown_code, broken_code: of the errors of a name that nothing brings, and of a part that can't be loaded.
+        referenced: `module:attribute` of further descriptors of this project, imported when they are asked for.
     """
 
     what: str
@@ -37,30 +42,41 @@ class ExtensionPoint(Generic[D]):
     built_in: Mapping[str, D]
     unknown_code: str
     broken_code: str
+    referenced: Mapping[str, str] = field(default_factory=dict)
 
     def names(self) -> tuple[str, ...]:
         """Names that metadata may use, built-in ones first."""
-        return (*self.built_in, *sorted(set(_entry_points(self.group)) - set(self.built_in)))
+        return (*self.built_in, *self.referenced, *sorted(self.installed()))
 
     def get(self, name: str) -> D:
         """
         Raises:
-            FatalError: `unknown_code`, `broken_code`.
+            MetadataError: `unknown_code`.
+            FatalError: `broken_code`.
         """
         if name in self.built_in:
             return self.built_in[name]
-        found = _entry_points(self.group).get(name)
-        if found is None:
-            raise FatalError(
+        reference = self.referenced.get(name) or self._installed_reference(name)
+        loaded = self.load(reference)
+        with self._loading(reference):
+            if not isinstance(loaded, self.descriptor):
+                raise TypeError(f"it is a {type(loaded).__name__}, not a {self.descriptor.__name__}")
+            return loaded
+
+    def installed(self) -> Mapping[str, importlib.metadata.EntryPoint]:
+        """Entry points of other packages. One with the name of a part of this project is ignored."""
+        own = {*self.built_in, *self.referenced}
+        return {name: point for name, point in _entry_points(self.group).items() if name not in own}
+
+    def _installed_reference(self, name: str) -> str:
+        point = self.installed().get(name)
+        if point is None:
+            raise MetadataError(
                 self.unknown_code,
                 f"no {self.what} {name!r}; there are {', '.join(self.names())}",
                 remedy=f"correct the name of the {self.what}, or install the package that brings it where it is used",
             )
-        with self._loading(found.value):
-            loaded = found.load()
-            if not isinstance(loaded, self.descriptor):
-                raise TypeError(f"it is a {type(loaded).__name__}, not a {self.descriptor.__name__}")
-            return loaded
+        return point.value
 
     def load(self, reference: str) -> Any:
         """Load `module:attribute` of a descriptor.

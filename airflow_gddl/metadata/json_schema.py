@@ -15,10 +15,11 @@ from typing import Any
 from airflow_gddl.contract import sizes
 from airflow_gddl.contract.catalogs import CATALOGS
 from airflow_gddl.contract.dialects import DIALECTS
-from airflow_gddl.metadata.runner_settings import COMPUTE, RUNNERS
+from airflow_gddl.metadata.runner_settings import compute_of_runner, settings_of_runner
 from airflow_gddl.metadata.settings import AMOUNTS, COUNTS, DAG_PREFIX, TIER
 from airflow_gddl.metadata.sources import CATALOG, SOURCE
 from airflow_gddl.metadata.validation import TABLE, FieldShape, options_of
+from airflow_gddl.runners.descriptor import RUNNERS
 
 Schema = dict[str, Any]
 
@@ -73,9 +74,18 @@ def _settings() -> Schema:
     for name in AMOUNTS:
         tier["properties"][name]["pattern"] = f"^{sizes.MEMORY.pattern}$"
     definitions |= {**tier_definitions, "Tier": tier, "Defaults": _defaults(row)}
-    compute = {name: _defined(checked.shape, definitions) for name, checked in COMPUTE.items()}
+    known = {name: RUNNERS.get(name) for name in RUNNERS.names()}
+    compute = {
+        name: _defined(checked.shape, definitions)
+        for name, one in known.items()
+        if (checked := compute_of_runner(one)) is not None
+    }
     tier["properties"]["compute"] |= {"properties": compute}
-    runners = {name: _defined(checked.shape, definitions) for name, checked in RUNNERS.items()}
+    runners = {
+        name: _defined(checked.shape, definitions)
+        for name, one in known.items()
+        if (checked := settings_of_runner(one)) is not None
+    }
     root = "A local path (relative: to this folder) or s3://bucket/prefix; GDDL_{} overrides it."
     properties = {
         "landing": {"type": "string", "description": f"Where files land. {root.format('LANDING')}"},

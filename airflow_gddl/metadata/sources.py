@@ -33,8 +33,6 @@ from airflow_gddl.metadata.values import Locate
 
 _S3 = re.compile(r"s3://[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?(/[^?#]*)?")
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
-# Where Databricks mounts object storage as a file system: decision 145.
-_MOUNTS = ("/Volumes/", "/dbfs/")
 
 
 def absolute(root: str, base: str) -> str:
@@ -60,25 +58,6 @@ def absolute(root: str, base: str) -> str:
     if base.startswith("s3://") and not root.startswith("/"):
         return _below_url(base, root)
     return _normal(posixpath.join(base, root))
-
-
-def check_remote(runner: str, own: Mapping[str, Any], roots: Mapping[FieldPath, str]) -> Iterator[SpecProblem]:
-    """`RUNNER_NEEDS_S3` for each root that jobs on a platform can't use.
-
-    Args:
-        runner: one whose jobs run on a platform.
-        own: its settings; with `local_roots: true` it takes folders, but none that Databricks mounts.
-        roots: by the field that names them.
-    """
-    for path, root in roots.items():
-        name = ".".join(map(str, path))
-        if runner == "databricks" and f"{root}/".startswith(_MOUNTS):
-            what = "a mounted volume is no root: no atomic creation of files there, and Airflow does not see it"
-            remedy = f"set {name} to the s3:// URL of an external location, docs/platforms/databricks.md"
-            yield SpecProblem("RUNNER_NEEDS_S3", path, root, what, remedy)
-        elif not is_s3(root) and not own.get("local_roots"):
-            what = f"runner {runner} needs it in an object store"
-            yield SpecProblem("RUNNER_NEEDS_S3", path, root, what, f"set {name} to s3://bucket/prefix")
 
 
 def _below_url(base: str, root: str) -> str:

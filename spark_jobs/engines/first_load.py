@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from airflow_gddl.contract.result import MainCounts, RunWarning
+from airflow_gddl.contract.result import MainCounts
 from spark_jobs.delta import table_definition
 from spark_jobs.delta.commits import APPEND, MERGE, QUARANTINE, version_of
 from spark_jobs.delta.data_files import Target
@@ -134,6 +134,10 @@ class FirstLoad:
     def resolve_rows(self) -> None:
         """Nothing was in quarantine before."""
 
+    def stale_rows(self) -> tuple[RunWarning, ...]:
+        """No row was loaded before."""
+        return ()
+
     def tombstones(self) -> FirstLoad:
         """A full load deletes nothing."""
         return self
@@ -160,10 +164,10 @@ class _NewTables(TablesOfAnother):
 
     load: FirstLoad
 
-    def ensure_tables(self) -> tuple[RunWarning, ...]:
+    def ensure_tables(self) -> None:
         for definition in self.load.definitions:
             self.load.new_tables.create(definition)
-        return super().ensure_tables()
+        super().ensure_tables()
 
     def history(self, generation_low_watermarks: tuple[str | None, ...], *, swept: int) -> None:
         super().history(generation_low_watermarks, swept=swept)

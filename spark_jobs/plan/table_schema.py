@@ -156,6 +156,12 @@ class TableSchema:
         found = (form if form in names else without_case.get(form.lower()) for form in (name, landed_name(name)))
         return next((n for n in found if n is not None), None)
 
+    def derived_from(self, column: str) -> tuple[str, ...]:
+        """Columns from which one is computed; none for any other."""
+        text = next((text for name, text in self.spec.derive.items() if self.spelled(name) == column), None)
+        tree = None if text is None else self.spec.expressions.get(text)
+        return () if tree is None else tuple(name for name in map(self.spelled, tree.columns) if name is not None)
+
     def named(self, columns: tuple[str, ...]) -> tuple[str, ...]:
         """Columns that the metadata names, as the table spells them; those that it lacks as they are."""
         return tuple(self.spelled(column) or column for column in columns)

@@ -16,8 +16,8 @@ from packaging.version import Version
 
 from airflow_gddl.cli.check import _JOB_PACKAGES
 from airflow_gddl.contract.spark_versions import check_packages
-from airflow_gddl.metadata.runners.databricks import DatabricksSettings
-from airflow_gddl.metadata.runners.glue import GlueSettings
+from airflow_gddl.runners.databricks import DatabricksSettings
+from airflow_gddl.runners.glue import GlueSettings
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())

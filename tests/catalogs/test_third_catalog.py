@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from airflow_gddl.cli.check import probe_catalog
-from airflow_gddl.contract.catalogs import CATALOGS, CatalogSpec, ProbeSkippedError
+from airflow_gddl.contract.catalogs import CATALOGS, CatalogSpec
 from airflow_gddl.contract.errors import FatalError
-from airflow_gddl.contract.extensions import forget_entry_points
+from airflow_gddl.contract.extensions import ProbeSkippedError, forget_entry_points
 from airflow_gddl.metadata import sources
 from tests.catalogs.world import CatalogWorld, codes, row
 from tests.unit.pages import ROOT

@@ -17,8 +17,8 @@ from airflow_gddl.cli.main import invoke
 from airflow_gddl.contract.codec import from_json, to_json
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobSpec, TableSpec
-from airflow_gddl.runtime.runners import registry
-from airflow_gddl.runtime.runners.base import JobOutcome, Listener
+from airflow_gddl.runners import registry
+from airflow_gddl.runners.interface import JobOutcome, Listener
 from airflow_gddl.stores import Storage
 from spark_jobs.job.tables import exit_status, run_job
 from spark_jobs.job.worker import NoSpark, Task, answer

@@ -11,8 +11,8 @@ import pytest
 
 from airflow_gddl.contract.python_command import JOB
 from airflow_gddl.contract.spec import EngineName, TierSpec
-from airflow_gddl.runtime.runners.base import ProgressEvent
-from airflow_gddl.runtime.runners.registry import LocalRunner
+from airflow_gddl.runners.interface import ProgressEvent
+from airflow_gddl.runners.registry import LocalRunner
 from tests.delta_rs.small_lake import SmallLake, spec_of
 from tests.remote.heard import Heard
 

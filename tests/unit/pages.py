@@ -84,7 +84,8 @@ def anchors(path: Path) -> set[str]:
 
 def commands(group: Any, path: str = "gddl") -> Iterator[tuple[str, set[str]]]:
     """Each command with the long names of its options."""
-    for name, command in group.commands.items():
+    for name in group.list_commands(None):
+        command = group.get_command(None, name)
         if hasattr(command, "commands"):
             yield from commands(command, f"{path} {name}")
         else:

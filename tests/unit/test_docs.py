@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import typer.main
 
-from airflow_gddl.cli.main import app
+from airflow_gddl.cli.commands import app
 from airflow_gddl.contract.codec import plain
 from airflow_gddl.contract.connections import LENT_PREFIX
 from airflow_gddl.contract.dialects import DebeziumOptions, DmsOptions
@@ -20,13 +20,13 @@ from airflow_gddl.contract.result import JobResult, MainCounts
 from airflow_gddl.contract.spec import DEFAULT_TIERS, Roots, TableSpec, TierSpec
 from airflow_gddl.contract.table_spec import SchemaEvolution
 from airflow_gddl.metadata import files
-from airflow_gddl.metadata.runners.databricks import OF_CLUSTERS, DatabricksSettings, DatabricksTier
-from airflow_gddl.metadata.runners.emr_serverless import EmrSettings, EmrTier
-from airflow_gddl.metadata.runners.glue import GlueSettings, GlueTier
-from airflow_gddl.metadata.runners.spark_submit import SparkSubmitCompute, SparkSubmitSettings
 from airflow_gddl.metadata.settings import FIELDS as SETTINGS
 from airflow_gddl.metadata.sources import SourceSpec
 from airflow_gddl.metadata.validation import TABLE
+from airflow_gddl.runners.databricks import OF_CLUSTERS, DatabricksSettings, DatabricksTier
+from airflow_gddl.runners.emr_serverless import EmrSettings, EmrTier
+from airflow_gddl.runners.glue import GlueSettings, GlueTier
+from airflow_gddl.runners.spark_submit import SparkSubmitCompute, SparkSubmitSettings
 from spark_jobs.plan.table_schema import TableSchema
 from tests.unit.metadata_folder import loaded
 from tests.unit.pages import DOCS, PAGES, ROOT, SOURCES, TESTS, anchors, bare, commands, page, rows, section, trees
@@ -320,7 +320,15 @@ def test_every_command_and_option_is_documented() -> None:
         assert {o for o in own if o not in place} == set(), name
         if name != "gddl simulate":
             assert set(re.findall(r"--[a-z-]+", place)) == own, name
-    everywhere = set.union(*found.values()) | {"--debug", "--version", "--help", "--spec", "--answers", "--progress"}
+    everywhere = set.union(*found.values()) | {
+        "--debug",
+        "--version",
+        "--install-completion",
+        "--help",
+        "--spec",
+        "--answers",
+        "--progress",
+    }
     everywhere |= {"--verbose", "--discovery", "--stream-option"}
     assert set(re.findall(r"--[a-z][a-z-]+", text)) - everywhere == set()
 

@@ -18,10 +18,9 @@ from airflow_gddl.bundle.archives import write_code
 from airflow_gddl.contract.errors import FatalError, MetadataError, RetriableError
 from airflow_gddl.contract.spec import JobSpec, Roots, TableSpec, TierSpec
 from airflow_gddl.contract.sql_types import NO_SUBSTITUTION
-from airflow_gddl.metadata.runners.spark_submit import SparkSubmitSettings
 from airflow_gddl.metadata.settings import SettingsError
-from airflow_gddl.runtime.runners.registry import RunnerSettings, make_runner
-from airflow_gddl.runtime.runners.spark_submit import SparkSubmitRunner, arguments, size_of
+from airflow_gddl.runners.registry import RunnerSettings, make_runner
+from airflow_gddl.runners.spark_submit import SparkSubmitRunner, SparkSubmitSettings, arguments, size_of
 from tests.unit.metadata_folder import SETTINGS, loaded
 from tests.unit.test_runner_local import FAKE, Heard, errors, fake_java
 
