@@ -123,8 +123,8 @@ class DialectDescriptor:
     Attributes:
         options: class of the row's `options`, a frozen dataclass with defaults, among its fields `types`, `lookback`,
             `missing_folder` and `verify_connection`, as `DmsOptions` has them. Loaded on both sides.
-        reading: the subclass of `spark_jobs.dialects.base.Dialect`, which states the roles of columns; loaded only by
-            the job.
+        reading: the subclass of `spark_jobs.dialects.protocol.Dialect`, which states the roles of columns; loaded only
+            by the job.
         technical: columns that the service adds to those of the source: they are not published, and their change alone
             opens no version of a history. A `*` at the end: all names that begin so. Case does not count.
         check: function that yields the problems of `options` (a mapping, with correct types) beyond their types.

@@ -13,11 +13,11 @@ from airflow_gddl.contract.errors import GddlError
 from airflow_gddl.contract.file_names import is_listing_due
 from airflow_gddl.contract.layout import STATE, join
 from airflow_gddl.contract.result import JobResult, RunWarning
-from spark_jobs.discovery.notified import FileStreamSource, NotifiedFile, drain
+from spark_jobs.discovery import FileStreamSource, NotifiedFile, drain
 from spark_jobs.pipeline import bring_up_to_date, finished
-from spark_jobs.plan.batch import TableState
-from spark_jobs.table.outcome import RunTotals
-from spark_jobs.table.run import TableRun
+from spark_jobs.plan.planned_batch import TableState
+from spark_jobs.table.runtime import RunTotals
+from spark_jobs.table.table_run import TableRun
 
 
 def takes_stream(run: TableRun, state: TableState) -> bool:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from airflow_gddl.contract.result import MainCounts
+from airflow_gddl.contract.result import MainCounts, RunWarning
 from airflow_gddl.contract.sql_types import SqlType, StructField, StructType, parse_type
 from airflow_gddl.stores import Storage
 from spark_jobs.delta import table_definition
