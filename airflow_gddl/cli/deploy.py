@@ -33,18 +33,37 @@ class Arch(StrEnum):
     ARM = "aarch64"
 
 
+_Platform = Annotated[
+    str | None,
+    typer.Option(
+        "--for",
+        metavar="PLATFORM",
+        help="Target platform: mwaa, databricks, emr_serverless, glue, spark, or an installed runner; without it,"
+        " only the wheel is built.",
+    ),
+]
+_Runner = Annotated[
+    str | None,
+    typer.Option(
+        "--runner",
+        metavar="RUNNER",
+        help="With --for mwaa: where its jobs run: databricks, emr_serverless, glue, or an installed runner.",
+    ),
+]
+_Extras = Annotated[
+    list[Extra] | None,
+    typer.Option(
+        "--extra",
+        metavar="NAME",
+        help="With --for mwaa: an extra (events, openlineage, s3, source) that Airflow needs; repeat for more.",
+    ),
+]
+
+
 def bundle(  # noqa: PLR0913 - typer reads each option of the command from one parameter
     ctx: typer.Context,
     *,
-    platform: Annotated[
-        str | None,
-        typer.Option(
-            "--for",
-            metavar="PLATFORM",
-            help="Target platform: mwaa, databricks, emr_serverless, glue, spark, or an installed runner; without it,"
-            " only the wheel is built.",
-        ),
-    ] = None,
+    platform: _Platform = None,
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder for the files.")] = Path("dist"),
     python: Annotated[
         str | None, typer.Option("--python", metavar="PATH", help="The cluster nodes' Python, with its version.")
@@ -53,22 +72,8 @@ def bundle(  # noqa: PLR0913 - typer reads each option of the command from one p
     no_environment: Annotated[
         bool, typer.Option("--no-environment", help="Neither fetch nor pack the libraries.")
     ] = False,
-    runner: Annotated[
-        str | None,
-        typer.Option(
-            "--runner",
-            metavar="RUNNER",
-            help="With --for mwaa: where its jobs run: databricks, emr_serverless, glue, or an installed runner.",
-        ),
-    ] = None,
-    extra: Annotated[
-        list[Extra] | None,
-        typer.Option(
-            "--extra",
-            metavar="NAME",
-            help="With --for mwaa: an extra (events, openlineage, s3, source) that Airflow needs; repeat for more.",
-        ),
-    ] = None,
+    runner: _Runner = None,
+    extra: _Extras = None,
     airflow: Annotated[str, typer.Option("--airflow", metavar="VERSION", help="Airflow's version on MWAA.")] = "3.0.6",
     airflow_python: Annotated[
         str, typer.Option("--airflow-python", metavar="VERSION", help="Python's version on MWAA.")
@@ -76,15 +81,8 @@ def bundle(  # noqa: PLR0913 - typer reads each option of the command from one p
 ) -> None:
     """Build the wheel and the files that a platform needs; reproducible."""
     cli = context.of(ctx)
-    if runner is not None and platform != _MWAA:
-        raise MetadataError("OPTION_INVALID", f"--runner {runner} without --for mwaa", remedy=f"write --for {runner}")
-    if extra and platform != _MWAA:
-        remedy = "leave --extra out, or write --for mwaa"
-        raise MetadataError("OPTION_INVALID", f"--extra {extra[0]} without --for mwaa", remedy=remedy)
+    _check_mwaa(platform, runner, extra)
     of_runner = None if runner is None else _job_files("--runner", runner)
-    if runner is not None and not RUNNERS.get(runner).remote:
-        remedy = "name a runner whose jobs run on a platform"
-        raise MetadataError("OPTION_INVALID", f"--runner {runner}: its jobs would run on MWAA's workers", remedy=remedy)
     files = MWAA if platform == _MWAA else None if platform is None else _job_files("--for", platform)
     nodes = python or next((one.python for one in (of_runner, files) if one and one.python), "") or here()
     made = Bundle(
@@ -98,6 +96,17 @@ def bundle(  # noqa: PLR0913 - typer reads each option of the command from one p
     )
     for path in made.write(files):
         typer.echo(path)
+
+
+def _check_mwaa(platform: str | None, runner: str | None, extra: list[Extra] | None) -> None:
+    if runner is not None and platform != _MWAA:
+        raise MetadataError("OPTION_INVALID", f"--runner {runner} without --for mwaa", remedy=f"write --for {runner}")
+    if extra and platform != _MWAA:
+        remedy = "leave --extra out, or write --for mwaa"
+        raise MetadataError("OPTION_INVALID", f"--extra {extra[0]} without --for mwaa", remedy=remedy)
+    if runner is not None and runner in RUNNERS.names() and not RUNNERS.get(runner).remote:
+        remedy = "name a runner whose jobs run on a platform"
+        raise MetadataError("OPTION_INVALID", f"--runner {runner}: its jobs would run on MWAA's workers", remedy=remedy)
 
 
 def _job_files(option: str, name: str) -> JobFiles:

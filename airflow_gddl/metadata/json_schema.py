@@ -8,18 +8,18 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from airflow_gddl.contract import sizes
 from airflow_gddl.contract.catalogs import CATALOGS
 from airflow_gddl.contract.dialects import DIALECTS
-from airflow_gddl.metadata.runner_settings import compute_of_runner, settings_of_runner
+from airflow_gddl.metadata.runner_settings import CheckedSettings, compute_of_runner, settings_of_runner
 from airflow_gddl.metadata.settings import AMOUNTS, COUNTS, DAG_PREFIX, TIER
 from airflow_gddl.metadata.sources import CATALOG, SOURCE
 from airflow_gddl.metadata.validation import TABLE, FieldShape, options_of
-from airflow_gddl.runners.descriptor import RUNNERS
+from airflow_gddl.runners.descriptor import RUNNERS, RunnerDescriptor
 
 Schema = dict[str, Any]
 
@@ -74,18 +74,9 @@ def _settings() -> Schema:
     for name in AMOUNTS:
         tier["properties"][name]["pattern"] = f"^{sizes.MEMORY.pattern}$"
     definitions |= {**tier_definitions, "Tier": tier, "Defaults": _defaults(row)}
-    known = {name: RUNNERS.get(name) for name in RUNNERS.names()}
-    compute = {
-        name: _defined(checked.shape, definitions)
-        for name, one in known.items()
-        if (checked := compute_of_runner(one)) is not None
-    }
+    compute = _of_runners(compute_of_runner, definitions)
     tier["properties"]["compute"] |= {"properties": compute}
-    runners = {
-        name: _defined(checked.shape, definitions)
-        for name, one in known.items()
-        if (checked := settings_of_runner(one)) is not None
-    }
+    runners = _of_runners(settings_of_runner, definitions)
     root = "A local path (relative: to this folder) or s3://bucket/prefix; GDDL_{} overrides it."
     properties = {
         "landing": {"type": "string", "description": f"Where files land. {root.format('LANDING')}"},
@@ -133,6 +124,12 @@ def _source_schema(definitions: Schema) -> Schema:
     return found
 
 
+def _of_runners(checked: Callable[[RunnerDescriptor], CheckedSettings | None], definitions: Schema) -> Schema:
+    """Of the runners that have such settings, by name."""
+    found = {name: checked(RUNNERS.get(name)) for name in RUNNERS.names()}
+    return {name: _defined(one.shape, definitions) for name, one in found.items() if one is not None}
+
+
 def _defined(shape: FieldShape[Any], definitions: Schema) -> Schema:
     """What refers to a class of settings, which is put among the definitions."""
     schema, more = _split(shape)
@@ -164,6 +161,7 @@ def _row() -> tuple[Schema, Schema]:
     fields = row["properties"]
     for name in TABLE.resolved:
         del fields[name]
+    del definitions["Term"]  # of a resolved field
     # Any of them: the dialect may be set in the defaults.
     options = [_defined(options_of(name), definitions) for name in DIALECTS.built_in]
     fields["options"] = {"anyOf": options, "description": fields["options"]["description"]}

@@ -97,7 +97,7 @@ def make(settings: RunnerSettings) -> LocalRunner:
     return LocalRunner(command=settings.command, environ=settings.environ, tick=settings.tick)
 
 
-_JOB_PACKAGES = ("pyspark", "delta-spark", "deltalake", "pyarrow")
+JOB_PACKAGES = ("pyspark", "delta-spark", "deltalake", "pyarrow")
 
 
 def check(given: RunnerCheck) -> Iterator[tuple[str, Probe]]:
@@ -112,7 +112,7 @@ def job_packages() -> str:
     Raises:
         FatalError: `JOB_PACKAGE_MISSING`, or as `check_packages`.
     """
-    versions = {name: installed_version(name) for name in _JOB_PACKAGES}
+    versions = {name: installed_version(name) for name in JOB_PACKAGES}
     missing = [name for name, found in versions.items() if found is None]
     if missing:
         what = f"jobs on this machine need {', '.join(missing)}"

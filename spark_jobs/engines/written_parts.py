@@ -415,8 +415,8 @@ class WritePart:
             return PartReport(path=path, files={}, error=fault_of(error))
         try:
             counts = distinct(group.good, self.decoder.table_schema)
-            found = suspects([group], self.decoder.table_schema)
-            text = "" if found is None else b64encode(stream_of(found)).decode()
+            bad = suspects([group], self.decoder.table_schema)
+            text = "" if bad is None else b64encode(stream_of(bad)).decode()
             files = self._write(storage, group)
             return PartReport(path=path, figures=figures, distinct=counts, files=files, suspects=text)
         except GddlError as error:

@@ -389,6 +389,7 @@ def commit_of(context: TableContext, batch: Batch, done: Ingested, swept: Swept,
     """
     plan, before = batch.plan, batch.ledger.state
     after = _state_of(context, batch, done, before, swept=swept.done)
+    unlocked, replayed = _unlocked(context, plan, batch.ledger)
     after = replace(
         after,
         rows=max(0, before.rows + grown),
@@ -396,7 +397,8 @@ def commit_of(context: TableContext, batch: Batch, done: Ingested, swept: Swept,
         delta_versions=versions_of(context.engine, context.layout),
         foreign=batch.foreign,
         held=swept.held or (None if swept.done else after.held),
-        **_unlocked(context, plan, batch.ledger),
+        unlocked=unlocked,
+        replayed=replayed,
     )
     return BatchCommit(number=plan.number, plan=plan, files=_entries_of(plan, done, before), state=after)
 
@@ -406,17 +408,14 @@ def has_unresolved(context: TableContext) -> bool:
     return context.engine.exists(context.layout.errors) and context.engine.in_quarantine(context)[0] > 0
 
 
-def _unlocked(context: TableContext, plan: BatchPlan, ledger: Ledger) -> dict[str, int]:
-    """`TableState.unlocked` and `replayed` after a batch."""
+def _unlocked(context: TableContext, plan: BatchPlan, ledger: Ledger) -> tuple[int, int]:
+    """`TableState.unlocked` and `replayed` after a batch; of a table of several sources they only grow."""
     state = ledger.state
     if plan.source == "quarantine" and (not plan.codes or MISFIT_CODE in plan.codes):
-        # Other sources compare with what this one has unlocked.
-        kept = (state.unlocked, ledger.unlocked) if plan.shard else (0, 0)
-    elif (plan.unlocks or state.unlocked) and has_unresolved(context):
-        kept = (state.unlocked + plan.unlocks, state.replayed)
-    else:
-        kept = (state.unlocked, state.replayed) if plan.shard else (0, 0)
-    return dict(zip(("unlocked", "replayed"), kept, strict=True))
+        return (state.unlocked, ledger.unlocked) if plan.shard else (0, 0)
+    if (plan.unlocks or state.unlocked) and has_unresolved(context):
+        return state.unlocked + plan.unlocks, state.replayed
+    return (state.unlocked, state.replayed) if plan.shard else (0, 0)
 
 
 def _entries_of(plan: BatchPlan, done: Ingested, state: TableState) -> tuple[FileEntry, ...]:

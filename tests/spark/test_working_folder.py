@@ -12,7 +12,7 @@ import pytest
 from airflow_gddl.contract.python_command import JOB
 from airflow_gddl.contract.spec import EngineName, TierSpec
 from airflow_gddl.runners.interface import ProgressEvent
-from airflow_gddl.runners.registry import LocalRunner
+from airflow_gddl.runners.this_machine import LocalRunner
 from tests.delta_rs.small_lake import SmallLake, spec_of
 from tests.remote.heard import Heard
 
