@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-_SCATTERED = ("architecture", "unit", "oracle")
+_SCATTERED = ("architecture", "commands", "docs", "oracle", "processes", "unit")
 """Folders whose tests stand alone."""
 
 

@@ -14,8 +14,8 @@ import pyarrow.types as pt
 
 from airflow_gddl.contract.result import RunWarning
 from airflow_gddl.contract.sql_types import ScalarType, SqlType, StructType
-from spark_jobs.plan.batch import number_of
 from spark_jobs.plan.discover import RecordedFile
+from spark_jobs.plan.planned_batch import number_of
 from spark_jobs.plan.table_schema import GDDL, RESCUED, TableSchema
 from spark_jobs.rules.arrays import flat
 from spark_jobs.rules.codes import changes, row_codes, sortable, sorted_rows

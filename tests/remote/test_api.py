@@ -20,7 +20,7 @@ from airflow_gddl.runners.databricks import DatabricksSettings, DatabricksTier
 from airflow_gddl.runners.databricks_jobs import DatabricksPlatform, Workspace, connect, job_of
 from airflow_gddl.runners.interface import DatabricksAccess, Handle, RunRequest
 from spark_jobs import main as job_main
-from spark_jobs.discovery.notified import SOURCES
+from spark_jobs.discovery import SOURCES
 from tests.remote.conftest import OWN
 from tests.waiting import wait_for
 

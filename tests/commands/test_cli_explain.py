@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from airflow_gddl.cli.screen import Screen
-from tests.unit.test_cli import Answer, Shop, shop
+from tests.commands.test_cli import Answer, Shop, shop
 
 __all__ = ["shop"]
 

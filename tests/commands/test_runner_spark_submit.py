@@ -21,8 +21,8 @@ from airflow_gddl.contract.sql_types import NO_SUBSTITUTION
 from airflow_gddl.metadata.settings import SettingsError
 from airflow_gddl.runners.registry import RunnerSettings, make_runner
 from airflow_gddl.runners.spark_submit import SparkSubmitRunner, SparkSubmitSettings, arguments, size_of
+from tests.commands.test_runner_local import FAKE, Heard, errors, fake_java
 from tests.unit.metadata_folder import SETTINGS, loaded
-from tests.unit.test_runner_local import FAKE, Heard, errors, fake_java
 
 SMALL = TierSpec(cores=2, memory="4g", workers=3, delta_rs_memory="1g")
 LARGE = TierSpec(engine="spark", cores=4, memory="2g", compute={"spark_submit": {"workers": 5, "driver_memory": "3g"}})

@@ -11,8 +11,15 @@ from urllib.parse import quote, urlsplit
 
 from airflow_gddl.contract import durations
 from airflow_gddl.contract.catalogs import CatalogSpec, EntryName, code_of_status, token_of
-from spark_jobs.catalogs.base import CatalogError, CatalogPort, DeltaTableInfo, Entry, Registration, TableColumn
-from spark_jobs.catalogs.opening import CatalogContext
+from spark_jobs.catalogs.catalog import (
+    CatalogContext,
+    CatalogError,
+    CatalogPort,
+    DeltaTableInfo,
+    Entry,
+    Registration,
+    TableColumn,
+)
 from spark_jobs.catalogs.registrar import same_place, type_text
 
 _API = "/api/2.1/unity-catalog"

@@ -10,11 +10,10 @@ from dataclasses import replace
 from airflow_gddl.contract.layout import LOADS
 from airflow_gddl.contract.result import JobResult, RunWarning
 from airflow_gddl.contract.spec import JobSpec, TableSpec
-from spark_jobs.catalogs.opening import CatalogContext
+from spark_jobs.catalogs.catalog import CatalogContext
 from spark_jobs.catalogs.registrar import Registrar
-from spark_jobs.job.results import is_recorded, write_record
-from spark_jobs.table.outcome import TableOutcome
-from spark_jobs.table.runtime import Runtime
+from spark_jobs.job.run_results import is_recorded, write_record
+from spark_jobs.table.runtime import Runtime, TableOutcome
 
 _LOG = logging.getLogger(__name__)
 _AT_ONCE = 4

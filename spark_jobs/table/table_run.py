@@ -13,18 +13,15 @@ from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import EngineName, JobSpec, TableSpec
 from spark_jobs.delta.commits import DeltaCommits
-from spark_jobs.dialects.base import Dialect, dialect_of
-from spark_jobs.discovery.listing import LandingLocation, Settling, Wait, discover, settle_of
-from spark_jobs.discovery.notified import NotifiedFile, discover_notified
+from spark_jobs.dialects.protocol import Dialect, dialect_of
+from spark_jobs.discovery import LandingLocation, NotifiedFile, Settling, Wait, discover, discover_notified, settle_of
 from spark_jobs.engines.port import Engine, TableContext
 from spark_jobs.ledger.claim import Claim
 from spark_jobs.ledger.ledger import Ledger
-from spark_jobs.plan.batch import TableState
-from spark_jobs.plan.batching import BatchLimits
-from spark_jobs.plan.discover import Discovery
-from spark_jobs.plan.shards import require_same_kind
-from spark_jobs.table.outcome import RunTotals
-from spark_jobs.table.runtime import Runtime, Step, cancelled
+from spark_jobs.plan.discover import BatchLimits, Discovery
+from spark_jobs.plan.planned_batch import TableState
+from spark_jobs.plan.sharding import require_same_kind
+from spark_jobs.table.runtime import Runtime, RunTotals, Step, cancelled
 
 
 def make_engine(name: EngineName, runtime: Runtime, work: int | None = None) -> Engine:

@@ -14,14 +14,14 @@ from spark_jobs.maintenance.maintain import cut_before
 from spark_jobs.plan.identity import require_same_identity
 from spark_jobs.plan.table_schema import TableSchema
 from spark_jobs.rules.erasure import KeyRows
-from spark_jobs.rules.explain import key_history, key_json, replica_records, row_facts
+from spark_jobs.rules.key_events import key_history, key_json, replica_records, row_facts
 from spark_jobs.rules.order import that_count
 from spark_jobs.table import notices
-from spark_jobs.table.batch import has_few_rows
-from spark_jobs.table.foreign import require_replica
-from spark_jobs.table.outcome import RunTotals
-from spark_jobs.table.run import TableRun
-from spark_jobs.table.shards import of_key
+from spark_jobs.table.current_batch import has_few_rows
+from spark_jobs.table.notices import require_replica
+from spark_jobs.table.pending import of_key
+from spark_jobs.table.runtime import RunTotals
+from spark_jobs.table.table_run import TableRun
 from spark_jobs.table.wanted_key import WantedKey
 
 _SEARCHED = 1000

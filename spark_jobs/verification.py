@@ -1,4 +1,4 @@
-"""The replica against the source database: what compares, counts and hashes by range, keys that differ."""
+"""The replica against the source database."""
 
 from __future__ import annotations
 
@@ -9,24 +9,65 @@ import struct
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from airflow_gddl.contract import connections
+from airflow_gddl.contract import codec, connections
 from airflow_gddl.contract.durations import seconds
 from airflow_gddl.contract.errors import FatalError
+from airflow_gddl.contract.layout import join
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from airflow_gddl.contract.sql_types import DecimalType, SqlType
+from airflow_gddl.stores import Storage
 from spark_jobs.engines.port import TableContext
-from spark_jobs.plan.batch import TableState
+from spark_jobs.ledger.ledger import read_small
+from spark_jobs.plan.planned_batch import TableState
 from spark_jobs.plan.table_schema import TableSchema
 from spark_jobs.table.runtime import iso
-from spark_jobs.verification.source_differences import SeenDifferences, read_differences, write_differences
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import URL
+
+
+DIFFERENCES = "source-looks.json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class SeenDifferences:
+    """A difference since it was first seen.
+
+    Attributes:
+        rows: hashes of the row in the source and in the replica as text; empty where it has none.
+        source_time: the source's clock at the time; `at` ours. ISO 8601 UTC.
+    """
+
+    rows: tuple[str, ...]
+    source_time: str
+    at: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class DifferenceRecords:
+    """Differences of earlier comparisons: hash of a key to its difference."""
+
+    unsettled: Mapping[str, SeenDifferences] = field(default_factory=dict)
+
+
+def read_differences(storage: Storage, root: str) -> Mapping[str, SeenDifferences]:
+    """Those of the table whose state folder is `root`; if the document is lost, one more comparison is needed.
+
+    Raises:
+        FatalError: `LEDGER_DAMAGED`.
+    """
+    found = read_small(storage, join(root, DIFFERENCES), DifferenceRecords, "delete it, and compare once more")
+    return {} if found is None else found.unsettled
+
+
+def write_differences(storage: Storage, root: str, unsettled: Mapping[str, SeenDifferences]) -> None:
+    storage.write(join(root, DIFFERENCES), codec.to_json(DifferenceRecords(unsettled=unsettled)).encode())
+
 
 _ROWS_AT_ONCE = 2000
 Range = tuple[int | None, int | None]

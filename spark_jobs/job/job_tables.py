@@ -15,12 +15,11 @@ from airflow_gddl.contract.s3 import CODES, is_s3
 from airflow_gddl.contract.spec import JobSpec, TableSpec
 from airflow_gddl.stores import Storage
 from spark_jobs.catalogs.registrar import Registrar
-from spark_jobs.job.registration import RegistrationQueue, registrar_of
+from spark_jobs.job.catalog_registration import RegistrationQueue, registrar_of
 from spark_jobs.job.spread_local import LocalSpread
 from spark_jobs.job.spread_spark import SparkSpread
 from spark_jobs.job.table_job import not_started, on_spark, run_guarded
-from spark_jobs.table.outcome import Declined, TableOutcome
-from spark_jobs.table.runtime import Runtime
+from spark_jobs.table.runtime import Declined, Runtime, TableOutcome
 
 
 @dataclass(frozen=True)

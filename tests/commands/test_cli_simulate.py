@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -264,3 +265,21 @@ def test_the_demo_does_not_praise_a_replica_that_differs(tmp_path: Path, capsys:
     for words in last.values():
         assert words[2:4] == ["1", "2,000"]
         assert words[-1] == "different"
+
+
+def test_equal_specs_write_equal_bytes_whatever_the_hash_seed(tmp_path: Path) -> None:
+    code = (
+        "import sys; from pathlib import Path; from airflow_gddl.devtools.simulate import *\n"
+        "from tests.unit.test_simulate_truth import TABLES, SHAPES\n"
+        "trouble = Troubles(late=0.3, repeated=0.5, out_of_order=True, ties=2, key_updates=0.2, tricky_keys=True)\n"
+        "simulate(SimulateSpec(input=TABLES, landing=Path(sys.argv[1]), schema='s', tables=SHAPES, changes=0.5,\n"
+        "    troubles=trouble, events=(SchemaEvent(round=2, kind='widen'),), reload_rounds=(3,)))\n"
+    )
+    found = []
+    for seed in ("1", "2"):
+        env = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": str(ROOT)}
+        subprocess.run([sys.executable, "-c", code, str(tmp_path / seed)], check=True, env=env)
+        written = (path for path in (tmp_path / seed).rglob("*") if path.is_file())
+        found.append({path.relative_to(tmp_path / seed): path.read_bytes() for path in written})
+    assert found[0] == found[1]
+    assert len(found[0]) > 20

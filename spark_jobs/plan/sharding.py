@@ -9,7 +9,7 @@ from dataclasses import replace
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.contract.sql_types import parse_type
-from spark_jobs.plan.batch import TableState
+from spark_jobs.plan.planned_batch import TableState
 from spark_jobs.plan.types import NOTHING, merge
 
 LOAD_AGAIN = "load the table again: give the row a new target (docs/sources.md, section Load a sharded table again)"

@@ -7,8 +7,8 @@ from typing import Literal
 
 from airflow_gddl.contract.file_names import FileFormat, FileKind
 from airflow_gddl.contract.result import Mode
-from spark_jobs.plan.settings import AppliedSettings
-from spark_jobs.plan.snapshots import KnownSnapshots
+from spark_jobs.plan.applied_settings import AppliedSettings
+from spark_jobs.plan.source_snapshots import KnownSnapshots
 
 FileState = Literal["committed", "unreadable"]
 

@@ -1,7 +1,8 @@
-"""A batch while it is carried out: what it may and must do, what of it is written, and its commit."""
+"""A batch while it is carried out: what it may and must do, what of it is written, its commit, and tidying."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timedelta
@@ -11,14 +12,24 @@ from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.layout import FEW_ROWS
 from airflow_gddl.contract.result import MainCounts
 from airflow_gddl.contract.spec import TableSpec
-from spark_jobs.dialects.base import Dialect
+from airflow_gddl.stores import lake_files
 from spark_jobs.dialects.probed import Unreadable
+from spark_jobs.dialects.protocol import Dialect
 from spark_jobs.engines.port import AppendedWork, TableContext, TableWork
 from spark_jobs.ledger.claim import Claim
 from spark_jobs.ledger.ledger import Ledger
-from spark_jobs.plan.batch import BatchCommit, BatchPlan, FileEntry, ForeignCommit, HeldSweep, PlannedFile, TableState
-from spark_jobs.plan.batching import SweepRule, generation_low_watermarks_of, held_sweep, state_after
-from spark_jobs.plan.discover import Discovery
+from spark_jobs.plan.applied_settings import history_begins, settings_of
+from spark_jobs.plan.discover import Discovery, SweepRule, generation_low_watermarks_of, held_sweep, state_after
+from spark_jobs.plan.identity import vacuum_hours
+from spark_jobs.plan.planned_batch import (
+    BatchCommit,
+    BatchPlan,
+    FileEntry,
+    ForeignCommit,
+    HeldSweep,
+    PlannedFile,
+    TableState,
+)
 from spark_jobs.plan.sequence import (
     LONGEST_TRANSACTION,
     greater,
@@ -32,18 +43,17 @@ from spark_jobs.plan.sequence import (
     require_one_width,
     widths_of,
 )
-from spark_jobs.plan.settings import history_begins, settings_of
-from spark_jobs.plan.shards import refreshed
-from spark_jobs.plan.snapshots import generation_after
+from spark_jobs.plan.sharding import refreshed
+from spark_jobs.plan.source_snapshots import generation_after
 from spark_jobs.plan.table_schema import TableSchema
 from spark_jobs.rules.batch_schema import BatchSchema
 from spark_jobs.rules.conditions import require_within_limits
 from spark_jobs.rules.errors_table import MISFIT_CODE
-from spark_jobs.rules.figures import NOTHING_APPENDED, Appended, Figures, FileFigures, LogRestart, Overlap
-from spark_jobs.rules.measure import DecodedBatch
+from spark_jobs.rules.measure import NOTHING_APPENDED, Appended, DecodedBatch, Figures, FileFigures, LogRestart, Overlap
 from spark_jobs.rules.texts import forms_of
-from spark_jobs.table.foreign import versions_of
+from spark_jobs.table.notices import versions_of
 from spark_jobs.table.pending import NextBatch
+from spark_jobs.table.table_run import TableRun
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -463,3 +473,41 @@ def _state_of(context: TableContext, batch: Batch, done: Ingested, state: TableS
         max_commit_ts=newest,
         applied=settings_of(spec),
     )
+
+
+TABLES = ("changes", "replica", "history", "errors", "tombstones")
+BATCHES_PER_TIDYING = 100
+"""It lists the table's folders: on S3 one call per thousand files, far below what so many batches cost."""
+_LOG = logging.getLogger(__name__)
+
+
+def is_due(batch: int, done: int) -> bool:
+    """
+    Args:
+        batch: number of the last batch.
+        done: batches of this run.
+    """
+    return batch // BATCHES_PER_TIDYING > (batch - done) // BATCHES_PER_TIDYING
+
+
+def tidy(run: TableRun, context: TableContext, ledger: Ledger, claim: Claim, batches: int) -> None:
+    """Remove files that no version needs, after `vacuum_retention`, and archive run records; if due.
+
+    Errors are only logged: the batches are done, and the next tidying finds what is left.
+
+    Args:
+        batches: of this run.
+    """
+    if not has_few_rows(ledger.state) or not is_due(ledger.state.batch, batches):
+        return
+    try:
+        hours = vacuum_hours(run.spec)
+        lake_files.compact(run.runtime.storage, context.layout.runs)
+        for name in TABLES:
+            if name == "replica" and run.spec.iceberg:  # its readers may use files that Delta does not need
+                continue
+            if context.engine.exists(path := getattr(context.layout, name)):
+                claim.check()
+                context.engine.maintenance(context).vacuum(path, hours, dry_run=False)
+    except Exception as error:  # noqa: BLE001 - as said above
+        _LOG.warning("old files of %s stay: %s", run.spec.table, error)

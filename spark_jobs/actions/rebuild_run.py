@@ -14,23 +14,23 @@ from airflow_gddl.contract.result import JobResult, MainCounts
 from airflow_gddl.contract.table_spec import lowered
 from spark_jobs.actions.refresh import new_plan, refresh_table
 from spark_jobs.delta.commits import REWRITE, version_of
-from spark_jobs.dialects.roles import declared_texts
+from spark_jobs.dialects.protocol import declared_texts
 from spark_jobs.engines.port import RebuildRequest, TableContext
 from spark_jobs.ledger.claim import Claim
 from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.pipeline import process_pending
-from spark_jobs.plan.batch import BatchCommit, BatchPlan, TableState
+from spark_jobs.plan.applied_settings import settings_of
 from spark_jobs.plan.discover import Recorded
 from spark_jobs.plan.identity import reselected_columns
+from spark_jobs.plan.planned_batch import BatchCommit, BatchPlan, TableState
 from spark_jobs.plan.sequence import greater, log_began_of
-from spark_jobs.plan.settings import settings_of
-from spark_jobs.plan.snapshots import floors_of
+from spark_jobs.plan.source_snapshots import floors_of
 from spark_jobs.rules.rewrite import Rewrite, plan_rewrite
-from spark_jobs.table.batch import has_unresolved
-from spark_jobs.table.foreign import has_all_changes, versions_of
-from spark_jobs.table.outcome import RunTotals
+from spark_jobs.table.current_batch import has_unresolved
+from spark_jobs.table.notices import has_all_changes, versions_of
 from spark_jobs.table.pending import PendingWork, drop
-from spark_jobs.table.run import TableRun
+from spark_jobs.table.runtime import RunTotals
+from spark_jobs.table.table_run import TableRun
 
 
 def rebuild_table(run: TableRun, outcome: RunTotals) -> JobResult:

@@ -11,18 +11,18 @@ from airflow_gddl.contract.spec import TableSpec
 from spark_jobs.actions.refresh import rebuild_batches, refresh_batches
 from spark_jobs.engines.port import TableContext
 from spark_jobs.maintenance.maintain import cut_before
-from spark_jobs.plan.batch import BatchPlan, TableState
 from spark_jobs.plan.discover import Discovery
 from spark_jobs.plan.identity import require_same_identity
-from spark_jobs.plan.shards import LOAD_AGAIN
+from spark_jobs.plan.planned_batch import BatchPlan, TableState
+from spark_jobs.plan.sharding import LOAD_AGAIN
 from spark_jobs.plan.table_schema import TableSchema
-from spark_jobs.rules.figures import BUCKETS, Verdict, together
+from spark_jobs.rules.measure import BUCKETS, Verdict, together
 from spark_jobs.table import notices
-from spark_jobs.table.foreign import foreign_commits, require_replica, warnings_of
-from spark_jobs.table.outcome import RunTotals
+from spark_jobs.table.notices import foreign_commits, require_replica, warnings_of
 from spark_jobs.table.pending import batches_ahead
-from spark_jobs.table.run import TableRun
-from spark_jobs.verification.source import SourceVerdict, opened, url_of, verify_source
+from spark_jobs.table.runtime import RunTotals
+from spark_jobs.table.table_run import TableRun
+from spark_jobs.verification import SourceVerdict, opened, url_of, verify_source
 
 
 def show_plan(run: TableRun, totals: RunTotals) -> JobResult:

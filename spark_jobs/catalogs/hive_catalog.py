@@ -11,12 +11,20 @@ from typing import TYPE_CHECKING, Any
 from airflow_gddl.contract.catalogs import CatalogSpec, EntryName
 from airflow_gddl.contract.layout import STATE, join
 from airflow_gddl.contract.sql_types import literal, quoted
-from spark_jobs.catalogs.base import CatalogError, CatalogPort, DeltaTableInfo, Entry, Registration, TableColumn
-from spark_jobs.catalogs.opening import CatalogContext
+from spark_jobs.catalogs.catalog import (
+    CatalogContext,
+    CatalogError,
+    CatalogPort,
+    DeltaTableInfo,
+    Entry,
+    Registration,
+    TableColumn,
+)
 from spark_jobs.catalogs.registrar import hive_type, same_place
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
 
 _DOWN = (
     "TTransportException",

@@ -13,8 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from airflow_gddl.contract.dialects import DebeziumOptions
-from spark_jobs.dialects.debezium.technical import Translated, with_technical
-from spark_jobs.dialects.debezium.values import (
+from spark_jobs.dialects.debezium.connect_values import (
     Values,
     array_of,
     fraction,
@@ -23,6 +22,7 @@ from spark_jobs.dialects.debezium.values import (
     mentions_unavailable,
     unavailable_forms,
 )
+from spark_jobs.dialects.debezium.technical import Translated, with_technical
 
 Json = Any
 Schema = Mapping[str, Any]

@@ -6,7 +6,7 @@ import io
 
 import pytest
 
-from tests.unit.test_cli import Shop, shop
+from tests.commands.test_cli import Shop, shop
 
 __all__ = ["shop"]
 
