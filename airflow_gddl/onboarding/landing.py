@@ -176,8 +176,8 @@ class Landing:
         for file in files:
             try:
                 with self.parquet(table, file) as parquet:
-                    there = [name for name in columns if name in parquet.schema_arrow.names]
-                    yield parquet.read(columns=there, use_threads=False)
+                    there = set(parquet.schema_arrow.names)
+                    yield parquet.read(columns=[name for name in columns if name in there], use_threads=False)
             except _UNREADABLE:
                 continue
 
