@@ -118,7 +118,7 @@ def process_pending(run: TableRun, claim: Claim, seen: PendingWork, outcome: Run
     replayed = False
     while limit is None or outcome.batches < limit:
         coming = next_plan(run, context, found, ledger, replayed=replayed)
-        if coming is None and ledger.state.unlocked:
+        if coming is None and ledger.awaits_replay:
             coming = next_plan(of_misfits(run), context, found, ledger, replayed=False)
         if coming is None:
             break
@@ -160,7 +160,7 @@ def run_batch(run: TableRun, context: TableContext, batch: Batch, outcome: RunTo
     plan, state = batch.plan, batch.ledger.state
     few = is_small(plan, state)
     context = replace(context, engine=context.engine.suited(few_rows=few), resumed=batch.coming.resumed)
-    done = resume(run, context, batch, outcome) if batch.coming.appended else ingest(run, context, batch, outcome)
+    done = resume(run, context, batch) if batch.coming.appended else ingest(run, context, batch, outcome)
     batch = batch.decided(done.plan)
     plan = batch.plan
     sweeps = plan.sweep and load_is_whole(plan, done.bad_files, batch.ledger)
@@ -195,6 +195,9 @@ def ingest(run: TableRun, context: TableContext, batch: Batch, outcome: RunTotal
     outcome.warn(notices.of_times(decoded_batch.figures.reduced, run.spec.sub_microseconds))
     outcome.warn(notices.of_rescues(decoded_batch.figures.rescued))
     outcome.warn(notices.of_incomplete_moves(decoded_batch.figures.incomplete))
+    outcome.warn(notices.of_expectations(run.spec, decoded_batch.figures.tallies))
+    outcome.tally(run.spec, decoded_batch.figures.tallies)
+    outcome.filtered += decoded_batch.filtered
     outcome.rescued += decoded_batch.figures.rescued
     require_sound(run.dialect, decoded_batch, state)
     batch.claim.check()
@@ -208,7 +211,7 @@ def ingest(run: TableRun, context: TableContext, batch: Batch, outcome: RunTotal
     if known != plan:
         batch.ledger.write_plan(known)
     if batch.coming.resumed or state.keys is None or schema_changes(decoded_batch, state) or _is_changed(run, state):
-        outcome.warn(work.tables.ensure_tables())
+        work.tables.ensure_tables()
     if plan.source == "files":
         work.quarantine(bad_files, _known(batch))
     run.report("quarantine", plan.number, decoded_batch.figures.quarantined)
@@ -224,12 +227,12 @@ def _is_changed(run: TableRun, state: TableState) -> bool:
     return state.applied != settings_of(run.spec)
 
 
-def resume(run: TableRun, context: TableContext, batch: Batch, outcome: RunTotals) -> Ingested:
+def resume(run: TableRun, context: TableContext, batch: Batch) -> Ingested:
     """Resume from the change table a batch that had appended its changes before its files changed."""
     plan, state = batch.plan, batch.ledger.state
     work = context.engine.resume_from_changes(context, plan, state)
     if _is_changed(run, state):
-        outcome.warn(work.tables.ensure_tables())
+        work.tables.ensure_tables()
     return Ingested(work=work)
 
 
@@ -255,6 +258,8 @@ def apply(
     applied = work.append_only() if merging is None else merging.merge()
     outcome.warn(applied.warnings)
     outcome.late_ignored += applied.late
+    if work.decoded_batch.figures.quarantined:
+        outcome.warn(work.stale_rows())
     if is_late_as_a_whole(work.decoded_batch.figures, state):
         outcome.warn(notices.of_late_batch(applied.late))
     swept = sweep(context, work.tables, plan) if sweeps else NOT_SWEPT

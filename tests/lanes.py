@@ -147,6 +147,7 @@ _LONG_ON_SPARK = {
         "test_full_listing_is_daily",
         "test_reload_opens_a_generation",
     ),
+    "test_repair_page": ("test_repair",),
     "test_maintenance": ("test_with_deletion_vectors",),
     "test_constraints": ("test_not_null_is_not_lost_when_the_table_is_replaced",),
     "test_decode_in_tasks": ("test_replay_loads_valid_records_and_keeps_invalid_utf8",),

@@ -18,7 +18,7 @@ from airflow_gddl.contract.file_names import PathFormat
 from airflow_gddl.contract.published import published_problems
 from airflow_gddl.contract.sql_types import REMEDY, parse_type, unsupported_part
 from airflow_gddl.contract.table_names import has_source, template_fault
-from airflow_gddl.contract.table_spec import SHARD_COLUMN, TableSpec, lowered
+from airflow_gddl.contract.table_spec import SHARD_COLUMN, Expectation, TableSpec, lowered
 
 
 def check_options(spec: TableSpec) -> Iterator[SpecProblem]:
@@ -294,6 +294,8 @@ def _texts(value: object, path: FieldPath) -> Iterator[tuple[FieldPath, str]]:
     """All texts in a field, names in mappings included."""
     if isinstance(value, str):
         yield path, value
+    elif isinstance(value, Expectation):
+        yield (*path, "rule"), value.rule
     elif isinstance(value, Mapping):
         for name, inner in value.items():
             yield (*path, name), str(name)

@@ -16,6 +16,7 @@ from airflow_gddl.contract.checks import check_table, check_values
 from airflow_gddl.contract.dialects import DIALECTS
 from airflow_gddl.contract.errors import FatalError, SpecProblem
 from airflow_gddl.contract.spec import TableSpec
+from airflow_gddl.metadata.expression_text import expression_problems
 from airflow_gddl.metadata.validation import TABLE, options_of
 
 PRESETS = ("@once", "@hourly", "@daily", "@weekly", "@monthly", "@yearly", "continuous")
@@ -28,7 +29,7 @@ _START = datetime(2024, 1, 1, tzinfo=UTC)
 
 def check_spec(spec: TableSpec, tiers: Collection[str]) -> tuple[SpecProblem, ...]:
     """All problems of one row, independent of other rows."""
-    return (*check_table(spec), *_fields(spec, tiers))
+    return (*check_table(spec), *expression_problems(spec), *_fields(spec, tiers))
 
 
 def check_defaults(defaults: Mapping[str, Any], tiers: Collection[str]) -> tuple[SpecProblem, ...]:
@@ -39,7 +40,11 @@ def check_defaults(defaults: Mapping[str, Any], tiers: Collection[str]) -> tuple
             message = "not a default: every table has its own"
             return (SpecProblem("FIELD_REFUSED", (name,), defaults[name], message, remedy),)
     spec = TABLE.build({**defaults, "table": "schema.name", "keys": ["id"]})
-    return (*check_values(spec), *_fields(spec, tiers)) if isinstance(spec, TableSpec) else spec
+    return (
+        (*check_values(spec), *expression_problems(spec), *_fields(spec, tiers))
+        if isinstance(spec, TableSpec)
+        else spec
+    )
 
 
 def _fields(spec: TableSpec, tiers: Collection[str]) -> Iterator[SpecProblem]:

@@ -15,7 +15,7 @@ from airflow_gddl.contract.errors import FieldPath, MetadataError, SpecProblem
 from airflow_gddl.contract.spec import DEFAULT_TIERS, Roots, TierSpec
 from airflow_gddl.metadata import files
 from airflow_gddl.metadata.checks import check_defaults
-from airflow_gddl.metadata.folder import Folder
+from airflow_gddl.metadata.folder import FILE, Folder
 from airflow_gddl.metadata.keys import Layer
 from airflow_gddl.metadata.problems import VARIABLE, Problem, show, show_field, unread
 from airflow_gddl.metadata.runner_settings import check_runners, is_remote, written_runners
@@ -216,7 +216,6 @@ def _wrong_amounts(tier: TierSpec) -> Iterator[SpecProblem]:
             yield SpecProblem("DURATION_INVALID", (name,), value, "not a duration", durations.remedy(value))
 
 
-FILE = "gddl.yaml"
 FIELDS = (
     "landing", "lake", "runner", "aws_conn_id", "dag_prefix", "defaults", "tiers", "sources", "runners", "catalogs",
 )  # fmt: skip

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from botocore.exceptions import BotoCoreError, ClientError
+from botocore.exceptions import ClientError
 
 from airflow_gddl.contract import durations
 from airflow_gddl.contract.errors import MetadataError
@@ -159,14 +159,6 @@ class EmrPlatform(Platform):
                 # A finished run can't be cancelled, and need not be.
                 if code_of(error) not in _OVER:
                     raise
-
-    def links(self, handle: Handle) -> Mapping[str, str]:
-        """Spark's own UI, live or from history; its URL is signed and holds for an hour."""
-        try:
-            found = self.client.get_dashboard_for_job_run(applicationId=handle.group, jobRunId=handle.run)
-        except (ClientError, BotoCoreError):
-            return {}
-        return {"Spark UI": str(found["url"])}
 
     def _page(self, group: str, run: str) -> str:
         region = self.client.meta.region_name

@@ -127,7 +127,8 @@ class Platform(Protocol):
         ...
 
     def links(self, handle: Handle) -> Mapping[str, str]:  # noqa: ARG002 - of the platforms that have more
-        """Further web pages of a run, by name; empty where its page leads to all."""
+        """Further web pages of a run, by name; empty where its page leads to all. They are logged, so that none is
+        signed: a signed URL is a credential."""
         return {}
 
     def restart(self, handle: Handle) -> None:  # noqa: ARG002 - of the platforms that have such runs

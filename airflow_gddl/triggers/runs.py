@@ -203,7 +203,7 @@ class GddlRunTrigger(BaseTrigger):
         return configuration.environ_for(self._watch.lake, aws_conn_id=self._watch.aws_conn_id)
 
     def _tell_links(self, platform: Platform) -> None:
-        """Logged instead of task links, since signed URLs expire soon."""
+        """In the task's log: pages that lead to what the platform itself keeps of a run."""
         for name, url in platform.links(self._watch.run.handle).items():
             self.log.info("%s: %s", name, url)
 

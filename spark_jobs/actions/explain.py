@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -81,6 +81,7 @@ def _details(
         "generation": state.generation,
         "swept": state.swept,
         "quarantine": quarantine,
+        "may_be_stale": _may_be_stale(quarantine["records"], replica_records(replica.rows, table_schema)),
         "erased_at": erased_at,
         "changes_cut_before": cut_before(run.runtime.storage, layout.state),
     }
@@ -105,6 +106,11 @@ def _quarantined(context: TableContext, wanted: WantedKey) -> dict[str, Any]:
     count, rows = context.engine.unresolved(context, _SEARCHED) if exists else (0, [])
     found = [{name: row[name] for name in _SHOWN} for row in rows if _is_of(row, wanted)]
     return {"records": found, "searched": len(rows), "unresolved": count}
+
+
+def _may_be_stale(records: Sequence[Mapping[str, Any]], rows: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether a quarantined record came with the newest change of the row, or later."""
+    return any(record["batch_id"] >= row["batch_id"] for record in records for row in rows)
 
 
 def _is_of(row: Mapping[str, Any], wanted: WantedKey) -> bool:

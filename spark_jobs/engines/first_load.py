@@ -134,6 +134,10 @@ class FirstLoad:
     def resolve_rows(self) -> None:
         """Nothing was in quarantine before."""
 
+    def stale_rows(self) -> tuple[RunWarning, ...]:
+        """No row was loaded before."""
+        return ()
+
     def tombstones(self) -> FirstLoad:
         """A full load deletes nothing."""
         return self
@@ -160,10 +164,10 @@ class _NewTables(TablesOfAnother):
 
     load: FirstLoad
 
-    def ensure_tables(self) -> tuple[RunWarning, ...]:
+    def ensure_tables(self) -> None:
         for definition in self.load.definitions:
             self.load.new_tables.create(definition)
-        return super().ensure_tables()
+        super().ensure_tables()
 
     def history(self, generation_low_watermarks: tuple[str | None, ...], *, swept: int) -> None:
         super().history(generation_low_watermarks, swept=swept)

@@ -197,6 +197,9 @@ class LargeAppended:
     def resolve_rows(self) -> None:
         """Files leave nothing to resolve: records of the quarantine are replayed in memory."""
 
+    def stale_rows(self) -> tuple[RunWarning, ...]:
+        return whole_tables.stale_rows(self.batch_context, self.parts.suspects)
+
     def tombstones(self) -> LargeMerge:
         context = self.batch_context
         if context.has_made(context.layout.replica, MERGE):

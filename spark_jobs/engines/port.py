@@ -28,8 +28,8 @@ from spark_jobs.rules.rewrite import Rewrite
 class TableWork(Protocol):
     """Steps on whole tables, which need none of the batch's rows."""
 
-    def ensure_tables(self) -> tuple[RunWarning, ...]:
-        """Create, evolve or reconcile change table, replica and history with the metadata; returns warnings."""
+    def ensure_tables(self) -> None:
+        """Create, evolve or reconcile change table, replica and history with the metadata."""
         ...
 
     def sweepable(self) -> tuple[int, int]:
@@ -55,8 +55,8 @@ class TablesOfAnother:
 
     work: TableWork
 
-    def ensure_tables(self) -> tuple[RunWarning, ...]:
-        return self.work.ensure_tables()
+    def ensure_tables(self) -> None:
+        self.work.ensure_tables()
 
     def sweepable(self) -> tuple[int, int]:
         return self.work.sweepable()
@@ -108,6 +108,10 @@ class AppendedWork(Protocol):
 
     def resolve_rows(self) -> None:
         """Mark quarantined rows that are valid now as resolved."""
+        ...
+
+    def stale_rows(self) -> tuple[RunWarning, ...]:
+        """After the merge: rows of the replica that are older than changes that the batch has quarantined."""
         ...
 
     def tombstones(self) -> MergeWork:
@@ -219,13 +223,6 @@ class Maintenance(Protocol):
 
     def keep_readable_statistics(self, path: str) -> None:
         """Drop columns from the indexed ones whose bounds some reader can't read."""
-        ...
-
-    def rewrite_timestamps(self, path: str, *, dry_run: bool) -> int:
-        """Rewrite files of an earlier release that may hold INT96 timestamps; returns the number of files.
-
-        pyarrow can't read INT96 before 1677 and after 2262.
-        """
         ...
 
     def vacuum(self, path: str, hours: int, *, dry_run: bool) -> int:

@@ -218,12 +218,24 @@ class Ledger:
         """As of the newest commit, or of a later full listing or erasure."""
         return self._state
 
+    @property
+    def unlocked(self) -> int:
+        """`TableState.unlocked` of all sources of the table."""
+        return self._state.unlocked + sum(other.unlocked for other in self._others)
+
+    @property
+    def awaits_replay(self) -> bool:
+        """Whether a column became text since values of this source that did not fit were last replayed."""
+        return self._state.keys is not None and self.unlocked > self._state.replayed
+
     def _merged_state(self) -> TableState:
         state = TableState() if self._newest is None else self._newest.head.state
         listed = max(filter(None, (state.listed_in_full_at, self._seen.listed_in_full_at)), default=None)
         erased = self._seen.rows is not None and self._seen.rows_at == state.batch
         rows = self._seen.rows if erased and self._seen.rows is not None else state.rows
-        return beside_others(replace(state, listed_in_full_at=listed, rows=rows), self._others)
+        if (listed, rows) != (state.listed_in_full_at, state.rows):
+            state = replace(state, listed_in_full_at=listed, rows=rows)
+        return beside_others(state, self._others)
 
     @property
     def archived_before(self) -> str | None:

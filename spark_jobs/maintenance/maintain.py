@@ -142,14 +142,12 @@ class MaintenanceResult:
 
     Attributes:
         compacted: table to its data files before and after; unchanged tables are omitted.
-        rewritten: files of earlier releases, of all tables, rewritten for their timestamps.
         files_removed: old files of all tables.
         log_files_removed: of their logs, where keys were erased.
         logs_kept: table to the files of its log that are of an unknown kind, for which nothing of it was removed.
     """
 
     compacted: dict[str, Compacted] = field(default_factory=dict)
-    rewritten: int = 0
     files_removed: int = 0
     log_files_removed: int = 0
     logs_kept: dict[str, tuple[str, ...]] = field(default_factory=dict)
@@ -239,7 +237,6 @@ class _Maintenance:
             self._check()
             if not self._dry:
                 maintenance.keep_readable_statistics(path)
-            kept.rewritten += maintenance.rewrite_timestamps(path, dry_run=self._dry)
             joined = maintenance.compact(path, dry_run=self._dry)
             if joined.files_after != joined.files_before:
                 kept.compacted[name] = joined

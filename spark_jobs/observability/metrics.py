@@ -34,8 +34,12 @@ _COUNTS: Mapping[str, str] = {
     "seconds": "Seconds spent on tables.",
 }
 """Fields of a result that are counters of the same name."""
+_EXPECTED: Mapping[str, str] = {
+    "expectation_checked": "Rows on which an expectation was checked.",
+    "expectation_failed": "Rows that failed an expectation.",
+}
 _HELP: Mapping[Kind, Mapping[str, str]] = {
-    "counter": {"runs": "Runs of tables by status.", **_COUNTS, "warnings": "Warnings by code."},
+    "counter": {"runs": "Runs of tables by status.", **_COUNTS, "warnings": "Warnings by code.", **_EXPECTED},
     "gauge": {
         "lag_seconds": "Now minus the newest source commit applied, at the last run.",
         "last_run_timestamp_seconds": "When the last run ended.",
@@ -71,6 +75,10 @@ def points_of(result: JobResult, tier: str, now: float) -> list[Point]:
     points = [Point(f"gddl_{name}", labels, float(getattr(result, name))) for name in _COUNTS]
     points.append(Point("gddl_runs", (("status", result.status), *labels), 1.0))
     points += [Point("gddl_warnings", (("code", w.code), *labels), float(w.count)) for w in result.warnings]
+    for one in result.expectations:
+        named = tuple(sorted((("expectation", one.name), *labels)))
+        points += [Point("gddl_expectation_checked", named, float(one.checked))]
+        points += [Point("gddl_expectation_failed", named, float(one.failed))]
     points.append(Point("gddl_last_run_timestamp_seconds", labels, now))
     points.append(Point("gddl_last_run_failed", labels, float(result.status == "failed")))
     if result.freshness.lag_seconds is not None:

@@ -241,7 +241,9 @@ class TableState:
         openings: of a first load over a folder that was reloaded: modification times from which files belong to
             generation 2, 3, ..., until the last of these has opened.
         applied: settings that the tables obey; null: written by an earlier release.
-        unlocked: a column became text while values were in quarantine, and they have not been replayed since.
+        unlocked: batches of this source in which a column became text while values were in quarantine; of a table of
+            one source, since their last replay.
+        replayed: `unlocked` of all sources of the table when the values of this source were last replayed.
     """
 
     batch: int = 0
@@ -273,7 +275,8 @@ class TableState:
     snapshots: KnownSnapshots | None = None
     openings: tuple[str, ...] = ()
     applied: AppliedSettings | None = None
-    unlocked: bool = False
+    unlocked: int = 0
+    replayed: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -101,6 +101,8 @@ class AppliedSettings:
 
     Attributes:
         untracked: columns that the row keeps from opening versions of the history, in lower case.
+        where: see `filter_of`.
+        derive: see `derived_of`.
     """
 
     layout: int = field(default=MARKED, metadata={ALWAYS: True})
@@ -117,11 +119,33 @@ class AppliedSettings:
     column_descriptions: Mapping[str, str] = field(default_factory=dict)
     untracked: tuple[str, ...] = ()
     before_image_prefix: str | None = None
+    where: str | None = None
+    derive: Mapping[str, str] = field(default_factory=dict)
+    rename: Mapping[str, str] = field(default_factory=dict)
+
+
+_OWN = ("layout", "untracked", "where", "derive")
+"""Fields that are not those of the row as they are."""
 
 
 def settings_of(spec: TableSpec) -> AppliedSettings:
-    named = [f.name for f in fields(AppliedSettings) if f.name not in ("layout", "untracked")]
-    return AppliedSettings(untracked=untracked_of(spec), **{name: getattr(spec, name) for name in named})
+    named = {f.name: getattr(spec, f.name) for f in fields(AppliedSettings) if f.name not in _OWN}
+    return AppliedSettings(untracked=untracked_of(spec), where=filter_of(spec), derive=derived_of(spec), **named)
+
+
+def filter_of(spec: TableSpec) -> str | None:
+    """The row filter in the form in which equal ones are equal; null: there is none."""
+    return None if spec.where is None else expression_of(spec, spec.where)
+
+
+def derived_of(spec: TableSpec) -> dict[str, str]:
+    """Computed columns with their expressions in the form in which equal ones are equal."""
+    return {name: expression_of(spec, text) for name, text in spec.derive.items()}
+
+
+def expression_of(spec: TableSpec, text: str) -> str:
+    """An expression of the row in the form in which equal ones are equal."""
+    return str(spec.expressions.get(text, text))
 
 
 def untracked_of(spec: TableSpec) -> tuple[str, ...]:

@@ -637,6 +637,13 @@ def _before_of_key(spec: TableSpec, target: Schema, images: Schema) -> dict[str,
     return {key: image.name for key, image in pairs.items() if image is not None}
 
 
+def sources_of(spec: TableSpec, column: str) -> frozenset[str]:
+    """The columns, in lower case, that a change must have to carry one: those it is computed from, or itself."""
+    text = next((text for name, text in spec.derive.items() if landed_name(name).lower() == column.lower()), None)
+    tree = None if text is None else spec.expressions.get(text)
+    return frozenset([column.lower()] if tree is None else (landed_name(name).lower() for name in tree.columns))
+
+
 def _lacking(
     dialect: Dialect, target: Schema, known: KnownSchemas, sequence: tuple[str, ...]
 ) -> dict[str, tuple[int, ...]]:
@@ -648,7 +655,8 @@ def _lacking(
     ]
     found = {}
     for column in target.columns:
-        without = tuple(i for i, names in enumerate(carried) if not names & {column.name.lower(), LATER})
+        needed = sources_of(dialect.spec, column.name)
+        without = tuple(i for i, names in enumerate(carried) if not (needed <= names or LATER in names))
         if without and column.name.lower() not in always:
             found[column.name] = without
     return found

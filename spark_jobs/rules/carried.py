@@ -54,6 +54,8 @@ def _carried(rows: pa.Table, schema: TableSchema, column: str) -> np.ndarray:
     found = np.ones(rows.num_rows, dtype=bool)
     if column == RESCUED:
         return found
+    if sources := schema.derived_from(column):
+        return np.logical_and.reduce([_carried(rows, schema, source) for source in sources])
     if column in schema.lacking:
         lacking = pa.array(schema.lacking[column], pa.int32())
         found &= ~np.asarray(pc.is_in(flat(pc.struct_field(rows.column(GDDL), "schema")), value_set=lacking))

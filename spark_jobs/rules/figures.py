@@ -74,6 +74,7 @@ class Figures:
         rescued: good rows with values in `_rescued_data`.
         incomplete: good rows that moved and may lack values.
         first_bad: of the bad rows, the one of the least path and position.
+        tallies: by expectation, rows that were checked and how many of them failed.
     """
 
     files: Mapping[str, FileFigures]
@@ -91,6 +92,7 @@ class Figures:
     first_bad: BadRow | None = None
     restarts: Mapping[str, LogRestart] = field(default_factory=dict)
     forms: Mapping[str, Forms] = field(default_factory=dict)
+    tallies: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
     @property
     def good(self) -> int:

@@ -24,6 +24,7 @@ from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.rules.arrays import flat
 from spark_jobs.rules.batch_schema import BatchSchema
 from spark_jobs.rules.codes import sortable, sorted_rows
+from spark_jobs.rules.conditions import Tally, added
 from spark_jobs.rules.decode import DecodedGroup
 from spark_jobs.rules.errors_table import ROW_MASK
 from spark_jobs.rules.figures import BadRow, Figures, FileFigures, LogRestart
@@ -35,8 +36,9 @@ class DecodedBatch:
     """Attributes:
     change_schemas: schema ids of the groups with changes.
     schema_of: ledger path to schema id.
-    rows_by_footer: rows that the files' footers promise, less `erased`; null where a file has no footer.
+    rows_by_footer: rows that the files' footers promise, less `erased` and `filtered`; null where a file has no footer.
     erased: rows of erased keys, which were excluded.
+    filtered: rows outside the row filter, which were excluded.
     """
 
     schema: BatchSchema
@@ -45,6 +47,7 @@ class DecodedBatch:
     schema_of: Mapping[str, int] = field(default_factory=dict)
     rows_by_footer: int | None = None
     erased: int = 0
+    filtered: int = 0
 
 
 _WITH_RANGE = ("tinyint", "smallint", "int", "bigint", "date", "string")
@@ -64,7 +67,8 @@ class PartFigures:
         rescued: good rows with values in `_rescued_data`.
         incomplete: good rows that moved and may lack values.
         erased: rows of erased keys, which are in none of the others.
-        first_bad: as in `Figures`.
+        filtered: the same of rows outside the row filter.
+        first_bad, tallies: as in `Figures`.
     """
 
     files: Mapping[str, FileFigures] = field(default_factory=dict)
@@ -76,9 +80,11 @@ class PartFigures:
     rescued: int = 0
     incomplete: int = 0
     erased: int = 0
+    filtered: int = 0
     first_bad: BadRow | None = None
     restarts: Mapping[str, LogRestart] = field(default_factory=dict)
     forms: Mapping[str, Forms] = field(default_factory=dict)
+    tallies: Mapping[str, Tally] = field(default_factory=dict)
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))
@@ -94,7 +100,10 @@ class PartFigures:
         texts = {
             column: {f: (text, file) for f, (text, file) in by.items()} for column, by in found.pop("forms").items()
         }
-        return cls(**found, files=files, widths=widths, first_bad=first, restarts=restarts, forms=texts)
+        tallies = {name: (count, failed) for name, (count, failed) in found.pop("tallies").items()}
+        return cls(
+            **found, files=files, widths=widths, first_bad=first, restarts=restarts, forms=texts, tallies=tallies
+        )
 
 
 def measure(group: DecodedGroup, table_schema: TableSchema, *, erased: int = 0) -> PartFigures:
@@ -115,7 +124,7 @@ def measure(group: DecodedGroup, table_schema: TableSchema, *, erased: int = 0) 
     loads = good.num_rows if kind == "load" else 0
     return PartFigures(files=files, low=low, high=high, widths=widths, loads=loads,
                        reduced=group.reduced, rescued=group.rescued, incomplete=group.incomplete,
-                       erased=erased, first_bad=_first_bad(group),
+                       erased=erased, filtered=group.filtered, first_bad=_first_bad(group), tallies=group.tallies,
                        forms=group.forms or (_stored_forms(good, table_schema) if change else {}),
                        restarts={path: found for path, found in restarts.items() if found is not None})  # fmt: skip
 
@@ -151,9 +160,11 @@ def combined(parts: Iterable[PartFigures], table_schema: TableSchema) -> PartFig
         rescued=sum(p.rescued for p in parts),
         incomplete=sum(p.incomplete for p in parts),
         erased=sum(p.erased for p in parts),
+        filtered=sum(p.filtered for p in parts),
         first_bad=min((p.first_bad for p in parts if p.first_bad is not None), default=None),
         restarts={path: found for p in reversed(parts) for path, found in p.restarts.items()},
         forms={column: _least_of_each(parts, column) for column in table_schema.text_sequence},
+        tallies=added([p.tallies for p in parts]),
     )
 
 
@@ -179,6 +190,7 @@ def figures_of(whole: PartFigures, table_schema: TableSchema, distinct_ones: tup
         first_bad=whole.first_bad,
         restarts=whole.restarts,
         forms=whole.forms,
+        tallies=whole.tallies,
     )
 
 

@@ -37,6 +37,7 @@ from spark_jobs.plan.shards import refreshed
 from spark_jobs.plan.snapshots import generation_after
 from spark_jobs.plan.table_schema import TableSchema
 from spark_jobs.rules.batch_schema import BatchSchema
+from spark_jobs.rules.conditions import require_within_limits
 from spark_jobs.rules.errors_table import MISFIT_CODE
 from spark_jobs.rules.figures import NOTHING_APPENDED, Appended, Figures, FileFigures, LogRestart, Overlap
 from spark_jobs.rules.measure import DecodedBatch
@@ -119,6 +120,8 @@ def require_sound(dialect: Dialect, decoded_batch: DecodedBatch, state: TableSta
             where=spec.table,
             remedy="correct them at the source, or set on_bad_row to quarantine; nothing was written",
         )
+    if decoded_batch.schema_of:
+        require_within_limits(spec, figures.tallies)
     _require_ordered_text(dialect, decoded_batch, state)
     if decoded_batch.schema.table_schema.log_positions:
         require_one_log(spec, figures, state)
@@ -376,6 +379,7 @@ def commit_of(context: TableContext, batch: Batch, done: Ingested, swept: Swept,
     """
     plan, before = batch.plan, batch.ledger.state
     after = _state_of(context, batch, done, before, swept=swept.done)
+    unlocked, replayed = _unlocked(context, plan, batch.ledger)
     after = replace(
         after,
         rows=max(0, before.rows + grown),
@@ -383,7 +387,8 @@ def commit_of(context: TableContext, batch: Batch, done: Ingested, swept: Swept,
         delta_versions=versions_of(context.engine, context.layout),
         foreign=batch.foreign,
         held=swept.held or (None if swept.done else after.held),
-        unlocked=_is_unlocked(context, plan, before),
+        unlocked=unlocked,
+        replayed=replayed,
     )
     return BatchCommit(number=plan.number, plan=plan, files=_entries_of(plan, done, before), state=after)
 
@@ -393,11 +398,15 @@ def has_unresolved(context: TableContext) -> bool:
     return context.engine.exists(context.layout.errors) and context.engine.in_quarantine(context)[0] > 0
 
 
-def _is_unlocked(context: TableContext, plan: BatchPlan, state: TableState) -> bool:
-    """`TableState.unlocked` after a batch."""
+def _unlocked(context: TableContext, plan: BatchPlan, ledger: Ledger) -> tuple[int, int]:
+    """`TableState.unlocked` and `replayed` after a batch."""
+    state = ledger.state
     if plan.source == "quarantine" and (not plan.codes or MISFIT_CODE in plan.codes):
-        return False
-    return (state.unlocked or plan.unlocks) and has_unresolved(context)
+        # Other sources compare with what this one has unlocked.
+        return (state.unlocked, ledger.unlocked) if plan.shard else (0, 0)
+    if (plan.unlocks or state.unlocked) and has_unresolved(context):
+        return state.unlocked + plan.unlocks, state.replayed
+    return (state.unlocked, state.replayed) if plan.shard else (0, 0)
 
 
 def _entries_of(plan: BatchPlan, done: Ingested, state: TableState) -> tuple[FileEntry, ...]:

@@ -15,6 +15,7 @@ from spark_jobs.plan.batch import TableState
 from spark_jobs.plan.batching import SweepState, is_due_by_time, snapshot_of
 from spark_jobs.plan.discover import Discovery, Inference
 from spark_jobs.plan.shards import refreshed
+from spark_jobs.rules.conditions import FAILED_CODE, Tally
 
 SAMPLE = 5
 UNFINISHED_CODE = "BATCH_UNFINISHED"
@@ -180,6 +181,16 @@ def of_times(count: int, policy: SubMicrosecondPolicy) -> tuple[RunWarning, ...]
     done = "rounded" if policy == "round" else "cut"
     message = f"times with digits past the microsecond were {done}; set sub_microseconds to choose otherwise"
     return (RunWarning(code="TIMES_REDUCED", message=message, count=count),) if count else ()
+
+
+def of_expectations(spec: TableSpec, tallies: Mapping[str, Tally]) -> tuple[RunWarning, ...]:
+    """Rows that fail expectations and are loaded all the same; those in quarantine are counted there."""
+    failed = {name: rows for name, (_, rows) in tallies.items() if rows and spec.expect[name].on != "quarantine"}
+    message = "rows fail expectations of the metadata and are loaded; `expectations` of the result counts them by rule"
+    return (
+        (RunWarning(code=FAILED_CODE, message=message, count=sum(failed.values()), sample=tuple(failed)[:SAMPLE]),)
+        if failed else ()
+    )  # fmt: skip
 
 
 def of_rescues(count: int) -> tuple[RunWarning, ...]:

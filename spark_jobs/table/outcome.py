@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
 
-from airflow_gddl.contract.result import Freshness, JobResult, MainCounts, Mode, ResultColumn, RunWarning
+from airflow_gddl.contract.result import (
+    ExpectationCount,
+    Freshness,
+    JobResult,
+    MainCounts,
+    Mode,
+    ResultColumn,
+    RunWarning,
+    summed,
+)
 from airflow_gddl.contract.spec import EngineName, TableSpec
 from spark_jobs.delta.table_definition import replica_columns
 from spark_jobs.plan.columns import select_columns
@@ -41,6 +50,7 @@ class RunTotals:
     redelivered: int = 0
     quarantined: int = 0
     rescued: int = 0
+    filtered: int = 0
     late_ignored: int = 0
     main: MainCounts = field(default_factory=MainCounts)
     schema_changes: list[str] = field(default_factory=list)
@@ -50,6 +60,15 @@ class RunTotals:
     not_listed: NotListed | None = None
     revisit: bool = False
     columns: tuple[ResultColumn, ...] = ()
+    expectations: tuple[ExpectationCount, ...] = ()
+
+    def tally(self, spec: TableSpec, tallies: Mapping[str, tuple[int, int]]) -> None:
+        """Count rows by expectation: those that were checked, and those that failed."""
+        found = [
+            ExpectationCount(name=name, on=spec.expect[name].on, checked=checked, failed=failed)
+            for name, (checked, failed) in tallies.items()
+        ]
+        self.expectations = summed(self.expectations, found)
 
     def warn(self, warnings: Iterable[RunWarning]) -> None:
         """Add warnings; those of one code become one, counts added."""
@@ -131,7 +150,8 @@ def columns_of(schema: BatchSchema) -> tuple[ResultColumn, ...]:
         for action in group.plan.actions:
             if action.source is not None:
                 known = sources.get(action.target.name, ())
-                sources[action.target.name] = tuple(dict.fromkeys((*known, action.source)))
+                files = _in_files(action.source, table.spec)
+                sources[action.target.name] = tuple(dict.fromkeys((*known, *files)))
                 masked |= {action.target.name} if action.source in group.masks else set()
     absent = [name for name in delivered if not sources[name]]
     sources |= {name: (name,) for name in absent}
@@ -142,3 +162,11 @@ def columns_of(schema: BatchSchema) -> tuple[ResultColumn, ...]:
         )
         for column in replica_columns(table)
     )
+
+
+def _in_files(column: str, spec: TableSpec) -> tuple[str, ...]:
+    """The columns of files that a delivered column is, or is computed from."""
+    text = spec.derive.get(column)
+    names = (column,) if text is None else spec.expressions[text].columns
+    before = {after.lower(): name for name, after in spec.rename.items()}
+    return tuple(before.get(name.lower(), name) for name in names)

@@ -180,8 +180,7 @@ def find_pending(run: TableRun, outcome: RunTotals) -> PendingWork | None:
     # Also without new files: a row that stored rows do not follow is never reported as up to date.
     require_same_identity(run.spec, ledger.state)
     due = is_emptied(run, found, ledger) or sweep_of(run, found, ledger.state) == "due"
-    replaying = run.job.options.action == "errors_replay"
-    replaying = replaying or ledger.state.unlocked
+    replaying = run.job.options.action == "errors_replay" or ledger.awaits_replay
     if not (found.waiting or pending or due or replaying or waits_for_files(run, found)):
         outcome.warn(notices.of_discovery(found, run.layout.landing, run.dialect))
         report_left(run, ledger, found, outcome)

@@ -92,7 +92,7 @@ class TableRun:
         """
         return dialect_of(self.spec, self.job.tiers[self.spec.size])
 
-    @property
+    @cached_property
     def layout(self) -> Layout:
         return self.layout_override or Layout.of(self.job.roots, self.spec)
 

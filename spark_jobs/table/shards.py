@@ -54,6 +54,7 @@ class Turns:
         for run, seen in self.pending:
             self._guarded(run.shard, partial(work, run.beside(states), seen))
             states[run.shard] = run.own_state()
+        self._replay_unlocked(work, states)
         self._sum_up(states)
 
     def find_pending(self) -> None:
@@ -96,6 +97,17 @@ class Turns:
         seen = find_pending(run, self.outcome)
         if seen is not None:
             self.pending.append((run, seen))
+
+    def _replay_unlocked(self, work: Callable[[TableRun, PendingWork], None], states: dict[str, TableState]) -> None:
+        """Another turn for sources with values in quarantine, where one after them has made a column text."""
+        for run in self.run.shard_runs():
+            if run.shard not in self.faults and run.ledger().awaits_replay:
+                self._guarded(run.shard, partial(self._replay, run, work))
+                states[run.shard] = run.own_state()
+
+    def _replay(self, run: TableRun, work: Callable[[TableRun, PendingWork], None]) -> None:
+        ledger = run.ledger()
+        work(run, PendingWork(state=ledger.state, found=run.discover(ledger)))
 
     def _guarded(self, shard: str, work: Callable[[], None]) -> None:
         try:

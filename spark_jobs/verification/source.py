@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_gddl.contract import connections
 from airflow_gddl.contract.durations import seconds
 from airflow_gddl.contract.errors import FatalError
-from airflow_gddl.contract.spec import JobOptions
+from airflow_gddl.contract.spec import JobOptions, TableSpec
 from airflow_gddl.contract.sql_types import DecimalType, SqlType
 from spark_jobs.engines.port import TableContext
 from spark_jobs.plan.batch import TableState
@@ -211,6 +211,14 @@ def digest(values: Sequence[Any], how: Sequence[Text]) -> int:
     return int.from_bytes(found.digest())
 
 
+def _require_all_rows(spec: TableSpec) -> None:
+    """Refuse a table with a row filter: the source has its other rows, too."""
+    if spec.where is not None:
+        what = f"the table holds the rows where {spec.where}, and the source has others, too"
+        remedy = "leave verify_connection out for this table; `gddl verify` compares it with its changes"
+        raise FatalError("SOURCE_FILTERED", what, where=spec.table, remedy=remedy)
+
+
 @dataclass(frozen=True)
 class Columns:
     """What is compared: names in the lake and in the source, keys first, and how."""
@@ -225,9 +233,11 @@ class Columns:
     def of(cls, table: SourceTable, table_schema: TableSchema) -> Columns:
         """
         Raises:
-            FatalError: `SOURCE_KEYS_NOT_COMPARABLE`.
+            FatalError: `SOURCE_KEYS_NOT_COMPARABLE`, `SOURCE_FILTERED`.
         """
-        types = {name.lower(): (name, kind) for name, kind in table.types.items()}
+        _require_all_rows(table_schema.spec)
+        renamed = {name.lower(): after for name, after in table_schema.spec.rename.items()}
+        types = {renamed.get(name.lower(), name).lower(): (name, kind) for name, kind in table.types.items()}
         masked = {name.lower() for name in table_schema.spec.mask}
         chosen: dict[str, tuple[str, Text]] = {}
         left_out: dict[str, str] = {}

@@ -48,6 +48,7 @@ from tests.airflow.clearing import clear
 from tests.airflow.deferral import TaskDeferred
 from tests.airflow.stage import Stage
 from tests.airflow.test_alerting import ListNotifier
+from tests.waiting import wait_for
 
 PACK = "gddl_pack.shop.small.1"
 FAKE = Path(__file__).with_name("fake_job.py")
@@ -239,10 +240,7 @@ def is_deferred(still: bool) -> Iterator[None]:
 
 
 def ended(run_: FakeRun) -> bool:
-    deadline = time.monotonic() + 30
-    while run_.is_going and time.monotonic() < deadline:
-        time.sleep(0.05)
-    return not run_.is_going
+    return wait_for(lambda: not run_.is_going)
 
 
 def test_a11_a_stopped_task_cancels_its_run_and_the_next_try_starts_a_new_one(stage: Stage, fake: FakeServer) -> None:

@@ -66,7 +66,7 @@ def read(path: str) -> list[dict[str, Any]]:
 def test_pipeline_and_oracle_agree(sort: str) -> None:
     written = []
 
-    @settings(max_examples=examples(8), derandomize=True, deadline=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=examples(8), suppress_health_check=list(HealthCheck))
     @given(st.deferred(lambda: cases(SORTS[sort])))
     def agree(case: Case) -> None:
         with tempfile.TemporaryDirectory() as folder:
@@ -88,7 +88,6 @@ def play(case: Case, lake: VectorLake) -> None:
 
 
 @given(st.lists(st.sets(st.integers(0, 2**33), max_size=50), min_size=1, max_size=4))
-@settings(max_examples=50, deadline=None, derandomize=True)
 def test_vectors_read_back(found: list[set[int]]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         rows = [np.array(sorted(one), np.int64) for one in found]

@@ -367,13 +367,7 @@ class Machine(RuleBasedStateMachine):
         assert self.world.done <= good
 
 
-Machine.TestCase.settings = settings(
-    max_examples=60,
-    stateful_step_count=25,
-    deadline=None,
-    derandomize=True,
-    suppress_health_check=[HealthCheck.too_slow],
-)
+Machine.TestCase.settings = settings(stateful_step_count=25, suppress_health_check=[HealthCheck.too_slow])
 TestMachine = Machine.TestCase
 
 

@@ -102,7 +102,7 @@ def read(folder: Path, data: bytes, form: DmsOptions) -> FileRows:
     return found
 
 
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(files())
 @example(('"a",', DmsOptions(csv_columns=("a", "b"))))
 @example(("a\n\nb", DmsOptions(csv_columns=("a",))))

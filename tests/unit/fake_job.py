@@ -2,7 +2,8 @@
 
 `results`: table to fields of its JobResult (a table that isn't there gets no answer). `exit`: exit status. `noise`:
 lines for standard output that are no results. `log`: lines for standard error. `progress`: events. `sleep`: seconds to
-sleep at the end. `kill`: signal sent to itself after that. `on_term`: `ignore`, or `answer` (the remaining tables, then
+sleep at the end. `kill`: signal sent to itself after that. `on_term`: `ignore`, which
+removes the file `ready`, or `answer` (the remaining tables, then
 exit). `child`: starts a process that outlives it and holds its pipes; its id goes to that file. `ready`: file that is
 written before the sleep. `dump`: file that gets the spec, the arguments and
 the environment.
@@ -46,7 +47,7 @@ def on_signal(orders: dict, spec: dict) -> None:
         sys.exit(1)
 
     if orders.get("on_term") == "ignore":
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        signal.signal(signal.SIGTERM, lambda *_: Path(orders["ready"]).unlink(missing_ok=True))
     if orders.get("on_term") == "answer":
         signal.signal(signal.SIGTERM, answer_rest)
 

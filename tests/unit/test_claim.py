@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
 from datetime import UTC, datetime, timedelta
 from multiprocessing.synchronize import Barrier
@@ -24,6 +25,7 @@ from airflow_gddl.contract.errors import FatalError, RetriableError
 from airflow_gddl.stores import Storage
 from spark_jobs.ledger import claim as claims
 from spark_jobs.ledger.claim import Claim, ClaimDocument, ProcessIdentity
+from tests.waiting import wait_for
 
 ROUNDS = 200
 
@@ -115,25 +117,36 @@ def test_waiting_ends_when_the_holder_does(root: str) -> None:
     with pytest.raises(RetriableError, match="TABLE_BUSY"):
         take(root, wait_seconds=0.2)
     assert time.monotonic() - begun >= 0.2
-    with Waiter(root) as waiter:
-        time.sleep(0.3)
+    storage = Watched()
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(Claim.acquire, storage, root, "next", clock, 60.0)
+        assert storage.read_once.wait(60)
+        assert not waiting.done()
         holder.release()
-        assert waiter.answer() == "held"
+        waiting.result().release()
+
+
+class Watched(Storage):
+    """It says when a claim has been read."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.read_once = threading.Event()
+
+    def read(self, path: str) -> bytes:
+        found = super().read(path)
+        self.read_once.set()
+        return found
 
 
 def test_claim_is_renewed_while_held(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(claims, "RENEWAL_SECONDS", 0.01)
-    with take(root) as claim:
+    with take(root, "renewed") as claim:
         first = document(root, 1).renewed_at
-        deadline = time.monotonic() + 10
-        while document(root, 1).renewed_at == first and time.monotonic() < deadline:
-            time.sleep(0.005)
-        assert document(root, 1).renewed_at > first
+        wait_for(lambda: document(root, 1).renewed_at > first)
         claim.check()
-    released = document(root, 1)
-    time.sleep(0.05)
-    assert document(root, 1) == released
-    assert released.released
+    wait_for(lambda: "claim-renewed" not in {thread.name for thread in threading.enumerate()})
+    assert document(root, 1).released
 
 
 def plant(root: str, name: str, text: str) -> Path:
@@ -283,10 +296,7 @@ def test_dead_and_running_processes_are_distinguished() -> None:
         child = replace(me, pid=process.pid, started=Path(f"/proc/{process.pid}/stat").read_text().split()[21])
         assert not child.is_known_dead(me)
         process.kill()
-        deadline = time.monotonic() + 10
-        while not child.is_known_dead(me) and time.monotonic() < deadline:
-            time.sleep(0.005)
-        assert child.is_known_dead(me), "a zombie is dead too"
+        wait_for(lambda: child.is_known_dead(me), "a zombie, which is dead too")
     assert child.is_known_dead(me)
 
 
@@ -295,6 +305,7 @@ import sys
 from datetime import UTC, datetime
 from spark_jobs.ledger.claim import Claim
 from airflow_gddl.stores import Storage
+from tests.waiting import wait_for
 with Claim.acquire(Storage(), sys.argv[1], "victim", lambda: datetime.now(UTC), float(sys.argv[2])):
     print("held", flush=True)
     sys.stdin.read()

@@ -8,7 +8,6 @@ import pty
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +15,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tests.waiting import wait_for
+
 FAKE = Path(__file__).with_name("fake_job.py")
 DRIVER = """
 import dataclasses, sys
 from airflow_gddl.cli import context
 from airflow_gddl.cli.main import invoke
+from tests.waiting import wait_for
 cli = dataclasses.replace(context.real(), job_command=(sys.executable, sys.argv[1]))
 sys.exit(invoke(sys.argv[2:], cli))
 """
@@ -89,10 +91,7 @@ def test_ctrl_c_stops_the_job_and_says_so(shop: Path) -> None:
     with subprocess.Popen(
         command, cwd=shop, env=environ(shop, **job), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
-        for _ in range(1000):
-            if ready.exists():
-                break
-            time.sleep(0.02)
+        wait_for(ready.exists)
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=30)
     assert process.returncode == 130

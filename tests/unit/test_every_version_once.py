@@ -189,6 +189,4 @@ class Ingestion(RuleBasedStateMachine):
 
 
 TestIngestion = Ingestion.TestCase
-TestIngestion.settings = settings(
-    max_examples=60, stateful_step_count=25, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
-)
+TestIngestion.settings = settings(stateful_step_count=25, suppress_health_check=list(HealthCheck))

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_gddl.contract.dialects import DebeziumOptions
@@ -360,7 +360,6 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=80, deadline=None)
 @given(said=st.sampled_from(SAID), steps=STEPS)
 def test_each_file_is_ingested_once_in_any_order(said: str | None, steps: list[Step]) -> None:
     """After each run all that lies within the look-back, a day later everything, and never one twice."""

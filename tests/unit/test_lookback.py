@@ -9,7 +9,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_gddl.contract.dialects import DmsOptions
@@ -129,7 +129,6 @@ ARRIVALS = st.lists(
 )
 
 
-@settings(deadline=None)
 @given(arrivals=ARRIVALS)
 def test_each_late_file_is_ingested_once(arrivals: list[tuple[timedelta, timedelta, int]]) -> None:
     with tempfile.TemporaryDirectory() as folder:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
 import sys
 import threading
 import time
@@ -20,7 +19,8 @@ from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, JobSpec, Roots, TableSpec, TierSpec
 from airflow_gddl.runners.interface import JobOutcome, ProgressEvent
 from airflow_gddl.runners.job_process import KEPT_AT_LEAST, KEPT_AT_MOST, KEPT_DAYS, JobLog, expired, open_log
-from airflow_gddl.runners.this_machine import LocalRunner
+from airflow_gddl.runners.registry import LocalRunner
+from tests.waiting import is_alive, wait_for
 
 FAKE = Path(__file__).with_name("fake_job.py")
 
@@ -132,11 +132,11 @@ def send_when(ready: Path, *numbers: int) -> threading.Thread:
     """Signals this process once the job says that it is ready."""
 
     def send() -> None:
-        while not ready.exists():
-            time.sleep(0.02)
-        for number in numbers:
+        wait_for(ready.exists)
+        os.kill(os.getpid(), numbers[0])
+        for number in numbers[1:]:
+            wait_for(lambda: not ready.exists(), "the job to get the signal before")
             os.kill(os.getpid(), number)
-            time.sleep(0.3)
 
     thread = threading.Thread(target=send, daemon=True)
     thread.start()
@@ -187,19 +187,7 @@ def test_processes_left_by_a_crashed_job_are_killed(home: Path, lake: Path, tmp_
     outcome = runner_of(home, orders, 0.5).run(spec_of(lake, "a.b"), Heard())
     assert errors(outcome) == {"a.b": "JOB_DIED"}
     pid = int((tmp_path / "pid").read_text())
-    assert gone(pid), "a process of the job's group outlived it"
-
-
-def gone(pid: int) -> bool:
-    """Whether a process is dead; one that only waits to be reaped counts as dead."""
-    for _ in range(50):
-        state = subprocess.run(
-            ["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True, check=False
-        ).stdout
-        if not state.strip() or state.startswith("Z"):
-            return True
-        time.sleep(0.1)
-    return False
+    wait_for(lambda: not is_alive(pid), "the end of a process of the job's group")
 
 
 def test_a_command_that_does_not_exist(home: Path, lake: Path) -> None:

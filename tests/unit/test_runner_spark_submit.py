@@ -216,5 +216,5 @@ def test_the_code_that_is_sent_holds_what_a_task_imports(tmp_path: Path) -> None
         "airflow_gddl/stores/s3.py",
         "spark_jobs/job/spread_spark.py",
     } <= names
-    assert not any(name.startswith(("airflow_gddl/cli", "airflow_gddl/runtime/runners")) for name in names)
+    assert not any(name.startswith(("airflow_gddl/cli", "airflow_gddl/runners")) for name in names)
     assert (tmp_path / "a.zip").read_bytes() == write_code(tmp_path / "b.zip").read_bytes()
