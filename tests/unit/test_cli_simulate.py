@@ -17,8 +17,8 @@ from airflow_gddl.cli.context import CliContext
 from airflow_gddl.cli.main import invoke
 from airflow_gddl.cli.project_files import DemoFolder
 from airflow_gddl.contract.errors import MetadataError
-from airflow_gddl.devtools.simulate import Delivery, OpMix, SchemaEvent, Troubles
 from airflow_gddl.metadata.loading import load
+from airflow_gddl.simulate import Delivery, OpMix, SchemaEvent, Troubles
 from tests.s3_server import Bucket, serving
 
 ROOT = Path(__file__).parents[2]

@@ -19,7 +19,7 @@ from airflow_gddl.contract.codec import decode
 from airflow_gddl.contract.dialects import DmsOptions
 from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.contract.spec import TableSpec
-from airflow_gddl.devtools.simulate import (
+from airflow_gddl.simulate import (
     Delivery,
     OpMix,
     SchemaEvent,
@@ -335,7 +335,7 @@ def test_the_metadata_row_fits_the_contract(spec: SimulateSpec) -> None:
 def test_equal_specs_write_equal_bytes_whatever_the_hash_seed(tmp_path: Path) -> None:
     script = Path(__file__).with_name("test_simulate_truth.py").parent
     code = (
-        "import sys; from pathlib import Path; from airflow_gddl.devtools.simulate import *\n"
+        "import sys; from pathlib import Path; from airflow_gddl.simulate import *\n"
         "from test_simulate_truth import TABLES, SHAPES\n"
         "trouble = Troubles(late=0.3, repeated=0.5, out_of_order=True, ties=2, key_updates=0.2, tricky_keys=True)\n"
         "simulate(SimulateSpec(input=TABLES, landing=Path(sys.argv[1]), schema='s', tables=SHAPES, changes=0.5,\n"
