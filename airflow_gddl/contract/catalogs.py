@@ -60,8 +60,8 @@ class CatalogDescriptor:
     """All that one kind of catalog brings. References are `module:attribute`.
 
     Attributes:
-        port: function of a `CatalogSpec` and a `spark_jobs.catalogs.base.CatalogContext` that gives the `CatalogPort`;
-            loaded only by the job.
+        port: function of a `CatalogSpec` and a `spark_jobs.catalogs.catalog.CatalogContext` that gives the
+            `CatalogPort`; loaded only by the job.
         probe: function of a `CatalogSpec`, a database and the environment that makes one request for `gddl check` and
             returns what it found, or raises `ProbeSkippedError` or a `GddlError`; null: `gddl check` skips it.
         names: regular expression of the names that it can hold; `names_are`: the same for messages.
@@ -88,16 +88,16 @@ CATALOGS = ExtensionPoint(
     CatalogDescriptor,
     {
         "hive": CatalogDescriptor(
-            port="spark_jobs.catalogs.hive:hive_catalog",
+            port="spark_jobs.catalogs.hive_catalog:hive_catalog",
             probe="airflow_gddl.cli.check:probe_hive",
             names="[a-z0-9_]{1,128}",
             names_are="1 to 128 letters a-z, digits and _",
             fields=("uri",),
-            session="spark_jobs.catalogs.opening:hive_settings",
+            session="spark_jobs.catalogs.catalog:hive_settings",
             readers=("spark",),
         ),
         "glue": CatalogDescriptor(
-            port="spark_jobs.catalogs.glue:glue_catalog",
+            port="spark_jobs.catalogs.glue_catalog:glue_catalog",
             probe="airflow_gddl.cli.check:probe_glue",
             names="[a-z0-9_]{1,255}",
             names_are="1 to 255 letters a-z, digits and _, as Athena reads them",
@@ -105,7 +105,7 @@ CATALOGS = ExtensionPoint(
             readers=("spark", "athena"),
         ),
         "unity": CatalogDescriptor(
-            port="spark_jobs.catalogs.unity:unity_catalog",
+            port="spark_jobs.catalogs.unity_catalog:unity_catalog",
             probe="airflow_gddl.cli.check:probe_unity",
             names=r"[^\x00-\x20\x7f./]{1,255}",
             names_are="1 to 255 characters without blanks, `.` and `/`",

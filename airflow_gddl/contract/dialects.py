@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import Literal
 
 from airflow_gddl.contract.extensions import ExtensionPoint
+from airflow_gddl.contract.file_names import LOOKBACK
 from airflow_gddl.contract.table_spec import STRICT
 
 DatePartition = Literal["none", "YYYYMMDD", "YYYYMMDDHH", "YYYYMM", "MMYYYYDD", "DDMMYYYY"]
@@ -58,7 +59,7 @@ class DmsOptions:
     """`CsvNullValue`; an empty unquoted field is null too."""
     types: Mapping[str, str] = field(default_factory=dict)
     """Column to SQL type (`decimal(12,2)`, `boolean`, ...) for values that come as text; others keep their type."""
-    lookback: str = "7d"
+    lookback: str = LOOKBACK
     """How far behind the newest change file a run over many files lists for late files; once a day all are listed."""
     missing_folder: Literal["report", "empty", "ignore"] = "report"
     """Meaning of a missing folder: a warning, an empty table, or no new files."""
@@ -90,7 +91,7 @@ class DebeziumOptions:
     """When the source's log was reset (failover, reset, restored backup), ISO 8601: later changes come after all."""
     snapshots: Literal["reload", "merge"] = "reload"
     """Meaning of a snapshot after the first: the whole table, whose rows replace all before; or rows to be merged."""
-    lookback: str = "7d"
+    lookback: str = LOOKBACK
     """How far behind the newest folder each run lists for late files; needs `path_format`, else all are listed."""
     missing_folder: Literal["report", "empty", "ignore"] = "report"
     """Meaning of a missing folder: a warning, an empty table, or no new files."""
@@ -122,8 +123,8 @@ class DialectDescriptor:
     Attributes:
         options: class of the row's `options`, a frozen dataclass with defaults, among its fields `types`, `lookback`,
             `missing_folder` and `verify_connection`, as `DmsOptions` has them. Loaded on both sides.
-        reading: the subclass of `spark_jobs.dialects.base.Dialect`, which states the roles of columns; loaded only by
-            the job.
+        reading: the subclass of `spark_jobs.dialects.protocol.Dialect`, which states the roles of columns; loaded only
+            by the job.
         technical: columns that the service adds to those of the source: they are not published, and their change alone
             opens no version of a history. A `*` at the end: all names that begin so. Case does not count.
         check: function that yields the problems of `options` (a mapping, with correct types) beyond their types.

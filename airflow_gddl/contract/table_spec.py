@@ -61,7 +61,7 @@ class SchemaEvolution:
 
 @dataclass(frozen=True, kw_only=True)
 class Expectation:
-    """What must hold for each row that is inserted or updated (docs/semantics.md, section 10)."""
+    """What must hold for each row that is inserted or updated (docs/semantics.md, section 18)."""
 
     __pydantic_config__ = STRICT
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime
 from itertools import pairwise
-from typing import Any
+from typing import Any, ClassVar
 
 from airflow_gddl.contract.checks import RESERVED_COLUMNS
 from airflow_gddl.contract.errors import FieldPath, SpecProblem
@@ -124,22 +124,22 @@ def _too_deep(token: Any = None) -> ExpressionError:
 @functools.cache
 def _grammar() -> Any:
     """sqlglot's grammar without words but those of `_WORDS`, functions of its own, and comments."""
-    from sqlglot import parser, tokens  # noqa: PLC0415 - see `_parsed`
+    from sqlglot import TokenType, parser, tokens  # noqa: PLC0415 - see `_parsed`
     from sqlglot.dialects.dialect import Dialect  # noqa: PLC0415 - see `_parsed`
 
-    kinds = tokens.TokenType
-    words = {word: getattr(kinds, word) for word in _WORDS} | {sign: getattr(kinds, n) for sign, n in _SIGNS.items()}
+    signs = {sign: getattr(TokenType, name) for sign, name in _SIGNS.items()}
+    words = {word: getattr(TokenType, word) for word in _WORDS} | signs
 
     class Expressions(Dialect):
         class Tokenizer(tokens.Tokenizer):
             KEYWORDS = words
-            COMMENTS: list[Any] = []  # noqa: RUF012 - sqlglot's way of declaring it
+            COMMENTS: ClassVar[list[Any]] = []
 
         class Parser(parser.Parser):
-            FUNCTIONS: dict[str, Any] = {}  # noqa: RUF012 - see above
-            FUNCTION_PARSERS: dict[str, Any] = {}  # noqa: RUF012 - see above
-            NO_PAREN_FUNCTIONS: dict[Any, Any] = {}  # noqa: RUF012 - see above
-            NO_PAREN_FUNCTION_PARSERS: dict[str, Any] = {}  # noqa: RUF012 - see above
+            FUNCTIONS: ClassVar[dict[str, Any]] = {}
+            FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {}
+            NO_PAREN_FUNCTIONS: ClassVar[dict[Any, Any]] = {}
+            NO_PAREN_FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {}
 
     return Expressions()
 
@@ -310,11 +310,10 @@ _TITLES = {"Mod": "the operator %", "Column": "a name with a dot", "Dot": "a nam
 
 def _moment(text: str, kind: str) -> str:
     try:
-        found = date.fromisoformat(text) if kind == "date" else datetime.fromisoformat(text)
+        return date.fromisoformat(text).isoformat() if kind == "date" else datetime.fromisoformat(text).isoformat(" ")
     except ValueError:
         example = "date '2026-01-31'" if kind == "date" else "timestamp '2026-01-31 12:00:00'"
         raise ExpressionError(f"{text[:40]!r} is no {kind}", f"write e.g. {example}") from None
-    return found.isoformat() if kind == "date" else found.isoformat(" ")
 
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")

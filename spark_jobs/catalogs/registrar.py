@@ -23,17 +23,21 @@ from airflow_gddl.contract.result import RunWarning
 from airflow_gddl.contract.spec import JobSpec, TableSpec
 from airflow_gddl.stores import Storage
 from airflow_gddl.stores.lake_files import RegistrationStore
-from spark_jobs.catalogs.base import (
+from spark_jobs.catalogs.catalog import (
+    CatalogAccess,
     CatalogChange,
+    CatalogContext,
     CatalogError,
     CatalogPort,
     DeltaTableInfo,
     Entry,
+    OpenCatalog,
     Registration,
     TableColumn,
+    descriptor_of,
+    open_catalog,
     plan,
 )
-from spark_jobs.catalogs.opening import CatalogAccess, CatalogContext, OpenCatalog, descriptor_of, open_catalog
 from spark_jobs.rules.arrays import SQL_NAMES
 
 

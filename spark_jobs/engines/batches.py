@@ -25,15 +25,24 @@ from spark_jobs.engines.port import DeclinedError, TableContext, TableWork
 from spark_jobs.engines.table_rows import FindRows, KeyMatches, find, search
 from spark_jobs.engines.whole_tables import TableWriter, changes_of_keys, update_history
 from spark_jobs.engines.written_parts import Decoding, landed, resumed_batch, resumed_schema
-from spark_jobs.plan.batch import BatchPlan, TableState
+from spark_jobs.plan.planned_batch import BatchPlan, TableState
 from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.rules import quarantine
 from spark_jobs.rules.arrays import by_name
 from spark_jobs.rules.batch_schema import Landed, change_schema
 from spark_jobs.rules.decode import DecodedGroup, Stamp, are_deletes
-from spark_jobs.rules.figures import Appended, Applied, Figures, Overlap
 from spark_jobs.rules.fold import net_changes, refolds
-from spark_jobs.rules.measure import DecodedBatch, combined, distinct, figures_of, measure
+from spark_jobs.rules.measure import (
+    Appended,
+    Applied,
+    DecodedBatch,
+    Figures,
+    Overlap,
+    combined,
+    distinct,
+    figures_of,
+    measure,
+)
 from spark_jobs.rules.merge import Outcome, StoredState, outcome_of, warnings_of
 from spark_jobs.rules.order import events
 from spark_jobs.rules.quarantine import good_again, to_replay

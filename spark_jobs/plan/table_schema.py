@@ -10,9 +10,9 @@ from airflow_gddl.contract.file_names import timed_order
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.contract.sql_types import ScalarType, StructType, parse_type
 from airflow_gddl.contract.table_spec import lowered
+from spark_jobs.plan.applied_settings import ChangeSettings, change_settings, columns_of
 from spark_jobs.plan.columns import Column, landed_name
-from spark_jobs.plan.settings import ChangeSettings, change_settings, columns_of
-from spark_jobs.plan.snapshots import SnapshotRun
+from spark_jobs.plan.source_snapshots import SnapshotRun
 
 RESCUED = "_rescued_data"
 GDDL = "_gddl"

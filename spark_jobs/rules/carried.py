@@ -55,7 +55,9 @@ def _carried(rows: pa.Table, schema: TableSchema, column: str) -> np.ndarray:
     if column == RESCUED:
         return found
     if sources := schema.derived_from(column):
-        return np.logical_and.reduce([_carried(rows, schema, source) for source in sources])
+        for source in sources:
+            found &= _carried(rows, schema, source)
+        return found
     if column in schema.lacking:
         lacking = pa.array(schema.lacking[column], pa.int32())
         found &= ~np.asarray(pc.is_in(flat(pc.struct_field(rows.column(GDDL), "schema")), value_set=lacking))

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from airflow_gddl.contract.sql_types import DecimalType, SqlType, parse_type
-from spark_jobs.plan.batch import PlannedFile
+from spark_jobs.plan.planned_batch import PlannedFile
 from spark_jobs.plan.sequence import have_one_type, is_after
 from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.rules.arrays import flat, is_text

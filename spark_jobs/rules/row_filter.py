@@ -1,4 +1,4 @@
-"""What becomes of rows outside the row filter (`where`, docs/semantics.md, section 11). Each row for itself."""
+"""What becomes of rows outside the row filter (`where`, docs/semantics.md, section 17). Each row for itself."""
 
 from __future__ import annotations
 

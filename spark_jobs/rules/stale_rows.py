@@ -70,7 +70,8 @@ def _are_later(changes: pa.Table, rows: pa.Table) -> np.ndarray:
     )
     unordered = np.asarray(ours["sequence"].is_null()) & ~np.asarray(pc.fill_null(pc.equal(ours["op"], "R"), False))
     of_now = np.asarray(pc.greater_equal(ours["generation"], theirs["generation"]))
-    return (compared > 0) | (unordered & of_now)
+    later: np.ndarray = (compared > 0) | (unordered & of_now)
+    return later
 
 
 def stale_warning(keys: pa.Table, schema: TableSchema) -> tuple[RunWarning, ...]:

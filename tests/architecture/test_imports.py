@@ -68,7 +68,7 @@ def import_all(package: str, refused: str, *flags: str, left_out: str = "") -> s
 @pytest.mark.parametrize(
     ("package", "refused", "one", "left_out"),
     [
-        ("spark_jobs", "airflow,pydantic", "spark_jobs.plan.batch", ()),
+        ("spark_jobs", "airflow,pydantic", "spark_jobs.plan.planned_batch", ()),
         ("airflow_gddl", "pyspark,delta,py4j,spark_jobs,airflow", "airflow_gddl.cli.main", AIRFLOW),
     ],
 )

@@ -12,7 +12,7 @@ import pytest
 from deltalake import DeltaTable
 
 from airflow_gddl.contract.spec import JobOptions, TableSpec
-from spark_jobs.table.outcome import TableOutcome
+from spark_jobs.table.runtime import TableOutcome
 from tests.conftest import LocalPort
 from tests.delta_rs.small_lake import SmallLake
 from tests.landing import write
@@ -142,7 +142,7 @@ OF_PAGES = {
         "(`LOG_BEGAN_LATE`)": "debezium/test_log_restarts.py::test_full_refresh_reorders_changes_after_a_log_reset",
     },
     "on-call.md": {
-        "rows and files are in quarantine": "unit/test_cli.py::test_errors_replay",
+        "rows and files are in quarantine": "commands/test_cli.py::test_errors_replay",
         "`SEQUENCE_TIE`": f"{SNAPSHOTS}::test_rebuild_by_another_sequence_decides_ties",
         "shows record, code, column and file": "spark/test_replay_of_codes.py::test_rows_of_other_codes_are_kept",
         "no landing file is needed": "delta_rs/test_repairs.py::test_rebuild_repairs_a_replica",
@@ -169,7 +169,7 @@ OF_PAGES = {
         "compared with the source": "delta_rs/test_repairs.py::test_resync_repairs_a_replica",
         "`SWEEP_HELD`": "scenarios/r09_reload_held",
     },
-    "tasks/what-a-code-means.md": {"row, file": "unit/test_cli.py::test_errors_replay"},
+    "tasks/what-a-code-means.md": {"row, file": "commands/test_cli.py::test_errors_replay"},
 }
 """Page to words of each line that names a repair, and the test that plays it."""
 

@@ -20,7 +20,7 @@ from airflow_gddl.runners.interface import DatabricksAccess, Handle, RunRequest
 from devtools.fake_databricks.server import FakeServer, serving
 from devtools.fake_databricks.workspace import Refusal, TaskProcess, allowed, arguments_of, settings_of
 from spark_jobs import main as job_main
-from spark_jobs.discovery.notified import SOURCES
+from spark_jobs.discovery import SOURCES
 from tests.remote.conftest import OWN
 from tests.waiting import wait_for
 

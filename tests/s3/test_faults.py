@@ -23,7 +23,7 @@ from airflow_gddl.runners.interface import Platform
 from airflow_gddl.runners.remote import RemoteRunner
 from airflow_gddl.stores import Storage, open_store
 from airflow_gddl.stores.lake_files import check_roots
-from spark_jobs.job.tables import run_job
+from spark_jobs.job.job_tables import run_job
 from spark_jobs.job.worker import NoSpark
 from spark_jobs.table.runtime import Runtime
 from tests.remote.world import Heard

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 from airflow_gddl.contract.checks import check_table
-from airflow_gddl.contract.dialects import BUILT_IN, options_class
+from airflow_gddl.contract.dialects import DIALECTS
 from airflow_gddl.contract.spec import EngineName, JobOptions, TableSpec
 from tests.conftest import LocalPort
 from tests.landing import write, write_bytes
@@ -140,7 +140,10 @@ EVENT = {
 def variants() -> list[TableSpec]:
     """Rows that no check lets through: each has the text in one place of one field, or of one option of its dialect."""
     found = []
-    for dialect, kind in ((None, TableSpec), *((name, options_class(name)) for name in BUILT_IN)):
+    for dialect, kind in (
+        (None, TableSpec),
+        *((name, DIALECTS.load(one.options)) for name, one in DIALECTS.built_in.items()),
+    ):
         for field in fields(kind):
             for value in hostile_values(str(field.type)) if field.name not in RESOLVED else ():
                 given = {field.name: value} if dialect is None else {"options": {field.name: value}, "dialect": dialect}

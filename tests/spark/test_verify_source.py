@@ -11,7 +11,7 @@ from deltalake import DeltaTable
 
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import DEFAULT_TIERS, JobOptions
-from spark_jobs.job.tables import run_job
+from spark_jobs.job.job_tables import run_job
 from tests.conftest import LocalPort
 from tests.delta_rs.postgres import postgres
 from tests.delta_rs.small_lake import SmallLake

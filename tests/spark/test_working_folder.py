@@ -47,7 +47,7 @@ def test_spark_tasks_do_not_import_them(tmp_path: Path, monkeypatch: pytest.Monk
     (tmp_path / "spark_jobs" / "__init__.py").write_text("")
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)
-    assert python(program) == ["spark_jobs.plan.batch"]
+    assert python(program) == ["spark_jobs.plan.planned_batch"]
 
 
 PROGRAM = """
@@ -56,9 +56,9 @@ from spark_jobs.spark.session import open_session
 from spark_jobs.spark.session_settings import SessionSettings
 
 def where(batches):
-    import spark_jobs.plan.batch
+    import spark_jobs.plan.planned_batch
     for batch in batches:
-        yield pa.RecordBatch.from_pydict({"name": [spark_jobs.plan.batch.__name__] * batch.num_rows})
+        yield pa.RecordBatch.from_pydict({"name": [spark_jobs.plan.planned_batch.__name__] * batch.num_rows})
 
 session = open_session(SessionSettings(cores=1, memory="1g", brief=True))
 print("FOUND", session.range(1).mapInArrow(where, "name string").collect()[0]["name"], flush=True)

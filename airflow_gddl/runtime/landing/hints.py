@@ -15,16 +15,18 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from airflow_gddl.contract.codec import from_json_or_none, to_json
-from airflow_gddl.contract.file_names import change_time, digits_of, moment
+from airflow_gddl.contract.durations import seconds
+from airflow_gddl.contract.file_names import (
+    LISTED_IN_PART,
+    LOOKBACK,
+    change_time,
+    digits_of,
+    is_listing_due,
+    moment,
+)
 from airflow_gddl.contract.layout import STATE, join
 from airflow_gddl.contract.spec import Roots
 from airflow_gddl.stores import Storage, open_store, read_document, update_object
-
-LISTED_IN_PART = 10_000
-"""Files above which only a part of a folder is listed; a job does the same, see `spark_jobs.discovery.listing`."""
-SWEPT_EVERY = timedelta(days=1)
-LOOKBACK = timedelta(days=7)
-"""Default of the dialects' `lookback`; a row may set a longer one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +46,7 @@ class Watermark:
 
     def holds(self, now: datetime) -> bool:
         """Whether the next full listing is not yet due; a time in the future (the clock was set back) counts as due."""
-        return timedelta(0) <= now - datetime.fromisoformat(self.swept) < SWEPT_EVERY
+        return not is_listing_due(self.swept, now)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,7 +70,7 @@ def watermark_of(digests: Mapping[str, int], lookback: timedelta, swept: str) ->
     moment_ = moment(newest)
     if moment_ is None:
         return None
-    limit, last, count, total = digits_of(moment_ - max(lookback, LOOKBACK)), "", 0, 0
+    limit, last, count, total = digits_of(moment_ - max(lookback, timedelta(seconds=seconds(LOOKBACK)))), "", 0, 0
     for name in sorted(digests):
         time = _sorting_time(name)
         if time is None or time >= limit:
