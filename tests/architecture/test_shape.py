@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-FOLDERS = ("airflow_gddl", "spark_jobs", "dags", "benchmarks", "website")
+FOLDERS = ("airflow_gddl", "spark_jobs", "dags", "benchmarks", "devtools", "website")
 MODULE_LINES = 800
 FUNCTION_LINES = 50
 VAGUE = {"utils", "util", "helpers", "helper", "common", "misc"}
