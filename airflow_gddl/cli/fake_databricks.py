@@ -15,7 +15,9 @@ from airflow_gddl.cli import context, deploy
 def fake_databricks(
     ctx: typer.Context,
     *,
-    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Port on the loopback; 0: a free one.")] = 8765,
+    port: Annotated[
+        int, typer.Option("--port", metavar="PORT", min=0, max=65535, help="Port on the loopback; 0: a free one.")
+    ] = 8765,
 ) -> None:
     """Serve a Databricks Jobs API that runs jobs as local processes, until Ctrl-C."""
     cli = context.of(ctx)

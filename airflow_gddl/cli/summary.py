@@ -8,7 +8,7 @@ from typing import Any
 
 from airflow_gddl.cli.screen import Cell, Screen, ScreenColumn, count, counted, duration, number_columns
 from airflow_gddl.contract.result import ExpectationCount, JobResult, Status
-from airflow_gddl.runtime.runners.base import JobOutcome
+from airflow_gddl.runners.interface import JobOutcome
 
 _NAMED = 10
 

@@ -106,6 +106,8 @@ class ResultColumn:
 CATALOG_PROBLEMS = frozenset(
     {
         "CATALOG_UNKNOWN",
+        "CATALOG_KIND_UNKNOWN",
+        "CATALOG_KIND_BROKEN",
         "CATALOG_UNREACHABLE",
         "CATALOG_DENIED",
         "CATALOG_REFUSED",

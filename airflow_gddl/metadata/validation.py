@@ -14,8 +14,9 @@ from typing import Any, Generic, TypeVar, get_args, get_origin
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
-from airflow_gddl.contract import dialects, durations
+from airflow_gddl.contract import durations
 from airflow_gddl.contract.checks import DURATIONS, WAITS
+from airflow_gddl.contract.dialects import DIALECTS
 from airflow_gddl.contract.errors import FieldPath, SpecProblem
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.contract.table_spec import Expectation, SchemaEvolution
@@ -223,6 +224,7 @@ def options_of(dialect: str) -> FieldShape[Any]:
     """Shape of a dialect's options.
 
     Raises:
-        FatalError: `DIALECT_UNKNOWN`.
+        FatalError: `DIALECT_UNKNOWN`, `DIALECT_BROKEN`.
     """
-    return FieldShape(dialects.options_class(dialect), remedies={"lookback": durations.remedy}, comma_refused=True)
+    cls = DIALECTS.load(DIALECTS.get(dialect).options)
+    return FieldShape(cls, remedies={"lookback": durations.remedy}, comma_refused=True)

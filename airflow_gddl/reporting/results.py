@@ -15,8 +15,8 @@ from airflow_gddl.contract.layout import LOADS
 from airflow_gddl.contract.result import JobResult, MainCounts, RunWarning, summed
 from airflow_gddl.contract.spec import Roots, TableSpec
 from airflow_gddl.reporting.asset_events import extra_of
-from airflow_gddl.runtime.runners.base import ProgressEvent
-from airflow_gddl.runtime.runners.job_process import Heartbeat
+from airflow_gddl.runners.interface import ProgressEvent
+from airflow_gddl.runners.job_process import Heartbeat
 from airflow_gddl.version_compat import AirflowException, AirflowFailException, gauge
 
 

@@ -21,23 +21,21 @@ from airflow_gddl.stores import Storage
 from spark_jobs.delta.commits import version_of
 from spark_jobs.delta.data_files import Target
 from spark_jobs.delta.log import Action
-from spark_jobs.dialects.base import Dialect
 from spark_jobs.dialects.probe import probe_all, reading
 from spark_jobs.dialects.probed import Probed, Unreadable, begin_a_table, groups
-from spark_jobs.dialects.roles import match
+from spark_jobs.dialects.protocol import Dialect, match
 from spark_jobs.engines.places import Place, stream_of, stream_rows
 from spark_jobs.engines.port import TableContext
-from spark_jobs.plan.batch import BatchPlan, TableState
+from spark_jobs.plan.planned_batch import BatchPlan, TableState
 from spark_jobs.plan.sequence import sort_key
-from spark_jobs.plan.snapshots import IgnoredSnapshot, LedgerBefore, SnapshotMarks, snapshots_after
+from spark_jobs.plan.source_snapshots import IgnoredSnapshot, LedgerBefore, SnapshotMarks, snapshots_after
 from spark_jobs.plan.table_schema import TableSchema
 from spark_jobs.rules import quarantine
 from spark_jobs.rules.batch_schema import BatchSchema, GroupDecoding, Landed, plan_batch
 from spark_jobs.rules.decode import DecodedGroup, Stamp, are_deletes, decode
 from spark_jobs.rules.derived import landed_as_named, raw_as_named
 from spark_jobs.rules.erasure import ErasedKeys, without_erased
-from spark_jobs.rules.figures import Figures
-from spark_jobs.rules.measure import DecodedBatch, PartFigures, combined, distinct, figures_of, measure
+from spark_jobs.rules.measure import DecodedBatch, Figures, PartFigures, combined, distinct, figures_of, measure
 from spark_jobs.rules.read import FileRows, RawGroup, grouped, read_file
 from spark_jobs.rules.row_filter import within_filter
 from spark_jobs.rules.stale_rows import suspects

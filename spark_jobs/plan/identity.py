@@ -10,10 +10,10 @@ from airflow_gddl.contract.durations import seconds
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.contract.table_spec import lowered
-from spark_jobs.plan.batch import TableState
+from spark_jobs.plan.applied_settings import MARKED, AppliedSettings, derived_of, filter_of, is_mark
 from spark_jobs.plan.columns import is_before_image, landed_name, select_columns
-from spark_jobs.plan.settings import MARKED, AppliedSettings, derived_of, filter_of, is_mark
-from spark_jobs.plan.shards import refreshed
+from spark_jobs.plan.planned_batch import TableState
+from spark_jobs.plan.sharding import refreshed
 
 
 def require_same_identity(spec: TableSpec, state: TableState) -> None:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
 
 from airflow_gddl.contract.file_names import timed_order
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.contract.sql_types import ScalarType, StructType, parse_type
 from airflow_gddl.contract.table_spec import lowered
+from spark_jobs.plan.applied_settings import ChangeSettings, change_settings, columns_of
 from spark_jobs.plan.columns import Column, landed_name
-from spark_jobs.plan.settings import ChangeSettings, change_settings, columns_of
-from spark_jobs.plan.snapshots import SnapshotRun
+from spark_jobs.plan.source_snapshots import SnapshotRun
 
 RESCUED = "_rescued_data"
 GDDL = "_gddl"
@@ -121,7 +122,7 @@ class TableSchema:
         ignores = any(settings.ignore_null_updates for settings in self.settings)
         return ignores or any(listing is not None for listing in listings) or self.spec.delete == "soft"
 
-    @property
+    @cached_property
     def settings(self) -> tuple[ChangeSettings, ...]:
         """Settings under which stored changes came, those of the row now first."""
         return (change_settings(self.spec), *self.earlier)

@@ -289,5 +289,12 @@ def by_name(rows: pa.Table, schema: pa.Schema) -> pa.Table:
     return pa.Table.from_arrays(columns, schema=schema)
 
 
+def completed(rows: pa.Table, column: Callable[[str], pa.ChunkedArray], schema: pa.Schema) -> pa.Table:
+    """Columns of `schema`, in its order and types: those of the rows, and by `column` those that the rows lack."""
+    there = set(rows.column_names)
+    columns = {name: rows.column(name) if name in there else column(name) for name in schema.names}
+    return by_name(pa.table(columns), schema)
+
+
 def is_text(kind: pa.DataType) -> bool:
     return bool(pt.is_string(kind) or pt.is_large_string(kind) or pt.is_string_view(kind))

@@ -17,11 +17,11 @@ import pyarrow.compute as pc
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.contract.sql_types import DecimalType, ScalarType, SqlType, StructType, parse_type, unsupported_part
-from spark_jobs.dialects.roles import match
-from spark_jobs.plan.batch import BatchPlan
+from spark_jobs.dialects.protocol import match
 from spark_jobs.plan.columns import withholds
+from spark_jobs.plan.planned_batch import BatchPlan
 from spark_jobs.plan.sequence import Forms
-from spark_jobs.plan.shards import refreshed
+from spark_jobs.plan.sharding import refreshed
 from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.rules.arrays import arrow_type, is_text, recast
 from spark_jobs.rules.batch_schema import STRING, DeliveredColumns, GroupDecoding, RowProblem

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from airflow_gddl.contract.sql_types import DecimalType, SqlType, parse_type
-from spark_jobs.plan.batch import PlannedFile
+from spark_jobs.plan.planned_batch import PlannedFile
 from spark_jobs.plan.sequence import have_one_type, is_after
 from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.rules.arrays import flat, is_text
@@ -282,8 +282,9 @@ def emptied(rows: pa.Table, table_schema: TableSchema, where: np.ndarray) -> pa.
 def with_images(rows: pa.Table, table_schema: TableSchema) -> np.ndarray:
     """Rows with any before image."""
     found = np.zeros(rows.num_rows, dtype=bool)
+    there = set(rows.column_names)
     for column in table_schema.before:
-        if column.name in rows.column_names:
+        if column.name in there:
             found |= np.asarray(flat(rows.column(column.name)).is_valid())
     return found
 

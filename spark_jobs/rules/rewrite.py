@@ -18,9 +18,8 @@ from airflow_gddl.contract.published import clean_name
 from airflow_gddl.contract.spec import MaskMethod, TableSpec
 from airflow_gddl.contract.sql_types import SqlType, StructType, parse_type
 from airflow_gddl.contract.table_spec import HASHED, lowered
-from spark_jobs.dialects.base import Dialect
-from spark_jobs.dialects.roles import declared_texts, sequence_type
-from spark_jobs.plan.batch import TableState
+from spark_jobs.dialects.protocol import Dialect, declared_texts, sequence_type
+from spark_jobs.plan.applied_settings import derived_of, filter_of
 from spark_jobs.plan.columns import (
     Column,
     ColumnSelection,
@@ -31,8 +30,8 @@ from spark_jobs.plan.columns import (
     select_columns,
 )
 from spark_jobs.plan.identity import keyed_otherwise, other_prefix, renamed_columns, reselected_columns
+from spark_jobs.plan.planned_batch import TableState
 from spark_jobs.plan.sequence import log_began_of
-from spark_jobs.plan.settings import derived_of, filter_of
 from spark_jobs.plan.table_schema import GDDL, RESCUED, TableSchema
 from spark_jobs.plan.types import NOTHING, merge
 from spark_jobs.rules.arrays import arrow_type, flat, recast

@@ -32,7 +32,7 @@ SORTS = {
 
 @pytest.mark.parametrize("sort", SORTS)
 def test_pipeline_and_oracle_agree(sort: str) -> None:
-    @settings(max_examples=examples(8), derandomize=True, deadline=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=examples(8), suppress_health_check=list(HealthCheck))
     @given(st.deferred(lambda: cases(SORTS[sort])))
     def agree(case: Case) -> None:
         with tempfile.TemporaryDirectory() as folder:

@@ -21,10 +21,9 @@ from airflow_gddl.contract.result import ExpectationCount, Freshness, JobResult,
 from airflow_gddl.contract.spec import JobOptions, JobSpec, Roots, TableSpec
 from spark_jobs import observability
 from spark_jobs.observability.json_log import JsonFormatter, WorkAtHand
-from spark_jobs.observability.metrics import METRICS, Point, bounded, points_of
+from spark_jobs.observability.metrics import METRICS, Point, bounded, points_of, publish
+from spark_jobs.observability.metrics import send_otel as send
 from spark_jobs.observability.metrics_file import add, read
-from spark_jobs.observability.metrics_otel import send
-from spark_jobs.observability.metrics_publish import publish
 from spark_jobs.table.runtime import Step, silent
 
 DASHBOARD = Path(__file__).parents[2] / "dashboards" / "grafana.json"

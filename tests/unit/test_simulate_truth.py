@@ -302,7 +302,7 @@ def specs(draw: st.DrawFn) -> SimulateSpec:
     )
 
 
-@settings(max_examples=15, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=15, suppress_health_check=[HealthCheck.too_slow])
 @given(specs())
 def test_a_replay_of_the_files_gives_the_truth(spec: SimulateSpec) -> None:
     with tempfile.TemporaryDirectory() as folder:
