@@ -155,9 +155,14 @@ class FindRows:
         return rows if self.keep is None else rows.filter(self.keep(rows))
 
 
-def search(tables: Tables, work: FindRows, files: Sequence[DataFile]) -> KeyMatches:
-    """Rows of these files by the key columns, where files of this size are worked on."""
-    place = tables.place_for(sum(file.size for file in files))
+def search(tables: Tables, work: FindRows, files: Sequence[DataFile], *, reads_little: bool = False) -> KeyMatches:
+    """Rows of these files by the key columns, where files of this size are worked on.
+
+    Args:
+        reads_little: only a few columns are read.
+    """
+    size = sum(file.size for file in files)
+    place = tables.place_to_search(size) if reads_little else tables.place_for(size)
     found = [stream_rows(data) for data in place.run(work, list(enumerate(files)))]
     rows = pa.concat_tables([work.empty, *found])
     at = rows.select([AT_FILE, AT_ROW]).rename_columns(["file", "row"])
@@ -179,7 +184,8 @@ def find(
         return _find_whole(tables, snapshot, files, keys, names)
     wanted = snapshot.schema.names if columns is None else dict.fromkeys((*names, *columns))
     schema = pa.schema([snapshot.schema.arrow.field(name) for name in wanted])
-    return search(tables, FindRows(table=snapshot.path, keys=keys.select(names), schema=schema, ties=ties), files)
+    work = FindRows(table=snapshot.path, keys=keys.select(names), schema=schema, ties=ties)
+    return search(tables, work, files, reads_little=columns is not None)
 
 
 def _find_whole(
