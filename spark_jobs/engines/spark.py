@@ -24,7 +24,7 @@ from spark_jobs.delta import deletion_vectors
 from spark_jobs.delta.snapshots import is_settable
 from spark_jobs.delta.tables import Tables
 from spark_jobs.delta.tables import Tables as KnownTables
-from spark_jobs.dialects.probed import Unreadable
+from spark_jobs.dialects.protocol import Unreadable
 from spark_jobs.engines.batch_context import BatchContext
 from spark_jobs.engines.delta_rs import DeltaRsEngine, TablesEngine
 from spark_jobs.engines.file_rules import remove_rows

@@ -23,7 +23,7 @@ from airflow_gddl.contract.sql_types import (
     StructField,
     StructType,
 )
-from spark_jobs.dialects.probed import is_nanos
+from spark_jobs.dialects.protocol import is_nanos
 from spark_jobs.plan.columns import Column
 
 _ARROW: Mapping[str, pa.DataType] = {
