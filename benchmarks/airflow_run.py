@@ -27,7 +27,7 @@ from airflow_gddl.devtools.standalone.runs import Runs
 from airflow_gddl.devtools.standalone.supervisor import Standalone, StartOrder
 from airflow_gddl.metadata.loading import load
 from airflow_gddl.metadata.topology import pipelines, pools
-from airflow_gddl.runtime.runners.child import stoppable
+from airflow_gddl.runners.child import stoppable
 
 _TABLES, _PARALLELISM = 200, 4
 _VIEWS: tuple[AirflowView, ...] = ("pack", "mapped", "table")

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import shutil
 import tempfile
 import time
@@ -21,14 +22,14 @@ from typing import Any
 import pyarrow.parquet as pq
 import this_engine
 import workload
-from measuring import say
+from measuring import say, tree_cpu_seconds
 from this_engine import Side
 from workload import KEY, Folders, Workload
 
 from airflow_gddl.contract.spec import JobOptions
 from airflow_gddl.stores import Storage
 from spark_jobs.engines import table_rows
-from spark_jobs.job.tables import run_job
+from spark_jobs.job.job_tables import run_job
 from spark_jobs.spark.session import SessionSettings
 from spark_jobs.table.runtime import LazySpark, Runtime
 
@@ -72,12 +73,14 @@ def _key_bytes(path: Path) -> int:
 class Batch:
     """Attributes:
     keys: where they are, see `_PATTERNS`.
+    cpu_seconds: of all processes of the job, which say more than `seconds` on a busy machine.
     files, key_bytes: data files searched for the keys, and bytes of their key column.
     """
 
     rows: int
     keys: str
     seconds: float
+    cpu_seconds: float
     files: int
     key_bytes: int
 
@@ -97,12 +100,18 @@ def measure(rows: int, changes: int, seed: int, side: Side, searched: Searched, 
     for pattern, file in zip(_PATTERNS, folders.change_files(), strict=True):
         (folders.landed / file.name).hardlink_to(file)
         searched.files.clear()
-        started = time.perf_counter()
+        started, cpu = time.perf_counter(), tree_cpu_seconds(os.getpid())
         this_engine.run(folders, side, lambda _: None, changes)
-        seconds = time.perf_counter() - started
-        files = len(set(searched.files))
+        seconds, cpu = time.perf_counter() - started, tree_cpu_seconds(os.getpid()) - cpu
         found.append(
-            Batch(rows=rows, keys=pattern, seconds=round(seconds, 2), files=files, key_bytes=searched.key_bytes())
+            Batch(
+                rows=rows,
+                keys=pattern,
+                seconds=round(seconds, 2),
+                cpu_seconds=round(cpu, 2),
+                files=len(set(searched.files)),
+                key_bytes=searched.key_bytes(),
+            )
         )
         say(str(found[-1]))
     _verify(folders, side)
@@ -133,8 +142,9 @@ def main() -> None:
             shutil.rmtree(root)
     spark.stop()
     for batch in found:
-        print(f"{batch.rows:12,} rows, {batch.keys} keys: {batch.seconds:6.2f} s, {batch.files:4} files, "
-              f"{batch.key_bytes / 2**20:8.1f} MiB of keys")  # fmt: skip
+        spent = f"{batch.seconds:6.2f} s, {batch.cpu_seconds:6.2f} s of CPU"
+        read = f"{batch.files:4} files, {batch.key_bytes / 2**20:8.1f} MiB of keys"
+        print(f"{batch.rows:12,} rows, {batch.keys} keys: {spent}, {read}")
     print(json.dumps({"growth": [asdict(batch) for batch in found]}))
 
 

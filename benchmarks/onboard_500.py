@@ -28,7 +28,7 @@ from airflow_gddl.devtools.standalone.runs import Runs
 from airflow_gddl.devtools.standalone.supervisor import Standalone, StartOrder
 from airflow_gddl.metadata.loading import Catalog, load
 from airflow_gddl.metadata.topology import pipelines, pools
-from airflow_gddl.runtime.runners.child import stoppable
+from airflow_gddl.runners.child import stoppable
 
 _TABLES = 500
 _CONNECTION = "SHOP_DB"

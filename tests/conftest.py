@@ -21,8 +21,8 @@ from airflow_gddl.stores import Storage
 from spark_jobs.delta.commits import DeltaCommits
 from spark_jobs.engines import table_rows
 from spark_jobs.engines.port import TableContext
-from spark_jobs.job.tables import run_job
-from spark_jobs.plan.batch import BatchPlan
+from spark_jobs.job.job_tables import run_job
+from spark_jobs.plan.planned_batch import BatchPlan
 from spark_jobs.spark.session_settings import SessionSettings
 from spark_jobs.table.runtime import LazySpark, Runtime
 from tests.engine_port import EnginePort

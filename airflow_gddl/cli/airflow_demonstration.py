@@ -22,8 +22,8 @@ from airflow_gddl.devtools.standalone.home import Home, HomeSettings, free_port
 from airflow_gddl.devtools.standalone.runs import Runs
 from airflow_gddl.devtools.standalone.supervisor import Standalone, StartOrder
 from airflow_gddl.metadata.topology import pools
-from airflow_gddl.runtime.runners.child import Stopped, stoppable
-from airflow_gddl.runtime.runners.java import find_java
+from airflow_gddl.runners.child import Stopped, stoppable
+from airflow_gddl.runners.this_machine import find_java
 from airflow_gddl.runtime.state.records import read_records
 
 if TYPE_CHECKING:

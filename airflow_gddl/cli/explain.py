@@ -104,6 +104,8 @@ def show_history(screen: Screen, result: JobResult) -> None:
     _show_changes(screen, result.table, found)
     _show_replica(screen, result.table, found)
     _show_quarantine(screen, result.table, found["quarantine"])
+    if found.get("may_be_stale"):
+        screen.say("The row may be stale: a change of the key that came later, or with it, is in quarantine.", "yellow")
     if found["erased_at"]:
         screen.say(f"The key was erased; asked for at {_moment(found['erased_at'])}.", "yellow")
     if found["changes_cut_before"]:

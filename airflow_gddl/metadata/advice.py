@@ -10,9 +10,9 @@ from itertools import pairwise
 
 from airflow_gddl.contract.durations import seconds
 from airflow_gddl.contract.spec import DEFAULT_TIERS, TableSpec
+from airflow_gddl.metadata.folder import FILE
 from airflow_gddl.metadata.loading import Catalog
 from airflow_gddl.metadata.problems import Problem
-from airflow_gddl.metadata.settings import FILE
 
 _STEP = re.compile(r"(?:^|,)[^,/]*/(\d+)")
 _LIMITS = (("minute", 60), ("hour", 24), ("day of the month", 31), ("month", 12), ("day of the week", 7))

@@ -20,7 +20,7 @@ import yaml
 
 from airflow_gddl.contract.errors import FieldPath
 from airflow_gddl.contract.spec import TableSpec
-from airflow_gddl.metadata.folder import ENDINGS, JSON_ENDINGS, MAX_BYTES, Folder
+from airflow_gddl.metadata.folder import ENDINGS, FOLDERS, JSON_ENDINGS, MAX_BYTES, Folder
 from airflow_gddl.metadata.problems import show_name
 from airflow_gddl.metadata.screen import MAX_TEXT
 from airflow_gddl.metadata.validation import TABLE
@@ -421,10 +421,6 @@ def _form(hint: Any) -> str:
 
 _HINTS = typing.get_type_hints(TableSpec)
 _FORMS = {name: _form(_HINTS[name]) for name in TABLE.names}
-
-
-FOLDERS = ("tables", "keys")
-"""Folders whose files are read."""
 
 
 def read_text(folder: Folder, name: str) -> str:

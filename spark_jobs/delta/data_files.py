@@ -7,6 +7,7 @@ import json
 import math
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
@@ -150,18 +151,26 @@ _TOGETHER = 128 * 1024**2
 _SAMPLE, _SMALL, _DIFFERENT = 1_000, 20_000, 0.95
 """Rows that are looked at, most rows of a small file, and the share of different values that needs no dictionary."""
 _PLAIN = re.compile(r"[A-Za-z0-9_.=/-]*")
+_TEXTS = frozenset(f"{GDDL}.{name}" for name in ("op", "source_file", "batch_id"))
+
+
+def opened(source: Any) -> pq.ParquetFile:
+    """A data file. Texts of `_gddl` have few values: as dictionaries they are read in a twentieth of the time."""
+    footer = pq.read_metadata(source)
+    texts = [path for path in _paths(footer) if path in _TEXTS]
+    return pq.ParquetFile(source, metadata=footer, coerce_int96_timestamp_unit="us", read_dictionary=texts)
+
+
+def _paths(footer: pq.FileMetaData) -> Iterator[str]:
+    return (footer.schema.column(number).path for number in range(len(footer.schema)))
 
 
 def read_file(storage: Storage, table: str, file: DataFile, schema: pa.Schema) -> pa.Table:
     """Rows of a data file in the columns and types of a schema."""
-    stored = pa.schema([field for field in schema if field.name not in file.values])
     path = join(table, file.path)
-    if "://" in path:
-        with storage.open_input(path) as stream:
-            rows = _rows_of(stream, stored)
-    else:
-        rows = _rows_of(path, stored)
-    rows = of_file(rows, file, schema)  # of a table without columns, pyarrow takes no rows
+    with storage.open_input(path) if "://" in path else nullcontext(path) as stream:
+        source = opened(stream)
+        rows = read_groups(source, range(source.num_row_groups), file, schema)
     if file.vector is not None:
         rows = rows.take(pa.array(np.delete(np.arange(rows.num_rows), rows_of(storage, table, file.vector))))
     return rows
@@ -174,17 +183,71 @@ def of_file(rows: pa.Table, file: DataFile, schema: pa.Schema) -> pa.Table:
     return with_values(rows, file.values, schema) if file.values else rows
 
 
-def _rows_of(source: Any, schema: pa.Schema) -> pa.Table:
-    file = pq.ParquetFile(source, coerce_int96_timestamp_unit="us")
-    there = set(file.schema_arrow.names)
-    return by_name(file.read([n for n in schema.names if n in there], use_threads=False), schema)
-
-
 def read_groups(source: pq.ParquetFile, groups: Sequence[int], file: DataFile, schema: pa.Schema) -> pa.Table:
-    """Rows of some row groups of an open data file in the columns and types of a schema."""
+    """Rows of some row groups of a file of `opened` in the columns and types of a schema."""
+    names = _stored_names(source, file, schema)
+    found = [source.read_row_group(group, names, use_threads=False) for group in groups]
+    return pa.concat_tables([schema.empty_table(), *(of_file(rows, file, schema) for rows in found)])
+
+
+def read_rows(
+    source: pq.ParquetFile, group: int, at: np.ndarray, file: DataFile, schema: pa.Schema, *, ties: bool = True
+) -> pa.Table:
+    """Some rows of a row group in the columns and types of a schema.
+
+    Fields of `_gddl` that the footer states to have one value are not read: those of a full load but its positions.
+
+    Args:
+        ties: false: the position of rows without a sequence may be null.
+    """
+    names = _stored_names(source, file, schema)
+    known = _stated(source, group) if GDDL in names else {}
+    if not known:
+        return of_file(source.read_row_group(group, names, use_threads=False).take(pa.array(at)), file, schema)
+    fields = {field.name: field.type for field in source.schema_arrow.field(GDDL).type}
+    if not ties and known.get("sequence") is None and ("sequence" in known or "sequence" not in fields):
+        known["position"] = None
+    left = [*(name for name in names if name != GDDL), *(f"{GDDL}.{name}" for name in fields if name not in known)]
+    rows = source.read_row_group(group, left, use_threads=False).take(pa.array(at))
+    read = flat(rows.column(GDDL)) if GDDL in rows.column_names else None
+    parts = {} if read is None else dict(zip((field.name for field in read.type), read.flatten(), strict=True))
+    for name, value in known.items():
+        kind = fields[name].value_type if pt.is_dictionary(fields[name]) else fields[name]
+        parts[name] = pa.repeat(pa.scalar(value, kind), len(at))
+    gddl = pa.StructArray.from_arrays(list(parts.values()), names=list(parts))
+    others = rows.drop_columns([GDDL]) if read is not None else rows
+    return of_file(others.append_column(GDDL, gddl), file, schema)
+
+
+def _stored_names(source: pq.ParquetFile, file: DataFile, schema: pa.Schema) -> list[str]:
     there = {*source.schema_arrow.names} - {*file.values}
-    found = source.read_row_groups(groups, [name for name in schema.names if name in there], use_threads=False)
-    return of_file(found, file, schema)
+    return [name for name in schema.names if name in there]
+
+
+def _stated(source: pq.ParquetFile, group: int) -> dict[str, Any]:
+    """Fields of `_gddl` that have one value in a row group, or null; none where a row may lack `_gddl`."""
+    found: dict[str, Any] = {}
+    footer, is_whole = source.metadata.row_group(group), False
+    for number in range(footer.num_columns):
+        chunk = footer.column(number)
+        column, _, name = chunk.path_in_schema.partition(".")
+        known = chunk.statistics if column == GDDL and "." not in name else None
+        if known is None or not known.has_null_count:
+            continue
+        is_whole = is_whole or known.null_count == 0
+        if known.null_count == footer.num_rows:
+            found[name] = None
+        elif known.null_count == 0 and known.has_min_max and known.min == known.max:
+            found[name] = known.min
+    return found if is_whole else {}
+
+
+def bounds(source: pq.ParquetFile, group: int, name: str) -> tuple[Any, Any] | None:
+    """Least and greatest value of a column in a row group, as its footer states them; null where it does not."""
+    footer = source.metadata.row_group(group)
+    chunks = (footer.column(number) for number in range(footer.num_columns))
+    known = next((chunk.statistics for chunk in chunks if chunk.path_in_schema == name), None)
+    return None if known is None or not known.has_min_max else (known.min, known.max)
 
 
 def read_parts(
@@ -197,7 +260,7 @@ def read_parts(
     gone = np.zeros(0, np.int64) if file.vector is None else rows_of(storage, table, file.vector)
     start = 0
     with storage.open_input(join(table, file.path)) as stream:
-        source = pq.ParquetFile(stream, coerce_int96_timestamp_unit="us")
+        source = opened(stream)
         for groups in groups_together(source):
             rows = read_groups(source, groups, file, schema)
             count = sum(source.metadata.row_group(group).num_rows for group in groups)
@@ -224,9 +287,8 @@ def groups_together(source: pq.ParquetFile) -> Iterator[list[int]]:
 def has_sequences(storage: Storage, table: str, file: DataFile) -> bool:
     """Whether a data file has the field `_gddl.sequence`."""
     with storage.open_input(join(table, file.path)) as stream:
-        schema = pq.read_metadata(stream).schema
-    paths = (schema.column(number).path for number in range(len(schema)))
-    return any(path == _SEQUENCE or path.startswith(f"{_SEQUENCE}.") for path in paths)
+        paths = _paths(pq.read_metadata(stream))
+        return any(path == _SEQUENCE or path.startswith(f"{_SEQUENCE}.") for path in paths)
 
 
 def without(indexed: Sequence[ColumnPath], partition_by: Sequence[str]) -> tuple[ColumnPath, ...]:

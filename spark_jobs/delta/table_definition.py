@@ -9,9 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from airflow_gddl.contract.layout import Layout
-from airflow_gddl.contract.result import RunWarning
 from airflow_gddl.contract.spec import TierSpec
-from airflow_gddl.contract.sql_types import DecimalType, ScalarType, SqlType, StructType, parse_type, parts, quoted
+from airflow_gddl.contract.sql_types import DecimalType, ScalarType, SqlType, StructType, parse_type, quoted
 from spark_jobs.plan.columns import Column
 from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.rules import quarantine
@@ -169,11 +168,6 @@ def history_columns(table_schema: TableSchema) -> tuple[Column, ...]:
 
 CLUSTER_BY = "gddl.clusterBy"
 """JSON list of the columns by which engine `delta_rs` sorts the rows of each file; Spark has liquid clustering."""
-STATISTICS = "gddl.statistics"
-"""`complete`: the log has statistics of each indexed column for every file. Tables of earlier releases lack it."""
-TIMESTAMPS = "gddl.timestamps"
-"""`microseconds`: no file holds timestamps as INT96."""
-CURRENT: Mapping[str, str] = {STATISTICS: "complete", TIMESTAMPS: "microseconds"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -199,7 +193,7 @@ class TableDefinition:
 
     @property
     def created_with(self) -> dict[str, str]:
-        return {**self.skipping, **CURRENT, **self.fixed, **self.properties}
+        return {**self.skipping, **self.fixed, **self.properties}
 
     @property
     def bounds(self) -> tuple[str, ...]:
@@ -245,12 +239,6 @@ def marks_deletes(kind: SqlType | None) -> bool:
     return isinstance(kind, StructType) and kind.field("deleted") is not None
 
 
-def has_microseconds(properties: Mapping[str, str | None], columns: Sequence[Column]) -> bool:
-    """Whether no file of the table can hold timestamps as INT96."""
-    kinds = {str(part) for column in columns for part in parts(column.type)}
-    return properties.get(TIMESTAMPS) == CURRENT[TIMESTAMPS] or not kinds & {"timestamp", "timestamp_ntz"}
-
-
 def definitions(schema: TableSchema, layout: Layout, tier: TierSpec) -> tuple[TableDefinition, ...]:
     """Change table, replica, and history if the table has one."""
     found = [changes(schema, layout.changes, tier), replica(schema, layout.replica, tier)]
@@ -288,11 +276,6 @@ def tombstones(schema: TableSchema, path: str) -> TableDefinition:
 
 def errors(path: str) -> TableDefinition:
     return TableDefinition(path=path, columns=quarantine.TABLE)
-
-
-def completed(files: int) -> RunWarning:
-    message = "files of an earlier release lacked statistics that filtered reads need; they were added"
-    return RunWarning(code="STATISTICS_COMPLETED", message=message, count=files)
 
 
 def _fixed(tier: TierSpec) -> dict[str, str]:

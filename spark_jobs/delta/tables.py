@@ -29,7 +29,7 @@ from spark_jobs.delta.snapshots import (
     require_known,
     require_settable,
 )
-from spark_jobs.delta.table_definition import CLUSTER_BY, CURRENT, ColumnPath, TableDefinition, indexed_columns
+from spark_jobs.delta.table_definition import CLUSTER_BY, ColumnPath, TableDefinition, indexed_columns
 from spark_jobs.engines.places import InProcess, Place
 from spark_jobs.engines.port import DeclinedError
 from spark_jobs.plan.columns import Column
@@ -315,7 +315,7 @@ class Tables:
 
     def index(self, definition: TableDefinition) -> None:
         """Index the columns of a definition whose rows were replaced: the property follows the statistics."""
-        self.set_properties(definition.path, {**definition.skipping, **CURRENT})
+        self.set_properties(definition.path, definition.skipping)
 
     def indexed_with(
         self, path: str, columns: Sequence[Column], properties: Mapping[str, str]
@@ -325,15 +325,10 @@ class Tables:
         both = (*indexed_columns(columns, stored), *indexed_columns(columns, {**stored, **properties}))
         return tuple(dict.fromkeys(both))
 
-    def reindex(self, path: str, properties: Mapping[str, str]) -> int:
-        """Set properties, those of indexed columns among them, once all files have the statistics.
-
-        Returns:
-            Number of the files that got statistics.
-        """
-        files = self._restate(path, self.indexed_with(path, self.existing(path).schema.columns, properties))
+    def reindex(self, path: str, properties: Mapping[str, str]) -> None:
+        """Set properties, those of indexed columns among them, once all files have the statistics."""
+        self._restate(path, self.indexed_with(path, self.existing(path).schema.columns, properties))
         self.set_properties(path, properties)
-        return files
 
     def set_comments(self, path: str, description: str, comments: Mapping[str, str]) -> None:
         """Set comments of the table (empty: as it is) and of columns.
@@ -356,8 +351,8 @@ class Tables:
     def _now(self) -> int:
         return int(self._clock().timestamp() * 1000)
 
-    def _restate(self, path: str, indexed: Sequence[ColumnPath]) -> int:
-        """Rewrite the statistics of all files, not the files; returns their number.
+    def _restate(self, path: str, indexed: Sequence[ColumnPath]) -> None:
+        """Rewrite the statistics of all files, not the files.
 
         An `add` of an existing file replaces the previous one.
         """
@@ -367,7 +362,6 @@ class Tables:
         actions = [json.loads(report) for report in self.place_for(sum(f.size for f in files)).run(work, files)]
         if actions:
             self._commit(snapshot, actions, Write(rearranged=True))
-        return len(actions)
 
     def target_of(self, definition: TableDefinition) -> Target:
         """Where new rows of a table go that has the columns of a definition when they are committed."""

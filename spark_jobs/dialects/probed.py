@@ -14,8 +14,8 @@ import pyarrow.types as pt
 from airflow_gddl.contract.dialects import DmsOptions
 from airflow_gddl.contract.spec import DEFAULT_TIERS
 from airflow_gddl.contract.sql_types import MAX_PRECISION, quoted
-from spark_jobs.plan.batch import PlannedFile
-from spark_jobs.plan.snapshots import SnapshotMarks
+from spark_jobs.plan.planned_batch import PlannedFile
+from spark_jobs.plan.source_snapshots import SnapshotMarks
 
 _SCALARS: dict[pa.DataType, str] = {
     pa.bool_(): "boolean", pa.int8(): "tinyint", pa.int16(): "smallint", pa.int32(): "int", pa.int64(): "bigint",

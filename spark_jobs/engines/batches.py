@@ -25,20 +25,30 @@ from spark_jobs.engines.port import DeclinedError, TableContext, TableWork
 from spark_jobs.engines.table_rows import FindRows, KeyMatches, find, search
 from spark_jobs.engines.whole_tables import TableWriter, changes_of_keys, update_history
 from spark_jobs.engines.written_parts import Decoding, landed, resumed_batch, resumed_schema
-from spark_jobs.plan.batch import BatchPlan, TableState
+from spark_jobs.plan.planned_batch import BatchPlan, TableState
 from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.rules import quarantine
 from spark_jobs.rules.arrays import by_name
 from spark_jobs.rules.batch_schema import Landed, change_schema
 from spark_jobs.rules.decode import DecodedGroup, Stamp, are_deletes
-from spark_jobs.rules.figures import Appended, Applied, Figures, Overlap
 from spark_jobs.rules.fold import net_changes, refolds
-from spark_jobs.rules.measure import DecodedBatch, combined, distinct, figures_of, measure
+from spark_jobs.rules.measure import (
+    Appended,
+    Applied,
+    DecodedBatch,
+    Figures,
+    Overlap,
+    combined,
+    distinct,
+    figures_of,
+    measure,
+)
 from spark_jobs.rules.merge import Outcome, StoredState, outcome_of, warnings_of
 from spark_jobs.rules.order import events
 from spark_jobs.rules.quarantine import good_again, to_replay
 from spark_jobs.rules.read import FileRows, RawGroup, grouped, read_file
 from spark_jobs.rules.redelivery import TIED, new_changes, tie_warnings
+from spark_jobs.rules.stale_rows import suspects
 from spark_jobs.rules.sweep import appended
 
 
@@ -212,25 +222,32 @@ class ReplicaWriter:
         batch_context, chosen = self.batch_context, good_again(self.decoded.good)
         file_rules.resolve(batch_context.tables, batch_context.layout.errors, chosen, batch_context.plan.planned_at)
 
+    def stale_rows(self) -> tuple[RunWarning, ...]:
+        found = suspects(self.decoded.groups, self.table_schema)
+        return whole_tables.stale_rows(self.batch_context, found)
+
     def tombstones(self) -> MergeWriter:
         schema = self.table_schema
         partial = schema.carries_parts(self.decoded_batch.change_schemas)
         net = net_changes(events(self.changes, schema), schema, partial=partial)
         keys = net.select(schema.keys)
-        found = self._stored_rows(keys, partial=partial)
+        found = self._stored_rows(net, partial=partial)
         stored = StoredState(replica=found.rows, tombstones=self._stored_tombstones(keys))
         outcome = outcome_of(net, stored, schema, self._refold, partial=partial)
         if outcome.deletes.num_rows:
             self._remember(outcome.deletes)
         return MergeWriter(batch_context=self.batch_context, keys=keys, found=found, outcome=outcome)
 
-    def _stored_rows(self, keys: pa.Table, *, partial: bool) -> KeyMatches:
+    def _stored_rows(self, net: pa.Table, *, partial: bool) -> KeyMatches:
         tables, schema = self.batch_context.tables, self.table_schema
         snapshot = tables.existing(self.batch_context.layout.replica)
         if snapshot.writes_vectors:  # each batch adds a file
             self.batch_context.join_small_files(snapshot.path)
             snapshot = tables.existing(snapshot.path)
-        return find(tables, snapshot, keys, schema.keys, needed_of_replica(snapshot, schema, partial=partial))
+        columns = needed_of_replica(snapshot, schema, partial=partial)
+        # Rows of a load have no sequence; only another one of a load can tie with them.
+        ties = columns is None or pc.struct_field(net.column(GDDL), "sequence").null_count > 0
+        return find(tables, snapshot, net.select(schema.keys), schema.keys, columns, ties=ties)
 
     def _stored_tombstones(self, keys: pa.Table) -> pa.Table | None:
         """Tombstones of earlier batches of these keys, and possibly of others."""

@@ -18,12 +18,11 @@ from spark_jobs.engines.places import Place
 from spark_jobs.engines.port import TableContext, TablesOfAnother, TableWork
 from spark_jobs.engines.whole_tables import TableWriter
 from spark_jobs.engines.written_parts import CHANGES, ERRORS, REPLICA, PartsReader, WrittenParts
-from spark_jobs.plan.batch import BatchPlan, TableState
+from spark_jobs.plan.planned_batch import BatchPlan, TableState
 from spark_jobs.plan.table_schema import TableSchema
 from spark_jobs.rules import quarantine
 from spark_jobs.rules.decode import Stamp
-from spark_jobs.rules.figures import Appended, Applied, Overlap
-from spark_jobs.rules.measure import DecodedBatch
+from spark_jobs.rules.measure import Appended, Applied, DecodedBatch, Overlap
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,6 +133,10 @@ class FirstLoad:
     def resolve_rows(self) -> None:
         """Nothing was in quarantine before."""
 
+    def stale_rows(self) -> tuple[RunWarning, ...]:
+        """No row was loaded before."""
+        return ()
+
     def tombstones(self) -> FirstLoad:
         """A full load deletes nothing."""
         return self
@@ -160,10 +163,10 @@ class _NewTables(TablesOfAnother):
 
     load: FirstLoad
 
-    def ensure_tables(self) -> tuple[RunWarning, ...]:
+    def ensure_tables(self) -> None:
         for definition in self.load.definitions:
             self.load.new_tables.create(definition)
-        return super().ensure_tables()
+        super().ensure_tables()
 
     def history(self, generation_low_watermarks: tuple[str | None, ...], *, swept: int) -> None:
         super().history(generation_low_watermarks, swept=swept)

@@ -11,12 +11,9 @@ from dataclasses import dataclass
 from datetime import datetime
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from airflow_gddl.contract.layout import join as join_path
 from airflow_gddl.stores import Storage
-from spark_jobs.delta.table_definition import CURRENT, TIMESTAMPS, has_microseconds
-from spark_jobs.delta.tables import DataFile, Tables, Write
+from spark_jobs.delta.tables import Tables, Write
 from spark_jobs.engines.batch_context import bins, join
 from spark_jobs.engines.file_rules import remove_rows
 from spark_jobs.engines.port import DeclinedError, TableContext
@@ -26,8 +23,8 @@ from spark_jobs.plan.identity import own_hours
 from spark_jobs.plan.table_schema import TableSchema
 from spark_jobs.rules.arrays import by_name
 from spark_jobs.rules.batch_schema import change_schema
-from spark_jobs.rules.figures import Compacted
 from spark_jobs.rules.fold import applied_before, are_superseded, needed_changes
+from spark_jobs.rules.measure import Compacted
 from spark_jobs.rules.order import as_events, for_both_keys
 
 _CHANGES = "changes"
@@ -51,22 +48,6 @@ class DeltaRsMaintenance:
 
     def keep_readable_statistics(self, path: str) -> None:
         keep_readable(self.tables, path)
-
-    def rewrite_timestamps(self, path: str, *, dry_run: bool) -> int:
-        snapshot = self.tables.existing(path)
-        if has_microseconds(self.tables.properties(path), snapshot.schema.columns):
-            return 0
-        files = [file for file in snapshot.files if self._holds_int96(path, file)]
-        for file in files if not dry_run else ():
-            join(self.tables, path, [file])
-        if not dry_run:
-            self.tables.set_properties(path, {TIMESTAMPS: CURRENT[TIMESTAMPS]})
-        return len(files)
-
-    def _holds_int96(self, path: str, file: DataFile) -> bool:
-        with self.tables.storage.open_input(join_path(path, file.path)) as source:
-            schema = pq.read_metadata(source).schema
-        return any(schema.column(number).physical_type == "INT96" for number in range(len(schema)))
 
     def vacuum(self, path: str, hours: int, *, dry_run: bool) -> int:
         delta = self.tables.existing(path).delta

@@ -11,25 +11,34 @@ from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.result import MainCounts, RunWarning
 from airflow_gddl.contract.spec import TableSpec, TierSpec
 from airflow_gddl.stores import Storage
-from spark_jobs.dialects.base import Dialect
 from spark_jobs.dialects.probed import Unreadable
+from spark_jobs.dialects.protocol import Dialect
 from spark_jobs.ledger.erasures import ErasureRegister
-from spark_jobs.plan.batch import BatchPlan, TableState
 from spark_jobs.plan.columns import Column, Schema, is_before_image
 from spark_jobs.plan.discover import RecordedFile
+from spark_jobs.plan.planned_batch import BatchPlan, TableState
 from spark_jobs.plan.table_schema import RESCUED, TableSchema
 from spark_jobs.rules.batch_schema import Stored, plan_batch
 from spark_jobs.rules.erasure import KeyRows
-from spark_jobs.rules.figures import Appended, Applied, ChangesErased, Compacted, Overlap, Rebuilt, Replaced, Verdict
-from spark_jobs.rules.measure import DecodedBatch
+from spark_jobs.rules.measure import (
+    Appended,
+    Applied,
+    ChangesErased,
+    Compacted,
+    DecodedBatch,
+    Overlap,
+    Rebuilt,
+    Replaced,
+    Verdict,
+)
 from spark_jobs.rules.rewrite import Rewrite
 
 
 class TableWork(Protocol):
     """Steps on whole tables, which need none of the batch's rows."""
 
-    def ensure_tables(self) -> tuple[RunWarning, ...]:
-        """Create, evolve or reconcile change table, replica and history with the metadata; returns warnings."""
+    def ensure_tables(self) -> None:
+        """Create, evolve or reconcile change table, replica and history with the metadata."""
         ...
 
     def sweepable(self) -> tuple[int, int]:
@@ -55,8 +64,8 @@ class TablesOfAnother:
 
     work: TableWork
 
-    def ensure_tables(self) -> tuple[RunWarning, ...]:
-        return self.work.ensure_tables()
+    def ensure_tables(self) -> None:
+        self.work.ensure_tables()
 
     def sweepable(self) -> tuple[int, int]:
         return self.work.sweepable()
@@ -108,6 +117,10 @@ class AppendedWork(Protocol):
 
     def resolve_rows(self) -> None:
         """Mark quarantined rows that are valid now as resolved."""
+        ...
+
+    def stale_rows(self) -> tuple[RunWarning, ...]:
+        """After the merge: rows of the replica that are older than changes that the batch has quarantined."""
         ...
 
     def tombstones(self) -> MergeWork:
@@ -219,13 +232,6 @@ class Maintenance(Protocol):
 
     def keep_readable_statistics(self, path: str) -> None:
         """Drop columns from the indexed ones whose bounds some reader can't read."""
-        ...
-
-    def rewrite_timestamps(self, path: str, *, dry_run: bool) -> int:
-        """Rewrite files of an earlier release that may hold INT96 timestamps; returns the number of files.
-
-        pyarrow can't read INT96 before 1677 and after 2262.
-        """
         ...
 
     def vacuum(self, path: str, hours: int, *, dry_run: bool) -> int:

@@ -22,7 +22,6 @@ from airflow_gddl.contract.sql_types import quoted
 from airflow_gddl.stores import Storage
 from spark_jobs.delta import deletion_vectors
 from spark_jobs.delta.snapshots import is_settable
-from spark_jobs.delta.table_definition import CURRENT, TIMESTAMPS, has_microseconds
 from spark_jobs.delta.tables import Tables
 from spark_jobs.delta.tables import Tables as KnownTables
 from spark_jobs.dialects.probed import Unreadable
@@ -45,12 +44,12 @@ from spark_jobs.engines.port import (
 from spark_jobs.engines.rebuild import Rebuild, rewrite_changes, verify
 from spark_jobs.engines.spark_tables import MaintainedTables, MergedTables, SparkTables, name
 from spark_jobs.engines.whole_tables import TableWriter, keep_readable
-from spark_jobs.plan.batch import BatchPlan, TableState
 from spark_jobs.plan.columns import Column
 from spark_jobs.plan.identity import own_hours
+from spark_jobs.plan.planned_batch import BatchPlan, TableState
 from spark_jobs.plan.table_schema import GDDL, TableSchema
-from spark_jobs.rules.figures import Compacted, Verdict
 from spark_jobs.rules.fold import applied_before
+from spark_jobs.rules.measure import Compacted, Verdict
 from spark_jobs.rules.rewrite import Rewrite
 from spark_jobs.spark.tasks import map_in_arrow
 
@@ -267,17 +266,6 @@ class SparkMaintenance:
 
     def keep_readable_statistics(self, path: str) -> None:
         keep_readable(self.known, path)
-
-    def rewrite_timestamps(self, path: str, *, dry_run: bool) -> int:
-        columns = self.tables.columns(path)
-        if has_microseconds(self.tables.properties(path), columns):
-            return 0
-        files = self._files(path)
-        if not dry_run:
-            rows = self.tables.read(path).write.format("delta").mode("overwrite")
-            rows.option("dataChange", "false").save(path)
-            self.tables.set_properties(path, {TIMESTAMPS: CURRENT[TIMESTAMPS]})
-        return files
 
     def _files(self, path: str) -> int:
         return int(self.tables.handle(path).detail().select("numFiles").collect()[0][0])

@@ -36,7 +36,7 @@ from spark_jobs.delta.commits import OURS, DeltaCommits, app_of, user_metadata
 from spark_jobs.delta.data_files import Target, WithoutRows
 from spark_jobs.delta.log import Action, is_on
 from spark_jobs.delta.snapshots import BESIDE_SPARK, CLUSTERING, TableSnapshot, is_readable
-from spark_jobs.delta.table_definition import CURRENT, TableDefinition
+from spark_jobs.delta.table_definition import TableDefinition
 from spark_jobs.delta.tables import Clock, Tables, Write, Written
 from spark_jobs.engines.places import Place
 from spark_jobs.engines.written_parts import file_path
@@ -477,20 +477,16 @@ class MergedTables(MaintainedTables):
         self.forget(path)
 
     def index(self, definition: TableDefinition) -> None:
-        """No file of an earlier release remains."""
-        wanted = {**definition.skipping, **CURRENT}
-        if wanted.get(table_definition.COLUMNS) == self.properties(definition.path).get(table_definition.COLUMNS):
-            self.set_properties(definition.path, wanted)
-        else:
+        wanted = definition.skipping
+        if wanted.get(table_definition.COLUMNS) != self.properties(definition.path).get(table_definition.COLUMNS):
             self.reindex(definition.path, wanted)
 
-    def reindex(self, path: str, properties: Mapping[str, str]) -> int:
+    def reindex(self, path: str, properties: Mapping[str, str]) -> None:
         """Delta writes the statistics by the table's properties, except of tables with deletion vectors."""
         self.set_properties(path, properties)
         if not is_on(self.properties(path), _VECTORS):
             self._spark.restate(path)
             self.forget(path)
-        return 0
 
     def placed(self, target: Target) -> Target:
         return Target(path=self._staging, schema=target.schema)

@@ -16,7 +16,7 @@ from spark_jobs.delta import table_definition
 from spark_jobs.delta.commits import HISTORY, SWEEP, main_counts
 from spark_jobs.delta.data_files import has_sequences
 from spark_jobs.delta.snapshots import missing_features
-from spark_jobs.delta.table_definition import CURRENT, STATISTICS, TableDefinition, marks_deletes, new_comments
+from spark_jobs.delta.table_definition import TableDefinition, marks_deletes, new_comments
 from spark_jobs.delta.tables import Tables, TableSnapshot
 from spark_jobs.engines.batch_context import BatchContext
 from spark_jobs.engines.file_rules import Output, output_of, rewrite
@@ -32,6 +32,7 @@ from spark_jobs.rules.convert import with_texts
 from spark_jobs.rules.history import differences, retyped_bounds, versions
 from spark_jobs.rules.merge import ACTION, AT
 from spark_jobs.rules.order import as_events, events, for_both_keys
+from spark_jobs.rules.stale_rows import stale_keys, stale_warning
 from spark_jobs.rules.sweep import undeleted, unmarked
 
 
@@ -48,13 +49,6 @@ def keep_readable(tables: Tables, path: str) -> bool:
         return False
     tables.set_properties(path, {table_definition.COLUMNS: left})
     return True
-
-
-def complete(tables: Tables, definition: TableDefinition) -> int:
-    """Write missing statistics of a table of an earlier release; returns the number of files."""
-    if tables.properties(definition.path).get(STATISTICS) == CURRENT[STATISTICS]:
-        return 0
-    return tables.reindex(definition.path, {**definition.skipping, STATISTICS: CURRENT[STATISTICS]})
 
 
 def ensure(tables: Tables, definition: TableDefinition) -> None:
@@ -206,6 +200,20 @@ def changes_of_keys(batch_context: BatchContext, keys: pa.Table) -> pa.Table:
     return by_name(search(batch_context.tables, work, snapshot.files).rows, change_schema(table_schema))
 
 
+def stale_rows(batch_context: BatchContext, suspects: pa.Table | None) -> tuple[RunWarning, ...]:
+    """See `AppendedWork.stale_rows`.
+
+    Args:
+        suspects: see `stale_rows.suspects`.
+    """
+    snapshot = batch_context.tables.snapshot(batch_context.layout.replica)
+    if suspects is None or snapshot is None:
+        return ()
+    schema = batch_context.table_schema
+    stored = find(batch_context.tables, snapshot, suspects.select(schema.keys), schema.keys, [GDDL]).rows
+    return stale_warning(stale_keys(suspects, stored, schema), schema)
+
+
 def update_history(
     batch_context: BatchContext, touched: pa.Table | None, generation_low_watermarks: Sequence[str | None], swept: int
 ) -> None:
@@ -284,7 +292,7 @@ class TableWriter:
 
     batch_context: BatchContext
 
-    def ensure_tables(self) -> tuple[RunWarning, ...]:
+    def ensure_tables(self) -> None:
         tables, layout, tier = self.batch_context.tables, self.batch_context.layout, self.batch_context.tier
         schema = self.batch_context.table_schema
         definitions = table_definition.definitions(schema, layout, tier)
@@ -299,18 +307,9 @@ class TableWriter:
         tombstones = table_definition.tombstones(schema, layout.tombstones)
         if tables.exists(tombstones.path):  # whose keys and sequences are compared with those of the other tables
             ensure(tables, tombstones)
-        return self._completed(definitions)
-
-    def _completed(self, definitions: Sequence[TableDefinition]) -> tuple[RunWarning, ...]:
-        """Tables of an earlier release get the statistics that readers need."""
-        layout, tables = self.batch_context.layout, self.batch_context.tables
-        tombstones = table_definition.tombstones(self.batch_context.table_schema, layout.tombstones)
-        optional = (table_definition.errors(layout.errors), tombstones)
-        kept = [d for d in optional if tables.exists(d.path)]
-        files = sum(complete(tables, definition) for definition in (*definitions, *kept))
-        for definition in (*definitions, *kept):
-            keep_readable(tables, definition.path)
-        return (table_definition.completed(files),) if files else ()
+        for path in (*(d.path for d in definitions), tombstones.path, layout.errors):
+            if tables.exists(path):
+                keep_readable(tables, path)
 
     def sweepable(self) -> tuple[int, int]:
         context = self.batch_context

@@ -54,6 +54,10 @@ def _carried(rows: pa.Table, schema: TableSchema, column: str) -> np.ndarray:
     found = np.ones(rows.num_rows, dtype=bool)
     if column == RESCUED:
         return found
+    if sources := schema.derived_from(column):
+        for source in sources:
+            found &= _carried(rows, schema, source)
+        return found
     if column in schema.lacking:
         lacking = pa.array(schema.lacking[column], pa.int32())
         found &= ~np.asarray(pc.is_in(flat(pc.struct_field(rows.column(GDDL), "schema")), value_set=lacking))

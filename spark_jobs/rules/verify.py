@@ -17,8 +17,8 @@ from spark_jobs.plan.table_schema import TableSchema
 from spark_jobs.rules.arrays import by_name
 from spark_jobs.rules.batch_schema import change_schema
 from spark_jobs.rules.codes import row_codes, table_codes
-from spark_jobs.rules.figures import BUCKETS, Verdict
 from spark_jobs.rules.fold import newest_state
+from spark_jobs.rules.measure import BUCKETS, Verdict
 from spark_jobs.rules.order import events, gddl_fields
 from spark_jobs.rules.redelivery import keys_json
 from spark_jobs.rules.sweep import of_shard, unmarked

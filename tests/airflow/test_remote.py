@@ -33,14 +33,13 @@ from airflow_gddl.dags.factory import build_dags
 from airflow_gddl.dags.maintenance import build_upkeep_dags
 from airflow_gddl.devtools.fakes.databricks.server import FakeServer, serving
 from airflow_gddl.devtools.fakes.databricks.workspace import LIVE, FakeRun
-from airflow_gddl.metadata.runners.databricks import DatabricksSettings
 from airflow_gddl.operators.load import LoadOperator
 from airflow_gddl.reporting.continuous_monitor import MonitoredPipeline
+from airflow_gddl.runners.attempts import Attempts, Submission, TaskKey
+from airflow_gddl.runners.databricks import DatabricksSettings
+from airflow_gddl.runners.databricks_jobs import jobs_of
+from airflow_gddl.runners.interface import Handle, WaitPolicy
 from airflow_gddl.runtime.landing.monitoring import DesiredStateKeeper
-from airflow_gddl.runtime.runners.attempts import Attempts, Submission, TaskKey
-from airflow_gddl.runtime.runners.base import WaitPolicy
-from airflow_gddl.runtime.runners.databricks import jobs_of
-from airflow_gddl.runtime.runners.platform import Handle
 from airflow_gddl.runtime.state.reading import read_pipeline
 from airflow_gddl.stores import open_store
 from airflow_gddl.triggers import runs

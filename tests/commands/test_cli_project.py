@@ -17,7 +17,6 @@ from pathlib import Path
 import pytest
 
 from airflow_gddl import __version__
-from airflow_gddl.cli import check
 from airflow_gddl.cli.check import probe_lake, probe_landing
 from airflow_gddl.cli.context import CliContext
 from airflow_gddl.cli.main import invoke
@@ -25,6 +24,7 @@ from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.devtools.standalone.home import Home, HomeSettings
 from airflow_gddl.devtools.standalone.supervisor import Standalone, StartOrder
 from airflow_gddl.metadata.loading import load
+from airflow_gddl.runners import this_machine
 from spark_jobs.spark import jars
 from tests.s3_server import Bucket, serving
 from tests.unit.metadata_folder import NO_TABLE
@@ -164,8 +164,8 @@ def test_check_tries_every_part_and_reports_it(gddl: Gddl) -> None:
 def test_check_refuses_packages_that_the_job_refuses(gddl: Gddl, monkeypatch: pytest.MonkeyPatch) -> None:
     """It said "everything works", and the first run failed."""
     gddl("init")
-    real, pair = check._version, {"pyspark": "4.3.0", "delta-spark": "4.1.0"}
-    monkeypatch.setattr(check, "_version", lambda name: pair.get(name) or real(name))
+    real, pair = this_machine.installed_version, {"pyspark": "4.3.0", "delta-spark": "4.1.0"}
+    monkeypatch.setattr(this_machine, "installed_version", lambda name: pair.get(name) or real(name))
     answer = gddl("check", "--json")
     status, found = answer.checked["runner local"]
     assert (answer.status, status) == (1, "failed")
@@ -183,9 +183,11 @@ def test_check_continues_after_a_failure(gddl: Gddl, monkeypatch: pytest.MonkeyP
     Path("metadata/tables/shop.yaml").write_text(
         "tables:\n- {table: shop.orders, keys: id, options: {verify_connection: GDDL_SOURCE_SHOP}}\n- {table: x}\n"
     )
-    real = check._version
+    real = this_machine.installed_version
     monkeypatch.setattr(
-        check, "_version", lambda name: {"apache-airflow": "3.0.2", "deltalake": None}.get(name, real(name))
+        this_machine,
+        "installed_version",
+        lambda name: {"apache-airflow": "3.0.2", "deltalake": None}.get(name, real(name)),
     )
     url = "postgresql+psycopg2://me:hunter2@127.0.0.1:1/shop"
     answer = gddl("check", "--json", JAVA_HOME="/nowhere", GDDL_SOURCE_SHOP=url)

@@ -18,10 +18,9 @@ from airflow_gddl.bundle.archives import write_code
 from airflow_gddl.contract.errors import FatalError, MetadataError, RetriableError
 from airflow_gddl.contract.spec import JobSpec, Roots, TableSpec, TierSpec
 from airflow_gddl.contract.sql_types import NO_SUBSTITUTION
-from airflow_gddl.metadata.runners.spark_submit import SparkSubmitSettings
 from airflow_gddl.metadata.settings import SettingsError
-from airflow_gddl.runtime.runners.registry import RunnerSettings, make_runner
-from airflow_gddl.runtime.runners.spark_submit import SparkSubmitRunner, arguments, size_of
+from airflow_gddl.runners.registry import RunnerSettings, make_runner
+from airflow_gddl.runners.spark_submit import SparkSubmitRunner, SparkSubmitSettings, arguments, size_of
 from tests.commands.test_runner_local import FAKE, Heard, errors, fake_java
 from tests.unit.metadata_folder import SETTINGS, loaded
 
@@ -217,5 +216,5 @@ def test_the_code_that_is_sent_holds_what_a_task_imports(tmp_path: Path) -> None
         "airflow_gddl/stores/s3.py",
         "spark_jobs/job/spread_spark.py",
     } <= names
-    assert not any(name.startswith(("airflow_gddl/cli", "airflow_gddl/runtime/runners")) for name in names)
+    assert not any(name.startswith(("airflow_gddl/cli", "airflow_gddl/runners")) for name in names)
     assert (tmp_path / "a.zip").read_bytes() == write_code(tmp_path / "b.zip").read_bytes()

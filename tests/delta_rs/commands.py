@@ -17,13 +17,12 @@ from airflow_gddl.cli.main import invoke
 from airflow_gddl.contract.codec import from_json, to_json
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobSpec, TableSpec
-from airflow_gddl.runtime.runners.base import JobOutcome, Listener
-from airflow_gddl.runtime.runners.job_process import JobProcess
+from airflow_gddl.runners.interface import JobOutcome, Listener
+from airflow_gddl.runners.job_process import JobProcess
 from airflow_gddl.stores import Storage
-from spark_jobs.job.tables import exit_status, run_job
+from spark_jobs.job.job_tables import exit_status, run_job
 from spark_jobs.job.worker import NoSpark, Task, answer
-from spark_jobs.table.outcome import Declined, TableOutcome
-from spark_jobs.table.runtime import Runtime
+from spark_jobs.table.runtime import Declined, Runtime, TableOutcome
 
 GDDL = [sys.executable, "-m", "airflow_gddl.cli.main"]
 Answer = tuple[list[dict[str, Any]], str]

@@ -33,6 +33,6 @@ def test_rows_with_equal_codes_are_found(kind: str) -> None:
         stored, wanted = pa.table({"id": pa.array(rows, of_type)}), pa.table({"id": pa.array(keys, of_type)})
         have, asked = shared_codes([[stored["id"]], [wanted["id"]]], [len(rows), len(keys)])
         expected = [number for number, code in enumerate(have) if code in set(asked)]
-        assert matching(stored, wanted, ("id",)).to_pylist() == expected
+        assert matching(stored, wanted, ("id",)).tolist() == expected
 
     check()

@@ -12,7 +12,7 @@ from typing import Any, get_args, get_type_hints
 
 import pytest
 
-from airflow_gddl.contract import dialects
+from airflow_gddl.contract.dialects import DIALECTS
 from airflow_gddl.contract.table_spec import TableSpec
 
 ROOT = Path(__file__).parents[2]
@@ -65,8 +65,8 @@ def names_of(kind: Any, seen: frozenset[Any] = frozenset()) -> set[str]:
 def test_no_field_of_a_row_names_a_host_or_a_program() -> None:
     """Rows choose among what the deployment names: connections, catalogs, tiers, sources."""
     names = names_of(TableSpec)
-    for dialect in dialects.BUILT_IN:
-        names |= names_of(dialects.options_class(dialect))
+    for dialect in DIALECTS.built_in.values():
+        names |= names_of(DIALECTS.load(dialect.options))
     assert {"table", "catalog", "verify_connection", "csv_columns", "new_column"} <= names
     # `path_format` is a form of time below the table's own landing folder.
     parts = {part for name in names - {"path_format"} for part in name.split("_")}

@@ -27,9 +27,8 @@ from spark_jobs.delta.tables import Tables
 from spark_jobs.engines.delta_rs import DeltaRsEngine
 from spark_jobs.job.worker import NoSpark
 from spark_jobs.pipeline import run_table
-from spark_jobs.table.outcome import RunTotals
-from spark_jobs.table.run import TableRun
-from spark_jobs.table.runtime import Runtime
+from spark_jobs.table.runtime import Runtime, RunTotals
+from spark_jobs.table.table_run import TableRun
 from tests.engines.in_process_lake import InProcessLake
 from tests.oracle import replay
 from tests.spark.playing import examples

@@ -22,7 +22,18 @@ import airflow_gddl
 from airflow_gddl.bundle import environment
 from airflow_gddl.bundle.archives import write_tar
 from airflow_gddl.bundle.environment import Target
-from airflow_gddl.bundle.platforms import DAGS, PINS, Bundle, Extra, Platform, Runner
+from airflow_gddl.bundle.platforms import (
+    DAGS,
+    DATABRICKS,
+    EMR_SERVERLESS,
+    GLUE,
+    MWAA,
+    PINS,
+    SPARK,
+    Bundle,
+    Extra,
+    JobFiles,
+)
 from airflow_gddl.cli import context
 from airflow_gddl.cli.main import invoke
 from airflow_gddl.contract.codec import to_json
@@ -31,19 +42,20 @@ from tests.delta_rs.small_lake import SmallLake, spec_of
 from tests.unit.pages import ROOT
 
 WHEEL = f"airflow_gddl-{airflow_gddl.__version__}-py3-none-any.whl"
-PLATFORMS: dict[Platform, set[str]] = {
-    "mwaa": {"requirements.txt", "plugins.zip", *(f"dags/{name}" for name in DAGS)},
-    "databricks": {"requirements.txt"},
-    "emr_serverless": {"gddl_task.py"},
-    "glue": {"gddl_glue.py"},
-    "spark": {"gddl_job.py", "gddl-job-code.zip", "requirements.txt"},
+PLATFORMS: dict[str, tuple[JobFiles, set[str]]] = {
+    "mwaa": (MWAA, {"requirements.txt", "plugins.zip", *(f"dags/{name}" for name in DAGS)}),
+    "databricks": (DATABRICKS, {"requirements.txt"}),
+    "emr_serverless": (EMR_SERVERLESS, {"gddl_task.py"}),
+    "glue": (GLUE, {"gddl_glue.py"}),
+    "spark": (SPARK, {"gddl_job.py", "gddl-job-code.zip", "requirements.txt"}),
 }
 
 
 @pytest.mark.parametrize("platform", PLATFORMS)
-def test_equal_code_gives_equal_bytes(platform: Platform, tmp_path: Path) -> None:
-    once, twice = (Bundle(out=tmp_path / name).write(platform) for name in ("once", "twice"))
-    assert {path.relative_to(tmp_path / "once").as_posix() for path in once} == {WHEEL, *PLATFORMS[platform]}
+def test_equal_code_gives_equal_bytes(platform: str, tmp_path: Path) -> None:
+    job_files, names = PLATFORMS[platform]
+    once, twice = (Bundle(out=tmp_path / name).write(job_files) for name in ("once", "twice"))
+    assert {path.relative_to(tmp_path / "once").as_posix() for path in once} == {WHEEL, *names}
     assert [path.read_bytes() for path in once] == [path.read_bytes() for path in twice]
 
 
@@ -85,7 +97,7 @@ def test_the_wheel_is_whole(tmp_path: Path) -> None:
 
 def test_a_job_runs_from_the_archive_of_the_code(tmp_path: Path) -> None:
     """With this Python's libraries, and nothing of this package but the archive."""
-    Bundle(out=tmp_path / "dist").write("spark")
+    Bundle(out=tmp_path / "dist").write(SPARK)
     lake = SmallLake(tmp_path)
     lake.load(spec_of("a"))
     lake.change(spec_of("a"), 1, [("U", 0, "first"), ("D", 1, None)])
@@ -103,7 +115,7 @@ def test_a_job_runs_from_the_archive_of_the_code(tmp_path: Path) -> None:
 
 
 def test_what_mwaa_is_given_fits_together(tmp_path: Path) -> None:
-    Bundle(out=tmp_path, airflow="3.1.0", airflow_python="3.13").write("mwaa")
+    Bundle(out=tmp_path, airflow="3.1.0", airflow_python="3.13").write(MWAA)
     constraint, obstore, wheel = (tmp_path / "requirements.txt").read_text().splitlines()
     assert constraint.startswith('--constraint "https://')
     assert constraint.endswith('/constraints-3.1.0/constraints-3.13.txt"')
@@ -121,10 +133,10 @@ def test_what_mwaa_is_given_fits_together(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("runner", "more", "pins", "extras", "files"),
     [
-        ("databricks", (), ["databricks-sdk", "obstore"], "cli,databricks", {WHEEL, "requirements.txt"}),
-        ("emr_serverless", (), ["obstore"], "cli,emr-serverless", {WHEEL, "gddl_task.py"}),
+        (DATABRICKS, (), ["databricks-sdk", "obstore"], "cli,databricks", {WHEEL, "requirements.txt"}),
+        (EMR_SERVERLESS, (), ["obstore"], "cli,emr-serverless", {WHEEL, "gddl_task.py"}),
         (
-            "emr_serverless",
+            EMR_SERVERLESS,
             ("openlineage", "events", "events"),
             ["obstore"],
             "cli,emr-serverless,events,openlineage",
@@ -133,9 +145,9 @@ def test_what_mwaa_is_given_fits_together(tmp_path: Path) -> None:
     ],
 )
 def test_mwaa_gets_what_its_runner_needs(
-    runner: Runner, more: tuple[Extra, ...], pins: list[str], extras: str, files: set[str], tmp_path: Path
+    runner: JobFiles, more: tuple[Extra, ...], pins: list[str], extras: str, files: set[str], tmp_path: Path
 ) -> None:
-    Bundle(out=tmp_path, runner=runner, extras=more).write("mwaa")
+    Bundle(out=tmp_path, runner=runner, extras=more).write(MWAA)
     _, *pinned, wheel = (tmp_path / "requirements.txt").read_text().splitlines()
     assert pinned == [f"{name}=={PINS[name]}" for name in pins]
     assert wheel.endswith(f"{WHEEL}[{extras}]")

@@ -19,7 +19,7 @@ from airflow_gddl.stores import Storage
 from airflow_gddl.stores.footers import chunks_of
 from spark_jobs.dialects.probe import probe
 from spark_jobs.dialects.probed import ReadBounds, Unreadable
-from spark_jobs.plan.batch import PlannedFile
+from spark_jobs.plan.planned_batch import PlannedFile
 from spark_jobs.rules.read import read_file
 
 _OPTIONAL, _REQUIRED = b"\x25\x02\x18\x02id", b"\x25\x00\x18\x02id"

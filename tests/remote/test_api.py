@@ -16,11 +16,11 @@ from airflow_gddl.contract.errors import FatalError, MetadataError, RetriableErr
 from airflow_gddl.contract.spec import DEFAULT_TIERS, TierSpec
 from airflow_gddl.devtools.fakes.databricks.server import FakeServer, serving
 from airflow_gddl.devtools.fakes.databricks.workspace import Refusal, TaskProcess, allowed, arguments_of, settings_of
-from airflow_gddl.metadata.runners.databricks import DatabricksSettings, DatabricksTier
-from airflow_gddl.runtime.runners.databricks import DatabricksPlatform, Workspace, connect, job_of
-from airflow_gddl.runtime.runners.platform import DatabricksAccess, Handle, RunRequest
+from airflow_gddl.runners.databricks import DatabricksSettings, DatabricksTier
+from airflow_gddl.runners.databricks_jobs import DatabricksPlatform, Workspace, connect, job_of
+from airflow_gddl.runners.interface import DatabricksAccess, Handle, RunRequest
 from spark_jobs import main as job_main
-from spark_jobs.discovery.notified import SOURCES
+from spark_jobs.discovery import SOURCES
 from tests.remote.conftest import OWN
 from tests.waiting import wait_for
 

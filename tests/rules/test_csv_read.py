@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from airflow_gddl.contract.dialects import DmsOptions
 from airflow_gddl.stores import Storage
 from spark_jobs.dialects.probe import probe
-from spark_jobs.plan.batch import PlannedFile
+from spark_jobs.plan.planned_batch import PlannedFile
 from spark_jobs.rules.read import FileRows, read_file
 
 Field = tuple[str, bool]

@@ -11,7 +11,7 @@ from airflow_gddl.cli.job import Lines, display
 from airflow_gddl.cli.screen import Screen
 from airflow_gddl.contract.codec import from_json_or_none
 from airflow_gddl.contract.result import JobResult
-from airflow_gddl.runtime.runners.base import ProgressEvent
+from airflow_gddl.runners.interface import ProgressEvent
 
 
 def test_a_log_says_that_spark_starts_once(capsys: pytest.CaptureFixture[str]) -> None:

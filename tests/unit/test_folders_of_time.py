@@ -21,11 +21,9 @@ from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.spec import Roots, TableSpec
 from airflow_gddl.stores import Storage
 from spark_jobs.continuous.streams import ListedFiles
-from spark_jobs.discovery.listing import discover
-from spark_jobs.discovery.notified import EVERY, DeepListings, NotifiedFile, discover_notified
+from spark_jobs.discovery import EVERY, DeepListings, NotifiedFile, discover, discover_notified
 from spark_jobs.ledger import ledger as ledgers
-from spark_jobs.plan.batching import BatchLimits
-from spark_jobs.plan.discover import Discovery
+from spark_jobs.plan.discover import BatchLimits, Discovery
 from tests.landing_folder import START, counted_stats
 from tests.s3_server import Bucket, serving
 from tests.sunk_folder import FORMATS, HOURLY, Sunk

@@ -13,8 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_gddl.contract.dialects import DmsOptions
-from spark_jobs.discovery.listing import GLANCE_BACK, discover
-from spark_jobs.discovery.notified import EVERY, DeepListings
+from spark_jobs.discovery import EVERY, GLANCE_BACK, DeepListings, discover
 from spark_jobs.plan.discover import Discovery
 from tests.landing_folder import START, Table
 

@@ -24,8 +24,7 @@ from spark_jobs.continuous.schedule import ANYWAY_SECONDS, BATCHES_A_TURN, pause
 from spark_jobs.job.spread_local import LocalSpread
 from spark_jobs.job.stop import Stop
 from spark_jobs.job.worker import NoSpark
-from spark_jobs.table.outcome import Declined, TableOutcome
-from spark_jobs.table.runtime import Runtime
+from spark_jobs.table.runtime import Declined, Runtime, TableOutcome
 
 TABLES = {
     spec.table: spec

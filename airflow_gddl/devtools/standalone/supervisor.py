@@ -21,7 +21,7 @@ from airflow_gddl.contract.errors import FatalError, RetriableError
 from airflow_gddl.devtools.standalone.home import Home, HomeSettings
 from airflow_gddl.devtools.standalone.part import MIGRATION, PARTS, Part, PartSpec
 from airflow_gddl.metadata.settings import OF_THE_MACHINE
-from airflow_gddl.runtime.runners.child import unstoppable
+from airflow_gddl.runners.child import unstoppable
 
 MARK = "STARTED_BY_GDDL"
 
