@@ -29,7 +29,7 @@ def main() -> None:
 def invoke(arguments: Sequence[str], cli: CliContext) -> int:
     """Run one command line; returns its exit status and never raises."""
     from airflow_gddl.cli import context  # noqa: PLC0415 - as in `main`
-    from airflow_gddl.cli.commands import app  # noqa: PLC0415 - as above
+    from airflow_gddl.cli.commands import app  # noqa: PLC0415 - as in `main`
 
     wanted = [argument for argument in arguments if argument != _DEBUG]
     debug = len(wanted) < len(arguments)
