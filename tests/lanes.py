@@ -157,10 +157,6 @@ _LONG_ON_SPARK = {
 }
 """Functions of tests, or single cases of them, by module."""
 _LONG_MODULES_ON_SPARK = (
-    "derive_added_rebuilt",
-    "expect_policies",
-    "rename_derive_where",
-    "where_updates_cross_the_filter",
     "test_barred_folder",
     "test_debezium_scenarios",
     "test_interrupted_refresh",
@@ -174,8 +170,10 @@ _LONG_MODULES_ON_SPARK = (
 )
 
 ON_SPARK = (
+    "derive_added_rebuilt",
     "dms_first_load_unreadable",
     "dms_types",
+    "expect_policies",
     "history_versions",
     "keyless_reload",
     "quarantine_rows",
@@ -197,6 +195,8 @@ ON_SPARK = (
     "r14_changed_keys",
     "r14_history_switched_on",
     "r14_soft_delete_switched_on_and_off",
+    "rename_derive_where",
+    "where_updates_cross_the_filter",
 )
 """Scenarios that Spark plays each time, at least one of each rule: those with steps of its own (merge, history, reload,
 schema, tasks). Order, values and texts of all others are decided by functions that both engines call; the engine
