@@ -20,11 +20,11 @@ unexport PYTHONDONTWRITEBYTECODE
 
 # The samples of dags/ and metadata/ on an Airflow of this machine, until Ctrl-C; DEMO='--scale 0.1' makes it smaller.
 demo: $(VENV)/.demo
-	$(BIN)/gddl demo --airflow --project . --rounds 2 $(DEMO)
+	$(BIN)/python -m devtools.demo --project . --rounds 2 $(DEMO)
 
 # The same without the wait: its exit status is the verdict.
 demo-check: $(VENV)/.demo
-	$(BIN)/gddl demo --airflow --project . --rounds 2 --check $(DEMO)
+	$(BIN)/python -m devtools.demo --project . --rounds 2 --check $(DEMO)
 
 # Without Airflow.
 demo-embedded: $(VENV)/.demo

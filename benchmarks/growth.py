@@ -51,9 +51,9 @@ class Searched:
         """Note the files of each search from now on."""
         search = table_rows.search
 
-        def watched(tables: Any, work: table_rows.FindRows, files: Sequence[table_rows.DataFile]) -> Any:
+        def watched(tables: Any, work: table_rows.FindRows, files: Sequence[table_rows.DataFile], **how: Any) -> Any:
             self.files += [Path(work.table, file.path) for file in files]
-            return search(tables, work, files)
+            return search(tables, work, files, **how)
 
         setattr(table_rows, "search", watched)  # noqa: B010 - mypy takes no other assignment
 
@@ -129,6 +129,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
     parser.add_argument("--scale", type=float, default=1.0, help="of rows and changes; 1 is the stated work")
     parser.add_argument("--seed", type=int, default=1, help="equal seeds give equal files")
+    parser.add_argument("--rows", type=int, nargs="+", default=_ROWS, help="of the tables, before they are scaled")
     args = parser.parse_args()
     tier, searched = this_engine.TIER, Searched()
     spark = LazySpark(SessionSettings(cores=tier.cores, memory=tier.memory, single=True))
@@ -136,7 +137,7 @@ def main() -> None:
     searched.watch()
     with tempfile.TemporaryDirectory(prefix="gddl-benchmark-") as folder:
         measure(1_000, 100, args.seed, side, searched, Path(folder, "warm"))
-        for rows in _ROWS:
+        for rows in args.rows:
             root, size = Path(folder, str(rows)), max(1_000, round(rows * args.scale))
             found += measure(size, max(100, round(_CHANGES * args.scale)), args.seed, side, searched, root)
             shutil.rmtree(root)

@@ -23,7 +23,7 @@ from airflow_gddl.contract.sizes import size_bytes
 from airflow_gddl.contract.source_access import announce
 from airflow_gddl.contract.spec import JobSpec, TierSpec
 from airflow_gddl.stores import Storage
-from spark_jobs.catalogs.catalog import session_settings
+from spark_jobs.catalogs.catalog_port import session_settings
 from spark_jobs.continuous.loop import run_continuously
 from spark_jobs.discovery import SOURCES
 from spark_jobs.job.job_tables import Show, SpreadByTier, exit_status, run_job

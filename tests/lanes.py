@@ -157,6 +157,10 @@ _LONG_ON_SPARK = {
 }
 """Functions of tests, or single cases of them, by module."""
 _LONG_MODULES_ON_SPARK = (
+    "derive_added_rebuilt",
+    "expect_policies",
+    "rename_derive_where",
+    "where_updates_cross_the_filter",
     "test_barred_folder",
     "test_debezium_scenarios",
     "test_interrupted_refresh",

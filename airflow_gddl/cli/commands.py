@@ -109,12 +109,6 @@ COMMANDS: Mapping[str, Command] = {
     "bundle": Command("deploy:bundle", DEPLOY, "gddl bundle --for mwaa", "tasks/deploy.md"),
     "deploy": Command("deploy:app", DEPLOY, "gddl deploy databricks --dry-run", "tasks/deploy.md"),
     "catalog": Command("catalog:app", DEPLOY, "gddl catalog diff", "catalogs.md#compare-and-register"),
-    "fake-databricks": Command(
-        "fake_databricks:fake_databricks",
-        DEPLOY,
-        "gddl fake-databricks",
-        "platforms/databricks.md#try-it-without-an-account",
-    ),
 }
 
 

@@ -60,7 +60,7 @@ class CatalogDescriptor:
     """All that one kind of catalog brings. References are `module:attribute`.
 
     Attributes:
-        port: function of a `CatalogSpec` and a `spark_jobs.catalogs.catalog.CatalogContext` that gives the
+        port: function of a `CatalogSpec` and a `spark_jobs.catalogs.catalog_port.CatalogContext` that gives the
             `CatalogPort`; loaded only by the job.
         probe: function of a `CatalogSpec`, a database and the environment that makes one request for `gddl check` and
             returns what it found, or raises `ProbeSkippedError` or a `GddlError`; null: `gddl check` skips it.
@@ -93,7 +93,7 @@ CATALOGS = ExtensionPoint(
             names="[a-z0-9_]{1,128}",
             names_are="1 to 128 letters a-z, digits and _",
             fields=("uri",),
-            session="spark_jobs.catalogs.catalog:hive_settings",
+            session="spark_jobs.catalogs.catalog_port:hive_settings",
             readers=("spark",),
         ),
         "glue": CatalogDescriptor(

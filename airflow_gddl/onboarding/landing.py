@@ -20,8 +20,8 @@ from airflow_gddl.contract.errors import GddlError
 from airflow_gddl.contract.file_names import FileFormat, FileKind, change_time, classify, is_temporary, moment
 from airflow_gddl.contract.layout import join
 from airflow_gddl.contract.spec import DEFAULT_TIERS
-from airflow_gddl.devtools.simulate.source import key_rank, propose_keys
 from airflow_gddl.onboarding.facts import MEASURED, Activity, KeyFact, Notice, SourceFacts, TableFacts
+from airflow_gddl.onboarding.key_columns import key_columns, key_rank
 from airflow_gddl.stores import Storage, StoredObject, open_store
 from airflow_gddl.stores.footers import Chunk, chunks_of
 from airflow_gddl.stores.readers import GZIP_MAGIC, Inflating
@@ -176,8 +176,8 @@ class Landing:
         for file in files:
             try:
                 with self.parquet(table, file) as parquet:
-                    there = [name for name in columns if name in parquet.schema_arrow.names]
-                    yield parquet.read(columns=there, use_threads=False)
+                    there = set(parquet.schema_arrow.names)
+                    yield parquet.read(columns=[name for name in columns if name in there], use_threads=False)
             except _UNREADABLE:
                 continue
 
@@ -442,9 +442,7 @@ def _measured_key(landing: Landing, folder: TableFolder) -> KeyFact | None:
 
 def _unique(table: pa.Table) -> tuple[str, ...] | None:
     """The first unique combination of columns; a time column alone does not count."""
-    shape = propose_keys({"": table})[""]
-    if shape.surrogate is not None:
-        return None
-    if len(shape.keys) == 1 and is_time(str(table.schema.field(shape.keys[0]).type)):
-        return _unique(table.drop_columns(list(shape.keys)))
-    return shape.keys
+    found = key_columns("", table)
+    if found is not None and len(found) == 1 and is_time(str(table.schema.field(found[0]).type)):
+        return _unique(table.drop_columns(list(found)))
+    return found

@@ -8,7 +8,14 @@ from typing import Any
 
 from airflow_gddl.contract import durations
 from airflow_gddl.contract.catalogs import CatalogSpec, EntryName, code_of_glue
-from spark_jobs.catalogs.catalog import CatalogContext, CatalogError, CatalogPort, DeltaTableInfo, Entry, Registration
+from spark_jobs.catalogs.catalog_port import (
+    CatalogContext,
+    CatalogError,
+    CatalogPort,
+    DeltaTableInfo,
+    Entry,
+    Registration,
+)
 from spark_jobs.catalogs.registrar import hive_type, same_place
 
 _LONGEST_COLUMN_COMMENT = 255

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_gddl.contract.catalogs import CatalogSpec, EntryName
 from airflow_gddl.contract.layout import STATE, join
 from airflow_gddl.contract.sql_types import literal, quoted
-from spark_jobs.catalogs.catalog import (
+from spark_jobs.catalogs.catalog_port import (
     CatalogContext,
     CatalogError,
     CatalogPort,

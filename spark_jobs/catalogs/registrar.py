@@ -23,7 +23,7 @@ from airflow_gddl.contract.result import RunWarning
 from airflow_gddl.contract.spec import JobSpec, TableSpec
 from airflow_gddl.stores import Storage
 from airflow_gddl.stores.lake_files import RegistrationStore
-from spark_jobs.catalogs.catalog import (
+from spark_jobs.catalogs.catalog_port import (
     CatalogAccess,
     CatalogChange,
     CatalogContext,

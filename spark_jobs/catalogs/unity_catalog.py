@@ -11,7 +11,7 @@ from urllib.parse import quote, urlsplit
 
 from airflow_gddl.contract import durations
 from airflow_gddl.contract.catalogs import CatalogSpec, EntryName, code_of_status, token_of
-from spark_jobs.catalogs.catalog import (
+from spark_jobs.catalogs.catalog_port import (
     CatalogContext,
     CatalogError,
     CatalogPort,

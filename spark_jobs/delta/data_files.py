@@ -264,9 +264,21 @@ def read_parts(
         for groups in groups_together(source):
             rows = read_groups(source, groups, file, schema)
             count = sum(source.metadata.row_group(group).num_rows for group in groups)
-            left = np.setdiff1d(np.arange(start, start + count), gone)
-            yield rows if len(left) == count else rows.take(pa.array(left - start)), left
+            left = np.flatnonzero(left_of(start, count, gone))
+            yield rows if len(left) == count else rows.take(pa.array(left)), left + start
             start += count
+
+
+def left_of(start: int, count: int, gone: np.ndarray) -> np.ndarray:
+    """Mask of the rows that are left of so many from a number on.
+
+    Args:
+        gone: numbers of the deleted rows of the file, rising.
+    """
+    first, end = np.searchsorted(gone, [start, start + count])
+    left = np.ones(count, bool)
+    left[gone[first:end] - start] = False
+    return left
 
 
 def groups_together(source: pq.ParquetFile) -> Iterator[list[int]]:

@@ -40,6 +40,8 @@ __all__ = ["DataFile", "TableSnapshot", "Tables", "Write"]
 Clock = Callable[[], datetime]
 _IN_PROCESS = 16 * 1024**2
 """Bytes up to which files are worked on in this process: sending tasks would take longer."""
+_SEARCHED_IN_PROCESS, _THREADS = 8 * 1024**3, 4
+"""Bytes up to which files are searched by threads: tasks cost a second of CPU, a search 30 ms for a million rows."""
 _LARGEST_SHARE = 0.5
 """Of a file's rows, that a vector names; beyond it the file is written again."""
 
@@ -137,6 +139,12 @@ class Tables:
     def place_for(self, size: int) -> Place:
         """Where files of so many bytes are worked on."""
         return self._place if self.is_for_tasks(size) else InProcess(self.storage)
+
+    def place_to_search(self, size: int) -> Place:
+        """Where a few columns of files of so many bytes are searched."""
+        if isinstance(self._place, InProcess) or size > _SEARCHED_IN_PROCESS:
+            return self.place_for(size)
+        return InProcess(self.storage, threads=max(_THREADS, self._place.slots))
 
     def snapshot(self, path: str) -> TableSnapshot | None:
         """The newest version; None where there is no table.

@@ -15,8 +15,7 @@ from typing import Literal
 from airflow_gddl.contract.dialects import COMMIT_TIMES, DATES_IN_ORDER, TOTAL_ORDER, DmsOptions, date_folder
 from airflow_gddl.contract.file_names import Names, classify
 from spark_jobs.dialects.probe import probe
-from spark_jobs.dialects.probed import Probed
-from spark_jobs.dialects.protocol import EVERYTHING, Dialect, InputOpener, Window
+from spark_jobs.dialects.protocol import EVERYTHING, Dialect, InputOpener, Probed, Window
 from spark_jobs.plan.planned_batch import PlannedFile
 
 _DAY = timedelta(days=1)

@@ -19,8 +19,15 @@ from airflow_gddl.contract.dialects import DmsOptions
 from airflow_gddl.contract.errors import GddlError, QuarantinableError
 from airflow_gddl.stores.footers import chunks_of
 from airflow_gddl.stores.readers import GZIP_MAGIC, Inflating, too_large
-from spark_jobs.dialects.probed import DEFAULT_BOUNDS, Probed, ReadBounds, Unreadable, column_type
-from spark_jobs.dialects.protocol import Dialect, InputOpener
+from spark_jobs.dialects.protocol import (
+    DEFAULT_BOUNDS,
+    Dialect,
+    InputOpener,
+    Probed,
+    ReadBounds,
+    Unreadable,
+    column_type,
+)
 from spark_jobs.plan.planned_batch import PlannedFile
 
 _THREADS = 8

@@ -18,7 +18,7 @@ from spark_jobs.delta import table_definition
 from spark_jobs.delta.commits import APPEND, MERGE, QUARANTINE, TOMBSTONES, main_counts, merge_metrics
 from spark_jobs.delta.tables import DataFile, Tables, TableSnapshot
 from spark_jobs.dialects.probe import probe_all, reading
-from spark_jobs.dialects.probed import Probed, Unreadable, begin_a_table, groups
+from spark_jobs.dialects.protocol import Probed, Unreadable, begin_a_table, groups
 from spark_jobs.engines import file_rules, whole_tables
 from spark_jobs.engines.batch_context import BatchContext, with_smallest
 from spark_jobs.engines.port import DeclinedError, TableContext, TableWork

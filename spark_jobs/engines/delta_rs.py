@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from spark_jobs.delta.commits import QUARANTINE, version_of
 from spark_jobs.delta.tables import Tables
-from spark_jobs.dialects.probed import Unreadable
+from spark_jobs.dialects.protocol import Unreadable
 from spark_jobs.engines import file_rules
 from spark_jobs.engines.batch_context import BatchContext
 from spark_jobs.engines.batches import ChangeTableWriter, ReplicaWriter, WholeBatchReader, batch_rows

@@ -12,7 +12,7 @@ from spark_jobs.delta.data_files import Target
 from spark_jobs.delta.log import Action
 from spark_jobs.delta.table_definition import TableDefinition
 from spark_jobs.delta.tables import Tables
-from spark_jobs.dialects.probed import Unreadable
+from spark_jobs.dialects.protocol import Unreadable
 from spark_jobs.engines.batch_context import BatchContext
 from spark_jobs.engines.places import Place
 from spark_jobs.engines.port import TableContext, TablesOfAnother, TableWork

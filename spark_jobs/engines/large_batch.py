@@ -17,7 +17,7 @@ from spark_jobs.delta import table_definition
 from spark_jobs.delta.commits import APPEND, MERGE, QUARANTINE, TOMBSTONES, main_counts, merge_metrics
 from spark_jobs.delta.data_files import Target
 from spark_jobs.delta.tables import DataFile, Tables, Written
-from spark_jobs.dialects.probed import Unreadable
+from spark_jobs.dialects.protocol import Unreadable
 from spark_jobs.engines import whole_tables
 from spark_jobs.engines.batch_context import BatchContext
 from spark_jobs.engines.batches import files_of_batch, is_of_batch, may_repeat, needed_of_replica

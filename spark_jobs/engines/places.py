@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
@@ -80,16 +81,24 @@ class Place(Protocol):
 
 @dataclass(frozen=True)
 class InProcess:
-    """One part after the other, so that one at a time is in memory."""
+    """One part after the other, so that one at a time is in memory; with threads, as many.
+
+    Attributes:
+        threads: for parts that mostly wait for the store, or for pyarrow.
+    """
 
     storage: Storage
+    threads: int = 1
 
     @property
     def slots(self) -> int:
         return 1
 
     def run(self, work: Work[Item], parts: Sequence[Item]) -> list[bytes]:
-        return [work(self.storage, part) for part in parts]
+        if self.threads == 1 or len(parts) < 2:
+            return [work(self.storage, part) for part in parts]
+        with ThreadPoolExecutor(min(self.threads, len(parts))) as pool:
+            return list(pool.map(lambda part: work(self.storage, part), parts))
 
     def run_by_key(self, work: KeyWork[Item], parts: Sequence[Item], ranges: int) -> list[bytes]:
         found: dict[int, dict[str, list[pa.Table]]] = {number: {} for number in range(ranges)}

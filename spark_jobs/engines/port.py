@@ -11,8 +11,7 @@ from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.result import MainCounts, RunWarning
 from airflow_gddl.contract.spec import TableSpec, TierSpec
 from airflow_gddl.stores import Storage
-from spark_jobs.dialects.probed import Unreadable
-from spark_jobs.dialects.protocol import Dialect
+from spark_jobs.dialects.protocol import Dialect, Unreadable
 from spark_jobs.ledger.erasures import ErasureRegister
 from spark_jobs.plan.columns import Column, Schema, is_before_image
 from spark_jobs.plan.discover import RecordedFile

@@ -24,7 +24,7 @@ from spark_jobs.delta import deletion_vectors
 from spark_jobs.delta.snapshots import is_settable
 from spark_jobs.delta.tables import Tables
 from spark_jobs.delta.tables import Tables as KnownTables
-from spark_jobs.dialects.probed import Unreadable
+from spark_jobs.dialects.protocol import Unreadable
 from spark_jobs.engines.batch_context import BatchContext
 from spark_jobs.engines.delta_rs import DeltaRsEngine, TablesEngine
 from spark_jobs.engines.file_rules import remove_rows
@@ -55,6 +55,8 @@ from spark_jobs.spark.tasks import map_in_arrow
 
 _REPORT = "report"
 _TASK = re.compile(r"\bTask ([0-9]{1,9}) in stage [0-9.]{1,20} failed")
+_TASKS_A_SLOT = 4
+"""Enough that one long task doesn't leave the other slots idle; each takes some 50 ms by itself."""
 _STREAM, _STREAMS_TOGETHER = 4 * 1024**2, 4
 """Bytes of rows in a stream, and streams that Spark gives to a task together."""
 
@@ -69,15 +71,17 @@ class SparkTasks:
     def run(self, work: Work[Any], parts: Sequence[Any]) -> list[bytes]:
         if not parts:
             return []
-        listed = tuple(parts)
+        tasks = min(len(parts), self.slots * _TASKS_A_SLOT)
+        shared = [tuple(parts[number::tasks]) for number in range(tasks)]
 
         def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             storage = Storage()
             for number in _numbers(batches):
-                yield pa.RecordBatch.from_pydict({_REPORT: [work(storage, listed[number])]})
+                for part in shared[number]:
+                    yield pa.RecordBatch.from_pydict({_REPORT: [work(storage, part)]})
 
-        numbers = self.spark.range(0, len(listed), 1, len(listed))
-        with naming_files([[work.file_of(part)] for part in listed]):
+        numbers = self.spark.range(0, tasks, 1, tasks)
+        with naming_files([[work.file_of(part) for part in mine] for mine in shared]):
             return [bytes(row[0]) for row in map_in_arrow(numbers, task, f"{_REPORT} binary").collect()]
 
     def run_by_key(self, work: KeyWork[Any], parts: Sequence[Any], ranges: int) -> list[bytes]:

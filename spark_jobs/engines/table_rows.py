@@ -14,12 +14,12 @@ import pyarrow.types as pt
 
 from airflow_gddl.contract.layout import join
 from airflow_gddl.stores import Storage
-from spark_jobs.delta.data_files import bounds, opened, read_groups, read_parts, read_rows
+from spark_jobs.delta.data_files import bounds, left_of, opened, read_groups, read_parts, read_rows
 from spark_jobs.delta.deletion_vectors import rows_of
 from spark_jobs.delta.tables import DataFile, Tables, TableSnapshot
 from spark_jobs.engines.places import stream_of, stream_rows
 from spark_jobs.plan.table_schema import GDDL, TableSchema
-from spark_jobs.rules.arrays import by_name, flat
+from spark_jobs.rules.arrays import completed, flat
 from spark_jobs.rules.codes import WEIGHT, comparable, cuts_of, range_of, sample_of
 from spark_jobs.rules.merge import ACTION, AT, replaced
 from spark_jobs.rules.order import old_keys
@@ -59,10 +59,7 @@ class KeyMatches:
         """Rows that an outcome inserts, or writes anew; columns that only the table has keep their value."""
         added = outcome.filter(pc.is_in(outcome.column(ACTION), pa.array(["insert", "update"])))
         before = added.column(AT).combine_chunks()
-        for name in schema.names:
-            if name not in added.column_names:
-                added = added.append_column(name, self.rows.column(name).take(before))
-        return by_name(added, schema)
+        return completed(added, lambda name: self.rows.column(name).take(before), schema)
 
     def rewritten(self, outcome: pa.Table, schema: pa.Schema) -> tuple[list[pa.Table], list[DataFile]]:
         """New contents of the files that hold a changed row, and these files.
@@ -121,8 +118,9 @@ class FindRows:
             source, start = opened(stream), 0
             for group in range(source.num_row_groups):
                 count = source.metadata.row_group(group).num_rows
-                left = np.arange(count) if gone is None else np.setdiff1d(np.arange(count), gone - start)
-                hits = left if self.keys is None else np.intersect1d(left, self._hits(source, group, file, self.keys))
+                hits = np.arange(count) if self.keys is None else self._hits(source, group, file, self.keys)
+                if gone is not None:
+                    hits = hits[left_of(start, count, gone)[hits]]
                 if len(hits):
                     parts.append(self._found(source, group, file, hits, (number, start)))
                 start += count
@@ -154,9 +152,14 @@ class FindRows:
         return rows if self.keep is None else rows.filter(self.keep(rows))
 
 
-def search(tables: Tables, work: FindRows, files: Sequence[DataFile]) -> KeyMatches:
-    """Rows of these files by the key columns, where files of this size are worked on."""
-    place = tables.place_for(sum(file.size for file in files))
+def search(tables: Tables, work: FindRows, files: Sequence[DataFile], *, reads_little: bool = False) -> KeyMatches:
+    """Rows of these files by the key columns, where files of this size are worked on.
+
+    Args:
+        reads_little: only a few columns are read.
+    """
+    size = sum(file.size for file in files)
+    place = tables.place_to_search(size) if reads_little else tables.place_for(size)
     found = [stream_rows(data) for data in place.run(work, list(enumerate(files)))]
     rows = pa.concat_tables([work.empty, *found])
     at = rows.select([AT_FILE, AT_ROW]).rename_columns(["file", "row"])
@@ -178,7 +181,8 @@ def find(
         return _find_whole(tables, snapshot, files, keys, names)
     wanted = snapshot.schema.names if columns is None else dict.fromkeys((*names, *columns))
     schema = pa.schema([snapshot.schema.arrow.field(name) for name in wanted])
-    return search(tables, FindRows(table=snapshot.path, keys=keys.select(names), schema=schema, ties=ties), files)
+    work = FindRows(table=snapshot.path, keys=keys.select(names), schema=schema, ties=ties)
+    return search(tables, work, files, reads_little=columns is not None)
 
 
 def _find_whole(
@@ -356,11 +360,11 @@ class _Ranges(_OnParts):
                 yield 0, part[0], rows
                 continue
             at = range_of(rows, self.cuts)
-            order = np.argsort(at, kind="stable")
-            numbers, starts, counts = np.unique(at[order], return_index=True, return_counts=True)
-            ordered = rows.take(pa.array(order))
-            for number, start, count in zip(numbers.tolist(), starts, counts, strict=True):
-                yield number, part[0], ordered.slice(start, count)
+            ordered = rows.take(pa.array(np.argsort(at, kind="stable")))
+            counts = np.bincount(at)
+            ends = np.cumsum(counts)
+            for number in np.flatnonzero(counts).tolist():
+                yield number, part[0], ordered.slice(ends[number] - counts[number], counts[number])
 
     def __call__(self, storage: Storage, rows: Mapping[str, Sequence[pa.Table]]) -> bytes:
         return self.rule(storage, self.together(rows))

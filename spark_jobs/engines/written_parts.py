@@ -22,8 +22,7 @@ from spark_jobs.delta.commits import version_of
 from spark_jobs.delta.data_files import Target
 from spark_jobs.delta.log import Action
 from spark_jobs.dialects.probe import probe_all, reading
-from spark_jobs.dialects.probed import Probed, Unreadable, begin_a_table, groups
-from spark_jobs.dialects.protocol import Dialect, match
+from spark_jobs.dialects.protocol import Dialect, Probed, Unreadable, begin_a_table, groups, match
 from spark_jobs.engines.places import Place, stream_of, stream_rows
 from spark_jobs.engines.port import TableContext
 from spark_jobs.plan.planned_batch import BatchPlan, TableState

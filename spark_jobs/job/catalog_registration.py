@@ -10,7 +10,7 @@ from dataclasses import replace
 from airflow_gddl.contract.layout import LOADS
 from airflow_gddl.contract.result import JobResult, RunWarning
 from airflow_gddl.contract.spec import JobSpec, TableSpec
-from spark_jobs.catalogs.catalog import CatalogContext
+from spark_jobs.catalogs.catalog_port import CatalogContext
 from spark_jobs.catalogs.registrar import Registrar
 from spark_jobs.job.run_results import is_recorded, write_record
 from spark_jobs.table.runtime import Runtime, TableOutcome

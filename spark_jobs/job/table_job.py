@@ -168,7 +168,7 @@ def _erase(run: TableRun, totals: RunTotals) -> JobResult:
 
 
 def _explain(run: TableRun, totals: RunTotals) -> JobResult:
-    from spark_jobs.actions.key_history import explain  # noqa: PLC0415 - rarely used, slow to import
+    from spark_jobs.actions.read_only import explain  # noqa: PLC0415 - rarely used, slow to import
 
     return explain(run, totals)
 

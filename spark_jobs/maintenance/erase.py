@@ -22,8 +22,7 @@ from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.contract.sql_types import SqlType
 from airflow_gddl.contract.table_spec import SHARD_COLUMN
 from spark_jobs.dialects.probe import probe_all, reading
-from spark_jobs.dialects.probed import Probed, Unreadable
-from spark_jobs.dialects.protocol import match
+from spark_jobs.dialects.protocol import Probed, Unreadable, match
 from spark_jobs.engines.port import TableContext
 from spark_jobs.ledger.claim import Claim
 from spark_jobs.ledger.erasures import Erasure

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from airflow_gddl.contract.sql_types import parse_type
-from spark_jobs.dialects.probed import sql_type
+from spark_jobs.dialects.protocol import sql_type
 from spark_jobs.plan.columns import before_image_name, landed_name
 from spark_jobs.plan.table_schema import GDDL, RESCUED, TableSchema
 from spark_jobs.plan.types import NOTHING, convertible, merge

@@ -14,8 +14,7 @@ import pyarrow.types as pt
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.contract.sql_types import VOID, SqlType, parse_type
-from spark_jobs.dialects.probed import sql_type
-from spark_jobs.dialects.protocol import Dialect, declared_types
+from spark_jobs.dialects.protocol import Dialect, declared_types, sql_type
 from spark_jobs.plan.columns import landed_name
 from spark_jobs.rules.arrays import arrow_type
 from spark_jobs.rules.batch_schema import DeliveredColumns, GroupDecoding, Landed

@@ -282,8 +282,9 @@ def emptied(rows: pa.Table, table_schema: TableSchema, where: np.ndarray) -> pa.
 def with_images(rows: pa.Table, table_schema: TableSchema) -> np.ndarray:
     """Rows with any before image."""
     found = np.zeros(rows.num_rows, dtype=bool)
+    there = set(rows.column_names)
     for column in table_schema.before:
-        if column.name in rows.column_names:
+        if column.name in there:
             found |= np.asarray(flat(rows.column(column.name)).is_valid())
     return found
 

@@ -22,7 +22,7 @@ from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.expressions import ARITHMETIC, COLUMN, COMPARISONS, LITERALS, Term
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.contract.sql_types import ScalarType, parse_type
-from spark_jobs.dialects.probed import sql_type
+from spark_jobs.dialects.protocol import sql_type
 from spark_jobs.rules.arrays import flat, is_text
 from spark_jobs.rules.convert import fit
 

@@ -43,7 +43,8 @@ def live_rows(replica: pa.Table, schema: TableSchema) -> pa.Table:
     Args:
         replica: `_gddl` may be left out where it has no marks. Columns that it lacks are left out.
     """
-    return unmarked(replica).select([name for name in schema.columns if name in replica.column_names])
+    there = set(replica.column_names)
+    return unmarked(replica).select([name for name in schema.columns if name in there])
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,8 +13,7 @@ from airflow_gddl.contract.layout import FEW_ROWS
 from airflow_gddl.contract.result import MainCounts
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.stores import lake_files
-from spark_jobs.dialects.probed import Unreadable
-from spark_jobs.dialects.protocol import Dialect
+from spark_jobs.dialects.protocol import Dialect, Unreadable
 from spark_jobs.engines.port import AppendedWork, TableContext, TableWork
 from spark_jobs.ledger.claim import Claim
 from spark_jobs.ledger.ledger import Ledger

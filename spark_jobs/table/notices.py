@@ -10,8 +10,7 @@ from airflow_gddl.contract.result import RunWarning
 from airflow_gddl.contract.spec import SubMicrosecondPolicy, TableSpec
 from airflow_gddl.stores import Storage
 from spark_jobs.delta.commits import APPEND, MERGE, DeltaCommits, is_later, version_of
-from spark_jobs.dialects.probed import Unreadable
-from spark_jobs.dialects.protocol import Dialect
+from spark_jobs.dialects.protocol import Dialect, Unreadable
 from spark_jobs.engines.port import Engine, TableContext
 from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.plan.discover import Discovery, Inference, SweepState, is_due_by_time, snapshot_of

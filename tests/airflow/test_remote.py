@@ -31,8 +31,6 @@ from airflow_gddl.contract.layout import answer_name, answers_folder, join
 from airflow_gddl.contract.spec import DEFAULT_TIERS
 from airflow_gddl.dags.factory import build_dags
 from airflow_gddl.dags.maintenance import build_upkeep_dags
-from airflow_gddl.devtools.fakes.databricks.server import FakeServer, serving
-from airflow_gddl.devtools.fakes.databricks.workspace import LIVE, FakeRun
 from airflow_gddl.operators.load import LoadOperator
 from airflow_gddl.reporting.continuous_monitor import MonitoredPipeline
 from airflow_gddl.runners.attempts import Attempts, Submission, TaskKey
@@ -44,6 +42,8 @@ from airflow_gddl.runtime.state.reading import read_pipeline
 from airflow_gddl.stores import open_store
 from airflow_gddl.triggers import runs
 from airflow_gddl.triggers.runs import TIME_TO_END, GddlRunTrigger, Watch
+from devtools.fake_databricks.server import FakeServer, serving
+from devtools.fake_databricks.workspace import LIVE, FakeRun
 from tests.airflow.clearing import clear
 from tests.airflow.deferral import TaskDeferred
 from tests.airflow.stage import Stage

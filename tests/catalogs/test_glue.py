@@ -250,7 +250,7 @@ class Refusing:
 )
 def test_refusals_have_codes(glue: Any, code: str, ours: str, is_down: bool) -> None:
     from airflow_gddl.contract.catalogs import EntryName  # noqa: PLC0415 - used here alone
-    from spark_jobs.catalogs.catalog import CatalogError  # noqa: PLC0415 - as above
+    from spark_jobs.catalogs.catalog_port import CatalogError  # noqa: PLC0415 - as above
 
     with pytest.raises(CatalogError) as caught:
         GlueCatalog(GLUE, Refusing(glue, code)).read(EntryName("s", "t"))

@@ -17,7 +17,7 @@ from typing import Any, Self
 import psutil
 import pyspark
 
-from airflow_gddl.devtools.standalone.home import free_port
+from devtools.standalone.home import free_port
 from tests.waiting import wait_for
 
 HOME = Path(pyspark.__file__).parent

@@ -21,10 +21,10 @@ from airflow_gddl.cli.check import probe_lake, probe_landing
 from airflow_gddl.cli.context import CliContext
 from airflow_gddl.cli.main import invoke
 from airflow_gddl.contract.errors import FatalError
-from airflow_gddl.devtools.standalone.home import Home, HomeSettings
-from airflow_gddl.devtools.standalone.supervisor import Standalone, StartOrder
 from airflow_gddl.metadata.loading import load
 from airflow_gddl.runners import this_machine
+from devtools.standalone.home import Home, HomeSettings
+from devtools.standalone.supervisor import Standalone, StartOrder
 from spark_jobs.spark import jars
 from tests.s3_server import Bucket, serving
 from tests.unit.metadata_folder import NO_TABLE

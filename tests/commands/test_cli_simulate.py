@@ -18,8 +18,8 @@ from airflow_gddl.cli.context import CliContext
 from airflow_gddl.cli.main import invoke
 from airflow_gddl.cli.project_files import DemoFolder
 from airflow_gddl.contract.errors import MetadataError
-from airflow_gddl.devtools.simulate import Delivery, OpMix, SchemaEvent, Troubles
 from airflow_gddl.metadata.loading import load
+from airflow_gddl.simulate import Delivery, OpMix, SchemaEvent, Troubles
 from tests.s3_server import Bucket, serving
 
 ROOT = Path(__file__).parents[2]
@@ -269,7 +269,7 @@ def test_the_demo_does_not_praise_a_replica_that_differs(tmp_path: Path, capsys:
 
 def test_equal_specs_write_equal_bytes_whatever_the_hash_seed(tmp_path: Path) -> None:
     code = (
-        "import sys; from pathlib import Path; from airflow_gddl.devtools.simulate import *\n"
+        "import sys; from pathlib import Path; from airflow_gddl.simulate import *\n"
         "from tests.unit.test_simulate_truth import TABLES, SHAPES\n"
         "trouble = Troubles(late=0.3, repeated=0.5, out_of_order=True, ties=2, key_updates=0.2, tricky_keys=True)\n"
         "simulate(SimulateSpec(input=TABLES, landing=Path(sys.argv[1]), schema='s', tables=SHAPES, changes=0.5,\n"

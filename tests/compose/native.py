@@ -19,7 +19,7 @@ from typing import Self
 
 import psutil
 
-from airflow_gddl.devtools.standalone.home import free_port
+from devtools.standalone.home import free_port
 from tests.compose.arrangement import ROOT, Service, example, services
 from tests.waiting import wait_for
 

@@ -9,8 +9,7 @@ from typing import Any
 
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.stores import Storage
-from spark_jobs.dialects.probed import Probed
-from spark_jobs.dialects.protocol import dialect_of
+from spark_jobs.dialects.protocol import Probed, dialect_of
 from spark_jobs.plan.planned_batch import PlannedFile
 
 

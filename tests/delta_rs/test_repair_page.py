@@ -186,6 +186,7 @@ OF_SEMANTICS = {
     "Changed `keys` or `sequence_by`": "scenarios/r14_changed_keys",
     "under which stored values could not have come": "scenarios/r14_column_excluded_later",
     "Changed `partition_by`": "scenarios/r14_partition_changed",
+    "`derive`: refused (`DERIVED_CHANGED`)": "scenarios/derive_added_rebuilt",
     "that is the beginning of stored data columns": "scenarios/r14_before_images_later",
     "Columns that come later have none until a rebuild": "readers/test_filtered_reads.py::test_after_a_full_refresh",
 }

@@ -1,4 +1,4 @@
-"""`gddl demo --airflow`, stopped in the middle: the verdict of a whole one is for `make demo-check`."""
+"""`python -m devtools.demo`, stopped in the middle: the verdict of a whole one is for `make demo-check`."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from pathlib import Path
 
 import psutil
 
-from airflow_gddl.devtools.standalone import supervisor
-from airflow_gddl.devtools.standalone.home import Home
-from airflow_gddl.devtools.standalone.supervisor import Standalone
+from devtools.standalone import supervisor
+from devtools.standalone.home import Home
+from devtools.standalone.supervisor import Standalone
 from tests.e2e.site import ROOT, order
 from tests.waiting import wait_for
 
-COMMAND = [sys.executable, "-m", "airflow_gddl.cli.main", "demo", "--airflow", "--scale", "0.001", "--rounds", "1"]
+COMMAND = [sys.executable, "-m", "devtools.demo", "--scale", "0.001", "--rounds", "1"]
 # As users run it: small tables over Spark tasks, whatever other tests are spared.
 OWN = {name: value for name, value in os.environ.items() if not name.endswith("__SPREAD")}
 ENVIRON = {**OWN, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}

@@ -23,6 +23,9 @@ SORTS = {
     "loads": dense(Traits(loads_only=True, most_reloads=3)),
     "reloads": dense(Traits(most_reloads=3, steps=True)),
     "rescued": dense(Traits(partial=True, rescues=True)),
+    "conditions": dense(Traits(conditions=True, renames=True, images=True, most_reloads=2)),
+    "conditions of parts": dense(Traits(conditions=True, partial=True, variants=False)),
+    "conditions without keys": dense(Traits(conditions=True, keyless=True)),
     "keyless": dense(Traits(keyless=True, bad_rows=True)),
 }
 

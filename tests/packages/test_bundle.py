@@ -81,6 +81,9 @@ def test_the_wheel_is_whole(tmp_path: Path) -> None:
     modules = {path.relative_to(ROOT).as_posix() for path in paths}
     assert modules <= set(files)
     assert not any("__pycache__" in name for name in files)
+    # Fakes of platforms and the standalone Airflow are for the repository alone.
+    assert {name.partition("/")[0] for name in files} == {"airflow_gddl", "spark_jobs", record.partition("/")[0]}
+    assert [name for name, data in files.items() if name.endswith(".py") and b"devtools" in data] == []
     site = tmp_path / "site"
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--target", str(site)]
     subprocess.run([*pip, str(wheel)], check=True, timeout=300)

@@ -18,7 +18,7 @@ from airflow_gddl.onboarding.landing import Landing
 from airflow_gddl.stores import Storage
 from airflow_gddl.stores.footers import chunks_of
 from spark_jobs.dialects.probe import probe
-from spark_jobs.dialects.probed import ReadBounds, Unreadable
+from spark_jobs.dialects.protocol import ReadBounds, Unreadable
 from spark_jobs.plan.planned_batch import PlannedFile
 from spark_jobs.rules.read import read_file
 

@@ -14,11 +14,11 @@ from databricks.sdk.service.jobs import JobSettings
 
 from airflow_gddl.contract.errors import FatalError, MetadataError, RetriableError
 from airflow_gddl.contract.spec import DEFAULT_TIERS, TierSpec
-from airflow_gddl.devtools.fakes.databricks.server import FakeServer, serving
-from airflow_gddl.devtools.fakes.databricks.workspace import Refusal, TaskProcess, allowed, arguments_of, settings_of
 from airflow_gddl.runners.databricks import DatabricksSettings, DatabricksTier
 from airflow_gddl.runners.databricks_jobs import DatabricksPlatform, Workspace, connect, job_of
 from airflow_gddl.runners.interface import DatabricksAccess, Handle, RunRequest
+from devtools.fake_databricks.server import FakeServer, serving
+from devtools.fake_databricks.workspace import Refusal, TaskProcess, allowed, arguments_of, settings_of
 from spark_jobs import main as job_main
 from spark_jobs.discovery import SOURCES
 from tests.remote.conftest import OWN

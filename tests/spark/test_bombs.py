@@ -26,7 +26,7 @@ from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.stores import Storage
 from airflow_gddl.stores.readers import Inflating
 from spark_jobs.dialects.probe import probe, require_bounded
-from spark_jobs.dialects.probed import ReadBounds
+from spark_jobs.dialects.protocol import ReadBounds
 from spark_jobs.engines import batches, written_parts
 from spark_jobs.engines.spark import DRIVER_BYTES, naming_files
 from spark_jobs.job.job_faults import translated

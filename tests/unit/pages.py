@@ -11,7 +11,8 @@ from typing import Any
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted(DOCS.rglob("*.md"))]
-SOURCES = [path for folder in ("airflow_gddl", "spark_jobs") for path in sorted((ROOT / folder).rglob("*.py"))]
+FOLDERS = ("airflow_gddl", "spark_jobs", "devtools")
+SOURCES = [path for folder in FOLDERS for path in sorted((ROOT / folder).rglob("*.py"))]
 TESTS = sorted((ROOT / "tests").rglob("*.py"))
 
 ROW = re.compile(r"^\|(.+)\|$", re.MULTILINE)

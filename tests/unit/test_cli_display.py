@@ -50,7 +50,7 @@ def test_json_keeps_standard_output_for_results(capsys: pytest.CaptureFixture[st
 def test_every_step_that_jobs_report_is_progress() -> None:
     """A step that the listener refused would end up in the job's log."""
     root = Path(__file__).parents[2] / "spark_jobs"
-    assert '"starting Spark"' in (root / "table" / "run.py").read_text()
+    assert '"starting Spark"' in (root / "table" / "table_run.py").read_text()
     for step in ("plan", "tombstones", "swapping", "starting Spark"):
         event = from_json_or_none(ProgressEvent, f'{{"table": "s.a", "step": "{step}", "batches": null}}')
         assert event == ProgressEvent(table="s.a", step=step)

@@ -16,7 +16,7 @@ from airflow_gddl.contract.codec import decode
 from airflow_gddl.contract.dialects import DmsOptions
 from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.contract.spec import TableSpec
-from airflow_gddl.devtools.simulate import (
+from airflow_gddl.simulate import (
     Delivery,
     OpMix,
     SchemaEvent,

@@ -31,8 +31,7 @@ from spark_jobs.dialects.debezium.technical import (
     with_other_epochs,
 )
 from spark_jobs.dialects.probe import reading, require_bounded
-from spark_jobs.dialects.probed import Probed
-from spark_jobs.dialects.protocol import EVERYTHING, Dialect, InputOpener, Window
+from spark_jobs.dialects.protocol import EVERYTHING, Dialect, InputOpener, Probed, Window
 from spark_jobs.plan.discover import FileTimes
 from spark_jobs.plan.planned_batch import PlannedFile
 from spark_jobs.plan.source_snapshots import MOST_NAMED, KnownSnapshots, SnapshotMarks, SnapshotPart

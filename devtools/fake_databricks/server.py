@@ -15,7 +15,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 from databricks.sdk.service.jobs import CreateResponse, ListJobsResponse, RepairRunResponse, RunNowResponse
 
-from airflow_gddl.devtools.fakes.databricks.workspace import FakeWorkspace, Refusal, arguments_of, invalid, settings_of
+from devtools.fake_databricks.workspace import FakeWorkspace, Refusal, arguments_of, invalid, settings_of
 
 _API = "/api/2.2/jobs/"
 _LONGEST_BODY = 16 * 1024**2

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from airflow_gddl.devtools.simulate.values import Key
+from airflow_gddl.simulate.values import Key
 
 
 @dataclass(frozen=True, kw_only=True)

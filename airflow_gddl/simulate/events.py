@@ -20,10 +20,10 @@ import pyarrow.parquet as pq
 import pyarrow.types as pt
 
 from airflow_gddl.contract.dialects import date_folder
-from airflow_gddl.devtools.simulate.changes import SimulatedChange
-from airflow_gddl.devtools.simulate.source import TIMESTAMP
-from airflow_gddl.devtools.simulate.spec import Delivery, TimeForm
-from airflow_gddl.devtools.simulate.values import SimulatedColumn, SimulatedColumns
+from airflow_gddl.simulate.changes import SimulatedChange
+from airflow_gddl.simulate.source import TIMESTAMP
+from airflow_gddl.simulate.spec import Delivery, TimeForm
+from airflow_gddl.simulate.values import SimulatedColumn, SimulatedColumns
 
 _SCALARS = {
     pa.bool_(): "boolean", pa.int8(): "int8", pa.int16(): "int16", pa.int32(): "int32", pa.int64(): "int64",

@@ -13,7 +13,7 @@ import pyarrow.types as pt
 from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.contract.layout import join
 from airflow_gddl.contract.s3 import is_s3
-from airflow_gddl.devtools.simulate.changes import (
+from airflow_gddl.simulate.changes import (
     Maker,
     RoundTime,
     SimulatedChange,
@@ -22,10 +22,10 @@ from airflow_gddl.devtools.simulate.changes import (
     bad_changes,
     with_ties,
 )
-from airflow_gddl.devtools.simulate.events import Encoder, Namer, to_bytes, write
-from airflow_gddl.devtools.simulate.report import TableCounts, TableReport
-from airflow_gddl.devtools.simulate.spec import Delivery, SchemaEvent, SimulateSpec
-from airflow_gddl.devtools.simulate.values import SimulatedColumn, SimulatedColumns, chance, evolve, some
+from airflow_gddl.simulate.events import Encoder, Namer, to_bytes, write
+from airflow_gddl.simulate.report import TableCounts, TableReport
+from airflow_gddl.simulate.spec import Delivery, SchemaEvent, SimulateSpec
+from airflow_gddl.simulate.values import SimulatedColumn, SimulatedColumns, chance, evolve, some
 from airflow_gddl.stores import open_store
 
 

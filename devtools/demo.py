@@ -1,9 +1,12 @@
-"""Implementation of `gddl demo --airflow`; imports pyarrow."""
+"""`python -m devtools.demo`: what `gddl demo` shows, in an Airflow of this machine, whose UI stays up until Ctrl-C."""
 
 from __future__ import annotations
 
+import argparse
 import json
+import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -14,17 +17,18 @@ from airflow_gddl.cli.context import CliContext
 from airflow_gddl.cli.demonstration import DemoSource, Ending, SourceOptions, verify
 from airflow_gddl.cli.project_files import DemoFolder
 from airflow_gddl.cli.screen import duration
+from airflow_gddl.contract.errors import GddlError
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.result import JobResult
-from airflow_gddl.devtools.simulate import differences
-from airflow_gddl.devtools.simulate.report import read_replica
-from airflow_gddl.devtools.standalone.home import Home, HomeSettings, free_port
-from airflow_gddl.devtools.standalone.runs import Runs
-from airflow_gddl.devtools.standalone.supervisor import Standalone, StartOrder
 from airflow_gddl.metadata.topology import pools
 from airflow_gddl.runners.child import Stopped, stoppable
 from airflow_gddl.runners.this_machine import find_java
 from airflow_gddl.runtime.state.records import read_records
+from airflow_gddl.simulate import differences
+from airflow_gddl.simulate.report import read_replica
+from devtools.standalone.home import Home, HomeSettings, free_port
+from devtools.standalone.runs import Runs
+from devtools.standalone.supervisor import Standalone, StartOrder
 
 if TYPE_CHECKING:
     from airflow_gddl.metadata.loading import Catalog
@@ -162,3 +166,36 @@ def _next_steps(url: str, place: DemoFolder, metadata: str) -> list[str]:
         f"- Airflow's own command: AIRFLOW_HOME={place.airflow} airflow dags list",
         "Ctrl-C stops it.",
     ]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Exit status: as `AirflowDemonstration.run`, 2 for wrong arguments and for what can't be started."""
+    cli, given = context.real(), _parser().parse_args(arguments)
+    place = DemoFolder(given.dir.absolute())
+    source = SourceOptions(
+        landing=place.landing, scale=given.scale, rounds=given.rounds, seed=given.seed, now=cli.now()
+    )
+    project = None if given.project is None else given.project.absolute()
+    stay = not given.check
+    shown = AirflowDemonstration(cli=cli, place=place, source=source, project=project, port=given.port, stay=stay)
+    try:
+        return shown.run()
+    except GddlError as error:
+        cli.screen.warn(str(error), "red")
+        return context.of_error(error)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m devtools.demo", description=__doc__)
+    parser.add_argument("--dir", type=Path, default=Path("demo"), help="folder for metadata, landing, lake and Airflow")
+    parser.add_argument("--scale", type=float, default=1.0, help="share of the rows of each table, above 0 to 1")
+    parser.add_argument("--rounds", type=int, default=3, help="rounds of changes after the full load")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the random changes")
+    parser.add_argument("--check", action="store_true", help="end with the verdict as exit status")
+    parser.add_argument("--project", type=Path, help="use dags/ and metadata/ of this folder")
+    parser.add_argument("--port", type=int, default=8080, help="port of the UI, if free")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

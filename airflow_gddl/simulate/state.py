@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from airflow_gddl.devtools.simulate.values import Key, SimulatedColumns
+from airflow_gddl.simulate.values import Key, SimulatedColumns
 
 Row = dict[str, object]
 _HOT_ROWS = 64

@@ -13,15 +13,19 @@ import urllib.request
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Self
 
 import psutil
 
 from airflow_gddl.contract.errors import FatalError, RetriableError
-from airflow_gddl.devtools.standalone.home import Home, HomeSettings
-from airflow_gddl.devtools.standalone.part import MIGRATION, PARTS, Part, PartSpec
 from airflow_gddl.metadata.settings import OF_THE_MACHINE
 from airflow_gddl.runners.child import unstoppable
+from devtools.standalone.home import Home, HomeSettings
+from devtools.standalone.part import MIGRATION, PARTS, Part, PartSpec
+
+_REPOSITORY = Path(__file__).parents[2]
+"""Airflow's configuration names a module of this package."""
 
 MARK = "STARTED_BY_GDDL"
 
@@ -275,6 +279,7 @@ class Standalone:
         silent = ",".join(filter(None, (kept.get("NO_PROXY", ""), "127.0.0.1", "localhost")))
         return {
             **kept,
+            "PYTHONPATH": os.pathsep.join(filter(None, (str(_REPOSITORY), kept.get("PYTHONPATH", "")))),
             "NO_PROXY": silent,
             "no_proxy": silent,
             "SCARF_ANALYTICS": "false",

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from airflow_gddl.devtools.simulate.spec import EventKind
+from airflow_gddl.simulate.spec import EventKind
 
 T = TypeVar("T")
 

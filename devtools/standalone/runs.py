@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import quote
 
 from airflow_gddl.contract.errors import FatalError
-from airflow_gddl.devtools.standalone.supervisor import RefusedError, Standalone
+from devtools.standalone.supervisor import RefusedError, Standalone
 
 _ENDED = ("success", "failed")
 _LOG_LINES = 20

@@ -10,14 +10,14 @@ import pyarrow.types as pt
 
 from airflow_gddl.contract.dialects import DmsOptions
 from airflow_gddl.contract.errors import MetadataError
-from airflow_gddl.devtools.simulate.changes import Maker, Sequencer, SimulatedClock
-from airflow_gddl.devtools.simulate.events import Encoder, Namer, parquet_bytes, write
-from airflow_gddl.devtools.simulate.report import SimulateReport
-from airflow_gddl.devtools.simulate.source import load_sources
-from airflow_gddl.devtools.simulate.spec import Delivery, SimulateSpec, check
-from airflow_gddl.devtools.simulate.state import SimulatedSourceTable
-from airflow_gddl.devtools.simulate.table import Packer, SimulatedFolder, SimulatedTable
-from airflow_gddl.devtools.simulate.values import KeyMaker, SimulatedColumns, Values, chance, evolve
+from airflow_gddl.simulate.changes import Maker, Sequencer, SimulatedClock
+from airflow_gddl.simulate.events import Encoder, Namer, parquet_bytes, write
+from airflow_gddl.simulate.report import SimulateReport
+from airflow_gddl.simulate.source import load_sources
+from airflow_gddl.simulate.spec import Delivery, SimulateSpec, check
+from airflow_gddl.simulate.state import SimulatedSourceTable
+from airflow_gddl.simulate.table import Packer, SimulatedFolder, SimulatedTable
+from airflow_gddl.simulate.values import KeyMaker, SimulatedColumns, Values, chance, evolve
 
 _KNOWN_SEQUENCES = ("transact_seq", "AR_H_CHANGE_SEQ")
 _KNOWN_TIMES = ("dms_timestamp", "AR_H_COMMIT_TIMESTAMP")
