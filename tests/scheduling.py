@@ -2,7 +2,8 @@
 
 A third of the time of `make test` is spent on waiting: for Airflow, for an S3 server, for the end of a killed process.
 One process more works on tests that wait, then on tests that stand alone. The others, which compute, keep the cores
-busy, and start Spark.
+busy: one begins with the tests on Spark, the other with those without, so that only one Java process has to become warm
+as long as there is other work.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from xdist.workermanage import WorkerController
 _COMPUTING = 2
 """Processes that compute; further ones begin with tests that wait."""
 _WAITING_FOLDERS = frozenset({"airflow", "compose", "databases", "e2e", "packages", "readme", "recipes", "remote"})
+_SPARK_FOLDERS = frozenset({"catalogs", "cluster", "debezium", "readers", "scenarios", "spark"})
 _WAITING_MODULES = ("test_commits_on_s3", "test_continuous_command", "test_faults")
 
 
@@ -21,13 +23,24 @@ class WaitingApart(LoadGroupScheduling):
 
     def _assign_work_unit(self, node: WorkerController) -> None:
         groups = list(self.workqueue)
-        if self.nodes.index(node) < _COMPUTING:
-            chosen = next((group for group in groups if not waits(group)), groups[0])
+        number = self.nodes.index(node)
+        if number < _COMPUTING:
+            computing = [group for group in groups if not waits(group)] or groups
+            chosen = next((group for group in computing if is_on_spark(group) == (number == 0)), computing[0])
         else:
             alone = next((group for group in groups if "::" in group), groups[-1])  # starts no Spark
             chosen = min(filter(waits, groups), key=lambda group: group != "e2e", default=alone)
         self.workqueue.move_to_end(chosen, last=False)
         super()._assign_work_unit(node)
+
+
+def is_on_spark(group: str) -> bool:
+    """
+    Args:
+        group: see `waits`. Tests of `delta_rs` and others without an engine are named by `spark`, too.
+    """
+    words = group.split()
+    return words[0] == "spark" and (words[1] in _SPARK_FOLDERS or words[1:] in (["plain"], ["shuffled"], ["one_go"]))
 
 
 def waits(group: str) -> bool:

@@ -21,8 +21,7 @@ pytestmark = pytest.mark.timeout(1500)
 
 STEPS = ("plan", "quarantine", "append", "tombstones", "merge", "history", "commit", "committed")
 WAYS = {"merged": Way(merged=True), "small": Way(), "large": Way(in_tasks=True, large=True)}
-PLACES = [(step, way) for way in WAYS for step in STEPS if way != "small" or step in ("append", "merge")]
-"""Small tables are written in the driver as `delta_rs` writes them, which is killed after each step."""
+PLACES = [(step, way) for way in WAYS for step in STEPS]
 UNDISTURBED = spec_of("undisturbed")
 
 
