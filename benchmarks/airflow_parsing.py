@@ -12,7 +12,7 @@ from pathlib import Path
 
 from measuring import WrongResultError, tree_mib
 
-from airflow_gddl.devtools.standalone.home import Home, HomeSettings
+from devtools.standalone.home import Home, HomeSettings
 
 _POLL_SECONDS = 0.1
 _LONG = "86400"

@@ -21,13 +21,13 @@ from measuring import WrongResultError
 from onboard_source import postgres
 
 from airflow_gddl.contract.spec import AirflowView
-from airflow_gddl.devtools.standalone import supervisor
-from airflow_gddl.devtools.standalone.home import Home, HomeSettings, free_port
-from airflow_gddl.devtools.standalone.runs import Runs
-from airflow_gddl.devtools.standalone.supervisor import Standalone, StartOrder
 from airflow_gddl.metadata.loading import load
 from airflow_gddl.metadata.topology import pipelines, pools
-from airflow_gddl.runtime.runners.child import stoppable
+from airflow_gddl.runners.child import stoppable
+from devtools.standalone import supervisor
+from devtools.standalone.home import Home, HomeSettings, free_port
+from devtools.standalone.runs import Runs
+from devtools.standalone.supervisor import Standalone, StartOrder
 
 _TABLES, _PARALLELISM = 200, 4
 _VIEWS: tuple[AirflowView, ...] = ("pack", "mapped", "table")

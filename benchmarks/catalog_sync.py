@@ -34,7 +34,7 @@ from airflow_gddl.contract.catalogs import CatalogSpec
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, JobSpec
 from airflow_gddl.stores import Storage
-from spark_jobs.job.tables import run_job
+from spark_jobs.job.job_tables import run_job
 from spark_jobs.job.worker import NoSpark
 from spark_jobs.table.runtime import Runtime
 

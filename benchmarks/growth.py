@@ -29,7 +29,7 @@ from workload import KEY, Folders, Workload
 from airflow_gddl.contract.spec import JobOptions
 from airflow_gddl.stores import Storage
 from spark_jobs.engines import table_rows
-from spark_jobs.job.tables import run_job
+from spark_jobs.job.job_tables import run_job
 from spark_jobs.spark.session import SessionSettings
 from spark_jobs.table.runtime import LazySpark, Runtime
 

@@ -24,7 +24,7 @@ from deltalake import DeltaTable
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.spec import DEFAULT_TIERS, JobOptions, JobSpec, Roots, TableSpec
 from airflow_gddl.stores import Storage
-from spark_jobs.job.tables import run_job
+from spark_jobs.job.job_tables import run_job
 from spark_jobs.spark.session import SessionSettings
 from spark_jobs.table.runtime import LazySpark, Runtime
 

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -134,11 +135,13 @@ def tree_cpu_seconds(root: int) -> float:
 
 
 def _tree(root: int) -> set[int]:
-    pids = [int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit()]
-    parents = {pid: int(_status(pid).get("PPid", "0")) for pid in pids}
-    tree = {root}
-    while grown := {pid for pid, parent in parents.items() if parent in tree} - tree:
-        tree |= grown
+    tree, left = {root}, [root]
+    while left:
+        # Empty where the process has ended meanwhile.
+        for task in Path(f"/proc/{left.pop()}/task").glob("*/children"):
+            with suppress(OSError):
+                left += map(int, task.read_text(encoding="utf-8").split())
+        tree.update(left)
     return tree
 
 

@@ -21,14 +21,14 @@ from measuring import WrongResultError
 from onboard_source import SCHEMA, SourceTable, counts, dump, fill, land, postgres
 
 from airflow_gddl.contract.layout import Layout
-from airflow_gddl.devtools.simulate import Simulator, differences
-from airflow_gddl.devtools.simulate.report import read_replica
-from airflow_gddl.devtools.standalone.home import Home, HomeSettings, free_port
-from airflow_gddl.devtools.standalone.runs import Runs
-from airflow_gddl.devtools.standalone.supervisor import Standalone, StartOrder
 from airflow_gddl.metadata.loading import Catalog, load
 from airflow_gddl.metadata.topology import pipelines, pools
-from airflow_gddl.runtime.runners.child import stoppable
+from airflow_gddl.runners.child import stoppable
+from airflow_gddl.simulate import Simulator, differences
+from airflow_gddl.simulate.report import read_replica
+from devtools.standalone.home import Home, HomeSettings, free_port
+from devtools.standalone.runs import Runs
+from devtools.standalone.supervisor import Standalone, StartOrder
 
 _TABLES = 500
 _CONNECTION = "SHOP_DB"

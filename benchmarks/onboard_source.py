@@ -16,7 +16,7 @@ from pathlib import Path
 import pyarrow as pa
 import sqlalchemy as sa
 
-from airflow_gddl.devtools.simulate import SimulateSpec, Simulator, TableShape, prepare
+from airflow_gddl.simulate import SimulateSpec, Simulator, TableShape, prepare
 
 SCHEMA = "shop"
 LEAST_ROWS, MOST_ROWS = 200, 2_000

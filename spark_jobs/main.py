@@ -23,16 +23,16 @@ from airflow_gddl.contract.sizes import size_bytes
 from airflow_gddl.contract.source_access import announce
 from airflow_gddl.contract.spec import JobSpec, TierSpec
 from airflow_gddl.stores import Storage
-from spark_jobs.catalogs.opening import hive_settings
+from spark_jobs.catalogs.catalog_port import session_settings
 from spark_jobs.continuous.loop import run_continuously
-from spark_jobs.discovery.notified import SOURCES
-from spark_jobs.job.results import ResultStore
+from spark_jobs.discovery import SOURCES
+from spark_jobs.job.job_tables import Show, SpreadByTier, exit_status, run_job
+from spark_jobs.job.run_results import ResultStore
 from spark_jobs.job.spread_local import LocalSpread
 from spark_jobs.job.spread_spark import SparkSpread
 from spark_jobs.job.stop import Stop, end_with
-from spark_jobs.job.tables import Show, SpreadByTier, exit_status, run_job
 from spark_jobs.observability.json_log import set_up_logging
-from spark_jobs.observability.metrics_publish import MetricsPublisher, publish
+from spark_jobs.observability.metrics import MetricsPublisher, publish
 from spark_jobs.spark.session_settings import SessionSettings, is_on_a_cluster
 from spark_jobs.spark.tasks import leave_pandas_out
 from spark_jobs.table.runtime import LazySpark, Observer, Runtime, Spread, print_step, silent
@@ -197,7 +197,7 @@ def _settings(job: JobSpec, verbose: bool, environ: Mapping[str, str]) -> Sessio
     cluster = SessionSettings(
         verbose=verbose,
         s3=bool(s3a),
-        extra={**s3a, **hive_settings(job)},
+        extra={**s3a, **session_settings(job)},
         start_seconds=float(seconds(environ.get("GDDL_SPARK_START_TIMEOUT", "10m"))),
         ship_delta=environ.get("GDDL_SPARK_DELTA", "ship") == "ship",
     )

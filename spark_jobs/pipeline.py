@@ -12,21 +12,20 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from airflow_gddl.contract.durations import seconds
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.result import JobResult, MainCounts
-from spark_jobs.discovery.listing import keep
+from spark_jobs.discovery import keep
 from spark_jobs.engines.port import AppendedWork, TableContext
 from spark_jobs.iceberg.publish import publish
 from spark_jobs.ledger.claim import Claim
 from spark_jobs.ledger.ledger import Ledger
-from spark_jobs.plan.batch import BatchPlan, TableState
-from spark_jobs.plan.batching import generation_low_watermarks_of
-from spark_jobs.plan.settings import history_begins, settings_of
-from spark_jobs.plan.shards import require_same_order
+from spark_jobs.plan.applied_settings import history_begins, settings_of
+from spark_jobs.plan.discover import generation_low_watermarks_of, tombstones_since
+from spark_jobs.plan.planned_batch import BatchPlan, TableState
+from spark_jobs.plan.sharding import require_same_order
 from spark_jobs.rules.errors_table import MISFIT_CODE
-from spark_jobs.table import foreign, notices
-from spark_jobs.table.batch import (
+from spark_jobs.table import notices
+from spark_jobs.table.current_batch import (
     NOT_SWEPT,
     Batch,
     Ingested,
@@ -40,14 +39,22 @@ from spark_jobs.table.batch import (
     schema_changes,
     sweep,
     sweep_alone,
+    tidy,
     with_decision,
 )
-from spark_jobs.table.outcome import RunTotals, columns_of
-from spark_jobs.table.pending import NextBatch, PendingWork, next_plan, report_left, waits_for_files, withdraw
-from spark_jobs.table.run import TableRun
-from spark_jobs.table.runtime import iso
-from spark_jobs.table.shards import Turns, has_tables, left_in_quarantine
-from spark_jobs.table.tidying import tidy
+from spark_jobs.table.pending import (
+    NextBatch,
+    PendingWork,
+    Turns,
+    has_tables,
+    left_in_quarantine,
+    next_plan,
+    report_left,
+    waits_for_files,
+    withdraw,
+)
+from spark_jobs.table.runtime import RunTotals, columns_of, iso
+from spark_jobs.table.table_run import TableRun
 
 
 def run_table(run: TableRun, outcome: RunTotals) -> JobResult:
@@ -106,8 +113,8 @@ def process_pending(run: TableRun, claim: Claim, seen: PendingWork, outcome: Run
     if ledger.plan() is None or ledger.state.batch:
         there = has_tables(run, context, ledger.state)
         notices.require_tables(run.spec, ledger.state, there, context.layout.state)
-    strange = foreign.require_own_tables(context, ledger)
-    outcome.warn(foreign.warnings_of(run.spec, strange))
+    strange = notices.require_own_tables(context, ledger)
+    outcome.warn(notices.warnings_of(run.spec, strange))
     found = seen.found
     if ledger.state != seen.state or waits_for_files(run, found):
         found = run.discover(ledger, wait="idle")
@@ -118,7 +125,7 @@ def process_pending(run: TableRun, claim: Claim, seen: PendingWork, outcome: Run
     replayed = False
     while limit is None or outcome.batches < limit:
         coming = next_plan(run, context, found, ledger, replayed=replayed)
-        if coming is None and ledger.state.unlocked:
+        if coming is None and ledger.awaits_replay:
             coming = next_plan(of_misfits(run), context, found, ledger, replayed=False)
         if coming is None:
             break
@@ -195,6 +202,9 @@ def ingest(run: TableRun, context: TableContext, batch: Batch, outcome: RunTotal
     outcome.warn(notices.of_times(decoded_batch.figures.reduced, run.spec.sub_microseconds))
     outcome.warn(notices.of_rescues(decoded_batch.figures.rescued))
     outcome.warn(notices.of_incomplete_moves(decoded_batch.figures.incomplete))
+    outcome.warn(notices.of_expectations(run.spec, decoded_batch.figures.tallies))
+    outcome.tally(run.spec, decoded_batch.figures.tallies)
+    outcome.filtered += decoded_batch.filtered
     outcome.rescued += decoded_batch.figures.rescued
     require_sound(run.dialect, decoded_batch, state)
     batch.claim.check()
@@ -255,6 +265,8 @@ def apply(
     applied = work.append_only() if merging is None else merging.merge()
     outcome.warn(applied.warnings)
     outcome.late_ignored += applied.late
+    if work.decoded_batch.figures.quarantined:
+        outcome.warn(work.stale_rows())
     if is_late_as_a_whole(work.decoded_batch.figures, state):
         outcome.warn(notices.of_late_batch(applied.late))
     swept = sweep(context, work.tables, plan) if sweeps else NOT_SWEPT
@@ -281,8 +293,7 @@ def purge(run: TableRun, context: TableContext, state: TableState) -> str | None
     if last is not None and now - datetime.fromisoformat(last) < timedelta(days=1):
         return None
     if last is not None and run.spec.keys and context.engine.exists(path):
-        before = now - timedelta(seconds=seconds(run.spec.tombstone_retention))
-        context.engine.maintenance(context).forget_tombstones(path, before, dry_run=False)
+        context.engine.maintenance(context).forget_tombstones(path, tombstones_since(run.spec, now), dry_run=False)
     return iso(now)
 
 

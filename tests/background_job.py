@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -17,6 +16,7 @@ from spark_jobs.continuous import loop
 from spark_jobs.continuous.loop import DesiredStateReader, Loop
 from spark_jobs.job.stop import Stop
 from spark_jobs.table.runtime import Runtime
+from tests.waiting import wait_for
 
 PATIENCE = 300.0
 
@@ -47,11 +47,16 @@ class BackgroundJob:
 
     def until(self, condition: Callable[[], bool]) -> None:
         """Wait until the condition holds."""
-        deadline = time.monotonic() + PATIENCE
-        while not condition():
+
+        def holds() -> bool:
             assert not self._raised, self._raised
-            assert time.monotonic() < deadline, [(r.table, r.status, r.error) for r in self.results[-20:]]
-            time.sleep(0.05)
+            return condition()
+
+        try:
+            wait_for(holds)
+        except AssertionError as error:
+            error.add_note(str([(r.table, r.status, r.error) for r in self.results[-20:]]))
+            raise
 
     def results_of(self, table: str, status: str = "succeeded") -> int:
         """Number of results of this table and status."""

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
+from hypothesis import settings
 
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import EngineName, JobSpec
@@ -20,12 +21,18 @@ from airflow_gddl.stores import Storage
 from spark_jobs.delta.commits import DeltaCommits
 from spark_jobs.engines import table_rows
 from spark_jobs.engines.port import TableContext
-from spark_jobs.job.tables import run_job
-from spark_jobs.plan.batch import BatchPlan
+from spark_jobs.job.job_tables import run_job
+from spark_jobs.plan.planned_batch import BatchPlan
 from spark_jobs.spark.session_settings import SessionSettings
 from spark_jobs.table.runtime import LazySpark, Runtime
 from tests.engine_port import EnginePort
 from tests.lanes import group_of, is_deep
+
+# The time of an example is no finding: on a busy machine any may take seconds. The same examples are drawn each time,
+# so that no change is blamed for what chance found; `make test-deep` draws others (`--hypothesis-profile chance`).
+settings.register_profile("repeated", deadline=None, derandomize=True, max_examples=50)
+settings.register_profile("chance", deadline=None, print_blob=True, max_examples=1000)
+settings.load_profile("repeated")
 
 
 def pytest_configure() -> None:

@@ -14,13 +14,12 @@ from airflow_gddl.contract.dialects import DmsOptions
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.stores import Storage
 from airflow_gddl.stores import local as storage_local
-from spark_jobs.dialects.base import Dialect
 from spark_jobs.dialects.dms import DmsDialect
-from spark_jobs.discovery.listing import LandingLocation, discover
+from spark_jobs.dialects.protocol import Dialect
+from spark_jobs.discovery import LandingLocation, discover
 from spark_jobs.ledger.ledger import Ledger
-from spark_jobs.plan.batch import PlannedFile
-from spark_jobs.plan.batching import BatchLimits, next_batch
-from spark_jobs.plan.discover import Discovery
+from spark_jobs.plan.discover import BatchLimits, Discovery, next_batch
+from spark_jobs.plan.planned_batch import PlannedFile
 from tests.landed import committed
 
 START = datetime(2024, 1, 1, tzinfo=UTC)

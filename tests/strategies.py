@@ -12,7 +12,8 @@ from dataclasses import dataclass, field, replace
 from hypothesis import strategies as st
 
 from airflow_gddl.contract.spec import DeleteMode, TableSpec, TieBreak
-from airflow_gddl.contract.table_spec import SchemaEvolution
+from airflow_gddl.contract.table_spec import Expectation, SchemaEvolution
+from airflow_gddl.metadata.expression_text import with_expressions
 from tests.oracle import DeliveredFile, Run, Value
 
 TYPES: Mapping[str, str] = {
@@ -64,6 +65,7 @@ class Traits:
         rescues: the column `n` begins as numbers and comes as text, too, which is rescued where it is none.
         bad_rows: some rows belong in the quarantine.
         removals: files vanish some time after they were ingested, as lifecycle rules remove them.
+        conditions: rows have a filter, unless changes may carry a part of them, and an expectation.
     """
 
     numbered: bool = False
@@ -85,6 +87,7 @@ class Traits:
     rescues: bool = False
     bad_rows: bool = False
     removals: bool = False
+    conditions: bool = False
     min_changes: int = 1
     max_changes: int = 14
     max_files: int = 5
@@ -133,7 +136,7 @@ def sequence_value(number: int, *, numbered: bool) -> str | int:
 def specs(draw: st.DrawFn, traits: Traits) -> TableSpec:
     """A metadata row that fits the traits; soft deletes and history are drawn for tables with keys."""
     keys = () if traits.keyless else ("id", "part") if traits.composite else ("id",)
-    return TableSpec(
+    spec = TableSpec(
         table="s.t",
         keys=keys,
         sequence_by=("transact_seq", "step") if traits.steps else (),
@@ -152,6 +155,16 @@ def specs(draw: st.DrawFn, traits: Traits) -> TableSpec:
         sweep_after=draw(st.sampled_from(["0s", "1h"])),
         sweep_limit=draw(st.sampled_from([TableSpec.sweep_limit, 1.0])),
     )
+    return draw(_with_conditions(spec)) if traits.conditions else spec
+
+
+@st.composite
+def _with_conditions(draw: st.DrawFn, spec: TableSpec) -> TableSpec:
+    partial = spec.columns_to_update is not None or spec.ignore_null_updates
+    where = None if partial else draw(st.sampled_from([None, "v <> 'x'", "v is null or not (v = 'X' or n < 1)"]))
+    rule = draw(st.sampled_from(["n > 0 or n is null", "v <> ''", "n < 2 or v = 'X'"]))
+    on = draw(st.sampled_from(["warn", "quarantine"]))
+    return with_expressions(replace(spec, where=where, expect={"good": Expectation(rule=rule, on=on)}))
 
 
 @st.composite

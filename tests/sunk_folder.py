@@ -9,8 +9,8 @@ from pathlib import Path
 
 from airflow_gddl.contract.dialects import DebeziumOptions
 from airflow_gddl.contract.spec import TableSpec
-from spark_jobs.dialects.base import Dialect
 from spark_jobs.dialects.debezium import DebeziumDialect
+from spark_jobs.dialects.protocol import Dialect
 from tests.landing_folder import START, Table
 
 HOURLY = "'year'=YYYY/'month'=MM/'day'=dd/'hour'=HH"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from airflow_gddl.devtools.simulate.values import chance, make
+from airflow_gddl.simulate.values import chance, make
 
 _TYPES: dict[str, pa.DataType] = {
     "t_int8": pa.int8(), "t_int16": pa.int16(), "t_int32": pa.int32(), "t_int64": pa.int64(),

@@ -23,7 +23,7 @@ held against an oracle in plain Python as well. This page is made of the scenari
 BEYOND = {
     "4": ("tests/spark/test_crash.py", "tests/unit/test_ledger_crashes.py", "tests/s3/test_crashes_on_s3.py"),
     "10": ("tests/spark/test_interrupted_refresh.py",),
-    "13": ("tests/spark/test_one_run_at_a_time.py", "tests/unit/test_claim.py", "tests/s3/test_claims_on_s3.py"),
+    "13": ("tests/spark/test_one_run_at_a_time.py", "tests/processes/test_claim.py", "tests/s3/test_claims_on_s3.py"),
 }
 """By rule: tests of what no folder of data can show, such as processes that die or meet."""
 OTHERS = {"dms": "Files of AWS DMS", "keyless": "Tables without keys", "quarantine": "Quarantine", "history": "History"}

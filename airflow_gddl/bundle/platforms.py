@@ -1,4 +1,4 @@
-"""Files for each platform."""
+"""Files for MWAA and for the platforms of runners."""
 
 from __future__ import annotations
 
@@ -37,23 +37,7 @@ _PLUGINS = "/usr/local/airflow/plugins"
 _CONSTRAINTS = "https://raw.githubusercontent.com/apache/airflow/constraints-{0}/constraints-{1}.txt"
 PINS: Mapping[str, str] = {"databricks-sdk": "0.156.0", "obstore": "0.12.1"}
 """Packages of the Airflow side's extras that no constraints file pins, with the version tested with MWAA's pins."""
-_PINNED: Mapping[str, tuple[str, ...]] = {"databricks": ("databricks-sdk",)}
-"""By extra, beside `obstore`."""
 DAGS = {**DAG_FILES, ".airflowignore": "metadata/\n"}
-
-
-class Platform(StrEnum):
-    MWAA = "mwaa"
-    DATABRICKS = "databricks"
-    EMR_SERVERLESS = "emr_serverless"
-    GLUE = "glue"
-    SPARK = "spark"
-
-
-class Runner(StrEnum):
-    DATABRICKS = "databricks"
-    EMR_SERVERLESS = "emr_serverless"
-    GLUE = "glue"
 
 
 class Extra(StrEnum):
@@ -71,7 +55,7 @@ class Bundle:
         out: folder, created if missing; files in it are replaced.
         target: nodes of the environment; null: no environment.
         airflow: version of Airflow on MWAA. `airflow_python`: its Python, e.g. `3.12`.
-        runner: runner of MWAA's jobs; its files are written to the folder `jobs` of `out`. Null: none.
+        runner: files of the runner of MWAA's jobs, written to the folder `jobs` of `out`. Null: none.
         extras: further extras of the Airflow side for MWAA.
         epoch: time of every file in archives, seconds UTC.
     """
@@ -80,12 +64,12 @@ class Bundle:
     target: Target | None = None
     airflow: str = "3.0.6"
     airflow_python: str = "3.12"
-    runner: Runner | None = None
+    runner: JobFiles | None = None
     extras: tuple[Extra, ...] = ()
     epoch: int = EPOCH
 
-    def write(self, platform: Platform | None) -> list[Path]:
-        """Return the written files, the wheel first; without a platform only the wheel.
+    def write(self, files: JobFiles | None) -> list[Path]:
+        """Return the written files, the wheel first; null: only the wheel.
 
         Raises:
             FatalError: `CODE_MISSING`, `ENVIRONMENT_FAILED`.
@@ -93,7 +77,7 @@ class Bundle:
         """
         self.out.mkdir(parents=True, exist_ok=True)
         wheel = write_wheel(self.out, self.epoch)
-        return [wheel, *(_WRITERS[platform](self, wheel) if platform else [])]
+        return [wheel, *(files.write(self, wheel) if files else [])]
 
     def text(self, name: str, text: str) -> Path:
         path = self.out / name
@@ -104,19 +88,15 @@ class Bundle:
 
 def _mwaa(bundle: Bundle, wheel: Path) -> list[Path]:
     constraints = _CONSTRAINTS.format(bundle.airflow, bundle.airflow_python)
-    extras = ("cli", *([bundle.runner.replace("_", "-")] if bundle.runner else []), *sorted(set(bundle.extras)))
+    runner = bundle.runner or JobFiles(write=lambda _bundle, _wheel: [])
+    extras = ("cli", *([runner.extra] if runner.extra else []), *sorted(set(bundle.extras)))
+    pins = [f"{name}=={PINS[name]}" for name in sorted({"obstore", *runner.pinned})]
     # Packages without a constraint are pinned, too, so that a rebuilt environment equals the tested one.
-    lines = [f'--constraint "{constraints}"', *_pinned(extras), f"{_PLUGINS}/{wheel.name}[{','.join(extras)}]"]
+    lines = [f'--constraint "{constraints}"', *pins, f"{_PLUGINS}/{wheel.name}[{','.join(extras)}]"]
     plugins = write_zip(bundle.out / "plugins.zip", {wheel.name: wheel.read_bytes()}, epoch=bundle.epoch)
     dags = [bundle.text(f"dags/{name}", text) for name, text in DAGS.items()]
-    jobs = replace(bundle, out=bundle.out / "jobs").write(Platform(bundle.runner)) if bundle.runner else []
+    jobs = replace(bundle, out=bundle.out / "jobs").write(runner) if bundle.runner else []
     return [bundle.text("requirements.txt", "".join(f"{line}\n" for line in lines)), plugins, *dags, *jobs]
-
-
-def _pinned(extras: tuple[str, ...]) -> list[str]:
-    """Requirement lines for these extras, sorted."""
-    names = {"obstore", *(name for extra in extras for name in _PINNED.get(extra, ()))}
-    return [f"{name}=={PINS[name]}" for name in sorted(names)]
 
 
 def _databricks(bundle: Bundle, wheel: Path) -> list[Path]:
@@ -144,10 +124,24 @@ def _environment(bundle: Bundle, wheel: Path) -> list[Path]:
     return [write_environment(bundle.out / "environment.tar.gz", wheel, bundle.target, bundle.epoch)]
 
 
-_WRITERS: dict[Platform, Callable[[Bundle, Path], list[Path]]] = {
-    Platform.MWAA: _mwaa,
-    Platform.DATABRICKS: _databricks,
-    Platform.EMR_SERVERLESS: _emr_serverless,
-    Platform.GLUE: _glue,
-    Platform.SPARK: _spark,
-}
+@dataclass(frozen=True, kw_only=True)
+class JobFiles:
+    """Files that a runner's platform needs beside the wheel.
+
+    Attributes:
+        write: writes them to the bundle's folder, given the wheel, and returns them.
+        extra: extra of the wheel that Airflow needs for the runner; empty: none. `pinned`: its packages in `PINS`.
+        python: Python of the nodes, unless the command names one; empty: like this one's.
+    """
+
+    write: Callable[[Bundle, Path], list[Path]]
+    extra: str = ""
+    pinned: tuple[str, ...] = ()
+    python: str = ""
+
+
+MWAA = JobFiles(write=_mwaa)
+DATABRICKS = JobFiles(write=_databricks, extra="databricks", pinned=("databricks-sdk",))
+EMR_SERVERLESS = JobFiles(write=_emr_serverless, extra="emr-serverless", python="/usr/bin/python3.11")
+GLUE = JobFiles(write=_glue, extra="glue")
+SPARK = JobFiles(write=_spark)

@@ -9,12 +9,13 @@ from typing import Any
 import typer
 
 from airflow_gddl.cli import context, options
+from airflow_gddl.cli.commands import Group
 from airflow_gddl.cli.job import Request, carry_out
 from airflow_gddl.cli.screen import Cell, Screen
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import Action, JobOptions
 
-app = typer.Typer(help="Tables in catalogs: compare them, or register them.", no_args_is_help=True)
+app = Group("Tables in catalogs: compare them, or register them.")
 _COLORS = {"missing": "red", "different": "yellow", "problem": "red", "registered": "green", "altered": "green"}
 
 

@@ -12,9 +12,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import quote, urlsplit
 
 import typer
@@ -25,16 +24,26 @@ from airflow_gddl.cli import metadata as metadata_folder
 from airflow_gddl.cli.context import CliContext
 from airflow_gddl.cli.screen import Cell, counted
 from airflow_gddl.contract import durations
-from airflow_gddl.contract.catalogs import CatalogSpec, code_of_glue, code_of_status, entry_name, token_of
+from airflow_gddl.contract.catalogs import (
+    CATALOGS,
+    CatalogSpec,
+    code_of_glue,
+    code_of_status,
+    entry_name,
+    token_of,
+)
+from airflow_gddl.contract.dialects import DIALECTS
 from airflow_gddl.contract.errors import FatalError, GddlError, RetriableError
+from airflow_gddl.contract.extensions import ExtensionPoint, ProbeSkippedError
 from airflow_gddl.contract.layout import join
 from airflow_gddl.contract.s3 import is_s3
 from airflow_gddl.contract.source_access import announced
-from airflow_gddl.contract.spark_versions import check_packages
+from airflow_gddl.notifications.notifiers import NOTIFIERS
 from airflow_gddl.onboarding.database import Database
-from airflow_gddl.runtime.runners.java import find_java
-from airflow_gddl.runtime.runners.platform import FromEnvironment
-from airflow_gddl.runtime.runners.registry import make_platform
+from airflow_gddl.runners import this_machine
+from airflow_gddl.runners.descriptor import RUNNERS, RunnerCheck
+from airflow_gddl.runners.interface import FromEnvironment
+from airflow_gddl.runners.registry import make_platform
 from airflow_gddl.stores import open_store
 
 _CONTENT = b"gddl check"
@@ -118,13 +127,15 @@ def probe_catalog(spec: CatalogSpec, database: str, environ: Mapping[str, str]) 
 
     Raises:
         GddlError: `CATALOG_UNREACHABLE`, `CATALOG_DENIED` or `CATALOG_REFUSED`.
+        ProbeSkippedError: it can't be tried from here.
     """
-    if spec.kind == "unity":
-        return _unity(spec, environ)
-    return _glue(spec, database) if spec.kind == "glue" else _hive(spec)
+    probe = CATALOGS.get(spec.kind).probe
+    if probe is None:
+        raise ProbeSkippedError("its kind can't be tried from here; try `gddl catalog diff`")
+    return str(CATALOGS.load(probe)(spec, database, environ))
 
 
-def _unity(spec: CatalogSpec, environ: Mapping[str, str]) -> str:
+def probe_unity(spec: CatalogSpec, _database: str, environ: Mapping[str, str]) -> str:
     parts, name = urlsplit(spec.url or ""), spec.catalog_name or ""
     token = token_of(spec, environ)
     if token is None:
@@ -152,7 +163,7 @@ def _refusal(status: int, server: str, name: str) -> GddlError:
     return FatalError(code, what, remedy=denied if code == "CATALOG_DENIED" else refused)
 
 
-def _glue(spec: CatalogSpec, database: str) -> str:
+def probe_glue(spec: CatalogSpec, database: str, _environ: Mapping[str, str]) -> str:
     try:
         import boto3  # noqa: PLC0415 - an extra that only this catalog needs
         from botocore.config import Config  # noqa: PLC0415 - as above
@@ -179,7 +190,9 @@ def _glue(spec: CatalogSpec, database: str) -> str:
     return f"Glue answers; it has the database {database}"
 
 
-def _hive(spec: CatalogSpec) -> str:
+def probe_hive(spec: CatalogSpec, _database: str, _environ: Mapping[str, str]) -> str:
+    if spec.uri is None:
+        raise ProbeSkippedError("Spark's configuration names the metastore; try `gddl catalog diff`")
     parts = urlsplit(spec.uri or "")
     server = f"{parts.hostname}:{parts.port or _METASTORE_PORT}"
     try:
@@ -204,9 +217,6 @@ if TYPE_CHECKING:
     from airflow_gddl.metadata.loading import Catalog
 
 OLDEST_AIRFLOW = (3, 0, 6)
-_JOB_PACKAGES = ("pyspark", "delta-spark", "deltalake", "pyarrow")
-_ON_THIS_MACHINE = ("local", "spark_submit")
-_DEPLOYED = ("databricks", "glue")
 _STYLES = {"ok": "green", "failed": "bold red", "skipped": "dim"}
 
 
@@ -243,12 +253,13 @@ def check(ctx: typer.Context, metadata: options.Metadata = "metadata", json: opt
 
 
 def check_all(cli: CliContext, folder: str) -> Iterator[Checked]:
-    """Versions, metadata, roots, runner, source connections and catalogs, in this order.
+    """Versions, extensions, metadata, roots, runner, source connections and catalogs, in this order.
 
     With unreadable metadata, later checks are skipped.
     """
     yield Checked(subject="airflow-gddl", status="ok", message=f"{__version__}, Python {platform.python_version()}")
     yield _airflow()
+    yield from _extensions()
     try:
         catalog = metadata_folder.read(cli, folder)
     except GddlError as error:
@@ -268,12 +279,8 @@ def check_all(cli: CliContext, folder: str) -> Iterator[Checked]:
 
 def _catalog(cli: CliContext, catalog: Catalog, name: str) -> Checked:
     subject, spec = f"catalog {name}", catalog.catalogs[name]
-    skipped = ""
-    if catalog.runner not in _ON_THIS_MACHINE:
+    if RUNNERS.get(catalog.runner).remote:
         skipped = f"jobs reach it from {catalog.runner}, not this machine; try `gddl catalog diff`"
-    elif spec.kind == "hive" and spec.uri is None:
-        skipped = "Spark's configuration names the metastore; try `gddl catalog diff`"
-    if skipped:
         return Checked(subject=subject, status="skipped", message=skipped)
     databases = [entry_name(spec, table).database for table in catalog.tables if table.catalog == name]
     return _tried(subject, lambda: probe_catalog(spec, next(iter(databases), "default"), cli.environ))
@@ -293,6 +300,8 @@ def _landings(catalog: Catalog) -> Iterator[tuple[str, str]]:
 def _tried(subject: str, probe: Callable[[], str]) -> Checked:
     try:
         return Checked(subject=subject, status="ok", message=probe())
+    except ProbeSkippedError as skipped:
+        return Checked(subject=subject, status="skipped", message=str(skipped))
     except GddlError as error:
         return Checked(subject=subject, status="failed", message=str(error))
 
@@ -306,7 +315,7 @@ def _rows(catalog: Catalog) -> Checked:
 
 
 def _airflow() -> Checked:
-    found = _version("apache-airflow")
+    found = this_machine.installed_version("apache-airflow")
     if found is None:
         return Checked(subject="Airflow", status="skipped", message="not installed here; commands work without it")
     return _tried("Airflow", lambda: _supported(found))
@@ -319,42 +328,31 @@ def _supported(airflow: str) -> str:
     return airflow
 
 
+def _extensions() -> Iterator[Checked]:
+    """What installed packages add, each loaded once."""
+    for extensions in (DIALECTS, CATALOGS, RUNNERS, NOTIFIERS):
+        for name, point in sorted(extensions.installed().items()):
+            package = f"{point.dist.name} {point.dist.version}" if point.dist else point.value
+            yield _tried(f"installed {extensions.what} {name}", partial(_loaded, extensions, name, package))
+
+
+def _loaded(extensions: ExtensionPoint[Any], name: str, package: str) -> str:
+    extensions.get(name)
+    return f"from {package}"
+
+
 def _runner(cli: CliContext, catalog: Catalog) -> Iterator[Checked]:
-    subject = f"runner {catalog.runner}"
-    if catalog.runner in _ON_THIS_MACHINE:
-        yield _tried(subject, _job_packages)
-        yield _java(cli, catalog)
-        return
-    yield _tried(subject, lambda: _platform(cli, catalog))
-
-
-def _job_packages() -> str:
-    versions = {name: _version(name) for name in _JOB_PACKAGES}
-    missing = [name for name, found in versions.items() if found is None]
-    if missing:
-        what = f"jobs on this machine need {', '.join(missing)}"
-        raise FatalError("JOB_PACKAGE_MISSING", what, remedy="pip install 'airflow-gddl[spark]'")
-    found = {name: str(version) for name, version in versions.items()}
-    check_packages(found["pyspark"], found["delta-spark"])
-    return ", ".join(f"{name} {version}" for name, version in found.items())
-
-
-def _java(cli: CliContext, catalog: Catalog) -> Checked:
-    tiers = [catalog.tiers[spec.size] for spec in catalog.tables if spec.enabled]
-    if tiers and all(tier.engine == "delta_rs" and tier.spread == "processes" for tier in tiers):
-        return Checked(subject="Java", status="skipped", message="no table's tier needs it")
-    return _tried("Java", lambda: str(find_java(cli.environ)))
-
-
-def _platform(cli: CliContext, catalog: Catalog) -> str:
     name = catalog.runner
-    make_platform(name, catalog.runners.get(name, {}), cli.environ, FromEnvironment())
-    login = f"; `gddl deploy {name} --dry-run` tries the login" if name in _DEPLOYED else ""
-    return f"its package and settings are complete{login}"
+    descriptor, own = RUNNERS.get(name), catalog.runners.get(name, {})
+    if descriptor.remote:
+        login = f"; `gddl deploy {name} --dry-run` tries the login" if descriptor.deployed else ""
+        yield _tried(f"runner {name}", lambda: _platform(name, own, cli.environ) + login)
+    if descriptor.check:
+        tiers = tuple(catalog.tiers[spec.size] for spec in catalog.tables if spec.enabled)
+        given = RunnerCheck(name=name, own=own, tiers=tiers, environ=cli.environ)
+        yield from (_tried(subject, probe) for subject, probe in RUNNERS.load(descriptor.check)(given))
 
 
-def _version(package: str) -> str | None:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return None
+def _platform(name: str, own: Mapping[str, Any], environ: Mapping[str, str]) -> str:
+    make_platform(name, own, environ, FromEnvironment())
+    return "its package and settings are complete"

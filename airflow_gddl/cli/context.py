@@ -14,7 +14,7 @@ from airflow_gddl.cli.screen import Screen
 from airflow_gddl.contract.connections import LENT, is_lent
 from airflow_gddl.contract.errors import FatalError, GddlError, RetriableError
 from airflow_gddl.contract.python_command import JOB
-from airflow_gddl.runtime.runners.base import JobOutcome
+from airflow_gddl.runners.interface import JobOutcome
 
 OK = 0
 FAILED = 1

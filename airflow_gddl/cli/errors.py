@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from airflow_gddl.cli import context, options, summary
+from airflow_gddl.cli.commands import Group
 from airflow_gddl.cli.context import CliContext
 from airflow_gddl.cli.job import Request, carry_out
 from airflow_gddl.cli.screen import Cell, Screen, count, counted
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 _FIRST = ("code", "reason")
 _NAMED = 5
 
-app = typer.Typer(help="Quarantined rows and files: list them, or process them again.", no_args_is_help=True)
+app = Group("Quarantined rows and files: list them, or process them again.")
 
 
 @app.command(name="list")
@@ -37,7 +38,7 @@ def list_errors(
     metadata: options.Metadata = "metadata",
     table: options.Tables = None,
     json: options.Json = False,
-    limit: Annotated[int, typer.Option("--limit", min=1, help="Maximum rows of each table.")] = 100,
+    limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, help="Maximum rows of each table.")] = 100,
 ) -> None:
     """Show quarantined rows with their reasons."""
     cli = context.of(ctx)
@@ -53,7 +54,9 @@ def replay(
     table: options.Tables = None,
     json: options.Json = False,
     wait: options.Wait = 0.0,
-    code: Annotated[list[str] | None, typer.Option("--code", help="Only rows with this code. Repeat for more.")] = None,
+    code: Annotated[
+        list[str] | None, typer.Option("--code", metavar="CODE", help="Only rows with this code. Repeat for more.")
+    ] = None,
 ) -> None:
     """Process the quarantined rows again, after their cause was fixed; exit status 1 when some fail again."""
     cli = context.of(ctx)

@@ -70,7 +70,7 @@ _PARTS = {
 def explain(
     ctx: typer.Context,
     *,
-    table: Annotated[str, typer.Option("--table", metavar="SCHEMA.NAME", help="The table.")],
+    table: options.OneTable,
     key: Annotated[
         list[str],
         typer.Option(
@@ -82,7 +82,7 @@ def explain(
     ],
     metadata: options.Metadata = "metadata",
     json: options.Json = False,
-    limit: Annotated[int, typer.Option("--limit", min=1, help="Changes to read, the highest ones.")] = 100,
+    limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, help="Changes to read, the highest ones.")] = 100,
 ) -> None:
     """Show what happened to one key: its changes in order, the deciding one with the reason, and the replica's row.
 
@@ -104,6 +104,8 @@ def show_history(screen: Screen, result: JobResult) -> None:
     _show_changes(screen, result.table, found)
     _show_replica(screen, result.table, found)
     _show_quarantine(screen, result.table, found["quarantine"])
+    if found.get("may_be_stale"):
+        screen.say("The row may be stale: a change of the key that came later, or with it, is in quarantine.", "yellow")
     if found["erased_at"]:
         screen.say(f"The key was erased; asked for at {_moment(found['erased_at'])}.", "yellow")
     if found["changes_cut_before"]:

@@ -20,12 +20,12 @@ from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.source_access import of_tables
 from airflow_gddl.contract.spec import JobOptions, JobSpec, TableSpec
-from airflow_gddl.runtime.runners.attempts import TaskKey
-from airflow_gddl.runtime.runners.base import STARTING_SPARK, JobOutcome, ProgressEvent, Runner
-from airflow_gddl.runtime.runners.child import nothing
-from airflow_gddl.runtime.runners.job_process import Heartbeat
-from airflow_gddl.runtime.runners.registry import RunnerSettings, SubmissionContext, make_runner
-from airflow_gddl.runtime.runners.remote import RemoteRunner
+from airflow_gddl.runners.attempts import TaskKey
+from airflow_gddl.runners.child import nothing
+from airflow_gddl.runners.interface import STARTING_SPARK, JobOutcome, ProgressEvent, Runner
+from airflow_gddl.runners.job_process import Heartbeat
+from airflow_gddl.runners.registry import RunnerSettings, SubmissionContext, make_runner
+from airflow_gddl.runners.remote import RemoteRunner
 from airflow_gddl.runtime.state.documents import BY_HAND
 from airflow_gddl.runtime.state.recording import StateRecorder
 

@@ -11,6 +11,7 @@ import typer
 
 from airflow_gddl.cli import context, options, summary
 from airflow_gddl.cli import metadata as metadata_folder
+from airflow_gddl.cli.commands import Group
 from airflow_gddl.cli.context import CliContext, of_outcome
 from airflow_gddl.cli.job import Request, ask, carry_out, each, recorder_of, run_tables, show_counts
 from airflow_gddl.cli.options import read_key
@@ -40,7 +41,7 @@ def maintain(
     metadata: options.Metadata = "metadata",
     table: options.Tables = None,
     json: options.Json = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", metavar="", help="Show pending work without doing it.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show pending work without doing it.")] = False,
     wait: options.Wait = 0.0,
 ) -> None:
     """Compact small files and remove unreferenced ones; readers see no change."""
@@ -61,7 +62,7 @@ def _counts(result: JobResult) -> list[str]:
     return [count(joined), *(count(found.get(name)) for name in _COUNTS)]
 
 
-sweep_app = typer.Typer(help="Rows that a reload lacks: release them to be removed.", no_args_is_help=True)
+sweep_app = Group("Rows that a reload lacks: release them to be removed.")
 
 
 @sweep_app.callback()
@@ -73,9 +74,7 @@ def sweep() -> None:
 def release(
     ctx: typer.Context,
     *,
-    table: Annotated[
-        list[str], typer.Option("--table", metavar="SCHEMA.NAME", help="The table; may be given several times.")
-    ],
+    table: options.NamedTables,
     metadata: options.Metadata = "metadata",
     json: options.Json = False,
     wait: options.Wait = 0.0,
@@ -99,7 +98,7 @@ def show_releases(screen: Screen, results: Sequence[JobResult]) -> None:
 def erase(  # noqa: PLR0913 - typer reads each option of the command from one parameter
     ctx: typer.Context,
     *,
-    table: Annotated[str, typer.Option("--table", metavar="SCHEMA.NAME", help="The table.")],
+    table: options.OneTable,
     key: Annotated[
         list[str],
         typer.Option(
@@ -110,7 +109,7 @@ def erase(  # noqa: PLR0913 - typer reads each option of the command from one pa
     ],
     yes: options.Yes = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", metavar="", help="Show what the tables hold of the key, and remove nothing.")
+        bool, typer.Option("--dry-run", help="Show what the tables hold of the key, and remove nothing.")
     ] = False,
     metadata: options.Metadata = "metadata",
     json: options.Json = False,
@@ -154,7 +153,15 @@ if TYPE_CHECKING:
 def move(
     ctx: typer.Context,
     *,
-    table: Annotated[str, typer.Option("--table", metavar="SCHEMA.NAME", help="The table's name in the lake.")],
+    table: Annotated[
+        str,
+        typer.Option(
+            "--table",
+            metavar="SCHEMA.NAME",
+            help="The table's name in the lake.",
+            autocompletion=options.complete_table,
+        ),
+    ],
     to: Annotated[str, typer.Option("--to", metavar="SCHEMA.NAME", help="Its new name there.")],
     metadata: options.Metadata = "metadata",
     json: options.Json = False,

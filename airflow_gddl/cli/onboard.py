@@ -23,9 +23,10 @@ _Lake = Annotated[
     str, typer.Option("--lake", metavar="ROOT", help="Where tables live; with --landing, for a new gddl.yaml.")
 ]
 _Schemas = Annotated[
-    list[str] | None, typer.Option("--schema", help="Only tables of this schema; may be given several times.")
+    list[str] | None,
+    typer.Option("--schema", metavar="NAME", help="Only tables of this schema; may be given several times."),
 ]
-_Write = Annotated[bool, typer.Option("--write", metavar="", help="Write the files without asking.")]
+_Write = Annotated[bool, typer.Option("--write", help="Write the files without asking.")]
 
 
 def onboard(  # noqa: PLR0913 - typer reads each option of the command from one parameter

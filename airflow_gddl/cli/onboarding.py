@@ -19,9 +19,9 @@ from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.contract.layout import LandingFolder, join
 from airflow_gddl.contract.source_access import announced
 from airflow_gddl.contract.spec import TableSpec
-from airflow_gddl.metadata.folder import Folder, open_folder
+from airflow_gddl.metadata.folder import FILE, Folder, open_folder
 from airflow_gddl.metadata.loading import load
-from airflow_gddl.metadata.settings import FILE, Settings, read_settings
+from airflow_gddl.metadata.settings import Settings, read_settings
 from airflow_gddl.onboarding.database import Database
 from airflow_gddl.onboarding.dms_task import TASK_SETTINGS, endpoint_settings, pasted, table_mapping
 from airflow_gddl.onboarding.facts import Notice, SourceFacts

@@ -11,22 +11,48 @@ from typing import Annotated
 import typer
 
 from airflow_gddl.contract.checks import table_name_fault
-from airflow_gddl.contract.errors import MetadataError
+from airflow_gddl.contract.errors import GddlError, MetadataError
 from airflow_gddl.contract.s3 import is_s3
+
+
+def complete_table(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Names of tables that begin with the text, for the shell's completion; none where the metadata can't be read."""
+    from airflow_gddl.metadata.loading import load  # noqa: PLC0415 - pydantic takes longer to import than most commands
+
+    try:
+        tables = load(ctx.params.get("metadata") or "metadata", os.environ).tables
+    except GddlError:
+        return []
+    return sorted(spec.table for spec in tables if spec.table.startswith(incomplete))
+
 
 Metadata = Annotated[
     str, typer.Option("--metadata", metavar="DIR", envvar="GDDL_METADATA", help="Folder of gddl.yaml and tables/.")
 ]
 Tables = Annotated[
     list[str] | None,
-    typer.Option("--table", metavar="SCHEMA.NAME", help="Only this table; may be given several times. Default: all."),
+    typer.Option(
+        "--table",
+        metavar="SCHEMA.NAME",
+        help="Only this table; may be given several times. Default: all.",
+        autocompletion=complete_table,
+    ),
 ]
-Yes = Annotated[bool, typer.Option("--yes", metavar="", help="Don't ask.")]
-All = Annotated[bool, typer.Option("--all", metavar="", help="All tables, where none is named.")]
-# Flags have an empty metavar, else newer versions of typer show `<bool>`, as for an option with a value.
-Json = Annotated[
-    bool, typer.Option("--json", metavar="", help="JSON lines on standard output, and nothing else there.")
+NamedTables = Annotated[
+    list[str],
+    typer.Option(
+        "--table",
+        metavar="SCHEMA.NAME",
+        help="The table; may be given several times.",
+        autocompletion=complete_table,
+    ),
 ]
+OneTable = Annotated[
+    str, typer.Option("--table", metavar="SCHEMA.NAME", help="The table.", autocompletion=complete_table)
+]
+Yes = Annotated[bool, typer.Option("--yes", help="Don't ask.")]
+All = Annotated[bool, typer.Option("--all", help="All tables, where none is named.")]
+Json = Annotated[bool, typer.Option("--json", help="JSON lines on standard output, and nothing else there.")]
 Wait = Annotated[
     float,
     typer.Option("--wait", metavar="SECONDS", min=0, help="How long to wait for a table that another run holds."),

@@ -161,25 +161,33 @@ def _advice(screen: Screen, plan: Plan) -> None:
 _MwaaClass = Annotated[
     str, typer.Option("--mwaa-class", metavar="CLASS", help=f"Airflow on MWAA: {', '.join(MWAA)}. Default: your own.")
 ]
-_Workers = Annotated[int | None, typer.Option("--workers", min=1, help="MWAA: maximum of workers. Default: 10.")]
+_Workers = Annotated[
+    int | None, typer.Option("--workers", metavar="N", min=1, help="MWAA: maximum of workers. Default: 10.")
+]
 _Schedulers = Annotated[
-    int | None, typer.Option("--schedulers", min=1, help="Number of schedulers. Default: 1, on MWAA 2.")
+    int | None, typer.Option("--schedulers", metavar="N", min=1, help="Number of schedulers. Default: 1, on MWAA 2.")
 ]
 _Triggers = Annotated[
     int | None,
-    typer.Option("--triggers", min=1, help="Triggers that triggerers can run. Default: 1000, on MWAA per scheduler."),
+    typer.Option(
+        "--triggers", metavar="N", min=1, help="Triggers that triggerers can run. Default: 1000, on MWAA per scheduler."
+    ),
 ]
 _Tasks = Annotated[
     int | None,
-    typer.Option("--tasks", min=1, help="Tasks that all workers can run. Default: 32, on MWAA by class and workers."),
+    typer.Option(
+        "--tasks", metavar="N", min=1, help="Tasks that all workers can run. Default: 32, on MWAA by class and workers."
+    ),
 ]
-_Vcpus = Annotated[int | None, typer.Option("--emr-vcpus", min=1, help="Quota of EMR Serverless. Default: 16.")]
+_Vcpus = Annotated[
+    int | None, typer.Option("--emr-vcpus", metavar="N", min=1, help="Quota of EMR Serverless. Default: 16.")
+]
 _Day = Annotated[str, typer.Option("--day", metavar="DATE", help="Day to show. Default: the busiest of the next 31.")]
 _Seconds = Annotated[
     list[str] | None,
     typer.Option("--seconds", metavar="TIER=SECONDS", help="Seconds per table of a tier, instead of the estimate."),
 ]
-_NoRecords = Annotated[bool, typer.Option("--no-records", metavar="", help="Don't read past runs from the lake.")]
+_NoRecords = Annotated[bool, typer.Option("--no-records", help="Don't read past runs from the lake.")]
 
 
 def plan(  # noqa: PLR0913, PLR0917 - typer reads each option of the command from one parameter

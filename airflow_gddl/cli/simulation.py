@@ -18,7 +18,7 @@ import yaml
 from airflow_gddl.cli.screen import Screen, count, number_columns
 from airflow_gddl.contract.codec import decode
 from airflow_gddl.contract.errors import FatalError, MetadataError
-from airflow_gddl.devtools.simulate import (
+from airflow_gddl.simulate import (
     DEMO_SHAPES,
     Delivery,
     OpMix,
@@ -34,7 +34,7 @@ from airflow_gddl.devtools.simulate import (
     read_table,
     simulate,
 )
-from airflow_gddl.devtools.simulate.changes import in_milliseconds, recent_start
+from airflow_gddl.simulate.changes import in_milliseconds, recent_start
 
 T = TypeVar("T")
 _GROUPS: tuple[type, ...] = (Delivery, Troubles, OpMix)

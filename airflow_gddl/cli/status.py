@@ -126,14 +126,12 @@ def status(  # noqa: PLR0913, PLR0917 - typer reads each option of the command f
     ctx: typer.Context,
     metadata: options.Metadata = "metadata",
     table: options.Tables = None,
-    late: Annotated[bool, typer.Option("--late", metavar="", help="Only tables that are late.")] = False,
-    failed: Annotated[bool, typer.Option("--failed", metavar="", help="Only tables whose last run failed.")] = False,
+    late: Annotated[bool, typer.Option("--late", help="Only tables that are late.")] = False,
+    failed: Annotated[bool, typer.Option("--failed", help="Only tables whose last run failed.")] = False,
     json: options.Json = False,
-    watch: Annotated[
-        bool, typer.Option("--watch", metavar="", help="Show it again every few seconds, until Ctrl-C.")
-    ] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Show it again every few seconds, until Ctrl-C.")] = False,
     from_runs: Annotated[
-        bool, typer.Option("--rebuild", metavar="", help="First rebuild the state from the records of all runs.")
+        bool, typer.Option("--rebuild", help="First rebuild the state from the records of all runs.")
     ] = False,
 ) -> None:
     """Show the state of every table, without Spark. Exit status 1 while a row is invalid."""

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from airflow_gddl.cli.screen import Cell, Screen, ScreenColumn, count, counted, duration, number_columns
-from airflow_gddl.contract.result import JobResult, Status
-from airflow_gddl.runtime.runners.base import JobOutcome
+from airflow_gddl.contract.result import ExpectationCount, JobResult, Status
+from airflow_gddl.runners.interface import JobOutcome
 
 _NAMED = 10
 
@@ -139,6 +139,9 @@ def show_troubles(screen: Screen, outcome: JobOutcome) -> None:
             times = f" ({count(warning.count)} times)" if warning.count > 1 else ""
             sample = f", e.g. {', '.join(str(item) for item in warning.sample)}" if warning.sample else ""
             warnings.setdefault((warning.code, warning.message + times + sample), []).append(result.table)
+        for one in result.expectations:
+            if one.failed:
+                screen.warn(f"{result.table}: expectation {one.name} (on: {one.on}): {_share(one)} fail", "yellow")
         if result.error is not None:
             errors.setdefault((result.error.code, result.error.message), []).append(result.table)
     for (code, message), tables in warnings.items():
@@ -147,6 +150,10 @@ def show_troubles(screen: Screen, outcome: JobOutcome) -> None:
         screen.warn(f"{_names(tables)}: {coded(code, message)}", "red")
     if errors and outcome.log is not None:
         screen.warn(f"log of the job: {outcome.log}")
+
+
+def _share(one: ExpectationCount) -> str:
+    return f"{count(one.failed)} of {counted(one.checked, 'row')}"
 
 
 def coded(code: str, message: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
@@ -15,7 +14,6 @@ from airflow_gddl.cli.context import BAD_METADATA
 from airflow_gddl.cli.screen import Screen, counted
 
 if TYPE_CHECKING:
-    from airflow_gddl.contract.spec import TableSpec
     from airflow_gddl.metadata.problems import Problem
 
 _FIRST_TABLE = "add a row to metadata/tables/shop.yaml, or let `gddl onboard SOURCE` write the rows"
@@ -38,6 +36,7 @@ def validate(
     ] = Format.TEXT,
 ) -> None:
     """Check every metadata row; exit status 2 when one is invalid."""
+    from airflow_gddl.metadata.advice import advise  # noqa: PLC0415 - see `metadata.read`
     from airflow_gddl.metadata.folder import open_folder  # noqa: PLC0415 - see `metadata.read`
     from airflow_gddl.metadata.loading import unread  # noqa: PLC0415 - as above
     from airflow_gddl.metadata.settings import SettingsError  # noqa: PLC0415 - as above
@@ -51,7 +50,7 @@ def validate(
         raise typer.Exit(BAD_METADATA) from error
     _answer(cli.screen, catalog.problems, metadata, form)
     unread_files = unread(open_folder(metadata, cli.environ), catalog)
-    for warning in (*catalog.unused_keys, *unread_files, *_guessable(catalog.tables)):
+    for warning in (*catalog.unused_keys, *unread_files, *advise(catalog)):
         _warn(cli.screen, warning, metadata, form)
     if catalog.problems:
         raise typer.Exit(BAD_METADATA)
@@ -61,19 +60,6 @@ def validate(
         cli.screen.say(f"{counted(len(catalog.tables), 'table')}, no problems", "green")
     else:
         cli.screen.say(f"no table yet: {_FIRST_TABLE}", "yellow")
-
-
-def _guessable(tables: Iterable[TableSpec]) -> Iterator[Problem]:
-    """`MASK_GUESSABLE` for each table with columns under `hash`."""
-    from airflow_gddl.metadata.problems import Problem  # noqa: PLC0415 - see `metadata.read`
-
-    for spec in tables:
-        if names := [column for column, method in spec.mask.items() if method == "hash"]:
-            message = f"hash of {', '.join(map(repr, names))} can be guessed: 22,000 e-mail addresses take 0.04 s"
-            remedy = "write hmac, and set GDDL_MASK_KEY where jobs run; see docs/security.md#personal-data"
-            yield Problem(
-                code="MASK_GUESSABLE", message=message, remedy=remedy, file="", table=spec.table, field="mask"
-            )
 
 
 def _answer(screen: Screen, found: tuple[Problem, ...], folder: str, form: Format) -> None:

@@ -63,7 +63,7 @@ class ReaderName(StrEnum):
 def query(
     ctx: typer.Context,
     *,
-    table: Annotated[str, typer.Option("--table", metavar="SCHEMA.NAME", help="The table.")],
+    table: options.OneTable,
     reader: Annotated[ReaderName | None, typer.Option("--reader", help="Reader of the query. Default: all.")] = None,
     metadata: options.Metadata = "metadata",
     json: options.Json = False,

@@ -1,30 +1,19 @@
-"""Catalogs that tables are registered in: their settings, and names of tables there. Standard library only."""
+"""Catalogs that tables are registered in: their kinds, settings, and names of tables there. Standard library only."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
+from airflow_gddl.contract.extensions import ExtensionPoint
 from airflow_gddl.contract.table_spec import STRICT, TableSpec
 
-CatalogKind = Literal["hive", "glue", "unity"]
 TableKind = Literal["replica", "history", "changes", "errors"]
 TOKEN_PREFIX = "GDDL_CATALOG_"  # noqa: S105 - prefix of variable names
 """Prefix of variables that may hold a catalog's token: metadata may name no other secret of the process."""
 _FIELDS = re.compile(r"\{([^{}]*)\}")
-_ALLOWED: Mapping[CatalogKind, re.Pattern[str]] = {
-    "hive": re.compile(r"[a-z0-9_]{1,128}"),
-    "glue": re.compile(r"[a-z0-9_]{1,255}"),
-    "unity": re.compile(r"[^\x00-\x20\x7f./]{1,255}"),
-}
-NAMES: Mapping[CatalogKind, str] = {
-    "hive": "1 to 128 letters a-z, digits and _",
-    "glue": "1 to 255 letters a-z, digits and _, as Athena reads them",
-    "unity": "1 to 255 characters without blanks, `.` and `/`",
-}
-"""Allowed names of each catalog, for messages."""
 CatalogCode = Literal["CATALOG_UNREACHABLE", "CATALOG_DENIED", "CATALOG_REFUSED"]
 _GLUE_DENIED = ("AccessDenied", "UnauthorizedOperation", "LakeFormation", "GlueEncryption")
 _GLUE_DOWN = ("Throttl", "Internal", "ServiceUnavailable", "OperationTimeout", "RequestLimit", "TooManyRequests")
@@ -37,8 +26,9 @@ class CatalogSpec:
 
     __pydantic_config__ = STRICT
 
-    kind: CatalogKind
-    """`hive` (a Hive metastore, by the job's Spark), `glue` (AWS Glue Data Catalog) or `unity` (Unity Catalog)."""
+    kind: str
+    """`hive` (a Hive metastore, by the job's Spark), `glue` (AWS Glue Data Catalog), `unity` (Unity Catalog), or a kind
+    of another package."""
     database: str = "{schema}"
     """Name of the database (Unity: schema); placeholders `{schema}` and `{source}`."""
     table: str = "{table}"
@@ -59,8 +49,74 @@ class CatalogSpec:
     """`unity`: the catalog that holds the schemas; it must exist."""
     token_env: str | None = None
     """`unity`: environment variable of the job that holds the token, `GDDL_CATALOG_...`; null: no token is sent."""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """Settings of a kind of another package."""
     uri: str | None = None
     """`hive`: e.g. `thrift://metastore:9083`; null: Spark's configuration (`hive-site.xml`, or the platform's)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CatalogDescriptor:
+    """All that one kind of catalog brings. References are `module:attribute`.
+
+    Attributes:
+        port: function of a `CatalogSpec` and a `spark_jobs.catalogs.catalog_port.CatalogContext` that gives the
+            `CatalogPort`; loaded only by the job.
+        probe: function of a `CatalogSpec`, a database and the environment that makes one request for `gddl check` and
+            returns what it found, or raises `ProbeSkippedError` or a `GddlError`; null: `gddl check` skips it.
+        names: regular expression of the names that it can hold; `names_are`: the same for messages.
+        fields: fields of `CatalogSpec` that belong to this kind; `needed`: those among them that it needs.
+        options: class of `CatalogSpec.options`, a frozen dataclass with defaults; null: it has none.
+        session: function of a `CatalogSpec` that gives settings (`spark.…`) of the job's session; null: none.
+        readers: that need no settings besides the catalog's to address its tables, see `published.READERS`.
+    """
+
+    port: str
+    names: str
+    names_are: str
+    probe: str | None = None
+    fields: tuple[str, ...] = ()
+    needed: tuple[str, ...] = ()
+    options: str | None = None
+    session: str | None = None
+    readers: tuple[str, ...] = ()
+
+
+CATALOGS = ExtensionPoint(
+    "kind of catalog",
+    "airflow_gddl.catalogs",
+    CatalogDescriptor,
+    {
+        "hive": CatalogDescriptor(
+            port="spark_jobs.catalogs.hive_catalog:hive_catalog",
+            probe="airflow_gddl.cli.check:probe_hive",
+            names="[a-z0-9_]{1,128}",
+            names_are="1 to 128 letters a-z, digits and _",
+            fields=("uri",),
+            session="spark_jobs.catalogs.catalog_port:hive_settings",
+            readers=("spark",),
+        ),
+        "glue": CatalogDescriptor(
+            port="spark_jobs.catalogs.glue_catalog:glue_catalog",
+            probe="airflow_gddl.cli.check:probe_glue",
+            names="[a-z0-9_]{1,255}",
+            names_are="1 to 255 letters a-z, digits and _, as Athena reads them",
+            fields=("region", "endpoint", "catalog_id"),
+            readers=("spark", "athena"),
+        ),
+        "unity": CatalogDescriptor(
+            port="spark_jobs.catalogs.unity_catalog:unity_catalog",
+            probe="airflow_gddl.cli.check:probe_unity",
+            names=r"[^\x00-\x20\x7f./]{1,255}",
+            names_are="1 to 255 characters without blanks, `.` and `/`",
+            fields=("url", "catalog_name", "token_env"),
+            needed=("url", "catalog_name"),
+            readers=("spark", "databricks"),
+        ),
+    },
+    unknown_code="CATALOG_KIND_UNKNOWN",
+    broken_code="CATALOG_KIND_BROKEN",
+)
 
 
 @dataclass(frozen=True, order=True)
@@ -104,10 +160,10 @@ def token_of(catalog: CatalogSpec, environ: Mapping[str, str]) -> str | None:
     return token if token and token.isascii() and token.isprintable() else None
 
 
-def name_fault(kind: CatalogKind, name: EntryName) -> str:
-    """Why the catalog can't hold the name; empty when it can."""
-    bad = next((part for part in (name.database, name.table) if not _ALLOWED[kind].fullmatch(part)), None)
-    return "" if bad is None else f"{bad!r} is not {NAMES[kind]}"
+def name_fault(found: CatalogDescriptor, name: EntryName) -> str:
+    """Why a catalog of this kind can't hold the name; empty when it can."""
+    bad = next((part for part in (name.database, name.table) if not re.fullmatch(found.names, part)), None)
+    return "" if bad is None else f"{bad!r} is not {found.names_are}"
 
 
 def template_fault(text: str, *, of_table: bool) -> str:

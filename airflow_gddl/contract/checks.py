@@ -11,23 +11,33 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields
 
 from airflow_gddl.contract import durations, table_names
+from airflow_gddl.contract.dialects import DIALECTS
 from airflow_gddl.contract.durations import moment_of
 from airflow_gddl.contract.errors import FatalError, FieldPath, SpecProblem
 from airflow_gddl.contract.file_names import PathFormat
 from airflow_gddl.contract.published import published_problems
 from airflow_gddl.contract.sql_types import REMEDY, parse_type, unsupported_part
 from airflow_gddl.contract.table_names import has_source, template_fault
-from airflow_gddl.contract.table_spec import SHARD_COLUMN, TableSpec, lowered
+from airflow_gddl.contract.table_spec import SHARD_COLUMN, Expectation, TableSpec, lowered
 
 
 def check_options(spec: TableSpec) -> Iterator[SpecProblem]:
     """Values of options that have a form of their own; names and types are checked elsewhere."""
     yield from _types(spec.options.get("types"))
-    if spec.dialect == "dms":
-        yield from _csv_delimiter(spec.options.get("csv_delimiter"))
-    elif spec.dialect == "debezium":
-        yield from _path_format(spec.options.get("path_format"))
-        yield from _log_began(spec.options.get("log_began"))
+    try:
+        check = DIALECTS.get(spec.dialect).check
+        yield from () if check is None else DIALECTS.load(check)(spec.options)
+    except FatalError:
+        return  # the dialect is reported with names and types
+
+
+def dms_problems(options: Mapping[str, object]) -> Iterator[SpecProblem]:
+    yield from _csv_delimiter(options.get("csv_delimiter"))
+
+
+def debezium_problems(options: Mapping[str, object]) -> Iterator[SpecProblem]:
+    yield from _path_format(options.get("path_format"))
+    yield from _log_began(options.get("log_began"))
 
 
 def _types(types: object) -> Iterator[SpecProblem]:
@@ -284,6 +294,8 @@ def _texts(value: object, path: FieldPath) -> Iterator[tuple[FieldPath, str]]:
     """All texts in a field, names in mappings included."""
     if isinstance(value, str):
         yield path, value
+    elif isinstance(value, Expectation):
+        yield (*path, "rule"), value.rule
     elif isinstance(value, Mapping):
         for name, inner in value.items():
             yield (*path, name), str(name)

@@ -1,22 +1,17 @@
-"""Registry of dialects: writers of landing files, with their options and readers.
+"""Dialects: writers of landing files, each with one descriptor, and the options of those of this project.
 
-Used by both sides: the Airflow side checks a row's options, the job loads the reader. Classes are named,
-not imported, so that neither side loads what it doesn't need. Other packages add theirs by an entry point of the group
-`airflow_gddl.dialects`: its name is the dialect's, its value `module:attribute` of a `Registered` (docs/extending.md).
+Used by both sides: the Airflow side checks a row's options and knows technical columns, the job loads the reader.
 """
 
 from __future__ import annotations
 
-import functools
-import importlib
-import importlib.metadata
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Literal, cast
+from typing import Literal
 
-from airflow_gddl.contract.errors import FatalError
+from airflow_gddl.contract.extensions import ExtensionPoint
+from airflow_gddl.contract.file_names import LOOKBACK
 from airflow_gddl.contract.table_spec import STRICT
 
 DatePartition = Literal["none", "YYYYMMDD", "YYYYMMDDHH", "YYYYMM", "MMYYYYDD", "DDMMYYYY"]
@@ -64,7 +59,7 @@ class DmsOptions:
     """`CsvNullValue`; an empty unquoted field is null too."""
     types: Mapping[str, str] = field(default_factory=dict)
     """Column to SQL type (`decimal(12,2)`, `boolean`, ...) for values that come as text; others keep their type."""
-    lookback: str = "7d"
+    lookback: str = LOOKBACK
     """How far behind the newest change file a run over many files lists for late files; once a day all are listed."""
     missing_folder: Literal["report", "empty", "ignore"] = "report"
     """Meaning of a missing folder: a warning, an empty table, or no new files."""
@@ -96,7 +91,7 @@ class DebeziumOptions:
     """When the source's log was reset (failover, reset, restored backup), ISO 8601: later changes come after all."""
     snapshots: Literal["reload", "merge"] = "reload"
     """Meaning of a snapshot after the first: the whole table, whose rows replace all before; or rows to be merged."""
-    lookback: str = "7d"
+    lookback: str = LOOKBACK
     """How far behind the newest folder each run lists for late files; needs `path_format`, else all are listed."""
     missing_folder: Literal["report", "empty", "ignore"] = "report"
     """Meaning of a missing folder: a warning, an empty table, or no new files."""
@@ -104,92 +99,80 @@ class DebeziumOptions:
     """Name of the connection to the source that `gddl verify` compares with; null: none. Never its content."""
 
 
-GROUP = "airflow_gddl.dialects"
+@dataclass(frozen=True, kw_only=True)
+class LandedColumns:
+    """How `gddl onboard` recognises columns in files of the service that are not named as by default.
+
+    Attributes:
+        operations: names of the column that holds the operation.
+        times: names of the column that holds the commit time, in lower case.
+        before_prefixes: prefixes of before images.
+        service: further columns that are never the source's.
+    """
+
+    operations: tuple[str, ...] = ()
+    times: tuple[str, ...] = ()
+    before_prefixes: tuple[str, ...] = ()
+    service: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class Registered:
-    """A dialect by the names of its two classes, `module:Class`.
+@dataclass(frozen=True, kw_only=True)
+class DialectDescriptor:
+    """All that one dialect brings.
 
     Attributes:
         options: class of the row's `options`, a frozen dataclass with defaults, among its fields `types`, `lookback`,
             `missing_folder` and `verify_connection`, as `DmsOptions` has them. Loaded on both sides.
-        reading: the subclass of `spark_jobs.dialects.base.Dialect`; loaded only by the job.
+        reading: the subclass of `spark_jobs.dialects.protocol.Dialect`, which states the roles of columns; loaded only
+            by the job.
+        technical: columns that the service adds to those of the source: they are not published, and their change alone
+            opens no version of a history. A `*` at the end: all names that begin so. Case does not count.
+        check: function that yields the problems of `options` (a mapping, with correct types) beyond their types.
+        onboarding: null: `gddl onboard` has no rules for its files.
     """
 
     options: str
     reading: str
+    technical: tuple[str, ...]
+    check: str | None = None
+    onboarding: LandedColumns | None = None
 
 
-BUILT_IN: Mapping[str, Registered] = {
-    "dms": Registered("airflow_gddl.contract.dialects:DmsOptions", "spark_jobs.dialects.dms:DmsDialect"),
-    "debezium": Registered(
-        "airflow_gddl.contract.dialects:DebeziumOptions", "spark_jobs.dialects.debezium:DebeziumDialect"
-    ),
-}
+def is_among(column: str, names: Iterable[str]) -> bool:
+    """Whether `DialectDescriptor.technical` names the column."""
+    found = column.lower()
+    return any(found.startswith(n[:-1].lower()) if n.endswith("*") else found == n.lower() for n in names)
 
 
-def names() -> tuple[str, ...]:
-    """Names that a row's `dialect` may have, built-in ones first."""
-    return (*BUILT_IN, *sorted(set(_entry_points()) - set(BUILT_IN)))
-
-
-def registered(name: str) -> Registered:
-    """
-    Raises:
-        FatalError: `DIALECT_UNKNOWN`, `DIALECT_BROKEN`.
-    """
-    if name in BUILT_IN:
-        return BUILT_IN[name]
-    found = _entry_points().get(name)
-    if found is None:
-        raise FatalError(
-            "DIALECT_UNKNOWN",
-            f"no dialect {name!r}; there are {', '.join(names())}",
-            remedy="correct `dialect`, or install the package that brings it where the job runs",
-        )
-    with _told(found.value):
-        return cast("Registered", found.load())
-
-
-def options_class(name: str) -> type[Any]:
-    """The class of a dialect's options.
-
-    Raises:
-        FatalError: `DIALECT_UNKNOWN`, `DIALECT_BROKEN`.
-    """
-    return cast("type[Any]", load(registered(name).options))
-
-
-def load(reference: str) -> Any:
-    """Load `module:attribute`.
-
-    Raises:
-        FatalError: `DIALECT_BROKEN`.
-    """
-    module, _, attribute = reference.partition(":")
-    with _told(reference):
-        return getattr(importlib.import_module(module), attribute)
-
-
-@contextmanager
-def _told(reference: str) -> Iterator[None]:
-    """Any error while importing another package's code is reported as `DIALECT_BROKEN`."""
-    try:
-        yield
-    except Exception as error:
-        raise FatalError(
-            "DIALECT_BROKEN",
-            f"the dialect's {reference} can't be loaded: {type(error).__name__}: {error}",
-            remedy="fix or reinstall the package that brings it, with what it needs",
-        ) from error
-
-
-def forget() -> None:
-    """Discover newly installed packages."""
-    _entry_points.cache_clear()
-
-
-@functools.cache
-def _entry_points() -> Mapping[str, importlib.metadata.EntryPoint]:
-    return {found.name: found for found in importlib.metadata.entry_points(group=GROUP)}
+DIALECTS = ExtensionPoint(
+    "dialect",
+    "airflow_gddl.dialects",
+    DialectDescriptor,
+    {
+        "dms": DialectDescriptor(
+            options="airflow_gddl.contract.dialects:DmsOptions",
+            reading="spark_jobs.dialects.dms:DmsDialect",
+            technical=(*TOTAL_ORDER, *COMMIT_TIMES, "AR_H_*"),
+            check="airflow_gddl.contract.checks:dms_problems",
+            onboarding=LandedColumns(
+                operations=(
+                    "operation", "cdc_operation", "dml_type", "op_type", "__op", "AR_H_OPERATION", "AR_H_CHANGE_OPER",
+                ),
+                times=(
+                    "commit_timestamp", "commit_time", "commit_ts", "committed_at", "dms_commit_timestamp",
+                    "cdc_timestamp", "dms_ts",
+                ),
+                before_prefixes=("BI_", "bi_", "BEFORE_", "before_image_"),
+                service=("Op", "AR_H_OPERATION", "AR_H_STREAM_POSITION", "AR_H_CHANGE_OPER"),
+            ),
+        ),
+        "debezium": DialectDescriptor(
+            options="airflow_gddl.contract.dialects:DebeziumOptions",
+            reading="spark_jobs.dialects.debezium:DebeziumDialect",
+            technical=("_dbz_*",),
+            check="airflow_gddl.contract.checks:debezium_problems",
+        ),
+    },
+    unknown_code="DIALECT_UNKNOWN",
+    broken_code="DIALECT_BROKEN",
+)  # fmt: skip

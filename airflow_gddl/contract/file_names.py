@@ -14,6 +14,22 @@ FileFormat = Literal["parquet", "csv", "json"]
 Names = tuple[FileKind, FileFormat, tuple[str, ...]]
 """Kind and format of a data file, and what sorts files of its kind in the order their writer made them."""
 
+LISTED_IN_PART = 10_000
+"""Files of a table above which sensor and job list only a part of its folder: ten pages of S3, about a second."""
+FULL_LISTING_EVERY = timedelta(days=1)
+LOOKBACK = "7d"
+"""Default of a row's `lookback`: how far behind the newest change file a listing in part reaches."""
+
+
+def is_listing_due(listed_at: str | None, now: datetime) -> bool:
+    """Whether a full listing is due.
+
+    Args:
+        listed_at: time of the last one, ISO 8601. One in the future, after a clock was set back, is due too.
+    """
+    return listed_at is None or not timedelta(0) <= now - datetime.fromisoformat(listed_at) < FULL_LISTING_EVERY
+
+
 _TEMPORARY = ("~", ".tmp", ".temp", ".crc", ".part", ".partial", ".filepart", ".swp", "._copying_", "_$folder$")
 
 

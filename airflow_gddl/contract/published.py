@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
-from airflow_gddl.contract.dialects import COMMIT_TIMES, TOTAL_ORDER
+from airflow_gddl.contract.dialects import DIALECTS, is_among
 from airflow_gddl.contract.errors import FatalError, SpecProblem
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.contract.table_spec import lowered
@@ -21,9 +21,6 @@ EVERY = "*"
 MARKS = "_gddl"
 MARK = "deleted"
 _OURS = frozenset({MARKS, "_rescued_data"})
-_OF_SERVICES = lowered((*TOTAL_ORDER, *COMMIT_TIMES))
-_PREFIXES = ("ar_h_", "_dbz_")
-"""Prefixes of columns that AWS DMS and the dialect `debezium` add."""
 # Those of Delta, and NUL, at which interfaces in C end a name.
 _REFUSED = str.maketrans(dict.fromkeys(" ,;{}()\n\t=\0", "_"))
 
@@ -62,17 +59,24 @@ class Publication:
     Attributes:
         columns: the row's `published`; empty: the table is not published.
         technical: columns that the row names for ordering and applying changes, keys excepted.
+        added: those of a dialect of another package, see `DialectDescriptor.technical`.
     """
 
     columns: tuple[str, ...] = (EVERY,)
     technical: tuple[str, ...] = ()
+    added: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, spec: TableSpec) -> Publication:
+        """
+        Raises:
+            FatalError: `DIALECT_UNKNOWN`, `DIALECT_BROKEN`.
+        """
         named = (*spec.sequence_by, spec.columns_to_update, spec.force_update, spec.options.get("timestamp_column"))
         keys = lowered(spec.keys)
         technical = tuple(name for name in named if isinstance(name, str) and name.lower() not in keys)
-        return cls(columns=spec.published, technical=technical)
+        added = () if spec.dialect in DIALECTS.built_in else DIALECTS.get(spec.dialect).technical
+        return cls(columns=spec.published, technical=technical, added=added)
 
     def columns_of(self, schema: ReplicaSchema) -> tuple[str, ...]:
         """The published columns, in the spelling of the table and the order of `columns`.
@@ -94,8 +98,9 @@ class Publication:
         return tuple(found)
 
     def _plain(self, columns: Iterable[str]) -> list[str]:
-        technical = _OURS | _OF_SERVICES | lowered(self.technical)
-        return [c for c in columns if c.lower() not in technical and not c.lower().startswith(_PREFIXES)]
+        technical = _OURS | lowered(self.technical)
+        added = (*self.added, *(name for one in DIALECTS.built_in.values() for name in one.technical))
+        return [c for c in columns if c.lower() not in technical and not is_among(c, added)]
 
 
 def published_problems(spec: TableSpec) -> Iterator[SpecProblem]:

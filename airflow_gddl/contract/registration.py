@@ -5,17 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from airflow_gddl.contract.catalogs import CatalogSpec
+from airflow_gddl.contract.catalogs import CATALOGS, CatalogSpec
 from airflow_gddl.contract.layout import STATE, join
 from airflow_gddl.contract.published import Reader, quoted
 from airflow_gddl.contract.spec import TableSpec
 
-_READERS: Mapping[str, tuple[Reader, ...]] = {
-    "glue": ("spark", "athena"),
-    "hive": ("spark",),
-    "unity": ("spark", "databricks"),
-}
-"""Readers that need no settings besides the catalog's to address tables in this kind of catalog."""
 _NOT_OURS = ("CATALOG_TABLE_DROPPED", "CATALOG_NAME_TAKEN")
 
 
@@ -84,7 +78,9 @@ def relation_of(catalog: CatalogSpec | None, state: RegistrationState, reader: R
         catalog: of the row; null: none.
     """
     registered = state.tables.get("replica")
-    if catalog is None or registered is None or reader not in _READERS[catalog.kind]:
+    if catalog is None or registered is None or catalog.kind not in CATALOGS.names():
+        return ""
+    if reader not in CATALOGS.get(catalog.kind).readers:
         return ""
     if state.problem is not None and state.problem.code in _NOT_OURS:
         return ""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from airflow_gddl.contract.errors import RETRIED, FatalError, GddlError
@@ -63,6 +64,30 @@ def error_info(error: GddlError) -> ErrorInfo:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ExpectationCount:
+    """Rows that an expectation was checked on in this run, those of refused batches among them.
+
+    Attributes:
+        on: what rows that fail do, see `Expectation`.
+        failed: rows for which its rule was not true.
+    """
+
+    name: str
+    on: str
+    checked: int = 0
+    failed: int = 0
+
+
+def summed(first: Iterable[ExpectationCount], second: Iterable[ExpectationCount]) -> tuple[ExpectationCount, ...]:
+    """Counts of both, by name."""
+    found = {one.name: one for one in first}
+    for one in second:
+        known = found.get(one.name, ExpectationCount(name=one.name, on=one.on))
+        found[one.name] = replace(one, checked=known.checked + one.checked, failed=known.failed + one.failed)
+    return tuple(found.values())
+
+
+@dataclass(frozen=True, kw_only=True)
 class ResultColumn:
     """A column of the replica.
 
@@ -81,6 +106,8 @@ class ResultColumn:
 CATALOG_PROBLEMS = frozenset(
     {
         "CATALOG_UNKNOWN",
+        "CATALOG_KIND_UNKNOWN",
+        "CATALOG_KIND_BROKEN",
         "CATALOG_UNREACHABLE",
         "CATALOG_DENIED",
         "CATALOG_REFUSED",
@@ -134,6 +161,8 @@ class JobResult:
     """Changes that were not applied, because the stored row has a later sequence."""
     rescued: int = 0
     """Rows with values in `_rescued_data`."""
+    filtered: int = 0
+    """Rows that the row's `where` left out, which are in no other count."""
     in_quarantine: int | None = None
     """Unresolved rows and files of the errors table after the run; null: not counted."""
     files_in_quarantine: int = 0
@@ -141,6 +170,8 @@ class JobResult:
     revisit: bool = False
     """The next run has work even without new files: files may still be written, or a reload is incomplete."""
 
+    expectations: tuple[ExpectationCount, ...] = ()
+    """Of the row's expectations that were checked on rows."""
     columns: tuple[ResultColumn, ...] = ()
     """Of the replica after the newest batch, in table order; empty where no batch was committed, and in records."""
     columns_left_out: int = 0

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from airflow_gddl.contract.durations import seconds
+from airflow_gddl.contract.expressions import Term
 
 DEFAULT_TRIGGER = "10s"
 """Default time between two polls of a continuous table."""
@@ -22,6 +23,7 @@ MaskMethod = Literal["hash", "hmac", "null"]
 SubMicrosecondPolicy = Literal["truncate", "round", "quarantine"]
 AirflowView = Literal["table", "mapped", "pack"]
 Generations = Literal["auto", "one", "by_time"]
+ExpectationPolicy = Literal["warn", "quarantine", "fail"]
 NewColumnPolicy = Literal["add", "rescue", "ignore", "fail"]
 TypeChangePolicy = Literal["widen", "rescue", "text", "fail"]
 DroppedColumnPolicy = Literal["keep", "null", "fail"]
@@ -55,6 +57,27 @@ class SchemaEvolution:
     `text` for good where the list has no type for both, or `fail`."""
     dropped_column: DroppedColumnPolicy = "keep"
     """A column that no longer comes: `keep` stored values of updated rows, `null` them, or `fail`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Expectation:
+    """What must hold for each row that is inserted or updated (docs/semantics.md, section 18)."""
+
+    __pydantic_config__ = STRICT
+
+    rule: str
+    """Condition over columns of the table, e.g. `qty > 0`; a row fails where it is false or null."""
+    on: ExpectationPolicy = "quarantine"
+    """Rows that fail are loaded (`warn`), quarantined, or stop the batch before anything is written (`fail`)."""
+    at_most: float | None = None
+    """Largest share of a batch's rows, 0 to 1, that may fail before the batch stops; null: any (`fail`: none)."""
+
+    @property
+    def limit(self) -> float:
+        """The share of rows that may fail."""
+        if self.at_most is not None:
+            return self.at_most
+        return 0.0 if self.on == "fail" else 1.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,6 +148,16 @@ class TableSpec:
     """What new, changed and dropped columns do."""
     on_bad_row: BadRowPolicy = "quarantine"
     """`fail` stops the batch before anything is written."""
+    rename: Mapping[str, str] = field(default_factory=dict)
+    """Column of the files to its name in the tables; all other fields of the row use the latter."""
+    derive: Mapping[str, str] = field(default_factory=dict)
+    """Columns that are computed from others, e.g. `{day: "date(created)"}`."""
+    where: str | None = None
+    """Row filter, a condition: only rows for which it is true are in the tables; null: all."""
+    expect: Mapping[str, Expectation] = field(default_factory=dict)
+    """Expectations of rows, by name."""
+    expressions: Mapping[str, Term] = field(default_factory=dict)
+    """Trees of the row's expressions, by their text. Resolved, never written."""
     sub_microseconds: SubMicrosecondPolicy = "truncate"
     """Times with digits past the microsecond: `truncate` or `round` them, or `quarantine` the row."""
     cluster_by: tuple[str, ...] = ()

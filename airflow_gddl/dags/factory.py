@@ -17,6 +17,7 @@ from airflow_gddl.assets import table_asset
 from airflow_gddl.dags.customization import Customization, OnDag
 from airflow_gddl.dags.forms import documentation, params
 from airflow_gddl.dags.limits import POLL, of_run, of_task
+from airflow_gddl.dags.problems import MetadataProblems, problems_text
 from airflow_gddl.metadata.topology import CONTINUOUS_POOL, Pipeline, Timing
 from airflow_gddl.metadata.topology.pipelines import NO_OWNER
 from airflow_gddl.notifications.webhook import GddlNotifier
@@ -52,9 +53,12 @@ def build_dags(
 
     Raises:
         GddlError: Airflow's configuration of this package is wrong (`OPTION_INVALID`, `CACHE_UNUSABLE`).
+        MetadataProblems: the metadata could never be read.
     """
     metadata = configuration.metadata_place(metadata_dir, beside)
-    snapshot = configuration.snapshot(metadata)
+    snapshot = configuration.snapshot(metadata, parsing=True)
+    if snapshot.generation is None:  # no table was ever known: without an error, nothing would be seen in Airflow
+        raise MetadataProblems(f"\n{problems_text(snapshot)}")
     running = get_parsing_context().dag_id
     custom = Customization(default_args=default_args or {}, on_dag=on_dag, timezone=timezone)
     dags, unbuilt, shared = {}, [], Shared.read(metadata, custom)

@@ -74,7 +74,7 @@ def build_upkeep_dags(
     if not wanted:
         return {}
     metadata = configuration.metadata_place(metadata_dir, beside)
-    snapshot = configuration.snapshot(metadata)
+    snapshot = configuration.snapshot(metadata, parsing=True)
     tiers = {pipeline.tier: pipeline for pipeline in snapshot.pipelines()}
     if not tiers:
         return {}

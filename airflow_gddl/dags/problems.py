@@ -18,7 +18,8 @@ def raise_problems(metadata_dir: str | Path | None = None, *, beside: str | Path
         MetadataProblems: naming each invalid row, and files that can't be read.
         FatalError: `CACHE_UNUSABLE`.
     """
-    text = problems_text(configuration.snapshot(configuration.metadata_place(metadata_dir, beside)))
+    place = configuration.metadata_place(metadata_dir, beside)
+    text = problems_text(configuration.snapshot(place, parsing=True))
     if text:
         raise MetadataProblems(f"\n{text}")
 
@@ -26,12 +27,13 @@ def raise_problems(metadata_dir: str | Path | None = None, *, beside: str | Path
 def problems_text(snapshot: MetadataSnapshot) -> str:
     """Why the metadata is not as its author wants it, in lines; empty when it is."""
     state, problems, unbuilt, taken = snapshot.state, snapshot.problems(), snapshot.unbuilt(), snapshot.taken()
-    if not (problems or unbuilt or snapshot.cache_trouble or taken or state.stale_since is not None):
-        return ""
     lines = []
     if state.stale_since is not None:
         serves = "the last good copy is used" if snapshot.pipelines() else "no table is scheduled"
         lines += [f"The metadata can't be read since {state.stale_since}; {serves}:", f"  {state.why}"]
+    if state.placement_why:
+        lines += ["The DAGs that tables belong to can't be read; the last that were known are used:"]
+        lines += [f"  {state.placement_why}"]
     if snapshot.cache_trouble:
         lines += ["The compiled metadata is in a temporary folder:", f"  {snapshot.cache_trouble}"]
     lines += taken

@@ -9,7 +9,7 @@ from typing import Any
 from airflow_gddl import version_compat as capabilities
 from airflow_gddl.contract.errors import FatalError, MetadataError
 from airflow_gddl.hooks.aws import require_credentials
-from airflow_gddl.runtime.runners.platform import DatabricksAccess
+from airflow_gddl.runners.interface import DatabricksAccess
 
 
 class FromAirflow:

@@ -12,10 +12,11 @@ from typing import Any
 from croniter import croniter
 from croniter.croniter import CroniterError
 
-from airflow_gddl.contract import dialects
 from airflow_gddl.contract.checks import check_table, check_values
+from airflow_gddl.contract.dialects import DIALECTS
 from airflow_gddl.contract.errors import FatalError, SpecProblem
 from airflow_gddl.contract.spec import TableSpec
+from airflow_gddl.metadata.expression_text import expression_problems
 from airflow_gddl.metadata.validation import TABLE, options_of
 
 PRESETS = ("@once", "@hourly", "@daily", "@weekly", "@monthly", "@yearly", "continuous")
@@ -28,7 +29,7 @@ _START = datetime(2024, 1, 1, tzinfo=UTC)
 
 def check_spec(spec: TableSpec, tiers: Collection[str]) -> tuple[SpecProblem, ...]:
     """All problems of one row, independent of other rows."""
-    return (*check_table(spec), *_fields(spec, tiers))
+    return (*check_table(spec), *expression_problems(spec), *_fields(spec, tiers))
 
 
 def check_defaults(defaults: Mapping[str, Any], tiers: Collection[str]) -> tuple[SpecProblem, ...]:
@@ -39,7 +40,11 @@ def check_defaults(defaults: Mapping[str, Any], tiers: Collection[str]) -> tuple
             message = "not a default: every table has its own"
             return (SpecProblem("FIELD_REFUSED", (name,), defaults[name], message, remedy),)
     spec = TABLE.build({**defaults, "table": "schema.name", "keys": ["id"]})
-    return (*check_values(spec), *_fields(spec, tiers)) if isinstance(spec, TableSpec) else spec
+    return (
+        (*check_values(spec), *expression_problems(spec), *_fields(spec, tiers))
+        if isinstance(spec, TableSpec)
+        else spec
+    )
 
 
 def _fields(spec: TableSpec, tiers: Collection[str]) -> Iterator[SpecProblem]:
@@ -47,11 +52,11 @@ def _fields(spec: TableSpec, tiers: Collection[str]) -> Iterator[SpecProblem]:
         remedy = f"write one of {', '.join(tiers)}, or add the tier to gddl.yaml under tiers"
         yield SpecProblem("SIZE_UNKNOWN", ("size",), spec.size, "no such tier", remedy)
     yield from _schedule(spec)
-    if spec.dialect not in dialects.BUILT_IN and spec.dialect not in dialects.names():
-        allowed = " or ".join(map(repr, dialects.names()))
+    if spec.dialect not in DIALECTS.built_in and spec.dialect not in DIALECTS.names():
+        allowed = " or ".join(map(repr, DIALECTS.names()))
         remedy = f"write one of {allowed}, or install the package that provides it"
         yield SpecProblem("FIELD_VALUE", ("dialect",), spec.dialect, f"must be {allowed}", remedy)
-    elif spec.options or spec.dialect not in dialects.BUILT_IN:
+    elif spec.options or spec.dialect not in DIALECTS.built_in:
         yield from _options(spec)
 
 

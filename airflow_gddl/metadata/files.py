@@ -20,7 +20,7 @@ import yaml
 
 from airflow_gddl.contract.errors import FieldPath
 from airflow_gddl.contract.spec import TableSpec
-from airflow_gddl.metadata.folder import ENDINGS, JSON_ENDINGS, MAX_BYTES, Folder
+from airflow_gddl.metadata.folder import ENDINGS, FOLDERS, JSON_ENDINGS, MAX_BYTES, Folder
 from airflow_gddl.metadata.problems import show_name
 from airflow_gddl.metadata.screen import MAX_TEXT
 from airflow_gddl.metadata.validation import TABLE
@@ -423,10 +423,6 @@ _HINTS = typing.get_type_hints(TableSpec)
 _FORMS = {name: _form(_HINTS[name]) for name in TABLE.names}
 
 
-FOLDERS = ("tables", "keys")
-"""Folders whose files are read."""
-
-
 def read_text(folder: Folder, name: str) -> str:
     """Text of a file, without byte order mark.
 
@@ -469,10 +465,19 @@ def having_ending(names: list[str], endings: tuple[str, ...]) -> list[str]:
     return [name for name in names if PurePosixPath(name).suffix.lower() in endings]
 
 
+_OTHER_FORMATS = (".txt", ".tsv", ".toml", ".xls", ".xlsx", ".ods")
+"""Of tables, which are not read; elsewhere such a file may be a note."""
+
+
 def passed_over(names: list[str], endings: tuple[str, ...]) -> tuple[str, ...]:
     """Names that look like metadata but are not read: `a.yaml.bak`, `a.yaml~`, another format, links to folders."""
     read = set(having_ending(names, endings))
-    return tuple(name for name in names if name not in read and _looks_like_metadata(name))
+    others = [name for name in names if name not in read]
+    return tuple(name for name in others if _looks_like_metadata(name) or _is_other_table(name))
+
+
+def _is_other_table(name: str) -> bool:
+    return name.startswith("tables/") and name.lower().endswith(_OTHER_FORMATS)
 
 
 def misplaced(names: list[str], known: Collection[str]) -> Iterator[tuple[str, str]]:

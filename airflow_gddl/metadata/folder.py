@@ -5,17 +5,23 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Thread
 from typing import Protocol
 
-from airflow_gddl.contract.errors import FatalError, RetriableError
+from airflow_gddl.contract.errors import FatalError, GddlError, RetriableError
 from airflow_gddl.contract.layout import join
 from airflow_gddl.contract.s3 import is_s3
 from airflow_gddl.stores import Storage, open_store
 
+FILE = "gddl.yaml"
+"""The settings."""
+FOLDERS = ("tables", "keys")
+"""Folders whose files are read."""
 YAML_ENDINGS, JSON_ENDINGS = (".yaml", ".yml"), (".json",)
 ENDINGS = (*YAML_ENDINGS, *JSON_ENDINGS, ".csv")
 """Of metadata files, in lower case."""
@@ -113,6 +119,69 @@ class StoreFolder:
     def read(self, name: str) -> bytes:
         with reached(self.base):
             return self.store.read(join(self.base, name), MAX_BYTES + 1)
+
+
+_PARALLEL = 16
+"""Files of a store that are read at a time."""
+
+
+@dataclass(frozen=True)
+class FolderInMemory:
+    """What a load needs of a folder, read already. Errors are raised when their file is read.
+
+    Attributes:
+        folder: for all that was not read.
+        listed: names by sub-folder.
+        contents: by name.
+    """
+
+    folder: Folder
+    listed: Mapping[str, list[str]]
+    contents: Mapping[str, bytes | Exception]
+
+    @property
+    def base(self) -> str:
+        return self.folder.base
+
+    def names(self, below: str) -> list[str]:
+        return self.listed[below] if below in self.listed else self.folder.names(below)
+
+    def read(self, name: str) -> bytes:
+        content = self.contents.get(name)
+        if isinstance(content, Exception):
+            raise content
+        return self.folder.read(name) if content is None else content
+
+
+def read_ahead(folder: Folder) -> FolderInMemory:
+    """Read the settings and the files of all tables and keys; those of a store in parallel.
+
+    Raises:
+        GddlError: a folder can't be listed, or the store does not answer.
+    """
+    listed = {below: folder.names(below) for below in FOLDERS}
+    names = [FILE, *(name for found in listed.values() for name in found if name.lower().endswith(ENDINGS))]
+    left, contents = deque(names), dict[str, bytes | Exception]()
+
+    def work() -> None:
+        with suppress(IndexError):
+            while name := left.popleft():
+                try:
+                    contents[name] = folder.read(name)
+                except (OSError, GddlError) as error:
+                    contents[name] = error
+
+    # Not those of an executor, which a process waits for when it ends: these may hang.
+    parallel = min(len(names), _PARALLEL) if isinstance(folder, StoreFolder) else 1
+    threads = [Thread(target=work, daemon=True, name="gddl-metadata") for _ in range(parallel)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    unanswered = (found for found in contents.values() if isinstance(found, RetriableError))
+    if (error := next(unanswered, None)) is not None:
+        raise error
+    return FolderInMemory(folder, listed, contents)
 
 
 def open_folder(place: str | Path, environ: Mapping[str, str] = os.environ) -> Folder:

@@ -8,15 +8,18 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from airflow_gddl.contract import dialects, sizes
-from airflow_gddl.metadata.runner_settings import COMPUTE, RUNNERS
+from airflow_gddl.contract import sizes
+from airflow_gddl.contract.catalogs import CATALOGS
+from airflow_gddl.contract.dialects import DIALECTS
+from airflow_gddl.metadata.runner_settings import CheckedSettings, compute_of_runner, settings_of_runner
 from airflow_gddl.metadata.settings import AMOUNTS, COUNTS, DAG_PREFIX, TIER
 from airflow_gddl.metadata.sources import CATALOG, SOURCE
 from airflow_gddl.metadata.validation import TABLE, FieldShape, options_of
+from airflow_gddl.runners.descriptor import RUNNERS, RunnerDescriptor
 
 Schema = dict[str, Any]
 
@@ -71,9 +74,9 @@ def _settings() -> Schema:
     for name in AMOUNTS:
         tier["properties"][name]["pattern"] = f"^{sizes.MEMORY.pattern}$"
     definitions |= {**tier_definitions, "Tier": tier, "Defaults": _defaults(row)}
-    compute = {name: _defined(checked.shape, definitions) for name, checked in COMPUTE.items()}
+    compute = _of_runners(compute_of_runner, definitions)
     tier["properties"]["compute"] |= {"properties": compute}
-    runners = {name: _defined(checked.shape, definitions) for name, checked in RUNNERS.items()}
+    runners = _of_runners(settings_of_runner, definitions)
     root = "A local path (relative: to this folder) or s3://bucket/prefix; GDDL_{} overrides it."
     properties = {
         "landing": {"type": "string", "description": f"Where files land. {root.format('LANDING')}"},
@@ -107,7 +110,7 @@ def _settings() -> Schema:
         },
         "catalogs": {
             "type": ["object", "null"],
-            "additionalProperties": _defined(CATALOG, definitions),
+            "additionalProperties": _catalog(definitions),
             "description": "Catalogs in which tables may be registered, by the name that rows give.",
         },
     }
@@ -121,11 +124,23 @@ def _source_schema(definitions: Schema) -> Schema:
     return found
 
 
+def _of_runners(checked: Callable[[RunnerDescriptor], CheckedSettings | None], definitions: Schema) -> Schema:
+    """Of the runners that have such settings, by name."""
+    found = {name: checked(RUNNERS.get(name)) for name in RUNNERS.names()}
+    return {name: _defined(one.shape, definitions) for name, one in found.items() if one is not None}
+
+
 def _defined(shape: FieldShape[Any], definitions: Schema) -> Schema:
     """What refers to a class of settings, which is put among the definitions."""
     schema, more = _split(shape)
     definitions |= {**more, shape.name: schema}
     return {"$ref": f"#/$defs/{shape.name}"}
+
+
+def _catalog(definitions: Schema) -> Schema:
+    found = _defined(CATALOG, definitions)
+    definitions[CATALOG.name]["properties"]["kind"]["examples"] = list(CATALOGS.built_in)
+    return found
 
 
 def _keys() -> Schema:
@@ -146,10 +161,11 @@ def _row() -> tuple[Schema, Schema]:
     fields = row["properties"]
     for name in TABLE.resolved:
         del fields[name]
+    del definitions["Term"]  # of a resolved field
     # Any of them: the dialect may be set in the defaults.
-    options = [_defined(options_of(name), definitions) for name in dialects.BUILT_IN]
+    options = [_defined(options_of(name), definitions) for name in DIALECTS.built_in]
     fields["options"] = {"anyOf": options, "description": fields["options"]["description"]}
-    fields["dialect"]["examples"] = list(dialects.BUILT_IN)
+    fields["dialect"]["examples"] = list(DIALECTS.built_in)
     definitions["DmsOptions"]["properties"]["csv_delimiter"] |= {"minLength": 1, "maxLength": 1}
     fields["table"] |= {"pattern": r"^[^.]+\.[^.]+$"}
     fields["schedule"]["examples"] = ["*/15 * * * *", "@hourly", "continuous", {"assets": ["name"]}]

@@ -16,7 +16,7 @@ from airflow_gddl.metadata.validation import joined_names
 from airflow_gddl.metadata.values import Document, DocumentError, Locate, one_or_more
 
 # Mappings whose entries are merged with the defaults. Not `schedule`, which is a single value.
-MERGED = frozenset({"mask", "column_descriptions", "schema_evolution", "table_properties", "tags", "options"})
+MERGED = frozenset({"mask", "column_descriptions", "expect", "schema_evolution", "table_properties", "tags", "options"})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,12 +42,13 @@ def merged(layers: Sequence[Layer]) -> dict[str, Any]:
 def report(problem: SpecProblem, layers: Sequence[Layer], table: object = None) -> Problem:
     """A problem at the position that set the value: the strongest layer that has the full path, else the first
     layer."""
-    having = [layer for layer in layers if _has(layer.values, problem.path)]
+    missing = problem.code.endswith("_MISSING")
+    path = problem.path[:-1] if missing and len(problem.path) > 1 else problem.path  # a stronger one may lack a field
+    having = [layer for layer in layers if _has(layer.values, path)]
     if not having:
         having = [layer for layer in layers if _has(layer.values, problem.path[:1])]
     layer = (having or layers)[0]
     line, column = layer.locate(problem.path) or (None, None)
-    missing = problem.code.endswith("_MISSING")
     return Problem(
         code=problem.code,
         message=problem.message,

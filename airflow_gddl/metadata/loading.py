@@ -13,12 +13,12 @@ from airflow_gddl.contract.source_access import SourceAccess
 from airflow_gddl.contract.spec import Roots, TableSpec, TierSpec
 from airflow_gddl.contract.table_names import TableNames, ambiguous, ambiguous_remedy
 from airflow_gddl.metadata import files
-from airflow_gddl.metadata.folder import Folder, open_folder
+from airflow_gddl.metadata.folder import FILE, FOLDERS, Folder, open_folder
 from airflow_gddl.metadata.keys import Keys, read_keys, report
 from airflow_gddl.metadata.problems import Problem, show_name
 from airflow_gddl.metadata.rows import NamedRow, TakenNames, assess
 from airflow_gddl.metadata.screen import screen
-from airflow_gddl.metadata.settings import FILE, Settings, read_settings
+from airflow_gddl.metadata.settings import Settings, read_settings
 from airflow_gddl.metadata.sources import check_rows
 from airflow_gddl.metadata.table_files import Row, TableFile, table_files
 from airflow_gddl.metadata.values import one_or_more
@@ -109,7 +109,7 @@ def _closed(open_: dict[str, None], root: str) -> list[str]:
 
 _UNREAD_REMEDY = "rename it to .yaml or .json (tables: or .csv), copy the files of a linked folder, or remove it"
 # Besides the folders that are read: JSON Schemas, and what `gddl onboard` proposed last.
-_KNOWN = (FILE, *files.FOLDERS, "schema", "onboarding")
+_KNOWN = (FILE, *FOLDERS, "schema", "onboarding")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,6 +13,7 @@ from airflow_gddl.contract.spec import Roots, TableSpec
 from airflow_gddl.contract.table_names import REMEDY, rendered
 from airflow_gddl.contract.table_spec import SHARD_COLUMN
 from airflow_gddl.metadata.checks import check_spec
+from airflow_gddl.metadata.expression_text import with_expressions
 from airflow_gddl.metadata.keys import Keys, KeysEntry, Layer, conflict, merged, report
 from airflow_gddl.metadata.problems import Problem
 from airflow_gddl.metadata.screen import screen
@@ -170,7 +171,7 @@ def assess(
         named = resolved(found, None if found.shards else row.landing)
         found = with_shards(named, sources) if isinstance(named, TableSpec) else (named,)
         if isinstance(found, TableSpec):
-            return found
+            return with_expressions(found)
     return tuple(report(problem, layers, row.shown) for problem in found[:MAX_PROBLEMS])
 
 

@@ -15,14 +15,15 @@ from airflow_gddl.contract.errors import FieldPath, MetadataError, SpecProblem
 from airflow_gddl.contract.spec import DEFAULT_TIERS, Roots, TierSpec
 from airflow_gddl.metadata import files
 from airflow_gddl.metadata.checks import check_defaults
-from airflow_gddl.metadata.folder import Folder
+from airflow_gddl.metadata.folder import FILE, Folder
 from airflow_gddl.metadata.keys import Layer
 from airflow_gddl.metadata.problems import VARIABLE, Problem, show, show_field, unread
-from airflow_gddl.metadata.runner_settings import PLATFORMS, check_runners, written_runners
+from airflow_gddl.metadata.runner_settings import check_runners, is_remote, written_runners
 from airflow_gddl.metadata.screen import screen
-from airflow_gddl.metadata.sources import Source, absolute, build_catalogs, build_sources, check_remote
+from airflow_gddl.metadata.sources import Source, absolute, build_catalogs, build_sources
 from airflow_gddl.metadata.validation import FieldShape, near, written
 from airflow_gddl.metadata.values import Document, DocumentError
+from airflow_gddl.runners.descriptor import check_remote
 
 PREFIX = "GDDL_"
 NAMES = (
@@ -215,7 +216,6 @@ def _wrong_amounts(tier: TierSpec) -> Iterator[SpecProblem]:
             yield SpecProblem("DURATION_INVALID", (name,), value, "not a duration", durations.remedy(value))
 
 
-FILE = "gddl.yaml"
 FIELDS = (
     "landing", "lake", "runner", "aws_conn_id", "dag_prefix", "defaults", "tiers", "sources", "runners", "catalogs",
 )  # fmt: skip
@@ -335,7 +335,7 @@ class _Draft:
         else:
             sections = self.section("runners")
             self.take(*check_runners(runner, sections, tiers))
-            if runner in PLATFORMS and roots.landing and roots.lake:
+            if is_remote(runner) and roots.landing and roots.lake:
                 own = sections.get(runner) or {}
                 self.take(*check_remote(runner, own, {("landing",): roots.landing, ("lake",): roots.lake}))
                 landings = {("sources", name, "landing"): source.landing for name, source in sources.items()}

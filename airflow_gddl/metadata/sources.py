@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import posixpath
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -10,9 +11,17 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from airflow_gddl.contract import durations
-from airflow_gddl.contract.catalogs import TOKEN_PREFIX, CatalogSpec, EntryName, entry_name, template_fault
+from airflow_gddl.contract.catalogs import (
+    CATALOGS,
+    TOKEN_PREFIX,
+    CatalogDescriptor,
+    CatalogSpec,
+    EntryName,
+    entry_name,
+    template_fault,
+)
 from airflow_gddl.contract.checks import SOURCE_NAME
-from airflow_gddl.contract.errors import FieldPath, SpecProblem
+from airflow_gddl.contract.errors import FatalError, FieldPath, SpecProblem
 from airflow_gddl.contract.s3 import is_s3
 from airflow_gddl.contract.source_access import SourceAccess
 from airflow_gddl.contract.spec import TableSpec, TierSpec
@@ -24,8 +33,6 @@ from airflow_gddl.metadata.values import Locate
 
 _S3 = re.compile(r"s3://[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?(/[^?#]*)?")
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
-# Where Databricks mounts object storage as a file system: decision 145.
-_MOUNTS = ("/Volumes/", "/dbfs/")
 
 
 def absolute(root: str, base: str) -> str:
@@ -51,25 +58,6 @@ def absolute(root: str, base: str) -> str:
     if base.startswith("s3://") and not root.startswith("/"):
         return _below_url(base, root)
     return _normal(posixpath.join(base, root))
-
-
-def check_remote(runner: str, own: Mapping[str, Any], roots: Mapping[FieldPath, str]) -> Iterator[SpecProblem]:
-    """`RUNNER_NEEDS_S3` for each root that jobs on a platform can't use.
-
-    Args:
-        runner: one whose jobs run on a platform.
-        own: its settings; with `local_roots: true` it takes folders, but none that Databricks mounts.
-        roots: by the field that names them.
-    """
-    for path, root in roots.items():
-        name = ".".join(map(str, path))
-        if runner == "databricks" and f"{root}/".startswith(_MOUNTS):
-            what = "a mounted volume is no root: no atomic creation of files there, and Airflow does not see it"
-            remedy = f"set {name} to the s3:// URL of an external location, docs/platforms/databricks.md"
-            yield SpecProblem("RUNNER_NEEDS_S3", path, root, what, remedy)
-        elif not is_s3(root) and not own.get("local_roots"):
-            what = f"runner {runner} needs it in an object store"
-            yield SpecProblem("RUNNER_NEEDS_S3", path, root, what, f"set {name} to s3://bucket/prefix")
 
 
 def _below_url(base: str, root: str) -> str:
@@ -104,17 +92,16 @@ CATALOG = FieldShape(CatalogSpec, remedies={"timeout": durations.remedy})
 MAX_TIMEOUT_SECONDS = 60
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,63}")
 _TOKEN = re.compile(rf"{TOKEN_PREFIX}[A-Z0-9_]{{1,100}}")
-_ONLY: Mapping[str, tuple[str, ...]] = {
-    "glue": ("region", "endpoint", "catalog_id"),
-    "unity": ("url", "catalog_name", "token_env"),
-    "hive": ("uri",),
-}
-_NEEDED: Mapping[str, tuple[str, ...]] = {"unity": ("url", "catalog_name")}
 _SCHEMES: Mapping[str, tuple[str, ...]] = {
     "url": ("http", "https"),
     "endpoint": ("http", "https"),
     "uri": ("thrift",),
 }
+
+
+@functools.cache
+def options_of_kind(kind: str) -> FieldShape[Any]:
+    return FieldShape(CATALOGS.load(CATALOGS.get(kind).options or ""), comma_refused=True)
 
 
 def build_catalogs(section: Mapping[str, Any]) -> tuple[dict[str, CatalogSpec], tuple[SpecProblem, ...]]:
@@ -138,12 +125,32 @@ def build_catalogs(section: Mapping[str, Any]) -> tuple[dict[str, CatalogSpec], 
 
 
 def _check(spec: CatalogSpec, path: tuple[str, ...]) -> Iterator[SpecProblem]:
-    for name in _NEEDED.get(spec.kind, ()):
+    if spec.kind not in CATALOGS.built_in and spec.kind not in CATALOGS.names():
+        *names, last = map(repr, CATALOGS.names())
+        allowed = f"{', '.join(names)} or {last}"
+        yield SpecProblem("FIELD_VALUE", (*path, "kind"), spec.kind, f"must be {allowed}", f"write one of {allowed}")
+        return
+    try:
+        found = CATALOGS.get(spec.kind)
+        options = None if found.options is None else options_of_kind(spec.kind).build(spec.options, (*path, "options"))
+    except FatalError as error:
+        yield SpecProblem(error.code, (*path, "kind"), spec.kind, error.what, error.remedy)
+        return
+    if isinstance(options, tuple):
+        yield from options
+    elif options is None and spec.options:
+        message = f"kind {spec.kind} has none"
+        yield SpecProblem("FIELD_VALUE", (*path, "options"), spec.options, message, "remove them")
+    yield from _of_kind(spec, found, path)
+
+
+def _of_kind(spec: CatalogSpec, found: CatalogDescriptor, path: tuple[str, ...]) -> Iterator[SpecProblem]:
+    for name in found.needed:
         if getattr(spec, name) is None:
             yield SpecProblem("FIELD_MISSING", (*path, name), None, f"kind {spec.kind} needs it", f"add {name}")
-    for kind, names in _ONLY.items():
-        for name in names:
-            if kind != spec.kind and (value := getattr(spec, name)) is not None:
+    for kind, other in CATALOGS.built_in.items():
+        for name in other.fields:
+            if name not in found.fields and (value := getattr(spec, name)) is not None:
                 message = f"belongs to kind {kind}"
                 yield SpecProblem("FIELD_VALUE", (*path, name), value, message, f"remove it, or write kind: {kind}")
     for name in ("database", "table"):

@@ -14,11 +14,12 @@ from typing import Any, Generic, TypeVar, get_args, get_origin
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
-from airflow_gddl.contract import dialects, durations
+from airflow_gddl.contract import durations
 from airflow_gddl.contract.checks import DURATIONS, WAITS
+from airflow_gddl.contract.dialects import DIALECTS
 from airflow_gddl.contract.errors import FieldPath, SpecProblem
 from airflow_gddl.contract.spec import TableSpec
-from airflow_gddl.contract.table_spec import SchemaEvolution
+from airflow_gddl.contract.table_spec import Expectation, SchemaEvolution
 from airflow_gddl.metadata.screen import looks_secret
 from airflow_gddl.metadata.values import one_or_more
 
@@ -115,8 +116,8 @@ class FieldShape(Generic[T]):
         return SpecProblem("FIELD_TYPE", here, value, f"must be {wanted}", remedy)
 
     def _unknown(self, here: FieldPath, value: Any) -> SpecProblem:
-        name, is_inner = str(here[-1]), here[-2:-1] == ("schema_evolution",)
-        remedy = near(name, _EVOLUTION) if is_inner else self.unknown(name)
+        name, inner = str(here[-1]), _INNER.get(str(here[0])) if len(here) > 1 else None
+        remedy = near(name, inner) if inner else self.unknown(name)
         return SpecProblem("FIELD_UNKNOWN", here, value, "no such field", remedy)
 
 
@@ -182,7 +183,11 @@ def _share_remedy(value: object) -> str:
     return f"write a number from 0 to 1, e.g. {example}"
 
 
-_EVOLUTION = tuple(f.name for f in fields(SchemaEvolution))
+_INNER = {
+    name: tuple(f.name for f in fields(kind))
+    for name, kind in (("schema_evolution", SchemaEvolution), ("expect", Expectation))
+}
+"""Fields of a row that have fields of their own, which are known by name."""
 # Names of fields in other tools.
 _SYNONYMS = {
     "tier": "size",
@@ -206,9 +211,10 @@ TABLE = FieldShape(
         **dict.fromkeys((*DURATIONS, *WAITS), durations.remedy),
         "mask": _mask_remedy,
         "sweep_limit": _share_remedy,
+        "at_most": _share_remedy,
     },
     synonyms=_SYNONYMS,
-    resolved=("source_table", "landing", "shard_landings", "mask_key_id"),
+    resolved=("source_table", "landing", "shard_landings", "mask_key_id", "expressions"),
     comma_refused=True,
 )
 
@@ -218,6 +224,7 @@ def options_of(dialect: str) -> FieldShape[Any]:
     """Shape of a dialect's options.
 
     Raises:
-        FatalError: `DIALECT_UNKNOWN`.
+        FatalError: `DIALECT_UNKNOWN`, `DIALECT_BROKEN`.
     """
-    return FieldShape(dialects.options_class(dialect), remedies={"lookback": durations.remedy}, comma_refused=True)
+    cls = DIALECTS.load(DIALECTS.get(dialect).options)
+    return FieldShape(cls, remedies={"lookback": durations.remedy}, comma_refused=True)

@@ -15,13 +15,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from airflow_gddl.contract.checks import table_name_fault
-from airflow_gddl.contract.dialects import COMMIT_TIMES, DATE_DELIMITERS, TOTAL_ORDER
+from airflow_gddl.contract.dialects import COMMIT_TIMES, DATE_DELIMITERS, DIALECTS, TOTAL_ORDER, LandedColumns
 from airflow_gddl.contract.errors import GddlError
 from airflow_gddl.contract.file_names import FileFormat, FileKind, change_time, classify, is_temporary, moment
 from airflow_gddl.contract.layout import join
 from airflow_gddl.contract.spec import DEFAULT_TIERS
-from airflow_gddl.devtools.simulate.source import key_rank, propose_keys
 from airflow_gddl.onboarding.facts import MEASURED, Activity, KeyFact, Notice, SourceFacts, TableFacts
+from airflow_gddl.onboarding.key_columns import key_columns, key_rank
 from airflow_gddl.stores import Storage, StoredObject, open_store
 from airflow_gddl.stores.footers import Chunk, chunks_of
 from airflow_gddl.stores.readers import GZIP_MAGIC, Inflating
@@ -176,8 +176,8 @@ class Landing:
         for file in files:
             try:
                 with self.parquet(table, file) as parquet:
-                    there = [name for name in columns if name in parquet.schema_arrow.names]
-                    yield parquet.read(columns=there, use_threads=False)
+                    there = set(parquet.schema_arrow.names)
+                    yield parquet.read(columns=[name for name in columns if name in there], use_threads=False)
             except _UNREADABLE:
                 continue
 
@@ -224,19 +224,10 @@ def _nulls(names: Sequence[str], groups: Iterable[Sequence[Chunk]]) -> dict[str,
     return {name: count for name, count in total.items() if name not in unknown}
 
 
-SERVICE = ("Op", *TOTAL_ORDER, *COMMIT_TIMES, "AR_H_OPERATION", "AR_H_STREAM_POSITION", "AR_H_CHANGE_OPER")
+_RULES = DIALECTS.built_in["dms"].onboarding or LandedColumns()
+SERVICE = (*_RULES.service, *TOTAL_ORDER, *COMMIT_TIMES)
 """Columns added by the CDC service or a task's rules."""
-BEFORE_PREFIXES = ("BI_", "bi_", "BEFORE_", "before_image_")
-OPERATIONS = ("operation", "cdc_operation", "dml_type", "op_type", "__op", "AR_H_OPERATION", "AR_H_CHANGE_OPER")
-_TIMES = (
-    "commit_timestamp",
-    "commit_time",
-    "commit_ts",
-    "committed_at",
-    "dms_commit_timestamp",
-    "cdc_timestamp",
-    "dms_ts",
-)
+BEFORE_PREFIXES = _RULES.before_prefixes
 _SEQUENCE = re.compile(r"(^|_)(change_?seq|seq|sequence|scn|lsn|change_number)$", re.IGNORECASE)
 _DATED = re.compile(r"\d{4}(?P<by>[-_/]?)\d\d(?P<day>(?P=by)\d\d)?(?P<hour>(?P=by)\d\d)?")
 _MOST_CANDIDATES = 6
@@ -332,13 +323,17 @@ def _fields(folder: TableFolder) -> tuple[dict[str, Any], dict[str, str]]:
     take("sequence_by", None if sequence is None else (sequence,), f"column {sequence} of {where}")
     prefix = before_prefix(columns)
     take("before_image_prefix", prefix, f"columns {prefix}… beside their own in {where}")
-    operation = None if _has(columns, ("Op",)) else next((name for name in columns if name in OPERATIONS), None)
+    operation = None if _has(columns, ("Op",)) else _first(name for name in columns if name in _RULES.operations)
     take("options.op_column", operation, f"no Op in {where}, but {operation}")
-    time = None if _has(columns, COMMIT_TIMES) else next((name for name in columns if name.lower() in _TIMES), None)
+    time = None if _has(columns, COMMIT_TIMES) else _first(name for name in columns if name.lower() in _RULES.times)
     take("options.timestamp_column", time, f"column {time} of {where}")
     for name, value in _partition(folder.of("change")).items():
         take(name, value, f"folders of the change files, e.g. {where or folder.of('change')[-1].name}")
     return fields, evidence
+
+
+def _first(names: Iterable[str]) -> str | None:
+    return next(iter(names), None)
 
 
 def _has(columns: Iterable[str], names: Iterable[str]) -> bool:
@@ -447,9 +442,7 @@ def _measured_key(landing: Landing, folder: TableFolder) -> KeyFact | None:
 
 def _unique(table: pa.Table) -> tuple[str, ...] | None:
     """The first unique combination of columns; a time column alone does not count."""
-    shape = propose_keys({"": table})[""]
-    if shape.surrogate is not None:
-        return None
-    if len(shape.keys) == 1 and is_time(str(table.schema.field(shape.keys[0]).type)):
-        return _unique(table.drop_columns(list(shape.keys)))
-    return shape.keys
+    found = key_columns("", table)
+    if found is not None and len(found) == 1 and is_time(str(table.schema.field(found[0]).type)):
+        return _unique(table.drop_columns(list(found)))
+    return found

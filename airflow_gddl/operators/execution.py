@@ -17,14 +17,14 @@ from airflow_gddl.reporting.alerting import notify
 from airflow_gddl.reporting.asset_events import add_events
 from airflow_gddl.reporting.continuous_monitor import MonitoredPipeline
 from airflow_gddl.reporting.results import LoadedTables, Reporter, airflow_errors, is_final, summary
+from airflow_gddl.runners.attempts import TaskKey
+from airflow_gddl.runners.interface import Runner, WaitPolicy
+from airflow_gddl.runners.registry import SubmissionContext
+from airflow_gddl.runners.remote import RemoteRunner, out_of_time
 from airflow_gddl.runtime.landing.hints import HintBook
 from airflow_gddl.runtime.landing.loading import Loading, LoadRequest, Stage
 from airflow_gddl.runtime.landing.observing import Question, observe
 from airflow_gddl.runtime.landing.work import PipelineWork
-from airflow_gddl.runtime.runners.attempts import TaskKey
-from airflow_gddl.runtime.runners.base import Runner, WaitPolicy
-from airflow_gddl.runtime.runners.registry import SubmissionContext
-from airflow_gddl.runtime.runners.remote import RemoteRunner, out_of_time
 from airflow_gddl.runtime.snapshot import PipelineDocument
 from airflow_gddl.triggers.runs import ends_at
 from airflow_gddl.triggers.tables import utc_now

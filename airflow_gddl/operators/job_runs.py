@@ -19,10 +19,10 @@ from airflow_gddl.hooks.platforms import FromAirflow
 from airflow_gddl.operators.jobs import JobTask
 from airflow_gddl.reporting.continuous_monitor import MonitoredPipeline
 from airflow_gddl.reporting.results import Logger
+from airflow_gddl.runners.interface import Runner, WaitPolicy
+from airflow_gddl.runners.registry import RunnerSettings, SubmissionContext, make_runner
+from airflow_gddl.runners.remote import RemoteRunner
 from airflow_gddl.runtime.landing.work import PipelineWork, by_rows, differing_rows
-from airflow_gddl.runtime.runners.base import Runner, WaitPolicy
-from airflow_gddl.runtime.runners.registry import RunnerSettings, SubmissionContext, make_runner
-from airflow_gddl.runtime.runners.remote import RemoteRunner
 from airflow_gddl.runtime.snapshot import PipelineDocument
 from airflow_gddl.triggers.runs import TIME_TO_END, GddlRunTrigger, Watch
 

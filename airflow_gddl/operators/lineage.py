@@ -14,6 +14,7 @@ from openlineage.client.event_v2 import Dataset, InputDataset, OutputDataset
 from openlineage.client.facet_v2 import (
     DatasetFacet,
     column_lineage_dataset,
+    data_quality_assertions_dataset,
     dataset_version_dataset,
     input_statistics_input_dataset,
     lifecycle_state_change_dataset,
@@ -126,13 +127,22 @@ def _sources(spec: TableSpec, loaded: LoadedTables) -> list[DatasetName]:
 
 def _inputs(result: JobResult, sources: Sequence[DatasetName]) -> list[Dataset]:
     """With counts where they belong to one folder: a result doesn't count by source."""
+    quality = _quality_facets(result)
     if len(sources) > 1 or sources[0].is_table:
-        return [InputDataset(namespace=source.namespace, name=source.name) for source in sources]
+        return [InputDataset(namespace=one.namespace, name=one.name, inputFacets={**quality}) for one in sources]
     (landing,) = sources
     read = input_statistics_input_dataset.InputStatisticsInputDatasetFacet(
         rowCount=result.rows_read, size=result.bytes_read, fileCount=result.files
     )
-    return [InputDataset(namespace=landing.namespace, name=landing.name, inputFacets={"inputStatistics": read})]
+    facets = {"inputStatistics": read, **quality}
+    return [InputDataset(namespace=landing.namespace, name=landing.name, inputFacets=facets)]
+
+
+def _quality_facets(result: JobResult) -> dict[str, Any]:
+    """`dataQualityAssertions`: whether all rows of the run met each expectation."""
+    made = data_quality_assertions_dataset
+    found = [made.Assertion(assertion=one.name, success=not one.failed) for one in result.expectations if one.checked]
+    return {"dataQualityAssertions": made.DataQualityAssertionsDatasetFacet(assertions=found)} if found else {}
 
 
 def _written(spec: TableSpec, result: JobResult, layout: Layout) -> dict[str, int | None]:

@@ -112,6 +112,10 @@ def history(results: Iterable[JobResult], facts: Iterable[RunFact]) -> dict[str,
             "updated": result.main.updated,
             "deleted": result.main.deleted,
             "message": None if result.error is None else result.error.message,
+            "expectations": [
+                {"name": one.name, "on": one.on, "checked": one.checked, "failed": one.failed}
+                for one in result.expectations
+            ],
             "warned": [
                 {"code": one.code, "message": one.message, "count": one.count, "files": list(one.files)}
                 for one in result.warnings

@@ -14,30 +14,18 @@ from datetime import date
 from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
-from airflow_gddl.contract.codec import decode
 from airflow_gddl.contract.spec import EngineName, TableSpec, TierSpec
-from airflow_gddl.metadata.runners.databricks import DatabricksSettings
-from airflow_gddl.metadata.runners.emr_serverless import EmrSettings
 from airflow_gddl.metadata.topology import Arrangement, Pipeline, Placed, arrange
 from airflow_gddl.metadata.topology.pipelines import NOWHERE
 from airflow_gddl.metadata.topology.placement import homes
 from airflow_gddl.metadata.topology.starts import Starts, starts_on
+from airflow_gddl.runners.descriptor import RUNNERS
 from airflow_gddl.runtime.state.facts import TableRecord
 
 LEAST_RECORDS = 5
 """Minimum number of records: a first load takes longer than later ones."""
 ENGINE_START: Mapping[EngineName, float] = {"delta_rs": 2.0, "spark": 15.0}
 """Seconds until a local job processes its first table."""
-RUNNER_START: Mapping[str, float] = {
-    "local": 0.0,
-    "spark_submit": 20.0,
-    "glue": 60.0,
-    "emr_serverless": 120.0,
-    "databricks": 300.0,
-}
-"""Seconds until machines are available; those of the clouds are estimates."""
-FAST_SERVERLESS = 30.0
-"""The same for Databricks' `PERFORMANCE_OPTIMIZED`."""
 SHARED_TABLE: Mapping[EngineName, float] = {"delta_rs": 0.05, "spark": 2.2}
 """Core seconds for a table with 100 changes (`benchmarks/small_tables.py`)."""
 OWN_TABLE: Mapping[EngineName, float] = {"delta_rs": 11.0, "spark": 18.0}
@@ -64,14 +52,14 @@ class ExpectedDuration:
         return self.start_seconds + math.ceil(tables / self.at_once) * self.table_seconds
 
 
-def benchmark_pace(tier: TierSpec, runner: str, *, fast: bool = False) -> ExpectedDuration:
+def benchmark_pace(tier: TierSpec, machine_start: float, *, cluster: bool) -> ExpectedDuration:
     """
     Args:
-        fast: the runner's machines start at once.
+        machine_start: seconds until the runner's machines are available.
+        cluster: jobs have the tier's `workers` machines; otherwise one.
     """
     shared = tier.tables_per_job > 1
-    machines = tier.workers if runner != "local" and tier.engine == "delta_rs" else 1
-    machine_start = FAST_SERVERLESS if fast else RUNNER_START.get(runner, 0.0)
+    machines = tier.workers if cluster and tier.engine == "delta_rs" else 1
     return ExpectedDuration(
         start_seconds=ENGINE_START[tier.engine] + machine_start,
         table_seconds=(SHARED_TABLE if shared else OWN_TABLE)[tier.engine],
@@ -293,12 +281,9 @@ class Metadata:
         return {table.table: table for table in self.tables}
 
     @cached_property
-    def databricks(self) -> DatabricksSettings:
-        return decode(DatabricksSettings, dict(self.settings))
-
-    @cached_property
-    def emr(self) -> EmrSettings:
-        return decode(EmrSettings, dict(self.settings))
+    def runner_settings(self) -> Any:
+        """An instance of the runner's class of settings; null: it has none."""
+        return RUNNERS.get(self.runner).decoded(self.runner, self.settings)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -364,15 +349,9 @@ def day_of(metadata: Metadata, day: date) -> Day:
 
 def _paces(metadata: Metadata) -> dict[str, ExpectedDuration]:
     recorded = recorded_seconds(metadata.tables, metadata.records)
-    found = {}
+    runner, found = RUNNERS.get(metadata.runner), {}
     for name in {pipeline.tier for pipeline in metadata.pipelines}:
-        pace = benchmark_pace(metadata.tiers[name], metadata.runner, fast=_is_fast(metadata, name))
+        start = runner.start_seconds(metadata.runner_settings, name)
+        pace = benchmark_pace(metadata.tiers[name], start, cluster=runner.cluster)
         found[name] = with_seconds(with_seconds(pace, recorded.get(name), "records"), metadata.given.get(name), "given")
     return found
-
-
-def _is_fast(metadata: Metadata, tier: str) -> bool:
-    if metadata.runner != "databricks":
-        return False
-    machines = metadata.databricks.tier(tier)
-    return machines.serverless and machines.performance == "PERFORMANCE_OPTIMIZED"

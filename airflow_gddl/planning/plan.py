@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import date
 
 from airflow_gddl.contract.spec import AirflowView
 from airflow_gddl.metadata.topology import Pipeline
 from airflow_gddl.metadata.topology.starts import busiest_day
+from airflow_gddl.planning.capacity import Rule, RunnerCapacity
 from airflow_gddl.planning.day import Day, Metadata, PoolUse, clock, day_of
 from airflow_gddl.planning.figures import Figure, PlatformLimits, figures_of
-from airflow_gddl.planning.rules import AIRFLOW_RULES, PLATFORM_RULES, ROW_RULES, Advice
+from airflow_gddl.planning.rules import AIRFLOW_RULES, ROW_RULES, Advice
+from airflow_gddl.runners.descriptor import RUNNERS
 
 UPKEEP_DAGS = 2
 _PEAKS = 3
-_RULES: tuple[Callable[[Day, PlatformLimits, Mapping[str, Figure]], Iterator[Advice]], ...] = (
-    *AIRFLOW_RULES,
-    *PLATFORM_RULES,
-    *ROW_RULES,
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,10 +95,14 @@ def make_plan(metadata: Metadata, limits: PlatformLimits, today: date, chosen: d
         chosen: the day to show; null: the busiest from `today` on, see `starts.busiest_day`.
 
     Raises:
-        MetadataError: `SPEC_INVALID`: settings of the runner that the catalog would have refused.
+        MetadataError: `RUNNER_UNKNOWN`, `RUNNER_SETTINGS_INVALID`: what the catalog would have refused.
     """
     day = day_of(metadata, chosen or busiest_day(metadata.pipelines, today))
+    reference = RUNNERS.get(metadata.runner).capacity
+    capacity: RunnerCapacity | None = RUNNERS.load(reference) if reference else None
     figures = figures_of(day, limits, len(metadata.pipelines) + UPKEEP_DAGS)
+    if capacity is not None:
+        figures += tuple(capacity.figures(day, limits))
     return Plan(
         day=day.starts.day.isoformat(),
         limits=limits,
@@ -117,14 +118,16 @@ def make_plan(metadata: Metadata, limits: PlatformLimits, today: date, chosen: d
         tiers=tuple(_tier_cost(day, tier) for tier in sorted(day.paces)),
         pools=day.pools,
         figures=figures,
-        advice=_advise(day, limits, figures),
+        advice=_advise(day, limits, figures, capacity.rules if capacity else ()),
     )
 
 
-def _advise(day: Day, limits: PlatformLimits, figures: tuple[Figure, ...]) -> tuple[Advice, ...]:
+def _advise(
+    day: Day, limits: PlatformLimits, figures: tuple[Figure, ...], of_runner: tuple[Rule, ...]
+) -> tuple[Advice, ...]:
     """All advice; exceeded limits first, else in the order of the rules."""
     by_name = {figure.name: figure for figure in figures}
-    found = [advice for rule in _RULES for advice in rule(day, limits, by_name)]
+    found = [advice for rule in (*AIRFLOW_RULES, *of_runner, *ROW_RULES) for advice in rule(day, limits, by_name)]
     return tuple(sorted(found, key=lambda advice: advice.level != "limit"))
 
 

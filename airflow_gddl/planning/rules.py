@@ -13,7 +13,8 @@ from airflow_gddl.contract import durations
 from airflow_gddl.metadata.topology import Pipeline
 from airflow_gddl.metadata.topology.starts import gaps
 from airflow_gddl.planning.day import DAY_SECONDS, Day, clock
-from airflow_gddl.planning.figures import MWAA, REMOTE, Figure, PlatformLimits, smallest_class, vcpus_of
+from airflow_gddl.planning.figures import MWAA, Figure, PlatformLimits, smallest_class
+from airflow_gddl.runners.descriptor import RUNNERS
 
 Level = Literal["limit", "advice"]
 _SHOWN = 5
@@ -153,7 +154,7 @@ def _triggers(day: Day, limits: PlatformLimits, figures: Mapping[str, Figure]) -
     if not found.fits:
         triggerers = math.ceil(found.planned / 1000)
         # Where jobs run on workers, continuous jobs hold worker slots and no trigger.
-        holding = day.continuous if day.metadata.runner in REMOTE else ()
+        holding = day.continuous if RUNNERS.get(day.metadata.runner).remote else ()
         share = f", {len(holding):,} of them for `continuous` pipelines" if holding else ""
         instead = "schedule `*/5 * * * *` instead of `continuous`" if holding else "starts spread over more minutes"
         yield advice(
@@ -185,7 +186,7 @@ def _workers(day: Day, limits: PlatformLimits, figures: Mapping[str, Figure]) ->
             f" {cpu.limit or 0:,.0f}",
             change="more workers (--workers), or schedules that are spread",
         )
-    if limits.name in MWAA and day.metadata.runner not in REMOTE:
+    if limits.name in MWAA and not RUNNERS.get(day.metadata.runner).remote:
         yield advice(
             code="JOBS_ON_MWAA",
             level="limit",
@@ -196,57 +197,6 @@ def _workers(day: Day, limits: PlatformLimits, figures: Mapping[str, Figure]) ->
 
 
 AIRFLOW_RULES = (_dags, _packs, _starts, _pools, _triggers, _workers)
-
-
-def _databricks(_day: Day, _limits: PlatformLimits, figures: Mapping[str, Figure]) -> Iterator[Advice]:
-    for name, found in figures.items():
-        if name.startswith("databricks_") and not found.fits:
-            yield advice(
-                code="DATABRICKS_OVER_LIMIT",
-                level="limit",
-                message=f"{found.text}: {found.planned:,.0f}, where a workspace takes {found.limit:,.0f}",
-                change="fewer DAGs (tiers.<tier>.tables_per_job above 1), a schedule that is less often, or a second"
-                " workspace",
-            )
-
-
-def _queued(day: Day, _limits: PlatformLimits, _figures: Mapping[str, Figure]) -> Iterator[Advice]:
-    if day.metadata.runner != "databricks":
-        return
-    most = day.metadata.databricks.max_concurrent_runs
-    for pool in day.pools:
-        tiers = sorted(day.tiers_by_pool[pool.pool])
-        if pool.at_once > most * len(tiers):
-            yield advice(
-                code="RUNS_QUEUED",
-                level="advice",
-                message=f"pool {pool.pool} lets {pool.at_once:,} runs start, and Databricks queues all but {most:,}"
-                " a job",
-                change=f"runners.databricks.max_concurrent_runs: {most:,} → {pool.at_once:,}, then `gddl deploy"
-                f" databricks`; or tiers.{tiers[0]}.slots: {pool.slots:,} → {most:,}",
-            )
-
-
-def _emr(day: Day, limits: PlatformLimits, figures: Mapping[str, Figure]) -> Iterator[Advice]:
-    found = figures.get("emr_vcpus")
-    if found is None or found.fits:
-        return
-    parts = []
-    for pool in day.pools:
-        tier = max(sorted(day.tiers_by_pool[pool.pool]), key=lambda name: vcpus_of(day, name))
-        parts.append(f"{pool.at_once:,} of {tier} with {vcpus_of(day, tier):,} each")
-    if day.continuous:
-        parts.append(f"{len(day.continuous):,} continuous ones")
-    yield advice(
-        code="EMR_OVER_QUOTA",
-        level="limit",
-        message=f"job runs ask for {found.planned:,.0f} vCPUs at once ({', '.join(parts)}); the account has"
-        f" {limits.emr_vcpus:,}",
-        change=f"a quota of {found.planned:,.0f} vCPUs (--emr-vcpus), or fewer tiers.<tier>.slots, cores or workers",
-    )
-
-
-PLATFORM_RULES = (_databricks, _queued, _emr)
 
 
 def _overruns(day: Day, _limits: PlatformLimits, _figures: Mapping[str, Figure]) -> Iterator[Advice]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import time
 from collections.abc import Collection, Mapping, Sequence
@@ -16,7 +15,7 @@ from airflow_gddl import configuration
 from airflow_gddl.contract.errors import MetadataError, RetriableError
 from airflow_gddl.contract.spec import Roots
 from airflow_gddl.metadata.topology.rows import TableRow, row_of
-from airflow_gddl.notifications.webhook import GddlNotifier
+from airflow_gddl.notifications.notifiers import make_notifier
 from airflow_gddl.reporting.results import Logger
 from airflow_gddl.runtime.snapshot import Directory, PipelineDocument
 from airflow_gddl.runtime.state.alerts import Alert, Moves, Notified, after_notifying, alerts, lateness, moves
@@ -50,23 +49,19 @@ def notifiers() -> list[Any]:
     """Notifiers of `[gddl] alert_notifiers`; else the webhook of `notify_connection`, if set.
 
     Raises:
-        MetadataError: `OPTION_INVALID`.
+        MetadataError: `OPTION_INVALID`, `NOTIFIER_UNKNOWN`.
+        FatalError: `NOTIFIER_BROKEN`.
     """
     written = configuration.text("alert_notifiers")
     if not written:
         connection = configuration.text("notify_connection")
-        return [GddlNotifier(connection=connection)] if connection else []
+        return [make_notifier("webhook", {"connection": connection})] if connection else []
     try:
-        return [_made(given) for given in json.loads(written)]
+        return [make_notifier(given["notifier"], given.get("arguments", {})) for given in json.loads(written)]
     except (ValueError, TypeError, KeyError, AttributeError, ImportError) as error:
         what = f"not a list of notifiers: {error}"
-        remedy = 'write e.g. [{"notifier": "airflow_gddl.notifications.webhook.GddlNotifier", "arguments": {}}]'
+        remedy = 'write e.g. [{"notifier": "webhook", "arguments": {"connection": "ops"}}]'
         raise MetadataError("OPTION_INVALID", what, where="[gddl] alert_notifiers", remedy=remedy) from error
-
-
-def _made(given: Mapping[str, Any]) -> Any:
-    module, _, name = given["notifier"].rpartition(".")
-    return getattr(importlib.import_module(module), name)(**given.get("arguments", {}))
 
 
 def _tell(

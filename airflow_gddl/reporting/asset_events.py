@@ -23,7 +23,9 @@ def extra_of(result: JobResult) -> dict[str, Any] | None:
     """The event's extra; null when the run changed nothing."""
     if result.status != "succeeded" or result.version is None:
         return None
+    expectations = {one.name: {"checked": one.checked, "failed": one.failed} for one in result.expectations}
     return {
+        **({"expectations": expectations} if expectations else {}),
         "rows": result.main.rows,
         "inserted": result.main.inserted,
         "updated": result.main.updated,

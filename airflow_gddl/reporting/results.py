@@ -12,11 +12,11 @@ from typing import Any, Protocol
 from airflow_gddl.contract import durations
 from airflow_gddl.contract.errors import GddlError, RetriableError
 from airflow_gddl.contract.layout import LOADS
-from airflow_gddl.contract.result import JobResult, MainCounts, RunWarning
+from airflow_gddl.contract.result import JobResult, MainCounts, RunWarning, summed
 from airflow_gddl.contract.spec import Roots, TableSpec
 from airflow_gddl.reporting.asset_events import extra_of
-from airflow_gddl.runtime.runners.base import ProgressEvent
-from airflow_gddl.runtime.runners.job_process import Heartbeat
+from airflow_gddl.runners.interface import ProgressEvent
+from airflow_gddl.runners.job_process import Heartbeat
 from airflow_gddl.version_compat import AirflowException, AirflowFailException, gauge
 
 
@@ -50,6 +50,7 @@ def _sum(before: JobResult, after: JobResult) -> JobResult:
     return replace(
         after,
         **sums,
+        expectations=summed(before.expectations, after.expectations),
         mode=after.mode if before.mode == "incremental" else before.mode,
         main=MainCounts(
             inserted=before.main.inserted + after.main.inserted,
@@ -115,6 +116,10 @@ class Reporter:
         counts = f"{result.files} files, {result.rows_read} rows read, {result.changes_written} changes"
         counts += f", {result.quarantined} quarantined" if result.quarantined else ""
         self._log.info("%s %s: %s, %.1f s", result.table, result.status, counts, result.seconds)
+        for one in result.expectations:
+            if one.failed:
+                what = "%s: %d of %d rows fail expectation %s (on: %s)"
+                self._log.warning(what, result.table, one.failed, one.checked, one.name, one.on)
         for warning in result.warnings:
             self._log.warning("%s: [%s] %s%s", result.table, warning.code, warning.message, _files(warning))
         self._count(result)
@@ -132,6 +137,8 @@ class Reporter:
         tags = {"table": result.table, "tier": spec.size}
         for name in ("rows_read", "bytes_read", "quarantined", "batches", "seconds"):
             gauge(f"gddl.{name}", float(getattr(result, name)), tags)
+        for one in result.expectations:
+            gauge("gddl.expectation_failed", float(one.failed), {**tags, "expectation": one.name})
         gauge("gddl.warnings", float(sum(warning.count for warning in result.warnings)), tags)
 
     def _measure(self, result: JobResult) -> None:

@@ -10,11 +10,13 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import BinaryIO, Protocol, TypeVar
 
 from airflow_gddl.contract import source_access
 from airflow_gddl.contract.codec import from_json_or_none
+from airflow_gddl.contract.errors import RetriableError
 from airflow_gddl.contract.s3 import is_s3
 from airflow_gddl.contract.source_access import SourceAccess
 from airflow_gddl.stores import local
@@ -23,6 +25,7 @@ from airflow_gddl.stores.readers import StoredObject
 
 T = TypeVar("T")
 # Of one part: MD5 of the bytes. Of several: MD5 of the parts' MD5s, which only the same bytes can have too.
+_SWAP_TRIES = 50
 _DIGEST = re.compile(r"[0-9a-f]{32}(-[0-9]+)?")
 
 
@@ -239,6 +242,28 @@ def read_document(store: Storage, path: str, cls: type[T]) -> T | None:
     """A stored dataclass; null when there is none, or it is damaged."""
     data = read_if_there(store, path)
     return None if data is None else from_json_or_none(cls, data)
+
+
+def update_object(store: Storage, path: str, change: Callable[[bytes | None], T], encode: Callable[[T], bytes]) -> T:
+    """Change an object that others may change at the same time; return the new content.
+
+    Args:
+        change: the new content from the stored bytes; null: there is none. Called again where another writer came
+            between.
+
+    Raises:
+        RetriableError: `STORAGE_BUSY`, or `STATE_CONTENDED`.
+    """
+    for _ in range(_SWAP_TRIES):
+        tag: str | None = None
+        before: bytes | None = None
+        with suppress(FileNotFoundError):
+            before, tag = store.read_tagged(path)
+        after = change(before)
+        if store.swap(path, encode(after), tag):
+            return after
+    what = f"other writers kept changing it, {_SWAP_TRIES} times"
+    raise RetriableError("STATE_CONTENDED", what, where=path, remedy="no data is lost; the next try writes it")
 
 
 def open_store(environ: Mapping[str, str] = os.environ) -> Storage:

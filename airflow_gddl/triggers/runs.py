@@ -21,11 +21,10 @@ from airflow_gddl.contract.errors import GddlError, RetriableError
 from airflow_gddl.contract.layout import answers_folder, standing_folder
 from airflow_gddl.hooks.platforms import FromAirflow
 from airflow_gddl.reporting.continuous_monitor import MonitoredPipeline, RemoteJobMonitor
-from airflow_gddl.runtime.runners.attempts import Attempts, TaskKey
-from airflow_gddl.runtime.runners.base import WaitPolicy
-from airflow_gddl.runtime.runners.platform import Platform, RunStatus
-from airflow_gddl.runtime.runners.registry import make_platform
-from airflow_gddl.runtime.runners.remote import cancel, pauses, polled, time_out
+from airflow_gddl.runners.attempts import Attempts, TaskKey
+from airflow_gddl.runners.interface import Platform, RunStatus, WaitPolicy
+from airflow_gddl.runners.registry import make_platform
+from airflow_gddl.runners.remote import cancel, pauses, polled, time_out
 from airflow_gddl.stores import open_store
 from airflow_gddl.version_compat import TELLS_TRIGGERS_OF_KILLS, is_still_deferred
 
@@ -204,7 +203,7 @@ class GddlRunTrigger(BaseTrigger):
         return configuration.environ_for(self._watch.lake, aws_conn_id=self._watch.aws_conn_id)
 
     def _tell_links(self, platform: Platform) -> None:
-        """Logged instead of task links, since signed URLs expire soon."""
+        """In the task's log: pages that lead to what the platform itself keeps of a run."""
         for name, url in platform.links(self._watch.run.handle).items():
             self.log.info("%s: %s", name, url)
 

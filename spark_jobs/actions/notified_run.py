@@ -1,7 +1,7 @@
 """A table's run whose files a stream reports instead of a listing; batch code and ledger are the same.
 
 The ledger decides: it recognizes a file that is notified twice, and files that a stream missed are found by the
-periodic full listing (`discovery.FULL_LISTING_EVERY`).
+periodic full listing (`file_names.FULL_LISTING_EVERY`).
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from airflow_gddl.contract.errors import GddlError
+from airflow_gddl.contract.file_names import is_listing_due
 from airflow_gddl.contract.layout import STATE, join
 from airflow_gddl.contract.result import JobResult, RunWarning
-from spark_jobs.discovery.listing import is_listing_due
-from spark_jobs.discovery.notified import FileStreamSource, NotifiedFile, drain
+from spark_jobs.discovery import FileStreamSource, NotifiedFile, drain
 from spark_jobs.pipeline import bring_up_to_date, finished
-from spark_jobs.plan.batch import TableState
-from spark_jobs.table.outcome import RunTotals
-from spark_jobs.table.run import TableRun
+from spark_jobs.plan.planned_batch import TableState
+from spark_jobs.table.runtime import RunTotals
+from spark_jobs.table.table_run import TableRun
 
 
 def takes_stream(run: TableRun, state: TableState) -> bool:
@@ -31,7 +31,12 @@ def takes_stream(run: TableRun, state: TableState) -> bool:
         or options.continuous is not None  # a continuous job has its own file discovery
     )
     asked = asked or bool(run.spec.shards)  # each source has a folder of its own
-    return run.engine == "spark" and not asked and state.batch > 0 and not is_listing_due(state, run.runtime.clock())
+    return (
+        run.engine == "spark"
+        and not asked
+        and state.batch > 0
+        and not is_listing_due(state.listed_in_full_at, run.runtime.clock())
+    )
 
 
 def run_streamed(run: TableRun, source: FileStreamSource, outcome: RunTotals) -> JobResult:

@@ -17,32 +17,30 @@ from airflow_gddl.contract.errors import FatalError, RetriableError
 from airflow_gddl.contract.layout import join
 from airflow_gddl.contract.result import JobResult, MainCounts, RunWarning, error_info
 from spark_jobs.delta.commits import version_of
-from spark_jobs.dialects.base import Dialect
+from spark_jobs.dialects.protocol import Dialect
 from spark_jobs.engines.port import DeclinedError, RebuildRequest, TableContext
 from spark_jobs.ledger.claim import Claim
 from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.pipeline import commit, count, ingest
-from spark_jobs.plan.batch import BatchCommit, BatchPlan, FileEntry, TableState
-from spark_jobs.plan.batching import SweepRule, next_batch, sweep_state
-from spark_jobs.plan.discover import Discovery, Recorded, reconstruct
+from spark_jobs.plan.applied_settings import settings_of
+from spark_jobs.plan.discover import Discovery, Recorded, SweepRule, next_batch, reconstruct, sweep_state
 from spark_jobs.plan.identity import reselected_columns
+from spark_jobs.plan.planned_batch import BatchCommit, BatchPlan, FileEntry, TableState
 from spark_jobs.plan.sequence import greater
-from spark_jobs.plan.settings import settings_of
-from spark_jobs.plan.snapshots import KnownSnapshots, SnapshotRun, floors_of, text_of
+from spark_jobs.plan.source_snapshots import KnownSnapshots, SnapshotRun, floors_of, text_of
 from spark_jobs.plan.table_schema import TableSchema
 from spark_jobs.rules.batch_schema import plan_batch
-from spark_jobs.rules.figures import Rebuilt, Replaced
+from spark_jobs.rules.measure import Rebuilt, Replaced
 from spark_jobs.rules.order import ARCHIVED
 from spark_jobs.rules.rewrite import Rewrite, plan_archive
 from spark_jobs.rules.texts import normal_json
 from spark_jobs.table import notices
-from spark_jobs.table.batch import Batch, is_resequenced, is_small
-from spark_jobs.table.foreign import has_all_changes, versions_of
-from spark_jobs.table.outcome import RunTotals
+from spark_jobs.table.current_batch import Batch, is_resequenced, is_small
+from spark_jobs.table.notices import has_all_changes, versions_of
 from spark_jobs.table.pending import NextBatch, batches_ahead, files_changed, moment
-from spark_jobs.table.run import TableRun
-from spark_jobs.table.runtime import iso
-from spark_jobs.verification.source import distance, opened, url_of
+from spark_jobs.table.runtime import RunTotals, iso
+from spark_jobs.table.table_run import TableRun
+from spark_jobs.verification import distance, opened, url_of
 
 
 def recorded_files(context: TableContext, state: TableState) -> Recorded | None:

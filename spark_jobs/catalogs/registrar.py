@@ -23,17 +23,21 @@ from airflow_gddl.contract.result import RunWarning
 from airflow_gddl.contract.spec import JobSpec, TableSpec
 from airflow_gddl.stores import Storage
 from airflow_gddl.stores.lake_files import RegistrationStore
-from spark_jobs.catalogs.base import (
+from spark_jobs.catalogs.catalog_port import (
+    CatalogAccess,
     CatalogChange,
+    CatalogContext,
     CatalogError,
     CatalogPort,
     DeltaTableInfo,
     Entry,
+    OpenCatalog,
     Registration,
     TableColumn,
+    descriptor_of,
+    open_catalog,
     plan,
 )
-from spark_jobs.catalogs.opening import CatalogAccess, CatalogContext, OpenCatalog, open_catalog
 from spark_jobs.rules.arrays import SQL_NAMES
 
 
@@ -143,7 +147,7 @@ class RowCatalog:
             CatalogError: as `CatalogAccess.call`.
         """
         name = entry_name(self.catalog, self.spec, kind)
-        if fault := name_fault(self.catalog.kind, name):
+        if fault := name_fault(descriptor_of(self.catalog), name):
             code = "CATALOG_NAME_INVALID"
             change = CatalogChange(action="report", code=code, message=fault)
             return TableCheck(kind=kind, name=str(name), change=change, registered=self.before.tables.get(kind))
@@ -203,8 +207,8 @@ def tables_of(storage: Storage, job: JobSpec, spec: TableSpec) -> list[KindInfo]
 
 def signature_of(spec: TableSpec, catalog: CatalogSpec) -> str:
     """Digest of all settings of a table's registration; the part before `-` identifies the catalog."""
-    place = [catalog.kind, catalog.endpoint, catalog.region, catalog.catalog_id]
-    place += [catalog.url, catalog.catalog_name, catalog.uri]
+    place: list[Any] = [catalog.kind, catalog.endpoint, catalog.region, catalog.catalog_id]
+    place += [catalog.url, catalog.catalog_name, catalog.uri, *([catalog.options] if catalog.options else [])]
     settings = [catalog, spec.catalog, spec.history, properties_of(spec, "replica")]
     return f"{digest(codec.to_json(place))}-{digest(codec.to_document(settings))}"
 
@@ -370,7 +374,9 @@ def _holds(known: RegistrationState, signature: str, version: int | None) -> boo
     return known.signature == signature and known.version == version and not passing
 
 
-_PASSING = ("CATALOG_UNREACHABLE", "CATALOG_DENIED", "CATALOG_REFUSED")
+_PASSING = (
+    "CATALOG_UNREACHABLE", "CATALOG_DENIED", "CATALOG_REFUSED", "CATALOG_KIND_UNKNOWN", "CATALOG_KIND_BROKEN",
+)  # fmt: skip
 
 
 def _state_after(

@@ -10,13 +10,12 @@ from functools import partial
 from typing import Protocol
 
 from airflow_gddl.contract.spec import JobSpec, TableSpec
-from spark_jobs.job.faults import translated
+from spark_jobs.job.job_faults import translated
+from spark_jobs.job.job_tables import SpreadByTier, by_engine, by_spread, threads_of
 from spark_jobs.job.spread_local import LocalSpread, processes_of
 from spark_jobs.job.table_job import not_started, on_spark, run_guarded
-from spark_jobs.job.tables import SpreadByTier, by_engine, by_spread, threads_of
 from spark_jobs.job.worker import Task
-from spark_jobs.table.outcome import Declined, TableOutcome
-from spark_jobs.table.runtime import Runtime, Spread
+from spark_jobs.table.runtime import Declined, Runtime, Spread, TableOutcome
 
 Found = TableOutcome | Declined
 _ROUNDS = 8

@@ -18,12 +18,11 @@ from airflow_gddl.stores import Storage
 from spark_jobs.continuous.executor import ExecutorPools
 from spark_jobs.continuous.schedule import BATCHES_A_TURN, Schedule
 from spark_jobs.continuous.streams import FileStream, open_streams
-from spark_jobs.job.registration import RegistrationQueue
+from spark_jobs.job.catalog_registration import RegistrationQueue
+from spark_jobs.job.job_tables import Show, unreachable
 from spark_jobs.job.stop import Stop
 from spark_jobs.job.table_job import not_started
-from spark_jobs.job.tables import Show, unreachable
-from spark_jobs.table.outcome import TableOutcome, is_busy
-from spark_jobs.table.runtime import Runtime
+from spark_jobs.table.runtime import Runtime, TableOutcome, is_busy
 
 POLL_SECONDS = 5.0
 _LOG = logging.getLogger(__name__)

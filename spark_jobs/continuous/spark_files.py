@@ -21,8 +21,8 @@ from airflow_gddl.contract.layout import join
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.stores import scratch as scratch_folders
 from spark_jobs.continuous.schedule import ANYWAY_SECONDS
-from spark_jobs.discovery.notified import SPARK_FILES
-from spark_jobs.job.faults import translated
+from spark_jobs.discovery import SPARK_FILES
+from spark_jobs.job.job_faults import translated
 from spark_jobs.table.runtime import SparkSource, spark_gone
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from spark_jobs.discovery.notified import FileStreamSource
+from spark_jobs.discovery import FileStreamSource
 
 _MISSING = "PATH_NOT_FOUND"
 

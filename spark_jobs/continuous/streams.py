@@ -20,8 +20,8 @@ from airflow_gddl.contract.source_access import of_tables
 from airflow_gddl.contract.spec import JobSpec, Roots, TableSpec
 from airflow_gddl.stores import Storage
 from spark_jobs.continuous.spark_files import SparkFiles
-from spark_jobs.dialects.base import dialect_of
-from spark_jobs.discovery.listing import GLANCE_BACK, LandingLocation, Settling, glance, next_glance, settle_of
+from spark_jobs.dialects.protocol import dialect_of
+from spark_jobs.discovery import GLANCE_BACK, LandingLocation, Settling, glance, next_glance, settle_of
 from spark_jobs.table.runtime import Clock, Runtime
 
 _AT_ONCE = 8

@@ -12,7 +12,7 @@ from typing import Any
 from airflow_gddl.contract.layout import join
 from airflow_gddl.contract.result import MainCounts
 from airflow_gddl.stores import Storage
-from spark_jobs.plan.batch import BatchPlan
+from spark_jobs.plan.planned_batch import BatchPlan
 
 _COMMIT = re.compile(r"(\d{20})\.json")
 _NEWEST_COMMITS = 50

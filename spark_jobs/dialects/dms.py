@@ -14,10 +14,9 @@ from typing import Literal
 
 from airflow_gddl.contract.dialects import COMMIT_TIMES, DATES_IN_ORDER, TOTAL_ORDER, DmsOptions, date_folder
 from airflow_gddl.contract.file_names import Names, classify
-from spark_jobs.dialects.base import EVERYTHING, Dialect, InputOpener, Window
 from spark_jobs.dialects.probe import probe
-from spark_jobs.dialects.probed import Probed
-from spark_jobs.plan.batch import PlannedFile
+from spark_jobs.dialects.protocol import EVERYTHING, Dialect, InputOpener, Probed, Window
+from spark_jobs.plan.planned_batch import PlannedFile
 
 _DAY = timedelta(days=1)
 _MOST_DAYS = 60
@@ -51,9 +50,6 @@ class DmsDialect(Dialect):
     @property
     def missing_op(self) -> Literal["quarantine", "insert"]:
         return self.options.missing_op
-
-    def is_technical(self, column: str) -> bool:
-        return column.lower().startswith("ar_h_")
 
     def windows(self, cursor: str, since: datetime, until: datetime) -> tuple[Window, ...]:
         """Listings that also find the folder's own full-load files.

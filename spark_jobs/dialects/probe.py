@@ -19,9 +19,16 @@ from airflow_gddl.contract.dialects import DmsOptions
 from airflow_gddl.contract.errors import GddlError, QuarantinableError
 from airflow_gddl.stores.footers import chunks_of
 from airflow_gddl.stores.readers import GZIP_MAGIC, Inflating, too_large
-from spark_jobs.dialects.base import Dialect, InputOpener
-from spark_jobs.dialects.probed import DEFAULT_BOUNDS, Probed, ReadBounds, Unreadable, column_type
-from spark_jobs.plan.batch import PlannedFile
+from spark_jobs.dialects.protocol import (
+    DEFAULT_BOUNDS,
+    Dialect,
+    InputOpener,
+    Probed,
+    ReadBounds,
+    Unreadable,
+    column_type,
+)
+from spark_jobs.plan.planned_batch import PlannedFile
 
 _THREADS = 8
 csv.field_size_limit(2**31 - 1)  # Python's default of 131,072 characters is too small for large text columns

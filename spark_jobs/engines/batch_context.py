@@ -16,7 +16,7 @@ from spark_jobs.delta.tables import DataFile, Tables, TableSnapshot, Write, Writ
 from spark_jobs.engines import file_rules
 from spark_jobs.engines.file_rules import deleted, written
 from spark_jobs.engines.table_rows import KeyMatches, Source
-from spark_jobs.plan.batch import BatchPlan
+from spark_jobs.plan.planned_batch import BatchPlan
 from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.rules.arrays import by_name
 from spark_jobs.rules.delta_values import PartitionText, split

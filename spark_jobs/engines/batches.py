@@ -18,27 +18,37 @@ from spark_jobs.delta import table_definition
 from spark_jobs.delta.commits import APPEND, MERGE, QUARANTINE, TOMBSTONES, main_counts, merge_metrics
 from spark_jobs.delta.tables import DataFile, Tables, TableSnapshot
 from spark_jobs.dialects.probe import probe_all, reading
-from spark_jobs.dialects.probed import Probed, Unreadable, begin_a_table, groups
+from spark_jobs.dialects.protocol import Probed, Unreadable, begin_a_table, groups
 from spark_jobs.engines import file_rules, whole_tables
 from spark_jobs.engines.batch_context import BatchContext, with_smallest
 from spark_jobs.engines.port import DeclinedError, TableContext, TableWork
 from spark_jobs.engines.table_rows import FindRows, KeyMatches, find, search
 from spark_jobs.engines.whole_tables import TableWriter, changes_of_keys, update_history
 from spark_jobs.engines.written_parts import Decoding, landed, resumed_batch, resumed_schema
-from spark_jobs.plan.batch import BatchPlan, TableState
+from spark_jobs.plan.planned_batch import BatchPlan, TableState
 from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.rules import quarantine
 from spark_jobs.rules.arrays import by_name
 from spark_jobs.rules.batch_schema import Landed, change_schema
 from spark_jobs.rules.decode import DecodedGroup, Stamp, are_deletes
-from spark_jobs.rules.figures import Appended, Applied, Figures, Overlap
 from spark_jobs.rules.fold import net_changes, refolds
-from spark_jobs.rules.measure import DecodedBatch, combined, distinct, figures_of, measure
+from spark_jobs.rules.measure import (
+    Appended,
+    Applied,
+    DecodedBatch,
+    Figures,
+    Overlap,
+    combined,
+    distinct,
+    figures_of,
+    measure,
+)
 from spark_jobs.rules.merge import Outcome, StoredState, outcome_of, warnings_of
 from spark_jobs.rules.order import events
 from spark_jobs.rules.quarantine import good_again, to_replay
 from spark_jobs.rules.read import FileRows, RawGroup, grouped, read_file
 from spark_jobs.rules.redelivery import TIED, new_changes, tie_warnings
+from spark_jobs.rules.stale_rows import suspects
 from spark_jobs.rules.sweep import appended
 
 
@@ -211,6 +221,10 @@ class ReplicaWriter:
     def resolve_rows(self) -> None:
         batch_context, chosen = self.batch_context, good_again(self.decoded.good)
         file_rules.resolve(batch_context.tables, batch_context.layout.errors, chosen, batch_context.plan.planned_at)
+
+    def stale_rows(self) -> tuple[RunWarning, ...]:
+        found = suspects(self.decoded.groups, self.table_schema)
+        return whole_tables.stale_rows(self.batch_context, found)
 
     def tombstones(self) -> MergeWriter:
         schema = self.table_schema

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from spark_jobs.delta.commits import QUARANTINE, version_of
 from spark_jobs.delta.tables import Tables
-from spark_jobs.dialects.probed import Unreadable
+from spark_jobs.dialects.protocol import Unreadable
 from spark_jobs.engines import file_rules
 from spark_jobs.engines.batch_context import BatchContext
 from spark_jobs.engines.batches import ChangeTableWriter, ReplicaWriter, WholeBatchReader, batch_rows
@@ -19,14 +19,14 @@ from spark_jobs.engines.places import InProcess
 from spark_jobs.engines.port import BatchWork, DeclinedError, RebuildRequest, TableContext
 from spark_jobs.engines.rebuild import Rebuild, rewrite_changes, verify
 from spark_jobs.engines.whole_tables import TableWriter
-from spark_jobs.plan.batch import BatchPlan, TableState
 from spark_jobs.plan.columns import Column
 from spark_jobs.plan.discover import RecordedFile
+from spark_jobs.plan.planned_batch import BatchPlan, TableState
 from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.rules import quarantine
 from spark_jobs.rules.decode import Stamp
 from spark_jobs.rules.erasure import KeyRows
-from spark_jobs.rules.figures import Appended, Verdict
+from spark_jobs.rules.measure import Appended, Verdict
 from spark_jobs.rules.rewrite import Rewrite
 
 _IN_MEMORY = 8 * 1024**2

@@ -25,7 +25,7 @@ from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.rules import quarantine
 from spark_jobs.rules.arrays import DeltaSchema, by_name
 from spark_jobs.rules.erasure import ErasedMatches, KeyRows, as_deletes, emptied, highest, with_images, with_key
-from spark_jobs.rules.figures import ChangesErased
+from spark_jobs.rules.measure import ChangesErased
 from spark_jobs.rules.quarantine import Chosen, resolved
 from spark_jobs.rules.redelivery import recorded_files
 from spark_jobs.rules.rewrite import Rewrite, count_of, refused_values

@@ -5,25 +5,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from airflow_gddl.contract.result import MainCounts
+from airflow_gddl.contract.result import MainCounts, RunWarning
 from spark_jobs.delta import table_definition
 from spark_jobs.delta.commits import APPEND, MERGE, QUARANTINE, version_of
 from spark_jobs.delta.data_files import Target
 from spark_jobs.delta.log import Action
 from spark_jobs.delta.table_definition import TableDefinition
 from spark_jobs.delta.tables import Tables
-from spark_jobs.dialects.probed import Unreadable
+from spark_jobs.dialects.protocol import Unreadable
 from spark_jobs.engines.batch_context import BatchContext
 from spark_jobs.engines.places import Place
 from spark_jobs.engines.port import TableContext, TablesOfAnother, TableWork
 from spark_jobs.engines.whole_tables import TableWriter
 from spark_jobs.engines.written_parts import CHANGES, ERRORS, REPLICA, PartsReader, WrittenParts
-from spark_jobs.plan.batch import BatchPlan, TableState
+from spark_jobs.plan.planned_batch import BatchPlan, TableState
 from spark_jobs.plan.table_schema import TableSchema
 from spark_jobs.rules import quarantine
 from spark_jobs.rules.decode import Stamp
-from spark_jobs.rules.figures import Appended, Applied, Overlap
-from spark_jobs.rules.measure import DecodedBatch
+from spark_jobs.rules.measure import Appended, Applied, DecodedBatch, Overlap
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,6 +132,10 @@ class FirstLoad:
 
     def resolve_rows(self) -> None:
         """Nothing was in quarantine before."""
+
+    def stale_rows(self) -> tuple[RunWarning, ...]:
+        """No row was loaded before."""
+        return ()
 
     def tombstones(self) -> FirstLoad:
         """A full load deletes nothing."""

@@ -17,7 +17,7 @@ from spark_jobs.delta import table_definition
 from spark_jobs.delta.commits import APPEND, MERGE, QUARANTINE, TOMBSTONES, main_counts, merge_metrics
 from spark_jobs.delta.data_files import Target
 from spark_jobs.delta.tables import DataFile, Tables, Written
-from spark_jobs.dialects.probed import Unreadable
+from spark_jobs.dialects.protocol import Unreadable
 from spark_jobs.engines import whole_tables
 from spark_jobs.engines.batch_context import BatchContext
 from spark_jobs.engines.batches import files_of_batch, is_of_batch, may_repeat, needed_of_replica
@@ -27,15 +27,14 @@ from spark_jobs.engines.port import TableContext, TablesOfAnother, TableWork
 from spark_jobs.engines.table_rows import AT_FILE, AT_ROW, KeyMatches, Source, by_key, by_row
 from spark_jobs.engines.whole_tables import TableWriter, update_history
 from spark_jobs.engines.written_parts import CHANGES, ERRORS, PartsReader, WrittenParts, file_path
-from spark_jobs.plan.batch import BatchPlan, TableState
+from spark_jobs.plan.planned_batch import BatchPlan, TableState
 from spark_jobs.plan.table_schema import TableSchema
 from spark_jobs.rules import quarantine, sweep
 from spark_jobs.rules.arrays import by_name
 from spark_jobs.rules.batch_schema import change_schema
 from spark_jobs.rules.decode import Stamp
-from spark_jobs.rules.figures import Appended, Applied, Overlap
 from spark_jobs.rules.fold import net_changes
-from spark_jobs.rules.measure import DecodedBatch
+from spark_jobs.rules.measure import Appended, Applied, DecodedBatch, Overlap
 from spark_jobs.rules.merge import AT, Outcome, StoredState, moved_row_deleted, outcome_of, update_without_prior
 from spark_jobs.rules.order import as_events, for_both_keys, identity_columns, with_identity
 from spark_jobs.rules.redelivery import TIED, least_keys, new_changes, sample_keys, sequence_tie
@@ -196,6 +195,9 @@ class LargeAppended:
 
     def resolve_rows(self) -> None:
         """Files leave nothing to resolve: records of the quarantine are replayed in memory."""
+
+    def stale_rows(self) -> tuple[RunWarning, ...]:
+        return whole_tables.stale_rows(self.batch_context, self.parts.suspects)
 
     def tombstones(self) -> LargeMerge:
         context = self.batch_context

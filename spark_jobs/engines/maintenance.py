@@ -23,8 +23,8 @@ from spark_jobs.plan.identity import own_hours
 from spark_jobs.plan.table_schema import TableSchema
 from spark_jobs.rules.arrays import by_name
 from spark_jobs.rules.batch_schema import change_schema
-from spark_jobs.rules.figures import Compacted
 from spark_jobs.rules.fold import applied_before, are_superseded, needed_changes
+from spark_jobs.rules.measure import Compacted
 from spark_jobs.rules.order import as_events, for_both_keys
 
 _CHANGES = "changes"

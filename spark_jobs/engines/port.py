@@ -8,20 +8,28 @@ from datetime import datetime
 from typing import Any, Protocol
 
 from airflow_gddl.contract.layout import Layout
-from airflow_gddl.contract.result import MainCounts
+from airflow_gddl.contract.result import MainCounts, RunWarning
 from airflow_gddl.contract.spec import TableSpec, TierSpec
 from airflow_gddl.stores import Storage
-from spark_jobs.dialects.base import Dialect
-from spark_jobs.dialects.probed import Unreadable
+from spark_jobs.dialects.protocol import Dialect, Unreadable
 from spark_jobs.ledger.erasures import ErasureRegister
-from spark_jobs.plan.batch import BatchPlan, TableState
 from spark_jobs.plan.columns import Column, Schema, is_before_image
 from spark_jobs.plan.discover import RecordedFile
+from spark_jobs.plan.planned_batch import BatchPlan, TableState
 from spark_jobs.plan.table_schema import RESCUED, TableSchema
 from spark_jobs.rules.batch_schema import Stored, plan_batch
 from spark_jobs.rules.erasure import KeyRows
-from spark_jobs.rules.figures import Appended, Applied, ChangesErased, Compacted, Overlap, Rebuilt, Replaced, Verdict
-from spark_jobs.rules.measure import DecodedBatch
+from spark_jobs.rules.measure import (
+    Appended,
+    Applied,
+    ChangesErased,
+    Compacted,
+    DecodedBatch,
+    Overlap,
+    Rebuilt,
+    Replaced,
+    Verdict,
+)
 from spark_jobs.rules.rewrite import Rewrite
 
 
@@ -108,6 +116,10 @@ class AppendedWork(Protocol):
 
     def resolve_rows(self) -> None:
         """Mark quarantined rows that are valid now as resolved."""
+        ...
+
+    def stale_rows(self) -> tuple[RunWarning, ...]:
+        """After the merge: rows of the replica that are older than changes that the batch has quarantined."""
         ...
 
     def tombstones(self) -> MergeWork:

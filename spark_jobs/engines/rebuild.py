@@ -28,16 +28,16 @@ from spark_jobs.engines.places import stream_of, stream_rows
 from spark_jobs.engines.port import RebuildRequest, RebuildWork, TableContext
 from spark_jobs.engines.table_rows import AT_FILE, AT_ROW, Source, by_key, by_row
 from spark_jobs.engines.whole_tables import prepare_replacement
-from spark_jobs.plan.batch import BatchPlan
 from spark_jobs.plan.columns import Column
+from spark_jobs.plan.planned_batch import BatchPlan
 from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.plan.types import NOTHING, merge
 from spark_jobs.rules import quarantine
 from spark_jobs.rules.arrays import DeltaSchema, by_name
 from spark_jobs.rules.batch_schema import change_columns, change_schema
-from spark_jobs.rules.figures import Rebuilt, Replaced, Verdict
 from spark_jobs.rules.fold import are_changes, changes_in, held_by, lacking, newest_state, rebuilt_rows, restamped
 from spark_jobs.rules.history import versions
+from spark_jobs.rules.measure import Rebuilt, Replaced, Verdict
 from spark_jobs.rules.merge import tombstones_of
 from spark_jobs.rules.order import (
     ARCHIVED,

@@ -24,7 +24,7 @@ from spark_jobs.delta import deletion_vectors
 from spark_jobs.delta.snapshots import is_settable
 from spark_jobs.delta.tables import Tables
 from spark_jobs.delta.tables import Tables as KnownTables
-from spark_jobs.dialects.probed import Unreadable
+from spark_jobs.dialects.protocol import Unreadable
 from spark_jobs.engines.batch_context import BatchContext
 from spark_jobs.engines.delta_rs import DeltaRsEngine, TablesEngine
 from spark_jobs.engines.file_rules import remove_rows
@@ -44,12 +44,12 @@ from spark_jobs.engines.port import (
 from spark_jobs.engines.rebuild import Rebuild, rewrite_changes, verify
 from spark_jobs.engines.spark_tables import MaintainedTables, MergedTables, SparkTables, name
 from spark_jobs.engines.whole_tables import TableWriter, keep_readable
-from spark_jobs.plan.batch import BatchPlan, TableState
 from spark_jobs.plan.columns import Column
 from spark_jobs.plan.identity import own_hours
+from spark_jobs.plan.planned_batch import BatchPlan, TableState
 from spark_jobs.plan.table_schema import GDDL, TableSchema
-from spark_jobs.rules.figures import Compacted, Verdict
 from spark_jobs.rules.fold import applied_before
+from spark_jobs.rules.measure import Compacted, Verdict
 from spark_jobs.rules.rewrite import Rewrite
 from spark_jobs.spark.tasks import map_in_arrow
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from airflow_gddl.contract.result import MainCounts
+from airflow_gddl.contract.result import MainCounts, RunWarning
 from airflow_gddl.contract.sql_types import SqlType, StructField, StructType, parse_type
 from airflow_gddl.stores import Storage
 from spark_jobs.delta import table_definition
@@ -32,6 +32,7 @@ from spark_jobs.rules.convert import with_texts
 from spark_jobs.rules.history import differences, retyped_bounds, versions
 from spark_jobs.rules.merge import ACTION, AT
 from spark_jobs.rules.order import as_events, events, for_both_keys
+from spark_jobs.rules.stale_rows import stale_keys, stale_warning
 from spark_jobs.rules.sweep import undeleted, unmarked
 
 
@@ -197,6 +198,20 @@ def changes_of_keys(batch_context: BatchContext, keys: pa.Table) -> pa.Table:
         moved=table_schema if table_schema.before_of_key else None,
     )  # fmt: skip
     return by_name(search(batch_context.tables, work, snapshot.files).rows, change_schema(table_schema))
+
+
+def stale_rows(batch_context: BatchContext, suspects: pa.Table | None) -> tuple[RunWarning, ...]:
+    """See `AppendedWork.stale_rows`.
+
+    Args:
+        suspects: see `stale_rows.suspects`.
+    """
+    snapshot = batch_context.tables.snapshot(batch_context.layout.replica)
+    if suspects is None or snapshot is None:
+        return ()
+    schema = batch_context.table_schema
+    stored = find(batch_context.tables, snapshot, suspects.select(schema.keys), schema.keys, [GDDL]).rows
+    return stale_warning(stale_keys(suspects, stored, schema), schema)
 
 
 def update_history(

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 from urllib.parse import unquote
+
+import pyarrow as pa
 
 from airflow_gddl.contract.codec import to_json
 from airflow_gddl.contract.errors import FatalError, GddlError, QuarantinableError, RetriableError
@@ -18,23 +21,23 @@ from airflow_gddl.stores import Storage
 from spark_jobs.delta.commits import version_of
 from spark_jobs.delta.data_files import Target
 from spark_jobs.delta.log import Action
-from spark_jobs.dialects.base import Dialect
 from spark_jobs.dialects.probe import probe_all, reading
-from spark_jobs.dialects.probed import Probed, Unreadable, begin_a_table, groups
-from spark_jobs.dialects.roles import match
-from spark_jobs.engines.places import Place
+from spark_jobs.dialects.protocol import Dialect, Probed, Unreadable, begin_a_table, groups, match
+from spark_jobs.engines.places import Place, stream_of, stream_rows
 from spark_jobs.engines.port import TableContext
-from spark_jobs.plan.batch import BatchPlan, TableState
+from spark_jobs.plan.planned_batch import BatchPlan, TableState
 from spark_jobs.plan.sequence import sort_key
-from spark_jobs.plan.snapshots import IgnoredSnapshot, LedgerBefore, SnapshotMarks, snapshots_after
+from spark_jobs.plan.source_snapshots import IgnoredSnapshot, LedgerBefore, SnapshotMarks, snapshots_after
 from spark_jobs.plan.table_schema import TableSchema
 from spark_jobs.rules import quarantine
 from spark_jobs.rules.batch_schema import BatchSchema, GroupDecoding, Landed, plan_batch
 from spark_jobs.rules.decode import DecodedGroup, Stamp, are_deletes, decode
+from spark_jobs.rules.derived import landed_as_named, raw_as_named
 from spark_jobs.rules.erasure import ErasedKeys, without_erased
-from spark_jobs.rules.figures import Figures
-from spark_jobs.rules.measure import DecodedBatch, PartFigures, combined, distinct, figures_of, measure
+from spark_jobs.rules.measure import DecodedBatch, Figures, PartFigures, combined, distinct, figures_of, measure
 from spark_jobs.rules.read import FileRows, RawGroup, grouped, read_file
+from spark_jobs.rules.row_filter import within_filter
+from spark_jobs.rules.stale_rows import suspects
 from spark_jobs.rules.sweep import undeleted, with_shard, with_shard_column
 
 _PARTS_A_SLOT = 4
@@ -130,8 +133,8 @@ class Decoder:
     def part(self, group: int, raw: RawGroup) -> tuple[DecodedGroup, PartFigures]:
         """Changes of some rows of a group, without erased keys, and their figures."""
         shard = self.table_schema.spec.shard
-        raw = raw if shard is None else with_shard(raw, shard)
-        decoded = decode(raw, self.groups[group], self.table_schema, self.stamp)
+        raw = raw_as_named(raw if shard is None else with_shard(raw, shard), self.groups[group])
+        decoded = within_filter(decode(raw, self.groups[group], self.table_schema, self.stamp), self.table_schema)
         left, erased = without_erased(decoded, self.table_schema, self.erased)
         return left, measure(left, self.table_schema, erased=erased)
 
@@ -181,8 +184,10 @@ class Decoding:
         Raises:
             FatalError: as `plan_batch`; `SHARD_COLUMN_TAKEN`.
         """
+        replayed = plan.source == "quarantine"
+        landed = [landed_as_named(group, context.dialect, replayed=replayed) for group in landed]
         if context.spec.shard is not None:
-            landed = with_shard_column(landed, replayed=plan.source == "quarantine")
+            landed = with_shard_column(landed, replayed=replayed)
         schema = plan_batch(context.dialect, landed, context.stored_columns(), state)
         schema = with_snapshots(schema, plan, state, [file.snapshot for file in files if file.snapshot is not None])
         decoder = Decoder(
@@ -209,8 +214,9 @@ class Decoding:
             figures=figures_of(whole, self.schema.table_schema, distinct),
             change_schemas=frozenset(g.schema_id for g in groups if g.kind == "change"),
             schema_of={f.file.path: g.schema_id for g, members in zip(groups, files, strict=False) for f in members},
-            rows_by_footer=None if footers is None else footers - whole.erased,
+            rows_by_footer=None if footers is None else footers - whole.erased - whole.filtered,
             erased=whole.erased,
+            filtered=whole.filtered,
         )
 
 
@@ -313,7 +319,7 @@ def read_part(storage: Storage, dialect: Dialect, part: Split) -> FileRows | Unr
 
 
 CHANGES, REPLICA, ERRORS = "changes", "replica", "errors"
-_FORM = 2
+_FORM = 3
 """Of reports: those of another one are not read."""
 
 
@@ -327,6 +333,7 @@ class PartReport:
         distinct: see `measure.distinct`, of its good rows; zeros: unknown.
         files: table to its data files, as a commit names them.
         error: a fault of the store, which stops the batch: family, code, what, where, remedy.
+        suspects: see `stale_rows.suspects`, as an Arrow stream in base 64; empty: none.
     """
 
     path: str
@@ -336,17 +343,20 @@ class PartReport:
     code: str = ""
     reason: str = ""
     error: Fault = ()
+    suspects: str = ""
 
     def to_json(self) -> str:
         figures = None if self.figures is None else self.figures.to_json()
-        return json.dumps([self.path, figures, self.distinct, self.files, self.code, self.reason, self.error])
+        found = [self.path, figures, self.distinct, self.files, self.code, self.reason, self.error, self.suspects]
+        return json.dumps(found)
 
     @classmethod
     def from_json(cls, text: str) -> PartReport:
-        path, figures, counts, files, code, reason, error = json.loads(text)
+        path, figures, counts, files, code, reason, error, suspects = json.loads(text)
         read = None if figures is None else PartFigures.from_json(figures)
         return cls(
-            path=path, figures=read, distinct=tuple(counts), files=files, code=code, reason=reason, error=tuple(error)
+            path=path, figures=read, distinct=tuple(counts), files=files, code=code, reason=reason, error=tuple(error),
+            suspects=suspects,
         )  # fmt: skip
 
 
@@ -404,7 +414,10 @@ class WritePart:
             return PartReport(path=path, files={}, error=fault_of(error))
         try:
             counts = distinct(group.good, self.decoder.table_schema)
-            return PartReport(path=path, figures=figures, distinct=counts, files=self._write(storage, group))
+            bad = suspects([group], self.decoder.table_schema)
+            text = "" if bad is None else b64encode(stream_of(bad)).decode()
+            files = self._write(storage, group)
+            return PartReport(path=path, figures=figures, distinct=counts, files=files, suspects=text)
         except GddlError as error:
             return PartReport(path=path, files={}, error=fault_of(error))
 
@@ -428,6 +441,7 @@ class WrittenParts:
         reports: folder of the parts' reports.
         targets: where the rows went.
         files: table to its data files, as commits name them.
+        suspects: see `stale_rows.suspects`.
     """
 
     storage: Storage
@@ -435,6 +449,7 @@ class WrittenParts:
     reports: str
     targets: Mapping[str, Target]
     files: Mapping[str, Sequence[Action]]
+    suspects: pa.Table | None = None
 
     def paths(self, table: str) -> list[str]:
         """Of the files of a table."""
@@ -513,6 +528,7 @@ class PartsReader:
             storage=context.storage, batch=decoding.batch(whole, self._distinct(reports, work, schema), alike),
             reports=self._reports, targets=work.targets,
             files={name: [action for r in reports for action in r.files.get(name, [])] for name in work.targets},
+            suspects=_suspects(reports),
         )  # fmt: skip
         return found, ()
 
@@ -578,6 +594,11 @@ class PartsReader:
         target = work.targets[CHANGES]
         files = [file_path(target.path, action) for r in loads for action in r.files.get(CHANGES, [])]
         return self.place.distinct(files, schema.keys) if files else 0
+
+
+def _suspects(reports: Sequence[PartReport]) -> pa.Table | None:
+    found = [stream_rows(b64decode(report.suspects)) for report in reports if report.suspects]
+    return pa.concat_tables(found) if found else None
 
 
 def _lean(found: Probed) -> Probed:

@@ -16,8 +16,7 @@ from airflow_gddl.contract.spec import JobSpec, TableSpec
 from spark_jobs.job.table_job import totals_of
 from spark_jobs.job.task_limits import NEEDS_MEMORY, died_twice, failed, refused, resident_bytes, too_late
 from spark_jobs.job.worker import READY, Answer, Task, serve
-from spark_jobs.table.outcome import Declined, TableOutcome
-from spark_jobs.table.runtime import Observer, Step, cancelled, silent
+from spark_jobs.table.runtime import Declined, Observer, Step, TableOutcome, cancelled, silent
 
 _TABLES_PER_CHECK = 100
 _WATCH_SECONDS = 0.2

@@ -29,18 +29,28 @@ from airflow_gddl.contract.layout import STATE, answer_name, join
 from airflow_gddl.contract.sizes import size_bytes
 from airflow_gddl.contract.spec import JobSpec, TableSpec
 from airflow_gddl.stores import Storage
-from spark_jobs.discovery.notified import DeepListings
-from spark_jobs.job.faults import translated
-from spark_jobs.job.results import is_recorded, write_record
+from spark_jobs.discovery import DeepListings
+from spark_jobs.job.job_faults import translated
+from spark_jobs.job.run_results import is_recorded, write_record
 from spark_jobs.job.table_job import attempt, poll_table, totals_of
 from spark_jobs.job.task_limits import NEEDS_MEMORY, Watchdog, died_twice, failed, refused, too_late
 from spark_jobs.job.worker import NoSpark
 from spark_jobs.ledger.claim import TTL_SECONDS
 from spark_jobs.spark.cluster_check import check_executors, is_this_python
 from spark_jobs.spark.tasks import map_in_arrow
-from spark_jobs.table.outcome import Declined, RunTotals, TableOutcome
-from spark_jobs.table.run import TableRun
-from spark_jobs.table.runtime import Observer, Runtime, SparkSource, cancelled, print_step, silent, spark_gone
+from spark_jobs.table.runtime import (
+    Declined,
+    Observer,
+    Runtime,
+    RunTotals,
+    SparkSource,
+    TableOutcome,
+    cancelled,
+    print_step,
+    silent,
+    spark_gone,
+)
+from spark_jobs.table.table_run import TableRun
 
 Found = TableOutcome | Declined
 _STARTED = ".begun-"

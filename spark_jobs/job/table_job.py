@@ -12,23 +12,22 @@ from airflow_gddl.contract.layout import LOADS
 from airflow_gddl.contract.result import JobResult, error_info
 from airflow_gddl.contract.source_access import of_tables
 from airflow_gddl.contract.spec import JobSpec, TableSpec
-from spark_jobs.actions import inspection as actions
+from spark_jobs.actions import read_only as actions
 from spark_jobs.actions.notified_run import run_streamed, takes_stream
-from spark_jobs.actions.rebuild import rebuild_table
+from spark_jobs.actions.rebuild_run import rebuild_table
 from spark_jobs.actions.refresh import refresh_table
 from spark_jobs.engines.port import DeclinedError
 from spark_jobs.iceberg.publish import is_behind, publish
-from spark_jobs.job.faults import translated
-from spark_jobs.job.results import in_order, is_recorded, write_record
+from spark_jobs.job.job_faults import translated
+from spark_jobs.job.run_results import in_order, is_recorded, write_record
 from spark_jobs.job.task_limits import NEEDS_MEMORY
 from spark_jobs.ledger.targets import TargetRecords
 from spark_jobs.maintenance.maintain import maintain
 from spark_jobs.pipeline import idle_result, run_table
 from spark_jobs.table import notices
-from spark_jobs.table.outcome import Declined, RunTotals, TableOutcome, is_busy
-from spark_jobs.table.run import TableRun
-from spark_jobs.table.runtime import Runtime, cancelled, iso, spark_gone
-from spark_jobs.table.shards import require_supported
+from spark_jobs.table.pending import require_supported
+from spark_jobs.table.runtime import Declined, Runtime, RunTotals, TableOutcome, cancelled, is_busy, iso, spark_gone
+from spark_jobs.table.table_run import TableRun
 
 _LOG = logging.getLogger(__name__)
 _OF_LOST_PROCESSES = ("SPARK_GONE", "WORKER_DIED")
@@ -169,7 +168,7 @@ def _erase(run: TableRun, totals: RunTotals) -> JobResult:
 
 
 def _explain(run: TableRun, totals: RunTotals) -> JobResult:
-    from spark_jobs.actions.explain import explain  # noqa: PLC0415 - rarely used, slow to import
+    from spark_jobs.actions.read_only import explain  # noqa: PLC0415 - rarely used, slow to import
 
     return explain(run, totals)
 

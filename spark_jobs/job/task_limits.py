@@ -20,7 +20,7 @@ import psutil
 from airflow_gddl.contract.errors import GddlError, RetriableError
 from airflow_gddl.contract.result import JobResult, error_info
 from airflow_gddl.contract.spec import JobSpec, TableSpec
-from spark_jobs.table.outcome import TableOutcome
+from spark_jobs.table.runtime import TableOutcome
 
 _LOG = logging.getLogger(__name__)
 NEEDS_MEMORY = "it needs more memory than delta_rs_memory"

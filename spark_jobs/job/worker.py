@@ -16,9 +16,8 @@ from spark_jobs.engines.port import DeclinedError
 from spark_jobs.job.table_job import attempt, poll_table, totals_of
 from spark_jobs.observability.json_log import set_up_logging
 from spark_jobs.spark.tasks import leave_pandas_out
-from spark_jobs.table.outcome import Declined, TableOutcome
-from spark_jobs.table.run import TableRun
-from spark_jobs.table.runtime import Runtime
+from spark_jobs.table.runtime import Declined, Runtime, TableOutcome
+from spark_jobs.table.table_run import TableRun
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

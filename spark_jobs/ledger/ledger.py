@@ -1,34 +1,232 @@
-"""Records what was ingested: a row per version of a file, a commit per batch; documents are in `ledger_files`.
-
-Below a table's state folder:
-    commits/<n>.json    put-if-absent, the write that commits; names its base snapshot
-    recent/, archive/   segments of snapshots: written before the commit that names them, then never touched
-    plan.json           the batch in progress
-    shards/<source>/    the same of each source, where the table has several
-    seen.json           findings of listings without a batch; losing it only costs time
-    move.json           the table was or is being moved: `moves`
-
-Opening is one listing and one or two reads. Every 20 commits, or when the rows behind the snapshot become many, a new
-snapshot is made; what it supersedes is deleted after the commit, one snapshot late, for readers under way.
-"""
+"""What was ingested, per table: commits and snapshots in a folder of the lake, and how they are written."""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
-from collections.abc import Collection, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import MISSING, dataclass, field, fields, replace
 from datetime import timedelta
+from operator import attrgetter
+from typing import Any, TypeVar
 
 from airflow_gddl.contract import codec
 from airflow_gddl.contract.errors import FatalError, GddlError, RetriableError
 from airflow_gddl.contract.layout import SHARDS, join
 from airflow_gddl.stores import Storage, read_if_there
-from spark_jobs.ledger import documents as files
-from spark_jobs.ledger.documents import Archive, CommitFile, Head, LedgerSnapshot, ListedVersion, read_small
-from spark_jobs.plan.batch import BatchCommit, BatchPlan, FileEntry, TableState
 from spark_jobs.plan.discover import BY_NAME, FileAging, FileTimes
-from spark_jobs.plan.shards import beside_others
+from spark_jobs.plan.planned_batch import BatchCommit, BatchPlan, FileEntry, TableState
+from spark_jobs.plan.sharding import beside_others
+
+T = TypeVar("T")
+_DEFAULTS = {f.name: f.default for f in fields(FileEntry)}
+_NEEDED = {name for name, default in _DEFAULTS.items() if default is MISSING}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Archive:
+    """A segment of ledger rows that only full listings read. `name` is relative to the ledger's root."""
+
+    name: str
+    rows: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class LedgerSnapshot:
+    """Where the rows of all batches up to `number` are.
+
+    Attributes:
+        recent: name of the segment read at each run; null: empty.
+        recent_rows: rows in it.
+        archives: older segments, oldest first; a later row of a path replaces an earlier one, `recent` all of them.
+        archived_before: change files of an earlier time (`file_times.FileTimes`) may be in an archive; null: none is.
+        archived_by: the rule of these times.
+    """
+
+    number: int = 0
+    recent: str | None = None
+    recent_rows: int = 0
+    archives: tuple[Archive, ...] = ()
+    archived_before: str | None = None
+    archived_by: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Head:
+    """The first line of a commit: all that an idle run needs."""
+
+    number: int
+    state: TableState
+    snapshot: LedgerSnapshot
+
+
+@dataclass(frozen=True, kw_only=True)
+class CommitFile:
+    """A commit as stored; `body` is parsed on first use."""
+
+    path: str
+    head: Head
+    body: tuple[str, str, str]
+
+    @property
+    def commit(self) -> BatchCommit:
+        with damaged_is_fatal(self.path):
+            plan = codec.from_json(BatchPlan, self.body[0])
+        return BatchCommit(number=self.head.number, plan=plan, files=self.files, state=self.head.state)
+
+    @property
+    def files(self) -> tuple[FileEntry, ...]:
+        return decode_files(self.body[1], self.path)
+
+    @property
+    def tail(self) -> tuple[FileEntry, ...]:
+        """Rows of the commits after the snapshot and before this one."""
+        return decode_files(self.body[2], self.path)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ListedVersion:
+    """Findings between two batches.
+
+    Attributes:
+        listed_in_full_at: ISO 8601 UTC; null before any.
+        touched: path to [fingerprint, etag], for files that got another etag and kept the content of their row.
+        rows: of the replica, where an erasure has removed some since the batch of number `rows_at`.
+    """
+
+    listed_in_full_at: str | None = None
+    touched: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    rows: int | None = None
+    rows_at: int = 0
+
+
+def encode_commit(head: Head, commit: BatchCommit, tail: Sequence[FileEntry]) -> bytes:
+    documents = codec.to_document(head), codec.to_document(commit.plan)
+    return seal([*documents, encode_files(commit.files), encode_files(tail)])
+
+
+def decode_commit(path: str, data: bytes) -> CommitFile:
+    """
+    Raises:
+        FatalError: `LEDGER_DAMAGED`.
+    """
+    head, plan, files, tail = unseal(path, data, lines=4)
+    with damaged_is_fatal(path):
+        return CommitFile(path=path, head=codec.from_json(Head, head), body=(plan, files, tail))
+
+
+def seal(lines: Sequence[str]) -> bytes:
+    """A document whose first line is the digest of the others."""
+    text = to_bytes("\n".join(lines))
+    return f'{{"blake2b":"{digest(text)}"}}\n'.encode() + text
+
+
+def unseal(path: str, data: bytes, *, lines: int) -> list[str]:
+    """The lines given to `seal`.
+
+    Raises:
+        FatalError: `LEDGER_DAMAGED`.
+    """
+    first, _, text = data.partition(b"\n")
+    found = text.count(b"\n") + 1
+    if first != f'{{"blake2b":"{digest(text)}"}}'.encode() or found != lines:
+        raise damaged(path, "the digest in its first line doesn't match its content")
+    return text.decode(errors="surrogateescape").split("\n")
+
+
+def segment_name(folder: str, number: int, text: bytes) -> str:
+    """Of a snapshot's or archive's file: two writers never overwrite each other's, and damage shows."""
+    return f"{folder}/{number:020d}-{digest(text)}.json"
+
+
+def decode_segment(path: str, data: bytes) -> tuple[FileEntry, ...]:
+    """
+    Raises:
+        FatalError: `LEDGER_DAMAGED`.
+    """
+    if not path.endswith(f"-{digest(data)}.json"):
+        raise damaged(path, "the digest in its name doesn't match its content")
+    return decode_files(data.decode(errors="surrogateescape"), path)
+
+
+def encode_files(files: Iterable[FileEntry]) -> str:
+    """Not through the codec, for speed: a table can have 100,000 rows, all flat.
+
+    As there, columns that have their defaults in all rows are left out.
+    """
+    listed = list(files)
+    given = [name for name in _DEFAULTS if name in _NEEDED or any(getattr(f, name) != _DEFAULTS[name] for f in listed)]
+    rows = list(map(attrgetter(*given), listed))
+    return json.dumps({"columns": given, "rows": rows}, ensure_ascii=False, separators=(",", ":"))
+
+
+def decode_files(text: str, path: str) -> tuple[FileEntry, ...]:
+    """The inverse; the document's digest guarantees the types."""
+    with damaged_is_fatal(path):
+        data = json.loads(text)
+        columns = data["columns"]
+        if unknown := set(columns) - set(_DEFAULTS):
+            raise _newer(path, f"its files have {min(unknown)!r}")
+        if not set(columns) >= _NEEDED:
+            raise ValueError(f"its columns are {columns}")
+        return tuple(_entry(columns, row) for row in data["rows"])
+
+
+def _entry(columns: Sequence[str], row: Sequence[Any]) -> FileEntry:
+    """Bypasses the constructor, which in a frozen class takes three times as long as the rest of reading a row."""
+    entry = object.__new__(FileEntry)
+    entry.__dict__.update(zip(columns, row, strict=True))
+    return entry
+
+
+def to_bytes(text: str) -> bytes:
+    """UTF-8; invalid file names are kept by surrogate escapes."""
+    return text.encode(errors="surrogateescape")
+
+
+def digest(data: bytes) -> str:
+    return hashlib.blake2b(data, digest_size=16).hexdigest()
+
+
+def read_small(storage: Storage, path: str, cls: type[T], remedy: str) -> T | None:
+    """A document of one object, without a digest; null when there is none.
+
+    Raises:
+        FatalError: `LEDGER_DAMAGED`.
+    """
+    data = read_if_there(storage, path)
+    try:
+        return None if data is None else codec.from_json(cls, data.decode())
+    except codec.NewerDocumentError as error:
+        raise _newer(path, error.what) from error
+    except (FatalError, ValueError) as error:
+        raise FatalError("LEDGER_DAMAGED", f"unreadable: {error}", where=path, remedy=remedy) from error
+
+
+def damaged(path: str, what: str) -> FatalError:
+    remedy = "restore the file from a version or backup; deleting the table's ledger folder ingests all files again"
+    return FatalError("LEDGER_DAMAGED", what, where=path, remedy=remedy)
+
+
+def _newer(path: str, what: str) -> FatalError:
+    remedy = "install that version here, too; an earlier one may read the ledger wrongly"
+    return FatalError("LEDGER_NEWER", f"a newer airflow-gddl wrote it: {what}", where=path, remedy=remedy)
+
+
+@contextmanager
+def damaged_is_fatal(path: str) -> Iterator[None]:
+    """Translates errors of parsing `path` to `LEDGER_DAMAGED`."""
+    try:
+        yield
+    except codec.NewerDocumentError as error:
+        raise _newer(path, error.what) from error
+    except (FatalError, ValueError, KeyError, TypeError) as error:
+        if isinstance(error, FatalError) and error.code == "LEDGER_NEWER":
+            raise
+        raise damaged(path, f"unreadable: {error}") from error
+
 
 NOTE = "move.json"
 
@@ -136,8 +334,8 @@ class Segments:
         return (*kept, Archive(name=self._write(ARCHIVE, number, rows), rows=len(rows)))
 
     def _write(self, folder: str, number: int, rows: Mapping[str, FileEntry]) -> str:
-        text = files.to_bytes(files.encode_files(rows.values()))
-        name = files.segment_name(folder, number, text)
+        text = to_bytes(encode_files(rows.values()))
+        name = segment_name(folder, number, text)
         self.storage.write(join(self.root, name), text)
         return name
 
@@ -149,7 +347,7 @@ class Segments:
             # For a reader without the claim: two snapshots were made since it opened. Lost for good shows in the retry.
             what = "a segment of the ledger is missing: superseded or deleted"
             raise RetriableError("LEDGER_CONFLICT", what, where=path, remedy="open the ledger again") from error
-        return {row.path: row for row in files.decode_segment(path, data)}
+        return {row.path: row for row in decode_segment(path, data)}
 
 
 def names_of(snapshot: LedgerSnapshot) -> set[str]:
@@ -218,12 +416,24 @@ class Ledger:
         """As of the newest commit, or of a later full listing or erasure."""
         return self._state
 
+    @property
+    def unlocked(self) -> int:
+        """`TableState.unlocked` of all sources of the table."""
+        return self._state.unlocked + sum(other.unlocked for other in self._others)
+
+    @property
+    def awaits_replay(self) -> bool:
+        """Whether a column became text since values of this source that did not fit were last replayed."""
+        return self._state.keys is not None and self.unlocked > self._state.replayed
+
     def _merged_state(self) -> TableState:
         state = TableState() if self._newest is None else self._newest.head.state
         listed = max(filter(None, (state.listed_in_full_at, self._seen.listed_in_full_at)), default=None)
         erased = self._seen.rows is not None and self._seen.rows_at == state.batch
         rows = self._seen.rows if erased and self._seen.rows is not None else state.rows
-        return beside_others(replace(state, listed_in_full_at=listed, rows=rows), self._others)
+        if (listed, rows) != (state.listed_in_full_at, state.rows):
+            state = replace(state, listed_in_full_at=listed, rows=rows)
+        return beside_others(state, self._others)
 
     @property
     def archived_before(self) -> str | None:
@@ -266,16 +476,16 @@ class Ledger:
         data = read_if_there(self._storage, path)
         if data is None:
             return None
-        with files.damaged_is_fatal(path):
+        with damaged_is_fatal(path):
             plan = codec.from_json(BatchPlan, data.decode(errors="surrogateescape"))
         if plan.number > self.state.batch + 1 and plan.mode != "refresh":
-            raise files.damaged(path, f"it plans batch {plan.number}, the last commit found is {self.state.batch}")
+            raise damaged(path, f"it plans batch {plan.number}, the last commit found is {self.state.batch}")
         return plan if plan.number > self.state.batch else None
 
     def write_plan(self, plan: BatchPlan) -> None:
         """Store the plan before the batch writes. Check the claim first: a plan replaces the previous one."""
         self._expect_next(plan)
-        self._storage.write(join(self._root, _PLAN), files.to_bytes(codec.to_document(plan)))
+        self._storage.write(join(self._root, _PLAN), to_bytes(codec.to_document(plan)))
         self._names.add(_PLAN)
 
     def drop_plan(self) -> None:
@@ -316,7 +526,7 @@ class Ledger:
         before, tail = self._snapshot, self._tail()
         snapshot = self._compacted() if self._is_due(len(tail)) else before
         head = Head(number=commit.number, state=commit.state, snapshot=snapshot)
-        self._put(head, files.encode_commit(head, commit, tail if snapshot == before else ()))
+        self._put(head, encode_commit(head, commit, tail if snapshot == before else ()))
         if self._rows is not None and snapshot == before:
             self._rows.update({row.path: row for row in commit.files})
         else:
@@ -360,7 +570,7 @@ class Ledger:
         if not self._storage.create_once(path, data):
             raise self._conflict(f"another run has committed batch {head.number}")
         self._names.add(name)
-        self._newest = files.decode_commit(path, data)
+        self._newest = decode_commit(path, data)
         self._state = self._merged_state()
 
     def _clean_up(self, before: LedgerSnapshot, after: LedgerSnapshot) -> None:
@@ -390,9 +600,9 @@ class Ledger:
         data = read_if_there(self._storage, path)
         if data is None:
             raise self._conflict(f"{newest} was deleted while this ledger was opened")
-        found = files.decode_commit(path, data)
+        found = decode_commit(path, data)
         if f"commits/{found.head.number:020d}.json" != newest:
-            raise files.damaged(path, f"it holds batch {found.head.number}")
+            raise damaged(path, f"it holds batch {found.head.number}")
         return found
 
     def _read_seen(self) -> ListedVersion:
@@ -400,13 +610,13 @@ class Ledger:
         data = read_if_there(self._storage, path) if _SEEN in self._names else None
         if data is None:
             return ListedVersion()
-        with files.damaged_is_fatal(path):
-            return codec.from_json(ListedVersion, files.unseal(path, data, lines=1)[0])
+        with damaged_is_fatal(path):
+            return codec.from_json(ListedVersion, unseal(path, data, lines=1)[0])
 
     def _write_seen(self, seen: ListedVersion) -> None:
         self._seen = seen
         self._state = self._merged_state()
-        self._storage.write(join(self._root, _SEEN), files.seal([codec.to_document(seen)]))
+        self._storage.write(join(self._root, _SEEN), seal([codec.to_document(seen)]))
         self._names.add(_SEEN)
 
     def _expect_next(self, plan: BatchPlan) -> None:

@@ -19,9 +19,8 @@ from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.layout import STATE, LandingFolder, Layout, join
 from airflow_gddl.contract.spec import Roots, TableSpec
 from airflow_gddl.stores import Storage
-from spark_jobs.ledger.documents import read_small
 from spark_jobs.ledger.erasures import ErasureRegister
-from spark_jobs.ledger.ledger import Ledger
+from spark_jobs.ledger.ledger import Ledger, read_small
 
 _UNDECLARED = ""
 

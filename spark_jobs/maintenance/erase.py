@@ -22,26 +22,24 @@ from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.contract.sql_types import SqlType
 from airflow_gddl.contract.table_spec import SHARD_COLUMN
 from spark_jobs.dialects.probe import probe_all, reading
-from spark_jobs.dialects.probed import Probed, Unreadable
-from spark_jobs.dialects.roles import match
+from spark_jobs.dialects.protocol import Probed, Unreadable, match
 from spark_jobs.engines.port import TableContext
 from spark_jobs.ledger.claim import Claim
 from spark_jobs.ledger.erasures import Erasure
 from spark_jobs.ledger.ledger import Ledger
-from spark_jobs.plan.batch import PlannedFile
 from spark_jobs.plan.columns import before_image_name, landed_name
 from spark_jobs.plan.identity import require_same_identity, vacuum_hours
+from spark_jobs.plan.planned_batch import PlannedFile
 from spark_jobs.plan.table_schema import TableSchema
 from spark_jobs.rules.erasure import key_text
 from spark_jobs.rules.read import read_file
 from spark_jobs.table import notices
-from spark_jobs.table.batch import has_few_rows
-from spark_jobs.table.outcome import RunTotals
-from spark_jobs.table.run import TableRun
-from spark_jobs.table.runtime import iso
-from spark_jobs.table.shards import of_key
+from spark_jobs.table.current_batch import has_few_rows
+from spark_jobs.table.pending import of_key
+from spark_jobs.table.runtime import RunTotals, iso
+from spark_jobs.table.table_run import TableRun
 from spark_jobs.table.wanted_key import WantedKey
-from spark_jobs.verification.source_differences import DIFFERENCES
+from spark_jobs.verification import DIFFERENCES
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -23,14 +23,13 @@ from airflow_gddl.stores import Storage, StoredObject
 from spark_jobs.engines.port import Maintenance, TableContext
 from spark_jobs.iceberg.publish import clean, publish
 from spark_jobs.ledger.claim import Claim
-from spark_jobs.ledger.documents import read_small
-from spark_jobs.ledger.ledger import Ledger
+from spark_jobs.ledger.ledger import Ledger, read_small
+from spark_jobs.plan.discover import tombstones_since
 from spark_jobs.plan.identity import has_same_identity, vacuum_hours
-from spark_jobs.rules.figures import Compacted
-from spark_jobs.table.batch import has_few_rows
-from spark_jobs.table.outcome import RunTotals
-from spark_jobs.table.run import TableRun
-from spark_jobs.table.tidying import TABLES
+from spark_jobs.rules.measure import Compacted
+from spark_jobs.table.current_batch import TABLES, has_few_rows
+from spark_jobs.table.runtime import RunTotals
+from spark_jobs.table.table_run import TableRun
 
 _NAME = "cut.json"
 
@@ -224,7 +223,7 @@ class _Maintenance:
         engine, layout, spec = context.engine, context.layout, context.spec
         maintenance = engine.maintenance(context)
         if spec.keys and engine.exists(layout.tombstones):
-            before = now - timedelta(seconds=seconds(spec.tombstone_retention))
+            before = tombstones_since(spec, now)
             kept.tombstones_removed = maintenance.forget_tombstones(layout.tombstones, before, dry_run=self._dry)
             self.run.report("tombstones", rows=kept.tombstones_removed)
         # A batch under way may be in the change table in part; by other keys or another order other changes matter.

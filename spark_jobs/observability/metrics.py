@@ -1,12 +1,17 @@
-"""Metrics of JobResults by table and tier, for a bounded number of tables; pure."""
+"""Metrics of a job, and where they are sent."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Literal
+import importlib
+import logging
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
 from airflow_gddl.contract.result import JobResult
+from airflow_gddl.contract.spec import JobSpec
 
 Kind = Literal["counter", "gauge"]
 
@@ -34,8 +39,12 @@ _COUNTS: Mapping[str, str] = {
     "seconds": "Seconds spent on tables.",
 }
 """Fields of a result that are counters of the same name."""
+_EXPECTED: Mapping[str, str] = {
+    "expectation_checked": "Rows on which an expectation was checked.",
+    "expectation_failed": "Rows that failed an expectation.",
+}
 _HELP: Mapping[Kind, Mapping[str, str]] = {
-    "counter": {"runs": "Runs of tables by status.", **_COUNTS, "warnings": "Warnings by code."},
+    "counter": {"runs": "Runs of tables by status.", **_COUNTS, "warnings": "Warnings by code.", **_EXPECTED},
     "gauge": {
         "lag_seconds": "Now minus the newest source commit applied, at the last run.",
         "last_run_timestamp_seconds": "When the last run ended.",
@@ -71,6 +80,10 @@ def points_of(result: JobResult, tier: str, now: float) -> list[Point]:
     points = [Point(f"gddl_{name}", labels, float(getattr(result, name))) for name in _COUNTS]
     points.append(Point("gddl_runs", (("status", result.status), *labels), 1.0))
     points += [Point("gddl_warnings", (("code", w.code), *labels), float(w.count)) for w in result.warnings]
+    for one in result.expectations:
+        named = tuple(sorted((("expectation", one.name), *labels)))
+        points += [Point("gddl_expectation_checked", named, float(one.checked))]
+        points += [Point("gddl_expectation_failed", named, float(one.failed))]
     points.append(Point("gddl_last_run_timestamp_seconds", labels, now))
     points.append(Point("gddl_last_run_failed", labels, float(result.status == "failed")))
     if result.freshness.lag_seconds is not None:
@@ -109,3 +122,100 @@ def merged(points: Iterable[Point]) -> list[Point]:
         else:
             sums[series] = max(sums[series], point.value)
     return [Point(metric, labels, value) for (metric, labels), value in sums.items()]
+
+
+MOST_TABLES = 500
+PUBLISH_EVERY = 60.0
+_LOG = logging.getLogger(__name__)
+
+
+def publish(job: JobSpec, results: Sequence[JobResult], now: float, environ: Mapping[str, str] = os.environ) -> None:
+    """Publish metrics of runs to the targets in the environment; maintenance and plans have none."""
+    if job.options.action not in ("run", "errors_replay"):
+        return
+    tiers = {spec.table: spec.size for spec in job.tables}
+    points = [point for result in results for point in points_of(result, tiers.get(result.table, ""), now)]
+    if path := environ.get("GDDL_METRICS_FILE"):
+        with _errors_logged("prometheus"):
+            from spark_jobs.observability import metrics_file  # noqa: PLC0415 - its library may be absent
+
+            metrics_file.add(path, points, _most(environ))
+    if environ.get("OTEL_EXPORTER_OTLP_ENDPOINT"):
+        with _errors_logged("otel"):
+            send_otel(bounded(points, (), _most(environ)))
+
+
+def _most(environ: Mapping[str, str]) -> int:
+    return int(environ.get("GDDL_METRICS_TABLES", MOST_TABLES))
+
+
+@contextmanager
+def _errors_logged(extra: str) -> Iterator[None]:
+    try:
+        yield
+    except ImportError as error:
+        _LOG.warning("metrics are not published: %s; install airflow-gddl[%s] where jobs run", error, extra)
+    except Exception:  # noqa: BLE001 - metrics must not fail a run
+        _LOG.warning("metrics could not be handed on", exc_info=True)
+
+
+@dataclass
+class MetricsPublisher:
+    """Publishes for a continuous job, once a minute at most; turns that found nothing to do count for nothing.
+
+    Attributes:
+        clock: seconds since the epoch.
+    """
+
+    job: JobSpec
+    clock: Callable[[], float]
+    _kept: list[JobResult] = field(default_factory=list)
+    _last: float = 0.0
+
+    def take(self, result: JobResult) -> None:
+        if result.status != "skipped":
+            self._kept.append(result)
+        if self.clock() - self._last >= PUBLISH_EVERY:
+            self.flush()
+
+    def flush(self) -> None:
+        if self._kept:
+            publish(self.job, self._kept, self.clock())
+        self._kept, self._last = [], self.clock()
+
+
+_SCOPE = "airflow_gddl"
+
+
+def send_otel(points: Iterable[Point], exporter: Any = None) -> None:
+    """Send the points to an OpenTelemetry collector, as its variables configure it; counters as what this job adds.
+
+    Args:
+        exporter: a metric exporter of OpenTelemetry's SDK; null: OTLP over HTTP.
+
+    Raises:
+        ImportError: OpenTelemetry's SDK is not installed.
+    """
+    sdk = importlib.import_module("opentelemetry.sdk.metrics")
+    export = importlib.import_module("opentelemetry.sdk.metrics.export")
+    chosen = exporter if exporter is not None else _otlp(sdk, export)
+    reader = export.PeriodicExportingMetricReader(chosen, export_interval_millis=3_600_000)
+    provider = sdk.MeterProvider(metric_readers=[reader])
+    meter = provider.get_meter(_SCOPE)
+    made = {
+        m.name: (meter.create_counter if m.kind == "counter" else meter.create_gauge)(
+            m.name.replace("_", ".", 1), description=m.help
+        )
+        for m in METRICS
+    }
+    for point in points:
+        record = made[point.metric].add if KINDS[point.metric] == "counter" else made[point.metric].set
+        record(point.value, dict(point.labels))
+    provider.shutdown()  # exports what is left
+
+
+def _otlp(sdk: Any, export: Any) -> Any:
+    """Each job is a separate process: it sends deltas, not totals."""
+    module = importlib.import_module("opentelemetry.exporter.otlp.proto.http.metric_exporter")
+    delta = {sdk.Counter: export.AggregationTemporality.DELTA}
+    return module.OTLPMetricExporter(preferred_temporality=delta)

@@ -246,7 +246,7 @@ def _is_kept(name: str, spec: TableSpec) -> bool:
         return True
     if _listed(name, spec.exclude_columns, spec):
         return False
-    return spec.columns is None or _listed(name, spec.columns, spec)
+    return spec.columns is None or _listed(name, (*spec.columns, *spec.derive), spec)
 
 
 def _mask(name: str, spec: TableSpec) -> MaskMethod | None:

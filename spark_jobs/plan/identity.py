@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from airflow_gddl.contract.durations import seconds
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.contract.table_spec import lowered
-from spark_jobs.plan.batch import TableState
-from spark_jobs.plan.columns import is_before_image, select_columns
-from spark_jobs.plan.settings import MARKED, AppliedSettings, is_mark
-from spark_jobs.plan.shards import refreshed
+from spark_jobs.plan.applied_settings import MARKED, AppliedSettings, derived_of, filter_of, is_mark
+from spark_jobs.plan.columns import is_before_image, landed_name, select_columns
+from spark_jobs.plan.planned_batch import TableState
+from spark_jobs.plan.sharding import refreshed
 
 
 def require_same_identity(spec: TableSpec, state: TableState) -> None:
@@ -32,6 +32,12 @@ def require_same_identity(spec: TableSpec, state: TableState) -> None:
     if state.applied is not None and other_prefix(spec, state):
         was, now = state.applied.before_image_prefix or "", spec.before_image_prefix or ""
         raise _refused("BEFORE_IMAGES_CHANGED", "before_image_prefix", spec, (was,), (now,))
+    if state.applied is not None and state.applied.where != filter_of(spec):
+        raise _filter_changed(spec, state.applied.where)
+    if state.applied is not None and state.applied.derive != derived_of(spec):
+        raise _refused("DERIVED_CHANGED", "derive", spec, _listed(state.applied.derive), _listed(derived_of(spec)))
+    if moved := renamed_columns(spec, state):
+        raise _renaming_changed(spec, moved)
     partitions = state.applied.partition_by if state.applied is not None else spec.partition_by
     if [c.lower() for c in spec.partition_by] != [c.lower() for c in partitions]:
         raise _refused("PARTITION_CHANGED", "partition_by", spec, partitions, spec.partition_by)
@@ -89,6 +95,38 @@ def _require_same_selection(spec: TableSpec, state: TableState) -> None:
             raise FatalError("MASK_CHANGED", message, remedy=remedy)
         message = f"{table}: column {column!r} is stored, and the metadata now keeps it out of the lake"
         raise FatalError("COLUMNS_CHANGED", message, remedy=remedy)
+
+
+def _listed(derived: Mapping[str, str]) -> tuple[str, ...]:
+    return tuple(f"{name}: {text}" for name, text in derived.items())
+
+
+def renamed_columns(spec: TableSpec, state: TableState) -> tuple[str, ...]:
+    """Columns whose values the row now puts into other columns of the tables than before.
+
+    A name for a column that the tables don't have is none: so a column that is renamed at the source keeps its values.
+    """
+    before = {} if state.applied is None else {name.lower(): after for name, after in state.applied.rename.items()}
+    now = {name.lower(): after for name, after in spec.rename.items()}
+    stored = {landed_name(name).lower() for schema in state.schemas for name in schema if not is_mark(name)}
+    changed = {name for name in (*before, *now) if before.get(name, "").lower() != now.get(name, "").lower()}
+    return tuple(sorted(n for n in changed if n in before or landed_name(n).lower() in stored))
+
+
+def _renaming_changed(spec: TableSpec, columns: Sequence[str]) -> FatalError:
+    reload = f"load the files that are there with `gddl reload --from-files --table {spec.table}`"
+    what = f"{spec.table}: {', '.join(columns)} came into other columns of the tables than `rename` now says"
+    return FatalError("RENAME_CHANGED", what, remedy=f"restore rename, or {refreshed(spec, reload)}")
+
+
+def _filter_changed(spec: TableSpec, before: str | None) -> FatalError:
+    held = f"the rows where {before}" if before else "all rows"
+    what = f"{spec.table}: the tables hold {held}, the metadata says "
+    reload = f"load the files that are there with `gddl reload --from-files --table {spec.table}`"
+    if before is None:  # all rows are there
+        reload = f"rebuild the table with `gddl run --table {spec.table} --full-refresh`"
+    return FatalError("FILTER_CHANGED", what + (f"where {spec.where}" if spec.where else "no filter"),
+                      remedy=f"restore where, or {refreshed(spec, reload)}")  # fmt: skip
 
 
 def has_same_identity(spec: TableSpec, state: TableState) -> bool:

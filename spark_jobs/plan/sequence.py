@@ -19,7 +19,7 @@ from typing import Any, TypeAlias
 
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.spec import TableSpec
-from spark_jobs.plan.batch import TableState
+from spark_jobs.plan.planned_batch import TableState
 
 Widths: TypeAlias = Mapping[str, tuple[int, int]]
 """Sequence column to the least and greatest length of its text; columns of other types are left out."""

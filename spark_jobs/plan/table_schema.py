@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
 
 from airflow_gddl.contract.file_names import timed_order
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.contract.sql_types import ScalarType, StructType, parse_type
 from airflow_gddl.contract.table_spec import lowered
+from spark_jobs.plan.applied_settings import ChangeSettings, change_settings, columns_of
 from spark_jobs.plan.columns import Column, landed_name
-from spark_jobs.plan.settings import ChangeSettings, change_settings, columns_of
-from spark_jobs.plan.snapshots import SnapshotRun
+from spark_jobs.plan.source_snapshots import SnapshotRun
 
 RESCUED = "_rescued_data"
 GDDL = "_gddl"
@@ -121,7 +122,7 @@ class TableSchema:
         ignores = any(settings.ignore_null_updates for settings in self.settings)
         return ignores or any(listing is not None for listing in listings) or self.spec.delete == "soft"
 
-    @property
+    @cached_property
     def settings(self) -> tuple[ChangeSettings, ...]:
         """Settings under which stored changes came, those of the row now first."""
         return (change_settings(self.spec), *self.earlier)
@@ -154,6 +155,12 @@ class TableSchema:
         without_case = {n.lower(): n for n in reversed(names)}
         found = (form if form in names else without_case.get(form.lower()) for form in (name, landed_name(name)))
         return next((n for n in found if n is not None), None)
+
+    def derived_from(self, column: str) -> tuple[str, ...]:
+        """Columns from which one is computed; none for any other."""
+        text = next((text for name, text in self.spec.derive.items() if self.spelled(name) == column), None)
+        tree = None if text is None else self.spec.expressions.get(text)
+        return () if tree is None else tuple(name for name in map(self.spelled, tree.columns) if name is not None)
 
     def named(self, columns: tuple[str, ...]) -> tuple[str, ...]:
         """Columns that the metadata names, as the table spells them; those that it lacks as they are."""

@@ -23,7 +23,7 @@ from airflow_gddl.contract.sql_types import (
     StructField,
     StructType,
 )
-from spark_jobs.dialects.probed import is_nanos
+from spark_jobs.dialects.protocol import is_nanos
 from spark_jobs.plan.columns import Column
 
 _ARROW: Mapping[str, pa.DataType] = {
@@ -287,6 +287,13 @@ def by_name(rows: pa.Table, schema: pa.Schema) -> pa.Table:
         else:
             columns.append(recast(flat(rows.column(at)), wanted.type))
     return pa.Table.from_arrays(columns, schema=schema)
+
+
+def completed(rows: pa.Table, column: Callable[[str], pa.ChunkedArray], schema: pa.Schema) -> pa.Table:
+    """Columns of `schema`, in its order and types: those of the rows, and by `column` those that the rows lack."""
+    there = set(rows.column_names)
+    columns = {name: rows.column(name) if name in there else column(name) for name in schema.names}
+    return by_name(pa.table(columns), schema)
 
 
 def is_text(kind: pa.DataType) -> bool:

@@ -14,8 +14,8 @@ from airflow_gddl.contract.result import RunWarning
 from airflow_gddl.contract.spec import MaskMethod, SubMicrosecondPolicy, TableSpec
 from airflow_gddl.contract.sql_types import VOID, ScalarType, SqlType, StructType, parse_type, without_void
 from airflow_gddl.contract.table_spec import HASHED, SchemaEvolution
-from spark_jobs.dialects.base import Dialect
-from spark_jobs.dialects.roles import (
+from spark_jobs.dialects.protocol import (
+    Dialect,
     SortOrder,
     applied_columns,
     declared_texts,
@@ -24,7 +24,7 @@ from spark_jobs.dialects.roles import (
     resolve_sequence,
     sequence_type,
 )
-from spark_jobs.plan.batch import TableState
+from spark_jobs.plan.applied_settings import MARKED, ChangeSettings, KnownSchemas, change_settings, columns_of
 from spark_jobs.plan.columns import (
     Column,
     IncomingSchema,
@@ -35,10 +35,10 @@ from spark_jobs.plan.columns import (
     unknown_columns,
     unknown_described,
 )
+from spark_jobs.plan.planned_batch import TableState
 from spark_jobs.plan.schema import LATER, ColumnAction, GroupPlan, SchemaPlan, SchemaRules, plan_schema
 from spark_jobs.plan.sequence import has_instants, has_normal_text
-from spark_jobs.plan.settings import MARKED, ChangeSettings, KnownSchemas, change_settings, columns_of
-from spark_jobs.plan.snapshots import KnownSnapshots, openings_of
+from spark_jobs.plan.source_snapshots import KnownSnapshots, openings_of
 from spark_jobs.plan.table_schema import GDDL, RESCUED, TableSchema
 from spark_jobs.plan.types import lossless, widened_number
 from spark_jobs.rules.arrays import DeltaSchema, arrow_type, is_text, recast
@@ -637,6 +637,13 @@ def _before_of_key(spec: TableSpec, target: Schema, images: Schema) -> dict[str,
     return {key: image.name for key, image in pairs.items() if image is not None}
 
 
+def sources_of(spec: TableSpec, column: str) -> frozenset[str]:
+    """The columns, in lower case, that a change must have to carry one: those it is computed from, or itself."""
+    text = next((text for name, text in spec.derive.items() if landed_name(name).lower() == column.lower()), None)
+    tree = None if text is None else spec.expressions.get(text)
+    return frozenset([column.lower()] if tree is None else (landed_name(name).lower() for name in tree.columns))
+
+
 def _lacking(
     dialect: Dialect, target: Schema, known: KnownSchemas, sequence: tuple[str, ...]
 ) -> dict[str, tuple[int, ...]]:
@@ -648,7 +655,8 @@ def _lacking(
     ]
     found = {}
     for column in target.columns:
-        without = tuple(i for i, names in enumerate(carried) if not names & {column.name.lower(), LATER})
+        needed = sources_of(dialect.spec, column.name)
+        without = tuple(i for i, names in enumerate(carried) if not (needed <= names or LATER in names))
         if without and column.name.lower() not in always:
             found[column.name] = without
     return found

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from airflow_gddl.contract.sql_types import parse_type
-from spark_jobs.dialects.probed import sql_type
+from spark_jobs.dialects.protocol import sql_type
 from spark_jobs.plan.columns import before_image_name, landed_name
 from spark_jobs.plan.table_schema import GDDL, RESCUED, TableSchema
 from spark_jobs.plan.types import NOTHING, convertible, merge
@@ -53,6 +53,10 @@ def carried(rows: pa.Table, schema: TableSchema, column: str) -> np.ndarray:
 def _carried(rows: pa.Table, schema: TableSchema, column: str) -> np.ndarray:
     found = np.ones(rows.num_rows, dtype=bool)
     if column == RESCUED:
+        return found
+    if sources := schema.derived_from(column):
+        for source in sources:
+            found &= _carried(rows, schema, source)
         return found
     if column in schema.lacking:
         lacking = pa.array(schema.lacking[column], pa.int32())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from decimal import Decimal
 from typing import Any, cast
@@ -15,20 +15,23 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_gddl.contract.errors import FatalError
+from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.contract.sql_types import DecimalType, ScalarType, SqlType, StructType, parse_type, unsupported_part
-from spark_jobs.dialects.roles import match
-from spark_jobs.plan.batch import BatchPlan
+from spark_jobs.dialects.protocol import match
 from spark_jobs.plan.columns import withholds
+from spark_jobs.plan.planned_batch import BatchPlan
 from spark_jobs.plan.sequence import Forms
-from spark_jobs.plan.shards import refreshed
+from spark_jobs.plan.sharding import refreshed
 from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.rules.arrays import arrow_type, is_text, recast
 from spark_jobs.rules.batch_schema import STRING, DeliveredColumns, GroupDecoding, RowProblem
 from spark_jobs.rules.carried import before_image, incomplete
 from spark_jobs.rules.codes import in_one_form
+from spark_jobs.rules.conditions import CheckedRows, Tally, checked, outside_filter
 from spark_jobs.rules.convert import Fitted, Mask, but, either, fit, mask_of
 from spark_jobs.rules.delta_values import unfit_texts
 from spark_jobs.rules.errors_table import BYTES, MISFIT_CODE, NANOS, ROW_BITS, record_ddl
+from spark_jobs.rules.evaluate import tree_of
 from spark_jobs.rules.order import generations, moved_rows
 from spark_jobs.rules.read import RawGroup
 from spark_jobs.rules.texts import BLANKS, as_text, forms, json_writer, nano_text, normal_form, read_json, rows_json
@@ -238,6 +241,9 @@ class DecodedGroup:
     rescued: good rows with values in `_rescued_data`.
     incomplete: good rows that moved and may lack values, see `carried.incomplete`.
     forms: sequence column to the forms of its texts in good rows, see `plan.sequence`.
+    tallies: of expectations, by name.
+    outside: rows outside the row filter; None: none.
+    filtered: rows that were left out for it.
     """
 
     kind: str
@@ -249,6 +255,19 @@ class DecodedGroup:
     rescued: int = 0
     incomplete: int = 0
     forms: Mapping[str, Forms] = field(default_factory=dict)
+    tallies: Mapping[str, Tally] = field(default_factory=dict)
+    outside: Mask = None
+    filtered: int = 0
+
+    def without(self, gone: np.ndarray) -> DecodedGroup:
+        """The group without some rows, good or bad."""
+        numbers = np.cumsum(~gone) - 1
+        left = [(int(numbers[row]), p, r) for row, p, r in zip(self.bad, self.problems, self.records, strict=True)
+                if not gone[row]]  # fmt: skip
+        return replace(
+            self, rows=self.rows.filter(pa.array(~gone)), bad=tuple(row for row, _, _ in left),
+            problems=tuple(p for _, p, _ in left), records=tuple(r for _, _, r in left),
+        )  # fmt: skip
 
     @property
     def good(self) -> pa.Table:
@@ -302,6 +321,9 @@ class _Decoder:
         rows = pa.Table.from_arrays(columns, names=names)
         problems = [*self._row_problems(op, planned.values, deletes), *self._sequence_problems(sequence, unparsable),
                     *planned.problems, *before.problems, *self._image_problems(rows, deletes)]  # fmt: skip
+        outside = self._outside(rows, op, problems)
+        expected = self._expected(rows, problems, outside)
+        problems += expected.problems
         bad, found = _first_of([p for p in problems if p.where is not None], self.group.rows)
         partly = incomplete(rows, self.table_schema, moved_rows(rows, self.table_schema))
         return DecodedGroup(
@@ -314,7 +336,52 @@ class _Decoder:
             rescued=_set_in_good(rescued, bad),
             incomplete=int(np.delete(partly, list(bad)).sum()),
             forms={name: self._forms(values, bad) for name, values in texts.items()},
+            tallies=expected.tallies,
+            outside=outside,
         )
+
+    def _outside(self, rows: pa.Table, op: pa.Array, problems: list[RowProblem]) -> Mask:
+        """Rows outside the row filter; problems of rows for which it can't be decided are added."""
+        spec = self.table_schema.spec
+        if spec.where is None:
+            return None
+        self._require_columns_of_filter(spec, op)
+        outside, undecided = outside_filter(rows, self.table_schema, self._sound(problems))
+        problems.append(undecided)
+        return outside if outside.any() else None
+
+    def _require_columns_of_filter(self, spec: TableSpec, op: pa.Array) -> None:
+        """Files without a column of the filter would empty the table.
+
+        Raises:
+            FatalError: `FILTER_COLUMN_MISSING`.
+        """
+        sources = {a.target.name: a.source for a in self.how.plan.actions}
+        for name in tree_of(spec, spec.where or "").columns:
+            spelled = self.table_schema.spelled(name)
+            if spelled is None or sources.get(spelled) is not None or are_deletes(op):
+                continue
+            raise FatalError(
+                "FILTER_COLUMN_MISSING",
+                f"{spec.table}: the row filter needs the column {name!r}, which files lack; nothing was written",
+                where=self.group.source[0].as_py() if self.group.rows else "",
+                remedy="deliver the column, or change `where` in the row",
+            )
+
+    def _expected(self, rows: pa.Table, problems: Sequence[RowProblem], outside: Mask) -> CheckedRows:
+        if not self.table_schema.spec.expect:
+            return CheckedRows()
+        sound = self._sound(problems)
+        inside = sound if outside is None else sound & ~outside
+        return checked(rows, self.table_schema, inside, replayed=self.group.already_masked)
+
+    def _sound(self, problems: Sequence[RowProblem]) -> np.ndarray:
+        """Rows without a problem."""
+        found = np.ones(self.group.rows, dtype=bool)
+        for problem in problems:
+            if problem.where is not None:
+                found &= ~problem.where
+        return found
 
     def _op(self) -> pa.Array:
         found = match(self.how.names, self.how.dialect.op_column)

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from airflow_gddl.contract.sql_types import DecimalType, SqlType, parse_type
-from spark_jobs.plan.batch import PlannedFile
+from spark_jobs.plan.planned_batch import PlannedFile
 from spark_jobs.plan.sequence import have_one_type, is_after
 from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.rules.arrays import flat, is_text
@@ -214,17 +214,8 @@ def without_erased(group: DecodedGroup, table_schema: TableSchema, erased: Erase
     gone = (matches.own & ~turned) | (matches.old & bad)  # a bad one's record would hold the before image
     if not (gone | matches.old | turned).any():
         return group, 0
-    numbers = np.cumsum(~gone) - 1
-    left = [(int(numbers[row]), p, r) for row, p, r in zip(group.bad, group.problems, group.records, strict=True)
-            if not gone[row]]  # fmt: skip
-    rows = emptied(as_deletes(group.rows, table_schema, turned), table_schema, matches.old | turned).filter(
-        pa.array(~gone)
-    )
-    kept = replace(
-        group, rows=rows, bad=tuple(row for row, _, _ in left), problems=tuple(p for _, p, _ in left),
-        records=tuple(r for _, _, r in left),
-    )  # fmt: skip
-    return kept, int(gone.sum())
+    rows = emptied(as_deletes(group.rows, table_schema, turned), table_schema, matches.old | turned)
+    return replace(group, rows=rows).without(gone), int(gone.sum())
 
 
 def _of_erased(rows: pa.Table, table_schema: TableSchema, erased: ErasedKeys) -> Holds:
@@ -291,8 +282,9 @@ def emptied(rows: pa.Table, table_schema: TableSchema, where: np.ndarray) -> pa.
 def with_images(rows: pa.Table, table_schema: TableSchema) -> np.ndarray:
     """Rows with any before image."""
     found = np.zeros(rows.num_rows, dtype=bool)
+    there = set(rows.column_names)
     for column in table_schema.before:
-        if column.name in rows.column_names:
+        if column.name in there:
             found |= np.asarray(flat(rows.column(column.name)).is_valid())
     return found
 

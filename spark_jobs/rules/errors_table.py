@@ -11,7 +11,7 @@ import pyarrow as pa
 from airflow_gddl.contract.spec import MaskMethod
 from airflow_gddl.contract.sql_types import quoted
 from airflow_gddl.contract.table_spec import HASHED
-from spark_jobs.dialects.probed import UNSUPPORTED
+from spark_jobs.dialects.protocol import UNSUPPORTED
 from spark_jobs.plan.columns import landed_name
 
 NANOS = "nanoseconds of "

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from airflow_gddl.contract.result import MainCounts, RunWarning
 from spark_jobs.plan.table_schema import GDDL, RESCUED, TableSchema
 from spark_jobs.rules import errors_table
-from spark_jobs.rules.arrays import by_name, flat
+from spark_jobs.rules.arrays import by_name, completed, flat
 from spark_jobs.rules.batch_schema import stored_schema
 from spark_jobs.rules.codes import compare_rows, sortable, sorted_rows, table_codes
 from spark_jobs.rules.fold import (
@@ -303,7 +303,8 @@ def _mask(values: pa.Array) -> np.ndarray:
 
 def _heads(rows: pa.Table, net: pa.Table, schema: TableSchema) -> pa.Table:
     """Stored rows with keys and `_gddl` in the types of the net changes, and what other columns they have."""
-    names = [name for name in schema.columns if name in rows.column_names]
+    there = set(rows.column_names)
+    names = [name for name in schema.columns if name in there]
     return by_name(rows, stored_schema(rows, names, net.schema))
 
 
@@ -374,10 +375,7 @@ def replaced(rows: pa.Table, at: np.ndarray, outcome: pa.Table, schema: pa.Schem
     if not updates.num_rows:
         return left
     before = rows.take(pa.array(at[np.asarray(chosen)]))
-    for name in schema.names:
-        if name not in updates.column_names:
-            updates = updates.append_column(name, before.column(name))
-    return pa.concat_tables([left, by_name(updates, schema)])
+    return pa.concat_tables([left, completed(updates, before.column, schema)])
 
 
 def _acting(decided: pa.Table, where: np.ndarray) -> pa.Table:

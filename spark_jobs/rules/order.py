@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from spark_jobs.plan.sequence import EPOCH
-from spark_jobs.plan.snapshots import SnapshotRun
+from spark_jobs.plan.source_snapshots import SnapshotRun
 from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.rules.arrays import flat
 from spark_jobs.rules.carried import before_image, by_settings, came_by, completed

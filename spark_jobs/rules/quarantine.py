@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_gddl.contract.sql_types import parse_type
-from spark_jobs.dialects.probed import Unreadable
+from spark_jobs.dialects.protocol import Unreadable
 from spark_jobs.plan.columns import Column
 from spark_jobs.plan.table_schema import GDDL
 from spark_jobs.rules.arrays import arrow_type, flat

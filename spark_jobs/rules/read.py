@@ -24,7 +24,7 @@ from airflow_gddl.contract.sql_types import parse_type, unsupported_part
 from airflow_gddl.stores import Storage
 from airflow_gddl.stores.readers import GZIP_MAGIC, Inflating
 from spark_jobs.dialects.probe import first_record, reading
-from spark_jobs.dialects.probed import Probed, Unreadable
+from spark_jobs.dialects.protocol import Probed, Unreadable
 from spark_jobs.rules.arrays import arrow_type, count_past_micros, flat, is_text, past_micros, recast, with_leaves
 from spark_jobs.rules.convert import Mask
 from spark_jobs.rules.errors_table import ROW_BITS

@@ -14,8 +14,8 @@ import pyarrow.types as pt
 
 from airflow_gddl.contract.result import RunWarning
 from airflow_gddl.contract.sql_types import ScalarType, SqlType, StructType
-from spark_jobs.plan.batch import number_of
 from spark_jobs.plan.discover import RecordedFile
+from spark_jobs.plan.planned_batch import number_of
 from spark_jobs.plan.table_schema import GDDL, RESCUED, TableSchema
 from spark_jobs.rules.arrays import flat
 from spark_jobs.rules.codes import changes, row_codes, sortable, sorted_rows
@@ -122,8 +122,10 @@ def sample_keys(rows: pa.Table, schema: TableSchema) -> tuple[str, ...]:
 
 
 def least_keys(rows: pa.Table, schema: TableSchema) -> pa.Table:
-    """A few keys, least first, each once; nested ones, which have no order, by their JSON text."""
+    """A few keys, least first, each once; nested ones, which have no order, by their JSON text. Without keys, none."""
     keys = rows.select(schema.keys)
+    if not schema.keys:
+        return keys.slice(0, 0)
     at = np.unique(row_codes(keys.columns, rows.num_rows), return_index=True)[1]
     keys = keys.take(pa.array(at))
     if any(pt.is_nested(kind) for kind in keys.schema.types):

@@ -9,6 +9,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -17,9 +18,8 @@ from airflow_gddl.contract.published import clean_name
 from airflow_gddl.contract.spec import MaskMethod, TableSpec
 from airflow_gddl.contract.sql_types import SqlType, StructType, parse_type
 from airflow_gddl.contract.table_spec import HASHED, lowered
-from spark_jobs.dialects.base import Dialect
-from spark_jobs.dialects.roles import declared_texts, sequence_type
-from spark_jobs.plan.batch import TableState
+from spark_jobs.dialects.protocol import Dialect, declared_texts, sequence_type
+from spark_jobs.plan.applied_settings import derived_of, filter_of
 from spark_jobs.plan.columns import (
     Column,
     ColumnSelection,
@@ -29,16 +29,20 @@ from spark_jobs.plan.columns import (
     landed_name,
     select_columns,
 )
-from spark_jobs.plan.identity import keyed_otherwise, other_prefix, reselected_columns
+from spark_jobs.plan.identity import keyed_otherwise, other_prefix, renamed_columns, reselected_columns
+from spark_jobs.plan.planned_batch import TableState
 from spark_jobs.plan.sequence import log_began_of
 from spark_jobs.plan.table_schema import GDDL, RESCUED, TableSchema
 from spark_jobs.plan.types import NOTHING, merge
 from spark_jobs.rules.arrays import arrow_type, flat, recast
 from spark_jobs.rules.batch_schema import STRING, Stored, change_columns, plan_batch
+from spark_jobs.rules.conditions import UNDECIDED_CODE, outside_filter
 from spark_jobs.rules.convert import Mask, but, fit, hashed, mask_of, masked
 from spark_jobs.rules.decode import stored_sequence
+from spark_jobs.rules.derived import derived_type, derived_values
 from spark_jobs.rules.errors_table import MISFIT_CODE
 from spark_jobs.rules.order import gddl_fields, with_gddl
+from spark_jobs.rules.row_filter import as_left
 from spark_jobs.rules.texts import forms
 
 Problem = tuple[str, str, Mask]
@@ -60,6 +64,8 @@ class Rewrite:
         reordered: `_gddl.sequence` is computed again from its columns.
         dropped: id of a batch that was never committed, whose changes go: their files are loaded again. Empty: none.
         foreign: another writer has put rows without `_gddl` into the table; they go.
+        filters: the row filter is new.
+        derived: computed columns that are new, or computed otherwise than before.
     """
 
     dialect: Dialect
@@ -70,6 +76,8 @@ class Rewrite:
     reordered: bool
     dropped: str = ""
     foreign: bool = False
+    filters: bool = False
+    derived: tuple[str, ...] = ()
 
     @property
     def is_needed(self) -> bool:
@@ -77,7 +85,8 @@ class Rewrite:
         wanted = [c for c in change_columns(self.schema) if c.name != GDDL]
         stored = {c.name: c.type for c in self.stored}
         same = stored == {c.name: c.type for c in wanted}
-        return bool(not same or self.masks or self.withheld or self.reordered or self.dropped or self.foreign)
+        return bool(not same or self.masks or self.withheld or self.reordered or self.dropped or self.foreign
+                    or self.filters or self.derived)  # fmt: skip
 
 
 def plan_rewrite(dialect: Dialect, stored: Stored, state: TableState, dropped: str = "") -> Rewrite:
@@ -90,6 +99,7 @@ def plan_rewrite(dialect: Dialect, stored: Stored, state: TableState, dropped: s
     spec, data, before = dialect.spec, stored.data or Schema(()), stored.before or Schema(())
     columns = (*data.columns, *before.columns)
     _require_images(spec, columns, state)
+    filters, derived = _filters(spec, state), _derived(spec, state)
     masks = _new_masks(spec, columns, state)
     kept = select_columns([c.name for c in columns], spec, stored=True).kept
     prefix = spec.before_image_prefix
@@ -97,6 +107,7 @@ def plan_rewrite(dialect: Dialect, stored: Stored, state: TableState, dropped: s
     given = {**dict.fromkeys(images, "string"), **dialect.options.types}
     declared = {landed_name(name).lower(): parse_type(kind) for name, kind in given.items()}
     wanted = [tuple(_retyped(c, declared, masks) for c in part.columns if c.name in kept) for part in (data, before)]
+    wanted[0] = _with_derived(wanted[0], derived, spec)
     ordered = _order(dialect, columns, state)
     selected = replace(stored, data=Schema(wanted[0]), before=Schema(wanted[1]))
     schema = plan_batch(dialect, (), selected, ordered).table_schema
@@ -104,8 +115,40 @@ def plan_rewrite(dialect: Dialect, stored: Stored, state: TableState, dropped: s
     return Rewrite(
         dialect=dialect, schema=schema, stored=(*columns, *((Column(RESCUED, STRING),) if stored.rescued else ())),
         masks=masks, withheld=rescued if stored.rescued else {}, dropped=dropped,
-        reordered=_order_of(ordered) != _order_of(state) or bool(state.misplaced),
+        reordered=_order_of(ordered) != _order_of(state) or bool(state.misplaced), filters=filters,
+        derived=derived,
     )  # fmt: skip
+
+
+def _derived(spec: TableSpec, state: TableState) -> tuple[str, ...]:
+    """Computed columns that are new, or computed otherwise than before."""
+    if renamed := renamed_columns(spec, state):
+        what = f"{spec.table}: {', '.join(renamed)} came into other columns than the row now says"
+        raise needs_files(spec, what, "restore rename")
+    before = {} if state.applied is None else state.applied.derive
+    return tuple(name for name, text in derived_of(spec).items() if before.get(name) != text)
+
+
+def _with_derived(columns: tuple[Column, ...], derived: Sequence[str], spec: TableSpec) -> tuple[Column, ...]:
+    """Columns of the change table, with computed ones in their types."""
+    types = {column.name: column.type for column in columns}
+    for name in derived:
+        kind = derived_type(name, {n: k for n, k in types.items() if n.lower() != name.lower()}, spec)
+        if kind is None:
+            what = f"{spec.table}: the change table lacks a column from which {name} is computed"
+            raise needs_files(spec, what, "restore derive")
+        spelled = next((n for n in types if n.lower() == landed_name(name).lower()), landed_name(name))
+        types[spelled] = kind
+    return tuple(Column(name, kind) for name, kind in types.items())
+
+
+def _filters(spec: TableSpec, state: TableState) -> bool:
+    """Whether the row filter is new; one that was there before has kept rows out of the lake."""
+    before = None if state.applied is None else state.applied.where
+    if before not in (None, filter_of(spec)):
+        what = f"{spec.table}: the lake holds only the rows where {before}, and the row has another filter"
+        raise needs_files(spec, what, "restore where")
+    return before != filter_of(spec)
 
 
 def plan_archive(dialect: Dialect, stored: Stored, state: TableState, schema: TableSchema) -> Rewrite:
@@ -256,11 +299,21 @@ def _rewritten(rows: pa.Table, how: Rewrite) -> tuple[pa.Table, list[Problem]]:
             continue
         columns[column.name], misfit = _column(flat(source.column(old.name)), old, column, how)
         problems.append((MISFIT_CODE, column.name, misfit))
+    for name in how.derived:
+        target = next(c for c in how.schema.data if c.name.lower() == landed_name(name).lower())
+        others = {n: values for n, values in columns.items() if n != target.name}
+        columns[target.name] = derived_values(name, others, rows.num_rows, target.type, how.schema.spec)
     problems += [("KEY_NULL", key, mask_of(columns[key].is_null())) for key in how.schema.keys]
     if RESCUED in columns and how.withheld:
         columns[RESCUED] = _without_withheld(columns[RESCUED], how.withheld)
     gddl, unordered = _gddl(source, how)
-    return pa.table({**columns, GDDL: gddl}), [*problems, *unordered]
+    found = pa.table({**columns, GDDL: gddl})
+    if how.filters:
+        outside, undecided = outside_filter(found, how.schema, np.ones(rows.num_rows, dtype=bool))
+        problems.append((UNDECIDED_CODE, "where", undecided.where))
+        found, leaving = as_left(found, how.schema, outside)
+        found = found.filter(pa.array(~(outside & ~leaving)))
+    return found, [*problems, *unordered]
 
 
 def _column(values: pa.Array, old: Column, new: Column, how: Rewrite) -> tuple[pa.Array, Mask]:

@@ -17,8 +17,8 @@ from spark_jobs.plan.table_schema import TableSchema
 from spark_jobs.rules.arrays import by_name
 from spark_jobs.rules.batch_schema import change_schema
 from spark_jobs.rules.codes import row_codes, table_codes
-from spark_jobs.rules.figures import BUCKETS, Verdict
 from spark_jobs.rules.fold import newest_state
+from spark_jobs.rules.measure import BUCKETS, Verdict
 from spark_jobs.rules.order import events, gddl_fields
 from spark_jobs.rules.redelivery import keys_json
 from spark_jobs.rules.sweep import of_shard, unmarked
@@ -43,7 +43,8 @@ def live_rows(replica: pa.Table, schema: TableSchema) -> pa.Table:
     Args:
         replica: `_gddl` may be left out where it has no marks. Columns that it lacks are left out.
     """
-    return unmarked(replica).select([name for name in schema.columns if name in replica.column_names])
+    there = set(replica.column_names)
+    return unmarked(replica).select([name for name in schema.columns if name in there])
 
 
 @dataclass(frozen=True, kw_only=True)

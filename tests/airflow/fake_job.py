@@ -6,7 +6,8 @@ before which the process kills itself.
 `columns`: table to what its result says of its columns. `skip`: tables that have nothing new. `sleep`: seconds before
 each table, or table to seconds. `pid`: a file that gets this process's id. `write`: path
 to text. A continuous job answers for tables as its standing order names them, for `lasts` seconds, until it has
-answered for the table `until`, or until it is asked to stop, and then ends with `status`.
+answered for the table `until`, or until it is asked to stop, and then ends with `status`; it makes the file `answered`
+once it has answered for all.
 """
 
 import importlib
@@ -68,6 +69,8 @@ def keep(orders: dict, spec: dict) -> int:
         for row in json.loads(order.read_text())["tables"]:
             if row["table"] not in reported:
                 reported[row["table"]] = work(orders, spec["run_id"], row["table"])
+        if "answered" in orders:
+            Path(orders["answered"]).touch()
         time.sleep(0.05)
     with Path(orders["record"]).open("a") as file:
         line = {

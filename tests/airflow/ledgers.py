@@ -6,7 +6,7 @@ from airflow_gddl.contract.layout import Layout, join
 from airflow_gddl.contract.spec import Roots, TableSpec
 from airflow_gddl.stores import Storage
 from spark_jobs.ledger.ledger import Ledger
-from spark_jobs.plan.batch import BatchCommit, BatchPlan, FileEntry, TableState
+from spark_jobs.plan.planned_batch import BatchCommit, BatchPlan, FileEntry, TableState
 
 MOMENT = "2024-01-01T00:00:00.000000+00:00"
 

@@ -28,8 +28,9 @@ from airflow_gddl.runtime.state.reading import read_pipeline
 from tests.airflow.bag import serialised
 from tests.airflow.stage import Stage
 from tests.airflow.test_run import events
-from tests.airflow.test_stopping import has_ended, is_alive, wait_for
+from tests.airflow.test_stopping import has_ended
 from tests.airflow.workers import command
+from tests.waiting import is_alive, wait_for
 
 PACK = "gddl_pack.shop.small.1"
 ROWS = ("{table: shop.a, keys: [id], schedule: continuous}", "{table: shop.b, keys: [id], trigger: 5s}")
@@ -184,13 +185,11 @@ def test_a_removed_or_rescheduled_pipeline_empties_its_desired_state(pack: Stage
 
 @pytest.fixture
 def worker(pack: Stage) -> Iterator[subprocess.Popen[str]]:
-    pack.order(lasts=300, pid=str(pack.root / "pid"))
+    pack.order(lasts=300, pid=str(pack.root / "pid"), answered=str(pack.root / "answered"))
     with subprocess.Popen(
         command("monitor", pack.metadata, PACK), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
-        pid = pack.root / "pid"
-        wait_for(lambda: has_ended(process) or (folder(pack).exists() and pid.exists() and pid.read_text()))
-        time.sleep(1)
+        wait_for(lambda: has_ended(process) or (pack.root / "answered").exists())
         yield process
         process.kill()
 
@@ -206,7 +205,7 @@ def test_stopping_the_task_lets_the_job_finish(worker: subprocess.Popen[str], pa
 def test_a_killed_worker_s_job_ends_too(worker: subprocess.Popen[str], pack: Stage) -> None:
     job = int((pack.root / "pid").read_text())
     worker.kill()
-    wait_for(lambda: not is_alive(job), 10)
+    wait_for(lambda: not is_alive(job), seconds=10)
 
 
 def test_kept_is_plain_data() -> None:

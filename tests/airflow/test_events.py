@@ -279,7 +279,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=STEPS)
 def test_every_poll_equals_a_full_listing(bucket: Bucket, queue: Waiting, steps: list[tuple[str, Any]]) -> None:
     """Polls of two pipelines in any order, with messages that come twice."""

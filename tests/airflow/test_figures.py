@@ -13,7 +13,7 @@ from airflow_gddl.dags.factory import build_dags
 from airflow_gddl.dags.maintenance import build_upkeep_dags
 from airflow_gddl.reporting import results as reporting
 from airflow_gddl.reporting.results import Reporter
-from airflow_gddl.runtime.runners.base import ProgressEvent
+from airflow_gddl.runners.interface import ProgressEvent
 from tests.airflow.stage import Stage
 
 

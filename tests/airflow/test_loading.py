@@ -14,13 +14,12 @@ from airflow_gddl.contract.spec import DEFAULT_TIERS, JobSpec, Roots, TableSpec
 from airflow_gddl.metadata.topology import pipelines
 from airflow_gddl.reporting.asset_events import extra_of
 from airflow_gddl.reporting.results import explained, summary
+from airflow_gddl.runners.interface import Handle, JobOutcome, Listener, ProgressEvent, WaitPolicy
 from airflow_gddl.runtime.landing import hints
 from airflow_gddl.runtime.landing.hints import HintBook, Hints
 from airflow_gddl.runtime.landing.loading import Loading, LoadRequest, Stage
 from airflow_gddl.runtime.landing.run_request import RunRequestForm, What
 from airflow_gddl.runtime.landing.work import PipelineWork
-from airflow_gddl.runtime.runners.base import JobOutcome, Listener, ProgressEvent, WaitPolicy
-from airflow_gddl.runtime.runners.platform import Handle
 from airflow_gddl.runtime.snapshot import PipelineDocument
 from airflow_gddl.runtime.state.facts import TableRecord
 from airflow_gddl.runtime.state.reading import StateReader

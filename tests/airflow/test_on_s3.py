@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-import time
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -26,6 +25,7 @@ from tests.s3 import delivery
 from tests.s3.conftest import Place, Server, server, way
 from tests.s3.faulty import Fault, Way
 from tests.s3.gateway import find_server, serving
+from tests.waiting import wait_for
 
 __all__ = ["server", "way"]
 pytestmark = [
@@ -123,10 +123,8 @@ def test_metadata_on_s3_outlives_its_bucket_and_is_read_again_when_it_is_back(pl
     assert state.stale_since is not None
     assert "STORAGE_DENIED" in state.why
     way.faults = []
-    deadline = time.monotonic() + 20
-    while (served := sorted(build_dags())) == [PACK] and time.monotonic() < deadline:
-        time.sleep(0.2)  # what was written just now may still be being written, and waits a second
-    assert served == ["gddl.erp.x", PACK]
+    # What was written just now may still be being written, and waits a second.
+    wait_for(lambda: sorted(build_dags()) == ["gddl.erp.x", PACK])
     assert configuration.snapshot(f"s3://{place.name}/metadata").state.stale_since is None
 
 

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_gddl.contract.spec import DEFAULT_TIERS, TableSpec, TierSpec
@@ -57,7 +57,6 @@ def like(spec: TableSpec) -> tuple[object, ...]:
     return spec.source, spec.size, spec.schedule
 
 
-@settings(deadline=None)
 @given(edits())
 def test_a_table_moves_only_if_its_own_row_changes(days: list[list[TableSpec]]) -> None:
     made = after(days[0])

@@ -8,7 +8,6 @@ import json
 import subprocess
 import sys
 import threading
-import time
 import tomllib
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -32,8 +31,9 @@ from airflow_gddl.notifications.webhook import GddlNotifier, message_of, url_of
 from airflow_gddl.plugins import pools
 from airflow_gddl.plugins.pools import GddlPlugin, create_missing_pools
 from airflow_gddl.provider import DEFAULTS, get_provider_info
-from airflow_gddl.runtime.runners.registry import RunnerSettings, make_runner
+from airflow_gddl.runners.registry import RunnerSettings, make_runner
 from tests.airflow.stage import Stage
+from tests.waiting import wait_for
 
 ROOT = Path(__file__).parents[2]
 PACK = "gddl_pack.shop.small.1"
@@ -150,8 +150,7 @@ def test_the_triggerer_creates_the_pool_of_a_tier_that_is_added_later(stage: Sta
     stage.write("gddl.yaml", "landing: ../landing\nlake: ../lake\ntiers: {late: {pool: of_late, slots: 3}}\n")
     stage.rows("{table: shop.a, keys: [id]}", "{table: shop.b, keys: [id], size: late}")
     try:
-        while not known("of_late"):
-            time.sleep(0.05)
+        wait_for(lambda: known("of_late"))
     finally:
         triggerer.job_type = None
     assert known("of_late") == [3]

@@ -31,24 +31,24 @@ from airflow_gddl.contract.layout import answer_name, answers_folder, join
 from airflow_gddl.contract.spec import DEFAULT_TIERS
 from airflow_gddl.dags.factory import build_dags
 from airflow_gddl.dags.maintenance import build_upkeep_dags
-from airflow_gddl.devtools.fakes.databricks.server import FakeServer, serving
-from airflow_gddl.devtools.fakes.databricks.workspace import LIVE, FakeRun
-from airflow_gddl.metadata.runners.databricks import DatabricksSettings
 from airflow_gddl.operators.load import LoadOperator
 from airflow_gddl.reporting.continuous_monitor import MonitoredPipeline
+from airflow_gddl.runners.attempts import Attempts, Submission, TaskKey
+from airflow_gddl.runners.databricks import DatabricksSettings
+from airflow_gddl.runners.databricks_jobs import jobs_of
+from airflow_gddl.runners.interface import Handle, WaitPolicy
 from airflow_gddl.runtime.landing.monitoring import DesiredStateKeeper
-from airflow_gddl.runtime.runners.attempts import Attempts, Submission, TaskKey
-from airflow_gddl.runtime.runners.base import WaitPolicy
-from airflow_gddl.runtime.runners.databricks import jobs_of
-from airflow_gddl.runtime.runners.platform import Handle
 from airflow_gddl.runtime.state.reading import read_pipeline
 from airflow_gddl.stores import open_store
 from airflow_gddl.triggers import runs
 from airflow_gddl.triggers.runs import TIME_TO_END, GddlRunTrigger, Watch
+from devtools.fake_databricks.server import FakeServer, serving
+from devtools.fake_databricks.workspace import LIVE, FakeRun
 from tests.airflow.clearing import clear
 from tests.airflow.deferral import TaskDeferred
 from tests.airflow.stage import Stage
 from tests.airflow.test_alerting import ListNotifier
+from tests.waiting import wait_for
 
 PACK = "gddl_pack.shop.small.1"
 FAKE = Path(__file__).with_name("fake_job.py")
@@ -240,10 +240,7 @@ def is_deferred(still: bool) -> Iterator[None]:
 
 
 def ended(run_: FakeRun) -> bool:
-    deadline = time.monotonic() + 30
-    while run_.is_going and time.monotonic() < deadline:
-        time.sleep(0.05)
-    return not run_.is_going
+    return wait_for(lambda: not run_.is_going)
 
 
 def test_a11_a_stopped_task_cancels_its_run_and_the_next_try_starts_a_new_one(stage: Stage, fake: FakeServer) -> None:

@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -18,28 +17,15 @@ from airflow_gddl.runtime.state.facts import RunFact
 from airflow_gddl.runtime.state.reading import read_pipeline
 from tests.airflow.stage import Stage
 from tests.airflow.workers import command
+from tests.waiting import is_alive, wait_for
 
 PACK = "gddl_pack.shop.small.1"
-
-
-def is_alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in ("Z", "X")
-    except OSError:
-        return False
 
 
 def has_ended(process: subprocess.Popen[str]) -> bool:
     """Whether a worker ended early: a test that waits for its job then fails at once, and shows why."""
     assert process.poll() is None, process.communicate()[1]
     return False
-
-
-def wait_for(condition: object, seconds: float = 30.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():  # type: ignore[operator] # a function without arguments
-        assert time.monotonic() < deadline, "it never came true"
-        time.sleep(0.05)
 
 
 @pytest.fixture
@@ -52,9 +38,8 @@ def worker(stage: Stage) -> subprocess.Popen[str]:
     process = subprocess.Popen(
         command("load", stage.metadata, PACK), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
-    wait_for(lambda: has_ended(process) or ((stage.root / "pid").exists() and (stage.root / "pid").read_text()))
-    # The hint of shop.a is written a second after it came, or at the end.
-    time.sleep(0.5)
+    # The stand-in makes it once it has answered for the table.
+    wait_for(lambda: has_ended(process) or list(stage.lake.glob("shop/a/_delta_log/*.json")))
     return process
 
 
@@ -76,7 +61,7 @@ def test_a11_the_job_of_a_killed_worker_ends_and_the_next_try_resumes(
     job = int((stage.root / "pid").read_text())
     worker.kill()
     worker.communicate(timeout=60)
-    wait_for(lambda: not is_alive(job), 10)
+    wait_for(lambda: not is_alive(job), seconds=10)
     stage.order()
     done = subprocess.run(command("load", stage.metadata, PACK), capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "ended []"
@@ -115,8 +100,13 @@ def test_a_load_that_reaches_its_time_limit_is_recorded(stage: Stage) -> None:
 
 @pytest.mark.parametrize("wrapped", [False, True])
 def test_a_job_ends_with_its_parent_also_behind_a_wrapper(tmp_path: Path, wrapped: bool) -> None:
-    job = "import os, sys, time; from spark_jobs.job.stop import end_with; end_with(int(sys.argv[1]));"
-    job += " open(sys.argv[2], 'w').write(str(os.getpid())); time.sleep(300)"
+    job = (  # it writes its id once it has found its parent alive, and again looks for it
+        "import os, sys, threading, time; from spark_jobs.job.stop import end_with\n"
+        "sleep, again = time.sleep, threading.Event()\n"
+        "time.sleep = lambda seconds: (again.set(), sleep(seconds))\n"
+        "end_with(int(sys.argv[1])); again.wait(); again.clear(); again.wait()\n"
+        "open(sys.argv[2], 'w').write(str(os.getpid())); sleep(300)\n"
+    )
     starter = (
         "import os, subprocess, sys, time\n"
         "command = [sys.executable, '-c', sys.argv[1], str(os.getpid()), sys.argv[2]]\n"
@@ -127,7 +117,6 @@ def test_a_job_ends_with_its_parent_also_behind_a_wrapper(tmp_path: Path, wrappe
     pid = tmp_path / "pid"
     with subprocess.Popen([sys.executable, "-c", starter, job, str(pid), str(wrapped)]) as process:
         wait_for(lambda: pid.exists() and pid.read_text())
-        time.sleep(0.7)
         assert is_alive(int(pid.read_text()))
         os.kill(process.pid, signal.SIGKILL)
-        wait_for(lambda: not is_alive(int(pid.read_text())), 10)
+        wait_for(lambda: not is_alive(int(pid.read_text())), seconds=10)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_gddl.contract.spec import DEFAULT_TIERS, AirflowView, TableSpec, TierSpec
@@ -13,9 +13,6 @@ from airflow_gddl.metadata.topology import Pipeline, pipelines, pools
 
 SCHEDULES = ("@hourly", "@daily", "*/15 * * * *", "*/5 * * * *", "continuous", None)
 TIERS = {**DEFAULT_TIERS, "small": TierSpec(tables_per_job=4), "medium": TierSpec(tables_per_job=1, pool="shared")}
-# The machine may be busy with other things.
-settings.register_profile("unhurried", deadline=None)
-settings.load_profile("unhurried")
 NAMES = st.lists(st.integers(0, 5000).map(lambda n: f"s.t{n}"), unique=True, max_size=60)
 
 

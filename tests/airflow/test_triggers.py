@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import functools
 import importlib
 import json
 import os
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import Roots
 from airflow_gddl.dags.factory import build_dags
 from airflow_gddl.runtime.landing.observing import Question
+from airflow_gddl.runtime.landing.polling import poll
 from airflow_gddl.runtime.landing.run_request import from_params
 from airflow_gddl.runtime.landing.work import PipelineWork
 from airflow_gddl.runtime.state.records import write_record
@@ -195,27 +197,50 @@ def test_a06_the_task_starts_in_the_triggerer_where_that_knows_the_params(stage:
     assert set(task["__var"]["template_fields"]) == {"asked", "run_id", "try_number"}
 
 
-def test_new_files_are_events_for_asset_watchers(tmp_path: Path) -> None:
+def events_of(
+    made: GddlFilesTrigger, changes: list[Callable[[], object]], monkeypatch: pytest.MonkeyPatch
+) -> list[Any]:
+    """Payloads of a trigger that has polled twice, without an event, before each of the changes."""
+    polls = 0
+
+    def counted(*given: Any) -> Any:
+        nonlocal polls
+        polled = poll(*given)
+        polls += 1
+        return polled
+
+    async def events() -> list[Any]:
+        nonlocal polls
+        running, found = made.run(), []
+        for change in changes:
+            polls, waiting = 0, asyncio.create_task(first(running))
+            while polls < 2:
+                await asyncio.sleep(0.01)
+            assert not waiting.done()
+            change()
+            found.append((await waiting).payload)
+        return found
+
+    with monkeypatch.context() as patch:
+        patch.setattr("airflow_gddl.triggers.files.poll", counted)
+        return asyncio.run(asyncio.wait_for(events(), 60))
+
+
+def test_new_files_are_events_for_asset_watchers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "shop" / "a" / "20240101-000000000.parquet"
     path.parent.mkdir(parents=True)
     path.write_text("x")
     made = GddlFilesTrigger(landing=str(tmp_path), tables=["shop.b", "shop.a"], poll_seconds=0.05)
     assert made.serialize()[1]["tables"] == ["shop.a", "shop.b"]
 
-    async def both() -> list[Any]:
-        events, found = made.run(), []
-        for name in ("20240102-000000000.parquet", "20240103-000000000.parquet"):
-            waiting = asyncio.create_task(first(events))
-            await asyncio.sleep(0.3)
-            assert not waiting.done()
-            (path.parent / name).write_text("y")
-            found.append((await waiting).payload)
-        return found
-
-    assert asyncio.run(asyncio.wait_for(both(), 20)) == [{"tables": ["shop.a"]}] * 2
+    names = ("20240102-000000000.parquet", "20240103-000000000.parquet")
+    changes = [functools.partial((path.parent / name).write_text, "y") for name in names]
+    assert events_of(made, changes, monkeypatch) == [{"tables": ["shop.a"]}] * 2
 
 
-def test_run_records_are_events_for_consumers_of_continuous_tables(tmp_path: Path) -> None:
+def test_run_records_are_events_for_consumers_of_continuous_tables(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """As docs/streaming.md has it."""
     roots, moment = Roots(landing=str(tmp_path / "landing"), lake=str(tmp_path / "lake")), "2024-01-01T00:00:0{}+00:00"
     store = open_store()
@@ -223,14 +248,5 @@ def test_run_records_are_events_for_consumers_of_continuous_tables(tmp_path: Pat
     write_record(store, roots, turns[0])
     made = GddlFilesTrigger(landing=f"{roots.lake}/_gddl/runs", tables=["shop.orders"], poll_seconds=0.05)
 
-    async def both() -> list[Any]:
-        events, found = made.run(), []
-        for turn in turns[1:]:
-            waiting = asyncio.create_task(first(events))
-            await asyncio.sleep(0.3)
-            assert not waiting.done()
-            write_record(store, roots, turn)
-            found.append((await waiting).payload)
-        return found
-
-    assert asyncio.run(asyncio.wait_for(both(), 20)) == [{"tables": ["shop.orders"]}] * 2
+    changes = [functools.partial(write_record, store, roots, turn) for turn in turns[1:]]
+    assert events_of(made, changes, monkeypatch) == [{"tables": ["shop.orders"]}] * 2

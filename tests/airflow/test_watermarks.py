@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_gddl.contract.errors import RetriableError
@@ -89,7 +89,6 @@ def test_a_longer_lookback_applies_and_a_shorter_one_does_not() -> None:
     assert [mark.after[:8] for mark in found if mark is not None] == ["20240501", "20240524"]
 
 
-@settings(deadline=None)
 @given(
     before=st.sets(st.integers(0, 60), min_size=21),
     after=st.sets(st.integers(53, 90)),

@@ -68,7 +68,7 @@ def import_all(package: str, refused: str, *flags: str, left_out: str = "") -> s
 @pytest.mark.parametrize(
     ("package", "refused", "one", "left_out"),
     [
-        ("spark_jobs", "airflow,pydantic", "spark_jobs.plan.batch", ()),
+        ("spark_jobs", "airflow,pydantic", "spark_jobs.plan.planned_batch", ()),
         ("airflow_gddl", "pyspark,delta,py4j,spark_jobs,airflow", "airflow_gddl.cli.main", AIRFLOW),
     ],
 )
@@ -116,7 +116,7 @@ def test_no_client_of_s3_is_imported_before_a_path_on_s3_is_opened() -> None:
     code = """
 import sys
 sys.path.insert(0, sys.argv[1])
-import airflow_gddl.metadata.loading, airflow_gddl.runtime.landing.polling, airflow_gddl.runtime.runners.registry
+import airflow_gddl.metadata.loading, airflow_gddl.runtime.landing.polling, airflow_gddl.runners.registry
 from airflow_gddl.stores import open_store
 found = list(open_store().list(sys.argv[1] + "/docs"))
 print(len(found) > 10, "obstore" in sys.modules)

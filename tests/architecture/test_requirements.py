@@ -14,10 +14,10 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from airflow_gddl.cli.check import _JOB_PACKAGES
 from airflow_gddl.contract.spark_versions import check_packages
-from airflow_gddl.metadata.runners.databricks import DatabricksSettings
-from airflow_gddl.metadata.runners.glue import GlueSettings
+from airflow_gddl.runners.databricks import DatabricksSettings
+from airflow_gddl.runners.glue import GlueSettings
+from airflow_gddl.runners.this_machine import JOB_PACKAGES
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -93,7 +93,7 @@ def test_the_image_has_the_airflow_that_is_pinned() -> None:
 
 
 def test_packages_that_gddl_check_asks_for_come_with_their_extra() -> None:
-    assert set(_JOB_PACKAGES) <= {requirement.name for requirement in asked("spark")}
+    assert set(JOB_PACKAGES) <= {requirement.name for requirement in asked("spark")}
 
 
 # What the releases on PyPI ask for themselves, as of 2026-11-23.

@@ -1,4 +1,4 @@
-"""How large things may grow, and what may not be silenced without saying why."""
+"""Names that say nothing, what may not be silenced without saying why, and calls that are not safe."""
 
 from __future__ import annotations
 
@@ -9,17 +9,11 @@ from collections.abc import Iterator
 from itertools import zip_longest
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).parents[2]
-FOLDERS = ("airflow_gddl", "spark_jobs", "dags", "benchmarks", "website")
-MODULE_LINES = 800
-FUNCTION_LINES = 50
+FOLDERS = ("airflow_gddl", "spark_jobs", "dags", "benchmarks", "devtools", "website")
 VAGUE = {"utils", "util", "helpers", "helper", "common", "misc"}
 SILENCED = re.compile(r"#\s*(noqa|type:\s*ignore|pragma:)")
 WITH_REASON = re.compile(r"#\s*(noqa:[ A-Z0-9,]+|type:\s*ignore\[[a-z, -]+\]|pragma: [a-z ]+)\s*[-#]?\s*\w.{8,}")
-
-Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def modules(*folders: str) -> list[Path]:
@@ -30,17 +24,10 @@ def named(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
 
-def long_functions(source: str) -> Iterator[tuple[str, int, int]]:
-    """Name, line and length of each function that is too long."""
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, Function):
-            length = (node.end_lineno or node.lineno) - node.lineno + 1
-            if length > FUNCTION_LINES:
-                yield node.name, node.lineno, length
-
-
 def unexplained(path: Path) -> Iterator[str]:
     """Comments that silence a tool and don't say why."""
+    if not SILENCED.search(path.read_text()):  # most files have none, and words take their time
+        return
     with tokenize.open(path) as file:
         for token in tokenize.generate_tokens(file.readline):
             if token.type == tokenize.COMMENT and SILENCED.match(token.string) and not WITH_REASON.match(token.string):
@@ -49,7 +36,7 @@ def unexplained(path: Path) -> Iterator[str]:
 
 def unsafe_starts(source: str) -> Iterator[int]:
     """Lines that start this Python without `-P`: a folder of the working directory could stand in for a package."""
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(ast.parse(source)) if "sys.executable" in source else ():
         parts = node.elts if isinstance(node, ast.Tuple | ast.List) else []
         for part, after in zip_longest(parts, parts[1:]):
             if (
@@ -62,24 +49,16 @@ def unsafe_starts(source: str) -> Iterator[int]:
 
 def int96_at_risk(source: str) -> Iterator[int]:
     """Lines that read parquet with INT96 timestamps as nanoseconds, which 64 bits hold from 1677 to 2262 only."""
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(ast.parse(source)) if "pq." in source else ():
         if isinstance(node, ast.Call) and ast.unparse(node.func) in ("pq.ParquetFile", "pq.read_table"):
             given = {keyword.arg for keyword in node.keywords}
             yield from () if "coerce_int96_timestamp_unit" in given else (node.lineno,)
 
 
 def test_there_is_something_to_measure() -> None:
-    assert {"airflow_gddl/cli/main.py", "spark_jobs/plan/batch.py"} <= {named(path) for path in modules(*FOLDERS)}
-
-
-def test_modules_stay_short() -> None:
-    lines = {named(path): len(path.read_text().splitlines()) for path in modules(*FOLDERS)}
-    assert {name: count for name, count in lines.items() if count > MODULE_LINES} == {}
-
-
-def test_functions_stay_short() -> None:
-    found = {named(path): list(long_functions(path.read_text())) for path in modules(*FOLDERS)}
-    assert {name: long for name, long in found.items() if long} == {}
+    assert {"airflow_gddl/cli/main.py", "spark_jobs/plan/planned_batch.py"} <= {
+        named(path) for path in modules(*FOLDERS)
+    }
 
 
 def test_names_say_what_is_inside() -> None:
@@ -100,12 +79,6 @@ def test_parquet_is_read_with_times_of_all_years() -> None:
     found = {named(path): list(int96_at_risk(path.read_text())) for path in modules("airflow_gddl", "spark_jobs")}
     assert {name: lines for name, lines in found.items() if lines} == {}
     assert list(int96_at_risk("pq.ParquetFile(x)\npq.read_table(x, coerce_int96_timestamp_unit='us')")) == [1]
-
-
-@pytest.mark.parametrize("body", [FUNCTION_LINES - 1, FUNCTION_LINES])
-def test_the_measure_measures(body: int) -> None:
-    source = "def f():\n" + "    x = 1\n" * body
-    assert list(long_functions(source)) == ([] if body < FUNCTION_LINES else [("f", 1, FUNCTION_LINES + 1)])
 
 
 def test_a_bare_silencer_is_seen(tmp_path: Path) -> None:

@@ -25,8 +25,9 @@ from airflow_gddl.contract.spec import Roots, TableSpec
 from airflow_gddl.stores import Storage
 from spark_jobs.ledger.claim import Claim
 from spark_jobs.table.runtime import utc_now
-from tests.cluster.standalone import Cluster, asked, until
+from tests.cluster.standalone import Cluster, asked
 from tests.landing import write
+from tests.waiting import wait_for
 
 ROOT = Path(__file__).parents[2]
 SECONDS = 400
@@ -187,8 +188,8 @@ class Run:
             found[:] = [name for name in self.site.at_work() if name not in but]
             return len(found) == tasks
 
-        until(lambda: done() == len(self.site.small) - 1, "all tables but the last", SECONDS)
-        until(there, f"{tasks} tasks at the last table", AT_LAST_SECONDS)
+        wait_for(lambda: done() == len(self.site.small) - 1, "all tables but the last", SECONDS)
+        wait_for(there, f"{tasks} tasks at the last table", AT_LAST_SECONDS)
         return found
 
     def job(self) -> psutil.Process:

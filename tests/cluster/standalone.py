@@ -7,9 +7,7 @@ import os
 import re
 import signal
 import subprocess
-import time
 import urllib.request
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,7 +17,8 @@ from typing import Any, Self
 import psutil
 import pyspark
 
-from airflow_gddl.devtools.standalone.home import free_port
+from devtools.standalone.home import free_port
+from tests.waiting import wait_for
 
 HOME = Path(pyspark.__file__).parent
 WORKERS = 2
@@ -53,10 +52,10 @@ class Cluster:
     def _begin(self) -> None:
         place = ["--host", "127.0.0.1", "--port", str(self.port), "--webui-port", str(self.web)]
         self._start("master", "master.Master", place)
-        until(lambda: self.state()["status"] == "ALIVE", "the master")
+        wait_for(lambda: self.state()["status"] == "ALIVE", "the master")
         for number in range(WORKERS):
             self.start_worker(number)
-        until(lambda: self.state()["aliveworkers"] == WORKERS, "the workers")
+        wait_for(lambda: self.state()["aliveworkers"] == WORKERS, "the workers")
 
     def __exit__(
         self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
@@ -147,17 +146,3 @@ def asked(url: str) -> Any:
             return json.load(answer)
         except ValueError as error:
             raise ConnectionError(f"{url} answers in another form: {error}") from error
-
-
-def until(done: Callable[[], object], what: str, seconds: float = 120) -> None:
-    """Wait for it; places that don't answer yet are asked again, and named when they never did."""
-    deadline, last = time.monotonic() + seconds, ""
-    while True:
-        try:
-            found = done()
-        except OSError as error:
-            found, last = None, f"; last fault: {error!r}"
-        if found:
-            return
-        assert time.monotonic() < deadline, f"waited {seconds:g} s for {what}, found {found}{last}"
-        time.sleep(0.1)

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from tests.cluster.site import Site, packed_environment
-from tests.cluster.standalone import Cluster, until
+from tests.cluster.standalone import Cluster
+from tests.waiting import wait_for
 
 PACK = ("a", "b", "c", "held")
 LOADED = {0: "load 0", 1: "load 1", 2: "load 2"}
@@ -66,7 +67,7 @@ def test_two_tasks_never_work_on_one_table(tmp_path: Path, cluster: Cluster) -> 
 
     Their Python is that of an archive which they unpacked.
     """
-    until(lambda: cluster.state()["aliveworkers"] == 2, "both workers")
+    wait_for(lambda: cluster.state()["aliveworkers"] == 2, "both workers")
     speculation = {"multiplier": 1.1, "quantile": 0.1, "interval": "100ms", "minTaskRuntime": "100ms"}
     conf = {"spark.speculation": True, **{f"spark.speculation.{name}": value for name, value in speculation.items()}}
     here = site(tmp_path, cluster, *PACK, conf=conf, own={"archive": str(packed_environment(tmp_path))})
@@ -97,14 +98,14 @@ def test_stopped_job_and_killed_driver_resume(tmp_path: Path, cluster: Cluster) 
             status, results, _ = run.end()
         assert status == 128 + signal.SIGTERM
         assert results["held"]["error"]["code"] == results["spark_orders"]["error"]["code"] == "JOB_CANCELLED"
-        until(lambda: cluster.running() == [], "the application to end on the master")
+        wait_for(lambda: cluster.running() == [], "the application to end on the master")
         here.change(PACK, 1, FIRST)
         with here.run() as run:
             run.wait_at_last()
             run.job().kill()
             status, results, _ = run.end()
         assert (status, results["held"]["error"]["code"]) == (1, "JOB_DIED")
-        until(lambda: cluster.running() == [], "the application of the dead driver to end")
+        wait_for(lambda: cluster.running() == [], "the application of the dead driver to end")
     here.change(["spark_orders"], 1, FIRST)
     with here.run() as run:
         done = run.succeed()
@@ -134,4 +135,4 @@ def test_small_cluster_is_awaited_and_reported(tmp_path: Path, cluster: Cluster)
         status, results, _ = run.end()
     assert (status, results["a"]["error"]["code"]) == (75, "NO_EXECUTORS")
     assert not (tmp_path / "lake" / "s").exists()
-    until(lambda: cluster.running() == [], "the application to end")
+    wait_for(lambda: cluster.running() == [], "the application to end")

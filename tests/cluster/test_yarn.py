@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.cluster.site import Site
-from tests.cluster.standalone import until
 from tests.cluster.test_jobs import CHANGED, FIRST, KEPT, PACK
 from tests.cluster.yarn import YarnCluster, class_path
+from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.deep, pytest.mark.timeout(1200)]
 
@@ -37,7 +37,7 @@ def here(
     made = Site(tmp_path, cluster, names, conf=cluster.conf())
     made.prepare()
     yield made
-    until(lambda: cluster.running() == [], "all applications to end")
+    wait_for(lambda: cluster.running() == [], "all applications to end")
 
 
 def test_a_lost_executor_is_replaced(here: Site, cluster: YarnCluster, names: tuple[str, ...]) -> None:
@@ -68,7 +68,7 @@ def test_a_killed_driver_ends_its_application_and_the_next_run_resumes(
         run.job().kill()
         status, results, _ = run.end()
     assert (status, results["held"]["error"]["code"]) == (1, "JOB_DIED")
-    until(lambda: application in cluster.ended(), "the application of the dead driver to end")
+    wait_for(lambda: application in cluster.ended(), "the application of the dead driver to end")
     with here.run() as run:
         run.succeed()
     assert {name: here.replica(name) for name in names} == dict.fromkeys(names, CHANGED)

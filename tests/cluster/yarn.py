@@ -17,7 +17,8 @@ import pytest
 
 from airflow_gddl.contract.errors import FatalError
 from spark_jobs.spark import jars
-from tests.cluster.standalone import HOME, asked, until
+from tests.cluster.standalone import HOME, asked
+from tests.waiting import wait_for
 
 NODES = 2
 SOURCE = Path(__file__).with_name("YarnCluster.java")
@@ -69,10 +70,10 @@ class YarnCluster:
                 start_new_session=True,
             )
         try:
-            until(self._started, "YARN", 180)
+            wait_for(self._started, "YARN", 180)
             address = _settings(self.folder / "yarn-site.xml")["yarn.resourcemanager.webapp.address"]
             self.web = int(address.rpartition(":")[2])
-            until(lambda: self._get("metrics")["clusterMetrics"]["activeNodes"] == NODES, "the nodes")
+            wait_for(lambda: self._get("metrics")["clusterMetrics"]["activeNodes"] == NODES, "the nodes")
         except BaseException:
             self.end()
             raise

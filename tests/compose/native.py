@@ -9,8 +9,7 @@ import socket
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib.metadata import entry_points
@@ -20,8 +19,9 @@ from typing import Self
 
 import psutil
 
-from airflow_gddl.devtools.standalone.home import free_port
+from devtools.standalone.home import free_port
 from tests.compose.arrangement import ROOT, Service, example, services
+from tests.waiting import wait_for
 
 SECONDS = 600
 DATABASE_USER = "postgres"
@@ -147,7 +147,7 @@ class Native:
                 subprocess.run(checked, env=environ, capture_output=True, check=False, timeout=SECONDS).returncode == 0
             )
 
-        until(passes, f"{name} to be healthy")
+        wait_for(passes, f"{name} to be healthy")
 
     def log(self, name: str) -> str:
         return f"{name}:\n" + (self.root / f"{name}.log").read_text(errors="replace")[-4000:]
@@ -179,7 +179,7 @@ class Native:
             made = [*address, "-c", f"create database {own['POSTGRES_DB']}"]
             return subprocess.run(made, env=secrets, capture_output=True, check=False).returncode == 0
 
-        until(made, "the database")
+        wait_for(made, "the database")
 
     def _spawn(self, name: str, command: list[str], environ: dict[str, str], user: str | None = None) -> None:
         with (self.root / f"{name}.log").open("ab") as log:
@@ -193,10 +193,3 @@ class Native:
                 start_new_session=True,
                 user=user,
             )
-
-
-def until(done: Callable[[], bool], what: str, seconds: float = SECONDS) -> None:
-    deadline = time.monotonic() + seconds
-    while not done():
-        assert time.monotonic() < deadline, f"waited {seconds:g} s for {what}"
-        time.sleep(1)

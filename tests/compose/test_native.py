@@ -15,10 +15,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from airflow_gddl.devtools.simulate import differences
-from airflow_gddl.devtools.simulate.report import read_replica
+from airflow_gddl.simulate import differences
+from airflow_gddl.simulate.report import read_replica
 from airflow_gddl.stores import Storage
-from tests.compose.native import Native, s3_program, server_programs, until
+from tests.compose.native import Native, s3_program, server_programs
+from tests.waiting import wait_for
 
 BUCKET = "gddl"
 ROOTS = {
@@ -89,13 +90,13 @@ def test_the_sample_lands_and_is_replicated(native: Native) -> None:
     def packs() -> list[str]:
         return [dag["dag_id"] for dag in api.call("/api/v2/dags")["dags"] if dag["dag_id"].startswith("gddl_pack.nyc")]
 
-    until(lambda: len(packs()) == 1, "the pack")
+    wait_for(lambda: len(packs()) == 1, "the pack")
     (pack,) = packs()
     # It is scheduled, and its first run has come by itself.
-    until(lambda: api.call(f"/api/v2/dags/{pack}/dagRuns")["dag_runs"] != [], "a run")
+    wait_for(lambda: api.call(f"/api/v2/dags/{pack}/dagRuns")["dag_runs"] != [], "a run")
     run = api.call(f"/api/v2/dags/{pack}/dagRuns?order_by=run_after")["dag_runs"][0]["dag_run_id"]
     path = f"/api/v2/dags/{pack}/dagRuns/{quote(run)}"
-    until(lambda: api.call(path)["state"] in ("success", "failed"), "the run")
+    wait_for(lambda: api.call(path)["state"] in ("success", "failed"), "the run")
     tasks = {task["task_id"]: task["state"] for task in api.call(f"{path}/taskInstances")["task_instances"]}
     assert api.call(path)["state"] == "success", f"{tasks}\n{native.log('scheduler')}"
     assert tasks == dict.fromkeys(("landed", "initial_load", "incremental_load", "table"), "success")

@@ -7,12 +7,13 @@ import shutil
 import socket
 import subprocess
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import sqlalchemy as sa
+
+from tests.waiting import wait_for
 
 SERVER = shutil.which("mariadbd", path="/usr/sbin:/usr/bin:/usr/local/sbin:/usr/local/bin")
 _SECONDS = 60
@@ -39,11 +40,7 @@ def mariadb() -> Iterator[sa.Engine]:
 
 def _engine(place: Path) -> sa.Engine:
     url = sa.URL.create("mysql+pymysql", "root", host="localhost", query={"unix_socket": str(place)})
-    deadline = time.monotonic() + _SECONDS
-    while not _answers(place):
-        if time.monotonic() > deadline:
-            raise TimeoutError("MariaDB did not start")
-        time.sleep(0.1)
+    wait_for(lambda: _answers(place), "MariaDB")
     with sa.create_engine(url, poolclass=sa.pool.NullPool).begin() as connection:
         connection.execute(sa.text("CREATE DATABASE shop"))
     return sa.create_engine(url.set(database="shop"), poolclass=sa.pool.NullPool)

@@ -16,7 +16,7 @@ from airflow_gddl.contract.codec import decode, plain
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, JobSpec, Roots, TableSpec
-from spark_jobs.job.tables import run_job
+from spark_jobs.job.job_tables import run_job
 from tests.conftest import LocalPort
 from tests.engine_port import EnginePort
 from tests.spark.breaking import Break, Breaker

@@ -9,9 +9,8 @@ from typing import Any
 
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.stores import Storage
-from spark_jobs.dialects.base import dialect_of
-from spark_jobs.dialects.probed import Probed
-from spark_jobs.plan.batch import PlannedFile
+from spark_jobs.dialects.protocol import Probed, dialect_of
+from spark_jobs.plan.planned_batch import PlannedFile
 
 
 def probe(folder: Path, content: bytes | str, *, before_image_prefix: str | None = None, **options: Any) -> Probed:

@@ -14,7 +14,7 @@ from airflow_gddl.contract.codec import decode
 from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.spec import JobSpec, Roots, TableSpec
-from airflow_gddl.devtools.simulate import (
+from airflow_gddl.simulate import (
     Delivery,
     SchemaEvent,
     SimulateSpec,

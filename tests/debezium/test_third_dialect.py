@@ -11,20 +11,24 @@ from pathlib import Path
 
 import pytest
 
-from airflow_gddl.contract import dialects
+from airflow_gddl.contract.dialects import DIALECTS
 from airflow_gddl.contract.errors import FatalError
+from airflow_gddl.contract.extensions import forget_entry_points
 from airflow_gddl.contract.layout import Layout
+from airflow_gddl.contract.published import Publication, ReplicaSchema
 from airflow_gddl.contract.spec import JobSpec, Roots, TableSpec
 from airflow_gddl.metadata import validation
 from airflow_gddl.metadata.checks import check_spec
-from spark_jobs.dialects.base import dialect_of
+from airflow_gddl.metadata.topology.rows import row_of
+from spark_jobs.dialects.protocol import dialect_of
 from tests.conftest import LocalPort
 from tests.unit.pages import ROOT
 
 PAGE = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
-(MODULE,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+PART = PAGE.partition("## A dialect\n")[2].partition("\n## ")[0]
+(MODULE,) = re.findall(r"```python\n(.*?)```", PART, re.DOTALL)
 ENTRY_POINTS = """[airflow_gddl.dialects]
-pipes = our_pipes.dialect:REGISTERED
+pipes = our_pipes.dialect:DESCRIPTOR
 """
 PIPES = TableSpec(table="shop.t", keys=("id",), dialect="pipes", options={"separator": ";"})
 
@@ -46,21 +50,21 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]
 
 
 def forget() -> None:
-    dialects.forget()
+    forget_entry_points()
     validation.options_of.cache_clear()
     for name in [name for name in sys.modules if name.partition(".")[0] == "our_pipes"]:
         del sys.modules[name]
 
 
 def test_docs_show_the_registration() -> None:
-    (registered,) = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)
-    assert registered == '[project.entry-points."airflow_gddl.dialects"]\npipes = "our_pipes.dialect:REGISTERED"\n'
+    (registered,) = re.findall(r"```toml\n(.*?)```", PART, re.DOTALL)
+    assert registered == '[project.entry-points."airflow_gddl.dialects"]\npipes = "our_pipes.dialect:DESCRIPTOR"\n'
     assert "our_pipes" not in sys.stdlib_module_names
 
 
 @pytest.mark.usefixtures("installed")
 def test_metadata_validates_dialect_options() -> None:
-    assert dialects.names() == ("dms", "debezium", "pipes")
+    assert DIALECTS.names() == ("dms", "debezium", "pipes")
     assert check_spec(PIPES, {"small"}) == ()
     wrong = TableSpec(table="shop.t", keys=("id",), dialect="pipes", options={"seperator": ";"})
     (problem,) = check_spec(wrong, {"small"})
@@ -68,11 +72,11 @@ def test_metadata_validates_dialect_options() -> None:
     assert "separator" in problem.remedy
 
 
-@pytest.mark.parametrize("broken", ["our_pipes.gone:REGISTERED", "our_pipes.dialect:GONE"])
+@pytest.mark.parametrize("broken", ["our_pipes.gone:DESCRIPTOR", "our_pipes.dialect:GONE"])
 @pytest.mark.usefixtures("installed")
 def test_unloadable_package_is_a_problem_of_its_rows(broken: str, tmp_path: Path) -> None:
     (entry_points,) = tmp_path.rglob("entry_points.txt")
-    entry_points.write_text(ENTRY_POINTS.replace("our_pipes.dialect:REGISTERED", broken))
+    entry_points.write_text(ENTRY_POINTS.replace("our_pipes.dialect:DESCRIPTOR", broken))
     forget()
     for spec in (PIPES, replace(PIPES, options={})):
         (problem,) = check_spec(spec, {"small"})
@@ -81,6 +85,33 @@ def test_unloadable_package_is_a_problem_of_its_rows(broken: str, tmp_path: Path
     with pytest.raises(FatalError) as caught:
         dialect_of(PIPES)
     assert caught.value.code == "DIALECT_BROKEN"
+
+
+@pytest.mark.usefixtures("installed")
+def test_technical_columns_are_not_published() -> None:
+    stored = ReplicaSchema(columns=("id", "Pipe_Number", "value", "_gddl"), marks_deletes=False)
+    assert Publication.of(PIPES).columns_of(stored) == ("id", "value")
+    assert row_of(PIPES, None).publication.columns_of(stored) == ("id", "value")
+    assert Publication.of(replace(PIPES, dialect="dms")).columns_of(stored) == ("id", "Pipe_Number", "value")
+
+
+@pytest.mark.usefixtures("installed")
+def test_undeclared_technical_columns_are_refused(tmp_path: Path) -> None:
+    (module,) = (tmp_path / "site" / "our_pipes").glob("dialect.py")
+    module.write_text(MODULE.replace('technical=("pipe_number",)', "technical=()"))
+    with pytest.raises(FatalError, match="adds pipe_number, which `technical`") as caught:
+        dialect_of(PIPES)
+    assert caught.value.code == "DIALECT_BROKEN"
+
+
+@pytest.mark.usefixtures("installed")
+def test_another_object_than_a_descriptor_is_refused(tmp_path: Path) -> None:
+    (entry_points,) = tmp_path.rglob("entry_points.txt")
+    entry_points.write_text(ENTRY_POINTS.replace(":DESCRIPTOR", ":PipeOptions"))
+    forget()
+    (problem,) = check_spec(PIPES, {"small"})
+    assert (problem.code, problem.path) == ("DIALECT_BROKEN", ("dialect",))
+    assert "not a DialectDescriptor" in problem.message
 
 
 @pytest.mark.usefixtures("installed")

@@ -17,13 +17,12 @@ from airflow_gddl.cli.main import invoke
 from airflow_gddl.contract.codec import from_json, to_json
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobSpec, TableSpec
-from airflow_gddl.runtime.runners import registry
-from airflow_gddl.runtime.runners.base import JobOutcome, Listener
+from airflow_gddl.runners.interface import JobOutcome, Listener
+from airflow_gddl.runners.job_process import JobProcess
 from airflow_gddl.stores import Storage
-from spark_jobs.job.tables import exit_status, run_job
+from spark_jobs.job.job_tables import exit_status, run_job
 from spark_jobs.job.worker import NoSpark, Task, answer
-from spark_jobs.table.outcome import Declined, TableOutcome
-from spark_jobs.table.runtime import Runtime
+from spark_jobs.table.runtime import Declined, Runtime, TableOutcome
 
 GDDL = [sys.executable, "-m", "airflow_gddl.cli.main"]
 Answer = tuple[list[dict[str, Any]], str]
@@ -40,7 +39,7 @@ def gddl_process(folder: Path, *arguments: str, status: int = 0) -> Answer:
 def gddl(folder: Path, *arguments: str, status: int = 0) -> Answer:
     """The same in this process: the job gets its JobSpec and gives its results as the other process would."""
     out, err = io.StringIO(), io.StringIO()
-    with patch.object(registry, "JobProcess", _JobHere), redirect_stdout(out), redirect_stderr(err):
+    with patch.object(JobProcess, "run", _run_here), redirect_stdout(out), redirect_stderr(err):
         ended = invoke([*arguments, "--metadata", str(folder / "metadata"), "--json"], context.real())
     return _answer(out.getvalue(), err.getvalue(), ended, status)
 
@@ -59,18 +58,14 @@ class _SpreadHere:
             yield from (found for found in answer(Task((spec,)), job, runtime) if not isinstance(found, int))
 
 
-class _JobHere:
-    """A `JobProcess` without the process."""
+def _run_here(_: JobProcess, spec: JobSpec, listener: Listener) -> JobOutcome:
+    """`JobProcess.run` without the process."""
+    results: list[JobResult] = []
 
-    def __init__(self, **_: object) -> None: ...
+    def show(result: JobResult) -> None:
+        results.append(from_json(JobResult, to_json(result)))
+        listener.on_result(results[-1])
 
-    def run(self, spec: JobSpec, listener: Listener) -> JobOutcome:
-        results: list[JobResult] = []
-
-        def show(result: JobResult) -> None:
-            results.append(from_json(JobResult, to_json(result)))
-            listener.on_result(results[-1])
-
-        runtime = Runtime(storage=Storage(), spark=NoSpark(), spread=_SpreadHere())
-        outcomes = run_job(from_json(JobSpec, to_json(spec)), runtime, show)
-        return JobOutcome(results=tuple(results), exit_status=exit_status(outcomes))
+    runtime = Runtime(storage=Storage(), spark=NoSpark(), spread=_SpreadHere())
+    outcomes = run_job(from_json(JobSpec, to_json(spec)), runtime, show)
+    return JobOutcome(results=tuple(results), exit_status=exit_status(outcomes))

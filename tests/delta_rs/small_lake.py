@@ -14,11 +14,12 @@ from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import DEFAULT_TIERS, JobOptions, JobSpec, Roots, TableSpec, TierSpec
 from airflow_gddl.stores import Storage
+from spark_jobs.job.job_tables import run_job
 from spark_jobs.job.table_job import attempt, totals_of
 from spark_jobs.job.worker import NoSpark
-from spark_jobs.table.outcome import Declined, TableOutcome
-from spark_jobs.table.run import TableRun
-from spark_jobs.table.runtime import Clock, Runtime, utc_now
+from spark_jobs.table.runtime import Clock, Declined, Runtime, TableOutcome, utc_now
+from spark_jobs.table.table_run import TableRun
+from tests.conftest import LocalPort
 from tests.landing import write
 
 TIER = replace(DEFAULT_TIERS["small"], engine="delta_rs", spread="processes")
@@ -26,8 +27,13 @@ TIER = replace(DEFAULT_TIERS["small"], engine="delta_rs", spread="processes")
 
 @dataclass(frozen=True)
 class SmallLake:
+    """Attributes:
+    port: engine that runs the jobs; null: `delta_rs`, in this process.
+    """
+
     root: Path
     tier: TierSpec = TIER
+    port: LocalPort | None = None
 
     @property
     def roots(self) -> Roots:
@@ -45,8 +51,11 @@ class SmallLake:
     def run(
         self, spec: TableSpec, options: JobOptions | None = None, clock: Clock = utc_now
     ) -> TableOutcome | Declined:
-        """In this process, without Spark."""
         job = self.job([spec], options)
+        if self.port is not None:
+            runtime = replace(self.port.runtime, clock=clock)
+            (outcome,) = run_job(self.port.tiered(job), runtime, lambda _: None)
+            return outcome
         run = TableRun(job=job, spec=spec, runtime=Runtime(storage=Storage(), spark=NoSpark(), clock=clock))
         return attempt(run, totals_of(job))
 

@@ -21,8 +21,8 @@ from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import Continuous, JobOptions, JobSpec, TableSpec
 from airflow_gddl.runtime.landing.monitoring import DesiredStateKeeper
 from airflow_gddl.stores import Storage
+from spark_jobs.job.job_tables import run_job
 from spark_jobs.job.spread_local import LocalSpread
-from spark_jobs.job.tables import run_job
 from spark_jobs.job.worker import NoSpark
 from spark_jobs.ledger.claim import Claim
 from spark_jobs.ledger.ledger import Ledger
@@ -31,6 +31,7 @@ from tests.background_job import BackgroundJob, known_tables
 from tests.delta_rs.small_lake import SmallLake, spec_of
 from tests.landing import write_bytes
 from tests.spark.children import job_child
+from tests.waiting import wait_for
 
 GOES_ON = JobOptions(continuous=Continuous())
 
@@ -255,9 +256,9 @@ def test_stop_finishes_running_tables_and_starts_none(tmp_path: Path) -> None:
 def test_process_stops_on_sigterm(source: Source) -> None:
     """`test_continuous_command` does the same with SIGINT."""
     with job_child(process_job(source)) as child:
-        _wait(source.is_taken)
+        wait_for(source.is_taken)
         source.change()
-        _wait(source.is_taken)
+        wait_for(source.is_taken)
         os.kill(child.pid, signal.SIGTERM)
         ended = child.end(30)
     assert ended.status == 0, ended.err
@@ -285,14 +286,7 @@ def test_kill_and_restart_loses_and_duplicates_nothing(source: Source) -> None:
             os.kill(child.pid, signal.SIGKILL)
     with job_child(process_job(source)) as child:
         source.change()  # else all may be taken before this job is up, and the signal would come too soon
-        _wait(source.is_taken)
+        wait_for(source.is_taken)
         os.kill(child.pid, signal.SIGTERM)
         assert child.end(30).status == 0
     source.check()
-
-
-def _wait(condition: object, seconds: float = 120.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():  # type: ignore[operator] # a function without arguments
-        assert time.monotonic() < deadline, "it never came true"
-        time.sleep(0.05)

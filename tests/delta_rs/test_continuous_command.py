@@ -6,14 +6,13 @@ import json
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.delta_rs.small_lake import SmallLake, spec_of
+from tests.waiting import wait_for
 
 GDDL = [sys.executable, "-m", "airflow_gddl.cli.main"]
 ROW = "  - {{table: s.{}, keys: [id], sequence_by: [seq], trigger: 1s, freshness: 1m}}\n"
@@ -39,25 +38,18 @@ def status(metadata: Path) -> dict[str, dict[str, Any]]:
     return {line["table"]: line for line in map(json.loads, done.stdout.splitlines())}
 
 
-def wait(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 240
-    while not condition():
-        assert time.monotonic() < deadline, "it never came true"
-        time.sleep(0.2)
-
-
 def test_runs_until_ctrl_c(metadata: Path, tmp_path: Path) -> None:
     lake, a, b = SmallLake(tmp_path), spec_of("a"), spec_of("b")
     lake.load(a)
     lake.load(b)
     command = [*GDDL, "run", "--continuous", "--metadata", str(metadata), "--json"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        wait((tmp_path / "lake" / "s" / "a" / "_delta_log").exists)
+        wait_for((tmp_path / "lake" / "s" / "a" / "_delta_log").exists)
         lake.change(a, 1, [("U", 0, "changed"), ("I", 9, "new")])
-        wait(lambda: lake.replica(a).get(9) == "new")
+        wait_for(lambda: lake.replica(a).get(9) == "new")
         rows(metadata, "a", "b")
-        wait((tmp_path / "lake" / "s" / "b" / "_delta_log").exists)
-        wait(lambda: set(status(metadata)) == {"s.a", "s.b"} and status(metadata)["s.b"]["state"] == "fresh")
+        wait_for((tmp_path / "lake" / "s" / "b" / "_delta_log").exists)
+        wait_for(lambda: set(status(metadata)) == {"s.a", "s.b"} and status(metadata)["s.b"]["state"] == "fresh")
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=60)
     assert process.returncode == 0, err

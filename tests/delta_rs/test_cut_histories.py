@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from airflow_gddl.contract.spec import JobOptions
-from spark_jobs.job.tables import run_job
+from spark_jobs.job.job_tables import run_job
 from tests.conftest import LocalPort
 from tests.oracle import replay
 from tests.spark.lake import Lake

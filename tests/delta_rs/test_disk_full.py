@@ -14,8 +14,7 @@ from airflow_gddl.stores import Storage
 from spark_jobs.job.table_job import run_guarded
 from spark_jobs.job.worker import NoSpark
 from spark_jobs.ledger import claim
-from spark_jobs.table.outcome import TableOutcome
-from spark_jobs.table.runtime import Runtime
+from spark_jobs.table.runtime import Runtime, TableOutcome
 from tests.delta_rs.small_lake import SmallLake, spec_of
 
 SPEC = spec_of(history=True, delete="soft")

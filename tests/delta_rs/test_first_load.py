@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from airflow_gddl.contract.spec import JobOptions
-from spark_jobs.table.outcome import TableOutcome
+from spark_jobs.table.runtime import TableOutcome
 from tests.delta_rs.small_lake import SmallLake, spec_of
 from tests.landing import write_bytes
 

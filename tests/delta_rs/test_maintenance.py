@@ -23,9 +23,8 @@ from spark_jobs.job.worker import NoSpark
 from spark_jobs.ledger.claim import Claim
 from spark_jobs.maintenance.maintain import RUNS_KEPT
 from spark_jobs.plan.identity import vacuum_hours
-from spark_jobs.table.outcome import TableOutcome
-from spark_jobs.table.run import TableRun
-from spark_jobs.table.runtime import Clock, Runtime, Step, utc_now
+from spark_jobs.table.runtime import Clock, Runtime, Step, TableOutcome, utc_now
+from spark_jobs.table.table_run import TableRun
 from tests.delta_rs.small_lake import SmallLake, spec_of
 from tests.spark.children import killed_child
 

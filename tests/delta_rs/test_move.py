@@ -19,9 +19,8 @@ from airflow_gddl.stores import Storage
 from spark_jobs.job.table_job import attempt, totals_of
 from spark_jobs.job.worker import NoSpark
 from spark_jobs.ledger.claim import Claim
-from spark_jobs.table.outcome import TableOutcome
-from spark_jobs.table.run import TableRun
-from spark_jobs.table.runtime import Runtime, Step, utc_now
+from spark_jobs.table.runtime import Runtime, Step, TableOutcome, utc_now
+from spark_jobs.table.table_run import TableRun
 from tests.delta_rs.small_lake import SmallLake
 
 OLD, NEW = "crm_public.orders", "customers.orders"

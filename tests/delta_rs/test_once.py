@@ -20,9 +20,8 @@ from spark_jobs.job.table_job import attempt, totals_of
 from spark_jobs.job.task_limits import refused
 from spark_jobs.job.worker import NoSpark
 from spark_jobs.ledger.claim import Claim
-from spark_jobs.table.outcome import Declined, TableOutcome
-from spark_jobs.table.run import TableRun
-from spark_jobs.table.runtime import Runtime, utc_now
+from spark_jobs.table.runtime import Declined, Runtime, TableOutcome, utc_now
+from spark_jobs.table.table_run import TableRun
 from tests.delta_rs.small_lake import SmallLake, spec_of
 
 SPEC = spec_of()

@@ -17,12 +17,12 @@ from airflow_gddl.contract.errors import GddlError, QuarantinableError, Retriabl
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from airflow_gddl.stores import Storage
 from airflow_gddl.stores.readers import StoreReader
-from spark_jobs.dialects.base import dialect_of
 from spark_jobs.dialects.probe import probe_all, reading
+from spark_jobs.dialects.protocol import dialect_of
 from spark_jobs.engines import written_parts
-from spark_jobs.plan.batch import PlannedFile
+from spark_jobs.plan.planned_batch import PlannedFile
 from spark_jobs.rules.read import FileRows, read_file
-from spark_jobs.table.outcome import TableOutcome
+from spark_jobs.table.runtime import TableOutcome
 from tests.debezium.probing import event, rows_of
 from tests.debezium.probing import probe as probe_debezium
 from tests.delta_rs.small_lake import SmallLake, spec_of

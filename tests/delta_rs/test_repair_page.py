@@ -12,7 +12,8 @@ import pytest
 from deltalake import DeltaTable
 
 from airflow_gddl.contract.spec import JobOptions, TableSpec
-from spark_jobs.table.outcome import TableOutcome
+from spark_jobs.table.runtime import TableOutcome
+from tests.conftest import LocalPort
 from tests.delta_rs.small_lake import SmallLake
 from tests.landing import write
 
@@ -33,8 +34,7 @@ def promised() -> dict[str, str]:
     return {f"{what}: {before}".rstrip(": "): command for what, before, command in rows}
 
 
-def filled(root: Path) -> SmallLake:
-    lake = SmallLake(root)
+def filled(lake: SmallLake) -> SmallLake:
     lake.load(SPEC, 4)
     lake.change(SPEC, 1, [("U", 0, "new"), ("D", 3, None)])
     lake.done(SPEC)
@@ -50,8 +50,8 @@ def emptied(lake: SmallLake) -> None:
         path.unlink()
 
 
-def damaged(root: Path) -> None:
-    lake = filled(root)
+def damaged(empty: SmallLake) -> None:
+    lake = filled(empty)
     right = lake.replica(SPEC)
     DeltaTable(lake.layout(SPEC).replica).delete("id = 1")
     verdict = lake.run(SPEC, JobOptions(action="verify"))
@@ -63,8 +63,8 @@ def damaged(root: Path) -> None:
     assert lake.replica(SPEC) == right
 
 
-def changed_row(root: Path) -> None:
-    lake = filled(root)
+def changed_row(empty: SmallLake) -> None:
+    lake = filled(empty)
     emptied(lake)
     other = replace(SPEC, mask={"v": "hash"}, partition_by=("id",))
     refused = lake.run(other, JobOptions(full_listing=True))
@@ -75,8 +75,8 @@ def changed_row(root: Path) -> None:
     assert {len(value) for value in lake.replica(other).values()} == {64}
 
 
-def truncated(root: Path) -> None:
-    lake = filled(root)
+def truncated(empty: SmallLake) -> None:
+    lake = filled(empty)
     emptied(lake)
     lake.change(SPEC, 9, [("I", 9, "after the truncate")])
     asked = lake.run(SPEC, VERBS["gddl reload --from-files --table T"])
@@ -87,8 +87,8 @@ def truncated(root: Path) -> None:
     assert lake.replica(SPEC) == {9: "after the truncate"}
 
 
-def wrong_types(root: Path) -> None:
-    lake = filled(root)
+def wrong_types(empty: SmallLake) -> None:
+    lake = filled(empty)
     emptied(lake)
     right = pa.table({"id": pa.array([0, 1], pa.int32()), "v": pa.array([10, 11], pa.int64())})
     write(landing(lake), "LOAD00000001.parquet", right)
@@ -97,15 +97,15 @@ def wrong_types(root: Path) -> None:
     assert DeltaTable(lake.layout(SPEC).replica).to_pyarrow_table().schema.field("v").type == pa.int64()
 
 
-def like_its_source(root: Path) -> None:
-    """With a source: `test_repairs.py`; without a connection it is refused."""
-    refused = filled(root).run(SPEC, VERBS["gddl resync --table T --source-connection NAME"])
+def like_its_source(empty: SmallLake) -> None:
+    """With a source: `test_repairs.py`, `spark/test_verify_source.py`; without a connection it is refused."""
+    refused = filled(empty).run(SPEC, VERBS["gddl resync --table T --source-connection NAME"])
     assert isinstance(refused, TableOutcome)
     assert refused.result.error is not None
     assert refused.result.error.code == "RESYNC_REFUSED"
 
 
-PLAYED: dict[str, tuple[str, Callable[[Path], None]]] = {
+PLAYED: dict[str, tuple[str, Callable[[SmallLake], None]]] = {
     "the replica was damaged": ("gddl rebuild --table T", damaged),
     "`keys`, `sequence_by`, `mask`": ("gddl rebuild --table T", changed_row),
     "the source was truncated": ("gddl reload --from-files --table T", truncated),
@@ -123,8 +123,8 @@ def test_every_repair_of_the_page_is_played() -> None:
 
 
 @pytest.mark.parametrize("situation", PLAYED)
-def test_repair(situation: str, tmp_path: Path) -> None:
-    PLAYED[situation][1](tmp_path)
+def test_repair(situation: str, engine: LocalPort, tmp_path: Path) -> None:
+    PLAYED[situation][1](SmallLake(tmp_path, port=engine))
 
 
 REPAIRS = re.compile(r"gddl (?:rebuild|reload|resync|sweep release|errors replay)")
@@ -142,7 +142,7 @@ OF_PAGES = {
         "(`LOG_BEGAN_LATE`)": "debezium/test_log_restarts.py::test_full_refresh_reorders_changes_after_a_log_reset",
     },
     "on-call.md": {
-        "rows and files are in quarantine": "unit/test_cli.py::test_errors_replay",
+        "rows and files are in quarantine": "commands/test_cli.py::test_errors_replay",
         "`SEQUENCE_TIE`": f"{SNAPSHOTS}::test_rebuild_by_another_sequence_decides_ties",
         "shows record, code, column and file": "spark/test_replay_of_codes.py::test_rows_of_other_codes_are_kept",
         "no landing file is needed": "delta_rs/test_repairs.py::test_rebuild_repairs_a_replica",
@@ -169,7 +169,7 @@ OF_PAGES = {
         "compared with the source": "delta_rs/test_repairs.py::test_resync_repairs_a_replica",
         "`SWEEP_HELD`": "scenarios/r09_reload_held",
     },
-    "tasks/what-a-code-means.md": {"row, file": "unit/test_cli.py::test_errors_replay"},
+    "tasks/what-a-code-means.md": {"row, file": "commands/test_cli.py::test_errors_replay"},
 }
 """Page to words of each line that names a repair, and the test that plays it."""
 
@@ -186,6 +186,7 @@ OF_SEMANTICS = {
     "Changed `keys` or `sequence_by`": "scenarios/r14_changed_keys",
     "under which stored values could not have come": "scenarios/r14_column_excluded_later",
     "Changed `partition_by`": "scenarios/r14_partition_changed",
+    "`derive`: refused (`DERIVED_CHANGED`)": "scenarios/derive_added_rebuilt",
     "that is the beginning of stored data columns": "scenarios/r14_before_images_later",
     "Columns that come later have none until a rebuild": "readers/test_filtered_reads.py::test_after_a_full_refresh",
 }

@@ -12,8 +12,8 @@ from deltalake import CommitProperties, DeltaTable, write_deltalake
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from airflow_gddl.stores import Storage
 from spark_jobs.ledger.ledger import Ledger
-from spark_jobs.plan.batch import BatchCommit
-from spark_jobs.table.outcome import TableOutcome
+from spark_jobs.plan.planned_batch import BatchCommit
+from spark_jobs.table.runtime import TableOutcome
 from tests.delta_rs.small_lake import SmallLake, spec_of
 from tests.landing import write
 

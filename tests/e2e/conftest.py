@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from airflow_gddl.devtools.standalone import supervisor
-from airflow_gddl.devtools.standalone.supervisor import Standalone
 from airflow_gddl.metadata.loading import load
 from airflow_gddl.metadata.topology import pipelines, pools
+from devtools.standalone import supervisor
+from devtools.standalone.supervisor import Standalone
 from tests.e2e.site import Site, order
 from tests.e2e.webhook import Webhook, listening
 

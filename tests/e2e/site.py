@@ -15,10 +15,10 @@ from typing import Any
 
 from airflow_gddl.contract.codec import decode, plain
 from airflow_gddl.contract.spec import JobOptions
-from airflow_gddl.devtools.standalone.home import Home, HomeSettings, free_port
-from airflow_gddl.devtools.standalone.part import Part
-from airflow_gddl.devtools.standalone.runs import RunRef, Runs
-from airflow_gddl.devtools.standalone.supervisor import Standalone, StartOrder
+from devtools.standalone.home import Home, HomeSettings, free_port
+from devtools.standalone.part import Part
+from devtools.standalone.runs import RunRef, Runs
+from devtools.standalone.supervisor import Standalone, StartOrder
 
 ROOT = Path(__file__).parents[2]
 _OPTIONS = {

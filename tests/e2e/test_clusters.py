@@ -14,9 +14,9 @@ import pytest
 import sqlalchemy as sa
 
 from airflow_gddl.contract.errors import FatalError
-from airflow_gddl.devtools.standalone import supervisor
-from airflow_gddl.devtools.standalone.part import PARTS, PartSpec
-from airflow_gddl.devtools.standalone.supervisor import Standalone
+from devtools.standalone import supervisor
+from devtools.standalone.part import PARTS, PartSpec
+from devtools.standalone.supervisor import Standalone
 from tests.delta_rs.postgres import postgres
 from tests.e2e import database
 from tests.e2e.conftest import populate

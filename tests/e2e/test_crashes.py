@@ -14,9 +14,9 @@ import pyarrow as pa
 import pytest
 
 from airflow_gddl.contract.errors import FatalError
-from airflow_gddl.devtools.simulate import SimulateSpec, TableShape, differences, prepare
-from airflow_gddl.devtools.simulate.report import read_replica
-from airflow_gddl.devtools.standalone import supervisor
+from airflow_gddl.simulate import SimulateSpec, TableShape, differences, prepare
+from airflow_gddl.simulate.report import read_replica
+from devtools.standalone import supervisor
 from tests.e2e.site import Site
 
 # On Spark, whose job takes long enough to be killed in its middle.

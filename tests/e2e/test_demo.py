@@ -1,4 +1,4 @@
-"""`gddl demo --airflow`, stopped in the middle: the verdict of a whole one is for `make demo-check`."""
+"""`python -m devtools.demo`, stopped in the middle: the verdict of a whole one is for `make demo-check`."""
 
 from __future__ import annotations
 
@@ -6,21 +6,20 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
 import psutil
 
-from airflow_gddl.devtools.standalone import supervisor
-from airflow_gddl.devtools.standalone.home import Home
-from airflow_gddl.devtools.standalone.supervisor import Standalone
+from devtools.standalone import supervisor
+from devtools.standalone.home import Home
+from devtools.standalone.supervisor import Standalone
 from tests.e2e.site import ROOT, order
+from tests.waiting import wait_for
 
-SECONDS = 180
-COMMAND = [sys.executable, "-m", "airflow_gddl.cli.main", "demo", "--airflow", "--scale", "0.001", "--rounds", "1"]
+COMMAND = [sys.executable, "-m", "devtools.demo", "--scale", "0.001", "--rounds", "1"]
 # As users run it: small tables over Spark tasks, whatever other tests are spared.
 OWN = {name: value for name, value in os.environ.items() if not name.endswith("__SPREAD")}
 ENVIRON = {**OWN, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}
@@ -64,18 +63,11 @@ def of(folder: Path) -> list[str]:
     return found
 
 
-def wait(done: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + SECONDS
-    while not done():
-        assert time.monotonic() < deadline
-        time.sleep(0.2)
-
-
 def test_no_process_outlives_a_demo(tmp_path: Path) -> None:
     folder = tmp_path / "demo"
     with demo(folder) as first:
         said = reported(first, "initial_load")
-        wait(lambda: any("java" in line for line in of(folder)))
+        wait_for(lambda: any("java" in line for line in of(folder)))
         again = subprocess.run(
             [*COMMAND, "--dir", str(folder)], env=ENVIRON, capture_output=True, text=True, check=False, timeout=60
         )
@@ -87,7 +79,7 @@ def test_no_process_outlives_a_demo(tmp_path: Path) -> None:
         assert "Traceback" not in rest
     with demo(folder) as second:
         reported(second, "starting Airflow")
-        wait(lambda: bool(of(folder)))
+        wait_for(lambda: bool(of(folder)))
         second.kill()
         second.wait(10)
         assert of(folder) != []

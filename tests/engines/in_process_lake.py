@@ -14,13 +14,12 @@ from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import DEFAULT_TIERS, Action, JobOptions, JobSpec, Roots, TableSpec
 from airflow_gddl.stores import Storage
-from spark_jobs.job.tables import run_job
+from spark_jobs.job.job_tables import run_job
 from spark_jobs.job.worker import NoSpark
 from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.pipeline import run_table
-from spark_jobs.table.outcome import RunTotals
-from spark_jobs.table.run import TableRun
-from spark_jobs.table.runtime import Clock, Observer, Runtime, silent, utc_now
+from spark_jobs.table.runtime import Clock, Observer, Runtime, RunTotals, silent, utc_now
+from spark_jobs.table.table_run import TableRun
 from tests.landing import to_table, write
 from tests.oracle import Run
 

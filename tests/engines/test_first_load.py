@@ -16,7 +16,8 @@ import pytest
 from deltalake import DeltaTable
 
 from airflow_gddl.contract.spec import JobOptions, TableSpec
-from airflow_gddl.contract.table_spec import SchemaEvolution
+from airflow_gddl.contract.table_spec import Expectation, SchemaEvolution
+from airflow_gddl.metadata.expression_text import with_expressions
 from airflow_gddl.stores import Storage
 from spark_jobs.engines import delta_rs, written_parts
 from spark_jobs.engines.written_parts import PartReport, Split, WritePart
@@ -33,13 +34,18 @@ CASES: dict[str, dict[str, Any]] = {
     "key_of_two": {"keys": ("id", "v")},
     "no_key": {"keys": (), "sequence_by": ()},
     "masked": {"mask": {"v": "hash"}, "exclude_columns": ("at",)},
+    "conditions": {
+        "derive": {"twice": "n * 2"}, "where": "day <> '2024-01-02'",
+        "expect": {"small": Expectation(rule="twice < 1200"), "low": Expectation(rule="n < 700", on="warn")},
+    },
+    "renamed": {"rename": {"day": "of", "v": "text"}, "partition_by": ("of",)},
     "rescues": {"schema_evolution": SchemaEvolution(type_change="rescue")},
 }  # fmt: skip
 
 
 def spec_of(**fields: Any) -> TableSpec:
     usual: dict[str, Any] = {"keys": ("id",), "sequence_by": ("seq",), "options": {"types": {"n": "int"}}}
-    return TableSpec(table="s.t", **{**usual, **fields})
+    return with_expressions(TableSpec(table="s.t", **{**usual, **fields}))
 
 
 @dataclass
@@ -100,7 +106,16 @@ def loaded_whole(root: Path, spec: TableSpec, **landed: bool) -> tuple[SmallLake
 
 def counted(result: Any) -> tuple[object, ...]:
     warnings = sorted((w.code, w.count) for w in result.warnings)
-    return (result.rows_read, result.changes_written, result.redelivered, result.quarantined, result.main, warnings)
+    return (
+        result.expectations,
+        result.filtered,
+        result.rows_read,
+        result.changes_written,
+        result.redelivered,
+        result.quarantined,
+        result.main,
+        warnings,
+    )
 
 
 def lines(lake: SmallLake, spec: TableSpec) -> TableLines:

@@ -23,13 +23,16 @@ SORTS = {
     "loads": dense(Traits(loads_only=True, most_reloads=3)),
     "reloads": dense(Traits(most_reloads=3, steps=True)),
     "rescued": dense(Traits(partial=True, rescues=True)),
+    "conditions": dense(Traits(conditions=True, renames=True, images=True, most_reloads=2)),
+    "conditions of parts": dense(Traits(conditions=True, partial=True, variants=False)),
+    "conditions without keys": dense(Traits(conditions=True, keyless=True)),
     "keyless": dense(Traits(keyless=True, bad_rows=True)),
 }
 
 
 @pytest.mark.parametrize("sort", SORTS)
 def test_pipeline_and_oracle_agree(sort: str) -> None:
-    @settings(max_examples=examples(8), derandomize=True, deadline=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=examples(8), suppress_health_check=list(HealthCheck))
     @given(st.deferred(lambda: cases(SORTS[sort])))
     def agree(case: Case) -> None:
         with tempfile.TemporaryDirectory() as folder:

@@ -27,9 +27,8 @@ from spark_jobs.delta.tables import Tables
 from spark_jobs.engines.delta_rs import DeltaRsEngine
 from spark_jobs.job.worker import NoSpark
 from spark_jobs.pipeline import run_table
-from spark_jobs.table.outcome import RunTotals
-from spark_jobs.table.run import TableRun
-from spark_jobs.table.runtime import Runtime
+from spark_jobs.table.runtime import Runtime, RunTotals
+from spark_jobs.table.table_run import TableRun
 from tests.engines.in_process_lake import InProcessLake
 from tests.oracle import replay
 from tests.spark.playing import examples
@@ -66,7 +65,7 @@ def read(path: str) -> list[dict[str, Any]]:
 def test_pipeline_and_oracle_agree(sort: str) -> None:
     written = []
 
-    @settings(max_examples=examples(8), derandomize=True, deadline=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=examples(8), suppress_health_check=list(HealthCheck))
     @given(st.deferred(lambda: cases(SORTS[sort])))
     def agree(case: Case) -> None:
         with tempfile.TemporaryDirectory() as folder:
@@ -88,7 +87,6 @@ def play(case: Case, lake: VectorLake) -> None:
 
 
 @given(st.lists(st.sets(st.integers(0, 2**33), max_size=50), min_size=1, max_size=4))
-@settings(max_examples=50, deadline=None, derandomize=True)
 def test_vectors_read_back(found: list[set[int]]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         rows = [np.array(sorted(one), np.int64) for one in found]

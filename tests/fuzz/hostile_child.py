@@ -1,6 +1,6 @@
 """A process that takes one hostile input after the other, each within limits of time and memory, which end it.
 
-    python -m tests.fuzz.hostile_child FOLDER --first SEED [--count N | --seconds S]
+    python -m tests.fuzz.hostile_child FOLDER --first SEED [--count N | --seconds S] [--engine NAME]
 
 It prints each input before it takes it, and `done` at its end; the last line of a process that was ended names the
 input. An input is a file beside sound ones, with a second table, or a row of metadata.
@@ -25,9 +25,11 @@ import pyarrow as pa
 
 from airflow_gddl.contract.errors import UNEXPECTED_CODE
 from airflow_gddl.contract.layout import Layout
+from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.metadata.loading import load
-from spark_jobs.table.outcome import Declined, TableOutcome
+from spark_jobs.table.runtime import Declined
+from tests.conftest import ENGINES, LocalPort
 from tests.delta_rs.small_lake import TIER, SmallLake, spec_of
 from tests.fuzz.hostile import CANARY, FORMS, hostile_file, hostile_row, rows_as_json
 from tests.landing import write
@@ -43,9 +45,25 @@ class HostileError(AssertionError):
     """An input did what it must not."""
 
 
-def take_file(form: str, seed: int, root: Path) -> None:
+Run = Callable[[SmallLake, TableSpec], JobResult | None]
+"""One run of a table; null: it is for Spark."""
+
+
+def without_spark(lake: SmallLake, spec: TableSpec) -> JobResult | None:
+    found = lake.run(spec)
+    return None if isinstance(found, Declined) else found.result
+
+
+def by_spark(lake: SmallLake, spec: TableSpec) -> JobResult | None:
+    """In the session of this process, which its first input starts."""
+    (result,) = LocalPort("spark").run(lake.job([spec]))
+    return result
+
+
+def take_file(form: str, seed: int, root: Path, run: Run) -> None:
     """Its own table fails with a known code, or continues; the other one is loaded; no masked value is shown."""
     spec, name, content, whole = hostile_file(form, seed)
+    spec = replace(spec, table=f"s.t{seed % 8}")  # engine `spark` writes tables in ways that their names choose
     lake, other = SmallLake(root, BOUNDED), spec_of("other")
     folder = Path(Layout.of(lake.roots, spec).landing)
     folder.mkdir(parents=True)
@@ -53,7 +71,7 @@ def take_file(form: str, seed: int, root: Path) -> None:
     write(Path(Layout.of(lake.roots, other).landing), "20240101-000000001.parquet", pa.table(GOOD))
     said = StringIO()
     with redirect_stdout(said), redirect_stderr(said):
-        found = [lake.run(one) for one in (spec, other, spec)]
+        found = [run(lake, one) for one in (spec, other, spec)]
     require_known(found[0])
     require_known(found[2])
     if lake.replica(other) != {7: "fine"}:
@@ -64,18 +82,18 @@ def take_file(form: str, seed: int, root: Path) -> None:
         raise HostileError(f"a masked value is shown: {kept or shown}")
 
 
-def require_known(found: TableOutcome | Declined) -> None:
-    if isinstance(found, Declined):
-        return  # for Spark
-    error = found.result.error
+def require_known(found: JobResult | None) -> None:
+    if found is None:
+        return
+    error = found.error
     if error is not None and error.code in (UNEXPECTED_CODE, "OUT_OF_MEMORY", "STORAGE_BUSY", "STORAGE_UNUSABLE"):
         raise HostileError(str(error))
-    read = found.result.changes_written + found.result.redelivered + found.result.quarantined
-    if error is None and found.result.rows_read != read:
-        raise HostileError(f"rows are lost: {found.result}")
+    read = found.changes_written + found.redelivered + found.quarantined
+    if error is None and found.rows_read != read:
+        raise HostileError(f"rows are lost: {found}")
 
 
-def take_row(seed: int, root: Path) -> None:
+def take_row(seed: int, root: Path, run: Run) -> None:
     """It is refused with its problems, or taken; the row beside it is taken, and no variable is shown."""
     (root / "tables").mkdir(parents=True)
     (root / "gddl.yaml").write_text("landing: landing\nlake: lake\n")
@@ -96,13 +114,13 @@ def take_row(seed: int, root: Path) -> None:
     for spec in catalog.tables:
         if spec.table != good.table:
             write(Path(Layout.of(catalog.roots, spec).landing), "20240101-000000001.parquet", pa.table(GOOD))
-            require_known(SmallLake(root, BOUNDED).run(replace(spec, size="small")))
+            require_known(run(SmallLake(root, BOUNDED), replace(spec, size="small")))
 
 
-def inputs(first: int) -> itertools.chain[tuple[str, Input]]:
+def inputs(first: int, run: Run) -> itertools.chain[tuple[str, Input]]:
     def of_seed(seed: int) -> list[tuple[str, Input]]:
-        files = [(f"{form} {seed}", lambda root, form=form: take_file(form, seed, root)) for form in FORMS]
-        return [*files, (f"row {seed}", lambda root: take_row(seed, root))]
+        files = [(f"{form} {seed}", lambda root, form=form: take_file(form, seed, root, run)) for form in FORMS]
+        return [*files, (f"row {seed}", lambda root: take_row(seed, root, run))]
 
     return itertools.chain.from_iterable(map(of_seed, itertools.count(first)))
 
@@ -121,7 +139,9 @@ def main() -> None:
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--count", type=int)
     parser.add_argument("--seconds", type=float)
+    parser.add_argument("--engine", choices=ENGINES, default="delta_rs")
     asked = parser.parse_args()
+    run = by_spark if asked.engine == "spark" else without_spark
     os.environ |= {
         "GDDL_MASK_KEY": CANARY * 2,
         "GDDL_CANARY": CANARY,
@@ -129,9 +149,9 @@ def main() -> None:
         "GDDL_SETTLE": "0s",
     }
     ends = None if asked.seconds is None else time.monotonic() + asked.seconds
-    take_file("parquet", -1, asked.folder / "warm")  # what is imported and allocated once is no input's
+    take_file("parquet", -1, asked.folder / "warm", run)  # what is imported and allocated once is no input's
     resource.setrlimit(resource.RLIMIT_AS, (address_space() + MEMORY, resource.RLIM_INFINITY))
-    for number, (name, take) in enumerate(inputs(asked.first)):
+    for number, (name, take) in enumerate(inputs(asked.first, run)):
         if (asked.count is not None and number >= asked.count) or (ends is not None and time.monotonic() > ends):
             break
         print(name, flush=True)

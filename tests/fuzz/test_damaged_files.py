@@ -11,10 +11,9 @@ import pytest
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.spec import DEFAULT_TIERS, JobSpec, Roots
 from airflow_gddl.stores import Storage
-from spark_jobs.dialects.base import dialect_of
 from spark_jobs.dialects.probe import probe_all
-from spark_jobs.dialects.probed import Unreadable
-from spark_jobs.plan.batch import PlannedFile
+from spark_jobs.dialects.protocol import Unreadable, dialect_of
+from spark_jobs.plan.planned_batch import PlannedFile
 from spark_jobs.rules.read import FileRows, read_file
 from tests.engine_port import EnginePort
 from tests.fuzz.landed_forms import DMS, FORMS, damaged

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from tests.oracle.casting import cast_text, masked, naive_utc, normal_text
+from tests.oracle.conditions import truth
 from tests.oracle.model import Arrival, Change, DeliveredFile, Key, Op, Quarantined, Sequence, Value
 from tests.oracle.table_schema import TOTAL_ORDER, Shape
 
@@ -32,7 +34,10 @@ def decode_file(
     for number in range(len(arrival.file.rows)) if numbers is None else numbers:
         row = arrival.file.rows[number]
         try:
-            changes.append(_change(table_schema, arrival, number, row))
+            change = _within_filter(table_schema, _change(table_schema, arrival, number, row))
+            if change is not None:
+                _require_expected(table_schema, change)
+                changes.append(change)
         except FaultError as fault:
             faults.append(Quarantined(arrival.file.name, number, fault.code, fault.column))
     return changes, faults
@@ -66,6 +71,31 @@ def _change(table_schema: Shape, arrival: Arrival, number: int, delivered: Mappi
         source_file=arrival.file.name,
         position=(arrival.ordinal << 40) + number,
     )
+
+
+def _within_filter(table_schema: Shape, change: Change) -> Change | None:
+    """The change; an update outside the filter as the delete of its key, other rows outside as none."""
+    spec = table_schema.spec
+    if spec.where is None or change.op == "D" or truth(spec.expressions[spec.where], change.row):
+        return change
+    if change.op != "U":
+        return None
+    key = change.key if change.old_key is None else change.old_key
+    kept = {*table_schema.technical, *table_schema.sequence}
+    row = {name: value if name in kept else None for name, value in change.row.items()}
+    return replace(change, op="D", key=key, old_key=None, row=row | dict(zip(table_schema.keys, key, strict=True)))
+
+
+def _require_expected(table_schema: Shape, change: Change) -> None:
+    """Deletes are not checked, nor updates by rules on columns that they don't carry."""
+    spec = table_schema.spec
+    for expectation in spec.expect.values() if change.op != "D" else ():
+        tree = spec.expressions[expectation.rule]
+        columns = {table_schema.names.get(name.lower(), name) for name in tree.columns}
+        if change.op == "U" and not columns <= change.carried:
+            continue
+        if expectation.on == "quarantine" and not truth(tree, change.row):
+            raise FaultError("EXPECTATION_FAILED", tree.columns[0] if len(tree.columns) == 1 else None)
 
 
 def _op(table_schema: Shape, load: bool, delivered: Mapping[str, Value]) -> Op:

@@ -96,7 +96,7 @@ def _ingest_files(table_schema: Shape, ledger: Ledger, number: int, files: Itera
             (b.file, b.position): arrival for b in bad if b.code == "CAST_FAILED" and b.position is not None
         }
         ledger.faults += len(bad)
-        read += len(file.rows)
+        read += len(changes) + len(bad)
     return read
 
 

@@ -15,7 +15,7 @@ from tests.oracle.model import rank
 from tests.oracle.table_schema import arrival_order
 from tests.strategies import EVERYTHING, ORDER_FREE, ORDER_FREE_TIES, Case, Traits, cases
 
-quick = settings(max_examples=100, derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+quick = settings(suppress_health_check=[HealthCheck.too_slow])
 
 
 def tables(outcome: Outcome) -> tuple[Counter[Hashable], ...]:

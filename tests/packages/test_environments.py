@@ -14,17 +14,17 @@ from pathlib import Path
 import pytest
 
 from airflow_gddl.bundle.environment import Target, here
-from airflow_gddl.bundle.platforms import Bundle, Platform
+from airflow_gddl.bundle.platforms import EMR_SERVERLESS, SPARK, Bundle
 from airflow_gddl.contract.codec import from_json, to_json
 from airflow_gddl.contract.layout import answer_name, answers_folder, order_path
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import CONTRACT_VERSION
-from airflow_gddl.metadata.runners.databricks import DatabricksSettings
-from airflow_gddl.runtime.runners.emr_serverless import PYTHON
+from airflow_gddl.runners.databricks import DatabricksSettings
+from airflow_gddl.runners.emr_job_runs import PYTHON
 from tests.delta_rs.small_lake import SmallLake, spec_of
 
 DAGS = 1000
-PLATFORMS: tuple[Platform, ...] = ("spark", "emr_serverless")
+PLATFORMS = (SPARK, EMR_SERVERLESS)
 PIP = ("-m", "pip", "install", "--quiet", "--disable-pip-version-check")
 LACKS = "import importlib.util, sys; print(*[n for n in sys.argv[1:] if importlib.util.find_spec(n)])"
 PARSE = """
@@ -49,7 +49,7 @@ def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What clusters and EMR Serverless are given; the environment is the same for both."""
     out = tmp_path_factory.mktemp("dist")
     for platform in PLATFORMS:
-        target = Target(python=here()) if platform == "emr_serverless" else None
+        target = Target(python=here()) if platform is EMR_SERVERLESS else None
         Bundle(out=out, target=target).write(platform)
     return out
 

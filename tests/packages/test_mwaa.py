@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from airflow_gddl.bundle.platforms import PINS, Bundle
+from airflow_gddl.bundle.platforms import DATABRICKS, MWAA, PINS, Bundle
 from tests.unit.pages import ROOT
 
 VERSIONS = ("3.0.6", "3.2.1", "3.3.1")
@@ -114,7 +114,7 @@ def image(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     made = Image(request.param, (Path(kept) if kept else home) / request.param, home)
     if not (made.root / "bin" / "python").exists():
         subprocess.run([python312(), "-m", "venv", made.root], check=True)
-    Bundle(out=home / "dist", airflow=request.param, runner="databricks", extras=("openlineage",)).write("mwaa")
+    Bundle(out=home / "dist", airflow=request.param, runner=DATABRICKS, extras=("openlineage",)).write(MWAA)
     plugins = home / "plugins"
     zipfile.ZipFile(home / "dist" / "plugins.zip").extractall(plugins)
     lines = (home / "dist" / "requirements.txt").read_text().splitlines()

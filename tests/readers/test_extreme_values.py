@@ -22,8 +22,8 @@ from airflow_gddl.contract.spec import JobOptions, JobSpec, Roots, TableSpec
 from airflow_gddl.stores import Storage
 from spark_jobs.delta import table_definition
 from spark_jobs.ledger.ledger import Ledger
-from spark_jobs.plan import settings
-from spark_jobs.plan.batch import BatchCommit
+from spark_jobs.plan import applied_settings
+from spark_jobs.plan.planned_batch import BatchCommit
 from tests.conftest import LocalPort
 from tests.landing import write
 from tests.readers import probes as asked
@@ -101,7 +101,7 @@ def test_tables_of_an_earlier_release_are_mended(
     run = JobSpec(run_id="r", roots=roots, tables=(spec,))
     with monkeypatch.context() as earlier:
         earlier.setattr(table_definition, "_PLAIN_SCALE", 38)
-        earlier.setattr(settings, "LAYOUT", 2)
+        earlier.setattr(applied_settings, "LAYOUT", 2)
         for round_ in range(2):
             write(Path(layout.landing), f"20240101-00000000{round_}.parquet", narrow(round_))
             (result,) = engine.run(run)

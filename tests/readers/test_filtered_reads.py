@@ -15,7 +15,7 @@ from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, JobSpec, Roots
 from airflow_gddl.stores import Storage
 from spark_jobs.ledger.ledger import Ledger
-from spark_jobs.plan.batch import BatchCommit
+from spark_jobs.plan.planned_batch import BatchCommit
 from tests.conftest import LocalPort
 from tests.readers.probes import Probe, probes
 from tests.readers.reading import READERS, Reader, by_spark

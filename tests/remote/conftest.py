@@ -11,7 +11,7 @@ import pytest
 
 pytest.importorskip("databricks.sdk")
 
-from airflow_gddl.devtools.fakes.databricks.server import FakeServer, serving
+from devtools.fake_databricks.server import FakeServer, serving
 from tests.delta_rs.small_lake import SmallLake
 
 OWN: dict[str, Any] = {"wheel": "/Volumes/main/gddl/airflow_gddl.whl", "local_roots": True}

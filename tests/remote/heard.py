@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from airflow_gddl.contract.result import JobResult
-from airflow_gddl.runtime.runners.base import ProgressEvent
+from airflow_gddl.runners.interface import ProgressEvent
 
 
 @dataclass

@@ -13,10 +13,10 @@ from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.layout import answer_name, answers_folder, join, order_path
 from airflow_gddl.contract.result import ErrorInfo, JobResult, Status
 from airflow_gddl.contract.spec import JobSpec, Roots, TableSpec
-from airflow_gddl.runtime.runners.remote import ResultReader as Read
-from airflow_gddl.runtime.runners.remote import pauses
+from airflow_gddl.runners.remote import ResultReader as Read
+from airflow_gddl.runners.remote import pauses
 from airflow_gddl.stores import Storage, open_store
-from spark_jobs.job.results import ResultStore as Put
+from spark_jobs.job.run_results import ResultStore as Put
 from spark_jobs.main import read_spec
 from tests.s3_server import Bucket, serving
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import http.client
 import sys
 import time
-from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -15,14 +14,15 @@ from databricks.sdk.service.jobs import JobSettings
 
 from airflow_gddl.contract.errors import FatalError, MetadataError, RetriableError
 from airflow_gddl.contract.spec import DEFAULT_TIERS, TierSpec
-from airflow_gddl.devtools.fakes.databricks.server import FakeServer, serving
-from airflow_gddl.devtools.fakes.databricks.workspace import Refusal, TaskProcess, allowed, arguments_of, settings_of
-from airflow_gddl.metadata.runners.databricks import DatabricksSettings, DatabricksTier
-from airflow_gddl.runtime.runners.databricks import DatabricksPlatform, Workspace, connect, job_of
-from airflow_gddl.runtime.runners.platform import DatabricksAccess, Handle, RunRequest
+from airflow_gddl.runners.databricks import DatabricksSettings, DatabricksTier
+from airflow_gddl.runners.databricks_jobs import DatabricksPlatform, Workspace, connect, job_of
+from airflow_gddl.runners.interface import DatabricksAccess, Handle, RunRequest
+from devtools.fake_databricks.server import FakeServer, serving
+from devtools.fake_databricks.workspace import Refusal, TaskProcess, allowed, arguments_of, settings_of
 from spark_jobs import main as job_main
-from spark_jobs.discovery.notified import SOURCES
+from spark_jobs.discovery import SOURCES
 from tests.remote.conftest import OWN
+from tests.waiting import wait_for
 
 SMALL = DEFAULT_TIERS["small"]
 STAND_IN = """
@@ -57,15 +57,8 @@ def order(spec: str = GOOD, asked: str = "t1") -> RunRequest:
     return RunRequest(run_id="j", spec=spec, size="small", tier=SMALL, token=asked)
 
 
-def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline, "it never came true"
-        time.sleep(0.05)
-
-
 def ended(made: DatabricksPlatform, handle: Handle) -> tuple[str, str]:
-    until(lambda: made.poll(handle).has_ended)
+    wait_for(lambda: made.poll(handle).has_ended)
     sight = made.poll(handle)
     return sight.state, sight.message
 
@@ -138,7 +131,7 @@ def test_without_credentials_no_request_is_sent(monkeypatch: pytest.MonkeyPatch,
 def test_a_cancelled_run_ends_and_cancelling_what_has_ended_is_no_error(fake: FakeServer) -> None:
     made = platform(fake)
     handle = made.submit(order(SLOW))
-    until(lambda: made.poll(handle).state == "running")
+    wait_for(lambda: made.poll(handle).state == "running")
     made.cancel(handle)
     assert ended(made, handle)[0] == "cancelled"
     made.cancel(handle)

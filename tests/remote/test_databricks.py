@@ -10,15 +10,15 @@ import pytest
 
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.spec import DEFAULT_TIERS, JobSpec
-from airflow_gddl.devtools.fakes.databricks.server import FakeServer
-from airflow_gddl.metadata.runners.databricks import DatabricksSettings
-from airflow_gddl.runtime.runners import databricks
-from airflow_gddl.runtime.runners.attempts import TaskKey
-from airflow_gddl.runtime.runners.base import settings_of
-from airflow_gddl.runtime.runners.databricks import connect, jobs_of
-from airflow_gddl.runtime.runners.platform import DatabricksAccess
-from airflow_gddl.runtime.runners.registry import RunnerSettings, SubmissionContext, make_runner
-from airflow_gddl.runtime.runners.remote import RemoteRunner
+from airflow_gddl.runners import databricks_jobs
+from airflow_gddl.runners.attempts import TaskKey
+from airflow_gddl.runners.databricks import DatabricksSettings
+from airflow_gddl.runners.databricks_jobs import connect, jobs_of
+from airflow_gddl.runners.descriptor import settings_of
+from airflow_gddl.runners.interface import DatabricksAccess
+from airflow_gddl.runners.registry import RunnerSettings, SubmissionContext, make_runner
+from airflow_gddl.runners.remote import RemoteRunner
+from devtools.fake_databricks.server import FakeServer
 from tests.delta_rs.small_lake import SmallLake, spec_of
 from tests.landing import write_bytes
 from tests.remote.conftest import OWN
@@ -29,8 +29,8 @@ def deployed(**own: Any) -> list[str]:
     """Jobs made from default tiers; what was done to each."""
     settings = settings_of("databricks", DatabricksSettings, {**OWN, **own})
     workspace = connect(DatabricksAccess())
-    changes = databricks.plan(workspace, jobs_of({"small": DEFAULT_TIERS["small"]}, settings))
-    databricks.apply(workspace, changes)
+    changes = databricks_jobs.plan(workspace, jobs_of({"small": DEFAULT_TIERS["small"]}, settings))
+    databricks_jobs.apply(workspace, changes)
     return [f"{change.name}: {change.action}" for change in changes]
 
 

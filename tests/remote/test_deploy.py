@@ -17,8 +17,8 @@ from databricks.sdk.service.jobs import JobSettings
 
 from airflow_gddl.cli.context import real
 from airflow_gddl.cli.main import invoke
-from airflow_gddl.devtools.fakes.databricks.server import FakeServer
-from airflow_gddl.devtools.fakes.databricks.workspace import settings_of
+from devtools.fake_databricks.server import FakeServer
+from devtools.fake_databricks.workspace import settings_of
 from tests.delta_rs.small_lake import SmallLake, spec_of
 
 SETTINGS = """landing: {root}/landing
@@ -229,7 +229,7 @@ def test_a_command_line_runs_tables_through_the_workspace(
 
 
 def test_the_fake_is_a_command(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "airflow_gddl.cli.main", "fake-databricks", "--port", "0"]
+    command = [sys.executable, "-m", "devtools.fake_databricks", "--port", "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=dict(os.environ)) as process:
         assert process.stdout is not None
         line = process.stdout.readline()

@@ -19,11 +19,11 @@ from airflow_gddl.contract.errors import FatalError, MetadataError, RetriableErr
 from airflow_gddl.contract.layout import answer_name, answers_folder
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobSpec, Roots, TableSpec, TierSpec
-from airflow_gddl.metadata.runners.emr_serverless import EmrSettings, EmrTier
-from airflow_gddl.runtime.runners.attempts import Attempts, TaskKey
-from airflow_gddl.runtime.runners.emr_serverless import EmrPlatform, make, request_of
-from airflow_gddl.runtime.runners.platform import ENDED, FromEnvironment, Handle, RunRequest
-from airflow_gddl.runtime.runners.remote import RemoteRunner
+from airflow_gddl.runners.attempts import Attempts, TaskKey
+from airflow_gddl.runners.emr_job_runs import EmrPlatform, make, request_of
+from airflow_gddl.runners.emr_serverless import EmrSettings, EmrTier
+from airflow_gddl.runners.interface import ENDED, FromEnvironment, Handle, RunRequest
+from airflow_gddl.runners.remote import RemoteRunner
 from airflow_gddl.stores import Storage
 from tests.remote.heard import Heard
 
@@ -31,6 +31,13 @@ ROLE = "arn:aws:iam::123456789012:role/gddl"
 OWN: dict[str, Any] = {"execution_role": ROLE, "entry_point": "s3://code/task.py", "region": "eu-west-1"}
 RELEASE = "emr-spark-8.0.0"
 TIER = TierSpec(cores=2, memory="6g", workers=3)
+SECRETS = {
+    "AWS_SECRET_ACCESS_KEY": "canary-of-aws",
+    "AWS_SESSION_TOKEN": "canary-of-a-session",
+    "AIRFLOW_CONN_AWS_DEFAULT": "aws://key:canary-of-a-connection@",
+    "GDDL_MASK_KEY": "canary-of-the-mask-0123456789abcdef",
+    "GDDL_SOURCE_SHOP": "canary-of-a-database",
+}
 
 
 @pytest.fixture
@@ -139,26 +146,6 @@ def test_unsupported_settings_are_refused_before_a_request(tier: TierSpec, own: 
     asked = RunRequest(run_id="j", spec="s3://x", size="small", tier=tier, token="")
     with pytest.raises(MetadataError, match=rf"RUNNER_SETTINGS_INVALID.*{says}"):
         request_of(asked, EmrSettings(**OWN, **own))
-
-
-class Answering:
-    """A client with a dashboard, which moto has not."""
-
-    def __init__(self, answer: Any) -> None:
-        self.answer = answer
-
-    def get_dashboard_for_job_run(self, **asked: str) -> Any:
-        if isinstance(self.answer, Exception):
-            raise self.answer
-        return {"url": f"{self.answer}/{asked['applicationId']}/{asked['jobRunId']}"}
-
-
-def test_the_spark_ui_is_linked_where_available() -> None:
-    handle = Handle(run="r", group="a")
-    found = EmrPlatform(EmrSettings(**OWN), Answering("https://ui")).links(handle)
-    assert found == {"Spark UI": "https://ui/a/r"}
-    gone = ClientError({"Error": {"Code": "ResourceNotFoundException"}}, "GetDashboardForJobRun")
-    assert EmrPlatform(EmrSettings(**OWN), Answering(gone)).links(handle) == {}
 
 
 class Failing:
@@ -273,3 +260,28 @@ def test_a_waiting_command_that_is_stopped_cancels_its_job_run(client: Any, appl
     (run,) = service.runs
     assert run.state == "CANCELLED"
     assert [attempt.stopped for attempt in runner.attempts.all()] == [True]
+
+
+def test_no_credential_of_aws_reaches_requests_lake_or_logs(
+    client: Any, application: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nor a signed URL, which is one: no call asks for the Spark UI's."""
+    for name, value in SECRETS.items():
+        monkeypatch.setenv(name, value)
+    caplog.set_level("DEBUG", logger="airflow_gddl")
+    roots = Roots(landing=str(tmp_path / "landing"), lake=str(tmp_path / "lake"))
+    service, sent = Service(roots, application, takes=60), []
+    runner, heard = run_of(roots, application, service.sleep), Heard()
+    service.listen(runner)
+    made = runner.platform
+    assert isinstance(made, EmrPlatform)
+    made.client.meta.events.register("provide-client-params.*.*", lambda params, **_: sent.append(params))
+    outcome = runner.run(JobSpec(run_id="j", roots=roots, tables=(TableSpec(table="s.a", keys=("id",)),)), heard)
+    assert heard.states == {"s.a": "succeeded"}
+    handle = Handle(run=service.runs[0].id, group=application)
+    assert made.links(handle) == {}
+    assert set(service.calls) == {"StartJobRun", "GetJobRun"}
+    kept = {str(path): path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    assert any("_gddl/specs/" in path for path in kept)
+    kept["said"] = repr((outcome, heard.results, sent, caplog.text, made.settings)).encode()
+    assert [(path, name) for path, data in kept.items() for name, v in SECRETS.items() if v.encode() in data] == []

@@ -11,16 +11,18 @@ import pytest
 
 from airflow_gddl.contract.errors import FatalError, RetriableError
 from airflow_gddl.contract.spec import CONTRACT_VERSION, DEFAULT_TIERS, JobSpec, TierSpec
-from airflow_gddl.metadata.runners.glue import GlueSettings, GlueTier, check_settings
-from airflow_gddl.runtime.runners import glue
-from airflow_gddl.runtime.runners.attempts import Attempts, TaskKey
-from airflow_gddl.runtime.runners.glue import GluePlatform, job_of, jobs_of, make
-from airflow_gddl.runtime.runners.platform import ENDED, FromEnvironment, Handle, RunRequest
-from airflow_gddl.runtime.runners.remote import RemoteRunner
+from airflow_gddl.runners import glue_jobs
+from airflow_gddl.runners.attempts import Attempts, TaskKey
+from airflow_gddl.runners.glue import GlueSettings, GlueTier, check_settings
+from airflow_gddl.runners.glue_jobs import GluePlatform, job_of, jobs_of, make
+from airflow_gddl.runners.interface import ENDED, FromEnvironment, Handle, RunRequest
+from airflow_gddl.runners.remote import RemoteRunner
 from airflow_gddl.stores import Storage
 from tests.delta_rs.small_lake import SmallLake, spec_of
+from tests.landing import write_bytes
 from tests.remote.glue_service import GlueService, Run
 from tests.remote.heard import Heard
+from tests.remote.test_emr_serverless import SECRETS
 
 ROLE = "arn:aws:iam::123456789012:role/gddl"
 OWN: dict[str, Any] = {
@@ -57,8 +59,8 @@ def platform(service: GlueService, **own: Any) -> GluePlatform:
 
 def deployed(service: GlueService, **own: Any) -> list[str]:
     settings, client = GlueSettings(**{**OWN, **own}), service.client()
-    changes = glue.plan(client, jobs_of(TIERS, settings))
-    glue.apply(client, changes, settings.tags)
+    changes = glue_jobs.plan(client, jobs_of(TIERS, settings))
+    glue_jobs.apply(client, changes, settings.tags)
     return [f"{change.name}: {change.action} {[field.path for field in change.fields]}" for change in changes]
 
 
@@ -290,3 +292,26 @@ def test_a_run_stopped_by_a_user_fails_its_tables(service: GlueService, tmp_path
     heard = Heard()
     runner(service, spec).run(spec, heard)
     assert heard.states == {"s.a": "REMOTE_RUN_CANCELLED"}
+
+
+def test_no_credential_of_aws_reaches_requests_lake_or_logs(
+    service: GlueService, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """With a table that fails beside one that is loaded; the run has the credentials in its environment."""
+    for name, value in SECRETS.items():
+        monkeypatch.setenv(name, value)
+    caplog.set_level("DEBUG", logger="airflow_gddl")
+    deployed(service)
+    lake, spec = pack(tmp_path, "a", "b")
+    write_bytes(Path(lake.layout(spec.tables[1]).landing), "LOAD00000001.parquet", b"none")
+    started, heard = runner(service, spec), Heard()
+    outcome = started.run(spec, heard)
+    assert heard.states == {"s.a": "succeeded", "s.b": "FIRST_LOAD_UNREADABLE"}
+    made = started.platform
+    links = made.links(Handle(run="jr_0", group="gddl-small"))
+    assert all("Signature" not in url and "oken" not in url for url in links.values())
+    kept = {str(path): path.read_bytes() for path in lake.root.rglob("*") if path.is_file()}
+    assert any("_gddl/specs/" in path for path in kept)
+    requests = (service.jobs, [run.arguments for run in service.runs])
+    kept["said"] = repr((outcome, heard.results, requests, links, caplog.text)).encode()
+    assert [(path, name) for path, data in kept.items() for name, v in SECRETS.items() if v.encode() in data] == []

@@ -6,10 +6,10 @@ import pytest
 
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.contract.sql_types import parse_type
-from spark_jobs.dialects.base import dialect_of
-from spark_jobs.plan.batch import TableState
+from spark_jobs.dialects.protocol import dialect_of
+from spark_jobs.plan.applied_settings import ChangeSettings, settings_of
 from spark_jobs.plan.columns import Column, Schema
-from spark_jobs.plan.settings import ChangeSettings, settings_of
+from spark_jobs.plan.planned_batch import TableState
 from spark_jobs.rules.batch_schema import Stored, plan_batch
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from airflow_gddl.contract.dialects import DmsOptions
 from airflow_gddl.stores import Storage
 from spark_jobs.dialects.probe import probe
-from spark_jobs.plan.batch import PlannedFile
+from spark_jobs.plan.planned_batch import PlannedFile
 from spark_jobs.rules.read import FileRows, read_file
 
 Field = tuple[str, bool]
@@ -102,7 +102,7 @@ def read(folder: Path, data: bytes, form: DmsOptions) -> FileRows:
     return found
 
 
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(files())
 @example(('"a",', DmsOptions(csv_columns=("a", "b"))))
 @example(("a\n\nb", DmsOptions(csv_columns=("a",))))

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 import pyarrow as pa
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_gddl.contract.spec import DeleteMode
@@ -35,7 +35,6 @@ def histories(draw: st.DrawFn) -> list[Change]:
     return [replace(c, position=at, seq=None if c.op == "R" else c.seq) for at, c in enumerate(drawn)]
 
 
-@settings(max_examples=60, deadline=None)
 @given(histories(), histories(), st.sampled_from(MODES), st.integers(1, 3))
 def test_result_is_independent_of_partitioning(
     batch: list[Change], stored: list[Change], delete: DeleteMode, parts: int

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from spark_jobs.plan.table_schema import GDDL
-from spark_jobs.rules.redelivery import new_changes, tie_warnings
+from spark_jobs.rules.redelivery import least_keys, new_changes, tie_warnings
 from tests.rules.changes import LATER, Change, in_file, table, table_schema
 
 A, B = Change(op="U", v="A"), Change(op="U", v="B")
@@ -24,6 +24,11 @@ def test_equal_rows_of_one_file_are_distinct() -> None:
     assert positions(in_file(A, B, A)) == [(A.file, 0), (A.file, 1), (A.file, 2)]
     twice = in_file(replace(A, op="I"), replace(A, op="I"))
     assert len(positions(twice, keys=())) == 2
+
+
+def test_tables_without_keys_have_no_sample_of_keys() -> None:
+    schema = table_schema(keys=())
+    assert least_keys(table(in_file(A, B), schema), schema).num_rows == 0
 
 
 def test_equal_rows_of_another_file_are_redeliveries_by_count() -> None:

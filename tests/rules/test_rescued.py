@@ -103,7 +103,7 @@ def _wanted(schema: TableSchema, changes: list[_Change]) -> Any:
     return None if found is None else ({c: found[0].get(c) for c in _VALUES}, found[1])
 
 
-@settings(deadline=None, max_examples=400)
+@settings(max_examples=400)
 @given(st.booleans(), st.booleans(), st.lists(_changes(), min_size=1, max_size=8), st.sets(st.integers(1, 7)))
 def test_any_batches_give_the_fold(ignoring: bool, listing: bool, changes: list[_Change], cuts: set[int]) -> None:
     schema = _schema(ignoring, listing)
@@ -125,7 +125,7 @@ def test_any_batches_give_the_fold(ignoring: bool, listing: bool, changes: list[
     assert _state(found[0] if found else None) == wanted
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(st.booleans(), st.booleans(), st.lists(_changes(), min_size=1, max_size=8))
 def test_each_version_has_what_is_rescued_of_it(ignoring: bool, listing: bool, changes: list[_Change]) -> None:
     schema = _schema(ignoring, listing)

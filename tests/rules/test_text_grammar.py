@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_gddl.contract.sql_types import parse_type
@@ -67,14 +67,12 @@ def test_unusual_texts(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", TYPES)
-@settings(deadline=None)
 @given(texts=st.lists(TEXTS, min_size=1, max_size=20))
 def test_every_text_converts_as_in_the_oracle(kind: str, texts: list[str]) -> None:
     assert differences(texts, kind) == []
 
 
 @pytest.mark.parametrize("kind", TYPES)
-@settings(deadline=None)
 @given(text=TEXTS)
 def test_single_text_converts_equally(kind: str, text: str) -> None:
     assert differences([text], kind) == []

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import DEFAULT_TIERS, JobSpec, TableSpec
 from airflow_gddl.stores import Storage
-from spark_jobs.job.tables import run_job
+from spark_jobs.job.job_tables import run_job
 from spark_jobs.job.worker import NoSpark
 from spark_jobs.table.runtime import Runtime
 from tests.s3.conftest import Place

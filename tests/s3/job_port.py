@@ -13,8 +13,8 @@ from deltalake import DeltaTable
 
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import EngineName, JobSpec
-from airflow_gddl.runtime.runners.base import JobOutcome, ProgressEvent
-from airflow_gddl.runtime.runners.registry import LocalRunner
+from airflow_gddl.runners.interface import JobOutcome, ProgressEvent
+from airflow_gddl.runners.this_machine import LocalRunner
 from airflow_gddl.stores import Storage
 from spark_jobs.delta.commits import DeltaCommits
 

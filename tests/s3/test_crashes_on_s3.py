@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -21,6 +20,7 @@ from airflow_gddl.stores import Storage
 from tests.s3 import delivery
 from tests.s3.conftest import Place, Server
 from tests.s3.faulty import Fault, Way
+from tests.waiting import wait_for
 
 STEPS = {
     "plan": "/_gddl/ledger/s/plan/plan",
@@ -57,9 +57,7 @@ def test_next_job_completes_a_killed_one(
     with subprocess.Popen(
         command, env={**os.environ, **place.environ}, process_group=0, stdout=subprocess.PIPE
     ) as killed:
-        deadline = time.monotonic() + 240
-        while not all(fault.met for fault in stopped) and killed.poll() is None and time.monotonic() < deadline:
-            time.sleep(0.05)
+        wait_for(lambda: all(fault.met for fault in stopped) or killed.poll() is not None)
         os.killpg(killed.pid, signal.SIGKILL)
     assert [fault.path for fault in stopped if not fault.met] == []
     way.faults = []

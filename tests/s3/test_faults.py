@@ -18,12 +18,12 @@ from airflow_gddl.contract.errors import FatalError, GddlError, RetriableError
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions
-from airflow_gddl.runtime.runners.attempts import Attempts, TaskKey
-from airflow_gddl.runtime.runners.platform import Platform
-from airflow_gddl.runtime.runners.remote import RemoteRunner
+from airflow_gddl.runners.attempts import Attempts, TaskKey
+from airflow_gddl.runners.interface import Platform
+from airflow_gddl.runners.remote import RemoteRunner
 from airflow_gddl.stores import Storage, open_store
 from airflow_gddl.stores.lake_files import check_roots
-from spark_jobs.job.tables import run_job
+from spark_jobs.job.job_tables import run_job
 from spark_jobs.job.worker import NoSpark
 from spark_jobs.table.runtime import Runtime
 from tests.remote.world import Heard

@@ -9,6 +9,7 @@ from typing import Any, Literal
 from airflow_gddl.contract.codec import decode
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, TableSpec
+from airflow_gddl.metadata.expression_text import with_expressions
 from tests.landing import Codec
 
 Row = Mapping[str, Any]
@@ -153,7 +154,7 @@ class Scenario:
         row = {**self.table, "table": f"{SCHEMA}.{self.name}"}
         for run in self.runs[: None if upto is None else upto + 1]:
             row |= run.table
-        return decode(TableSpec, row)
+        return with_expressions(decode(TableSpec, row))
 
     def expected(self, run: int) -> Expected:
         """Of the last run, the scenario's own."""

@@ -29,7 +29,9 @@ expect: {replica: [{id: 1}]}
 """
 
 
-@pytest.mark.parametrize("rule", [*map(str, sorted({*range(1, 15)} - {13})), "dms", "masks", "history"])
+@pytest.mark.parametrize(
+    "rule", [*map(str, sorted({*range(1, 15)} - {13})), "dms", "masks", "history", "expectations", "filter"]
+)
 def test_every_rule_has_a_scenario(rule: str) -> None:
     """But rule 13, which takes two processes at once."""
     assert [s.name for s in SCENARIOS if rule in s.rule]

@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -17,6 +16,7 @@ from typing import Self
 
 from airflow_gddl.contract.codec import to_json
 from airflow_gddl.contract.spec import JobSpec
+from tests.waiting import wait_for
 
 ROOT = Path(__file__).parents[2]
 TIMEOUT = 240.0
@@ -57,10 +57,7 @@ class Child:
         with suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
-        deadline = time.monotonic() + 30
-        while living(self._process.pid):
-            assert time.monotonic() < deadline, f"process group {self._process.pid} won't die"
-            time.sleep(0.05)
+        wait_for(lambda: not living(self._process.pid), f"the end of process group {self._process.pid}")
         for pipe in (self._process.stdout, self._process.stderr):
             assert pipe is not None
             pipe.close()

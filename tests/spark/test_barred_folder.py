@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import time
-from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,15 +17,7 @@ from spark_jobs.continuous.schedule import ANYWAY_SECONDS
 from tests.delta_rs.small_lake import SmallLake
 from tests.delta_rs.test_continuous import Source, specs_of
 from tests.spark.children import Child
-
-PATIENCE = 240.0
-
-
-def wait_for(condition: Callable[[], bool]) -> None:
-    started = time.monotonic()
-    while not condition():
-        assert time.monotonic() - started < PATIENCE, "it never came true"
-        time.sleep(0.05)
+from tests.waiting import wait_for
 
 
 def records(source: Source, spec: TableSpec) -> list[dict[str, Any]]:

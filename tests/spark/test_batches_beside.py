@@ -34,6 +34,7 @@ SORTS = {
     "bad_rows": (replace(HARD, bad_rows=True, declared=True, variants=True), False),
     "reloads": (replace(HARD, reloads=True), True),
     "partial": (replace(HARD, partial=True, ties=False, steps=True), False),
+    "conditions": (replace(HARD, conditions=True, renames=True, reloads=True), True),
     "everything": (EVERYTHING, True),
     "everything, files written again": (EVERYTHING, False),
 }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -11,12 +10,13 @@ import pytest
 
 from airflow_gddl.contract.spec import Continuous, JobOptions
 from spark_jobs.continuous.spark_files import SETTINGS, SparkFiles
-from tests.background_job import PATIENCE, BackgroundJob
+from tests.background_job import BackgroundJob
 from tests.conftest import LocalPort
 from tests.spark.crash_tables import RUNS, TYPES, spec_of
 from tests.spark.lake import Lake
 from tests.spark.playing import Stage, verify
 from tests.strategies import Case
+from tests.waiting import wait_for
 
 
 @pytest.fixture
@@ -72,11 +72,7 @@ def test_stream_reports_files_without_opening_them(files: SparkFiles, tmp_path: 
     folder = Path(Lake(tmp_path).layout(spec).landing)
     folder.mkdir(parents=True)
     (folder / "20240101-000000001.parquet").write_bytes(b"x" * 100)
-    deadline = time.monotonic() + PATIENCE
-    while not (seen := set(files.news())):
-        assert time.monotonic() < deadline, "no news"
-        time.sleep(0.1)
-    assert seen == {spec.table}
+    assert wait_for(lambda: set(files.news())) == {spec.table}
     files.taken(spec.table)
     assert files._query is not None
     plan = files._query._jsq.explainInternal(False)

@@ -21,6 +21,8 @@ pytestmark = pytest.mark.timeout(1500)
 
 STEPS = ("plan", "quarantine", "append", "tombstones", "merge", "history", "commit", "committed")
 WAYS = {"merged": Way(merged=True), "small": Way(), "large": Way(in_tasks=True, large=True)}
+PLACES = [(step, way) for way in WAYS for step in STEPS if way != "small" or step in ("append", "merge")]
+"""Small tables are written in the driver as `delta_rs` writes them, which is killed after each step."""
 UNDISTURBED = spec_of("undisturbed")
 
 
@@ -46,7 +48,7 @@ def played(spark: LocalPort, tmp_path_factory: pytest.TempPathFactory) -> Played
     The runs before are not what is tested: the engine without Spark makes them, but for the undisturbed table's.
     """
     lake = Lake(tmp_path_factory.mktemp("crash"))
-    broken = {table(step, way): step for step in STEPS for way in WAYS}
+    broken = {table(step, way): step for step, way in PLACES}
     killed = [spec_of(name.removeprefix("crash.")) for name in broken]
     specs = [UNDISTURBED, *killed]
     for spec in specs:
@@ -83,30 +85,21 @@ def test_child_is_killed_at_the_step(played: Played) -> None:
     assert played.ended.out == ""
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize(("step", "way"), PLACES)
 def test_immediate_rerun_resumes(step: str, way: str, played: Played) -> None:
     result = played.rerun[table(step, way)]
     wanted = ("skipped", 0) if step == "committed" else ("succeeded", 1)
     assert (result.status, result.batches) == wanted, result.error
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize(("step", "way"), PLACES)
 def test_tables_equal_those_of_an_uninterrupted_run(step: str, way: str, played: Played) -> None:
     assert differences(played.held[UNDISTURBED.table], played.held[table(step, way)]) == []
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize(("step", "tables"), [
-    ("plan", set()),
-    ("quarantine", {"errors"}),
-    ("append", {"errors", "changes"}),
-    ("tombstones", {"errors", "changes", "tombstones"}),
-    ("merge", {"errors", "changes", "tombstones", "replica"}),
-    ("history", {"errors", "changes", "tombstones", "replica", "history"}),
-])  # fmt: skip
-def test_reported_step_is_durable(step: str, tables: set[str], way: str, played: Played) -> None:
+@pytest.mark.parametrize(("step", "way"), [place for place in PLACES if not place[0].startswith("commit")])
+def test_reported_step_is_durable(step: str, way: str, played: Played) -> None:
     """So that the steps above are the steps that they are called."""
     final, between = played.held[UNDISTURBED.table], played.between[table(step, way)]
-    assert {name for name in final if between[name] == final[name]} == tables
+    written = ("errors", "changes", "tombstones", "replica", "history")[: STEPS.index(step)]
+    assert {name for name in final if between[name] == final[name]} == set(written)

@@ -34,8 +34,6 @@ _POLICIES = ("add", "rescue", "ignore", "fail"), ("widen", "rescue", "text", "fa
 @pytest.mark.parametrize("sort", SORTS)
 def test_repairs_between_runs_change_nothing(sort: str, count: int, spark: LocalPort, tmp_path: Path) -> None:
     """The oracle knows of no repair, and of no policy but those of the runs: what it says holds after each of them."""
-    if spark.name != "delta_rs":
-        pytest.skip("what both engines do in a repair is shown by scenarios and by test_histories")
     stage = Stage(spark, Lake(tmp_path), named(rich(cases(SORTS[sort]), examples(count))))
     chance = Random(sort)  # noqa: S311 - a repeatable choice
     for number in range(max(len(case.runs) for case in stage.cases)):
@@ -55,8 +53,6 @@ def test_repairs_between_runs_change_nothing(sort: str, count: int, spark: Local
 @pytest.mark.parametrize("count", [4, pytest.param(60, marks=pytest.mark.deep)])
 def test_column_declared_as_text_later_is_as_if_it_always_was(count: int, spark: LocalPort, tmp_path: Path) -> None:
     """Whenever the row declares a column of numbers as text, all tables are those of a row that said so at first."""
-    if spark.name != "delta_rs":
-        pytest.skip("both engines rewrite types by the same rule, which scenarios show on each")
     drawn = named(rich(cases(replace(EVERYTHING, declared=False, removals=True)), examples(count)))
     texts = [replace(case, spec=replace(case.spec, options={"types": {"n": "string"}})) for case in drawn]
     chance = Random(count)  # noqa: S311 - a repeatable choice

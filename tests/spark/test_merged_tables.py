@@ -80,6 +80,20 @@ def test_large_batch_that_repeats_changes(monkeypatch: pytest.MonkeyPatch, tmp_p
     assert len(spark.read_by_spark(layout.changes)) == 5
 
 
+def test_large_batch_of_a_table_without_keys(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Rows that came before are known by all their columns; no key is shared, so that none is tied."""
+    spark, lake, spec = LocalPort("spark"), SmallLake(tmp_path), replace(SPEC, keys=(), history=False)
+    lake.load(spec, 2)
+    assert run(spark, lake, spec).error is None
+    monkeypatch.setattr("spark_jobs.engines.spark.MOST_BYTES", -1)
+    for rows_of_file in ([("I", 5, "new")], [("I", 5, "new"), ("I", 6, "newer")]):
+        lake.change(spec, 1, rows_of_file)
+        result = run(spark, lake, spec)
+        assert result.error is None, result.error
+    assert (result.redelivered, result.changes_written) == (1, 1)
+    assert sorted(lake.replica(spec).items()) == [(0, "load 0"), (1, "load 1"), (5, "new"), (6, "newer")]
+
+
 def equip(port: LocalPort, layout: Layout, feature: str) -> None:
     session = port.spark.for_table()
     if feature == "check":

@@ -7,7 +7,6 @@ import os
 import random
 import signal
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -20,15 +19,7 @@ from spark_jobs.ledger.ledger import Ledger
 from tests.delta_rs.small_lake import SmallLake
 from tests.delta_rs.test_continuous import Source, specs_of
 from tests.spark.children import Child, job_child
-
-PATIENCE = 240.0
-
-
-def wait_for(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < deadline, "it never came true"
-        time.sleep(0.02)
+from tests.waiting import wait_for
 
 
 def java_of(pid: int) -> int | None:

@@ -16,7 +16,7 @@ from airflow_gddl.contract.spec import JobOptions, JobSpec, Roots, TableSpec
 from airflow_gddl.stores import Storage
 from spark_jobs.delta.commits import DeltaCommits
 from spark_jobs.engines.spark_tables import SparkTables
-from spark_jobs.job.tables import run_job
+from spark_jobs.job.job_tables import run_job
 from spark_jobs.job.worker import NoSpark
 from spark_jobs.table.runtime import Runtime
 from tests.conftest import LocalPort

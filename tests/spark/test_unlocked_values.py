@@ -7,13 +7,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from airflow_gddl.contract.table_spec import SchemaEvolution
 from tests.conftest import LocalPort
+from tests.delta_rs.small_lake import SmallLake
+from tests.landing import write
 from tests.oracle import Run, Value
+from tests.sharded import Sharded
 from tests.spark.children import Ended, killed_at
 from tests.spark.lake import Lake, read
 from tests.strategies import file_of
@@ -66,7 +70,7 @@ class Played:
     ended: processes that were killed.
     rerun, idle: results by table of the run after the kill, and of one more.
     rows, left: by table, key and value in the replica, and records in quarantine.
-    unlocked: by table, the ledger's flag in the end.
+    unlocked: by table, the ledger's number in the end.
     """
 
     ended: Sequence[Ended]
@@ -74,7 +78,7 @@ class Played:
     idle: Mapping[str, JobResult]
     rows: Mapping[str, list[tuple[int, str]]]
     left: Mapping[str, int]
-    unlocked: Mapping[str, bool]
+    unlocked: Mapping[str, int]
 
 
 def before(lake: Lake, port: LocalPort, specs: Sequence[TableSpec]) -> None:
@@ -120,7 +124,7 @@ def test_next_run_loads_the_values(death: tuple[str, int, bool], played: Played)
     table = spec_of(*death).table
     assert played.rerun[table].status == "succeeded", played.rerun[table].error
     assert (played.rows[table], played.left[table]) == (WANTED, 0)
-    assert (played.unlocked[table], played.idle[table].batches) == (False, 0)
+    assert (played.unlocked[table], played.idle[table].batches) == (0, 0)
 
 
 def test_what_stays_in_quarantine_is_tried_once(engine: LocalPort, tmp_path: Path) -> None:
@@ -136,4 +140,25 @@ def test_what_stays_in_quarantine_is_tried_once(engine: LocalPort, tmp_path: Pat
     assert (became.status, became.quarantined, idle.batches) == ("succeeded", 1, 0), became
     left = [e["record"] for e in read(lake.layout(spec).errors) if e["resolved_at"] is None]
     assert (len(left), "five" in left[0]) == (1, True)
-    assert lake.ledger(spec).state.unlocked is False
+    assert lake.ledger(spec).state.unlocked == 0
+
+
+@pytest.mark.parametrize("unlocking", ["eu", "us"])
+def test_values_of_all_sources_are_loaded(unlocking: str, engine: LocalPort, tmp_path: Path) -> None:
+    """Before and after the turn of the source whose file makes the column text, and of one that is loaded later."""
+    landed, lake = Sharded(tmp_path, ("eu", "us")), SmallLake(tmp_path)
+    for shard in landed.shards:
+        number = pa.table({"id": pa.array([1], pa.int32()), "n": pa.array([5], pa.int64())})
+        write(landed.folder(shard), "LOAD00000001.parquet", number)
+        landed.land(shard, 1, [("I", 2, "")], n=[f"{shard}-2"])
+    (result,) = engine.run(lake.job([landed.spec]))
+    assert result.quarantined == 2, result
+    landed.land(unlocking, 2, [("I", 3, "")], n=["A-3"])
+    landed.shards = ("eu", "uk", "us")
+    landed.land("uk", 1, [("I", 2, "")], n=["uk-2"])
+    spec = replace(landed.spec, schema_evolution=SchemaEvolution(type_change="text"))
+    result, idle = (*engine.run(lake.job([spec])), *engine.run(lake.job([spec])))
+    assert (result.status, result.quarantined, idle.status, idle.in_quarantine) == ("succeeded", 0, "skipped", None)
+    rows = {(r["_source"], r["id"], r["n"]) for r in engine.read(lake.layout(spec).replica)}
+    own = {(shard, key, n) for shard in ("eu", "us") for key, n in ((1, "5"), (2, f"{shard}-2"))}
+    assert rows == own | {("uk", 2, "uk-2"), (unlocking, 3, "A-3")}

@@ -11,11 +11,12 @@ from deltalake import DeltaTable
 
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import DEFAULT_TIERS, JobOptions
-from spark_jobs.job.tables import run_job
+from spark_jobs.job.job_tables import run_job
 from tests.conftest import LocalPort
 from tests.delta_rs.postgres import postgres
 from tests.delta_rs.small_lake import SmallLake
-from tests.delta_rs.test_verify_source import COLUMNS, SPEC
+from tests.delta_rs.test_verify_source import COLUMNS, SPEC, three
+from tests.delta_rs.test_verify_source import run as execute
 from tests.landing import write
 
 TIER = replace(DEFAULT_TIERS["small"], engine="spark")
@@ -48,6 +49,32 @@ def test_all_types_compare_and_resync(tmp_path: Path) -> None:
         reported = result(QUIET)
         assert reported.error is None, reported.details
         assert set(reported.details["source"]["not_compared"]) == {"fixed", "doc", "any_number"}
+
+
+def test_resync_is_decided_by_the_source(tmp_path: Path) -> None:
+    """Refused where it would be worse, failed while it differs, and without rows that the source has no more."""
+    lake, port, resync = SmallLake(tmp_path, TIER), LocalPort("spark"), JobOptions(resync=True)
+    with postgres() as engine:
+        execute(engine, "CREATE SCHEMA s")
+        three(tmp_path, engine)
+        url = engine.url.render_as_string(hide_password=False)
+        runtime = replace(port.runtime, environ={"GDDL_SOURCE_SHOP": url, "GDDL_SETTLE": "0s"})
+
+        def code() -> str | None:
+            (outcome,) = run_job(lake.job([SPEC], resync), runtime, lambda _: None)
+            return None if outcome.result.error is None else outcome.result.error.code
+
+        execute(engine, "UPDATE s.t SET v = 'changed' WHERE id = 1")
+        DeltaTable(lake.layout(SPEC).replica).update(updates={"v": "'changed'"}, predicate="id = 1")
+        assert (code(), lake.replica(SPEC)[1]) == ("RESYNC_REFUSED", "changed")
+        lake.change(SPEC, 1, [("U", 1, "changed")])
+        execute(engine, "INSERT INTO s.t (id, v) VALUES (77, 'never landed')")
+        assert (code(), lake.replica(SPEC)) == ("RESYNC_DIFFERENT", {0: "load 0", 1: "changed", 2: "load 2"})
+        for path in Path(lake.layout(SPEC).landing).iterdir():
+            path.unlink()
+        execute(engine, "DELETE FROM s.t WHERE id <> 1")
+        write(Path(lake.layout(SPEC).landing), "LOAD00000002.parquet", pa.table({"id": [1], "v": ["changed"]}))
+        assert (code(), lake.replica(SPEC)) == (None, {1: "changed"})
 
 
 def fill(engine: sa.Engine) -> None:

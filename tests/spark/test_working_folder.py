@@ -11,8 +11,8 @@ import pytest
 
 from airflow_gddl.contract.python_command import JOB
 from airflow_gddl.contract.spec import EngineName, TierSpec
-from airflow_gddl.runtime.runners.base import ProgressEvent
-from airflow_gddl.runtime.runners.registry import LocalRunner
+from airflow_gddl.runners.interface import ProgressEvent
+from airflow_gddl.runners.this_machine import LocalRunner
 from tests.delta_rs.small_lake import SmallLake, spec_of
 from tests.remote.heard import Heard
 
@@ -47,7 +47,7 @@ def test_spark_tasks_do_not_import_them(tmp_path: Path, monkeypatch: pytest.Monk
     (tmp_path / "spark_jobs" / "__init__.py").write_text("")
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)
-    assert python(program) == ["spark_jobs.plan.batch"]
+    assert python(program) == ["spark_jobs.plan.planned_batch"]
 
 
 PROGRAM = """
@@ -56,9 +56,9 @@ from spark_jobs.spark.session import open_session
 from spark_jobs.spark.session_settings import SessionSettings
 
 def where(batches):
-    import spark_jobs.plan.batch
+    import spark_jobs.plan.planned_batch
     for batch in batches:
-        yield pa.RecordBatch.from_pydict({"name": [spark_jobs.plan.batch.__name__] * batch.num_rows})
+        yield pa.RecordBatch.from_pydict({"name": [spark_jobs.plan.planned_batch.__name__] * batch.num_rows})
 
 session = open_session(SessionSettings(cores=1, memory="1g", brief=True))
 print("FOUND", session.range(1).mapInArrow(where, "name string").collect()[0]["name"], flush=True)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_gddl.contract.checks import check_table
@@ -74,21 +74,18 @@ def survivors(files: dict[str, str | bytes]) -> set[str]:
 
 
 @given(rows(st.text(st.characters(), max_size=12)))
-@settings(max_examples=150, deadline=None, derandomize=True)
 def test_json_garbage(items: list[Any]) -> None:
     written, expected = mixed(items)
     assert expected <= survivors({"tables/a.json": json.dumps({"tables": written})})
 
 
 @given(rows(st.text(max_size=12)))
-@settings(max_examples=100, deadline=None, derandomize=True)
 def test_yaml_garbage(items: list[Any]) -> None:
     written, expected = mixed(items)
     assert expected <= survivors({"tables/a.yaml": yaml.dump({"tables": written}, Dumper=yaml.CSafeDumper)})
 
 
 @given(st.lists(st.one_of(st.lists(st.text(max_size=8), min_size=1, max_size=6), st.integers(0, 5)), max_size=8))
-@settings(max_examples=100, deadline=None, derandomize=True)
 def test_csv_garbage(items: list[Any]) -> None:
     file = io.StringIO(newline="")
     writer = csv.writer(file)
@@ -102,7 +99,6 @@ def test_csv_garbage(items: list[Any]) -> None:
 
 
 @given(st.binary(max_size=200), st.sampled_from(["tables/a.yaml", "tables/a.json", "tables/a.csv", "keys/a.yaml"]))
-@settings(max_examples=150, deadline=None, derandomize=True)
 def test_files_of_any_bytes(content: bytes, name: str) -> None:
     files: dict[str, str | bytes] = {name: content, "tables/z.json": json.dumps({"tables": [good(1, 1)]})}
     assert "good.t1_1" in survivors(files)

@@ -9,7 +9,6 @@ import pytest
 from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.contract.spec import DEFAULT_TIERS, TierSpec
 from airflow_gddl.metadata.loading import load
-from airflow_gddl.metadata.runner_settings import PLATFORMS
 from airflow_gddl.metadata.settings import SettingsError
 from tests.unit.metadata_folder import SETTINGS, loaded, row_file, write
 
@@ -203,7 +202,7 @@ OWN = {
 }
 
 
-@pytest.mark.parametrize("runner", sorted(PLATFORMS))
+@pytest.mark.parametrize("runner", sorted(OWN))
 def test_a_platform_accepts_folders_only_with_local_roots(tmp_path: Path, runner: str) -> None:
     def settings(own: str) -> dict[str, str | bytes]:
         return {"gddl.yaml": f"landing: s3://b/x\nlake: /lake\nrunner: {runner}\nrunners: {{{runner}: {{{own}}}}}\n"}

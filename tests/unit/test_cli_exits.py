@@ -7,7 +7,7 @@ import pytest
 from airflow_gddl.cli.context import of_error, of_outcome
 from airflow_gddl.contract.errors import FatalError, GddlError, MetadataError, QuarantinableError, RetriableError
 from airflow_gddl.contract.result import JobResult
-from airflow_gddl.runtime.runners.base import JobOutcome
+from airflow_gddl.runners.interface import JobOutcome
 
 GOOD = JobResult(table="a.a", status="succeeded")
 IDLE = JobResult(table="a.b", status="skipped")

@@ -28,7 +28,7 @@ from airflow_gddl.contract.result import JobResult, MainCounts, RunWarning
 from airflow_gddl.contract.spec import DEFAULT_TIERS, JobOptions, JobSpec, Roots, TableSpec, TierSpec
 from airflow_gddl.contract.table_spec import SchemaEvolution
 from airflow_gddl.runtime.landing.work import row_digest
-from spark_jobs.plan.settings import AppliedSettings
+from spark_jobs.plan.applied_settings import AppliedSettings
 
 TABLE = TableSpec(
     table="shop.orders",

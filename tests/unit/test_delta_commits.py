@@ -6,7 +6,7 @@ import json
 import tempfile
 from pathlib import Path
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_gddl.stores import Storage
@@ -25,7 +25,6 @@ def write_log(table: Path, first: int, last: int, checkpoint: str | None) -> Non
         (log / "_last_checkpoint").write_text(checkpoint)
 
 
-@settings(max_examples=40, deadline=None)
 @given(
     first=st.integers(0, 120),
     more=st.integers(0, 130),

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from spark_jobs.plan.batch import BatchPlan, FileEntry, LandedFile, TableState
 from spark_jobs.plan.discover import Discovery, find
+from spark_jobs.plan.planned_batch import BatchPlan, FileEntry, LandedFile, TableState
 from tests.landed import LANDING, content, entry, landed
 
 FIRST = TableState(batch=1, generation=1)

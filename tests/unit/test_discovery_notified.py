@@ -11,7 +11,7 @@ import pytest
 
 from airflow_gddl.contract.errors import RetriableError
 from airflow_gddl.stores import Storage, StoredObject
-from spark_jobs.discovery.notified import NotifiedFile, discover_notified
+from spark_jobs.discovery import NotifiedFile, discover_notified
 from spark_jobs.plan.discover import Discovery
 from tests.landed import committed
 from tests.landing_folder import START, Table
@@ -58,7 +58,7 @@ def discovered(table: Table, files: Iterable[NotifiedFile]) -> Discovery:
 
 def take(table: Table, found: Discovery) -> list[str]:
     """Commit all that waits as one batch."""
-    from spark_jobs.plan.batching import next_batch  # noqa: PLC0415 - the planner of this one step
+    from spark_jobs.plan.discover import next_batch  # noqa: PLC0415 - the planner of this one step
 
     ledger = table.ledger()
     plan = next_batch(found.waiting, limits=table.limits, state=ledger.state, now=table.now)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import typer.main
 
-from airflow_gddl.cli.main import app
+from airflow_gddl.cli.commands import app
 from airflow_gddl.contract.codec import plain
 from airflow_gddl.contract.connections import LENT_PREFIX
 from airflow_gddl.contract.dialects import DebeziumOptions, DmsOptions
@@ -20,13 +20,13 @@ from airflow_gddl.contract.result import JobResult, MainCounts
 from airflow_gddl.contract.spec import DEFAULT_TIERS, Roots, TableSpec, TierSpec
 from airflow_gddl.contract.table_spec import SchemaEvolution
 from airflow_gddl.metadata import files
-from airflow_gddl.metadata.runners.databricks import OF_CLUSTERS, DatabricksSettings, DatabricksTier
-from airflow_gddl.metadata.runners.emr_serverless import EmrSettings, EmrTier
-from airflow_gddl.metadata.runners.glue import GlueSettings, GlueTier
-from airflow_gddl.metadata.runners.spark_submit import SparkSubmitCompute, SparkSubmitSettings
 from airflow_gddl.metadata.settings import FIELDS as SETTINGS
 from airflow_gddl.metadata.sources import SourceSpec
 from airflow_gddl.metadata.validation import TABLE
+from airflow_gddl.runners.databricks import OF_CLUSTERS, DatabricksSettings, DatabricksTier
+from airflow_gddl.runners.emr_serverless import EmrSettings, EmrTier
+from airflow_gddl.runners.glue import GlueSettings, GlueTier
+from airflow_gddl.runners.spark_submit import SparkSubmitCompute, SparkSubmitSettings
 from spark_jobs.plan.table_schema import TableSchema
 from tests.unit.metadata_folder import loaded
 from tests.unit.pages import DOCS, PAGES, ROOT, SOURCES, TESTS, anchors, bare, commands, page, rows, section, trees
@@ -50,10 +50,12 @@ RUNNERS = ("spark_submit", "spark_submit tiers")
 
 
 def codes(tree: ast.Module) -> Iterator[str]:
-    """Literals given to what carries a code, assigned to `code` or `..._CODE`, answered by `code_of_...`, in `[]`."""
+    """Literals given to what carries a code or as `..._code=`, assigned to a code, or returned by `code_of_...`."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Call):
             yield from _carried(node)
+            named = (k.value for k in node.keywords if (k.arg or "").endswith("_code"))
+            yield from (text for value in named for text in _texts(value) if CODE.fullmatch(text))
         elif isinstance(node, ast.Assign) and any(_is_code(name) for target in node.targets for name in _names(target)):
             yield from (text for text in _texts(node.value) if CODE.fullmatch(text))
         elif isinstance(node, ast.FunctionDef) and node.name.startswith("code_of_"):
@@ -318,7 +320,15 @@ def test_every_command_and_option_is_documented() -> None:
         assert {o for o in own if o not in place} == set(), name
         if name != "gddl simulate":
             assert set(re.findall(r"--[a-z-]+", place)) == own, name
-    everywhere = set.union(*found.values()) | {"--debug", "--version", "--help", "--spec", "--answers", "--progress"}
+    everywhere = set.union(*found.values()) | {
+        "--debug",
+        "--version",
+        "--install-completion",
+        "--help",
+        "--spec",
+        "--answers",
+        "--progress",
+    }
     everywhere |= {"--verbose", "--discovery", "--stream-option"}
     assert set(re.findall(r"--[a-z][a-z-]+", text)) - everywhere == set()
 

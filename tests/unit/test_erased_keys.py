@@ -15,7 +15,7 @@ from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.contract.sql_types import parse_type
 from airflow_gddl.stores import Storage
 from spark_jobs.ledger.erasures import Erasure, ErasureRegister
-from spark_jobs.plan.batch import PlannedFile
+from spark_jobs.plan.planned_batch import PlannedFile
 from spark_jobs.rules.erasure import Bound, ErasedKeys, key_text, message_of
 from tests.landed import planned_file
 

@@ -18,8 +18,8 @@ from airflow_gddl.contract.durations import seconds
 from airflow_gddl.contract.file_names import change_time, digits_of, moment
 from airflow_gddl.stores import Storage, StoredObject
 from spark_jobs.ledger import ledger as ledgers
-from spark_jobs.plan.batch import FileEntry
-from spark_jobs.plan.batching import BatchLimits
+from spark_jobs.plan.discover import BatchLimits
+from spark_jobs.plan.planned_batch import FileEntry
 from tests.landing_folder import START, Table
 
 LAYOUTS = [
@@ -189,6 +189,4 @@ class Ingestion(RuleBasedStateMachine):
 
 
 TestIngestion = Ingestion.TestCase
-TestIngestion.settings = settings(
-    max_examples=60, stateful_step_count=25, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
-)
+TestIngestion.settings = settings(stateful_step_count=25, suppress_health_check=list(HealthCheck))

@@ -14,8 +14,7 @@ from spark_jobs.continuous.executor import Executor, light_executor
 from spark_jobs.continuous.loop import Loop
 from spark_jobs.job.stop import Stop
 from spark_jobs.job.worker import NoSpark
-from spark_jobs.table.outcome import TableOutcome
-from spark_jobs.table.runtime import Runtime
+from spark_jobs.table.runtime import Runtime, TableOutcome
 
 SPECS = [TableSpec(table=f"s.t{n:02d}", keys=("id",)) for n in range(20)]
 JOB = JobSpec(run_id="r", roots=Roots(landing="/l", lake="/k"), tables=tuple(SPECS))

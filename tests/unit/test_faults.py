@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from airflow_gddl.contract.errors import FatalError, RetriableError
-from spark_jobs.job.faults import translated
+from spark_jobs.job.job_faults import translated
 
 
 def test_gddl_errors_are_unchanged() -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_gddl.contract.dialects import DebeziumOptions
@@ -21,11 +21,9 @@ from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.spec import Roots, TableSpec
 from airflow_gddl.stores import Storage
 from spark_jobs.continuous.streams import ListedFiles
-from spark_jobs.discovery.listing import discover
-from spark_jobs.discovery.notified import EVERY, DeepListings, NotifiedFile, discover_notified
+from spark_jobs.discovery import EVERY, DeepListings, NotifiedFile, discover, discover_notified
 from spark_jobs.ledger import ledger as ledgers
-from spark_jobs.plan.batching import BatchLimits
-from spark_jobs.plan.discover import Discovery
+from spark_jobs.plan.discover import BatchLimits, Discovery
 from tests.landing_folder import START, counted_stats
 from tests.s3_server import Bucket, serving
 from tests.sunk_folder import FORMATS, HOURLY, Sunk
@@ -360,7 +358,6 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=80, deadline=None)
 @given(said=st.sampled_from(SAID), steps=STEPS)
 def test_each_file_is_ingested_once_in_any_order(said: str | None, steps: list[Step]) -> None:
     """After each run all that lies within the look-back, a day later everything, and never one twice."""

@@ -16,9 +16,9 @@ import pytest
 from airflow_gddl.cli.context import real
 from airflow_gddl.cli.main import invoke
 from airflow_gddl.contract.spec import TableSpec
-from airflow_gddl.devtools.simulate import Delivery, SimulateSpec, TableShape, Troubles, simulate
 from airflow_gddl.onboarding.inspection import Finding, inspect_folder, judge
 from airflow_gddl.onboarding.landing import Landing
+from airflow_gddl.simulate import Delivery, SimulateSpec, TableShape, Troubles, simulate
 
 ROWS = pa.table(
     {

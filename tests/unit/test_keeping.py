@@ -11,10 +11,10 @@ import pytest
 from airflow_gddl.contract.desired_state import DesiredState
 from airflow_gddl.contract.result import ErrorInfo, JobResult, Status
 from airflow_gddl.contract.spec import Roots, TableSpec
+from airflow_gddl.runners.interface import ProgressEvent
 from airflow_gddl.runtime.landing import hints
 from airflow_gddl.runtime.landing.hints import HintBook
 from airflow_gddl.runtime.landing.monitoring import FLUSH_SECONDS, ContinuousJobMonitor, DesiredStateKeeper
-from airflow_gddl.runtime.runners.base import ProgressEvent
 from airflow_gddl.runtime.state.reading import read_pipeline
 from airflow_gddl.runtime.state.recording import StateRecorder
 from airflow_gddl.stores import open_store

@@ -11,7 +11,7 @@ import pytest
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.stores import Storage
 from spark_jobs.ledger.ledger import COMMITS_PER_SNAPSHOT, Ledger
-from spark_jobs.plan.batch import FileEntry
+from spark_jobs.plan.planned_batch import FileEntry
 from tests.landed import LANDING, change, committed, entry_of, grow, plan_of
 
 

@@ -9,12 +9,11 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_gddl.contract.dialects import DmsOptions
-from spark_jobs.discovery.listing import GLANCE_BACK, discover
-from spark_jobs.discovery.notified import EVERY, DeepListings
+from spark_jobs.discovery import EVERY, GLANCE_BACK, DeepListings, discover
 from spark_jobs.plan.discover import Discovery
 from tests.landing_folder import START, Table
 
@@ -129,7 +128,6 @@ ARRIVALS = st.lists(
 )
 
 
-@settings(deadline=None)
 @given(arrivals=ARRIVALS)
 def test_each_late_file_is_ingested_once(arrivals: list[tuple[timedelta, timedelta, int]]) -> None:
     with tempfile.TemporaryDirectory() as folder:

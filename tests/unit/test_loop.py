@@ -24,8 +24,7 @@ from spark_jobs.continuous.schedule import ANYWAY_SECONDS, BATCHES_A_TURN, pause
 from spark_jobs.job.spread_local import LocalSpread
 from spark_jobs.job.stop import Stop
 from spark_jobs.job.worker import NoSpark
-from spark_jobs.table.outcome import Declined, TableOutcome
-from spark_jobs.table.runtime import Runtime
+from spark_jobs.table.runtime import Declined, Runtime, TableOutcome
 
 TABLES = {
     spec.table: spec
@@ -300,7 +299,6 @@ TURNS = st.lists(
 AGAIN = [Event(TROUBLE, "back", table) for table in TABLES]
 
 
-@settings(max_examples=40, deadline=None)
 @given(EVENTS, TURNS)
 @example([Event(9, "land", "s.a"), Event(9, "gone", "s.a"), Event(11, "back", "s.a")], [Turn("ok", 8)])
 def test_all_files_are_ingested_and_no_table_runs_twice_at_once(events: list[Event], turns: list[Turn]) -> None:
@@ -311,7 +309,7 @@ def test_all_files_are_ingested_and_no_table_runs_twice_at_once(events: list[Eve
     assert {outcome.result.status for outcome in outcomes} <= {"succeeded", "skipped"}
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.lists(st.builds(Event, at=st.integers(0, 20), kind=st.just("land"), table=st.sampled_from(sorted(TABLES))),
                 max_size=20))  # fmt: skip
 def test_new_files_are_ingested_promptly(events: list[Event]) -> None:

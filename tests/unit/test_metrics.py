@@ -17,14 +17,13 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from airflow_gddl.contract.result import Freshness, JobResult, MainCounts, RunWarning
+from airflow_gddl.contract.result import ExpectationCount, Freshness, JobResult, MainCounts, RunWarning
 from airflow_gddl.contract.spec import JobOptions, JobSpec, Roots, TableSpec
 from spark_jobs import observability
 from spark_jobs.observability.json_log import JsonFormatter, WorkAtHand
-from spark_jobs.observability.metrics import METRICS, Point, bounded, points_of
+from spark_jobs.observability.metrics import METRICS, Point, bounded, points_of, publish
+from spark_jobs.observability.metrics import send_otel as send
 from spark_jobs.observability.metrics_file import add, read
-from spark_jobs.observability.metrics_otel import send
-from spark_jobs.observability.metrics_publish import publish
 from spark_jobs.table.runtime import Step, silent
 
 DASHBOARD = Path(__file__).parents[2] / "dashboards" / "grafana.json"
@@ -73,7 +72,8 @@ def test_counters_grow_and_gauges_are_the_last(tmp_path: Path) -> None:
 
 def test_the_text_is_prometheus_s(tmp_path: Path) -> None:
     hostile = result('s."t\\\n {x="1",}#\u2028', freshness=Freshness(lag_seconds=0.1 + 0.2), main=MainCounts(rows=7),
-                     warnings=(RunWarning(code="SEQUENCE_TIE", message="m", count=3),))  # fmt: skip
+                     warnings=(RunWarning(code="SEQUENCE_TIE", message="m", count=3),),
+                     expectations=(ExpectationCount(name="ok", on="warn", checked=9, failed=2),))  # fmt: skip
     points = points_of(hostile, "small", 1763749658.5)
     path = written(tmp_path / "x.prom", points)
     families = {f.name: f for f in text_string_to_metric_families(path.read_text())}
@@ -232,5 +232,9 @@ def test_a_line_of_the_log_names_run_table_and_batch() -> None:
 
 
 def test_points_are_of_metrics_that_are_declared() -> None:
-    found: list[Point] = points_of(result(freshness=Freshness(lag_seconds=1.0), main=MainCounts(rows=1)), "small", 1.0)
+    checked = (ExpectationCount(name="ok", on="warn", checked=9, failed=2),)
+    one = result(freshness=Freshness(lag_seconds=1.0), main=MainCounts(rows=1), expectations=checked)
+    found: list[Point] = points_of(one, "small", 1.0)
     assert {p.metric for p in found} == {m.name for m in METRICS} - {"gddl_warnings"}
+    counts = {p.metric: p.value for p in found if ("expectation", "ok") in p.labels}
+    assert counts == {"gddl_expectation_checked": 9, "gddl_expectation_failed": 2}

@@ -10,10 +10,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from airflow_gddl.devtools.simulate import Delivery, SimulateSpec, TableShape, simulate
 from airflow_gddl.onboarding.facts import SourceFacts, TableFacts
 from airflow_gddl.onboarding.landing import Landing, read_landing
 from airflow_gddl.onboarding.rules import DAY
+from airflow_gddl.simulate import Delivery, SimulateSpec, TableShape, simulate
 
 ORDERS = pa.table(
     {
@@ -83,6 +83,20 @@ def test_a_time_is_a_key_only_beside_others(tmp_path: Path) -> None:
         "shop.weather": ("origin", "at"),
         "shop.log": None,
     }
+
+
+def test_int96_timestamps_of_all_years_are_measured(tmp_path: Path) -> None:
+    """In nanoseconds, 9999 and 1816 would be one moment: no key where there is one."""
+    moments = [datetime(9999, 12, 31), datetime(1816, 3, 29, 5, 56, 8, 66277), datetime(1500, 1, 1)]  # noqa: DTZ001 - of timestamps without a zone
+    rows = pa.table({"n": [1, 1, 1], "since": pa.array(moments, pa.timestamp("us"))})
+    folder = tmp_path / "shop" / "orders"
+    folder.mkdir(parents=True)
+    pq.write_table(rows, folder / "LOAD00000001.parquet", use_deprecated_int96_timestamps=True)
+    landing = Landing(str(tmp_path), {})
+    (looked,) = landing.folders(frozenset({"shop.orders"}))
+    (read,) = landing.read("shop.orders", looked.of("load"), ["since"])
+    assert read.column("since").to_pylist() == moments
+    assert looked.footers[0].columns == {"n": "int64", "since": "timestamp[us]"}
 
 
 @pytest.mark.parametrize("rows", [BAG, BAG.slice(0, 1), BAG.slice(0, 0)])

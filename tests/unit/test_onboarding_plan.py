@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_gddl.contract.errors import MetadataError
@@ -388,7 +388,6 @@ def facts_of(found: list[tuple[str, str | None, int, str | None]]) -> list[Table
     ]
 
 
-@settings(max_examples=60, deadline=None)
 @given(first=FACTS, later=st.lists(FACTS, min_size=1, max_size=2), data=st.data())
 def test_a_user_s_edit_of_any_field_is_kept_and_a_second_run_changes_no_file(
     tmp_path_factory: pytest.TempPathFactory, first: Any, later: Any, data: st.DataObject

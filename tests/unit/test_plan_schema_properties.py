@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import get_args
 
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from airflow_gddl.contract.errors import FatalError
@@ -30,7 +30,6 @@ from spark_jobs.plan.columns import Column, IncomingSchema, Schema, landed_name
 from spark_jobs.plan.schema import SchemaPlan, SchemaRules, plan_schema
 from spark_jobs.plan.types import NOTHING, lossless, merge
 
-REPEATABLE = settings(derandomize=True, deadline=None, max_examples=60)
 NAMES = ["id", "Id", "a", "b", "a b", "c", "_gddl", "__v"]
 SCALARS = [
     *(ScalarType(name) for name in get_args(ScalarName)),
@@ -94,7 +93,6 @@ def _plan(table: Schema | None, groups: tuple[IncomingSchema, ...], rules: Schem
         raise
 
 
-@REPEATABLE
 @given(TABLES, GROUPS, RULES)
 def test_planning_again_changes_nothing(
     table: Schema | None, groups: tuple[IncomingSchema, ...], rules: SchemaRules
@@ -108,7 +106,6 @@ def test_planning_again_changes_nothing(
         assert again.groups == first.groups
 
 
-@REPEATABLE
 @given(TABLES, GROUPS, RULES)
 def test_the_table_keeps_its_columns_in_order_and_no_type_narrows(
     table: Schema | None, groups: tuple[IncomingSchema, ...], rules: SchemaRules
@@ -121,7 +118,6 @@ def test_the_table_keeps_its_columns_in_order_and_no_type_narrows(
         assert merge(after.type, before.type, NOTHING) == after.type, f"{before} -> {after}"
 
 
-@REPEATABLE
 @given(TABLES, GROUPS, RULES)
 def test_every_delivered_column_goes_to_exactly_one_place(
     table: Schema | None, groups: tuple[IncomingSchema, ...], rules: SchemaRules
@@ -135,7 +131,6 @@ def test_every_delivered_column_goes_to_exactly_one_place(
         assert [action.target for action in plan.actions] == list(found.target.columns)
 
 
-@REPEATABLE
 @given(TABLES, GROUPS, RULES)
 def test_void_columns_are_ignored_unless_the_policy_adds_them(
     table: Schema | None, groups: tuple[IncomingSchema, ...], rules: SchemaRules
@@ -146,7 +141,6 @@ def test_void_columns_are_ignored_unless_the_policy_adds_them(
         assert not lost or (rules.evolution.new_column == "ignore" and table is not None)
 
 
-@REPEATABLE
 @given(TABLES, GROUPS, RULES)
 def test_actions_do_what_they_say(table: Schema | None, groups: tuple[IncomingSchema, ...], rules: SchemaRules) -> None:
     found = _plan(table, groups, rules)
@@ -161,7 +155,6 @@ def test_actions_do_what_they_say(table: Schema | None, groups: tuple[IncomingSc
             assert action.how != "fit"
 
 
-@REPEATABLE
 @given(TABLES, GROUPS, RULES)
 def test_the_order_of_columns_in_a_file_means_nothing_to_existing_ones(
     table: Schema | None, groups: tuple[IncomingSchema, ...], rules: SchemaRules

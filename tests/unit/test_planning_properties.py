@@ -43,13 +43,11 @@ def fires(cron: str, day: date) -> list[int]:
     return found
 
 
-@settings(max_examples=80, deadline=None)
 @given(cron=CRONS, day=DAYS)
 def test_starts_are_those_of_croniter(cron: str, day: date) -> None:
     assert (list(minutes_of(cron)) if runs_on(cron, day) else []) == fires(cron, day)
 
 
-@settings(max_examples=40, deadline=None)
 @given(crons=st.lists(CRONS, min_size=1, max_size=12), day=DAYS)
 def test_the_histogram_sums_to_the_runs_of_the_day(crons: list[str], day: date) -> None:
     rows = [TableSpec(table=f"s.t{n}", keys=("id",), size="large", schedule=cron) for n, cron in enumerate(crons)]
@@ -58,7 +56,7 @@ def test_the_histogram_sums_to_the_runs_of_the_day(crons: list[str], day: date) 
     assert all(plan.runs_per_minute[int(p.minute[:2]) * 60 + int(p.minute[3:])] == p.runs for p in plan.peaks)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(minute=st.integers(0, 1439), many=st.integers(30, 60), others=st.integers(0, 100))
 def test_a_hot_minute_is_found_wherever_it_is(minute: int, many: int, others: int) -> None:
     cron = f"{minute % 60} {minute // 60} * * *"
@@ -71,7 +69,7 @@ def test_a_hot_minute_is_found_wherever_it_is(minute: int, many: int, others: in
     assert all(name.startswith("s.hot") for name in found.tables)
 
 
-@settings(max_examples=20, deadline=None, phases=[Phase.explicit, Phase.reuse, Phase.generate])
+@settings(max_examples=20, phases=[Phase.explicit, Phase.reuse, Phase.generate])
 @given(cron=CRONS, day=DAYS)
 @example(cron="0 0 1 * 0", day=date(2026, 1, 1))
 def test_gaps_are_those_between_starts(cron: str, day: date) -> None:
@@ -114,7 +112,6 @@ RUNS = st.lists(
 )
 
 
-@settings(max_examples=150, deadline=None)
 @given(asked=RUNS, slots=st.integers(1, 4))
 def test_slots_are_given_out_as_a_slow_clock_does(asked: list[SlotRequest], slots: int) -> None:
     served = serve(sorted(asked), slots)

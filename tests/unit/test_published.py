@@ -21,7 +21,7 @@ from airflow_gddl.contract.published import (
     view_sql,
 )
 from airflow_gddl.contract.spec import TableSpec
-from tests.unit.test_cli import Shop
+from tests.commands.test_cli import Shop
 
 
 @pytest.fixture

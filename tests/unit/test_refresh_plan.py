@@ -10,7 +10,7 @@ import pyarrow as pa
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import DEFAULT_TIERS, JobOptions, JobSpec, TableSpec
 from spark_jobs.actions.refresh import new_plan, shadow_of
-from spark_jobs.plan.batch import BatchCommit, TableState
+from spark_jobs.plan.planned_batch import BatchCommit, TableState
 from tests.engines.in_process_lake import InProcessLake
 from tests.landing import write
 

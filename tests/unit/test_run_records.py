@@ -9,7 +9,7 @@ import pytest
 
 from airflow_gddl.contract.layout import record_name, tells_of_load
 from airflow_gddl.contract.result import JobResult, ResultColumn, RunWarning
-from spark_jobs.job.results import for_record, is_recorded
+from spark_jobs.job.run_results import for_record, is_recorded
 
 IDLE = {"compacted": {}, "files_removed": 0, "dry_run": False}
 

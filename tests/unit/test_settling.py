@@ -12,8 +12,8 @@ import pytest
 
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.stores import Storage
-from spark_jobs.discovery.listing import Settling, Wait, settle_of
-from spark_jobs.plan.batch import LandedFile
+from spark_jobs.discovery import Settling, Wait, settle_of
+from spark_jobs.plan.planned_batch import LandedFile
 from tests.landed import entry
 
 AFTER = timedelta(seconds=3)

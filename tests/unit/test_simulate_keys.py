@@ -8,10 +8,10 @@ from tempfile import TemporaryDirectory
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_gddl.devtools.simulate import SimulateSpec, TableShape, prepare, propose_keys
+from airflow_gddl.simulate import SimulateSpec, TableShape, prepare, propose_keys
 
 KEY_NAMES = [("order_id", "line_no"), ("OrderID", "LineNo"), ("invoice_no", "item"), ("tenant_id", "code", "seq")]
 
@@ -32,7 +32,6 @@ def composite(draw: st.DrawFn) -> tuple[tuple[str, ...], pa.Table]:
 
 
 @given(table=composite(), seed=st.integers(0, 9))
-@settings(deadline=None, max_examples=40)
 def test_a_composite_key_is_proposed_and_kept(table: tuple[tuple[str, ...], pa.Table], seed: int) -> None:
     keys, rows = table
     shapes = propose_keys({"order_lines": rows})

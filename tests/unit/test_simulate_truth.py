@@ -19,15 +19,7 @@ import pyarrow.parquet as pq
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from airflow_gddl.devtools.simulate import (
-    Delivery,
-    SchemaEvent,
-    SimulateSpec,
-    TableShape,
-    Troubles,
-    differences,
-    prepare,
-)
+from airflow_gddl.simulate import Delivery, SchemaEvent, SimulateSpec, TableShape, Troubles, differences, prepare
 from tests.typed_tables import with_typed_columns
 
 SEQUENCE = re.compile(r"[0-9]{35}")
@@ -302,7 +294,7 @@ def specs(draw: st.DrawFn) -> SimulateSpec:
     )
 
 
-@settings(max_examples=15, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=15, suppress_health_check=[HealthCheck.too_slow])
 @given(specs())
 def test_a_replay_of_the_files_gives_the_truth(spec: SimulateSpec) -> None:
     with tempfile.TemporaryDirectory() as folder:

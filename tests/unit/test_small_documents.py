@@ -13,7 +13,7 @@ from airflow_gddl.stores import Storage
 from spark_jobs.ledger.erasures import ErasureRegister
 from spark_jobs.ledger.ledger import read_note
 from spark_jobs.maintenance.maintain import cut_before
-from spark_jobs.verification.source_differences import read_differences
+from spark_jobs.verification import read_differences
 
 
 def erasure(storage: Storage, root: str) -> object:

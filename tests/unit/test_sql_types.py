@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import get_args
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_gddl.contract.checks import type_fault
@@ -49,7 +49,6 @@ TYPES = st.recursive(
 )
 
 
-@settings(derandomize=True, deadline=None)
 @given(TYPES)
 def test_every_type_is_read_back_as_it_was_printed(kind: SqlType) -> None:
     assert parse_type(str(kind)) == kind

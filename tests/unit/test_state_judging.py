@@ -148,7 +148,7 @@ def test_maintenance_that_another_writer_recorded_counts() -> None:
         assert attention_of(both, 170 * DAY) == ("MAINTENANCE_DUE",)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.lists(st.sampled_from(["land", "poll", "load", "fail", "wait"]), max_size=40))
 def test_judged_as_the_truth_is(events: list[Event]) -> None:
     world = World()

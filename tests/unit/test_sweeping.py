@@ -7,9 +7,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from spark_jobs.plan.batch import BatchPlan, HeldSweep, TableState
-from spark_jobs.plan.batching import RELEASED, SweepRule, held_sweep, sweep_state, with_sweep
-from spark_jobs.plan.discover import Discovery
+from spark_jobs.plan.discover import RELEASED, Discovery, SweepRule, held_sweep, sweep_state, with_sweep
+from spark_jobs.plan.planned_batch import BatchPlan, HeldSweep, TableState
 from tests.landed import planned_file
 
 LOADED = datetime(2024, 1, 1, 12, tzinfo=UTC)

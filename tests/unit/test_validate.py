@@ -307,3 +307,35 @@ def test_one_name_is_a_list_of_one(tmp_path: Path) -> None:
     )
     assert first.problems == ()
     assert (first.tables, first.runners) == (second.tables, second.runners)
+
+
+def test_valid_metadata_that_is_probably_not_meant(tmp_path: Path, gddl: Gddl) -> None:
+    rows = row_file(
+        "{table: s.daily, keys: [id], freshness: 90m, schedule: '@daily'}",
+        "{table: s.night, keys: [id], freshness: 1d, schedule: '0 22 * * 1-5'}",
+        "{table: s.well, keys: [id], freshness: 2h, schedule: '*/20 7-19/2 * * *', size: wide}",
+        "{table: s.a, keys: [id], schedule: '*/61 * * * *'}",
+        "{table: s.b, keys: [id], schedule: '*/61 * * * *'}",
+        "{table: s.c, keys: [id], freshness: 1m, schedule: continuous}",
+    )
+    settings = "landing: ../data\nlake: ../data/lake\ntiers: {smal: {slots: 2}, wide: {slots: 2}, unlike: {slots: 2}}\n"
+    write(tmp_path / "metadata", {"gddl.yaml": settings, "tables/s.yaml": rows, "tables/more.txt": rows})
+    status, out, err = gddl("validate")
+    root = tmp_path / "data"
+    assert (status, out) == (0, "6 tables, no problems\n")
+    expected = f"""
+metadata/tables/more.txt: FILE_NOT_READ: looks like metadata, but is not read — rename it to .yaml or .json (tables: or
+.csv), copy the files of a linked folder, or remove it
+metadata/gddl.yaml: ROOTS_NESTED lake: {root}/lake is below {root}: cleaning or lifecycle rules of one reach the files
+of the other — give landing and lake folders beside each other
+metadata/gddl.yaml: TIER_UNUSED tiers.smal: no table has the size 'smal' — did you mean small?
+metadata/: CRON_STEP schedule: '*/61' of '*/61 * * * *' fires at its first minute alone: a step starts anew with each
+range (s.a, s.b) — write one minute instead, or another schedule
+metadata/: FRESHNESS_BELOW_SCHEDULE s.daily.freshness: runs of '@daily' are up to 24 hours apart, more than freshness
+allows (s.daily) — raise freshness (90m), or run the table more often
+metadata/: FRESHNESS_BELOW_SCHEDULE s.night.freshness: runs of '0 22 * * 1-5' are up to 72 hours apart, more than
+freshness allows (s.night) — raise freshness (1d), or run the table more often
+metadata/: FRESHNESS_BELOW_SCHEDULE s.well.freshness: runs of '*/20 7-19/2 * * *' are up to 11.3 hours apart, more than
+freshness allows (s.well) — raise freshness (2h), or run the table more often
+"""
+    assert err.split() == expected.split()

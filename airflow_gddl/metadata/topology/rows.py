@@ -33,7 +33,7 @@ class TableRow:
             `freshness`; null where there is no `freshness`.
         problems: problems of the row, one line each; empty: none.
         source_table: `schema.name` in the source; null: `table`.
-        published, technical: see `Publication`.
+        published, technical, added: see `Publication`.
     """
 
     table: str
@@ -49,6 +49,7 @@ class TableRow:
     source_table: str | None = None
     published: Sequence[str] = (EVERY,)
     technical: Sequence[str] = ()
+    added: Sequence[str] = ()
 
     @property
     def name_in_source(self) -> str:
@@ -57,7 +58,7 @@ class TableRow:
 
     @property
     def publication(self) -> Publication:
-        return Publication(columns=tuple(self.published), technical=tuple(self.technical))
+        return Publication(columns=tuple(self.published), technical=tuple(self.technical), added=tuple(self.added))
 
 
 def row_of(spec: TableSpec, pipeline: Pipeline | None) -> TableRow:
@@ -81,6 +82,7 @@ def row_of(spec: TableSpec, pipeline: Pipeline | None) -> TableRow:
         source_table=spec.source_table,
         published=publication.columns,
         technical=publication.technical,
+        added=publication.added,
     )
 
 

@@ -132,6 +132,7 @@ function messages(run) {
   const lines = [
     run.message ? el("p", { class: "error" }, errorText([run.error, run.message])) : null,
     run.did ? el("p", {}, run.did) : null,
+    ...(run.expectations ?? []).filter((one) => one.failed > 0).map((one) => el("p", { class: "warn" }, `expectation ${one.name} (on: ${one.on}): ${count(one.failed)} of ${counted(one.checked, "row")} fail`)),
     ...(run.warned ?? []).map((one) => el("p", { class: "warn" }, `[${one.code}] ${one.message}`,
       one.files.length ? el("ul", { class: "files" }, one.files.map((name) => el("li", {}, el("code", {}, name))), one.count > one.files.length ? el("li", {}, `and ${count(one.count - one.files.length)} more`) : null) : null)),
   ].filter(Boolean);

@@ -15,17 +15,18 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from airflow_gddl.contract.codec import from_json_or_none, to_json
-from airflow_gddl.contract.errors import RetriableError
-from airflow_gddl.contract.file_names import change_time, digits_of, moment
+from airflow_gddl.contract.durations import seconds
+from airflow_gddl.contract.file_names import (
+    LISTED_IN_PART,
+    LOOKBACK,
+    change_time,
+    digits_of,
+    is_listing_due,
+    moment,
+)
 from airflow_gddl.contract.layout import STATE, join
 from airflow_gddl.contract.spec import Roots
-from airflow_gddl.stores import Storage, open_store, read_document
-
-LISTED_IN_PART = 10_000
-"""Files above which only a part of a folder is listed; a job does the same, see `spark_jobs.discovery.listing`."""
-SWEPT_EVERY = timedelta(days=1)
-LOOKBACK = timedelta(days=7)
-"""Default of the dialects' `lookback`; a row may set a longer one."""
+from airflow_gddl.stores import Storage, open_store, read_document, update_object
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +46,7 @@ class Watermark:
 
     def holds(self, now: datetime) -> bool:
         """Whether the next full listing is not yet due; a time in the future (the clock was set back) counts as due."""
-        return timedelta(0) <= now - datetime.fromisoformat(self.swept) < SWEPT_EVERY
+        return not is_listing_due(self.swept, now)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,7 +70,7 @@ def watermark_of(digests: Mapping[str, int], lookback: timedelta, swept: str) ->
     moment_ = moment(newest)
     if moment_ is None:
         return None
-    limit, last, count, total = digits_of(moment_ - max(lookback, LOOKBACK)), "", 0, 0
+    limit, last, count, total = digits_of(moment_ - max(lookback, timedelta(seconds=seconds(LOOKBACK)))), "", 0, 0
     for name in sorted(digests):
         time = _sorting_time(name)
         if time is None or time >= limit:
@@ -110,9 +111,6 @@ def _sorting_time(name: str) -> str | None:
 
 def _place(lake: str, dag_id: str) -> str:
     return join(lake, STATE, "airflow", "watermarks", f"{dag_id}.json")
-
-
-_TRIES = 50
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -210,18 +208,11 @@ def update(store: Storage, lake: str, dag_id: str, change: Callable[[Hints], Hin
     Raises:
         RetriableError: `STORAGE_BUSY`, or `STATE_CONTENDED`.
     """
-    path = place(lake, dag_id)
-    for _ in range(_TRIES):
-        try:
-            data, tag = store.read_tagged(path)
-            before, found = from_json_or_none(Hints, data) or Hints(), tag
-        except FileNotFoundError:
-            before, found = Hints(), None
-        after = change(before)
-        if store.swap(path, to_json(after).encode(), found):
-            return after
-    what = f"other tasks kept changing it, {_TRIES} times"
-    raise RetriableError("STATE_CONTENDED", what, where=path, remedy="no data is lost; the next try writes it")
+
+    def changed(data: bytes | None) -> Hints:
+        return change((None if data is None else from_json_or_none(Hints, data)) or Hints())
+
+    return update_object(store, place(lake, dag_id), changed, lambda after: to_json(after).encode())
 
 
 WRITE_EVERY = 1.0

@@ -14,9 +14,9 @@ from airflow_gddl.contract.errors import GddlError
 from airflow_gddl.contract.layout import standing_folder
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import Roots
+from airflow_gddl.runners.interface import ProgressEvent
 from airflow_gddl.runtime.landing.hints import HintBook, TableHint
 from airflow_gddl.runtime.landing.loading import ProgressListener
-from airflow_gddl.runtime.runners.base import ProgressEvent
 from airflow_gddl.runtime.state.recording import StateRecorder
 from airflow_gddl.stores import open_store
 

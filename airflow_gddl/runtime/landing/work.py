@@ -8,8 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
 from airflow_gddl.contract.codec import to_document
+from airflow_gddl.contract.file_names import LISTED_IN_PART
 from airflow_gddl.contract.spec import TableSpec
-from airflow_gddl.runtime.landing.hints import LISTED_IN_PART, Hints
+from airflow_gddl.runtime.landing.hints import Hints
 from airflow_gddl.runtime.landing.polling import Poll
 from airflow_gddl.runtime.landing.run_request import RunRequestForm, is_by_person
 from airflow_gddl.runtime.snapshot import Dependency, PipelineDocument

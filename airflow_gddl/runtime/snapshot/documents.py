@@ -25,7 +25,7 @@ class SnapshotSettings:
         environ: names that start with `GDDL_` override settings; `AWS_…` configure S3.
         clock: seconds since the epoch.
         refresh_seconds: minimum interval between listings of a remote folder.
-        time_limit: time limit for reading, in seconds.
+        time_limit: seconds that all reads of a call may take together.
         settle_seconds: a younger file may be incomplete; with a good snapshot, rebuilding waits.
         copy: lake that also stores the last good copy; empty: only the cache does.
         copy_environ: environment for that lake.
@@ -152,6 +152,7 @@ class State:
         placement: path of the placement that was used; empty: none.
         placement_tag: of that object; empty: there was none.
         placement_at: seconds since the epoch of its last check, where it is remote.
+        placement_why: why it can't be read, so that the last known one is used; empty: it can.
         aws_conn_id: Airflow connection that reaches it; null: the configured one, if any.
     """
 
@@ -166,6 +167,7 @@ class State:
     placement: str = ""
     placement_tag: str = ""
     placement_at: float = 0.0
+    placement_why: str = ""
     aws_conn_id: str | None = None
 
 

@@ -8,9 +8,9 @@ import json
 import logging
 import os
 import re
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -18,7 +18,7 @@ from airflow_gddl import __version__
 from airflow_gddl.contract.errors import GddlError, MetadataError, RetriableError
 from airflow_gddl.contract.layout import STATE, join
 from airflow_gddl.contract.spec import CONTRACT_VERSION
-from airflow_gddl.metadata.folder import reached
+from airflow_gddl.metadata.folder import Folder, open_folder, reached, read_ahead
 from airflow_gddl.metadata.topology import Placed, Placement
 from airflow_gddl.runtime.snapshot import cache, placements
 from airflow_gddl.runtime.snapshot.cache import Cache
@@ -28,38 +28,8 @@ from airflow_gddl.runtime.snapshot.documents import (
     SnapshotSettings,
     State,
 )
+from airflow_gddl.runtime.snapshot.reads import Reads
 from airflow_gddl.stores import Storage, StoredObject, open_store
-
-Answer = TypeVar("Answer")
-
-
-def bounded(call: Callable[[], Answer], seconds: float, where: str) -> Answer:
-    """The call's answer or error.
-
-    A hanging thread is abandoned; it is a daemon, so it does not block the exit of the process.
-
-    Raises:
-        RetriableError: `METADATA_UNREACHABLE` after `seconds`.
-    """
-    answers: list[Answer] = []
-    errors: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            answers.append(call())
-        except BaseException as error:  # noqa: BLE001 - handed to the caller as it is
-            errors.append(error)
-
-    thread = threading.Thread(target=run, daemon=True, name="gddl-metadata")
-    thread.start()
-    thread.join(seconds)
-    if errors:
-        raise errors[0]
-    if not answers:
-        what = f"no answer within {seconds:g} s"
-        raise RetriableError("METADATA_UNREACHABLE", what, where=where, remedy="check the disk or the network")
-    return answers[0]
-
 
 _KEPT = 2
 _NAME = re.compile(r"(pipelines/)?[A-Za-z0-9_-][A-Za-z0-9_.-]*\.json")
@@ -202,13 +172,19 @@ def _remote(metadata: str, environ: Mapping[str, str]) -> Iterator[tuple[str, in
 
 T = TypeVar("T")
 _LOG = logging.getLogger(__name__)
+_WHILE_LOCKED = 5.0
+"""Seconds of a read while other processes wait for this one to compile."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class Keeper:
-    """Decides between the current generation and a new one."""
+    """Decides between the current generation and a new one; used once."""
 
     settings: SnapshotSettings
+    reads: Reads = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.reads = Reads(self.cache.folder, self.settings.time_limit, self.settings.clock)
 
     @property
     def cache(self) -> Cache:
@@ -221,7 +197,7 @@ class Keeper:
         if state is not None and not afresh and self._is_fresh_enough(state, generation):
             return state, generation
         try:
-            signature = self._bounded(lambda: sign(self.settings.metadata, self.settings.environ))
+            signature = self._read_metadata(lambda: sign(self.settings.metadata, self.settings.environ), generation)
         except (GddlError, OSError) as error:
             return self._unreadable(state, generation, error)
         if state is not None and not afresh and self._may_stay(state, generation, signature):
@@ -229,10 +205,22 @@ class Keeper:
             if not self._placement_moved(state, generation):
                 return state, generation
             outdated = state.placement_tag
+        try:
+            folder = self._read_metadata(self._files, generation)
+        except (GddlError, OSError) as error:
+            return self._unreadable(state, generation, error)
         with self.cache.building(wait=generation is None or afresh) as mine:
             if not mine and state is not None:
                 return state, generation
-            return self._renew(signature, outdated, afresh=afresh)
+            return self._renew(signature, folder, outdated, afresh=afresh)
+
+    def _files(self) -> Folder:
+        return read_ahead(open_folder(self.settings.metadata, self.settings.environ))
+
+    def _read_metadata(self, read: Callable[[], T], generation: Path | None) -> T:
+        """Without a generation, half of the time is left for the copy."""
+        most = self.settings.time_limit / (2 if generation is None and self.settings.copy else 1)
+        return self.reads.call(read, self.settings.metadata, self.settings.environ, most=most)
 
     def _is_fresh_enough(self, state: State, generation: Path | None) -> bool:
         """Whether a remote folder is due for a check; a clock that was set back makes it due."""
@@ -257,12 +245,16 @@ class Keeper:
             return False
         if is_there:
             self.cache.write_state(replace(state, placement_at=now), generation)
-        environ = self.settings.reaching(state.placement, state.aws_conn_id)
+        environ, why, moved = self.settings.reaching(state.placement, state.aws_conn_id), "", False
         try:
-            return self._bounded(lambda: placements.tag_of(state.placement, environ)) != state.placement_tag
+            tag = self.reads.call(lambda: placements.tag_of(state.placement, environ), state.placement, environ)
+            moved = tag != state.placement_tag
         except (GddlError, OSError) as error:
             _LOG.warning("the placement of tables can't be read from %s: %s", state.placement, error)
-            return False
+            why = str(error)
+        if why != state.placement_why:
+            self.cache.write_state(replace(state, placement_at=now, placement_why=why), generation)
+        return moved
 
     def _seen(self, state: State, generation: Path | None, signature: Signature) -> State:
         """Record a check of the metadata; clears the stale state if the current snapshot matches."""
@@ -275,9 +267,12 @@ class Keeper:
             self.cache.write_state(seen, generation)
         return seen
 
-    def _renew(self, signature: Signature, outdated: str | None, *, afresh: bool) -> tuple[State, Path | None]:
+    def _renew(
+        self, signature: Signature, folder: Folder, outdated: str | None, *, afresh: bool
+    ) -> tuple[State, Path | None]:
         """
         Args:
+            folder: the metadata, read.
             outdated: tag of the placement that no longer holds; null: it still does.
         """
         state, generation = self.cache.read_state()
@@ -285,7 +280,7 @@ class Keeper:
         if state is not None and unchanged and not afresh:
             return state, generation  # another process was faster
         try:
-            compiled = self._bounded(lambda: _compile(self.settings, generation))
+            compiled, placement_why = self._compile(folder, generation)
         except MetadataError as error:
             return self._stale(state, generation, signature.text, error)
         except (GddlError, OSError) as error:
@@ -300,6 +295,7 @@ class Keeper:
             placement=compiled.placed.path,
             placement_tag=placements.plain_tag(compiled.placed.tag),
             placement_at=self.settings.clock(),
+            placement_why=placement_why,
             aws_conn_id=compiled.placed.aws_conn_id,
         )
         self.cache.write_state(state, made)
@@ -313,7 +309,8 @@ class Keeper:
         if copies is None:
             return
         try:
-            self._bounded(lambda: copies.keep(state.signature, state.built_at, generation))
+            keep = partial(copies.keep, state.signature, state.built_at, generation)
+            self.reads.call(keep, copies.folder, copies.environ)
         except (GddlError, OSError) as error:
             _LOG.warning("the metadata's copy could not be written to %s: %s", self.settings.copy, error)
 
@@ -327,7 +324,7 @@ class Keeper:
         copies = None if generation is not None else self._copies
         if copies is not None:
             try:
-                found = self._bounded(copies.newest)
+                found = self.reads.call(copies.newest, copies.folder, copies.environ)
             except (GddlError, OSError) as other:
                 _LOG.warning("the metadata's copy could not be read from %s: %s", self.settings.copy, other)
                 found = None
@@ -348,45 +345,49 @@ class Keeper:
             self.cache.write_state(stale, generation)
         return stale, generation
 
-    def _bounded(self, call: Callable[[], T]) -> T:
-        return bounded(call, self.settings.time_limit, self.settings.metadata)
+    def _compile(self, folder: Folder, before: Path | None) -> tuple[Compiled, str]:
+        """The compiled metadata, and why the placement can't be read; empty where it can.
+
+        Args:
+            before: the current generation, if any.
+        """
+        # pydantic and the checks of every row are needed only when the metadata has changed.
+        from airflow_gddl.metadata.loading import load_folder  # noqa: PLC0415 - as said above
+        from airflow_gddl.runtime.snapshot.building import compile_catalog  # noqa: PLC0415 - as said above
+
+        catalog = load_folder(folder, self.settings.environ)
+        path = placements.place_of(catalog.roots.lake, catalog.dag_prefix)
+        environ = self.settings.reaching(path, catalog.aws_conn_id)
+        why = ""
+        try:
+            read = partial(placements.read, path, environ)
+            placement, tag = self.reads.call(read, path, environ, most=_WHILE_LOCKED)
+        except (GddlError, OSError) as error:
+            placement, tag = _known_placement(path, before, error)
+            why = str(error)
+        placed = Placed(placement=placement, at=self.settings.clock())
+        return compile_catalog(catalog, cache.read_specs(before) if before else (), placed, tag, path), why
 
 
-def _compile(settings: SnapshotSettings, before: Path | None) -> Compiled:
-    """
+def _known_placement(path: str, before: Path | None, error: Exception) -> tuple[Placement, str | None]:
+    """The current placement, else an empty one, while the lake does not respond.
+
     Args:
-        before: the current generation, if any.
-    """
-    # pydantic and the checks of every row are needed only when the metadata has changed.
-    from airflow_gddl.metadata.loading import load  # noqa: PLC0415 - as said above
-    from airflow_gddl.runtime.snapshot.building import compile_catalog  # noqa: PLC0415 - as said above
-
-    catalog = load(settings.metadata, settings.environ)
-    path = placements.place_of(catalog.roots.lake, catalog.dag_prefix)
-    placement, tag = _placement(path, settings.reaching(path, catalog.aws_conn_id), before)
-    placed = Placed(placement=placement, at=settings.clock())
-    return compile_catalog(catalog, cache.read_specs(before) if before else (), placed, tag, path)
-
-
-def _placement(path: str, environ: Mapping[str, str], before: Path | None) -> tuple[Placement, str | None]:
-    """The placement in the lake; while the lake does not respond, the current one, else an empty one.
+        error: of reading it.
 
     Raises:
         RetriableError: `PLACEMENT_DAMAGED`, and there is no current snapshot.
     """
     try:
-        return placements.read(path, environ)
-    except (GddlError, OSError) as error:
-        try:
-            known = cache.read_placement(before) if before else None
-        except (GddlError, OSError, ValueError):
-            known = None
-        if known is not None and known.path == path:
-            _LOG.warning("the placement of tables can't be read from %s: %s", path, error)
-            return known.placement, known.tag
-        if isinstance(error, GddlError) and error.code == "PLACEMENT_DAMAGED":
-            raise
-        # Without a tag, nothing in the lake is overwritten.
-        what = "the placement of tables can't be read from %s; DAG ids may differ until it can: %s"
-        _LOG.warning(what, path, error)
-        return Placement(), None
+        known = cache.read_placement(before) if before else None
+    except (GddlError, OSError, ValueError):
+        known = None
+    if known is not None and known.path == path:
+        _LOG.warning("the placement of tables can't be read from %s: %s", path, error)
+        return known.placement, known.tag
+    if isinstance(error, GddlError) and error.code == "PLACEMENT_DAMAGED":
+        raise error
+    # Without a tag, nothing in the lake is overwritten.
+    what = "the placement of tables can't be read from %s; DAG ids may differ until it can: %s"
+    _LOG.warning(what, path, error)
+    return Placement(), None

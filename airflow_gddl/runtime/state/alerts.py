@@ -12,8 +12,12 @@ from airflow_gddl.runtime.state.judging import NEEDS_ATTENTION, has_many_quarant
 
 Notified = Mapping[str, tuple[str, ...]]
 """Table to the codes with a sent alert that have not ended."""
-_WARNED = ("SEQUENCE_TIE", "UPDATE_WITHOUT_PRIOR", "MOVED_ROW_DELETED", "MOVED_ROW_INCOMPLETE", *NEEDS_ATTENTION)
-_REFUSED = "SCHEMA_REFUSED"
+_WARNED = (
+    *("EXPECTATION_FAILED", "SEQUENCE_TIE", "UPDATE_WITHOUT_PRIOR", "MOVED_ROW_DELETED", "MOVED_ROW_INCOMPLETE"),
+    *NEEDS_ATTENTION,
+)
+_REFUSED = ("SCHEMA_REFUSED", "EXPECTATION_FAILED")
+"""Errors of runs that a file's content causes."""
 _LATE = "FRESHNESS_MISSED"
 
 
@@ -57,8 +61,8 @@ def problems(one: BoardRow, quarantine_rate: float) -> list[TableProblem]:
             share = f"{newest.quarantined} of {newest.rows_read} rows of the last run were quarantined"
             found.append(TableProblem("QUARANTINE_RATE", f"{share}; {one.record.quarantined} are in quarantine"))
         found += _of_run(newest)
-        if one.record.failed and newest.error == _REFUSED:
-            found.append(TableProblem(_REFUSED, one.record.error or "its schema was refused"))
+        if one.record.failed and newest.error in _REFUSED:
+            found.append(TableProblem(newest.error, one.record.error or "its files were refused"))
     return found
 
 

@@ -15,16 +15,14 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal
 
-from airflow_gddl.contract.errors import RetriableError
 from airflow_gddl.contract.layout import STATE, join
 from airflow_gddl.runtime.state.facts import TableRecord
 from airflow_gddl.runtime.state.judging import RunningJob, TablePoll
-from airflow_gddl.stores import Storage
+from airflow_gddl.stores import Storage, update_object
 
 Kind = Literal["runs", "look"]
 BY_HAND = "by-hand"
 FORMAT = 1
-_TRIES = 8
 # Values are stored in this order, so that new fields go last.
 _FIELDS = tuple(field.name for field in fields(TableRecord))
 _POLL_FIELDS = tuple(field.name for field in fields(TablePoll) if field.name != "polled")
@@ -125,18 +123,15 @@ def update_runs(
     Raises:
         RetriableError: `STORAGE_BUSY`, or `STATE_CONTENDED`.
     """
-    for _ in range(_TRIES):
-        tag: str | None = None
-        try:
-            data, tag = store.read_tagged(path)
-            before = decode_runs(data)
-        except (FileNotFoundError, ValueError):
-            before = lost()
-        after = change(before)
-        if store.swap(path, encode_runs(after), tag):
-            return after
-    what = f"other writers kept changing it, {_TRIES} times"
-    raise RetriableError("STATE_CONTENDED", what, where=path, remedy="no data is lost; the next run writes it")
+    return update_object(store, path, lambda data: change(_decoded(data) or lost()), encode_runs)
+
+
+def _decoded(data: bytes | None) -> RunsDocument | None:
+    """Null: there is none, or it is damaged."""
+    try:
+        return None if data is None else decode_runs(data)
+    except ValueError:
+        return None
 
 
 def forget(store: Storage, lake: str, names: Collection[str]) -> None:

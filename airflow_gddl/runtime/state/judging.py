@@ -21,7 +21,7 @@ STATES: tuple[State, ...] = get_args(State)
 """Most urgent first; displayed with blanks for `_`."""
 NEEDS_ATTENTION = (
     *("BATCH_LATE", "FILE_UNREADABLE", "FOREIGN_COMMIT", "GENERATIONS_INFERRED", "ICEBERG_BEHIND", "LOG_BEGAN_LATE"),
-    *("SNAPSHOT_INCOMPLETE", "SNAPSHOT_MERGED", "SWEEP_HELD"),
+    *("QUARANTINE_STALE", "SNAPSHOT_INCOMPLETE", "SNAPSHOT_MERGED", "SWEEP_HELD"),
     *sorted(CATALOG_PROBLEMS),
 )
 """Warnings of a successful run that need a user's attention."""

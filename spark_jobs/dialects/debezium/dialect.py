@@ -17,8 +17,7 @@ from airflow_gddl.contract.dialects import DebeziumOptions
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.file_names import Names, PathFormat, is_temporary
 from airflow_gddl.stores.readers import GZIP_MAGIC, Inflating
-from spark_jobs.dialects.base import EVERYTHING, Dialect, InputOpener, Window
-from spark_jobs.dialects.debezium.events import read_events, table_of
+from spark_jobs.dialects.debezium.change_events import read_events, table_of
 from spark_jobs.dialects.debezium.parquet_table import read_parquet
 from spark_jobs.dialects.debezium.technical import (
     CARRIED,
@@ -32,10 +31,10 @@ from spark_jobs.dialects.debezium.technical import (
     with_other_epochs,
 )
 from spark_jobs.dialects.probe import reading, require_bounded
-from spark_jobs.dialects.probed import Probed
-from spark_jobs.plan.batch import PlannedFile
+from spark_jobs.dialects.protocol import EVERYTHING, Dialect, InputOpener, Probed, Window
 from spark_jobs.plan.discover import FileTimes
-from spark_jobs.plan.snapshots import MOST_NAMED, KnownSnapshots, SnapshotMarks, SnapshotPart
+from spark_jobs.plan.planned_batch import PlannedFile
+from spark_jobs.plan.source_snapshots import MOST_NAMED, KnownSnapshots, SnapshotMarks, SnapshotPart
 
 _ENDING = r"(?:\.(?:snappy|gz|zstd))?\.(?:jsonl?|ndjson|parquet)(?:\.gz)?"
 _OFFSET = re.compile(rf"(?:.*[+-](?P<partition>\d+)[+-])?(?P<offset>\d+)(?:{_ENDING}|\.gz)?", re.IGNORECASE)

@@ -15,9 +15,17 @@ import pyarrow.types as pt
 
 from airflow_gddl.contract.dialects import DebeziumOptions
 from airflow_gddl.contract.sql_types import MAX_PRECISION
-from spark_jobs.dialects.debezium.events import OPERATIONS
+from spark_jobs.dialects.debezium.change_events import OPERATIONS
+from spark_jobs.dialects.debezium.connect_values import (
+    Kind,
+    Values,
+    array_of,
+    kind_for,
+    named_kind,
+    texts,
+    unavailable_forms,
+)
 from spark_jobs.dialects.debezium.technical import Translated, with_technical
-from spark_jobs.dialects.debezium.values import Kind, Values, array_of, kind_for, named_kind, texts, unavailable_forms
 
 _AVRO = b"parquet.avro.schema"
 

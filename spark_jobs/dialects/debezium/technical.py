@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_gddl.contract.durations import moment_of
-from spark_jobs.dialects.debezium.values import Values
-from spark_jobs.dialects.roles import match
+from spark_jobs.dialects.debezium.connect_values import Values
+from spark_jobs.dialects.protocol import match
 from spark_jobs.plan.columns import landed_name
 from spark_jobs.plan.sequence import EPOCH
 

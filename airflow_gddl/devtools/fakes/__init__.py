@@ -1,1 +1,0 @@
-"""Local platforms for tests and demos: they implement the real protocol and run real jobs."""

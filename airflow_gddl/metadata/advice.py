@@ -1,0 +1,115 @@
+"""Warnings about metadata that is valid, but is probably not what was meant; none of them stops a table."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from itertools import pairwise
+
+from airflow_gddl.contract.durations import seconds
+from airflow_gddl.contract.spec import DEFAULT_TIERS, TableSpec
+from airflow_gddl.metadata.folder import FILE
+from airflow_gddl.metadata.loading import Catalog
+from airflow_gddl.metadata.problems import Problem
+
+_STEP = re.compile(r"(?:^|,)[^,/]*/(\d+)")
+_LIMITS = (("minute", 60), ("hour", 24), ("day of the month", 31), ("month", 12), ("day of the week", 7))
+_NAMED = 3
+"""Tables that a warning names."""
+_STARTS = 50
+"""Starts of a schedule whose longest distance is taken."""
+
+
+def advise(catalog: Catalog) -> Iterator[Problem]:
+    """Warnings in the order: roots, tiers, schedules, freshness, masks; one for each schedule, however many tables have
+    it."""
+    yield from _roots(catalog)
+    yield from _tiers(catalog)
+    yield from _steps(catalog.tables)
+    yield from _freshness(catalog.tables)
+    yield from _masks(catalog.tables)
+
+
+def _roots(catalog: Catalog) -> Iterator[Problem]:
+    """`ROOTS_NESTED`: a lake below the landing folder, or the other way round."""
+    landing, lake = catalog.roots.landing.rstrip("/"), catalog.roots.lake.rstrip("/")
+    for inner, outer, name in ((lake, landing, "lake"), (landing, lake, "landing")):
+        if inner.startswith(f"{outer}/"):
+            message = f"{inner} is below {outer}: cleaning or lifecycle rules of one reach the files of the other"
+            yield _problem(
+                "ROOTS_NESTED", message, "give landing and lake folders beside each other", field=name, file=FILE
+            )
+
+
+def _tiers(catalog: Catalog) -> Iterator[Problem]:
+    """`TIER_UNUSED`: a tier that no table has, with a name close to one that the package defines."""
+    used = {spec.size for spec in catalog.tables}
+    for name in sorted(catalog.tiers.keys() - used - DEFAULT_TIERS.keys()):
+        near = difflib.get_close_matches(name, DEFAULT_TIERS, n=1)
+        if near or not used - DEFAULT_TIERS.keys():
+            remedy = f"did you mean {near[0]}?" if near else f"write size: {name} in a row, or remove the tier"
+            yield _problem("TIER_UNUSED", f"no table has the size {name!r}", remedy, field=f"tiers.{name}", file=FILE)
+
+
+def _steps(tables: Sequence[TableSpec]) -> Iterator[Problem]:
+    """`CRON_STEP`: a step as long as its field's range, which fires once a range: `*/61` is hourly."""
+    for schedule, specs in _by_schedule(tables).items():
+        for text, (unit, limit) in zip(schedule.split(), _LIMITS, strict=False):
+            if any(int(step) >= limit for step in _STEP.findall(text)):
+                message = (
+                    f"{text!r} of {schedule!r} fires at its first {unit} alone: a step starts anew with each range"
+                )
+                yield _schedule_problem(
+                    "CRON_STEP", message, f"write one {unit} instead, or another schedule", specs, "schedule"
+                )
+
+
+def _freshness(tables: Sequence[TableSpec]) -> Iterator[Problem]:
+    """`FRESHNESS_BELOW_SCHEDULE`: a table is allowed to lag less than the time between its runs."""
+    for schedule, specs in _by_schedule(tables).items():
+        distance = _longest_distance(schedule)
+        late = [spec for spec in specs if spec.freshness and seconds(spec.freshness) < distance]
+        if late:
+            message = f"runs of {schedule!r} are up to {distance / 3600:.3g} hours apart, more than freshness allows"
+            remedy = f"raise freshness ({late[0].freshness}), or run the table more often"
+            yield _schedule_problem("FRESHNESS_BELOW_SCHEDULE", message, remedy, late, "freshness")
+
+
+def _masks(tables: Sequence[TableSpec]) -> Iterator[Problem]:
+    """`MASK_GUESSABLE` for each table with columns under `hash`."""
+    for spec in tables:
+        if names := [column for column, method in spec.mask.items() if method == "hash"]:
+            message = f"hash of {', '.join(map(repr, names))} can be guessed: 22,000 e-mail addresses take 0.04 s"
+            remedy = "write hmac, and set GDDL_MASK_KEY where jobs run; see docs/security.md#personal-data"
+            yield _problem("MASK_GUESSABLE", message, remedy, table=spec.table, field="mask")
+
+
+def _by_schedule(tables: Sequence[TableSpec]) -> dict[str, list[TableSpec]]:
+    """Tables with a cron line or a preset of the calendar, by it."""
+    found: dict[str, list[TableSpec]] = {}
+    for spec in tables:
+        if isinstance(spec.schedule, str) and spec.schedule not in ("continuous", "@once"):
+            found.setdefault(spec.schedule, []).append(spec)
+    return found
+
+
+def _longest_distance(schedule: str) -> float:
+    """Seconds between two starts, at most, from a day on that has no change of the clock."""
+    from croniter import croniter  # noqa: PLC0415 - of the command that validates alone
+
+    starts = croniter(schedule, datetime(2026, 1, 1, tzinfo=UTC))
+    moments: list[float] = [starts.get_next(float) for _ in range(_STARTS)]
+    return max(later - earlier for earlier, later in pairwise(moments))
+
+
+def _schedule_problem(code: str, message: str, remedy: str, specs: Sequence[TableSpec], field: str) -> Problem:
+    names = ", ".join(spec.table for spec in specs[:_NAMED])
+    more = f" and {len(specs) - _NAMED} more" if len(specs) > _NAMED else ""
+    table = specs[0].table if len(specs) == 1 else None
+    return _problem(code, f"{message} ({names}{more})", remedy, table=table, field=field)
+
+
+def _problem(code: str, message: str, remedy: str, *, table: str | None = None, field: str, file: str = "") -> Problem:
+    return Problem(code=code, message=message, remedy=remedy, file=file, table=table, field=field)

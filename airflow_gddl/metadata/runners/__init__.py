@@ -1,1 +1,0 @@
-"""Settings of each runner as the metadata has them, with their checks."""

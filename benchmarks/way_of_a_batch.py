@@ -1,0 +1,170 @@
+"""The way of one small change file on an existing table, in this process: what of ours it passes.
+
+    python benchmarks/way_of_a_batch.py [--names]
+
+A table of three rows has had a batch; another file of two changes comes. Counted are, of the two packages, modules of
+which a function is called, distinct functions called (properties and generators too; neither comprehensions nor the
+`__init__` of dataclasses), their calls, and dataclasses of which an instance is made.
+Forms are the classes in which columns come from a file to the table, or a metadata row from its file to a DAG
+(`FORMS`). `--names` lists what was counted. The last line of standard output is one JSON object.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from airflow_gddl.contract.layout import Layout
+from airflow_gddl.contract.spec import DEFAULT_TIERS, JobSpec, Roots, TableSpec
+from airflow_gddl.metadata.loading import load
+from airflow_gddl.metadata.topology import Placed
+from airflow_gddl.runtime.snapshot.building import compile_catalog
+from airflow_gddl.stores import Storage
+from spark_jobs.job.table_job import run_guarded
+from spark_jobs.job.worker import NoSpark
+from spark_jobs.table.runtime import Runtime
+
+ROOT = Path(__file__).parents[1]
+PACKAGES = ("airflow_gddl", "spark_jobs")
+SPEC = TableSpec(table="s.t", keys=("id",), sequence_by=("seq",), settle="0s")
+FORMS = {
+    "batch": (
+        "Probed", "Landed", "RawGroup", "_Delivered", "IncomingSchema", "LandedGroup", "GroupPlan", "GroupDecoding",
+        "BatchSchema", "TableSchema",
+    ),
+    "row": ("Document", "TableFile", "Row", "NamedRow", "TableSpec", "TableRow", "PipelineDocument"),
+}  # fmt: skip
+"""Classes of which each instance holds the columns of a file, a batch or a table, or the fields of a metadata row."""
+
+
+class Passed:
+    """What is called while `counted` is open."""
+
+    def __init__(self) -> None:
+        self.calls: Counter[CodeType] = Counter()
+        self.made: Counter[type] = Counter()
+
+    @contextmanager
+    def counted(self) -> Iterator[None]:
+        sys.setprofile(self._note)
+        try:
+            yield
+        finally:
+            sys.setprofile(None)
+
+    def _note(self, frame: FrameType, event: str, _: Any) -> None:
+        code = frame.f_code
+        if event != "call":
+            return
+        if code.co_filename.startswith("<") and code.co_name == "__init__":
+            self.made[type(frame.f_locals["self"])] += 1
+        elif code.co_name[0] != "<" or code.co_name == "<lambda>":
+            self.calls[code] += 1
+
+    def functions(self) -> dict[str, int]:
+        """Calls of functions of ours by `module:name`."""
+        found: Counter[str] = Counter()
+        for code, calls in self.calls.items():
+            if (module := _module(code.co_filename)) and code.co_name != "<lambda>":
+                found[f"{module}:{code.co_qualname.replace('<locals>.', '')}"] += calls
+        return dict(found)
+
+    def classes(self) -> dict[str, int]:
+        """Instances of dataclasses of ours that were made."""
+        ours = {kind: made for kind, made in self.made.items() if kind.__module__.startswith(PACKAGES)}
+        return {f"{kind.__module__}:{kind.__qualname__}": made for kind, made in ours.items()}
+
+
+def _module(file: str) -> str:
+    path = Path(file)
+    if not path.is_relative_to(ROOT) or path.relative_to(ROOT).parts[0] not in PACKAGES:
+        return ""
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+
+
+def batch(folder: Path) -> Passed:
+    roots = Roots(landing=str(folder / "landing"), lake=str(folder / "lake"))
+    job = JobSpec(run_id="r", roots=roots, tables=(SPEC,), tiers=DEFAULT_TIERS)
+    landing = Path(Layout.of(roots, SPEC).landing)
+    landing.mkdir(parents=True)
+    run = _runner(job)
+    ids = pa.array([1, 2, 3], pa.int32())
+    pq.write_table(pa.table({"id": ids, "v": ["a", "b", "c"]}), landing / "LOAD00000001.parquet")
+    run()
+    _change(landing, 1)
+    run()
+    _change(landing, 2)
+    passed = Passed()
+    with passed.counted():
+        run()
+    return passed
+
+
+def _runner(job: JobSpec) -> Callable[[], None]:
+    def run() -> None:
+        outcome = run_guarded(job, SPEC, Runtime(storage=Storage(), spark=NoSpark()))
+        assert outcome.result.status == "succeeded", outcome.result
+
+    return run
+
+
+def _change(landing: Path, number: int) -> None:
+    rows = {"Op": ["U", "I"], "seq": [10 * number, 10 * number + 1], "v": [f"u{number}", f"i{number}"]}
+    rows["id"] = pa.array([1, 3 + number], pa.int32())
+    pq.write_table(pa.table(rows), landing / f"20240101-{number:09d}.parquet")
+
+
+def row(folder: Path) -> Passed:
+    """A metadata row, from its file to its pipeline."""
+    (folder / "tables").mkdir(parents=True)
+    (folder / "gddl.yaml").write_text("landing: landing\nlake: lake\n")
+    (folder / "tables" / "s.yaml").write_text("source: s\ntables:\n  - {table: s.t, keys: [id]}\n")
+    passed = Passed()
+    with passed.counted():
+        made = compile_catalog(load(folder, {}), (), Placed(), None, "")
+    assert [document.specs[0].table for document in made.documents] == ["s.t"]
+    return passed
+
+
+def figures(passed: Passed, forms: tuple[str, ...]) -> dict[str, int]:
+    functions = passed.functions()
+    names = {name.rpartition(":")[2] for name in passed.classes()}
+    return {
+        "modules": len({name.partition(":")[0] for name in functions}),
+        "functions": len(functions),
+        "calls": sum(functions.values()),
+        "classes": len(passed.classes()),
+        "instances": sum(passed.classes().values()),
+        "forms": len(names & set(forms)),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--names", action="store_true")
+    names = parser.parse_args().names
+    found = {}
+    with tempfile.TemporaryDirectory() as folder:
+        for what, measured in (("batch", batch(Path(folder, "b"))), ("row", row(Path(folder, "r")))):
+            found |= {f"{what}_{name}": value for name, value in figures(measured, FORMS[what]).items()}
+            if names:
+                for name, calls in sorted({**measured.functions(), **measured.classes()}.items()):
+                    print(f"{what} {calls:6,} {name}")
+    for name, value in found.items():
+        print(f"{name:24} {value:>10,}")
+    print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,31 @@
+"""`python -m devtools.fake_databricks`: a local Databricks workspace, without an account, until Ctrl-C."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import threading
+from types import FrameType
+
+from airflow_gddl.cli import context
+from devtools.fake_databricks.server import serving
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m devtools.fake_databricks", description=__doc__)
+    parser.add_argument("--port", type=int, default=8765, help="port on the loopback; 0: a free one")
+    ended = threading.Event()
+
+    def end(_number: int, _frame: FrameType | None) -> None:
+        ended.set()
+
+    port, cli = parser.parse_args().port, context.real()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, end)
+    with serving(cli.job_command, port) as fake:
+        cli.screen.dictate(f"export DATABRICKS_HOST={fake.workspace.url} DATABRICKS_TOKEN={fake.token}")
+        ended.wait()
+
+
+if __name__ == "__main__":
+    main()

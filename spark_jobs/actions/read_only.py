@@ -1,0 +1,314 @@
+"""Actions that read: plan, verify, the quarantine, and what happened to a key."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from typing import Any
+
+from airflow_gddl.contract.errors import FatalError
+from airflow_gddl.contract.result import JobResult, RunWarning, error_info
+from airflow_gddl.contract.spec import TableSpec
+from spark_jobs.actions.refresh import rebuild_batches, refresh_batches
+from spark_jobs.engines.port import TableContext
+from spark_jobs.ledger.ledger import Ledger
+from spark_jobs.maintenance.maintain import cut_before
+from spark_jobs.plan.discover import Discovery
+from spark_jobs.plan.identity import require_same_identity
+from spark_jobs.plan.planned_batch import BatchPlan, TableState
+from spark_jobs.plan.sharding import LOAD_AGAIN
+from spark_jobs.plan.table_schema import TableSchema
+from spark_jobs.rules.erasure import KeyRows
+from spark_jobs.rules.key_events import key_history, key_json, replica_records, row_facts
+from spark_jobs.rules.measure import BUCKETS, Verdict, together
+from spark_jobs.rules.order import that_count
+from spark_jobs.table import notices
+from spark_jobs.table.current_batch import has_few_rows
+from spark_jobs.table.notices import foreign_commits, require_replica, warnings_of
+from spark_jobs.table.pending import batches_ahead, of_key
+from spark_jobs.table.runtime import RunTotals
+from spark_jobs.table.table_run import TableRun
+from spark_jobs.table.wanted_key import WantedKey
+from spark_jobs.verification import SourceVerdict, opened, url_of, verify_source
+
+
+def show_plan(run: TableRun, totals: RunTotals) -> JobResult:
+    """The batches that a run, or a repair, would make, without making them; never starts Spark."""
+    pending = run.ledger().plan()  # which refuses a table that was loaded otherwise
+    is_refresh = run.job.options.repairs or (pending is not None and pending.mode == "refresh")
+    planned = [_refresh(run, totals)] if is_refresh else [_planned(one) for one in run.shard_runs() or (run,)]
+    batches = [batch for one, _ in planned for batch in one]
+    details = {
+        "batches": batches,
+        "missing": [path for _, found in planned for path in found.missing],
+        "folder_missing": any(found.folder_missing for _, found in planned),
+    }
+    return run.result(totals, status="succeeded" if batches else "skipped", details=details)
+
+
+def _refresh(run: TableRun, totals: RunTotals) -> tuple[list[dict[str, Any]], Discovery]:
+    ledger, options = run.ledger(), run.job.options
+    pending, known = ledger.plan(), ledger.state.keys is not None
+    from_files = options.reload or options.resync or not known
+    begun_from_files = pending is not None and pending.mode == "refresh" and pending.source == "files"
+    reads_files = from_files or begun_from_files
+    batches, found = refresh_batches(run, totals) if reads_files else rebuild_batches(run)
+    return [_described(plan, resumed=resumed) for plan, resumed in batches], found
+
+
+def _planned(run: TableRun) -> tuple[list[dict[str, Any]], Discovery]:
+    """The batches of a table, or of one of its sources, and what was found besides."""
+    ledger = run.ledger()
+    found = run.discover(ledger)
+    require_same_identity(run.spec, ledger.state)
+    ahead = batches_ahead(run, ledger.plan(), ledger.state, found)
+    return [_described(replace(plan, shard=run.shard), resumed=resumed) for plan, resumed in ahead], found
+
+
+def _described(plan: BatchPlan, *, resumed: bool) -> dict[str, Any]:
+    return {
+        "batch": plan.number,
+        "mode": plan.mode,
+        "generation": plan.generation,
+        "files": [f.path for f in plan.files],
+        "bytes": sum(f.size for f in plan.files),
+        "sweep": plan.sweep,
+        "resumed": resumed,
+    } | ({"shard": plan.shard} if plan.shard else {})
+
+
+def verify(run: TableRun, totals: RunTotals) -> JobResult:
+    """Compare the replica with the state that its change table gives, and with its source where a connection is named.
+
+    The result has failed with `VERIFY_DIFFERENT` or `SOURCE_DIFFERENT` when they differ, with `BATCH_UNFINISHED` when
+    some sources of a table could not be compared.
+
+    Raises:
+        FatalError: as `url_of`, also for a table that is not loaded yet; `BATCH_UNFINISHED`.
+    """
+    run.ledger()  # which refuses a table that was loaded otherwise
+    if not run.spec.shards and (connection := _connection(run)):
+        url_of(connection, run.runtime.environ)  # a table that is not loaded yet must not hide a wrong name
+    found, unfinished = _judged_by_shard(run, totals)
+    if not found:
+        return run.result(totals)
+    verdict, source = together([one for one, _ in found], run.job.options.limit), found[0][1]
+    if source is not None and source.unsettled:
+        totals.warn([_unsettled(source)])
+    equal = verdict.equal and (source is None or not source.different)
+    details = {"verdict": "equal" if equal else "different", **asdict(verdict)}
+    details["changes_cut_before"] = cut_before(run.runtime.storage, run.layout.state)
+    details["source"] = None if source is None else asdict(source)
+    result = run.result(totals, status="succeeded", details=details)
+    error = unfinished if equal else _difference(run.spec, verdict, source)
+    return result if error is None else replace(result, status="failed", error=error_info(error))
+
+
+def _judged_by_shard(
+    run: TableRun, totals: RunTotals
+) -> tuple[list[tuple[Verdict, SourceVerdict | None]], FatalError | None]:
+    """The verdicts on a table, or on its sources, and the error of the first of these with an unfinished batch."""
+    found, unfinished = [], None
+    for one in run.shard_runs() or (run,):
+        try:
+            judged = _judged(one, totals)
+        except FatalError as error:
+            if error.code != notices.UNFINISHED_CODE or not one.shard:
+                raise
+            unfinished = unfinished or error
+            continue
+        found += [] if judged is None else [judged]
+    if unfinished is not None and not found:
+        raise unfinished
+    former = {one.shard: one.own_state().rows for one in run.former_shards}
+    totals.warn(notices.of_former_shards(former, "were not compared"))
+    return found, unfinished
+
+
+def _judged(run: TableRun, totals: RunTotals) -> tuple[Verdict, SourceVerdict | None] | None:
+    """The verdicts on a table, or on the rows of one of its sources; null: nothing of it was loaded."""
+    ledger = run.ledger()
+    if ledger.state.keys is None:
+        notices.require_first_load(run.spec.table, ledger)
+        return None
+    notices.require_finished(run.title, ledger, run.layout.state, then="verify")
+    require_same_identity(run.spec, ledger.state)
+    context = run.context()
+    table_schema = context.stored_schema(ledger.state)
+    require_replica(context, ledger.state)
+    totals.warn(warnings_of(run.spec, foreign_commits(run.spec, context.storage, context.layout, ledger)))
+    verdict = context.engine.verify(context, table_schema, ledger.state.swept, run.job.options.limit)
+    if run.shard or not table_schema.keys:
+        totals.warn(_not_compared(run))
+        return verdict, None
+    return verdict, _against_source(run, context, table_schema, ledger.state)
+
+
+def _not_compared(run: TableRun) -> tuple[RunWarning, ...]:
+    if not _connection(run):
+        return ()
+    reason = "a table of several sources" if run.shard else "a table without keys, whose rows can't be matched,"
+    message = f"{reason} is compared with its changes alone, not with its source"
+    return (RunWarning(code="SOURCE_NOT_COMPARED", message=message),)
+
+
+def _against_source(
+    run: TableRun, context: TableContext, table_schema: TableSchema, state: TableState
+) -> SourceVerdict | None:
+    """Null without a connection."""
+    connection = _connection(run)
+    if not connection:
+        return None
+    runtime = run.runtime
+    with opened(url_of(connection, runtime.environ), *run.spec.name_in_source.split(".", 1)) as table:
+        return verify_source(context, table_schema, state, table, run.job.options, runtime.clock())
+
+
+def _connection(run: TableRun) -> str:
+    """Name of the connection to compare with; empty: none."""
+    return run.job.options.source_connection or run.dialect.options.verify_connection or ""
+
+
+def _unsettled(source: SourceVerdict) -> RunWarning:
+    message = "keys differ from the source, and their changes may not have arrived yet; verify again later"
+    sample = tuple(k["key"] for k in source.keys if not k["settled"])[:5]
+    return RunWarning(code="SOURCE_UNSETTLED", message=message, count=source.unsettled, sample=sample)
+
+
+def _difference(spec: TableSpec, verdict: Verdict, source: SourceVerdict | None) -> FatalError:
+    """The comparison that failed, and the command that repairs it."""
+    if not verdict.equal:
+        what = (
+            f"{verdict.buckets_different} of {BUCKETS} buckets differ: "
+            f"{verdict.rows} rows, {verdict.expected_rows} expected"
+        )
+        again = LOAD_AGAIN if spec.shards else f"`gddl rebuild --table {spec.table}` rebuilds the replica"
+        return FatalError("VERIFY_DIFFERENT", what, remedy=f"see details.keys; {again}")
+    count = 0 if source is None else source.different
+    what = f"{count} keys of the replica differ from the source, and no newer changes of them can be on their way"
+    remedy = (
+        "see details.source.keys; the replica holds what its files say, so let the CDC service reload the "
+        f"table, then `gddl run --table {spec.table}`"
+    )
+    return FatalError("SOURCE_DIFFERENT", what, remedy=remedy)
+
+
+def list_errors(run: TableRun, totals: RunTotals) -> JobResult:
+    """Unresolved rows of the quarantine, oldest first."""
+    context = run.context()
+    details: dict[str, Any] = {"unresolved": 0, "rows": []}
+    if context.engine.exists(context.layout.errors):
+        count, rows = context.engine.unresolved(context, run.job.options.limit)
+        details = {"unresolved": count, "rows": rows}
+    return run.result(totals, status="succeeded", quarantined=details["unresolved"], details=details)
+
+
+_SEARCHED = 1000
+"""Unresolved quarantined rows that are searched for the key, oldest first."""
+_SHOWN = ("code", "reason", "column", "source_file", "position", "batch_id", "occurred_at", "record")
+
+
+def explain(run: TableRun, totals: RunTotals) -> JobResult:
+    """The changes of the key that the job's options name, and what the tables hold of it; see docs/cli.md.
+
+    Raises:
+        FatalError: `EXPLAIN_NOT_POSSIBLE`, `EXPLAIN_KEY_INVALID`, `KEY_NOT_FOUND`, `KEYS_CHANGED`, `TABLES_MISSING`,
+            `FIRST_LOAD_UNREADABLE`.
+    """
+    run = of_key(run, "EXPLAIN_KEY_INVALID")
+    ledger = run.ledger()
+    notices.require_first_load(run.spec.table, ledger)
+    notices.require_keyed(run.spec, ledger.state, "EXPLAIN_NOT_POSSIBLE")
+    require_same_identity(run.spec, ledger.state)
+    unfinished = ledger.plan() is not None
+    context = run.context()
+    context = replace(context, engine=context.engine.suited(few_rows=has_few_rows(ledger.state)))
+    require_replica(context, ledger.state)
+    table_schema = context.stored_schema(ledger.state)
+    code = "EXPLAIN_KEY_INVALID"
+    wanted = WantedKey.of(run.spec, table_schema, run.job.options.key, code)
+    details = _details(run, context, table_schema, wanted, ledger)
+    details["batch_unfinished"] = unfinished
+    return run.result(totals, status="succeeded", details=details)
+
+
+def _details(
+    run: TableRun, context: TableContext, table_schema: TableSchema, wanted: WantedKey, ledger: Ledger
+) -> dict[str, Any]:
+    state, layout = ledger.state, context.layout
+    changes, replica, tombstones = (
+        _rows(run, context, table_schema, wanted, path)
+        for path in (layout.changes, layout.replica, layout.tombstones)
+    )  # fmt: skip
+    quarantine, erased_at = _quarantined(context, wanted), _erased_at(context, wanted)
+    if changes is None or replica is None:
+        raise _not_found(run)  # a table without changes yet has no keys either
+    if not (changes.count or replica.count or (tombstones and tombstones.count) or quarantine["records"] or erased_at):
+        raise _not_found(run)
+    history = key_history(changes.rows, replica.rows, table_schema, wanted.stored, state.swept)
+    left_out = changes.count - changes.rows.num_rows
+    deletes = [] if tombstones is None else row_facts(tombstones.rows, table_schema)
+    return {
+        "keys": [key_json(table_schema, wanted.stored)],
+        "outcome": history.outcome,
+        "verdict": None if left_out else history.verdict,
+        "changes": [_plain(asdict(change)) for change in history.changes],
+        "left_out": left_out,
+        "archived": changes.rows.num_rows - that_count(changes.rows).num_rows,
+        "replica": replica_records(replica.rows, table_schema),
+        "tombstone": deletes[-1] if deletes else None,
+        "generation": state.generation,
+        "swept": state.swept,
+        "quarantine": quarantine,
+        "may_be_stale": _may_be_stale(quarantine["records"], replica_records(replica.rows, table_schema)),
+        "erased_at": erased_at,
+        "changes_cut_before": cut_before(run.runtime.storage, layout.state),
+    }
+
+
+def _rows(
+    run: TableRun, context: TableContext, table_schema: TableSchema, wanted: WantedKey, path: str
+) -> KeyRows | None:
+    """Null where there is no table."""
+    if not context.engine.exists(path):
+        return None
+    return context.engine.rows_of_key(context, path, table_schema, wanted.stored, run.job.options.limit)
+
+
+def _plain(change: dict[str, Any]) -> dict[str, Any]:
+    return {**change.pop("facts"), **change}
+
+
+def _quarantined(context: TableContext, wanted: WantedKey) -> dict[str, Any]:
+    """Unresolved records of the key, and how many rows were searched of how many."""
+    exists = context.engine.exists(context.layout.errors)
+    count, rows = context.engine.unresolved(context, _SEARCHED) if exists else (0, [])
+    found = [{name: row[name] for name in _SHOWN} for row in rows if _is_of(row, wanted)]
+    return {"records": found, "searched": len(rows), "unresolved": count}
+
+
+def _may_be_stale(records: Sequence[Mapping[str, Any]], rows: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether a quarantined record came with the newest change of the row, or later."""
+    return any(record["batch_id"] >= row["batch_id"] for record in records for row in rows)
+
+
+def _is_of(row: Mapping[str, Any], wanted: WantedKey) -> bool:
+    """Files that could not be read have no record."""
+    return row["record"] is not None and wanted.is_in(row["record"])
+
+
+def _erased_at(context: TableContext, wanted: WantedKey) -> str | None:
+    """Time at which the erasure of the key was requested; null: never."""
+    erasures = context.erasures
+    key_hash = erasures.keys().held(wanted.stored)
+    erasure = None if key_hash is None else erasures.read(key_hash)
+    return None if erasure is None else erasure.asked_at
+
+
+def _not_found(run: TableRun) -> FatalError:
+    return FatalError(
+        "KEY_NOT_FOUND",
+        "the table has no change, row, delete or quarantined record of this key",
+        where=run.spec.table,
+        remedy="write the key as the source has it; `gddl run --dry-run` shows files that were not loaded yet",
+    )

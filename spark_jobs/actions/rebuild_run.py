@@ -1,0 +1,166 @@
+"""A rebuild: replica and history again from the change table; then files that are not yet in it are loaded as usual.
+
+No landing file is read for it. The change table is rewritten where the row's keys, sequence, types, masks or selected
+columns have changed; no policy of the row is asked, since every column of the table stays. Each table is replaced in
+one Delta commit; the ledger commits last.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from airflow_gddl.contract.errors import FatalError
+from airflow_gddl.contract.result import JobResult, MainCounts
+from airflow_gddl.contract.table_spec import lowered
+from spark_jobs.actions.refresh import new_plan, refresh_table
+from spark_jobs.delta.commits import REWRITE, version_of
+from spark_jobs.dialects.protocol import declared_texts
+from spark_jobs.engines.port import RebuildRequest, TableContext
+from spark_jobs.ledger.claim import Claim
+from spark_jobs.ledger.ledger import Ledger
+from spark_jobs.pipeline import process_pending
+from spark_jobs.plan.applied_settings import settings_of
+from spark_jobs.plan.discover import Recorded
+from spark_jobs.plan.identity import reselected_columns
+from spark_jobs.plan.planned_batch import BatchCommit, BatchPlan, TableState
+from spark_jobs.plan.sequence import greater, log_began_of
+from spark_jobs.plan.source_snapshots import floors_of
+from spark_jobs.rules.rewrite import Rewrite, plan_rewrite
+from spark_jobs.table.current_batch import has_unresolved
+from spark_jobs.table.notices import has_all_changes, versions_of
+from spark_jobs.table.pending import PendingWork, drop
+from spark_jobs.table.runtime import RunTotals
+from spark_jobs.table.table_run import TableRun
+
+
+def rebuild_table(run: TableRun, outcome: RunTotals) -> JobResult:
+    """Rebuild one table, then load what waits.
+
+    Where the ledger is lost or behind its tables, or the change table is lost or an older copy, the files are read
+    again, and what the change table still has is kept.
+
+    Raises:
+        GddlError: the cause of the failure; readers see the old table until each is replaced.
+    """
+    outcome.mode = "refresh"
+    with run.claim() as claim:
+        ledger, context = run.ledger(), run.context()
+        pending = ledger.plan()
+        begun = pending if pending is not None and pending.mode == "refresh" else None
+        known = ledger.state.keys is not None
+        known = known and has_all_changes(run.spec, run.runtime.storage, context.layout, ledger)
+        if known and (begun is None or begun.source == "changes"):
+            context.erasures.keys(keep=True)  # checks that stop every batch come before the first write
+            details = _Rebuild(run=run, context=context, ledger=ledger, claim=claim).carry_out(pending, outcome)
+            _load_waiting(run, claim, outcome)
+            run.report("done", outcome.batches, outcome.rows_read)
+            return run.result(outcome, details={"rebuild": details})
+    return refresh_table(run, outcome)
+
+
+def _load_waiting(run: TableRun, claim: Claim, outcome: RunTotals) -> None:
+    """Files that no batch has taken yet, and quarantined values of columns made text, as a usual run loads them."""
+    ledger, rows = run.ledger(), outcome.main.rows
+    found = run.discover(ledger, wait="idle")
+    pending = PendingWork(state=ledger.state, found=found)
+    process_pending(run, claim, pending, outcome)
+    if outcome.main.rows is None:
+        outcome.main = replace(outcome.main, rows=rows)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Rebuild:
+    run: TableRun
+    context: TableContext
+    ledger: Ledger
+    claim: Claim
+
+    def carry_out(self, pending: BatchPlan | None, outcome: RunTotals) -> dict[str, object]:
+        """
+        Args:
+            pending: an unfinished batch, which is dropped, or an unfinished rebuild, which is resumed.
+        """
+        run, ledger = self.run, self.ledger
+        dropped = "" if pending is None or pending.mode == "refresh" else pending.batch_id
+        begun = pending is not None and not dropped
+        plan = pending if pending is not None and begun else replace(new_plan(run, ledger), source="changes")
+        stored = self.context.stored_columns()
+        how = plan_rewrite(self.context.dialect, stored, ledger.state, plan.dropped or dropped)
+        how = replace(how, foreign=self.context.engine.foreign_rows(self.context, self.context.layout.changes) > 0)
+        if not begun:
+            self._require_all_values(how)
+            self.claim.check()
+            if pending is not None:
+                drop(self.context, pending, ledger)
+            plan = replace(plan, dropped=dropped)
+            ledger.write_plan(plan)
+        run.report("plan", plan.number)
+        state = self._rewritten(plan, how)
+        order = RebuildRequest(
+            live=self.context, shadow=None, plan=plan, table_schema=how.schema,
+            generation_low_watermarks=state.generation_floor, swept=state.swept,
+            reselected=bool(reselected_columns(run.spec, ledger.state)),
+        )  # fmt: skip
+        done = self.context.engine.rebuild(order).swap(lambda step: run.report(step, plan.number))
+        self._commit(plan, replace(state, rows=done.rows))
+        outcome.batches += 1
+        outcome.main = MainCounts(inserted=done.rows, rows=done.rows)
+        outcome.max_commit_ts = state.max_commit_ts
+        outcome.version = self.context.engine.version(self.context.layout.replica)
+        return {"rows": done.rows, "columns": [c.name for c in how.schema.data], "rewritten": how.is_needed}
+
+    def _require_all_values(self, how: Rewrite) -> None:
+        """
+        Raises:
+            FatalError: `REBUILD_REFUSED`: a stored value fits none of what the row now asks for.
+        """
+        rekeyed = lowered(self.run.spec.keys) != lowered(self.ledger.state.keys or ())
+        if not (how.is_needed or rekeyed):
+            return
+        found = self.context.engine.refused_values(self.context, how)
+        if found:
+            shown = ", ".join(f"{count} of {column} ({code})" for (code, column), count in found.items())
+            table = self.run.spec.table
+            raise FatalError(
+                "REBUILD_REFUSED",
+                f"{table}: stored values do not fit the row as it is now: {shown}; the tables are unchanged",
+                where=self.context.layout.changes,
+                remedy="restore keys, sequence_by and options.types in the row, or load the files that are there with "
+                f"`gddl reload --from-files --table {table}`, which quarantines what does not fit",
+            )
+
+    def _rewritten(self, plan: BatchPlan, how: Rewrite) -> TableState:
+        """The state once the change table is as it should be."""
+        engine, path = self.context.engine, self.context.layout.changes
+        if how.is_needed and engine.last_transaction(path, REWRITE) < version_of(plan):
+            self.claim.check()
+            engine.rewrite_changes(self.context, plan, how)
+        self.run.report("append", plan.number)
+        state, schema = self.ledger.state, how.schema
+        state = replace(state, keys=self.run.spec.keys, sequence_by=schema.sequence or state.sequence_by)
+        if not how.reordered:
+            return state
+        recorded = Recorded(engine.recorded_files(self.context))
+        highest = None
+        for row in recorded.rows:
+            highest = greater(highest, row.max_sequence)
+        snapshots = None
+        if state.snapshots is not None and schema.follows_snapshots:
+            snapshots = self.context.dialect.replaced_snapshots(state.snapshots)
+        floors = [recorded.highest_before(g + 1) for g in range(len(state.generation_floor))]
+        return replace(
+            state, sequence_type=schema.sequence_type, normal_text=True, instants=True, sequence_forms={},
+            log_began=log_began_of(self.run.spec), misplaced=(), log_time=None, max_sequence=highest,
+            generation_floor=floors_of(floors, snapshots), snapshots=snapshots,
+        )  # fmt: skip
+
+    def _commit(self, plan: BatchPlan, state: TableState) -> None:
+        run, context = self.run, self.context
+        run.report("commit", plan.number)
+        self.claim.check()
+        state = replace(
+            state, batch=plan.number, delta_versions=versions_of(context.engine, context.layout), foreign=(),
+            applied=settings_of(run.spec), unlocked=int(bool(declared_texts(run.dialect)) and has_unresolved(context)),
+        )  # fmt: skip
+        self.ledger.commit(BatchCommit(number=plan.number, plan=plan, files=(), state=state))
+        run.report("committed", plan.number)

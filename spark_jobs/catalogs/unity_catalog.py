@@ -1,0 +1,189 @@
+"""Unity Catalog over its REST API: the open-source server's, which is a part of Databricks'."""
+
+from __future__ import annotations
+
+import http.client
+import json
+from collections.abc import Mapping
+from contextlib import closing
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+from airflow_gddl.contract import durations
+from airflow_gddl.contract.catalogs import CatalogSpec, EntryName, code_of_status, token_of
+from spark_jobs.catalogs.catalog_port import (
+    CatalogContext,
+    CatalogError,
+    CatalogPort,
+    DeltaTableInfo,
+    Entry,
+    Registration,
+    TableColumn,
+)
+from spark_jobs.catalogs.registrar import same_place, type_text
+
+_API = "/api/2.1/unity-catalog"
+_MOST_BYTES = 10_000_000
+_TYPE_NAMES = {"integer": "INT"}
+
+
+class UnityCatalog:
+    """See `CatalogPort`. The API has no call that changes columns or location of a table."""
+
+    alters = frozenset({"comment", "properties"})
+
+    def __init__(self, spec: CatalogSpec, environ: Mapping[str, str]) -> None:
+        self._catalog = spec.catalog_name or ""
+        self._http = _Http(spec.url or "", durations.seconds(spec.timeout), _token(spec, environ))
+        self._schemas: set[str] = set()
+
+    def entry_of(self, info: DeltaTableInfo, properties: Mapping[str, str]) -> Entry:
+        columns = {column.name: (type_text(column.type), column.comment) for column in info.columns}
+        place = same_place(info.location)
+        return Entry(location=place, columns=columns, comment=info.comment, properties=properties)
+
+    def read(self, name: EntryName) -> Entry | None:
+        found = self._http.ask("GET", f"/tables/{self._full(name.database, name.table)}", missing=True)
+        if found is None:
+            return None
+        kind = f"{found.get('table_type', '')} {found.get('data_source_format', '')}"
+        return Entry(
+            location=same_place(found.get("storage_location") or ""),
+            columns={c["name"]: (c.get("type_text") or "", c.get("comment") or "") for c in found.get("columns") or ()},
+            comment=found.get("comment") or "",
+            properties=found.get("properties") or {},
+            problem="" if kind == "EXTERNAL DELTA" else f"it is no external Delta table ({kind.strip() or 'unknown'})",
+        )
+
+    def create(self, registration: Registration) -> None:
+        name, entry, location = registration.name, registration.entry, registration.info.location
+        self._require_schema(name.database)
+        made = {
+            "name": name.table,
+            "catalog_name": self._catalog,
+            "schema_name": name.database,
+            "table_type": "EXTERNAL",
+            "data_source_format": "DELTA",
+            "columns": [_column_info(i, column) for i, column in enumerate(registration.info.columns)],
+            "storage_location": location if "://" in location else f"file://{quote(location)}",
+            "properties": dict(entry.properties),
+            **({"comment": entry.comment} if entry.comment else {}),
+        }
+        self._http.ask("POST", "/tables", made, there=True)
+
+    def alter(self, registration: Registration) -> None:
+        name, entry = registration.name, registration.entry
+        path = f"/tables/{self._full(name.database, name.table)}"
+        found = self._http.ask("GET", path) or {}
+        # The server replaces all properties: unnamed ones would be removed.
+        changed: dict[str, Any] = {"properties": {**(found.get("properties") or {}), **entry.properties}}
+        changed |= {"comment": entry.comment} if entry.comment else {}
+        self._http.ask("PATCH", path, changed)
+
+    def _require_schema(self, schema: str) -> None:
+        if schema in self._schemas:
+            return
+        if self._http.ask("GET", f"/schemas/{self._full(schema)}", missing=True) is None:
+            self._http.ask("POST", "/schemas", {"name": schema, "catalog_name": self._catalog}, there=True)
+        self._schemas.add(schema)
+
+    def _full(self, *names: str) -> str:
+        return quote(".".join((self._catalog, *names)), safe="")
+
+
+def unity_catalog(spec: CatalogSpec, around: CatalogContext) -> CatalogPort:
+    return UnityCatalog(spec, around.environ)
+
+
+class _Http:
+    """HTTP requests, each over a new connection. No redirect is followed: the token is for this server alone."""
+
+    def __init__(self, url: str, wait: int, token: str) -> None:
+        parts = urlsplit(url)
+        self._base, self._where, self._wait = parts.path.rstrip("/") + _API, parts.netloc, wait
+        self._kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+        self._headers = {"Accept": "application/json", "Content-Type": "application/json"}
+        self._headers |= {"Authorization": f"Bearer {token}"} if token else {}
+
+    def ask(
+        self,
+        method: str,
+        path: str,
+        body: Mapping[str, Any] | None = None,
+        *,
+        missing: bool = False,
+        there: bool = False,
+    ) -> dict[str, Any] | None:
+        """The answer.
+
+        Args:
+            missing: return None for 404.
+            there: accept that the object to create exists.
+
+        Raises:
+            CatalogError: any other failure.
+        """
+        status, text = self._sent(method, path, None if body is None else json.dumps(body))
+        if (missing and status == 404) or (there and (status == 409 or "ALREADY_EXISTS" in text)):
+            return None
+        if status >= 300:
+            raise _refusal(status, text)
+        try:
+            found = json.loads(text or "{}")
+        except ValueError:
+            found = None
+        if not isinstance(found, dict):
+            message = f"{self._where} returned a response that is no JSON"
+            raise CatalogError("CATALOG_UNREACHABLE", message, is_down=True)
+        return found
+
+    def _sent(self, method: str, path: str, body: str | None) -> tuple[int, str]:
+        try:
+            with closing(self._kind(self._where, timeout=self._wait)) as connection:
+                connection.request(method, self._base + path, body, self._headers)
+                answer = connection.getresponse()
+                return answer.status, answer.read(_MOST_BYTES).decode(errors="replace")
+        except (OSError, http.client.HTTPException) as error:
+            message = f"{self._where} does not answer: {error or type(error).__name__}"
+            raise CatalogError("CATALOG_UNREACHABLE", message, is_down=True) from error
+
+
+def _refusal(status: int, text: str) -> CatalogError:
+    try:
+        message = str(json.loads(text).get("message", ""))
+    except (ValueError, AttributeError):
+        message = ""
+    shown = f"Unity Catalog answers {status}{f': {message}' if message else ''}"[:400]
+    code = code_of_status(status)
+    return CatalogError(code, shown, is_down=code == "CATALOG_UNREACHABLE")
+
+
+def _token(spec: CatalogSpec, environ: Mapping[str, str]) -> str:
+    token = token_of(spec, environ)
+    if token is None:
+        message = f"{spec.token_env} holds no token where the job runs"
+        raise CatalogError("CATALOG_UNREACHABLE", message, is_down=True)
+    return token
+
+
+def _column_info(position: int, column: TableColumn) -> dict[str, Any]:
+    """The API's `ColumnInfo`: Spark's type texts, and Spark's JSON of a field."""
+    metadata = {"comment": column.comment} if column.comment else {}
+    field = {"name": column.name, "type": column.type, "nullable": column.nullable, "metadata": metadata}
+    return {
+        "name": column.name,
+        "type_text": type_text(column.type),
+        "type_json": json.dumps(field),
+        "position": position,
+        "nullable": column.nullable,
+        **_named(column.type),
+        **({"comment": column.comment} if column.comment else {}),
+    }
+
+
+def _named(kind: Any) -> dict[str, Any]:
+    name = kind if isinstance(kind, str) else kind["type"]
+    if name.startswith("decimal("):
+        precision, scale = name[8:-1].split(",")
+        return {"type_name": "DECIMAL", "type_precision": int(precision), "type_scale": int(scale)}
+    return {"type_name": _TYPE_NAMES.get(name, name.upper())}

@@ -1,0 +1,343 @@
+"""JSON files into change events: lines, concatenated objects or an array; in Connect's wrapper, a sink's, or none."""
+
+from __future__ import annotations
+
+import codecs
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import pyarrow as pa
+
+from airflow_gddl.contract.dialects import DebeziumOptions
+from spark_jobs.dialects.debezium.connect_values import (
+    Values,
+    array_of,
+    fraction,
+    joined,
+    kind_for,
+    mentions_unavailable,
+    unavailable_forms,
+)
+from spark_jobs.dialects.debezium.technical import Translated, with_technical
+
+Json = Any
+Schema = Mapping[str, Any]
+
+OPERATIONS = {"c": "I", "r": "I", "u": "U", "d": "D"}
+DECODER = json.JSONDecoder(parse_float=fraction)
+_SPACE = re.compile(r"\s*")
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
+_WRAPPER, _PAYLOAD = '{"schema":{', ',"payload":'
+
+
+@dataclass(frozen=True)
+class Event:
+    """A change.
+
+    Attributes:
+        op: `I`, `U`, `D`; another operation as delivered, in upper case; null: no event.
+        row: the row after the change; of a delete the known columns of the row before, and the key that the record
+            has beside the event; may be empty.
+        source: its position in the source's log.
+        before: of an update the known columns of the row before; may be empty.
+        fields: Connect schemas of the columns, by this record's own schema; empty where it has none.
+    """
+
+    op: str | None
+    row: Mapping[str, Json] = field(default_factory=dict)
+    source: Mapping[str, Json] = field(default_factory=dict)
+    before: Mapping[str, Json] = field(default_factory=dict)
+    fields: Mapping[str, Schema] = field(default_factory=dict)
+
+
+NO_EVENT = Event(None)
+
+
+@dataclass(frozen=True)
+class Events:
+    """The records of a file in order, without tombstones.
+
+    Attributes:
+        broken: index in `found` to the original text of an invalid event; `found` has `NO_EVENT` there.
+        versions: the `fields` of events, each once, and no empty ones.
+        text: all of the file.
+    """
+
+    found: Sequence[Event]
+    broken: Mapping[int, str]
+    versions: Sequence[Mapping[str, Schema]]
+    text: str
+
+    @cached_property
+    def malformed(self) -> pa.Array | None:
+        """See `Probed.malformed`."""
+        if not self.broken:
+            return None
+        return pa.array([self.broken.get(at) for at in range(len(self.found))], pa.string())
+
+
+def read_events(data: bytes, keys: Sequence[str] = ()) -> Events:
+    """
+    Args:
+        keys: key columns of the table, which a delete may have in the key of its record alone.
+
+    Raises:
+        ValueError: it ends inside a record, or holds no event though it has records.
+    """
+    # With surrogates for bytes that are not UTF-8. JSON itself can hold one half of a surrogate pair.
+    text = data.removeprefix(codecs.BOM_UTF8).decode("utf-8", "surrogateescape")
+    may_be_cut = _SURROGATE.search(text) is not None or not _in_utf8(text)
+    found: list[Event] = []
+    broken: dict[int, str] = {}
+    schemas = _Schemas()
+    for original, record in _records(text):
+        value = record.value
+        if value is None:
+            continue
+        event = event_of(value, schemas.fields(record.schema))
+        if event is not None and event.op == "D":
+            event = _with_key(event, record.key, keys, schemas)
+        if event is None or (may_be_cut and not _is_encodable(event)):
+            event = None
+            written = original if original is not None else json.dumps(value, ensure_ascii=False)
+            broken[len(found)] = written.encode("utf-8", "backslashreplace").decode()
+        found.append(event or NO_EVENT)
+    if broken and len(broken) == len(found):
+        raise ValueError(f"none of its {len(found)} records is a change event of Debezium")
+    return Events(found, broken, schemas.versions, text)
+
+
+def event_of(value: Json, fields: Mapping[str, Schema]) -> Event | None:
+    """Null if it is no event: no `op`, no `source`, or not the `before` or `after` that the operation needs."""
+    if not isinstance(value, Mapping) or not isinstance(value.get("op"), str):
+        return None
+    op, source, before = value["op"], value.get("source"), value.get("before")
+    row = before if op == "d" else value.get("after")
+    if not isinstance(source, Mapping):
+        return None
+    if op in OPERATIONS and not isinstance(row, Mapping) and (op != "d" or row is not None):
+        return None
+    row = row if isinstance(row, Mapping) else {}
+    before = before if op == "u" and isinstance(before, Mapping) else {}
+    return Event(OPERATIONS.get(op, op.upper()), row, source, before, fields)
+
+
+def _with_key(event: Event, key: Json, keys: Sequence[str], schemas: _Schemas) -> Event:
+    """A delete with key columns of its record's key, a struct in Connect's wrapper or not, which its row lacks."""
+    bare = _unwrapped(key)
+    wanted = {name.lower() for name in keys}
+    given = bare.value.items() if isinstance(bare.value, Mapping) else ()
+    parts = {name: value for name, value in given if name.lower() in wanted and event.row.get(name) is None}
+    if not parts:
+        return event
+    described = {"fields": [{**(bare.schema or {}), "field": "before"}]}
+    return replace(event, row={**event.row, **parts}, fields=event.fields or schemas.fields(described))
+
+
+def _is_encodable(event: Event) -> bool:
+    """Whether UTF-8 can hold the names, the operation and nested values; other texts are looked at in their columns."""
+    nested = [value for row in (event.row, event.before) for value in row.values() if not isinstance(value, str)]
+    return _in_utf8(json.dumps([event.op, *event.row, *event.before, nested], ensure_ascii=False))
+
+
+def _in_utf8(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+class _Schemas:
+    """The distinct schemas of records."""
+
+    def __init__(self) -> None:
+        self._known: list[tuple[Schema, Mapping[str, Schema]]] = []
+
+    @property
+    def versions(self) -> list[Mapping[str, Schema]]:
+        return [fields for _, fields in self._known]
+
+    def fields(self, schema: Schema | None) -> Mapping[str, Schema]:
+        """Of the columns; the same object for equal schemas."""
+        if schema is None:
+            return NO_EVENT.fields
+        for known, fields in reversed(self._known):
+            if schema is known or schema == known:
+                return fields
+        self._known.append((schema, _row_fields(schema)))
+        return self._known[-1][1]
+
+
+@dataclass(frozen=True)
+class _Record:
+    """Value without wrappers (null: a tombstone), its Connect schema (null: none), and the key that a sink adds."""
+
+    value: Json
+    schema: Schema | None = None
+    key: Json = None
+
+
+def _records(text: str) -> Iterator[tuple[str | None, _Record]]:
+    """Original text (null: not at hand) and record."""
+    if text.lstrip()[:1] == "[":
+        for value in DECODER.decode(text):
+            yield None, _unwrapped(value)
+        return
+    wrapper = _Wrapper()
+    lines = text.split("\n")
+    for number, line in enumerate(lines):
+        stripped = line.strip()
+        if not stripped:
+            continue
+        try:
+            quick = wrapper.read(stripped)
+            found = [(stripped, quick)] if quick is not None else list(_concatenated(stripped))
+        except json.JSONDecodeError as error:
+            if number == len(lines) - 1:
+                raise ValueError(f"the file ends inside a record: {error}") from error
+            found = [(stripped, _Record(""))]
+        except (ValueError, RecursionError):  # a number of too many digits, or nested too deeply to be read
+            found = [(stripped, _Record(""))]
+        yield from found
+
+
+def _concatenated(line: str) -> Iterator[tuple[str, _Record]]:
+    """Firehose writes objects without separators: each with its own text."""
+    at = 0
+    while at < len(line):
+        value, end = DECODER.raw_decode(line, at)
+        yield line[at:end], _unwrapped(value)
+        at = _SPACE.match(line, end).end()  # type: ignore[union-attr]  # it matches nothing, too
+
+
+class _Wrapper:
+    """Connect repeats a topic's schema in every line, several times the event's size: it is parsed once."""
+
+    def __init__(self) -> None:
+        self._prefix = ""
+        self._schema: Schema | None = None
+
+    def read(self, line: str) -> _Record | None:
+        """Null for a line that is not wrapped, or not so tersely."""
+        if not line.startswith(_WRAPPER):
+            return None
+        if not self._prefix or not line.startswith(self._prefix):
+            schema, end = json.JSONDecoder().raw_decode(line, len(_WRAPPER) - 1)
+            if not line.startswith(_PAYLOAD, end):
+                return None
+            self._prefix, self._schema = line[: end + len(_PAYLOAD)], schema
+        if not line.endswith("}"):
+            raise json.JSONDecodeError("no closing brace", line, len(line))
+        return _Record(DECODER.decode(line[len(self._prefix) : -1]), self._schema)
+
+
+def _unwrapped(value: Json) -> _Record:
+    """Unwrap Connect's `schema` and `payload`, and the `key`, `value`, `offset` that sinks add to records."""
+    schema, key = None, None
+    if isinstance(value, str):  # of a converter that knows only texts
+        value = _parsed(value)
+    while isinstance(value, Mapping) and "op" not in value:
+        if "payload" in value:
+            schema, value = value.get("schema"), value["payload"]
+        elif "value" in value:
+            key, value = value.get("key"), value["value"]
+        else:
+            break
+    return _Record(value, schema if isinstance(schema, Mapping) else None, key)
+
+
+def _parsed(text: str) -> Json:
+    try:
+        return DECODER.decode(text)
+    except json.JSONDecodeError:
+        return text
+
+
+def _row_fields(envelope: Schema) -> dict[str, Schema]:
+    """Schemas of the columns: those of `after`, or of `before`."""
+    parts = {part.get("field"): part for part in envelope.get("fields") or ()}
+    row = parts.get("after") or parts.get("before") or {}
+    named = [part for part in row.get("fields") or () if isinstance(part.get("field"), str)]
+    return {part["field"]: part for part in named if _in_utf8(part["field"])}
+
+
+_ABSENT = object()
+
+
+def table_of(events: Events, options: DebeziumOptions, before_images: str | None = None) -> Translated:
+    """A row for each event, and a row of nulls for each invalid record.
+
+    Args:
+        before_images: prefix of the columns of rows before updates; null: these are left out.
+
+    Raises:
+        ValueError: see `with_technical`.
+    """
+    table = _Table(events, options)
+    rows = [event.row for event in events.found]
+    data: dict[str, Values] = {}
+    kept: dict[str, Sequence[bool]] = {}
+    for name in _names(rows, events.versions):
+        values = [row.get(name, _ABSENT) for row in rows]
+        # Only in an update a missing column is unchanged.
+        flags = [value is _ABSENT and event.op == "U" for value, event in zip(values, events.found, strict=True)]
+        values, hits = table.sent(values)
+        if hits:
+            flags = [flag or hit for flag, hit in zip(flags, hits, strict=True)]
+        if any(flags):
+            kept[name] = flags
+        data[name] = table.column(name, values)
+    images = {} if before_images is None else table.images(before_images)
+    return with_technical([e.op for e in events.found], {**data, **images}, [e.source for e in events.found], kept)
+
+
+class _Table:
+    """Columns of a file's events."""
+
+    def __init__(self, events: Events, options: DebeziumOptions) -> None:
+        self._found: Sequence[Event] = events.found
+        self._versions = events.versions
+        self._options = options
+        self._unavailable = unavailable_forms(options) if mentions_unavailable(events.text, options) else []
+
+    def sent(self, values: Sequence[Any]) -> tuple[list[Any], Sequence[bool]]:
+        """The values, null where absent or a placeholder, and the mask of placeholders, if there can be any."""
+        hits = [value in self._unavailable for value in values] if self._unavailable else ()
+        values = [None if hit else value for value, hit in zip(values, hits, strict=True)] if hits else values
+        return [None if value is _ABSENT else value for value in values], hits
+
+    def images(self, prefix: str) -> dict[str, Values]:
+        """The rows before updates, where they are given."""
+        rows = [event.before for event in self._found]
+        names = _names(rows, self._versions) if any(rows) else ()
+        return {f"{prefix}{name}": self.column(name, self.sent([row.get(name) for row in rows])[0]) for name in names}
+
+    def column(self, name: str, values: Sequence[Any]) -> Values:
+        """Each value by the schema of its own record: a column's type may change in the middle of a file."""
+        given = [version[name] for version in self._versions if name in version]
+        if all(part == given[0] for part in given):
+            return array_of(values, kind_for(name, {name: given[0]} if given else {}, self._options))
+        places: dict[int, list[int]] = {}
+        for at, event in enumerate(self._found):
+            places.setdefault(id(event.fields), []).append(at)
+        parts = []
+        for rows in places.values():
+            kind = kind_for(name, self._found[rows[0]].fields, self._options)
+            parts.append(array_of([values[at] for at in rows], kind))
+        return joined(parts, list(places.values()))
+
+
+def _names(rows: Sequence[Mapping[str, Any]], versions: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
+    """In the order of the schemas, then in order of delivery."""
+    found: dict[str, None] = {}
+    for version in versions:
+        found.update(dict.fromkeys(version))
+    for row in rows:
+        if not row.keys() <= found.keys():
+            found.update(dict.fromkeys(row))
+    return tuple(found)

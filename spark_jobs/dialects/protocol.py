@@ -1,0 +1,465 @@
+"""The protocol of dialects: formats of files by the service that wrote them, what a file holds, and roles of columns.
+
+One subclass of `Dialect` and one descriptor (`airflow_gddl.contract.dialects`) add a dialect: see docs/extending.md.
+The rest of the job does not depend on a dialect.
+"""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from types import MappingProxyType
+from typing import Any, BinaryIO, ClassVar, Literal, Protocol, cast
+
+import pyarrow as pa
+import pyarrow.types as pt
+
+from airflow_gddl.contract import codec
+from airflow_gddl.contract.dialects import DIALECTS, DmsOptions, is_among
+from airflow_gddl.contract.errors import FatalError
+from airflow_gddl.contract.file_names import Names, is_temporary, timed_order
+from airflow_gddl.contract.spec import DEFAULT_TIERS, TableSpec, TierSpec
+from airflow_gddl.contract.sql_types import MAX_PRECISION, parse_type, quoted
+from airflow_gddl.contract.table_spec import lowered
+from spark_jobs.plan.discover import BY_NAME, FileTimes
+from spark_jobs.plan.planned_batch import PlannedFile
+from spark_jobs.plan.source_snapshots import KnownSnapshots, SnapshotMarks
+from spark_jobs.plan.types import convertible
+
+_SCALARS: dict[pa.DataType, str] = {
+    pa.bool_(): "boolean", pa.int8(): "tinyint", pa.int16(): "smallint", pa.int32(): "int", pa.int64(): "bigint",
+    pa.uint8(): "smallint", pa.uint16(): "int", pa.uint32(): "bigint", pa.uint64(): "decimal(20,0)",
+    pa.float16(): "float", pa.float32(): "float", pa.float64(): "double",
+    pa.string(): "string", pa.large_string(): "string", pa.string_view(): "string",
+    pa.binary(): "binary", pa.large_binary(): "binary", pa.binary_view(): "binary",
+    pa.date32(): "date", pa.null(): "void",
+}  # fmt: skip
+
+
+UNSUPPORTED = "unsupported "
+"""Prefix of the type text of a column that no SQL type represents."""
+
+
+class UnsupportedTypeError(Exception):
+    """No SQL type represents this Arrow type; the message names it."""
+
+
+def column_type(kind: pa.DataType) -> str:
+    """As `sql_type`; for an unsupported type its name, which plans refuse unless the column is excluded."""
+    try:
+        return sql_type(kind)
+    except UnsupportedTypeError as error:
+        return UNSUPPORTED + re.sub(r"[^A-Za-z0-9_ \[\]]+", " ", str(error)).strip()
+
+
+def sql_type(kind: pa.DataType) -> str:
+    """SQL type text, e.g. `decimal(12,2)`, `array<int>`; timestamps in any unit are named alike, see `is_nanos`.
+
+    Raises:
+        UnsupportedTypeError: durations, unions and the like.
+    """
+    if isinstance(kind, pa.BaseExtensionType):
+        return sql_type(kind.storage_type)
+    if pt.is_dictionary(kind):
+        return sql_type(kind.value_type)
+    return _SCALARS.get(kind) or _with_parameters(kind) or _nested(kind)
+
+
+def _with_parameters(kind: pa.DataType) -> str | None:
+    if pt.is_timestamp(kind):
+        return "timestamp" if kind.tz else "timestamp_ntz"
+    if pt.is_decimal(kind):
+        return _decimal(kind)
+    if pt.is_fixed_size_binary(kind):
+        return "binary"
+    return "string" if pt.is_time(kind) else None
+
+
+def _decimal(kind: pa.DataType) -> str:
+    """Decimals with too many digits for SQL are kept as text."""
+    scale = max(kind.scale, 0)
+    precision = max(kind.precision - kind.scale + scale, scale)
+    return f"decimal({precision},{scale})" if precision <= MAX_PRECISION else "string"
+
+
+def _nested(kind: pa.DataType) -> str:
+    if pt.is_list(kind) or pt.is_large_list(kind) or pt.is_fixed_size_list(kind):
+        return f"array<{sql_type(kind.value_type)}>"
+    if pt.is_map(kind):
+        return f"map<{sql_type(kind.key_type)},{sql_type(kind.item_type)}>"
+    if pt.is_struct(kind):
+        return f"struct<{','.join(f'{quoted(f.name)}:{sql_type(f.type)}' for f in kind)}>"
+    raise UnsupportedTypeError(str(kind))
+
+
+def is_nanos(kind: pa.DataType) -> bool:
+    return bool(pt.is_timestamp(kind) and kind.unit == "ns")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReadBounds:
+    """How many bytes a file's content may have in memory, by its tier.
+
+    Attributes:
+        most: bytes.
+        ratio: times the size of the file; contents of up to `FREE` bytes may be larger.
+    """
+
+    FREE: ClassVar[int] = 64 * 1024**2
+
+    most: int = DEFAULT_TIERS["small"].inflated_bytes
+    ratio: int = DEFAULT_TIERS["small"].max_inflation
+
+    def inflated(self, size: int) -> int:
+        """Of a gzip stream, which is inflated as a whole."""
+        return min(self.most, max(self.FREE, self.ratio * size))
+
+    def decoded(self, size: int) -> int:
+        """Of a parquet file: large ones are read by row groups, and a repeated value is stored once."""
+        return max(self.most, self.ratio * size)
+
+
+DEFAULT_BOUNDS = ReadBounds()
+
+
+@dataclass(frozen=True)
+class Probed:
+    """A readable file.
+
+    Attributes:
+        columns: (name, SQL type) in file order; all `string` for CSV.
+        rows: how many; null for CSV, whose rows are not counted before they are read.
+        stated: (name, SQL type) of columns of text that have another type by the file's own schema: a value that is
+            none of it is a misfit.
+        wrapped: a parquet file inside a gzip stream.
+        row_groups: rows of each row group of a parquet file that can be read in parts; empty for other files.
+        translated: the dialect has translated its content, which is no table, into rows.
+        table: those rows, until an engine has read them.
+        malformed: of translated rows, the original text of those that are no rows (null elsewhere); null: all are.
+        csv: how a CSV file is written; null unless it is CSV.
+        snapshot: what its events say of snapshots of the source; null: its dialect knows of none.
+        bounds: of the tier, for reading it.
+    """
+
+    file: PlannedFile
+    columns: tuple[tuple[str, str], ...]
+    rows: int | None = None
+    stated: tuple[tuple[str, str], ...] = ()
+    wrapped: bool = False
+    row_groups: tuple[int, ...] = field(default=(), compare=False)
+    translated: bool = False
+    table: pa.Table | None = field(default=None, compare=False, repr=False)
+    malformed: pa.Array | None = field(default=None, compare=False, repr=False)
+    csv: DmsOptions | None = None
+    snapshot: SnapshotMarks | None = field(default=None, compare=False)
+    bounds: ReadBounds = field(default=DEFAULT_BOUNDS, compare=False)
+
+    @classmethod
+    def of_table(
+        cls,
+        file: PlannedFile,
+        table: pa.Table,
+        malformed: pa.Array | None = None,
+        stated: Mapping[str, pa.DataType] = MappingProxyType({}),
+        snapshot: SnapshotMarks | None = None,
+    ) -> Probed:
+        """A file that the dialect has translated."""
+        columns = tuple((f.name, column_type(f.type)) for f in table.schema)
+        types = tuple((name, column_type(kind)) for name, kind in stated.items())
+        return cls(file, columns, table.num_rows, types, translated=True, table=table, malformed=malformed,
+                   snapshot=snapshot)  # fmt: skip
+
+    @property
+    def signature(self) -> tuple[object, ...]:
+        """Files with equal signatures are read together."""
+        return (self.file.format, self.file.kind, self.columns, self.stated)
+
+
+@dataclass(frozen=True)
+class Unreadable:
+    file: PlannedFile
+    code: str
+    reason: str
+
+
+def groups(files: Iterable[Probed]) -> list[tuple[Probed, ...]]:
+    """Files by signature, groups in the order of their first file."""
+    found: dict[tuple[object, ...], list[Probed]] = {}
+    for file in files:
+        found.setdefault(file.signature, []).append(file)
+    return [tuple(group) for group in found.values()]
+
+
+def begin_a_table(files: Iterable[Probed]) -> bool:
+    """Whether these files can start a new table; files without rows don't show the types of its keys."""
+    return any(not file.translated or file.rows for file in files)
+
+
+@dataclass(frozen=True)
+class Window:
+    """One listing, relative to the landing folder: below `folder` (empty: all), names greater than `start_after`.
+
+    Attributes:
+        end_before: names from this one on are left out; empty: none is.
+    """
+
+    folder: str = ""
+    start_after: str = ""
+    end_before: str = ""
+
+    @property
+    def after(self) -> str | None:
+        """`start_after` relative to `folder`; empty: all of the folder comes after it; null: none of it does."""
+        below = f"{self.folder}/" if self.folder else ""
+        if self.start_after < below:
+            return ""
+        return self.start_after[len(below) :] if self.start_after.startswith(below) else None
+
+    def covers(self, relative_path: str) -> bool:
+        if relative_path <= self.start_after or (self.end_before and relative_path >= self.end_before):
+            return False
+        return not self.folder or relative_path.startswith(f"{self.folder}/")
+
+
+EVERYTHING = (Window(),)
+
+
+class InputOpener(Protocol):
+    """Opens files of the landing folder."""
+
+    def open_input(self, path: str) -> BinaryIO: ...
+
+
+@dataclass(frozen=True)
+class Dialect(ABC):
+    """A dialect bound to a row.
+
+    Attributes:
+        spec: the metadata row.
+        options: the row's options, of the class that the dialect's descriptor names.
+        bounds: of its tier, for reading files.
+        title: who writes such files, for messages.
+        operations: the operations as the source names them, for messages.
+        malformed: what is wrong with a row that a `Probed.malformed` marks.
+        total_order: columns that the service may add, each of which orders changes totally; the first one
+            present is used.
+        of_one_length: texts in `total_order` compare only where they are equally long.
+        log_positions: `total_order` holds positions in the source's log, of all keys, so that they grow with time.
+        sends_again: the service may write a change again, into the same file too; `total_order` says that it is one.
+        carried: column that the service adds to list the columns that an update carries; null: it adds none.
+    """
+
+    spec: TableSpec
+    options: Any
+    bounds: ReadBounds = DEFAULT_BOUNDS
+
+    title: ClassVar[str]
+    operations: ClassVar[str] = "I, U, D"
+    malformed: ClassVar[str] = "the line has more or fewer fields than columns"
+    total_order: ClassVar[tuple[str, ...]] = ()
+    of_one_length: ClassVar[bool] = False
+    log_positions: ClassVar[bool] = False
+    sends_again: ClassVar[bool] = False
+    carried: ClassVar[str | None] = None
+
+    @abstractmethod
+    def classify(self, relative_path: str) -> Names | None:
+        """Facts stated by a file's path below the landing folder; None unless it is a data file."""
+
+    @abstractmethod
+    def probe(self, storage: InputOpener, file: PlannedFile) -> Probed:
+        """The content of a file: engines may read parquet and CSV themselves, other formats are returned as a table.
+
+        The operation column holds `I`, `U`, `D`. Called from several threads.
+
+        Raises:
+            QuarantinableError: the file can't be read; `probe.reading` translates the usual errors.
+        """
+
+    @property
+    @abstractmethod
+    def op_column(self) -> str:
+        """Column that holds the operation; it never reaches the lake."""
+
+    @property
+    def commit_times(self) -> Sequence[str]:
+        """Columns that may hold the commit time; the first one present is used. They order changes, not totally."""
+        return ()
+
+    @property
+    def missing_op(self) -> Literal["quarantine", "insert"]:
+        """The operation of a change that states none."""
+        return "quarantine"
+
+    def is_temporary(self, relative_path: str) -> bool:
+        """Whether a file other than a data file needs no warning."""
+        return is_temporary(relative_path)
+
+    def is_technical(self, column: str) -> bool:
+        """Whether the service adds a column of this name."""
+        if column.lower() in lowered(self.commit_times):
+            return True
+        return is_among(column, DIALECTS.get(self.spec.dialect).technical)
+
+    @property
+    def times(self) -> FileTimes:
+        """Times stated by the paths of change files."""
+        return BY_NAME
+
+    def file_order(self, path: str) -> str | None:
+        """Sort key of a change file, by its path, in the order of changes of a key; None: the path has none."""
+        return timed_order(path)
+
+    def reordered(self, rows: pa.Table) -> pa.Table:
+        """Stored changes with the columns of `total_order` as the row's options give them now."""
+        return rows
+
+    def replaced_snapshots(self, known: KnownSnapshots) -> KnownSnapshots:
+        """Known snapshots with their places as the row's options give them now."""
+        return known
+
+    def windows(self, cursor: str, since: datetime, until: datetime) -> tuple[Window, ...]:  # noqa: ARG002 - for others
+        """Listings that find every change file whose path states (`times`) a time from `since` on, or more.
+
+        Args:
+            cursor: relative path of the newest change file; `until`: a time after which no file has been written.
+        """
+        return EVERYTHING
+
+
+def dialect_of(spec: TableSpec, tier: TierSpec | None = None) -> Dialect:
+    """
+    Args:
+        tier: bounds what files may hold; null: those of a small one.
+
+    Raises:
+        FatalError: `DIALECT_UNKNOWN`, `DIALECT_BROKEN`; `SPEC_INVALID` for options that the dialect does not have.
+    """
+    found = DIALECTS.get(spec.dialect)
+    options = codec.decode(DIALECTS.load(found.options), dict(spec.options))
+    reading = cast("type[Dialect]", DIALECTS.load(found.reading))
+    _require_technical(spec.dialect, reading, found.technical)
+    if spec.keys and spec.columns_to_update is None:
+        spec = replace(spec, columns_to_update=reading.carried)
+    tier = tier or TierSpec()
+    bounds = ReadBounds(most=tier.inflated_bytes, ratio=tier.max_inflation)
+    return replace(reading(spec, options), bounds=bounds)
+
+
+def _require_technical(name: str, reading: type[Dialect], technical: Sequence[str]) -> None:
+    """Refuse a dialect that adds columns which the Airflow side would take for the source's, and publish."""
+    added = (*reading.total_order, *filter(None, [reading.carried]))
+    if left := [column for column in added if not is_among(column, technical)]:
+        what = f"the dialect {name!r} adds {', '.join(left)}, which `technical` of its descriptor lacks"
+        raise FatalError("DIALECT_BROKEN", what, remedy="correct or reinstall the package that brings it")
+
+
+@dataclass(frozen=True)
+class SortOrder:
+    """How a table's changes are ordered.
+
+    Attributes:
+        columns: names compared left to right.
+        total: false where it is only the commit time, which two changes can share.
+    """
+
+    columns: tuple[str, ...]
+    total: bool
+
+
+def match(names: Iterable[str], wanted: str | None) -> str | None:
+    """A column's name as delivered: an exact match first, then one ignoring case; null when it is absent."""
+    if wanted is None:
+        return None
+    names = list(names)
+    if wanted in names:
+        return wanted
+    return next((name for name in names if name.lower() == wanted.lower()), None)
+
+
+def resolve_sequence(
+    dialect: Dialect, change_columns: Sequence[Iterable[str]], load_columns: Sequence[Iterable[str]]
+) -> SortOrder | None:
+    """The columns that order changes: the row's own, else the dialect's choice.
+
+    Args:
+        change_columns: column names of each group of change files at hand.
+        load_columns: those of LOAD files, used only without change files.
+
+    Returns:
+        None while there is only a full load without any such column; the first change files decide.
+
+    Raises:
+        FatalError: `SEQUENCE_MISSING` when change files have none.
+    """
+    spec = dialect.spec
+    if spec.sequence_by:
+        return SortOrder(spec.sequence_by, total=True)
+    usual = (*dialect.total_order, *dialect.commit_times)
+    for groups in (change_columns, load_columns):
+        for candidates, total in ((dialect.total_order, True), (dialect.commit_times, False)):
+            for wanted in candidates:
+                if any(match(names, wanted) for names in groups):
+                    return SortOrder((wanted,), total)
+        if groups is change_columns and change_columns:
+            raise FatalError(
+                "SEQUENCE_MISSING",
+                f"{spec.table}: none of {', '.join(usual)} is in its change files",
+                remedy="name the columns that order its changes in `sequence_by`",
+            )
+    return None
+
+
+def sequence_type(name: str, types: Iterable[str], dialect: Dialect) -> str:
+    """The type a sequence column is kept in, from the types it is delivered with (first one decides).
+
+    Whole numbers are kept as bigint and times as timestamp, so that a narrower file changes nothing. Times that are
+    declared as text are kept as text with all digits.
+    """
+    declared = next((v for k, v in dialect.options.types.items() if k.lower() == name.lower()), None)
+    first = declared or next((t for t in types if t != "void"), "string")
+    if declared is None and first == "string" and any(name.lower() == t.lower() for t in dialect.commit_times):
+        return "timestamp"
+    if first in ("tinyint", "smallint", "int", "bigint"):
+        return "bigint"
+    return "timestamp" if first.startswith("timestamp") else first
+
+
+def declared_types(columns: Mapping[str, str], dialect: Dialect) -> dict[str, str]:
+    """Columns that have another type in `options.types`: file column to SQL type.
+
+    Text is read as the declared type; a column of any scalar type but bytes becomes text where that is declared. A
+    before image has the type of its column.
+    """
+    declared = {name.lower(): kind for name, kind in dialect.options.types.items()}
+    prefix = dialect.spec.before_image_prefix
+    images = {} if prefix is None else {(prefix + name).lower(): kind for name, kind in declared.items()}
+    known = images | declared
+    found = {name: known[name.lower()] for name in columns if name.lower() in known}
+    texts = lowered(declared_texts(dialect)) | lowered(images)
+    return {
+        name: kind for name, kind in found.items()
+        if columns[name] == "string" or (name.lower() in texts and _is_text_of(columns[name], kind))
+    }  # fmt: skip
+
+
+def _is_text_of(delivered: str, declared: str) -> bool:
+    kind = parse_type(delivered)
+    return declared == "string" and delivered not in ("void", "binary") and convertible(kind, parse_type(declared))
+
+
+def declared_texts(dialect: Dialect) -> tuple[str, ...]:
+    """Columns that the row declares to be text; a column of the sequence is so only in `_gddl.sequence`."""
+    ordered = lowered(dialect.spec.sequence_by)
+    return tuple(n for n, kind in dialect.options.types.items() if kind == "string" and n.lower() not in ordered)
+
+
+def applied_columns(dialect: Dialect, sequence: Sequence[str]) -> frozenset[str]:
+    """Columns, in lower case, without which a row of the quarantine can't be replayed, excluded or not."""
+    spec = dialect.spec
+    order = sequence if spec.sequence_by else (*sequence, *dialect.total_order)
+    named = (*order, *dialect.commit_times, spec.columns_to_update, spec.force_update, dialect.carried)
+    return lowered(name for name in named if name is not None)

@@ -1,0 +1,617 @@
+"""New files: listings of the landing folder, files that a stream has notified, and how far back both reach."""
+
+from __future__ import annotations
+
+import difflib
+import re
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Literal
+
+from airflow_gddl.contract.durations import seconds, wait_seconds
+from airflow_gddl.contract.errors import RetriableError
+from airflow_gddl.contract.file_names import LISTED_IN_PART, is_listing_due, moment
+from airflow_gddl.contract.layout import join, landing_root
+from airflow_gddl.contract.spec import TableSpec
+from airflow_gddl.stores import Storage, StoredObject
+from spark_jobs.dialects.protocol import EVERYTHING, Dialect, Window
+from spark_jobs.ledger.ledger import Ledger
+from spark_jobs.plan.discover import BY_NAME, Discovery, FileTimes, NotListed, find, newest, reaching_back, time_of
+from spark_jobs.plan.planned_batch import FileEntry, LandedFile, TableState
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+_SHOWN = 3
+_NEAR = 0.8
+
+
+def folders_like(storage: Storage, landing: str) -> tuple[str, ...]:
+    """Landing folders (`schema/table`) with names like this one's, three at most; else the first ones of its schema.
+
+    Where the schema has no folder, schemas (`schema`) instead. One or two listings of folders alone.
+
+    Args:
+        landing: the folder that is missing, `root/schema/table`.
+    """
+    root = landing_root(landing)
+    wanted = landing.rstrip("/").removeprefix(f"{root}/")
+    schema, _, name = wanted.partition("/")
+    if there := storage.folders(f"{root}/{schema}"):
+        return tuple(f"{schema}/{one}" for one in _like(name, there))
+    return _like(schema, storage.folders(root))
+
+
+def _like(name: str, there: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(difflib.get_close_matches(name, there, n=_SHOWN, cutoff=_NEAR) or there[:_SHOWN])
+
+
+Wait = Literal["never", "idle", "always"]
+SETTLE_VARIABLE = "GDDL_SETTLE"
+_FILE_SYSTEM_SETTLE = "3s"
+_LONGEST_WAIT = timedelta(minutes=1)
+
+
+def settle_of(spec: TableSpec, landing: str, environ: Mapping[str, str]) -> timedelta:
+    """The row's `settle`, else the deployment's `GDDL_SETTLE`, else 3 seconds on file systems and none on S3."""
+    default = "0s" if landing.startswith("s3://") else environ.get(SETTLE_VARIABLE, _FILE_SYSTEM_SETTLE)
+    return timedelta(seconds=wait_seconds(default if spec.settle is None else spec.settle))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settling:
+    """How long new files must be unchanged before they are ingested.
+
+    Attributes:
+        wait: `never`: leave them for a later listing; `idle`: wait for them if nothing else is new; or `always`. A wait
+            of more than a minute is left to a later listing.
+    """
+
+    after: timedelta = timedelta(0)
+    wait: Wait = "never"
+    sleep: Callable[[float], None] = field(default=time.sleep, repr=False)
+
+    def split(
+        self, storage: Storage, listing: Iterable[LandedFile], known: Mapping[str, FileEntry], now: datetime
+    ) -> tuple[list[LandedFile], tuple[str, ...]]:
+        """Settled files, and paths of new ones that may still be growing.
+
+        Args:
+            now: aware. A file from the future counts as just written: clocks differ.
+        """
+        files = list(listing)
+        new = [file for file in files if file.path not in known or known[file.path].etag != file.etag]
+        young = self.young(new, now)
+        if young and (self.wait == "always" or (self.wait == "idle" and len(young) == len(new))):
+            young = self._still_growing(storage, young, now)
+        left = {file.path for file in young}
+        return [file for file in files if file.path not in left], tuple(sorted(left))
+
+    def young(self, new: Iterable[LandedFile], now: datetime) -> list[LandedFile]:
+        """Files among new ones that may still be growing."""
+        since = (now - self.after).astimezone(UTC).isoformat(timespec="microseconds")
+        return [file for file in new if file.modified > since] if self.after else []
+
+    def _still_growing(self, storage: Storage, young: Sequence[LandedFile], now: datetime) -> list[LandedFile]:
+        newest = datetime.fromisoformat(max(file.modified for file in young))
+        wait = min(newest - now + self.after, self.after)
+        if wait > _LONGEST_WAIT:  # tables of the same process would wait, too
+            return list(young)
+        self.sleep(wait.total_seconds())
+        return [file for file in young if (found := storage.stat(file.path)) is None or found.etag != file.etag]
+
+
+AT_ONCE = Settling()
+"""Files are ingested as listed."""
+
+
+GLANCE_BACK = timedelta(minutes=10)
+_SAMPLE = 5
+
+
+@dataclass(frozen=True, kw_only=True)
+class LandingLocation:
+    """Where a table's files land.
+
+    Attributes:
+        cheap_names: known files up to which everything is listed.
+        settling: how long new files must rest.
+    """
+
+    storage: Storage
+    landing: str
+    dialect: Dialect
+    cheap_names: int = LISTED_IN_PART
+    settling: Settling = AT_ONCE
+
+    @property
+    def root(self) -> str:
+        return self.landing.rstrip("/")
+
+    @property
+    def bounds(self) -> str:
+        """The folder that links must not leave."""
+        return landing_root(self.landing)
+
+
+def discover(
+    place: LandingLocation, ledger: Ledger, now: datetime, *, full: bool = False, back: timedelta | None = None
+) -> Discovery:
+    """New files at `place`.
+
+    Lists in full when `full`, when few files are known, when the last full listing is a day old, or when the layout
+    allows no less. Tells the
+    ledger how far back a listing reaches, and what a listing found that no batch will record.
+
+    Args:
+        now: aware.
+        back: lookback behind the newest change file; null: the row's `lookback`.
+    """
+    keep(place, ledger)
+    scope = _Scope() if full else _scope(place, ledger, now, back)
+    known = ledger.all_entries() if scope.is_full else ledger.entries()
+    if scope.is_blind_to(_relative(place.landing, path) for path, row in known.items() if row.kind == "change"):
+        scope, known = _Scope(), ledger.all_entries()
+    landed = _Landed(place, scope.reaching(place.landing, known), ingested=known if scope.is_full else {})
+    listed = list(landed)
+    within = landed.within(known)
+    files, unsettled = place.settling.split(place.storage, listed, within, now)
+    found = find(files, within, ledger.state, place.storage.fingerprint, place.dialect.spec.generations)
+    is_all = scope.is_full and not unsettled
+    is_missing = landed.listed == 0 and not place.storage.exists(place.landing)
+    found = replace(
+        landed.noted(found, unsettled),
+        missing=tuple(path for path in found.missing if path not in unsettled),
+        folder_missing=is_missing,
+        folders_there=folders_like(place.storage, place.landing) if is_missing else (),
+        listed_in_full_at=_listed_at(ledger, now, full=full) if is_all else None,
+        not_listed=None if scope.is_full else _not_listed(ledger.state, scope),
+    )
+    listed_at = None if found.waiting else found.listed_in_full_at
+    if listed_at or found.touched:
+        ledger.note_listing(listed_at, found.touched)
+    return found
+
+
+def _listed_at(ledger: Ledger, now: datetime, *, full: bool) -> str | None:
+    """The ledger's record of a full listing. Where every run lists in full, it is recorded once a day."""
+    due = full or is_listing_due(ledger.state.listed_in_full_at, now)
+    return now.astimezone(UTC).isoformat(timespec="microseconds") if due else None
+
+
+def _not_listed(state: TableState, scope: _Scope) -> NotListed | None:
+    """Null where no ingested change file is older than the listed range."""
+    first, since = moment(state.oldest or ""), moment(scope.since)
+    if first is None or since is None or first >= since:
+        return None
+    return NotListed(days=-((first - since) // timedelta(days=1)), since=state.listed_in_full_at)
+
+
+def glance(place: LandingLocation, after: str | None, now: datetime) -> Iterator[LandedFile]:
+    """Data files at `place`, without the ledger: a cheap poll that may leave out files.
+
+    Args:
+        after: relative path of the newest change file known; files from shortly before it on are listed. Null: all.
+        now: aware.
+    """
+    since = reaching_back(place.dialect.times, after, GLANCE_BACK)
+    scope = _Scope() if after is None or since is None else _since(place.dialect, after, since, now)
+    return iter(_Landed(place, scope))
+
+
+def next_glance(place: LandingLocation, found: Iterable[LandedFile], after: str | None, now: datetime) -> str | None:
+    """Start of the next glance after one from `after`; null where it would leave out files like these."""
+    names = [file.path[len(place.root) + 1 :] for file in found if file.kind == "change"]
+    cursor = newest(place.dialect.times, names, now)
+    since = reaching_back(place.dialect.times, cursor, GLANCE_BACK)
+    if cursor is None or since is None:
+        return after
+    return None if _since(place.dialect, cursor, since, now).is_blind_to(names) else cursor
+
+
+@dataclass(frozen=True)
+class _Scope:
+    """Scope of a listing: within the windows, change files not before `since` (digits; empty: all)."""
+
+    windows: tuple[Window, ...] = EVERYTHING
+    since: str = ""
+    times: FileTimes = BY_NAME
+
+    @property
+    def is_full(self) -> bool:
+        return not self.since
+
+    def covers(self, relative: str) -> bool:
+        if self.is_full:
+            return True
+        time = self.times.of(relative)
+        return (time is None or time >= self.since) and self._lists(relative)
+
+    def is_blind_to(self, names: Iterable[str]) -> bool:
+        """Whether a change file without a time is left out: more such files may arrive."""
+        if not self.times.rule:
+            return False
+        return any(name and not self._lists(name) and self.times.of(name) is None for name in names)
+
+    def _lists(self, relative: str) -> bool:
+        return any(window.covers(relative) for window in self.windows)
+
+    def reaching(self, landing: str, known: Mapping[str, FileEntry]) -> _Scope:
+        """Also the subfolders of known load files that the windows leave out, such as `1/LOAD00000001`."""
+        loads = (_relative(landing, path) for path, row in known.items() if row.kind == "load")
+        folders = sorted({name.rpartition("/")[0] for name in loads if name and not self.covers(name)} - {""})
+        return replace(self, windows=(*self.windows, *(Window(folder=folder) for folder in folders)))
+
+
+class _Landed:
+    """Iterates once over the data files in the scope, and counts them.
+
+    A change file that was read and has not been written since tells nothing but that it is there: it is counted, and
+    left out. In a folder that keeps its files these are nearly all, at every run.
+
+    Args:
+        notified: objects to use instead of a listing; null: list.
+        ingested: rows of the ledger whose files may be left out so.
+    """
+
+    def __init__(
+        self,
+        place: LandingLocation,
+        scope: _Scope,
+        notified: Iterable[StoredObject] | None = None,
+        ingested: Mapping[str, FileEntry] = MappingProxyType({}),
+    ) -> None:
+        self._place, self._scope, self._notified, self._ingested = place, scope, notified, ingested
+        self._unchanged: set[str] = set()
+        self.listed, self.ignored, self.refused = 0, 0, 0
+        self.sample: list[str] = []
+        self.refused_sample: list[str] = []
+
+    def within(self, known: Mapping[str, FileEntry]) -> dict[str, FileEntry]:
+        """Rows of files in the scope, without those that were listed and left out."""
+        names = ((path, _relative(self._place.root, path)) for path in known.keys() - self._unchanged)
+        return {path: known[path] for path, name in names if name and self._scope.covers(name)}
+
+    def __iter__(self) -> Iterator[LandedFile]:
+        seen: set[str] = set()
+        for found in self._objects():
+            self.listed += 1
+            path = found.path
+            row = self._ingested.get(path)
+            if row is not None and row.etag == found.etag and not found.refused and _is_done(row):
+                self._unchanged.add(path)
+            elif path not in seen:
+                seen.add(path)
+                if (file := self._landed(found)) is not None:
+                    yield file
+
+    def noted(self, found: Discovery, unsettled: tuple[str, ...]) -> Discovery:
+        """What was found, with the files that were counted and not taken."""
+        return replace(
+            found, unsettled=unsettled, listed=self.listed, ignored=self.ignored, ignored_sample=tuple(self.sample),
+            refused=self.refused, refused_sample=tuple(self.refused_sample),
+        )  # fmt: skip
+
+    def _objects(self) -> Iterator[StoredObject]:
+        if self._notified is not None:
+            yield from self._notified
+            return
+        for window in self._scope.windows:
+            folder = join(self._place.root, window.folder) if window.folder else self._place.root
+            end = join(self._place.root, window.end_before) if window.end_before else None
+            after = window.after
+            for found in () if after is None else self._place.storage.list(folder, after, self._place.bounds):
+                if end is not None and found.path >= end:
+                    break
+                yield found
+
+    def _landed(self, found: StoredObject) -> LandedFile | None:
+        relative = found.path[len(self._place.root) + 1 :]
+        if found.refused:
+            self._refuse(relative or ".", found.refused)
+            return None
+        names = self._place.dialect.classify(relative)
+        if names is None:
+            self._ignore(relative, found)
+            return None
+        if not self._scope.covers(relative):
+            return None
+        kind, file_format, order = names
+        return LandedFile(
+            path=found.path,
+            kind=kind,
+            format=file_format,
+            order=order,
+            size=found.size,
+            etag=found.etag,
+            modified=found.modified_at,
+        )
+
+    def _refuse(self, relative: str, why: str) -> None:
+        self.refused += 1
+        if len(self.refused_sample) < _SAMPLE:
+            self.refused_sample.append(f"{relative}: {why}")
+
+    def _ignore(self, relative: str, found: StoredObject) -> None:
+        folder_marker = found.size == 0 and "." not in relative.rpartition("/")[2]
+        if self._place.dialect.is_temporary(relative) or folder_marker:
+            return
+        self.ignored += 1
+        if len(self.sample) < _SAMPLE:
+            self.sample.append(relative)
+
+
+def _is_done(row: FileEntry) -> bool:
+    """Whether the same content of the file can't wait. Loads may: written again, they are part of a newer full load."""
+    return row.kind == "change" and row.state == "committed"
+
+
+def keep(place: LandingLocation, ledger: Ledger) -> None:
+    """Record in the ledger how far back a listing reaches."""
+    ledger.keep(_lookback(place.dialect), place.root, place.dialect.times)
+
+
+def _lookback(dialect: Dialect) -> timedelta:
+    return timedelta(seconds=seconds(dialect.options.lookback))
+
+
+def _scope(place: LandingLocation, ledger: Ledger, now: datetime, back: timedelta | None) -> _Scope:
+    dialect, cursor = place.dialect, ledger.state.cursor
+    lookback = _lookback(dialect)
+    since = reaching_back(dialect.times, cursor, lookback if back is None else min(back, lookback))
+    due = is_listing_due(ledger.state.listed_in_full_at, now)
+    if cursor is None or since is None or due or not ledger.is_archived_by(dialect.times):
+        return _Scope()
+    if back is None and ledger.files_known <= place.cheap_names:
+        return _Scope()
+    return _since(dialect, cursor, max(since, ledger.archived_before or ""), now)
+
+
+def _since(dialect: Dialect, cursor: str, since: str, now: datetime) -> _Scope:
+    """
+    Args:
+        cursor: relative path of a change file whose path states a time.
+        since: a time that its dialect states, as digits.
+    """
+    newest_time, start = time_of(dialect.times, cursor), moment(since)
+    if newest_time is None or start is None:
+        return _Scope()
+    until = max(newest_time, now.astimezone(UTC).replace(tzinfo=None))
+    return _Scope(dialect.windows(cursor, start, until), since, dialect.times)
+
+
+def among(place: LandingLocation, notified: Iterable[StoredObject]) -> _Landed:
+    """The data files among these objects below the location, counted as in a listing."""
+    return _Landed(place, _Scope(), notified)
+
+
+def _relative(landing: str, path: str) -> str:
+    """Empty for a path outside the folder: a row from before the landing root moved."""
+    root = f"{landing.rstrip('/')}/"
+    return path[len(root) :] if path.startswith(root) else ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileStreamSource:
+    """Source of a file stream; covers all differences between Databricks and open-source Spark.
+
+    Attributes:
+        name: of its checkpoints, which two sources never share.
+        schema: of the rows, required by some sources; null: the source infers it.
+    """
+
+    name: str
+    format: str
+    options: Mapping[str, str] = field(default_factory=dict)
+    schema: str | None = None
+
+    def having(self, options: Mapping[str, str]) -> FileStreamSource:
+        """A copy with further options, which take precedence."""
+        return replace(self, options={**self.options, **options})
+
+    def files(self, session: SparkSession, folder: str) -> DataFrame:
+        """A stream of `path`, `size` and `modified` (milliseconds since the epoch)."""
+        reader = session.readStream.format(self.format).options(**self.options)
+        if self.schema is not None:
+            reader = reader.schema(self.schema)
+        return reader.load(folder).selectExpr("path", "length AS size", "unix_millis(modificationTime) AS modified")
+
+
+AUTO_LOADER = FileStreamSource(
+    name="auto_loader",
+    format="cloudFiles",
+    # A full load that is rewritten under its names is reported again. Files older than the first stream are
+    # reported, too (the default): after a lost checkpoint each costs a ledger lookup.
+    options={"cloudFiles.format": "binaryFile", "cloudFiles.allowOverwrites": "true"},
+)
+SPARK_FILES = FileStreamSource(
+    name="spark_files",
+    format="binaryFile",
+    options={"recursiveFileLookup": "true", "maxFilesPerTrigger": "1000"},
+    schema="path string, modificationTime timestamp, length bigint, content binary",
+)
+SOURCES: Mapping[str, FileStreamSource] = {source.name: source for source in (AUTO_LOADER, SPARK_FILES)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class NotifiedFile:
+    """A file that the stream reported.
+
+    Attributes:
+        path: as reported by the stream, e.g. `file:/folder/x` for `/folder/x`.
+        modified: milliseconds since the epoch.
+    """
+
+    path: str
+    size: int
+    modified: int
+
+
+def drain(
+    source: FileStreamSource, session: SparkSession, folder: str, checkpoint: str,
+    take: Callable[[Sequence[NotifiedFile]], None],
+) -> None:  # fmt: skip
+    """Pass new files of a folder to `take`, group by group, until there are none.
+
+    A group is acknowledged when `take` returns; if it raises, the group is reported again next time.
+
+    Args:
+        checkpoint: folder with the files reported so far; without it all are reported again.
+
+    Raises:
+        RetriableError: `FILE_STREAM_FAILED`: Spark can't start or continue the stream.
+        Exception: what `take` raised.
+    """
+    own: list[Exception] = []
+
+    def hand_over(batch: DataFrame, _number: int) -> None:
+        files = [NotifiedFile(path=r["path"], size=r["size"], modified=r["modified"]) for r in batch.collect()]
+        try:
+            take(files)
+        except Exception as error:
+            own.append(error)
+            raise
+
+    try:
+        files = source.files(session, folder).writeStream.foreachBatch(hand_over)
+        query = files.trigger(availableNow=True).option("checkpointLocation", checkpoint).start()
+        try:
+            query.awaitTermination()
+        finally:
+            with suppress(Exception):  # it has ended, or ends with its Spark
+                query.stop()
+    except Exception as error:
+        if own:
+            raise own[0] from None
+        what = f"Spark's stream of {source.format} fails: {_first_line(error)}"
+        remedy = "files are found by listing until then; see the job's log, or remove the folder, which is safe"
+        raise RetriableError("FILE_STREAM_FAILED", what, where=checkpoint, remedy=remedy) from error
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip() or type(error).__name__).partition("\n")[0][:500]
+
+
+EVERY = timedelta(seconds=60)
+_SHARE = 20
+"""A deep listing is not repeated before this multiple of its duration."""
+
+
+@dataclass(frozen=True)
+class DeepListings:
+    """Deep listings by landing folder, for one process: another process starts with its own deep listing.
+
+    Attributes:
+        recent: folder to the time of its deep listing, and the time until which short listings suffice.
+    """
+
+    recent: dict[str, tuple[datetime, datetime]] = field(default_factory=dict)
+
+    def reach(self, landing: str, now: datetime) -> timedelta | None:
+        """Lookback behind the newest file; null: the row's `lookback`."""
+        listed_at, until = self.recent.get(landing, (now, now))
+        return GLANCE_BACK if listed_at <= now < until else None
+
+    def record(
+        self,
+        landing: str,
+        found: Discovery,
+        cursor: str | None,
+        began: datetime,
+        ended: datetime,
+        times: FileTimes = BY_NAME,
+    ) -> None:
+        """Record a deep listing.
+
+        If it found a file that a short one would miss, the next listing is deep again, since the run that ingests the
+        file lists once more.
+
+        Args:
+            cursor: relative path of the newest ingested change file; null: none.
+        """
+        since, root = reaching_back(times, cursor, GLANCE_BACK), f"{landing.rstrip('/')}/"
+        names = (file.path.removeprefix(root) for file in found.waiting if file.kind == "change")
+        if since is None or any((times.of(name) or since) < since for name in names):
+            self.recent.pop(landing, None)
+            return
+        self.recent[landing] = began, ended + max(EVERY, _SHARE * (ended - began))
+
+
+_SCHEME = re.compile(r"[a-z][a-z0-9+.-]*:/*|/+", re.IGNORECASE)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_AT_ONCE = 16
+
+
+def discover_notified(place: LandingLocation, ledger: Ledger, now: datetime, news: Iterable[NotifiedFile]) -> Discovery:
+    """Files to ingest among those that a stream notified.
+
+    A full load is judged by all its files and their modification times. Stores return that time less precisely for one
+    object than in a listing, so the folder is listed in full when a load waits.
+
+    Args:
+        now: aware.
+        news: files as reported by the stream, in any order.
+
+    Raises:
+        RetriableError: `FILE_STREAM_FAILED`: a file that is not below the landing folder.
+    """
+    keep(place, ledger)
+    notified = {_below(place.landing, file.path): file for file in news}
+    known = _known(place, ledger, notified)
+    new = sorted(path for path, file in notified.items() if not _is_known(file, known.get(path)))
+    landed = among(place, _looked_at(place, new))
+    within = {path: known[path] for path in new if path in known}
+    files, unsettled = place.settling.split(place.storage, landed, within, now)
+    found = find(files, within, ledger.state, place.storage.fingerprint, place.dialect.spec.generations)
+    if any(file.kind == "load" for file in found.waiting):
+        return discover(place, ledger, now, full=True)
+    if found.touched:
+        ledger.note_listing(None, found.touched)
+    # Files that were removed after the notification were never ingested.
+    return replace(landed.noted(found, unsettled), missing=())
+
+
+def _below(landing: str, path: str) -> str:
+    """The path in the ledger's form, without Spark's prefix of the store (`file:/x`, `s3a://bucket/x`)."""
+    bare, root = _without_scheme(path), _without_scheme(landing.rstrip("/"))
+    if not bare.startswith(f"{root}/"):
+        what = f"the stream reported {path}, which is not below {landing}"
+        raise RetriableError("FILE_STREAM_FAILED", what, remedy="report it; files are found by listing until then")
+    return landing.rstrip("/") + bare[len(root) :]
+
+
+def _without_scheme(path: str) -> str:
+    found = _SCHEME.match(path)
+    return path[found.end() :] if found else path
+
+
+def _known(place: LandingLocation, ledger: Ledger, paths: Iterable[str]) -> Mapping[str, FileEntry]:
+    """Rows of the ledger, and of its archives where a file is that old."""
+    rows, times = ledger.entries(), place.dialect.times
+    before = ledger.archived_before
+    if before is None:
+        return rows
+    unknown = (path.removeprefix(f"{place.root}/") for path in paths if path not in rows)
+    old = not ledger.is_archived_by(times) or any((times.of(name) or "") < before for name in unknown)
+    return ledger.all_entries() if old else rows
+
+
+def _is_known(file: NotifiedFile, row: FileEntry | None) -> bool:
+    """Whether the ledger has this version by size and time; otherwise the store is read."""
+    if row is None:
+        return False
+    since = datetime.fromisoformat(row.modified) - _EPOCH
+    return row.size == file.size and since // timedelta(milliseconds=1) == file.modified
+
+
+def _looked_at(place: LandingLocation, paths: list[str]) -> Iterator[StoredObject]:
+    with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="notified") as pool:
+        yield from (
+            found for found in pool.map(lambda path: place.storage.stat(path, place.bounds), paths) if found is not None
+        )

@@ -1,0 +1,198 @@
+"""All tables of a JobSpec; a table that fails never stops another."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, field, replace
+from datetime import datetime
+
+from airflow_gddl.contract.errors import GddlError, RetriableError
+from airflow_gddl.contract.layout import LandingFolder, places_of
+from airflow_gddl.contract.result import JobResult, RunWarning, error_info
+from airflow_gddl.contract.s3 import CODES, is_s3
+from airflow_gddl.contract.spec import JobSpec, TableSpec
+from airflow_gddl.stores import Storage
+from spark_jobs.catalogs.registrar import Registrar
+from spark_jobs.job.catalog_registration import RegistrationQueue, registrar_of
+from spark_jobs.job.spread_local import LocalSpread
+from spark_jobs.job.spread_spark import SparkSpread
+from spark_jobs.job.table_job import not_started, on_spark, run_guarded
+from spark_jobs.table.runtime import Declined, Runtime, TableOutcome
+
+
+@dataclass(frozen=True)
+class SpreadByTier:
+    """See `Spread`.
+
+    Attributes:
+        tasks: tables of tiers with `spread: spark`.
+        processes: tables of tiers with `spread: processes`; they need no Java.
+    """
+
+    tasks: SparkSpread
+    processes: LocalSpread
+
+    def run(self, job: JobSpec, specs: Sequence[TableSpec]) -> Iterator[TableOutcome | Declined]:
+        in_tasks, in_processes = by_spread(job, specs)
+        if in_processes:
+            yield from self.processes.run(job, in_processes)
+        if in_tasks:
+            yield from self.tasks.run(job, in_tasks)
+
+
+def by_spread(job: JobSpec, specs: Sequence[TableSpec]) -> tuple[list[TableSpec], list[TableSpec]]:
+    """Tables for Spark tasks, and tables for processes."""
+    in_tasks = [spec for spec in specs if job.tiers[spec.size].spread == "spark"]
+    return in_tasks, [spec for spec in specs if job.tiers[spec.size].spread != "spark"]
+
+
+CATALOG_ACTIONS = ("catalog_diff", "catalog_sync")
+_AT_ONCE = 4
+
+
+def compare_all(job: JobSpec, runtime: Runtime, show: Callable[[JobResult], None]) -> list[TableOutcome]:
+    """An outcome for each table of the job, `skipped` without a catalog; several tables run at once."""
+    registrar = registrar_of(runtime, job.roots.lake)
+    outcomes = []
+    with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="catalog") as pool:
+        for outcome in pool.map(lambda spec: _one(job, spec, registrar, runtime.clock()), job.tables):
+            show(outcome.result)
+            outcomes.append(outcome)
+    return outcomes
+
+
+def _one(job: JobSpec, spec: TableSpec, registrar: Registrar, started: datetime) -> TableOutcome:
+    action = job.options.action
+    at = started.isoformat(timespec="microseconds")
+    result = JobResult(table=spec.table, status="skipped", action=action, run_id=job.run_id, started_at=at)
+    if spec.catalog is None:
+        return TableOutcome(replace(result, details={"catalog": None, "tables": []}))
+    try:
+        checks, problem = registrar.compare(job, spec, act=action == "catalog_sync")
+    except GddlError as error:
+        failed = replace(result, status="failed", error=error_info(error))
+        return TableOutcome(failed, isinstance(error, RetriableError))
+    shown = [{"kind": check.kind, "name": check.name, **asdict(check.change)} for check in checks]
+    warnings = () if problem is None else (RunWarning(code=problem.code, message=problem.message),)
+    details = {"catalog": spec.catalog, "tables": shown}
+    return TableOutcome(replace(result, status="succeeded", details=details, warnings=warnings))
+
+
+Show = Callable[[JobResult], None]
+
+
+def run_job(job: JobSpec, runtime: Runtime, show: Show) -> list[TableOutcome]:
+    """Run every table of the job; `show` gets each result once it is durable.
+
+    Tables of engine `delta_rs` are spread over tasks where the runtime has a spread; the others, and those that this
+    engine declines, share a Spark, as many at once as the job has cores.
+
+    The outcomes are in the order of the job's tables.
+    """
+    done = _Outcomes(show, job, RegistrationQueue(runtime, job.roots.lake))
+    faults = unreachable(job, runtime.storage)
+    for spec in job.tables:
+        if spec.table in faults:
+            done.add(not_started(job, spec, faults[spec.table]))
+    reached = [spec for spec in job.tables if spec.table not in faults]
+    if job.options.action in CATALOG_ACTIONS:
+        compared = compare_all(replace(job, tables=tuple(reached)), runtime, show)
+        done.by_table |= {outcome.result.table: outcome for outcome in compared}
+        return done.all()
+    left: list[TableSpec | Declined] = list(reached)
+    if runtime.spread is not None and reached:
+        light, heavy = by_engine(job, reached)
+        left = [*heavy]
+        for found in runtime.spread.run(job, light):
+            if isinstance(found, Declined):
+                left.append(found)
+            else:
+                done.add(found)
+
+    def one(item: TableSpec | Declined) -> None:
+        done.add(on_spark(job, item, runtime) if isinstance(item, Declined) else run_guarded(job, item, runtime))
+
+    if left:
+        specs = [item.spec if isinstance(item, Declined) else item for item in left]
+        with ThreadPoolExecutor(threads_of(job, specs), thread_name_prefix="table") as pool:
+            list(pool.map(one, left))
+    return done.all()
+
+
+@dataclass
+class _Outcomes:
+    """Outcomes so far; each is shown once its table is registered."""
+
+    show: Show
+    job: JobSpec
+    registrations: RegistrationQueue
+    by_table: dict[str, TableOutcome] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def __post_init__(self) -> None:
+        self._specs = {spec.table: spec for spec in self.job.tables}
+
+    def add(self, outcome: TableOutcome) -> None:
+        self.registrations.submit(self.job, self._specs[outcome.result.table], outcome, self._show)
+
+    def all(self) -> list[TableOutcome]:
+        """In the order of the job's tables, once the last one is registered."""
+        self.registrations.close()
+        return [self.by_table[name] for name in self._specs]
+
+    def _show(self, outcome: TableOutcome) -> None:
+        with self._lock:
+            self.by_table[outcome.result.table] = outcome
+            self.show(outcome.result)
+
+
+def unreachable(job: JobSpec, storage: Storage) -> dict[str, GddlError]:
+    """Tables whose landing root or lake is unreachable, found before any write; table to error.
+
+    A root that may not be listed as a whole is accepted: its folders may be.
+    """
+    found = {root: fault for root in places_of(job) if is_s3(root) and (fault := _fault(root, storage)) is not None}
+    if not found:
+        return {}
+    of_lake = found.get(job.roots.lake)
+    faults = {spec.table: of_lake or _of_folders(LandingFolder.all_of(job.roots, spec), found) for spec in job.tables}
+    return {table: fault for table, fault in faults.items() if fault is not None}
+
+
+def _of_folders(folders: Sequence[LandingFolder], found: Mapping[str, GddlError]) -> GddlError | None:
+    """Null where one of a table's sources can be reached: the run says of each other why it can't."""
+    faults = [found.get(folder.root) for folder in folders]
+    return None if None in faults else faults[0]
+
+
+def _fault(root: str, storage: Storage) -> GddlError | None:
+    try:
+        storage.exists(root)
+    except GddlError as error:
+        if error.code in CODES:
+            return error
+    return None
+
+
+def by_engine(job: JobSpec, specs: Sequence[TableSpec]) -> tuple[list[TableSpec], list[TableSpec]]:
+    """Tables of the engine without Spark, and the others."""
+    sizes = {size for size, tier in job.tiers.items() if tier.engine == "delta_rs"}
+    return [spec for spec in specs if spec.size in sizes], [spec for spec in specs if spec.size not in sizes]
+
+
+def threads_of(job: JobSpec, specs: Sequence[TableSpec]) -> int:
+    """Number of concurrent tables: small tables share Spark, a large one uses all of it."""
+    tiers = [job.tiers[spec.size] for spec in specs if spec.size in job.tiers]
+    if not tiers or any(tier.tables_per_job == 1 for tier in tiers):
+        return 1
+    return max(1, min(len(tiers), *(tier.cores for tier in tiers)))
+
+
+def exit_status(outcomes: Sequence[TableOutcome]) -> int:
+    """0 all succeeded; 1 some failed; 75 only retriable errors."""
+    failed = [o for o in outcomes if o.result.status == "failed"]
+    if not failed:
+        return 0
+    return 75 if all(o.retriable for o in failed) else 1

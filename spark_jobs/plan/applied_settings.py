@@ -1,0 +1,167 @@
+"""Settings of a metadata row that stored tables obey, as the ledger remembers them (rule 14)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
+
+from airflow_gddl.contract.codec import ALWAYS
+from airflow_gddl.contract.spec import DeleteMode, MaskMethod, TableSpec
+from airflow_gddl.contract.sql_types import VOID
+from airflow_gddl.contract.table_spec import TieBreak, lowered
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChangeSettings:
+    """Fields of the row with the same names."""
+
+    ignore_null_updates: bool = False
+    columns_to_update: str | None = None
+    force_update: str | None = None
+    tie_break: TieBreak = "delete_wins"
+
+
+def is_mark(name: str) -> bool:
+    """Whether a name in a schema of the ledger is no column."""
+    return "=" in name
+
+
+@dataclass(frozen=True, kw_only=True)
+class KnownSchemas:
+    """The ledger's schemas, with the settings under which their changes came.
+
+    Attributes:
+        schemas: column to type, and marks of settings that are not the usual ones.
+        now: settings of the row now.
+        usual: what changes of a schema without marks came under.
+    """
+
+    schemas: tuple[dict[str, str], ...]
+    now: ChangeSettings
+    usual: ChangeSettings
+
+    @property
+    def settings(self) -> tuple[ChangeSettings, ...]:
+        """Those of the row now, and of each schema."""
+        return (self.now, *map(self._of, self.schemas))
+
+    @property
+    def earlier(self) -> dict[ChangeSettings, tuple[int, ...]]:
+        """Settings that are not those of the row now, to the schemas of changes that came under them."""
+        found: dict[ChangeSettings, tuple[int, ...]] = {}
+        for at, settings in enumerate(self.settings[1:]):
+            if settings != self.now:
+                found[settings] = (*found.get(settings, ()), at)
+        return found
+
+    def all_marked(self) -> KnownSchemas:
+        """All schemas under the settings of the row now."""
+        return replace(self, schemas=tuple(map(self._marked, self.schemas)))
+
+    def with_groups(self, groups: Sequence[dict[str, str]]) -> tuple[tuple[int, ...], KnownSchemas]:
+        """Index of the schema of each group of files, given the columns that these carry; new ones at the end."""
+        schemas, ids = list(self.schemas), []
+        for schema in map(self._marked, groups):
+            if schema not in schemas:
+                schemas.append(schema)
+            ids.append(schemas.index(schema))
+        return tuple(ids), replace(self, schemas=tuple(schemas))
+
+    def _marked(self, schema: Mapping[str, str]) -> dict[str, str]:
+        names = (f.name for f in fields(self.now) if getattr(self.now, f.name) != getattr(self.usual, f.name))
+        return dict(schema) | {f"{name}={getattr(self.now, name)}": str(VOID) for name in names}
+
+    def _of(self, schema: Mapping[str, str]) -> ChangeSettings:
+        found: dict[str, Any] = {f.name: getattr(self.usual, f.name) for f in fields(self.usual)}
+        for mark in filter(is_mark, schema):
+            name, _, value = mark.partition("=")
+            if name in found:
+                found[name] = {"True": True, "False": False, "None": None}.get(value, value)
+        return ChangeSettings(**found)
+
+
+def columns_of(settings: Sequence[ChangeSettings]) -> tuple[str, ...]:
+    """Columns that concern changes, not rows of the source."""
+    named = (name for each in settings for name in (each.columns_to_update, each.force_update))
+    return tuple(dict.fromkeys(name for name in named if name is not None))
+
+
+LAYOUT = 3
+"""Of the tables that this release writes; those of others are brought up to it by their next batch. Before 3 the
+history knew no generations."""
+MARKED = 4
+"""Of a ledger whose schemas have marks (`plan.change_settings`), and which knows `untracked` and `before_image_prefix`;
+the tables are as in 3."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AppliedSettings:
+    """Fields of the row as of the last batch, or the last full refresh.
+
+    Attributes:
+        untracked: columns that the row keeps from opening versions of the history, in lower case.
+        where: see `filter_of`.
+        derive: see `derived_of`.
+    """
+
+    layout: int = field(default=MARKED, metadata={ALWAYS: True})
+    history: bool = False
+    delete: DeleteMode = "hard"
+    columns: tuple[str, ...] | None = None
+    exclude_columns: tuple[str, ...] = ()
+    mask: Mapping[str, MaskMethod] = field(default_factory=dict)
+    mask_key_id: str = ""
+    table_properties: Mapping[str, str] = field(default_factory=dict)
+    cluster_by: tuple[str, ...] = ()
+    partition_by: tuple[str, ...] = ()
+    description: str | None = None
+    column_descriptions: Mapping[str, str] = field(default_factory=dict)
+    untracked: tuple[str, ...] = ()
+    before_image_prefix: str | None = None
+    where: str | None = None
+    derive: Mapping[str, str] = field(default_factory=dict)
+    rename: Mapping[str, str] = field(default_factory=dict)
+
+
+_OWN = ("layout", "untracked", "where", "derive")
+"""Fields that are not those of the row as they are."""
+
+
+def settings_of(spec: TableSpec) -> AppliedSettings:
+    named = {f.name: getattr(spec, f.name) for f in fields(AppliedSettings) if f.name not in _OWN}
+    return AppliedSettings(untracked=untracked_of(spec), where=filter_of(spec), derive=derived_of(spec), **named)
+
+
+def filter_of(spec: TableSpec) -> str | None:
+    """The row filter in the form in which equal ones are equal; null: there is none."""
+    return None if spec.where is None else expression_of(spec, spec.where)
+
+
+def derived_of(spec: TableSpec) -> dict[str, str]:
+    """Computed columns with their expressions in the form in which equal ones are equal."""
+    return {name: expression_of(spec, text) for name, text in spec.derive.items()}
+
+
+def expression_of(spec: TableSpec, text: str) -> str:
+    """An expression of the row in the form in which equal ones are equal."""
+    return str(spec.expressions.get(text, text))
+
+
+def untracked_of(spec: TableSpec) -> tuple[str, ...]:
+    """Columns that the row keeps from opening versions, in lower case."""
+    return tuple(sorted(lowered((*spec.track_history_except, *columns_of([change_settings(spec)])))))
+
+
+def change_settings(spec: TableSpec) -> ChangeSettings:
+    return ChangeSettings(**{f.name: getattr(spec, f.name) for f in fields(ChangeSettings)})
+
+
+def history_begins(spec: TableSpec, applied: AppliedSettings | None) -> bool:
+    """Whether the history has to be derived for all keys: it was off, is of an earlier layout, tracked other columns,
+    or nothing is known."""
+    if not spec.history:
+        return False
+    if applied is None or not applied.history or applied.layout < LAYOUT:
+        return True
+    return applied.layout >= MARKED and applied.untracked != untracked_of(spec)

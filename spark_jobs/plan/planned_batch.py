@@ -1,0 +1,289 @@
+"""Which files make the next batch, and what it leaves in the ledger."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from airflow_gddl.contract.file_names import FileFormat, FileKind
+from airflow_gddl.contract.result import Mode
+from spark_jobs.plan.applied_settings import AppliedSettings
+from spark_jobs.plan.source_snapshots import KnownSnapshots
+
+FileState = Literal["committed", "unreadable"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LandedFile:
+    """A data file as a listing and its name state it.
+
+    Attributes:
+        path: absolute path or URL, the file's identity in the ledger.
+        order: sorts files of one kind in the order their writer made them; loads and changes are never compared.
+        etag: changes whenever the file may have changed (the store's ETag; locally inode, time and size).
+        modified: last modification, ISO 8601 UTC with microseconds.
+    """
+
+    path: str
+    kind: FileKind
+    format: FileFormat
+    order: tuple[str, ...]
+    size: int
+    etag: str
+    modified: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlannedFile:
+    """A file of a batch plan: what was seen when the batch was planned.
+
+    Attributes:
+        fingerprint: distinguishes content: the store's ETag where it is a digest, else BLAKE2b of the bytes.
+        generation: the generation its rows belong to.
+        corrects: an earlier version of this change file was ingested.
+    """
+
+    path: str
+    kind: FileKind
+    format: FileFormat
+    size: int
+    etag: str
+    modified: str
+    fingerprint: str
+    generation: int
+    corrects: bool = False
+
+    def entry(self, batch: int) -> FileEntry:
+        """The ledger's row of the file as a batch took it; what was read is not in it yet."""
+        return FileEntry(
+            path=self.path,
+            kind=self.kind,
+            size=self.size,
+            etag=self.etag,
+            modified=self.modified,
+            fingerprint=self.fingerprint,
+            generation=self.generation,
+            batch=batch,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileEntry:
+    """A row of the ledger: one version of one file.
+
+    Attributes:
+        rows: rows read; null when the file could not be read.
+        min_sequence, max_sequence: JSON form of the sequence (a list for several columns); null without changes.
+        min_commit_ts, max_commit_ts: ISO 8601 UTC with microseconds; null when the file has none.
+        schema: index into `TableState.schemas`; null when unreadable.
+        state: `unreadable` files are tried again when they change.
+        reopens: an unreadable load that would have opened a generation; the version that can be read does.
+    """
+
+    path: str
+    kind: FileKind
+    size: int
+    etag: str
+    modified: str
+    fingerprint: str
+    generation: int
+    batch: int
+    state: FileState = "committed"
+    rows: int | None = None
+    quarantined: int = 0
+    min_sequence: str | None = None
+    max_sequence: str | None = None
+    min_commit_ts: str | None = None
+    max_commit_ts: str | None = None
+    schema: int | None = None
+    reopens: bool = False
+
+
+BatchSource = Literal["files", "quarantine", "changes"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class BatchPlan:
+    """A batch before it runs. Written first; a rerun finds it and does exactly the same.
+
+    Attributes:
+        number: counts from 1 per table.
+        planned_at: ISO 8601 UTC with microseconds, later than that of every plan before; the batch's `applied_at` and
+            the version of its Delta transactions, so that reruns write the same, once.
+        generation: current generation once this batch is committed.
+        sweep: after the merge, rows of older generations vanish.
+        schemas: the ledger's schemas as the batch leaves them, where it adds to them; null otherwise.
+        sequence_by, sequence_type: as the batch leaves them in the ledger, where it changes them; null otherwise.
+        resync: a refresh that is checked before it swaps, by any run that finds it.
+        swapping: the check of a refresh is over, and tables may have been exchanged: it can only continue.
+        source_connection: the one that this check was asked to use; empty: the row's own.
+        source: `quarantine` replays its unresolved rows instead of reading files; `changes` rebuilds the tables from
+            the change table.
+        codes: of the rows that it replays; empty: all.
+        snapshots: as the batch leaves them in the ledger, where it changes them; null otherwise.
+        dropped: of a rebuild: id of an unfinished batch whose changes it removes; empty: none.
+        archives: of a reload: changes that no file holds no longer count.
+        confirmed: of a reload: also where rows, columns or changes of the tables go.
+        released: a user has released the sweep, for any share of rows.
+        shard: short name of the source whose files these are, where the table has several; else empty.
+        interrupted: of a refresh: the started batch that it replaces, and that continues if the refresh is given up.
+        unlocks: a column becomes text in this batch, so that it may hold values that are in quarantine.
+    """
+
+    number: int
+    mode: Mode
+    planned_at: str
+    generation: int
+    files: tuple[PlannedFile, ...]
+    sweep: bool = False
+    schemas: tuple[dict[str, str], ...] | None = None
+    source: BatchSource = "files"
+    codes: tuple[str, ...] = ()
+    resync: bool = False
+    swapping: bool = False
+    source_connection: str = ""
+    released: bool = False
+    shard: str = ""
+    sequence_by: tuple[str, ...] | None = None
+    sequence_type: str | None = None
+    snapshots: KnownSnapshots | None = None
+    dropped: str = ""
+    archives: bool = False
+    confirmed: bool = False
+    interrupted: BatchPlan | None = None
+    unlocks: bool = False
+
+    @property
+    def batch_id(self) -> str:
+        """Sorts as the number does, among batches of one shard.
+
+        A refresh replaces a dropped batch of the same number under another id.
+        """
+        number = f"{self.number:012d}" + ("r" if self.mode == "refresh" else "")
+        return f"{self.shard}/{number}" if self.shard else number
+
+
+def number_of(batch_id: str) -> int:
+    """The number in a `BatchPlan.batch_id`."""
+    return int(batch_id.rpartition("/")[2].removesuffix("r"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ForeignCommit:
+    """A commit of another writer to one of a table's Delta tables.
+
+    Attributes:
+        table: `replica`, `history`, `changes` or `tombstones`.
+        operation: as Delta's log has it; `REPLACED` where the log has lost the commit that the ledger knows.
+    """
+
+    table: str
+    version: int
+    operation: str
+
+    def __str__(self) -> str:
+        return f"{self.table}: version {self.version}, {self.operation}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeldSweep:
+    """A sweep that waits for a user's release.
+
+    Attributes:
+        rows: live rows of the replica that would be removed, of `live` ones.
+        since: ISO 8601 UTC.
+    """
+
+    generation: int
+    rows: int
+    live: int
+    since: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableState:
+    """What the ledger knows of a table beyond its files; the newest commit's copy is the truth.
+
+    Attributes:
+        batch: last committed batch; 0 before the first.
+        generation: current generation; 0 before the first file.
+        keys, sequence_by: as of the first batch or the last full refresh; null before the first batch.
+        sequence_type: SQL type of `_gddl.sequence`; null while unknown.
+        keeps_order: the columns of its order are those of other shards that had changes, and stay though it had none.
+        normal_text: numbers that come as text are in their normal form in `_gddl.sequence` (`plan.sequence`); false in
+            tables whose first changes were ingested before there was one.
+        instants: times that come as text are kept as instants; false as `normal_text`.
+        sequence_forms: sequence column to the forms of its text, see `plan.sequence`; empty in ledgers of earlier
+            releases.
+        log_began: the row's `log_began` at the last batch: positions in the source's log are written by it.
+        misplaced: files with changes whose positions were written by another `log_began` than the row's; until a full
+            refresh.
+        log_time: newest commit time of changes at the end of the source's log; null where sequences are no positions in
+            one, or an earlier release wrote the ledger.
+        schemas: every column set that files brought, `FileEntry.schema` is an index; a name to its SQL type.
+        max_sequence: JSON form of the greatest sequence ingested; null before any change.
+        generation_floor: greatest sequence ingested before each generation (index 0 = generation 1; null: none).
+        max_commit_ts: newest commit time applied; ISO 8601 UTC; null when none.
+        cursor: name below the landing folder of the newest change file seen; null before any.
+        oldest: time, as digits, of the oldest change file taken (`file_times.FileTimes`); null: none has a time.
+        listed_in_full_at: ISO 8601 UTC of the last full listing; null before any.
+        delta_versions: `changes`, `replica`, `history`, `tombstones` to the Delta version that the last batch left;
+            tables that don't exist are absent. Empty in ledgers without a batch since this is kept.
+        foreign: commits of others that changed data in these tables, until a full refresh.
+        swept: the generation whose sweep was the last to be done; 1 before any. Rows of generations from this one on
+            may be in the replica.
+        tombstones_purged_at: ISO 8601 UTC; null before any.
+        rows: of the replica, as counted batch by batch.
+        loaded_at: when the newest batch of load files was planned, ISO 8601 UTC; null before any.
+        held: the sweep of the current generation that waits for confirmation by a user; null: none.
+        snapshots: snapshots of the source that the table knows; null: none can be known, or an earlier release has
+            ingested the changes so far.
+        openings: of a first load over a folder that was reloaded: modification times from which files belong to
+            generation 2, 3, ..., until the last of these has opened.
+        applied: settings that the tables obey; null: written by an earlier release.
+        unlocked: batches of this source in which a column became text while values were in quarantine; of a table of
+            one source, since their last replay.
+        replayed: `unlocked` of all sources of the table when the values of this source were last replayed.
+    """
+
+    batch: int = 0
+    generation: int = 0
+    keys: tuple[str, ...] | None = None
+    sequence_by: tuple[str, ...] | None = None
+    sequence_type: str | None = None
+    keeps_order: bool = False
+    normal_text: bool = False
+    instants: bool = False
+    sequence_forms: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    log_began: tuple[str, ...] = ()
+    misplaced: tuple[str, ...] = ()
+    log_time: str | None = None
+    schemas: tuple[dict[str, str], ...] = field(default_factory=tuple)
+    max_sequence: str | None = None
+    generation_floor: tuple[str | None, ...] = ()
+    max_commit_ts: str | None = None
+    cursor: str | None = None
+    oldest: str | None = None
+    listed_in_full_at: str | None = None
+    delta_versions: dict[str, int] = field(default_factory=dict)
+    foreign: tuple[ForeignCommit, ...] = ()
+    swept: int = 1
+    tombstones_purged_at: str | None = None
+    rows: int = 0
+    loaded_at: str | None = None
+    held: HeldSweep | None = None
+    snapshots: KnownSnapshots | None = None
+    openings: tuple[str, ...] = ()
+    applied: AppliedSettings | None = None
+    unlocked: int = 0
+    replayed: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class BatchCommit:
+    """The last write of a batch: its files' ledger rows and the state they lead to."""
+
+    number: int
+    plan: BatchPlan
+    files: tuple[FileEntry, ...]
+    state: TableState

@@ -1,0 +1,437 @@
+"""Computes expressions over Arrow columns: with the three values of SQL, and in time linear in rows and text.
+
+A value that can't be computed (a division by zero, a number beyond its type, a text that is no date) is null, and never
+an error; an expression that doesn't fit the types of its columns is an error before any row is computed. Each row for
+itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pt
+
+from airflow_gddl.contract.errors import FatalError
+from airflow_gddl.contract.expressions import ARITHMETIC, COLUMN, COMPARISONS, LITERALS, Term
+from airflow_gddl.contract.spec import TableSpec
+from airflow_gddl.contract.sql_types import ScalarType, parse_type
+from spark_jobs.dialects.protocol import sql_type
+from spark_jobs.rules.arrays import flat, is_text
+from spark_jobs.rules.convert import fit
+
+_STRING, _DATE, _TIME = ScalarType("string"), ScalarType("date"), ScalarType("timestamp")
+_MICROS = pa.timestamp("us", "UTC")
+_MOST_DIGITS = 38
+_DIGITS = {pa.int8(): 3, pa.int16(): 5, pa.int32(): 10, pa.int64(): 19}
+_COMPARE = dict(zip(COMPARISONS, (pc.equal, pc.not_equal, pc.less, pc.less_equal, pc.greater, pc.greater_equal),
+                    strict=True))  # fmt: skip
+_PARTS = {"year": pc.year, "month": pc.month, "day": pc.day}
+
+
+def tree_of(spec: TableSpec, text: str) -> Term:
+    """The tree of an expression of a row.
+
+    Raises:
+        FatalError: `SPEC_INVALID`.
+    """
+    if text not in spec.expressions:
+        what = f"the specification lacks the tree of the expression {text!r:.80}"
+        raise FatalError("SPEC_INVALID", what, where=spec.table, remedy="build the spec with the catalog")
+    return spec.expressions[text]
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The columns that an expression may name.
+
+    Attributes:
+        values: by name as the table spells it.
+        spelled: the table's spelling of a name; null: there is no such column.
+        where: the table and what of its row has the expression, for errors.
+    """
+
+    values: Mapping[str, pa.Array]
+    rows: int
+    spelled: Callable[[str], str | None]
+    where: str
+
+    def evaluate(self, term: Term) -> pa.Array:
+        """A value for each row.
+
+        Raises:
+            FatalError: `EXPRESSION_COLUMN_UNKNOWN`, `EXPRESSION_TYPE`, `EXPRESSION_INVALID`.
+        """
+        try:
+            found = self._value(term)
+        except pa.ArrowException as error:  # not a fault of a file
+            raise self._mistyped(str(error)[:200]) from None
+        return pa.repeat(found, self.rows) if isinstance(found, pa.Scalar) else found
+
+    def condition(self, term: Term) -> pa.Array:
+        """Whether the expression holds, for each row; null where that is not known.
+
+        Raises:
+            FatalError: as `evaluate`.
+        """
+        found = self.evaluate(term)
+        if not pt.is_boolean(found.type):
+            raise self._mistyped(f"a condition has to be true or false, and {term} is {_kind(found)}")
+        return found
+
+    def _value(self, term: Term) -> Any:
+        if term.op == COLUMN:
+            return self._column(term.value)
+        if term.op in LITERALS:
+            return self._literal(term)
+        args = [self._value(arg) for arg in term.args]
+        if term.op in COMPARISONS:
+            return self._compared(term.op, *args)
+        if term.op in ARITHMETIC or term.op == "mod":
+            return self._calculated(term.op, *args)
+        found = _OPERATIONS.get(term.op)
+        if found is None:
+            what = f"the operation {term.op!r} is not known here"
+            raise FatalError("EXPRESSION_INVALID", what, where=self.where,
+                             remedy="install the airflow-gddl that wrote the specification here, too")  # fmt: skip
+        return found(self, *args)
+
+    def _column(self, name: str) -> pa.Array:
+        spelled = self.spelled(name)
+        if spelled is None or spelled not in self.values:
+            known = ", ".join(sorted(self.values)[:20])
+            raise FatalError(
+                "EXPRESSION_COLUMN_UNKNOWN", f"the table has no column {name!r}; it has {known}", where=self.where,
+                remedy="correct the name in the row; a column that is to come later can be named once it is there",
+            )  # fmt: skip
+        return self.values[spelled]
+
+    def _literal(self, term: Term) -> pa.Scalar:
+        if term.op == "number":
+            return _number(term.value)
+        if term.op == "boolean":
+            return pa.scalar(term.value == "true")
+        if term.op == "text":
+            return pa.scalar(term.value, pa.string())
+        if term.op == "date_value":
+            return pa.scalar(date.fromisoformat(term.value), pa.date32())
+        moment = datetime.fromisoformat(term.value)
+        return pa.scalar(moment if moment.tzinfo else moment.replace(tzinfo=UTC), _MICROS)
+
+    def _compared(self, op: str, left: Any, right: Any) -> Any:
+        left, right = self.alike(left, right)
+        if op not in ("=", "<>") and (pt.is_boolean(left.type) or _is_other(left)):
+            raise self._mistyped(f"{_kind(left)} values have no order")
+        return _COMPARE[op](left, right)
+
+    def alike(self, left: Any, right: Any) -> tuple[Any, Any]:
+        """Two values in one type in which they compare."""
+        if _is_number(left) and _is_number(right):
+            return _same_number(left, right)
+        if _is_time(left) and _is_time(right):
+            return (left, right) if left.type == right.type else (_as_time(left), _as_time(right))
+        for one, other in ((left, right), (right, left)):
+            if _is_time(one) and isinstance(other, pa.Scalar) and is_text(other.type):
+                moment = self._moment(other, one.type)
+                both = (one, moment) if one.type == moment.type else (_as_time(one), _as_time(moment))
+                return both if one is left else (both[1], both[0])
+        if _is_other(left) or _is_other(right) or _kind(left) != _kind(right):
+            raise self._mistyped(f"{_kind(left)} can't be compared with {_kind(right)}")
+        return left, right
+
+    def _moment(self, text: pa.Scalar, kind: pa.DataType) -> pa.Scalar:
+        found = fit(pa.array([text.as_py()], pa.string()), _STRING, _DATE if pt.is_date(kind) else _TIME).values
+        if not found[0].is_valid and pt.is_date(kind):
+            found = fit(pa.array([text.as_py()], pa.string()), _STRING, _TIME).values
+        if not found[0].is_valid:
+            raise self._mistyped(f"{text.as_py()[:40]!r} is no {'date' if pt.is_date(kind) else 'time'}")
+        return found[0]
+
+    def _calculated(self, op: str, left: Any, right: Any) -> Any:
+        if not (_is_number(left) and _is_number(right)):
+            raise self._mistyped(f"{op} takes numbers, not {_kind(right if _is_number(left) else left)}")
+        if op == "/":
+            return _divided(_real(left), _real(right))
+        left, right = _same_number(left, right, for_sums=True)
+        if op == "mod":
+            return _rest(left, right)
+        function = {"+": pc.add_checked, "-": pc.subtract_checked, "*": pc.multiply_checked}[op]
+        try:
+            return function(left, right)
+        except pa.ArrowInvalid:  # beyond the digits of the type
+            return function(_real(left), _real(right))
+
+    def text(self, value: Any, what: str) -> Any:
+        if not is_text(value.type):
+            raise self._mistyped(f"{what} takes text, not {_kind(value)}")
+        return value
+
+    def boolean(self, value: Any, what: str) -> Any:
+        if not pt.is_boolean(value.type):
+            raise self._mistyped(f"{what} takes conditions, not {_kind(value)}")
+        return value
+
+    def pattern(self, function: Callable[[Any], Any], pattern: str) -> Any:
+        """A search by RE2, in time linear in the text.
+
+        Raises:
+            FatalError: `EXPRESSION_INVALID`.
+        """
+        try:
+            return function(pattern)
+        except pa.ArrowInvalid as error:
+            what = f"not a regular expression of RE2: {str(error)[:120]}"
+            raise FatalError("EXPRESSION_INVALID", what, where=self.where, remedy="see docs/metadata.md#expressions"
+                             ) from None  # fmt: skip
+
+    def day_of(self, value: Any) -> Any:
+        """The day of a time in UTC, or of a text as ISO 8601."""
+        if is_text(value.type):
+            return fit(_array(value), _STRING, _DATE).values
+        if not _is_time(value):
+            raise self._mistyped(f"a date is no part of {_kind(value)}")
+        return value if pt.is_date(value.type) else _naive(value).cast(pa.date32(), safe=False)
+
+    def _mistyped(self, what: str) -> FatalError:
+        remedy = "correct the expression, or declare the column's type under options.types; nothing was written"
+        return FatalError("EXPRESSION_TYPE", what, where=self.where, remedy=remedy)
+
+
+def _number(text: str) -> pa.Scalar:
+    if "e" in text.lower():
+        return pa.scalar(float(text), pa.float64())
+    number = Decimal(text)
+    if number == int(number) and "." not in text and abs(number) < 2**63:
+        return pa.scalar(int(number), pa.int64())
+    digits = len(number.as_tuple().digits)
+    if digits > _MOST_DIGITS:
+        return pa.scalar(float(text), pa.float64())
+    return pa.scalar(number)
+
+
+def _is_number(value: Any) -> bool:
+    return bool(pt.is_integer(value.type) or pt.is_floating(value.type) or pt.is_decimal(value.type))
+
+
+def _is_time(value: Any) -> bool:
+    return bool(pt.is_date(value.type) or pt.is_timestamp(value.type))
+
+
+def _is_other(value: Any) -> bool:
+    return _kind(value) not in ("numbers", "times", "text", "true or false")
+
+
+def _kind(value: Any) -> str:
+    if _is_number(value):
+        return "numbers"
+    if _is_time(value):
+        return "times"
+    if pt.is_boolean(value.type):
+        return "true or false"
+    return "text" if is_text(value.type) else sql_type(value.type)
+
+
+def _array(value: Any) -> pa.Array:
+    return pa.array([value.as_py()], value.type) if isinstance(value, pa.Scalar) else value
+
+
+def _real(value: Any) -> Any:
+    return (
+        value.cast(pa.float64(), safe=False)
+        if isinstance(value, pa.Array)
+        else pc.cast(value, pa.float64(), safe=False)
+    )
+
+
+def _naive(value: Any) -> Any:
+    """A time without its zone, which is UTC."""
+    return value.cast(pa.timestamp("us")) if pt.is_timestamp(value.type) else value
+
+
+def _as_time(value: Any) -> Any:
+    return value.cast(pa.timestamp("us")).cast(_MICROS) if value.type != _MICROS else value
+
+
+def _same_number(left: Any, right: Any, *, for_sums: bool = False) -> tuple[Any, Any]:
+    """Whole numbers as 64 bits, decimals with as many digits as both need, others as doubles.
+
+    Args:
+        for_sums: the types are those of operands, not of values to compare.
+    """
+    if pt.is_floating(left.type) or pt.is_floating(right.type):
+        return _real(left), _real(right)
+    if pt.is_integer(left.type) and pt.is_integer(right.type):
+        return left.cast(pa.int64()), right.cast(pa.int64())
+    left, right = (v if pt.is_decimal(v.type) else v.cast(pa.decimal128(_DIGITS[v.type], 0)) for v in (left, right))
+    if for_sums:
+        return left, right
+    scale = max(left.type.scale, right.type.scale)
+    whole = max(v.type.precision - v.type.scale for v in (left, right))
+    kind = pa.decimal128 if whole + scale <= _MOST_DIGITS else pa.decimal256
+    return left.cast(kind(whole + scale, scale)), right.cast(kind(whole + scale, scale))
+
+
+def _but_zero(value: Any) -> Any:
+    """A divisor, null where it is zero."""
+    return pc.if_else(pc.equal(value, pa.scalar(0, pa.int64()).cast(value.type)), pa.scalar(None, value.type), value)
+
+
+def _divided(left: Any, right: Any) -> Any:
+    return pc.divide(left, _but_zero(right))
+
+
+def _rest(left: Any, right: Any) -> Any:
+    """The rest of a division, with the sign of the first number."""
+    if not pt.is_integer(left.type):
+        left, right = _real(left), _real(right)
+    divisor = _but_zero(right)
+    quotient = pc.divide(left, divisor)
+    return pc.subtract(left, pc.multiply(quotient if pt.is_integer(left.type) else pc.trunc(quotient), divisor))
+
+
+def _all(combine: Callable[[Any, Any], Any], what: str) -> Callable[..., Any]:
+    def combined(columns: Columns, first: Any, *others: Any) -> Any:
+        found = columns.boolean(first, what)
+        for other in others:
+            found = combine(found, columns.boolean(other, what))
+        return found
+
+    return combined
+
+
+def _in(columns: Columns, value: Any, *wanted: Any) -> Any:
+    found: Any = None
+    for one in wanted:
+        left, right = columns.alike(value, one)
+        equal = pc.equal(left, right)
+        found = equal if found is None else pc.or_kleene(found, equal)
+    return found
+
+
+def _between(columns: Columns, value: Any, low: Any, high: Any) -> Any:
+    above, below = columns.alike(value, low), columns.alike(value, high)
+    return pc.and_kleene(pc.greater_equal(*above), pc.less_equal(*below))
+
+
+def _like(columns: Columns, value: Any, pattern: pa.Scalar) -> Any:
+    return columns.pattern(lambda text: pc.match_like(columns.text(value, "like"), text), pattern.as_py())
+
+
+def _regexp_like(columns: Columns, value: Any, pattern: pa.Scalar) -> Any:
+    found = columns.text(value, "regexp_like")
+    return columns.pattern(lambda text: pc.match_substring_regex(found, text), pattern.as_py())
+
+
+def _part(name: str) -> Callable[..., Any]:
+    return lambda columns, value: _PARTS[name](columns.day_of(value))
+
+
+def _hour(columns: Columns, value: Any) -> Any:
+    if not pt.is_timestamp(value.type):
+        raise columns._mistyped(f"an hour is no part of {_kind(value)}")  # noqa: SLF001 - the error of the class
+    return pc.hour(_naive(value))
+
+
+def _coalesce(columns: Columns, first: Any, *others: Any) -> Any:
+    found = first
+    for other in others:
+        found = pc.coalesce(*columns.alike(found, other))
+    return found
+
+
+def _nullif(columns: Columns, value: Any, other: Any) -> Any:
+    same = pc.fill_null(pc.equal(*columns.alike(value, other)), False)
+    return pc.if_else(same, pa.scalar(None, value.type), value)
+
+
+def _concat(columns: Columns, *parts: Any) -> Any:
+    texts = [part if is_text(part.type) else _text_of(columns, part) for part in parts]
+    return pc.binary_join_element_wise(*texts, pa.scalar("", pa.string()), null_handling="emit_null")
+
+
+def _text_of(columns: Columns, value: Any) -> pa.Array:
+    if _is_other(value):
+        raise columns._mistyped(f"concat takes text, numbers and times, not {_kind(value)}")  # noqa: SLF001 - see above
+    found = fit(_array(value), parse_type(sql_type(value.type)), _STRING).values
+    return found[0] if isinstance(value, pa.Scalar) else found
+
+
+def _length(columns: Columns, value: Any) -> Any:
+    return pc.binary_length(value) if pt.is_binary(value.type) else pc.utf8_length(columns.text(value, "length"))
+
+
+def _substring(columns: Columns, value: Any, start: pa.Scalar, count: pa.Scalar | None = None) -> Any:
+    first = start.as_py() - 1
+    stop = None if count is None else first + count.as_py()
+    return pc.utf8_slice_codeunits(columns.text(value, "substring"), start=first, stop=stop)
+
+
+def _abs(columns: Columns, value: Any) -> Any:
+    if not _is_number(value):
+        raise columns._mistyped(f"abs takes numbers, not {_kind(value)}")  # noqa: SLF001 - see above
+    try:
+        return pc.abs_checked(value)
+    except pa.ArrowInvalid:  # the least whole number
+        return pc.abs(_real(value))
+
+
+def _round(columns: Columns, value: Any, digits: pa.Scalar | None = None) -> Any:
+    if not _is_number(value):
+        raise columns._mistyped(f"round takes numbers, not {_kind(value)}")  # noqa: SLF001 - see above
+    if pt.is_integer(value.type):
+        return value
+    kept = 0 if digits is None else digits.as_py()
+    if pt.is_decimal(value.type):
+        kept = min(kept, value.type.scale)
+    try:
+        return pc.round(value, ndigits=kept, round_mode="half_towards_infinity")
+    except pa.ArrowInvalid:  # one digit more than the type holds
+        return pc.round(_real(value), ndigits=kept, round_mode="half_towards_infinity")
+
+
+def _of_text(name: str, function: Callable[[Any], Any]) -> Callable[..., Any]:
+    return lambda columns, value: function(columns.text(value, name))
+
+
+_OPERATIONS: Mapping[str, Callable[..., Any]] = {
+    "and": _all(pc.and_kleene, "and"),
+    "or": _all(pc.or_kleene, "or"),
+    "not": lambda columns, value: pc.invert(columns.boolean(value, "not")),
+    "in": _in,
+    "between": _between,
+    "is null": lambda _, value: pc.is_null(value),
+    "like": _like,
+    "regexp_like": _regexp_like,
+    "abs": _abs,
+    "coalesce": _coalesce,
+    "concat": _concat,
+    "date": lambda columns, value: columns.day_of(value),
+    "day": _part("day"),
+    "hour": _hour,
+    "length": _length,
+    "lower": _of_text("lower", pc.utf8_lower),
+    "month": _part("month"),
+    "nullif": _nullif,
+    "round": _round,
+    "substring": _substring,
+    "trim": _of_text("trim", lambda text: pc.utf8_trim(text, " ")),
+    "upper": _of_text("upper", pc.utf8_upper),
+    "year": _part("year"),
+}
+
+
+def of_table(rows: pa.Table, spelled: Callable[[str], str | None], where: str) -> Columns:
+    """The columns of rows of a table."""
+    values = {name: flat(rows.column(name)) for name in rows.column_names}
+    return Columns(values, rows.num_rows, spelled, where)
+
+
+def holds(found: pa.Array) -> np.ndarray:
+    """Where a condition is true."""
+    return np.asarray(pc.fill_null(found, False).to_numpy(zero_copy_only=False), dtype=bool)

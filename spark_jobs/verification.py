@@ -1,0 +1,518 @@
+"""The replica against the source database."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import struct
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+from airflow_gddl.contract import codec, connections
+from airflow_gddl.contract.durations import seconds
+from airflow_gddl.contract.errors import FatalError
+from airflow_gddl.contract.layout import join
+from airflow_gddl.contract.spec import JobOptions, TableSpec
+from airflow_gddl.contract.sql_types import DecimalType, SqlType
+from airflow_gddl.stores import Storage
+from spark_jobs.engines.port import TableContext
+from spark_jobs.ledger.ledger import read_small
+from spark_jobs.plan.planned_batch import TableState
+from spark_jobs.plan.table_schema import TableSchema
+from spark_jobs.table.runtime import iso
+
+if TYPE_CHECKING:
+    from sqlalchemy.engine import URL
+
+
+DIFFERENCES = "source-looks.json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class SeenDifferences:
+    """A difference since it was first seen.
+
+    Attributes:
+        rows: hashes of the row in the source and in the replica as text; empty where it has none.
+        source_time: the source's clock at the time; `at` ours. ISO 8601 UTC.
+    """
+
+    rows: tuple[str, ...]
+    source_time: str
+    at: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class DifferenceRecords:
+    """Differences of earlier comparisons: hash of a key to its difference."""
+
+    unsettled: Mapping[str, SeenDifferences] = field(default_factory=dict)
+
+
+def read_differences(storage: Storage, root: str) -> Mapping[str, SeenDifferences]:
+    """Those of the table whose state folder is `root`; if the document is lost, one more comparison is needed.
+
+    Raises:
+        FatalError: `LEDGER_DAMAGED`.
+    """
+    found = read_small(storage, join(root, DIFFERENCES), DifferenceRecords, "delete it, and compare once more")
+    return {} if found is None else found.unsettled
+
+
+def write_differences(storage: Storage, root: str, unsettled: Mapping[str, SeenDifferences]) -> None:
+    storage.write(join(root, DIFFERENCES), codec.to_json(DifferenceRecords(unsettled=unsettled)).encode())
+
+
+_ROWS_AT_ONCE = 2000
+Range = tuple[int | None, int | None]
+"""Of the first key column: from, inclusive, to, exclusive; null: open."""
+
+
+def url_of(name: str, environ: Mapping[str, str]) -> URL:
+    """The connection of this name, see `connections.lent_url_of`.
+
+    Raises:
+        FatalError: `SOURCE_CONNECTION_REFUSED`; `SOURCE_CONNECTION_MISSING`, without its content;
+            `SOURCE_DRIVER_MISSING`.
+    """
+    found: URL = connections.lent_url_of(_sqlalchemy(), name, environ)
+    return found
+
+
+def _sqlalchemy() -> Any:
+    try:
+        import sqlalchemy  # noqa: PLC0415 - only who compares with a source needs it
+    except ImportError as error:
+        raise FatalError(
+            "SOURCE_DRIVER_MISSING",
+            f"SQLAlchemy is not installed: {error}",
+            remedy="pip install 'airflow-gddl[source]'",
+        ) from error
+    return sqlalchemy
+
+
+@dataclass(frozen=True)
+class SourceTable:
+    """A table within one transaction, so that all reads see the same moment where the database supports it."""
+
+    connection: Any
+    table: Any
+
+    @property
+    def types(self) -> dict[str, SourceType]:
+        return {column.name: _type_of(column.type) for column in self.table.columns}
+
+    def now(self) -> datetime:
+        """Current time of the database."""
+        found = self.connection.execute(_sqlalchemy().select(_sqlalchemy().func.current_timestamp())).scalar()
+        moment = found if isinstance(found, datetime) else datetime.fromisoformat(str(found))
+        return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+
+    def rows(self, columns: Sequence[str], key: str, within: Range) -> Iterator[tuple[Any, ...]]:
+        """Rows whose first key column `key` is in the range, in any order."""
+        sa = _sqlalchemy()
+        low, high = within
+        wanted = sa.select(*(self.table.c[c] for c in columns))
+        wanted = wanted if low is None else wanted.where(self.table.c[key] >= low)
+        wanted = wanted if high is None else wanted.where(self.table.c[key] < high)
+        streaming = self.connection.execution_options(yield_per=_ROWS_AT_ONCE)
+        for row in streaming.execute(wanted):
+            yield tuple(row)
+
+
+@contextmanager
+def opened(url: URL, schema: str, name: str) -> Iterator[SourceTable]:
+    """The table in one read-only transaction, at the strictest isolation level that the database supports.
+
+    Raises:
+        FatalError: `SOURCE_TABLE_MISSING`, `SOURCE_DRIVER_MISSING`.
+        RetriableError: `SOURCE_UNREACHABLE`.
+    """
+    sa = _sqlalchemy()
+    try:
+        engine = sa.create_engine(url, poolclass=sa.pool.NullPool, future=True)
+    except (ImportError, sa.exc.NoSuchModuleError) as error:
+        raise connections.no_driver(url, error) from error
+    try:
+        with engine.connect() as connection:
+            if url.get_backend_name() in ("postgresql", "mysql", "mariadb"):
+                connection.execution_options(isolation_level="REPEATABLE READ")
+            with connection.begin():
+                made = sa.Table(name, sa.MetaData(), schema=schema, autoload_with=connection, resolve_fks=False)
+                yield SourceTable(connection, made)
+    except sa.exc.NoSuchTableError as error:
+        raise FatalError(
+            "SOURCE_TABLE_MISSING", f"the source has no table {schema}.{name}", remedy="check connection and rights"
+        ) from error
+    except sa.exc.DBAPIError as error:
+        raise connections.unreachable(url, error) from error
+    finally:
+        engine.dispose()
+
+
+def _type_of(kind: Any) -> SourceType:
+    from sqlalchemy import types as T  # noqa: PLC0415 - imported when needed
+
+    # The first that fits: some are special cases of later ones. Those without a name are not compared.
+    names: tuple[tuple[type, str], ...] = (
+        (T.Enum, ""), (T.CHAR, ""), (T.Interval, ""),
+        (T.DateTime, "aware" if getattr(kind, "timezone", False) else "naive"),
+        (T.Boolean, "boolean"), (T.Integer, "whole"), (T.REAL, "single"), (T.Float, "double"), (T.Date, "date"),
+        (T.LargeBinary, "binary"), (T.Numeric, "decimal"), (T.String, "text"),
+    )  # fmt: skip
+    name = next((name for known, name in names if isinstance(kind, known)), "")
+    return SourceType(kind=name or str(kind), scale=kind.scale if name == "decimal" else None)
+
+
+Text = Callable[[Any], str]
+_WHOLE = ("tinyint", "smallint", "int", "bigint")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceType:
+    """What a column of the source is, as far as it matters here.
+
+    Attributes:
+        kind: `whole`, `decimal`, `double`, `single`, `boolean`, `text`, `date`, `naive` and `aware` (times), `binary`;
+            else its name in the database.
+        scale: digits after the point of a `decimal`; null: the column doesn't say.
+    """
+
+    kind: str
+    scale: int | None = None
+
+
+def comparison(source: SourceType, lake: SqlType) -> Text | None:
+    """How values of both sides become one text; None when these types don't compare."""
+    name = "decimal" if isinstance(lake, DecimalType) else str(lake)
+    if source.kind == "whole" and name in _WHOLE:
+        return _whole
+    if source.kind in ("whole", "decimal") and isinstance(lake, DecimalType):
+        scale = 0 if source.kind == "whole" else source.scale
+        return _decimal if scale is not None and scale <= lake.scale else None
+    if source.kind == "decimal" and source.scale == 0 and name in _WHOLE:
+        return _whole
+    return _SAME.get((source.kind, name))
+
+
+def _whole(value: Any) -> str:
+    return str(int(value))
+
+
+def _decimal(value: Any) -> str:
+    text = format(Decimal(value), "f")  # all digits, where `normalize` would round to 28 of them
+    text = text.rstrip("0").rstrip(".") if "." in text else text
+    return "0" if text == "-0" else text
+
+
+def _double(value: Any) -> str:
+    number = float(value)
+    if math.isnan(number):
+        return "nan"
+    return repr(number + 0.0)  # -0.0 equals 0.0
+
+
+def _single(value: Any) -> str:
+    return _double(struct.unpack("f", struct.pack("f", float(value)))[0])
+
+
+def _moment(value: datetime | str) -> str:
+    found = datetime.fromisoformat(value) if isinstance(value, str) else value
+    naive = found.astimezone(UTC).replace(tzinfo=None) if found.tzinfo is not None else found
+    return naive.isoformat(timespec="microseconds")
+
+
+_SAME: dict[tuple[str, str], Text] = {
+    ("double", "double"): _double,
+    ("single", "float"): _single,
+    ("boolean", "boolean"): lambda value: str(bool(value)),
+    ("text", "string"): str,
+    ("date", "date"): str,
+    ("naive", "timestamp_ntz"): _moment,
+    ("aware", "timestamp"): _moment,
+    ("binary", "binary"): lambda value: bytes(value).hex(),
+}
+
+
+def digest(values: Sequence[Any], how: Sequence[Text]) -> int:
+    """64 bits of a row; rows that compare as equal have the same."""
+    found = hashlib.blake2b(digest_size=8)
+    for value, text in zip(values, how, strict=True):
+        if value is None:
+            found.update(b"-")
+        else:
+            data = text(value).encode(errors="surrogatepass")
+            found.update(b"%d:" % len(data) + data)
+    return int.from_bytes(found.digest())
+
+
+def _require_all_rows(spec: TableSpec) -> None:
+    """Refuse a table with a row filter: the source has its other rows, too."""
+    if spec.where is not None:
+        what = f"the table holds the rows where {spec.where}, and the source has others, too"
+        remedy = "leave verify_connection out for this table; `gddl verify` compares it with its changes"
+        raise FatalError("SOURCE_FILTERED", what, where=spec.table, remedy=remedy)
+
+
+@dataclass(frozen=True)
+class Columns:
+    """What is compared: names in the lake and in the source, keys first, and how."""
+
+    lake: tuple[str, ...]
+    source: tuple[str, ...]
+    how: tuple[Text, ...]
+    keys: int
+    left_out: Mapping[str, str]
+
+    @classmethod
+    def of(cls, table: SourceTable, table_schema: TableSchema) -> Columns:
+        """
+        Raises:
+            FatalError: `SOURCE_KEYS_NOT_COMPARABLE`, `SOURCE_FILTERED`.
+        """
+        _require_all_rows(table_schema.spec)
+        renamed = {name.lower(): after for name, after in table_schema.spec.rename.items()}
+        types = {renamed.get(name.lower(), name).lower(): (name, kind) for name, kind in table.types.items()}
+        masked = {name.lower() for name in table_schema.spec.mask}
+        chosen: dict[str, tuple[str, Text]] = {}
+        left_out: dict[str, str] = {}
+        for column in sorted(table_schema.data, key=lambda c: c.name not in table_schema.keys):
+            found = types.pop(column.name.lower(), None)
+            if column.name.lower() in masked:
+                left_out[column.name] = "masked"
+            elif found is None:
+                left_out[column.name] = "not in the source"
+            elif (how := comparison(found[1], column.type)) is None:
+                left_out[column.name] = f"{found[1].kind} in the source, {column.type} in the lake"
+            else:
+                chosen[column.name] = (found[0], how)
+        left_out |= {name: "not in the lake" for name, _ in types.values()}
+        if unfit := [f"{key}: {left_out[key]}" for key in table_schema.keys if key not in chosen]:
+            raise FatalError(
+                "SOURCE_KEYS_NOT_COMPARABLE",
+                f"rows can't be matched by their key ({'; '.join(unfit)})",
+                where=table_schema.spec.table,
+                remedy="leave verify_connection out for this table",
+            )
+        order = [*table_schema.keys, *(name for name in chosen if name not in table_schema.keys)]
+        pairs = [chosen[name] for name in order]
+        return cls(
+            tuple(order), tuple(p[0] for p in pairs), tuple(p[1] for p in pairs), len(table_schema.keys), left_out
+        )
+
+    def key(self, row: Sequence[Any]) -> tuple[str, ...]:
+        return tuple(how(value) for value, how in zip(row[: self.keys], self.how, strict=False))
+
+    def digest(self, row: Sequence[Any]) -> int:
+        return digest(row, self.how)
+
+
+def distance(
+    table: SourceTable, table_schema: TableSchema, rows_of: Callable[[Sequence[str]], Iterable[Sequence[Any]]]
+) -> int:
+    """How many keys of some rows differ from the source, changes in delivery included.
+
+    Raises:
+        FatalError: `SOURCE_KEYS_NOT_COMPARABLE`.
+    """
+    columns = Columns.of(table, table_schema)
+    here = {columns.key(row): columns.digest(row) for row in rows_of(columns.lake)}
+    different = 0
+    for row in table.rows(columns.source, columns.source[0], (None, None)):
+        different += here.pop(columns.key(row), None) != columns.digest(row)
+    return different + len(here)
+
+
+ROWS_PER_RANGE, MOST_RANGES = 10_000, 1000
+_SETTLE_SECONDS = 3600
+_MOST_REMEMBERED = 100_000
+Hashes = tuple[int | None, int | None]
+"""Of a row in the source and in the replica; null where it has none."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceVerdict:
+    """Attributes:
+    rows, source_rows: of the replica (soft-deleted rows left out) and of the source.
+    ranges, ranges_different: of the first key column.
+    compared: columns; `not_compared`: column to why not.
+    different, unsettled: keys.
+    keys: some of them as JSON, with their state: `missing` in the replica, `extra`, `different`, and whether it is
+        settled.
+    looked_at: the source's time.
+    """
+
+    rows: int
+    source_rows: int
+    ranges: int
+    ranges_different: int
+    compared: tuple[str, ...]
+    not_compared: Mapping[str, str]
+    different: int
+    unsettled: int
+    keys: tuple[dict[str, Any], ...]
+    looked_at: str
+
+
+def verify_source(
+    context: TableContext, table_schema: TableSchema, state: TableState, table: SourceTable, options: JobOptions,
+    now: datetime,
+) -> SourceVerdict:  # fmt: skip
+    """Compare, and remember what is unsettled.
+
+    Args:
+        options: `limit`: keys that are named at most; `settle_seconds`: how long a change may take to arrive; null: the
+            table's freshness, or an hour.
+        now: our clock.
+
+    Raises:
+        FatalError: `SOURCE_KEYS_NOT_COMPARABLE`.
+    """
+    columns = Columns.of(table, table_schema)
+    return _Comparing(context, table_schema, state, table, columns, options, now).verdict()
+
+
+@dataclass(frozen=True)
+class _Comparing:
+    context: TableContext
+    table_schema: TableSchema
+    state: TableState
+    table: SourceTable
+    columns: Columns
+    options: JobOptions
+    now: datetime
+
+    def verdict(self) -> SourceVerdict:
+        # The replica is read before the source, so that what differs is newer there.
+        ranges = ranges_of(*self._extent())
+        counts, sums = [0] * len(ranges), [0] * len(ranges)
+        for row in self._lake(self.columns.lake):
+            at = range_of(ranges, row[0])
+            counts[at], sums[at] = counts[at] + 1, sums[at] + self.columns.digest(row)
+        looked_at, wrong, source_rows = self.table.now(), [], 0
+        for number, within in enumerate(ranges):
+            rows, total = self._of_source(within)
+            source_rows += rows
+            if (rows, total) != (counts[number], sums[number]):
+                wrong.append(number)
+        found = self._differing(ranges, wrong)
+        settled = self._settled(found, looked_at)
+        return SourceVerdict(
+            rows=sum(counts), source_rows=source_rows, ranges=len(ranges), ranges_different=len(wrong),
+            compared=self.columns.lake, not_compared=self.columns.left_out, different=len(settled),
+            unsettled=len(found) - len(settled), keys=self._named(found, settled), looked_at=iso(looked_at),
+        )  # fmt: skip
+
+    def _lake(self, columns: Sequence[str]) -> Iterable[tuple[Any, ...]]:
+        return self.context.engine.live_rows(self.context, columns)
+
+    def _extent(self) -> tuple[int, Any, Any]:
+        """Rows of the replica, and least and greatest value of the first key column where it is a whole number."""
+        count, low, high = 0, None, None
+        for (value,) in self._lake(self.columns.lake[:1]):
+            count += 1
+            if isinstance(value, int):
+                low = value if low is None else min(low, value)
+                high = value if high is None else max(high, value)
+        return count, low, high
+
+    def _of_source(self, within: Range) -> tuple[int, int]:
+        """Rows of a range, and the sum of their hashes."""
+        rows, total = 0, 0
+        for row in self.table.rows(self.columns.source, self.columns.source[0], within):
+            rows, total = rows + 1, total + self.columns.digest(row)
+        return rows, total
+
+    def _differing(self, ranges: Sequence[Range], wrong: Sequence[int]) -> dict[tuple[str, ...], Hashes]:
+        """Keys of the ranges that differ, with the hashes of both rows."""
+        chosen = set(wrong)
+        here: dict[tuple[str, ...], int] = {}
+        for row in self._lake(self.columns.lake) if wrong else ():
+            if range_of(ranges, row[0]) in chosen:
+                here[self.columns.key(row)] = self.columns.digest(row)
+        found: dict[tuple[str, ...], Hashes] = {}
+        for number in wrong:
+            for row in self.table.rows(self.columns.source, self.columns.source[0], ranges[number]):
+                key, theirs = self.columns.key(row), self.columns.digest(row)
+                mine = here.pop(key, None)
+                if mine != theirs:
+                    found[key] = (theirs, mine)
+        found |= {key: (None, mine) for key, mine in here.items()}
+        return found
+
+    def _settled(self, found: Mapping[tuple[str, ...], Hashes], looked_at: datetime) -> set[tuple[str, ...]]:
+        """Keys that differ though their change would have arrived; all are remembered for the next poll."""
+        storage, root = self.context.storage, self.context.layout.state
+        before = read_differences(storage, root)
+        now: dict[str, SeenDifferences] = {}
+        settled: set[tuple[str, ...]] = set()
+        for key, hashes in found.items():
+            seen = SeenDifferences(rows=_plain(hashes), source_time=iso(looked_at), at=iso(self.now))
+            earlier = before.get(_mark(key))
+            if earlier is not None and earlier.rows == seen.rows:
+                seen = earlier
+            if self._has_settled(seen):
+                settled.add(key)
+            if len(now) < _MOST_REMEMBERED:
+                now[_mark(key)] = seen
+        if before or now:
+            write_differences(storage, root, now)
+        return settled
+
+    def _has_settled(self, seen: SeenDifferences) -> bool:
+        """Whether the replica has passed the source's time of that comparison, or had the time to."""
+        newest = self.state.max_commit_ts
+        caught_up = newest is not None and datetime.fromisoformat(newest) > datetime.fromisoformat(seen.source_time)
+        return caught_up or self.now - datetime.fromisoformat(seen.at) >= self._wait()
+
+    def _wait(self) -> timedelta:
+        own = self.context.spec.freshness
+        usual = seconds(own) if own is not None else _SETTLE_SECONDS
+        return timedelta(seconds=usual if self.options.settle_seconds is None else self.options.settle_seconds)
+
+    def _named(
+        self, found: Mapping[tuple[str, ...], Hashes], settled: set[tuple[str, ...]]
+    ) -> tuple[dict[str, Any], ...]:
+        """Settled ones first."""
+        chosen = sorted(found, key=lambda key: (key not in settled, key))[: self.options.limit]
+        return tuple(
+            {
+                "key": json.dumps(dict(zip(self.columns.lake, key, strict=False)), ensure_ascii=False),
+                "state": _state(found[key]),
+                "settled": key in settled,
+            }
+            for key in chosen
+        )
+
+
+def ranges_of(count: int, low: Any, high: Any) -> list[Range]:
+    """Ranges of a key column that is a whole number, of about `ROWS_PER_RANGE` rows; else one, with everything."""
+    if not isinstance(low, int) or isinstance(low, bool) or not isinstance(high, int) or count <= ROWS_PER_RANGE:
+        return [(None, None)]
+    number = min(MOST_RANGES, -(-count // ROWS_PER_RANGE), high - low + 1)
+    ends = [low + (high - low + 1) * i // number for i in range(1, number)]
+    return list(zip([None, *ends], [*ends, None], strict=True))
+
+
+def range_of(ranges: Sequence[Range], value: Any) -> int:
+    """Number of the range that a value of the first key column is in."""
+    return bisect_right(ranges, value, hi=len(ranges) - 1, key=lambda within: within[1] or 0)
+
+
+def _state(hashes: Hashes) -> str:
+    source, mine = hashes
+    return "missing" if mine is None else "extra" if source is None else "different"
+
+
+def _mark(key: Sequence[str]) -> str:
+    return hashlib.blake2b(json.dumps(key).encode(), digest_size=16).hexdigest()
+
+
+def _plain(hashes: Hashes) -> tuple[str, ...]:
+    return tuple("" if h is None else f"{h:016x}" for h in hashes)

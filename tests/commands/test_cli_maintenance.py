@@ -1,0 +1,171 @@
+"""`gddl maintain`, `erase`, `resync`, and what `verify` says of a source."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+
+from tests.commands.test_cli import Shop, shop
+
+__all__ = ["shop"]
+
+KEPT = {
+    "compacted": {"changes": {"files_before": 40, "files_after": 2}, "replica": {"files_before": 5, "files_after": 1}},
+    "files_removed": 1200, "tombstones_removed": 3, "changes_cut": 0, "runs_removed": 7, "leftovers_removed": 0,
+    "dry_run": True,
+}  # fmt: skip
+
+
+def test_maintain_shows_what_was_done(shop: Shop) -> None:
+    answer = shop.gddl("maintain", "--table", "sales.orders", "--dry-run", results={"sales.orders": {"details": KEPT}})
+    assert answer.status == 0
+    assert (shop.order["options"]["action"], shop.order["options"]["dry_run"]) == ("maintain", True)
+    assert "sales.orders succeeded 42 1,200 3 0 7 0" in [" ".join(line.split()) for line in answer.out.splitlines()]
+
+
+ERASED = {
+    "hash": "ab12", "table": "sales.orders", "removed": {"changes": 4, "replica": 1}, "files": ["/landing/x.parquet"],
+    "stored_until": "2024-01-09T00:00:00+00:00", "done_at": "2024-01-02T00:00:00+00:00",
+}  # fmt: skip
+
+
+def test_erase_sends_the_whole_key_and_says_what_is_left(shop: Shop) -> None:
+    results = {"sales.orders": {"details": ERASED}}
+    answer = shop.gddl("erase", "--table", "sales.orders", "--key", "id=5", "--key", "b=x=y", results=results)
+    assert answer.status == 0
+    options = shop.order["options"]
+    assert (options["action"], options["key"]) == ("erase", {"id": "5", "b": "x=y"})
+    assert options["asked_by"]
+    assert "erased; rows removed: changes 4, replica 1" in answer.out
+    assert "after 2024-01-09T00:00:00+00:00" in answer.out
+    assert "still in the landing file /landing/x.parquet" in answer.out
+
+
+@pytest.mark.parametrize("parts", [["secret-value"], ["=5"], ["id=5", "id=6"]])
+def test_a_key_that_is_none_is_refused_without_its_value(parts: list[str], shop: Shop) -> None:
+    keys = [argument for part in parts for argument in ("--key", part)]
+    answer = shop.gddl("erase", "--table", "sales.orders", *keys)
+    assert answer.status == 2
+    assert "ERASE_KEY_INVALID" in answer.err
+    assert "secret-value" not in answer.err
+    assert not (shop.folder / "order.json").exists()
+
+
+def test_a_personal_key_comes_from_a_file_or_standard_input(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = shop.folder / "key.txt"
+    file.write_text("\ufeffid=5\n\nb=x=y\n", encoding="utf-8")
+    shop.gddl("erase", "--table", "sales.orders", "--key", f"@{file}", results={"sales.orders": {"details": ERASED}})
+    assert shop.order["options"]["key"] == {"id": "5", "b": "x=y"}
+    monkeypatch.setattr("sys.stdin", io.StringIO("id=6\n"))
+    parts = ("--key", "@-", "--key", "b=z")
+    shop.gddl("erase", "--table", "sales.orders", *parts, results={"sales.orders": {"details": ERASED}})
+    assert shop.order["options"]["key"] == {"id": "6", "b": "z"}
+    answer = shop.gddl("erase", "--table", "sales.orders", "--key", f"@{shop.folder}/none")
+    assert (answer.status, "ERASE_KEY_INVALID" in answer.err) == (2, True)
+
+
+def test_resync_is_a_checked_refresh(shop: Shop) -> None:
+    checked = {"rows": 5000, "appear": 1, "vanish": 0, "change": 2, "far_before": 3, "far_after": 0}
+    results = {"sales.orders": {"details": {"resync": checked}}}
+    answer = shop.gddl("resync", "--table", "sales.orders", "--source-connection", "SHOP_DB", results=results)
+    assert answer.status == 0
+    options = shop.order["options"]
+    assert (options["action"], options["full_refresh"], options["resync"]) == ("run", False, True)
+    assert options["source_connection"] == "SHOP_DB"
+    assert "sales.orders succeeded 5,000 1 0 2 3 0" in [" ".join(line.split()) for line in answer.out.splitlines()]
+
+
+def test_resync_names_its_tables(shop: Shop) -> None:
+    assert shop.gddl("resync").status == 2
+
+
+@pytest.mark.parametrize("command", ["verify", "resync"])
+def test_a_url_is_no_name_of_a_connection_and_is_not_shown(command: str, shop: Shop) -> None:
+    url = "postgresql://u:hunter2@h/db"
+    answer = shop.gddl(command, "--table", "sales.orders", "--source-connection", url)
+    assert answer.status == 2
+    assert "CONNECTION_INVALID" in answer.err
+    assert "hunter2" not in answer.err + answer.out
+
+
+def test_verify_shows_keys_that_differ_from_the_source(shop: Shop) -> None:
+    key = {"key": '{"id": "7"}', "state": "missing", "settled": True}
+    source = {"rows": 4, "source_rows": 5, "different": 1, "unsettled": 0, "keys": [key]}
+    details = {"verdict": "different", "rows": 4, "expected_rows": 4, "keys": [], "source": source}
+    answer = shop.gddl("verify", "--settle", "60", results={"sales.orders": {"details": details}})
+    assert answer.status == 1
+    assert shop.order["options"]["settle_seconds"] == 60
+    (row,) = [line for line in answer.out.splitlines() if line.startswith("sales.orders")]
+    assert row.split()[:5] == ["sales.orders", "different", "4", "4", "5"]
+    assert '{"id": "7"} missing' in row
+
+
+def test_a_key_file_that_cannot_be_read_is_refused_with_the_reason(shop: Shop) -> None:
+    (shop.folder / "latin.txt").write_bytes(b"id=\xff")
+    reasons = {"none": "No such file or directory", ".": "Is a directory", "latin.txt": "not UTF-8"}
+    for name, reason in reasons.items():
+        answer = shop.gddl("erase", "--table", "sales.orders", "--key", f"@{shop.folder}/{name}")
+        remedy = "name a text file in UTF-8, or @-"
+        expected = f"[ERASE_KEY_INVALID] the file of the key can't be read: {reason}. Remedy: {remedy}\n"
+        assert (answer.status, answer.err) == (2, expected)
+
+
+def test_a_release_says_that_nothing_was_held(shop: Shop) -> None:
+    answer = shop.gddl("sweep", "release", "--table", "sales.orders", results={"sales.orders": {"status": "skipped"}})
+    assert (answer.status, answer.out.splitlines()[-2:]) == (
+        0,
+        ["1 table: 1 skipped; 0 rows read", "sales.orders: no rows are held, nothing was removed"],
+    )
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+ASKING = [
+    (("erase", "--table", "sales.orders", "--key", "id=5"), "Erase one key (id) from all tables of sales.orders"),
+    (("rebuild", "--all"), "Rebuild all tables?"),
+    (("run", "--full-refresh", "--all"), "Rebuild all tables?"),
+]
+
+
+@pytest.mark.parametrize(("command", "question"), ASKING, ids=[" ".join(command) for command, _ in ASKING])
+def test_what_cannot_be_taken_back_asks_at_a_terminal(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...], question: str
+) -> None:
+    def run(answer: str | None, *more: str) -> tuple[int, bool, str]:
+        (shop.folder / "order.json").unlink(missing_ok=True)
+        monkeypatch.setattr("sys.stdin", io.StringIO() if answer is None else Terminal(answer))
+        found = shop.gddl(*command, *more, results={})
+        return found.status, (shop.folder / "order.json").exists(), found.err + found.out
+
+    status, ran, said = run("n\n")
+    assert (status, ran) == (1, False)
+    assert question in said
+    assert run("y\n")[1]
+    assert run("\n")[:2] == (1, False)
+    for answer, more in (("n\n", "--yes"), ("n\n", "--dry-run"), (None, "--json")):
+        assert run(answer, more)[1], more
+        assert question not in run(answer, more)[2], more
+
+
+def test_a_dry_run_changes_nothing(shop: Shop) -> None:
+    for command, action in (
+        (("erase", "--table", "sales.orders", "--key", "id=5"), "explain"),
+        (("reload", "--from-files", "--table", "sales.orders"), "plan"),
+        (("rebuild", "--all"), "plan"),
+    ):
+        shop.gddl(*command, "--dry-run", "--json", results={})
+        assert shop.order["options"]["action"] == action, command
+
+
+@pytest.mark.parametrize(
+    "command", [("rebuild",), ("run", "--full-refresh"), ("rebuild", "--all", "--table", "sales.orders")]
+)
+def test_a_rebuild_of_all_tables_has_to_be_meant(shop: Shop, command: tuple[str, ...]) -> None:
+    answer = shop.gddl(*command)
+    assert answer.status == 2
+    assert "[TABLES_UNNAMED]" in answer.err
+    assert not (shop.folder / "order.json").exists()

@@ -1,0 +1,285 @@
+"""`gddl simulate` and the course of `gddl demo`; the job is a stand-in."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from airflow_gddl.cli import simulation
+from airflow_gddl.cli.context import CliContext
+from airflow_gddl.cli.main import invoke
+from airflow_gddl.cli.project_files import DemoFolder
+from airflow_gddl.contract.errors import MetadataError
+from airflow_gddl.metadata.loading import load
+from airflow_gddl.simulate import Delivery, OpMix, SchemaEvent, Troubles
+from tests.s3_server import Bucket, serving
+
+ROOT = Path(__file__).parents[2]
+FAKE = Path(__file__).with_name("fake_job.py")
+DEMO_TABLES = ["nyc.airlines", "nyc.airports", "nyc.flights", "nyc.planes", "nyc.weather"]
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    folder = tmp_path / "source"
+    folder.mkdir()
+    rows = "\n".join(f"{n},name {n},{n * 10}" for n in range(40))
+    (folder / "people.csv").write_text(f"id,name,points\n{rows}\n")
+    (folder / "pets.csv").write_text("name,owner\nRex,1\nRex,2\n")
+    return folder
+
+
+def cli(tmp_path: Path, **job: Any) -> CliContext:
+    java = tmp_path / "java" / "bin" / "java"
+    java.parent.mkdir(parents=True, exist_ok=True)
+    java.write_text("#!/bin/sh\necho 'openjdk version \"17.0.1\"' >&2\n")
+    java.chmod(0o755)
+    environ = {"PATH": os.environ["PATH"], "JAVA_HOME": str(tmp_path / "java"), "FAKE_JOB": json.dumps(job)}
+    return CliContext(
+        environ={**environ, "GDDL_LAKE": str(tmp_path / "production")},
+        now=lambda: datetime(2024, 1, 2, 12, tzinfo=UTC),
+        new_id=lambda: "aa",
+        job_command=(sys.executable, str(FAKE)),
+    )
+
+
+def test_a_bucket_gets_the_same_bytes(
+    source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bucket, local = Bucket(), tmp_path / "landing"
+    with serving(bucket) as url:
+        settings = {"ENDPOINT_URL": url, "REGION": "eu-west-1", "ACCESS_KEY_ID": "key", "SECRET_ACCESS_KEY": "secret"}
+        for name, value in settings.items():
+            monkeypatch.setenv(f"AWS_{name}", value)
+        more = ["--schema", "src", "--rounds", "2", "--set", "repeated=1", "--reload", "2", "--table", "people"]
+        for landing in (str(local), "s3://bucket/landing"):
+            assert invoke(["simulate", str(source), "--landing", landing, *more], cli(tmp_path)) == 0
+        assert invoke(["simulate", str(source), "--landing", "s3://bucket/landing", *more], cli(tmp_path)) == 2
+    assert "SIMULATE_LANDING_NOT_EMPTY" in capsys.readouterr().err
+    landed = {f"landing/{path.relative_to(local)}": path.read_bytes() for path in local.rglob("*") if path.is_file()}
+    assert len(landed) > 2
+    assert bucket.objects == landed
+
+
+def test_a_whole_simulation(source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    landing, rows, truth = tmp_path / "landing", tmp_path / "metadata" / "tables" / "src.yaml", tmp_path / "truth"
+    arguments = ["simulate", str(source), "--landing", str(landing), "--schema", "src", "--rounds", "2", "--json"]
+    arguments += ["--changes", "10", "--set", "files_per_round=3", "--set", "repeated=1", "--set", "update=1"]
+    arguments += ["--set", "insert=0", "--set", "delete=0", "--table", "people", "--table", "pets=name,owner"]
+    arguments += ["--rows", str(rows), "--truth", str(truth), "--event", "2:add_column:people"]
+    assert invoke(arguments, cli(tmp_path)) == 0
+    shown = {record["table"]: record for record in map(json.loads, capsys.readouterr().out.splitlines())}
+    assert shown.keys() == {"people", "pets"}
+    assert shown["people"]["changes"] == {"I": 0, "U": 20, "D": 0}
+    assert shown["people"]["expected_redelivered"] > 0
+    assert shown["people"]["rounds"] == 2
+    files = [path.name for path in (landing / "src" / "people").iterdir()]
+    assert len(files) == shown["people"]["load_files"] + shown["people"]["change_files"]
+    right = pq.read_table(truth / "people.parquet")
+    assert right.num_rows == shown["people"]["truth_rows"] == 40
+    assert len(right.schema.names) == 4
+    (tmp_path / "metadata" / "gddl.yaml").write_text(f"landing: {landing}\nlake: {tmp_path}/lake\n")
+    catalog = load(tmp_path / "metadata", {})
+    assert catalog.problems == ()
+    assert {table.table: table.keys for table in catalog.tables} == {
+        "src.people": ("id",),
+        "src.pets": ("name", "owner"),
+    }
+
+
+def test_round_by_round_writes_the_same_bytes(source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def options(name: str) -> list[str]:
+        given = ["--rounds", "2", "--seed", "7", "--set", "late=0.5", "--set", "out-of-order=true", "--set", "ties=1"]
+        given += ["--start", "2026-01-31T09:00:00+01:00"]
+        return ["simulate", str(source), "--landing", str(tmp_path / name), *given]
+
+    def content(name: str) -> dict[str, bytes]:
+        root = tmp_path / name
+        return {str(path.relative_to(root)): path.read_bytes() for path in root.rglob("*") if path.is_file()}
+
+    assert invoke(options("whole"), cli(tmp_path)) == 0
+    for number in ("0", "1", "2"):
+        assert invoke([*options("steps"), "--only", number], cli(tmp_path)) == 0
+    assert content("steps") == content("whole")
+    assert len(content("whole")) > 4
+    assert capsys.readouterr().out.count("start: 2026-01-31T08:00:00+00:00\n") == 4
+
+
+def test_the_last_change_is_just_before_now(source: Path, tmp_path: Path) -> None:
+    landing = tmp_path / "landing"
+    assert invoke(["simulate", str(source), "--landing", str(landing), "--table", "people"], cli(tmp_path)) == 0
+    changes = sorted((landing / "source" / "people").glob("2*.parquet"))
+    assert len(changes) >= 3
+    last = pq.read_table(changes[-1])["dms_timestamp"].to_pylist()[-1]
+    now = cli(tmp_path).now()
+    assert now - timedelta(minutes=1) < last <= now
+
+
+@pytest.mark.parametrize(
+    ("extra", "code", "shown"),
+    [
+        (["--set", "nonsense=1"], "SIMULATE_SETTING_INVALID", "nonsense"),
+        (["--set", "late"], "SIMULATE_SETTING_INVALID", "NAME=VALUE"),
+        (["--set", "late=often"], "SIMULATE_SETTING_INVALID", "often"),
+        (["--set", "format=xml"], "SIMULATE_SETTING_INVALID", "xml"),
+        (["--set", "late=2"], "SIMULATE_SPEC_INVALID", "0 to 1"),
+        (["--event", "2"], "SIMULATE_SETTING_INVALID", "--event"),
+        (["--event", "x:add_column"], "SIMULATE_SETTING_INVALID", "--event"),
+        (["--only", "1"], "SIMULATE_SETTING_INVALID", "--only 1 without --start"),
+        (["--start", "yesterday"], "SIMULATE_SETTING_INVALID", "'yesterday' is not a time"),
+        (["--start", "9999-12-31T23:59:59Z"], "SIMULATE_SETTING_INVALID", "1970 to 2999"),
+        (["--rounds", "1000000000"], "SIMULATE_SPEC_INVALID", "1000000 at most"),
+        (["--start", "2026-01-31T08:00:00"], "SIMULATE_SETTING_INVALID", "has no time zone"),
+        (["--table", "people=nothing"], "SIMULATE_KEYS_INVALID", "nothing"),
+        (["--table", "nobody"], "SIMULATE_INPUT_MISSING", "nobody"),
+    ],
+)
+def test_what_is_refused(
+    source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], extra: list[str], code: str, shown: str
+) -> None:
+    assert invoke(["simulate", str(source), "--landing", str(tmp_path / "landing"), *extra], cli(tmp_path)) == 2
+    answer = capsys.readouterr()
+    assert answer.out == ""
+    assert answer.err.startswith(f"[{code}]")
+    assert shown in answer.err
+    assert not (tmp_path / "landing").exists()
+
+
+def test_a_truth_inside_landing_is_refused_before_files_are_written(
+    source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    landing = tmp_path / "landing"
+    arguments = ["--landing", str(landing), "--truth", str(landing / "truth")]
+    assert invoke(["simulate", str(source), *arguments], cli(tmp_path)) == 2
+    assert "[SIMULATE_SPEC_INVALID] truth folder" in capsys.readouterr().err
+    assert not landing.exists()
+
+
+NAME_REMEDY = "schema and name are ASCII letters, digits, _ $ # @ - or inner blanks, 1 to 128 each, one dot between"
+EVENT_REMEDY = (
+    "ROUND:KIND[:TABLE[:COLUMN]], e.g. 2:add_column; kinds: add_column, drop_column, rename_case, reorder, widen, "
+    "add_nested_field"
+)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--set", "late=7"], "[SIMULATE_SPEC_INVALID] late is 7.0. Remedy: a share is from 0 to 1"),
+        (
+            ["--event", "1:explode"],
+            f"[SIMULATE_SETTING_INVALID] '1:explode' is not an event (--event). Remedy: {EVENT_REMEDY}",
+        ),
+        (
+            ["--schema", "a/b", "--table", "pets=name"],
+            f"[SIMULATE_SPEC_INVALID] no table can be called 'a/b.pets'. Remedy: {NAME_REMEDY}",
+        ),
+    ],
+)
+def test_a_refusal_says_what_to_write(
+    source: Path, tmp_path: Path, arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    landing = tmp_path / "landing"
+    assert invoke(["simulate", str(source), "--landing", str(landing), *arguments], cli(tmp_path)) == 2
+    assert (" ".join(capsys.readouterr().err.split()), landing.exists()) == (message, False)
+
+
+def test_settings_are_typed_by_their_specs() -> None:
+    given = ["format=csv.gz", "csv_null=NULL", "csv-header=true", "files_per_round=3", "late=1", "ties=2", "update=0.5"]
+    simulation.check_names(given)
+    assert simulation.build(Delivery, given) == Delivery(format="csv.gz", csv_header=True, files_per_round=3)
+    assert simulation.build(Troubles, given) == Troubles(late=1.0, ties=2)
+    assert simulation.build(OpMix, given) == OpMix(update=0.5)
+    assert simulation.event("2:widen::points") == SchemaEvent(round=2, kind="widen", column="points")
+
+
+def test_every_setting_is_listed_with_its_meaning(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert invoke(["simulate", "--settings"], cli(tmp_path)) == 0
+    shown = capsys.readouterr().out
+    for part in ("files_per_round", "out_of_order", "parquet | parquet.gz | csv | csv.gz", "share of a round's files"):
+        assert part in shown
+    with pytest.raises(MetadataError):
+        simulation.check_names(["start=2024"])
+
+
+def test_the_samples_of_the_repository_are_those_of_the_demo(tmp_path: Path) -> None:
+    folder = DemoFolder(tmp_path / "demo")
+    folder.begin()
+    folder.write_project()
+    here, there = load(ROOT / "metadata", {}), load(folder.metadata, {})
+    assert (here.problems, there.problems) == ((), ())
+    assert here.tables == there.tables
+    assert [table.table for table in here.tables] == DEMO_TABLES
+    assert (here.tiers, here.runner) == (there.tiers, there.runner)
+    assert (here.roots.landing, here.roots.lake) == (str(ROOT / "demo" / "landing"), str(ROOT / "demo" / "lake"))
+    assert (there.roots.landing, there.roots.lake) == (str(folder.landing), str(folder.lake))
+
+
+def test_the_demo_spares_what_it_did_not_make(tmp_path: Path) -> None:
+    folder = DemoFolder(tmp_path / "demo")
+    folder.begin()
+    (folder.landing / "old").mkdir(parents=True)
+    folder.begin()
+    assert not folder.landing.exists()
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "landing").mkdir()
+    with pytest.raises(MetadataError) as caught:
+        DemoFolder(tmp_path / "mine").begin()
+    assert caught.value.code == "DEMO_FOLDER_TAKEN"
+    assert (tmp_path / "mine" / "landing").is_dir()
+
+
+def run_demo(tmp_path: Path, capsys: pytest.CaptureFixture[str], **job: Any) -> tuple[int, str, str]:
+    arguments = ["demo", "--dir", str(tmp_path / "demo"), "--scale", "0.001", "--rounds", "1"]
+    status = invoke(arguments, cli(tmp_path, **job))
+    shown = capsys.readouterr()
+    return status, shown.out, shown.err
+
+
+def test_the_demo_stops_at_a_failed_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    results = {table: {} for table in DEMO_TABLES[1:]}
+    status, out, err = run_demo(tmp_path, capsys, results=results, log=["the reason"], exit=1)
+    assert status == 1
+    assert "the reason" in err
+    assert "JOB_DIED" in err
+    assert "round 1" not in out
+    assert not (tmp_path / "production").exists(), "GDDL_LAKE must not lead it elsewhere"
+    assert (tmp_path / "demo" / "lake" / "_gddl" / "logs" / "jobs" / "20240102T120000-aa.log").exists()
+
+
+def test_the_demo_does_not_praise_a_replica_that_differs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    details = {"verdict": "equal", "rows": 1, "expected_rows": 1}
+    results = {table: {"changes_written": 1000, "details": details} for table in DEMO_TABLES}
+    status, out, _ = run_demo(tmp_path, capsys, results=results)
+    assert status == 1
+    last = {line.split()[0]: line.split() for line in out.splitlines() if line.startswith("nyc.")}
+    assert last.keys() == set(DEMO_TABLES)
+    for words in last.values():
+        assert words[2:4] == ["1", "2,000"]
+        assert words[-1] == "different"
+
+
+def test_equal_specs_write_equal_bytes_whatever_the_hash_seed(tmp_path: Path) -> None:
+    code = (
+        "import sys; from pathlib import Path; from airflow_gddl.simulate import *\n"
+        "from tests.unit.test_simulate_truth import TABLES, SHAPES\n"
+        "trouble = Troubles(late=0.3, repeated=0.5, out_of_order=True, ties=2, key_updates=0.2, tricky_keys=True)\n"
+        "simulate(SimulateSpec(input=TABLES, landing=Path(sys.argv[1]), schema='s', tables=SHAPES, changes=0.5,\n"
+        "    troubles=trouble, events=(SchemaEvent(round=2, kind='widen'),), reload_rounds=(3,)))\n"
+    )
+    found = []
+    for seed in ("1", "2"):
+        env = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": str(ROOT)}
+        subprocess.run([sys.executable, "-c", code, str(tmp_path / seed)], check=True, env=env)
+        written = (path for path in (tmp_path / seed).rglob("*") if path.is_file())
+        found.append({path.relative_to(tmp_path / seed): path.read_bytes() for path in written})
+    assert found[0] == found[1]
+    assert len(found[0]) > 20

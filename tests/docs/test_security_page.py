@@ -1,0 +1,113 @@
+"""`docs/security.md`: each promise names tests that exist; and those promises that no other test keeps."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+from typing import Any, get_args, get_type_hints
+
+import pytest
+
+from airflow_gddl.contract.dialects import DIALECTS
+from airflow_gddl.contract.table_spec import TableSpec
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "security.md").read_text(encoding="utf-8")
+PROMISES, TESTS = PAGE.split("\n## Tests of these promises\n")
+ROWS = [[cell.strip() for cell in line.strip("|").split(" | ")] for line in TESTS.splitlines() if line.startswith("| ")]
+NAMED = re.compile(r"`([a-z0-9_]+/[a-z0-9_]+\.py)::(test_\w+)`")
+
+
+def functions(path: Path) -> set[str]:
+    return {node.name for node in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(node, ast.FunctionDef)}
+
+
+def test_every_promise_names_tests_that_exist() -> None:
+    rows = ROWS[1:]
+    assert len(rows) > 40
+    for section, promise, tests in rows:
+        named = NAMED.findall(tests)
+        assert len(named) == max(1, tests.count("::")), (section, promise)
+        for file, function in named:
+            path = ROOT / "tests" / file
+            found = functions(path) if path.is_file() else set()
+            assert function in found, f"{promise}: {file}::{function}"
+
+
+def test_every_section_has_promises_with_tests() -> None:
+    sections = re.findall(r"^## (.+)$", PROMISES, re.MULTILINE)
+    assert sorted({row[0] for row in ROWS[1:]}) == sorted(sections)
+
+
+def test_tests_that_sections_name_exist() -> None:
+    for path in re.findall(r"`(tests/[\w/]+\.py)`", PROMISES):
+        assert (ROOT / path).is_file(), path
+
+
+_REACHING = re.compile(r"url|uri|host|port|endpoint|server|address|proxy|command|program|script|path|module|class|jar")
+
+
+def names_of(kind: Any, seen: frozenset[Any] = frozenset()) -> set[str]:
+    """Names of a row's fields and of those inside them."""
+    if not is_dataclass(kind) or kind in seen:
+        return set()
+    found = {field.name for field in fields(kind)}
+    for hint in get_type_hints(kind).values():
+        for inner in (hint, *get_args(hint)):
+            found |= names_of(inner, seen | {kind})
+    return found
+
+
+def test_no_field_of_a_row_names_a_host_or_a_program() -> None:
+    """Rows choose among what the deployment names: connections, catalogs, tiers, sources."""
+    names = names_of(TableSpec)
+    for dialect in DIALECTS.built_in.values():
+        names |= names_of(DIALECTS.load(dialect.options))
+    assert {"table", "catalog", "verify_connection", "csv_columns", "new_column"} <= names
+    # `path_format` is a form of time below the table's own landing folder.
+    parts = {part for name in names - {"path_format"} for part in name.split("_")}
+    assert sorted(part for part in parts if _REACHING.fullmatch(part)) == []
+
+
+@pytest.mark.parametrize(
+    "banned", ["import pickle", "import cloudpickle", "import marshal", "import shelve", "eval('1')"]
+)
+def test_pickle_is_banned_by_lint(banned: str) -> None:
+    command = [sys.executable, "-m", "ruff", "check", "--no-cache", "--stdin-filename", "spark_jobs/x.py", "-"]
+    found = subprocess.run(command, input=f"{banned}\n", capture_output=True, text=True, cwd=ROOT, check=False)
+    assert re.search(r"TID251|S301|S302|S307|S403", found.stdout), found.stdout + found.stderr
+
+
+def test_the_page_answers_reading_requests_only() -> None:
+    """Decorators and calls that add routes, of all modules of the page."""
+    methods = set()
+    for path in (ROOT / "airflow_gddl" / "page").glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+                target = node.func.value
+                if isinstance(target, ast.Name) and target.id == "app":
+                    methods.add(node.func.attr)
+    assert methods == {"get", "middleware", "mount"}
+
+
+def test_packages_are_installed_by_hash() -> None:
+    makefile, dockerfile = ((ROOT / name).read_text("utf-8") for name in ("Makefile", "docker/Dockerfile"))
+    assert "--require-hashes --requirement requirements/$*.txt" in makefile
+    installs = [line for line in dockerfile.replace("\\\n", " ").splitlines() if "pip install" in line]
+    assert installs
+    for line in installs:
+        for command in line.split("&&"):
+            if "pip install" in command:
+                assert "--require-hashes" in command or "--no-deps" in command, command
+
+
+def test_images_can_be_named_by_content() -> None:
+    compose = (ROOT / "docker-compose.yaml").read_text("utf-8")
+    dockerfile = (ROOT / "docker" / "Dockerfile").read_text("utf-8")
+    for name in ("AIRFLOW_IMAGE", "POSTGRES_IMAGE", "S3_IMAGE"):
+        assert f"`{name}`" in PROMISES
+        assert re.search(rf"\$\{{{name}\b", compose + dockerfile), name
