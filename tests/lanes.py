@@ -192,6 +192,7 @@ ON_SPARK = (
     "r11_becomes_text_as_a_key",
     "r11_types_widened",
     "r12_columns_to_update",
+    "r12_masks",
     "r14_changed_keys",
     "r14_history_switched_on",
     "r14_soft_delete_switched_on_and_off",
