@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
 
 from airflow_gddl.contract.file_names import timed_order
 from airflow_gddl.contract.spec import TableSpec
@@ -90,7 +91,7 @@ class TableSchema:
         policy = self.spec.schema_evolution
         return self.rescued or policy.new_column == "rescue" or policy.type_change == "rescue"
 
-    @property
+    @cached_property
     def columns(self) -> tuple[str, ...]:
         """Columns of the replica but `_gddl`."""
         return tuple(c.name for c in self.data) + ((RESCUED,) if self.rescues else ())
@@ -150,10 +151,20 @@ class TableSchema:
         """The table's spelling of a column, named as the source has it or as it landed; null: it has no such column."""
         if name is None:
             return None
-        names = [c.name for c in self.data]
-        without_case = {n.lower(): n for n in reversed(names)}
+        names, without_case = self._spellings
         found = (form if form in names else without_case.get(form.lower()) for form in (name, landed_name(name)))
         return next((n for n in found if n is not None), None)
+
+    @cached_property
+    def images_without_case(self) -> Mapping[str, str]:
+        """Columns of before images by their names without case; of several the first."""
+        return {column.name.lower(): column.name for column in reversed(self.before)}
+
+    @cached_property
+    def _spellings(self) -> tuple[frozenset[str], Mapping[str, str]]:
+        """The columns, and the first one of each name without case."""
+        names = [c.name for c in self.data]
+        return frozenset(names), {n.lower(): n for n in reversed(names)}
 
     def named(self, columns: tuple[str, ...]) -> tuple[str, ...]:
         """Columns that the metadata names, as the table spells them; those that it lacks as they are."""

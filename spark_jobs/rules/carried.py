@@ -5,6 +5,7 @@ Each row for itself.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 
 import numpy as np
@@ -148,10 +149,9 @@ def before_image(changes: pa.Table, schema: TableSchema, column: str) -> Fitted 
     Images are stored in types of their own: they widen regardless of the schema's policies.
     """
     prefix = schema.spec.before_image_prefix
-    wanted = None if prefix is None else before_image_name(prefix, column).lower()
-    found = next((c.name for c in schema.before if c.name.lower() == wanted), None)
+    found = None if prefix is None else schema.images_without_case.get(before_image_name(prefix, column).lower())
     name = schema.before_of_key.get(column, found)
-    if name is None or name not in changes.column_names:
+    if name is None or changes.schema.get_field_index(name) < 0:
         return None
     image, kind = flat(changes.column(name)), changes.schema.field(column).type
     if image.type == kind:
@@ -172,11 +172,13 @@ def _chosen(where: np.ndarray, yes: pa.Array, no: pa.Array) -> pa.Array:
     return pa.concat_arrays([yes, no]).take(pa.array(np.where(where, rows, rows + len(no))))
 
 
-def _names(text: str) -> set[str]:
-    """Names between commas in lower case: without blanks, and as they land."""
+@functools.lru_cache(maxsize=1024)
+def _names(text: str) -> frozenset[str]:
+    """Names between commas in lower case: without blanks, and as they land. Asked for once a column of the table."""
     parts = text.split(",")
     bare = str.maketrans("", "", _AROUND)
-    return {part.translate(bare).lower() for part in parts} | {landed_name(p.strip(_AROUND)).lower() for p in parts}
+    landed = {landed_name(part.strip(_AROUND)).lower() for part in parts}
+    return frozenset({part.translate(bare).lower() for part in parts} | landed)
 
 
 def _listed(lists: pa.Array, column: str) -> np.ndarray:

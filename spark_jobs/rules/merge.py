@@ -97,12 +97,12 @@ def overlaid(decided: pa.Table, replica: pa.Table, schema: TableSchema, *, parti
     """Decided rows with stored values in the columns that their changes don't carry."""
     if not partial or not decided.num_rows:
         return decided
+    columns, at = dict(zip(decided.column_names, decided.columns, strict=True)), flat(decided.column(AT))
     for name, flag in carried_names(schema).items():
-        new = flat(decided.column(name))
-        old = flat(replica.column(name)).cast(new.type).take(flat(decided.column(AT)))
-        chosen = pc.if_else(flat(decided.column(flag)), new, old)
-        decided = decided.set_column(decided.schema.get_field_index(name), name, chosen)
-    return decided
+        new = flat(columns[name])
+        old = flat(replica.column(name)).cast(new.type).take(at)
+        columns[name] = pc.if_else(flat(columns[flag]), new, old)
+    return pa.table(columns)
 
 
 class _Meeting:
@@ -294,7 +294,8 @@ class _Meeting:
 
 def _flags(rows: pa.Table, name: str) -> np.ndarray:
     """A column of booleans, null as false; all false where it is missing."""
-    return _mask(flat(rows.column(name))) if name in rows.column_names else np.zeros(rows.num_rows, dtype=bool)
+    at = rows.schema.get_field_index(name)
+    return np.zeros(rows.num_rows, dtype=bool) if at < 0 else _mask(flat(rows.column(at)))
 
 
 def _mask(values: pa.Array) -> np.ndarray:
