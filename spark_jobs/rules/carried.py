@@ -18,7 +18,7 @@ from spark_jobs.dialects.probed import sql_type
 from spark_jobs.plan.columns import before_image_name, landed_name
 from spark_jobs.plan.table_schema import GDDL, RESCUED, TableSchema
 from spark_jobs.plan.types import NOTHING, convertible, merge
-from spark_jobs.rules.arrays import flat, recast
+from spark_jobs.rules.arrays import flat, recast, with_values
 from spark_jobs.rules.convert import Fitted, Mask, fit, mask_of
 from spark_jobs.rules.errors_table import entries
 
@@ -107,14 +107,13 @@ def completed(changes: pa.Table, schema: TableSchema, moved: np.ndarray) -> pa.T
     """
     if not schema.partial:
         return changes
-    rows = changes
+    values = {}
     for column in (c for c in schema.columns if c not in (*schema.keys, RESCUED)):
         without = moved & ~carried(changes, schema, column)
         if without.any():
             own, image = flat(changes.column(column)), before_image(changes, schema, column)
-            chosen = _chosen(without, pa.nulls(len(own), own.type) if image is None else image.values, own)
-            rows = rows.set_column(rows.schema.get_field_index(column), column, chosen)
-    return rows
+            values[column] = _chosen(without, pa.nulls(len(own), own.type) if image is None else image.values, own)
+    return with_values(changes, values)
 
 
 def incomplete(changes: pa.Table, schema: TableSchema, moved: np.ndarray) -> np.ndarray:

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from airflow_gddl.contract.result import MainCounts, RunWarning
 from spark_jobs.plan.table_schema import GDDL, RESCUED, TableSchema
 from spark_jobs.rules import errors_table
-from spark_jobs.rules.arrays import by_name, completed, flat
+from spark_jobs.rules.arrays import by_name, flat, with_values
 from spark_jobs.rules.batch_schema import stored_schema
 from spark_jobs.rules.codes import compare_rows, sortable, sorted_rows, table_codes
 from spark_jobs.rules.fold import (
@@ -97,12 +97,12 @@ def overlaid(decided: pa.Table, replica: pa.Table, schema: TableSchema, *, parti
     """Decided rows with stored values in the columns that their changes don't carry."""
     if not partial or not decided.num_rows:
         return decided
-    columns, at = dict(zip(decided.column_names, decided.columns, strict=True)), flat(decided.column(AT))
+    values, at = {}, flat(decided.column(AT))
     for name, flag in carried_names(schema).items():
-        new = flat(columns[name])
+        new = flat(decided.column(name))
         old = flat(replica.column(name)).cast(new.type).take(at)
-        columns[name] = pc.if_else(flat(columns[flag]), new, old)
-    return pa.table(columns)
+        values[name] = pc.if_else(flat(decided.column(flag)), new, old)
+    return with_values(decided, values)
 
 
 class _Meeting:
@@ -376,7 +376,7 @@ def replaced(rows: pa.Table, at: np.ndarray, outcome: pa.Table, schema: pa.Schem
     if not updates.num_rows:
         return left
     before = rows.take(pa.array(at[np.asarray(chosen)]))
-    return pa.concat_tables([left, completed(updates, before.column, schema)])
+    return pa.concat_tables([left, by_name(updates, schema, before.column)])
 
 
 def _acting(decided: pa.Table, where: np.ndarray) -> pa.Table:
