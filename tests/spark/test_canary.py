@@ -138,7 +138,7 @@ EVENT = {
 
 
 def variants() -> list[TableSpec]:
-    """Rows as no check lets them through: each has the text in one place of one field, or of one option of its dialect."""
+    """Rows as no check lets them through: each has the text in one place of one field or of one option."""
     found = []
     for dialect, kind in ((None, TableSpec), *((name, options_class(name)) for name in BUILT_IN)):
         for field in fields(kind):
