@@ -410,8 +410,8 @@ class TableContext:
         found = self.engine.columns(self.layout.changes)
         columns = [c for c in found if c.name != RESCUED]
         prefix = self.spec.before_image_prefix
-        images = [c for c in columns if is_before_image(c.name, prefix)]
-        data = tuple(c for c in columns if c not in images)
-        return Stored(data=Schema(data), before=Schema(tuple(images)), rescued=len(columns) < len(found),
+        images = tuple(c for c in columns if is_before_image(c.name, prefix))
+        data = tuple(c for c in columns if not is_before_image(c.name, prefix))
+        return Stored(data=Schema(data), before=Schema(images), rescued=len(columns) < len(found),
             live=self.replaces,
         )  # fmt: skip

@@ -652,7 +652,8 @@ class _Verify:
 def verify(tables: Tables, layout: Layout, schema: TableSchema, *, swept: int, limit: int) -> Verdict:
     """See `Engine.verify`."""
     rule, replica = _Verify(schema=schema, swept=swept, limit=limit), tables.existing(layout.replica)
-    columns = [name for name in replica.schema.names if name in {*schema.columns, GDDL}]
+    ours = {*schema.columns, GDDL}
+    columns = [name for name in replica.schema.names if name in ours]
     sources = {
         _REPLICA: Source.of(replica, rule.replica, columns),
         _CHANGES: Source.of(tables.existing(layout.changes), rule.changes),

@@ -19,7 +19,7 @@ from spark_jobs.delta.deletion_vectors import rows_of
 from spark_jobs.delta.tables import DataFile, Tables, TableSnapshot
 from spark_jobs.engines.places import stream_of, stream_rows
 from spark_jobs.plan.table_schema import GDDL, TableSchema
-from spark_jobs.rules.arrays import completed, flat
+from spark_jobs.rules.arrays import by_name, flat
 from spark_jobs.rules.codes import WEIGHT, comparable, cuts_of, range_of, sample_of
 from spark_jobs.rules.merge import ACTION, AT, replaced
 from spark_jobs.rules.order import old_keys
@@ -59,7 +59,7 @@ class KeyMatches:
         """Rows that an outcome inserts, or writes anew; columns that only the table has keep their value."""
         added = outcome.filter(pc.is_in(outcome.column(ACTION), pa.array(["insert", "update"])))
         before = added.column(AT).combine_chunks()
-        return completed(added, lambda name: self.rows.column(name).take(before), schema)
+        return by_name(added, schema, lambda name: self.rows.column(name).take(before))
 
     def rewritten(self, outcome: pa.Table, schema: pa.Schema) -> tuple[list[pa.Table], list[DataFile]]:
         """New contents of the files that hold a changed row, and these files.

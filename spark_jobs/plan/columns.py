@@ -8,6 +8,7 @@ The rule, for every table the same:
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -251,12 +252,19 @@ def _is_kept(name: str, spec: TableSpec) -> bool:
 
 def _mask(name: str, spec: TableSpec) -> MaskMethod | None:
     """The column's own mask; for a before image its column's."""
-    return next((method for masked, method in spec.mask.items() if _listed(name, (masked,), spec)), None)
+    places = _places(tuple(spec.mask))
+    found = [places[alias] for alias in _aliases(name, spec) if alias in places]
+    return tuple(spec.mask.values())[min(found)] if found else None
 
 
-def _listed(name: str, listed: Iterable[str], spec: TableSpec) -> bool:
-    aliases = _aliases(name, spec)
-    return any(clean_name(other).lower() in aliases for other in listed)
+def _listed(name: str, listed: tuple[str, ...], spec: TableSpec) -> bool:
+    return not _aliases(name, spec).isdisjoint(_places(tuple(listed)))
+
+
+@functools.lru_cache(maxsize=64)
+def _places(listed: tuple[str, ...]) -> Mapping[str, int]:
+    """Names as they are compared, to the first place at which each is listed."""
+    return {clean_name(name).lower(): at for at, name in reversed(list(enumerate(listed)))}
 
 
 def _aliases(name: str, spec: TableSpec) -> set[str]:

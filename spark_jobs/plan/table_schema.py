@@ -91,7 +91,7 @@ class TableSchema:
         policy = self.spec.schema_evolution
         return self.rescued or policy.new_column == "rescue" or policy.type_change == "rescue"
 
-    @property
+    @cached_property
     def columns(self) -> tuple[str, ...]:
         """Columns of the replica but `_gddl`."""
         return tuple(c.name for c in self.data) + ((RESCUED,) if self.rescues else ())
@@ -151,8 +151,7 @@ class TableSchema:
         """The table's spelling of a column, named as the source has it or as it landed; null: it has no such column."""
         if name is None:
             return None
-        names = [c.name for c in self.data]
-        without_case = {n.lower(): n for n in reversed(names)}
+        names, without_case = self._spellings
         found = (form if form in names else without_case.get(form.lower()) for form in (name, landed_name(name)))
         return next((n for n in found if n is not None), None)
 
@@ -161,6 +160,17 @@ class TableSchema:
         text = next((text for name, text in self.spec.derive.items() if self.spelled(name) == column), None)
         tree = None if text is None else self.spec.expressions.get(text)
         return () if tree is None else tuple(name for name in map(self.spelled, tree.columns) if name is not None)
+
+    @cached_property
+    def images_without_case(self) -> Mapping[str, str]:
+        """Columns of before images by their names without case; of several the first."""
+        return {column.name.lower(): column.name for column in reversed(self.before)}
+
+    @cached_property
+    def _spellings(self) -> tuple[frozenset[str], Mapping[str, str]]:
+        """The columns, and the first one of each name without case."""
+        names = [c.name for c in self.data]
+        return frozenset(names), {n.lower(): n for n in reversed(names)}
 
     def named(self, columns: tuple[str, ...]) -> tuple[str, ...]:
         """Columns that the metadata names, as the table spells them; those that it lacks as they are."""

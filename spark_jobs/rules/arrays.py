@@ -273,27 +273,32 @@ def _rebased(values: pa.Array) -> pa.Array:
     return pa.concat_arrays([values, values.slice(0, 0)]) if values.offset else values
 
 
-def by_name(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    """The columns of a schema, in its order and types; what the rows lack is null. Without columns, as many rows."""
+def by_name(rows: pa.Table, schema: pa.Schema, lacking: Callable[[str], pa.ChunkedArray] | None = None) -> pa.Table:
+    """The columns of a schema, in its order and types. Without columns, as many rows.
+
+    Args:
+        lacking: gives what the rows lack; else it is null.
+    """
     if not schema.names:
         return rows.select([])
     columns = []
     for wanted in schema:
         at = rows.schema.get_field_index(wanted.name)
-        if at < 0:
+        if at < 0 and lacking is None:
             columns.append(pa.nulls(rows.num_rows, wanted.type))
-        elif rows.schema.field(at).type == wanted.type:
-            columns.append(rows.column(at))
-        else:
-            columns.append(recast(flat(rows.column(at)), wanted.type))
+            continue
+        found = lacking(wanted.name) if at < 0 and lacking is not None else rows.column(at)
+        columns.append(found if found.type == wanted.type else recast(flat(found), wanted.type))
     return pa.Table.from_arrays(columns, schema=schema)
 
 
-def completed(rows: pa.Table, column: Callable[[str], pa.ChunkedArray], schema: pa.Schema) -> pa.Table:
-    """Columns of `schema`, in its order and types: those of the rows, and by `column` those that the rows lack."""
-    there = set(rows.column_names)
-    columns = {name: rows.column(name) if name in there else column(name) for name in schema.names}
-    return by_name(pa.table(columns), schema)
+def with_values(rows: pa.Table, values: Mapping[str, pa.Array]) -> pa.Table:
+    """The rows with other values in these of their columns."""
+    fields, columns = list(rows.schema), list(rows.columns)
+    for name, found in values.items():
+        at = rows.schema.get_field_index(name)
+        fields[at], columns[at] = pa.field(name, found.type), found
+    return pa.Table.from_arrays(columns, schema=pa.schema(fields, metadata=rows.schema.metadata))
 
 
 def is_text(kind: pa.DataType) -> bool:

@@ -565,7 +565,8 @@ class _Delivered:
                 columns.append(Column(name, STRING if hashed else parse_type(declared.get(name, kind))))
         prefix = spec.before_image_prefix
         images = tuple(c for c in columns if is_before_image(c.name, prefix))
-        return cls(tuple(c for c in columns if c not in images), images, chosen.masks, selectable)
+        data = tuple(c for c in columns if not is_before_image(c.name, prefix))
+        return cls(data, images, chosen.masks, selectable)
 
     def withheld(self, applied: frozenset[str]) -> frozenset[str]:
         """Columns that `exclude_columns` or `columns` leaves out, without those needed to apply rows."""

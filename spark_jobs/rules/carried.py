@@ -5,6 +5,7 @@ Each row for itself.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 
 import numpy as np
@@ -17,7 +18,7 @@ from spark_jobs.dialects.protocol import sql_type
 from spark_jobs.plan.columns import before_image_name, landed_name
 from spark_jobs.plan.table_schema import GDDL, RESCUED, TableSchema
 from spark_jobs.plan.types import NOTHING, convertible, merge
-from spark_jobs.rules.arrays import flat, recast
+from spark_jobs.rules.arrays import flat, recast, with_values
 from spark_jobs.rules.convert import Fitted, Mask, fit, mask_of
 from spark_jobs.rules.errors_table import entries
 
@@ -110,14 +111,13 @@ def completed(changes: pa.Table, schema: TableSchema, moved: np.ndarray) -> pa.T
     """
     if not schema.partial:
         return changes
-    rows = changes
+    values = {}
     for column in (c for c in schema.columns if c not in (*schema.keys, RESCUED)):
         without = moved & ~carried(changes, schema, column)
         if without.any():
             own, image = flat(changes.column(column)), before_image(changes, schema, column)
-            chosen = _chosen(without, pa.nulls(len(own), own.type) if image is None else image.values, own)
-            rows = rows.set_column(rows.schema.get_field_index(column), column, chosen)
-    return rows
+            values[column] = _chosen(without, pa.nulls(len(own), own.type) if image is None else image.values, own)
+    return with_values(changes, values)
 
 
 def incomplete(changes: pa.Table, schema: TableSchema, moved: np.ndarray) -> np.ndarray:
@@ -152,10 +152,9 @@ def before_image(changes: pa.Table, schema: TableSchema, column: str) -> Fitted 
     Images are stored in types of their own: they widen regardless of the schema's policies.
     """
     prefix = schema.spec.before_image_prefix
-    wanted = None if prefix is None else before_image_name(prefix, column).lower()
-    found = next((c.name for c in schema.before if c.name.lower() == wanted), None)
+    found = None if prefix is None else schema.images_without_case.get(before_image_name(prefix, column).lower())
     name = schema.before_of_key.get(column, found)
-    if name is None or name not in changes.column_names:
+    if name is None or changes.schema.get_field_index(name) < 0:
         return None
     image, kind = flat(changes.column(name)), changes.schema.field(column).type
     if image.type == kind:
@@ -176,11 +175,13 @@ def _chosen(where: np.ndarray, yes: pa.Array, no: pa.Array) -> pa.Array:
     return pa.concat_arrays([yes, no]).take(pa.array(np.where(where, rows, rows + len(no))))
 
 
-def _names(text: str) -> set[str]:
-    """Names between commas in lower case: without blanks, and as they land."""
+@functools.lru_cache(maxsize=1024)
+def _names(text: str) -> frozenset[str]:
+    """Names between commas in lower case: without blanks, and as they land. Asked for once a column of the table."""
     parts = text.split(",")
     bare = str.maketrans("", "", _AROUND)
-    return {part.translate(bare).lower() for part in parts} | {landed_name(p.strip(_AROUND)).lower() for p in parts}
+    landed = {landed_name(part.strip(_AROUND)).lower() for part in parts}
+    return frozenset({part.translate(bare).lower() for part in parts} | landed)
 
 
 def _listed(lists: pa.Array, column: str) -> np.ndarray:

@@ -18,7 +18,7 @@ import pyarrow.types as pt
 from airflow_gddl.contract.connections import MASK_KEY, MASK_KEY_FILE, digest, mask_key
 from airflow_gddl.contract.spec import MaskMethod, SubMicrosecondPolicy
 from airflow_gddl.contract.sql_types import DecimalType, ScalarType, SqlType
-from spark_jobs.rules.arrays import arrow_type, flat
+from spark_jobs.rules.arrays import arrow_type, flat, with_values
 from spark_jobs.rules.texts import (
     BITS,
     BLANKS,
@@ -273,11 +273,8 @@ def _to_text(value: Any, source: SqlType) -> str | None:
 
 def with_texts(rows: pa.Table, stored: Mapping[str, SqlType], wanted: Mapping[str, SqlType]) -> pa.Table:
     """Stored rows with the text of their values in columns that become text; others stay as they are."""
-    for name, kind in wanted.items():
-        if kind == _STRING and name in stored and stored[name] != _STRING:
-            values = fit(flat(rows.column(name)), stored[name], _STRING).values
-            rows = rows.set_column(rows.schema.get_field_index(name), name, values)
-    return rows
+    texts = [name for name, kind in wanted.items() if kind == _STRING and stored.get(name, _STRING) != _STRING]
+    return with_values(rows, {name: fit(flat(rows.column(name)), stored[name], _STRING).values for name in texts})
 
 
 def _is_time(kind: SqlType) -> bool:

@@ -19,7 +19,7 @@ from airflow_gddl.contract.sql_types import DecimalType, SqlType, parse_type
 from spark_jobs.plan.planned_batch import PlannedFile
 from spark_jobs.plan.sequence import have_one_type, is_after
 from spark_jobs.plan.table_schema import GDDL, TableSchema
-from spark_jobs.rules.arrays import flat, is_text
+from spark_jobs.rules.arrays import flat, is_text, with_values
 from spark_jobs.rules.codes import sortable, sorted_rows
 from spark_jobs.rules.decode import DecodedGroup
 from spark_jobs.rules.order import gddl_fields, old_key_columns, old_keys, with_gddl
@@ -271,12 +271,10 @@ def as_deletes(rows: pa.Table, table_schema: TableSchema, where: np.ndarray) -> 
 
 def emptied(rows: pa.Table, table_schema: TableSchema, where: np.ndarray) -> pa.Table:
     """Before images set to null where the mask is true."""
-    for column in table_schema.before if where.any() else ():
-        at = rows.schema.get_field_index(column.name)
-        if at >= 0:
-            values = pc.if_else(pa.array(where), pa.scalar(None, rows.schema.field(at).type), rows.column(at))
-            rows = rows.set_column(at, column.name, values)
-    return rows
+    there = set(rows.column_names) if where.any() else set()
+    images = {c.name: rows.column(c.name) for c in table_schema.before if c.name in there}
+    hit = pa.array(where)
+    return with_values(rows, {n: pc.if_else(hit, pa.scalar(None, v.type), v) for n, v in images.items()})
 
 
 def with_images(rows: pa.Table, table_schema: TableSchema) -> np.ndarray:

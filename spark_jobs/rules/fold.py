@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_jobs.plan.table_schema import GDDL, RESCUED, TableSchema
-from spark_jobs.rules.arrays import flat
+from spark_jobs.rules.arrays import flat, with_values
 from spark_jobs.rules.carried import carried, lists, replaces_unknown
 from spark_jobs.rules.codes import changes, row_codes, shared_codes, table_codes
 from spark_jobs.rules.errors_table import ROW_BITS, Entry, entries, overlaid, text_of
@@ -316,11 +316,9 @@ def _with_last_columns(rows: pa.Table, happened: pa.Table, schema: TableSchema) 
 def _columns_from(rows: pa.Table, others: pa.Table, at: np.ndarray, schema: TableSchema) -> pa.Table:
     """The rows with the columns of these rows of `others`; -1: their own."""
     taken, indices = pa.array(at >= 0), pa.array(at, pa.int64(), mask=at < 0)
-    for name in schema.columns:
-        if name not in schema.keys:
-            chosen = pc.if_else(taken, flat(others.column(name)).take(indices), flat(rows.column(name)))
-            rows = rows.set_column(rows.schema.get_field_index(name), name, chosen)
-    return rows
+    names = [name for name in schema.columns if name not in schema.keys]
+    values = {n: pc.if_else(taken, flat(others.column(n)).take(indices), flat(rows.column(n))) for n in names}
+    return with_values(rows, values)
 
 
 Changes = frozenset[tuple[str, int]]

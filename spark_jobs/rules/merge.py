@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from airflow_gddl.contract.result import MainCounts, RunWarning
 from spark_jobs.plan.table_schema import GDDL, RESCUED, TableSchema
 from spark_jobs.rules import errors_table
-from spark_jobs.rules.arrays import by_name, completed, flat
+from spark_jobs.rules.arrays import by_name, flat, with_values
 from spark_jobs.rules.batch_schema import stored_schema
 from spark_jobs.rules.codes import compare_rows, sortable, sorted_rows, table_codes
 from spark_jobs.rules.fold import (
@@ -97,12 +97,12 @@ def overlaid(decided: pa.Table, replica: pa.Table, schema: TableSchema, *, parti
     """Decided rows with stored values in the columns that their changes don't carry."""
     if not partial or not decided.num_rows:
         return decided
+    values, at = {}, flat(decided.column(AT))
     for name, flag in carried_names(schema).items():
         new = flat(decided.column(name))
-        old = flat(replica.column(name)).cast(new.type).take(flat(decided.column(AT)))
-        chosen = pc.if_else(flat(decided.column(flag)), new, old)
-        decided = decided.set_column(decided.schema.get_field_index(name), name, chosen)
-    return decided
+        old = flat(replica.column(name)).cast(new.type).take(at)
+        values[name] = pc.if_else(flat(decided.column(flag)), new, old)
+    return with_values(decided, values)
 
 
 class _Meeting:
@@ -294,7 +294,8 @@ class _Meeting:
 
 def _flags(rows: pa.Table, name: str) -> np.ndarray:
     """A column of booleans, null as false; all false where it is missing."""
-    return _mask(flat(rows.column(name))) if name in rows.column_names else np.zeros(rows.num_rows, dtype=bool)
+    at = rows.schema.get_field_index(name)
+    return np.zeros(rows.num_rows, dtype=bool) if at < 0 else _mask(flat(rows.column(at)))
 
 
 def _mask(values: pa.Array) -> np.ndarray:
@@ -375,7 +376,7 @@ def replaced(rows: pa.Table, at: np.ndarray, outcome: pa.Table, schema: pa.Schem
     if not updates.num_rows:
         return left
     before = rows.take(pa.array(at[np.asarray(chosen)]))
-    return pa.concat_tables([left, completed(updates, before.column, schema)])
+    return pa.concat_tables([left, by_name(updates, schema, before.column)])
 
 
 def _acting(decided: pa.Table, where: np.ndarray) -> pa.Table:

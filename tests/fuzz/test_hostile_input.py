@@ -18,6 +18,7 @@ import pytest
 
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.spec import DEFAULT_TIERS, JobSpec, Roots
+from tests.conftest import ENGINES
 from tests.delta_rs.small_lake import spec_of
 from tests.engine_port import EnginePort
 from tests.fuzz.hostile import FORMS, hostile_file
@@ -44,9 +45,10 @@ def test_hostile_input_is_survived_and_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.deep
-def test_more_hostile_input(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ENGINES)
+def test_more_hostile_input(name: str, tmp_path: Path) -> None:
     first = int(time.time()) // 86_400 * 1_000_000
-    assert len(play(tmp_path, first, "--seconds", str(SECONDS))) > len(FORMS)
+    assert len(play(tmp_path, first, "--seconds", str(SECONDS), "--engine", name)) > len(FORMS)
 
 
 def test_a_hostile_input_that_does_stall_is_noticed(tmp_path: Path) -> None:

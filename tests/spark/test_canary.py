@@ -138,7 +138,7 @@ EVENT = {
 
 
 def variants() -> list[TableSpec]:
-    """Rows that no check lets through: each has the text in one place of one field, or of one option of its dialect."""
+    """Rows as no check lets them through: each has the text in one place of one field or of one option."""
     found = []
     for dialect, kind in (
         (None, TableSpec),
