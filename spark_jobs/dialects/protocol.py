@@ -59,7 +59,7 @@ def sql_type(kind: pa.DataType) -> str:
     """SQL type text, e.g. `decimal(12,2)`, `array<int>`; timestamps in any unit are named alike, see `is_nanos`.
 
     Raises:
-        UnsupportedTypeError: durations, unions and the like.
+        UnsupportedTypeError: durations, unions, and other types without an equal in Delta.
     """
     if isinstance(kind, pa.BaseExtensionType):
         return sql_type(kind.storage_type)

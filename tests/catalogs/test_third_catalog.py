@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
-import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -14,39 +12,18 @@ import pytest
 from airflow_gddl.cli.check import probe_catalog
 from airflow_gddl.contract.catalogs import CATALOGS, CatalogSpec
 from airflow_gddl.contract.errors import FatalError
-from airflow_gddl.contract.extensions import ProbeSkippedError, forget_entry_points
+from airflow_gddl.contract.extensions import ProbeSkippedError
 from airflow_gddl.metadata import sources
+from tests import third_package
 from tests.catalogs.world import CatalogWorld, codes, row
-from tests.unit.pages import ROOT
-
-PAGE = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
-PART = PAGE.partition("## A catalog\n")[2].partition("\n## ")[0]
-(MODULE,) = re.findall(r"```python\n(.*?)```", PART, re.DOTALL)
-(REGISTERED,) = re.findall(r"```toml\n(.*?)```", PART, re.DOTALL)
-ENTRY_POINTS = "[airflow_gddl.catalogs]\nfiles = our_files.catalog:DESCRIPTOR\n"
 
 
 @pytest.fixture
 def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The page's package on the path, as pip would install it."""
-    package = tmp_path / "site" / "files-1.dist-info"
-    package.mkdir(parents=True)
-    (package / "METADATA").write_text("Metadata-Version: 2.1\nName: files\nVersion: 1\n")
-    (package / "entry_points.txt").write_text(ENTRY_POINTS)
-    (package.parent / "our_files").mkdir()
-    (package.parent / "our_files" / "__init__.py").touch()
-    (package.parent / "our_files" / "catalog.py").write_text(MODULE)
-    monkeypatch.syspath_prepend(str(package.parent))
-    forget()
-    yield
-    forget()
-
-
-def forget() -> None:
-    forget_entry_points()
     sources.options_of_kind.cache_clear()
-    for name in [name for name in sys.modules if name.partition(".")[0] == "our_files"]:
-        del sys.modules[name]
+    with third_package.installed(tmp_path / "site", "A catalog", monkeypatch):
+        yield
+    sources.options_of_kind.cache_clear()
 
 
 def files(tmp_path: Path) -> CatalogSpec:
@@ -54,7 +31,8 @@ def files(tmp_path: Path) -> CatalogSpec:
 
 
 def test_docs_show_the_registration() -> None:
-    assert REGISTERED == '[project.entry-points."airflow_gddl.catalogs"]\nfiles = "our_files.catalog:DESCRIPTOR"\n'
+    _, registered = third_package.shown("A catalog")
+    assert registered == '[project.entry-points."airflow_gddl.catalogs"]\nfiles = "our_files.catalog:DESCRIPTOR"\n'
 
 
 @pytest.mark.usefixtures("installed")
