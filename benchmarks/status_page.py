@@ -201,7 +201,7 @@ def _client(lake: Lake) -> tuple[Any, dict[str, str]]:
     from fastapi.testclient import TestClient  # noqa: PLC0415 - as said above
 
     from airflow_gddl.page.app import build_app  # noqa: PLC0415 - as said above
-    from airflow_gddl.page.source import PageSource  # noqa: PLC0415 - as said above
+    from airflow_gddl.page.responses import PageSource  # noqa: PLC0415 - as said above
 
     with contextlib.redirect_stdout(io.StringIO()):
         initdb()

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 
 from airflow_gddl.cli import context, metadata
 from airflow_gddl.cli.context import CliContext
-from airflow_gddl.cli.demonstration import DemoSource, Ending, SourceOptions, verify
 from airflow_gddl.cli.project_files import DemoFolder
 from airflow_gddl.cli.screen import duration
+from airflow_gddl.cli.simulation import DemoSource, Ending, SourceOptions, verify
 from airflow_gddl.contract.errors import GddlError
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.result import JobResult

@@ -19,9 +19,8 @@ from airflow_gddl.contract.errors import FatalError, GddlError, RetriableError
 from airflow_gddl.contract.layout import places_of
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.s3 import s3a_settings
-from airflow_gddl.contract.sizes import size_bytes
 from airflow_gddl.contract.source_access import announce
-from airflow_gddl.contract.spec import JobSpec, TierSpec
+from airflow_gddl.contract.spec import JobSpec, TierSpec, size_bytes
 from airflow_gddl.stores import Storage
 from spark_jobs.catalogs.catalog_port import session_settings
 from spark_jobs.continuous.loop import run_continuously

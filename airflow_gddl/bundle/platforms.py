@@ -7,8 +7,16 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 
-from airflow_gddl.bundle.archives import DAG_FILES, EPOCH, write_code, write_wheel, write_zip
-from airflow_gddl.bundle.environment import Target, requirements, write_environment
+from airflow_gddl.bundle.archives import (
+    DAG_FILES,
+    EPOCH,
+    Target,
+    requirements,
+    write_code,
+    write_environment,
+    write_wheel,
+    write_zip,
+)
 
 ENTRY = '"""Entry point for spark-submit; code and libraries are passed separately."""\n\nimport sys\n\n'
 ENTRY += 'from spark_jobs.main import main\n\nif __name__ == "__main__":\n    sys.exit(main())\n'

@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from airflow_gddl.cli import context, options, summary
+from airflow_gddl.cli import context, job, options
 from airflow_gddl.cli import metadata as metadata_folder
 from airflow_gddl.cli.context import FAILED, CliContext
 from airflow_gddl.cli.screen import Cell, Screen, ScreenColumn, count, duration
@@ -286,7 +286,7 @@ def _error(one: BoardRow) -> str | None:
     newest = one.newest
     if newest is None or not one.record.failed:
         return None
-    return summary.coded(newest.error or "UNKNOWN", one.record.error or "")
+    return job.coded(newest.error or "UNKNOWN", one.record.error or "")
 
 
 def show(screen: Screen, found: Sequence[BoardRow], now: float, states: Sequence[str] = ()) -> None:

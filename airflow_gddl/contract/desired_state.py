@@ -12,8 +12,8 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from airflow_gddl.contract.catalogs import CatalogSpec
 from airflow_gddl.contract.codec import ALWAYS
+from airflow_gddl.contract.extensions import CatalogSpec
 from airflow_gddl.contract.layout import join
 from airflow_gddl.contract.source_access import SourceAccess
 from airflow_gddl.contract.spec import CONTRACT_VERSION, DEFAULT_TIERS, TableSpec, TierSpec

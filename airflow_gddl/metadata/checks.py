@@ -13,8 +13,8 @@ from croniter import croniter
 from croniter.croniter import CroniterError
 
 from airflow_gddl.contract.checks import check_table, check_values
-from airflow_gddl.contract.dialects import DIALECTS
 from airflow_gddl.contract.errors import FatalError, SpecProblem
+from airflow_gddl.contract.extensions import DIALECTS
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.metadata.expression_text import expression_problems
 from airflow_gddl.metadata.validation import TABLE, options_of

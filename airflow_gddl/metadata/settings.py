@@ -8,10 +8,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from airflow_gddl.contract import durations, sizes
-from airflow_gddl.contract.catalogs import CatalogSpec
+from airflow_gddl.contract import durations, spec
 from airflow_gddl.contract.codec import plain
 from airflow_gddl.contract.errors import FieldPath, MetadataError, SpecProblem
+from airflow_gddl.contract.extensions import CatalogSpec
 from airflow_gddl.contract.spec import DEFAULT_TIERS, Roots, TierSpec
 from airflow_gddl.metadata import files
 from airflow_gddl.metadata.checks import check_defaults
@@ -162,7 +162,7 @@ COUNTS = (
 )
 TIER = FieldShape(
     TierSpec,
-    remedies={**dict.fromkeys(AMOUNTS, sizes.remedy), **dict.fromkeys(DURATIONS, durations.remedy)},
+    remedies={**dict.fromkeys(AMOUNTS, spec.memory_remedy), **dict.fromkeys(DURATIONS, durations.remedy)},
 )
 
 
@@ -209,8 +209,8 @@ def _check(tier: TierSpec) -> Iterator[SpecProblem]:
 
 def _wrong_amounts(tier: TierSpec) -> Iterator[SpecProblem]:
     for name in AMOUNTS:
-        if not sizes.MEMORY.fullmatch(value := getattr(tier, name)):
-            yield SpecProblem("FIELD_VALUE", (name,), value, "not an amount of memory", sizes.remedy(value))
+        if not spec.MEMORY.fullmatch(value := getattr(tier, name)):
+            yield SpecProblem("FIELD_VALUE", (name,), value, "not an amount of memory", spec.memory_remedy(value))
     for name in DURATIONS:
         if not durations.is_duration(value := getattr(tier, name)):
             yield SpecProblem("DURATION_INVALID", (name,), value, "not a duration", durations.remedy(value))

@@ -11,7 +11,9 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from airflow_gddl.contract import durations
-from airflow_gddl.contract.catalogs import (
+from airflow_gddl.contract.checks import SOURCE_NAME
+from airflow_gddl.contract.errors import FatalError, FieldPath, SpecProblem
+from airflow_gddl.contract.extensions import (
     CATALOGS,
     TOKEN_PREFIX,
     CatalogDescriptor,
@@ -20,8 +22,6 @@ from airflow_gddl.contract.catalogs import (
     entry_name,
     template_fault,
 )
-from airflow_gddl.contract.checks import SOURCE_NAME
-from airflow_gddl.contract.errors import FatalError, FieldPath, SpecProblem
 from airflow_gddl.contract.s3 import is_s3
 from airflow_gddl.contract.source_access import SourceAccess
 from airflow_gddl.contract.spec import TableSpec, TierSpec

@@ -16,8 +16,8 @@ from pydantic_core import ErrorDetails
 
 from airflow_gddl.contract import durations
 from airflow_gddl.contract.checks import DURATIONS, WAITS
-from airflow_gddl.contract.dialects import DIALECTS
 from airflow_gddl.contract.errors import FieldPath, SpecProblem
+from airflow_gddl.contract.extensions import DIALECTS
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.contract.table_spec import Expectation, SchemaEvolution
 from airflow_gddl.metadata.screen import looks_secret

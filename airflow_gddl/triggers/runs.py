@@ -21,10 +21,9 @@ from airflow_gddl.contract.errors import GddlError, RetriableError
 from airflow_gddl.contract.layout import answers_folder, standing_folder
 from airflow_gddl.hooks.platforms import FromAirflow
 from airflow_gddl.reporting.continuous_monitor import MonitoredPipeline, RemoteJobMonitor
-from airflow_gddl.runners.attempts import Attempts, TaskKey
 from airflow_gddl.runners.interface import Platform, RunStatus, WaitPolicy
 from airflow_gddl.runners.registry import make_platform
-from airflow_gddl.runners.remote import cancel, pauses, polled, time_out
+from airflow_gddl.runners.remote import Attempts, TaskKey, cancel, pauses, polled, time_out
 from airflow_gddl.stores import open_store
 from airflow_gddl.version_compat import TELLS_TRIGGERS_OF_KILLS, is_still_deferred
 

@@ -26,8 +26,7 @@ from airflow_gddl.contract import codec
 from airflow_gddl.contract.durations import seconds
 from airflow_gddl.contract.errors import GddlError, RetriableError
 from airflow_gddl.contract.layout import STATE, answer_name, join
-from airflow_gddl.contract.sizes import size_bytes
-from airflow_gddl.contract.spec import JobSpec, TableSpec
+from airflow_gddl.contract.spec import JobSpec, TableSpec, size_bytes
 from airflow_gddl.stores import Storage
 from spark_jobs.discovery import DeepListings
 from spark_jobs.job.job_faults import translated

@@ -422,7 +422,7 @@ def test_a_store_that_refuses_from_the_first(
 ) -> None:
     """Also where nobody can say how S3 is reached, as when Airflow lacks the connection."""
     stage.rows("{table: shop.good, keys: [id]}")
-    for name in ("airflow_gddl.runtime.state.reading.open_store", "airflow_gddl.page.source.PageSource.environ_of"):
+    for name in ("airflow_gddl.runtime.state.reading.open_store", "airflow_gddl.page.responses.PageSource.environ_of"):
         with monkeypatch.context() as patched:
             made = Site(stage)
             if name.endswith("open_store"):

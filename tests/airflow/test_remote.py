@@ -33,10 +33,10 @@ from airflow_gddl.dags.factory import build_dags
 from airflow_gddl.dags.maintenance import build_upkeep_dags
 from airflow_gddl.operators.load import LoadOperator
 from airflow_gddl.reporting.continuous_monitor import MonitoredPipeline
-from airflow_gddl.runners.attempts import Attempts, Submission, TaskKey
 from airflow_gddl.runners.databricks import DatabricksSettings
 from airflow_gddl.runners.databricks_jobs import jobs_of
 from airflow_gddl.runners.interface import Handle, WaitPolicy
+from airflow_gddl.runners.remote import Attempts, Submission, TaskKey
 from airflow_gddl.runtime.landing.monitoring import DesiredStateKeeper
 from airflow_gddl.runtime.state.reading import read_pipeline
 from airflow_gddl.stores import open_store

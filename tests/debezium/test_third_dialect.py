@@ -11,9 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from airflow_gddl.contract.dialects import DIALECTS
 from airflow_gddl.contract.errors import FatalError
-from airflow_gddl.contract.extensions import forget_entry_points
+from airflow_gddl.contract.extensions import DIALECTS, forget_entry_points
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.published import Publication, ReplicaSchema
 from airflow_gddl.contract.spec import JobSpec, Roots, TableSpec

@@ -13,8 +13,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.spec import Continuous, JobOptions
-from airflow_gddl.runners.attempts import Submission
 from airflow_gddl.runners.interface import JobOutcome
+from airflow_gddl.runners.remote import Submission
 from tests.remote.heard import Heard
 from tests.remote.world import KEY, LAKE, TABLES, Fuse, MemoryRun, World, spec_of
 

@@ -12,9 +12,9 @@ import pytest
 
 from airflow_gddl.contract.errors import RetriableError
 from airflow_gddl.contract.layout import answers_folder, order_path
-from airflow_gddl.runners import attempts as forgetting
-from airflow_gddl.runners.attempts import DAY, Attempts, Submission, TaskKey, forget_old
+from airflow_gddl.runners import remote as forgetting
 from airflow_gddl.runners.interface import Handle
+from airflow_gddl.runners.remote import DAY, Attempts, Submission, TaskKey, forget_old
 from airflow_gddl.stores import Storage, StoredObject
 
 NOW = time.time()

@@ -10,9 +10,8 @@ from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.layout import answer_name, answers_folder
 from airflow_gddl.contract.result import ErrorInfo, JobResult
 from airflow_gddl.contract.spec import JobSpec, Roots, TableSpec
-from airflow_gddl.runners.attempts import Attempts, TaskKey
 from airflow_gddl.runners.interface import ENDED, Handle, RunRequest, RunStatus, State, WaitPolicy
-from airflow_gddl.runners.remote import RemoteRunner, cancel, time_out
+from airflow_gddl.runners.remote import Attempts, RemoteRunner, TaskKey, cancel, time_out
 from airflow_gddl.stores import StoredObject
 from tests.remote.heard import Heard
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 from airflow_gddl.contract.checks import check_table
-from airflow_gddl.contract.dialects import DIALECTS
+from airflow_gddl.contract.extensions import DIALECTS
 from airflow_gddl.contract.spec import EngineName, JobOptions, TableSpec
 from tests.conftest import LocalPort
 from tests.landing import write, write_bytes
