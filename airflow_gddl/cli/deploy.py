@@ -133,7 +133,7 @@ def _epoch(text: str) -> int:
 
 if TYPE_CHECKING:
     from airflow_gddl.metadata.loading import Catalog
-    from airflow_gddl.runners.saved_jobs import JobChange
+    from airflow_gddl.runners.interface import JobChange
 
 app = Group("Create the jobs that the metadata needs on a platform.")
 _STYLES = {"create": "green", "update": "yellow", "keep": ""}

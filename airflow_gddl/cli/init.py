@@ -18,8 +18,8 @@ from airflow_gddl.cli.context import BAD_METADATA
 from airflow_gddl.cli.project_files import PROJECT
 from airflow_gddl.cli.screen import Screen, counted
 from airflow_gddl.contract.errors import MetadataError
-from airflow_gddl.metadata.topology import pipelines
-from airflow_gddl.metadata.topology import pools as pools_of
+from airflow_gddl.topology import pipelines
+from airflow_gddl.topology import pools as pools_of
 
 if TYPE_CHECKING:
     from airflow_gddl.metadata.problems import Problem

@@ -18,13 +18,12 @@ from airflow_gddl.cli.context import FAILED, CliContext
 from airflow_gddl.cli.screen import Cell, Screen, ScreenColumn, count, duration
 from airflow_gddl.contract.errors import GddlError
 from airflow_gddl.contract.spec import Roots
-from airflow_gddl.metadata.topology.rows import TableRow, select, table_rows
 from airflow_gddl.runtime.snapshot import Directory, MetadataSnapshot, SnapshotSettings
-from airflow_gddl.runtime.state.board import BoardRow, TableQuery, chosen, counts, standings
+from airflow_gddl.runtime.state.board import BoardRow, LakeState, StateReader, TableQuery, chosen, counts, standings
+from airflow_gddl.runtime.state.facts import text_of
 from airflow_gddl.runtime.state.judging import MOST_QUARANTINED
-from airflow_gddl.runtime.state.moments import text_of
-from airflow_gddl.runtime.state.reading import LakeState, StateReader
-from airflow_gddl.runtime.state.records import rebuild
+from airflow_gddl.runtime.state.recording import rebuild
+from airflow_gddl.topology.rows import TableRow, select, table_rows
 
 
 def directory(cli: CliContext, folder: str) -> Directory | None:

@@ -14,8 +14,15 @@ from typing import Any
 
 from airflow_gddl.contract import spec
 from airflow_gddl.contract.extensions import CATALOGS, DIALECTS
-from airflow_gddl.metadata.runner_settings import CheckedSettings, compute_of_runner, settings_of_runner
-from airflow_gddl.metadata.settings import AMOUNTS, COUNTS, DAG_PREFIX, TIER
+from airflow_gddl.metadata.settings import (
+    AMOUNTS,
+    COUNTS,
+    DAG_PREFIX,
+    TIER,
+    CheckedSettings,
+    compute_of_runner,
+    settings_of_runner,
+)
 from airflow_gddl.metadata.sources import CATALOG, SOURCE
 from airflow_gddl.metadata.validation import TABLE, FieldShape, options_of
 from airflow_gddl.runners.descriptor import RUNNERS, RunnerDescriptor

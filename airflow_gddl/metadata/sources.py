@@ -26,10 +26,9 @@ from airflow_gddl.contract.s3 import is_s3
 from airflow_gddl.contract.source_access import SourceAccess
 from airflow_gddl.contract.spec import TableSpec, TierSpec
 from airflow_gddl.contract.table_spec import STRICT
-from airflow_gddl.metadata.checks import check_defaults
 from airflow_gddl.metadata.keys import Layer
-from airflow_gddl.metadata.validation import FieldShape, near, written
-from airflow_gddl.metadata.values import Locate
+from airflow_gddl.metadata.problems import Locate
+from airflow_gddl.metadata.validation import FieldShape, check_defaults, near, written
 
 _S3 = re.compile(r"s3://[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?(/[^?#]*)?")
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")

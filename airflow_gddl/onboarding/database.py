@@ -11,7 +11,7 @@ from typing import Any
 from airflow_gddl.contract.checks import table_name_fault
 from airflow_gddl.contract.connections import lent_url_of, no_driver, unreachable, url_of
 from airflow_gddl.contract.errors import FatalError, MetadataError
-from airflow_gddl.metadata.screen import looks_secret
+from airflow_gddl.metadata.problems import looks_secret
 from airflow_gddl.onboarding.rules import Activity, KeyFact, Notice, SourceFacts, TableFacts
 
 MOST_COUNTED = 64 * 1024**2

@@ -14,9 +14,9 @@ from airflow_gddl.metadata import files
 from airflow_gddl.metadata.files import read_yaml
 from airflow_gddl.metadata.folder import Folder
 from airflow_gddl.metadata.keys import Keys, KeysEntry, read_keys
+from airflow_gddl.metadata.problems import DocumentError, one_or_more
+from airflow_gddl.metadata.rows import table_files
 from airflow_gddl.metadata.settings import Settings
-from airflow_gddl.metadata.table_files import table_files
-from airflow_gddl.metadata.values import DocumentError, one_or_more
 from airflow_gddl.onboarding import merging
 from airflow_gddl.onboarding.merging import Absent, Merged, NewRow, Present, ProposedChange
 from airflow_gddl.onboarding.rules import Proposal

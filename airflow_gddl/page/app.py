@@ -31,7 +31,7 @@ from airflow_gddl.page import responses as answers
 from airflow_gddl.page.responses import Board, PageSource
 from airflow_gddl.runtime.state.board import BoardRow, Order, TableQuery
 from airflow_gddl.runtime.state.judging import State
-from airflow_gddl.runtime.state.records import Records, read_records
+from airflow_gddl.runtime.state.recording import Records, read_records
 from airflow_gddl.stores import open_store
 
 QUARANTINE = "GDDL Quarantine"

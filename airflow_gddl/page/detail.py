@@ -28,14 +28,14 @@ from airflow_gddl.contract.published import (
 )
 from airflow_gddl.contract.spec import Roots, TableSpec
 from airflow_gddl.contract.table_spec import lowered
-from airflow_gddl.metadata.topology.rows import TableRow
 from airflow_gddl.page import responses as answers
 from airflow_gddl.page.responses import Board
 from airflow_gddl.runtime.delta_tables import opened, unresolved
 from airflow_gddl.runtime.state.board import BoardRow
-from airflow_gddl.runtime.state.records import Records
+from airflow_gddl.runtime.state.recording import Records
 from airflow_gddl.stores import Storage, open_store
 from airflow_gddl.stores.lake_files import RegistrationStore
+from airflow_gddl.topology.rows import TableRow
 
 _VERSIONS = 20
 _SHOWN = ("occurred_at", "code", "reason", "column", "source_file", "batch_id", "record")

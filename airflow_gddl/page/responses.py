@@ -16,12 +16,21 @@ from airflow_gddl.contract.errors import GddlError
 from airflow_gddl.contract.extensions import CatalogSpec
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import Roots, TableSpec
-from airflow_gddl.metadata.topology.rows import TableRow
 from airflow_gddl.runtime.snapshot import Directory, MetadataSnapshot
-from airflow_gddl.runtime.state.board import BoardRow, TableQuery, chosen, counts, facets, standings
+from airflow_gddl.runtime.state.board import (
+    BoardRow,
+    LakeState,
+    StateReader,
+    TableQuery,
+    Trouble,
+    chosen,
+    counts,
+    facets,
+    standings,
+)
 from airflow_gddl.runtime.state.facts import RunFact, fact_of
 from airflow_gddl.runtime.state.judging import MOST_QUARANTINED
-from airflow_gddl.runtime.state.reading import LakeState, StateReader, Trouble
+from airflow_gddl.topology.rows import TableRow
 
 PATIENCE = 3.0
 

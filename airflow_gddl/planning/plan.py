@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from datetime import date
 
 from airflow_gddl.contract.spec import AirflowView
-from airflow_gddl.metadata.topology import Pipeline
-from airflow_gddl.metadata.topology.starts import busiest_day
 from airflow_gddl.planning.day import Day, Metadata, PoolUse, clock, day_of
 from airflow_gddl.planning.rules import (
     AIRFLOW_RULES,
@@ -22,6 +20,8 @@ from airflow_gddl.planning.rules import (
     figures_of,
 )
 from airflow_gddl.runners.descriptor import RUNNERS
+from airflow_gddl.topology import Pipeline
+from airflow_gddl.topology.rows import busiest_day
 
 DATABRICKS_JOBS, DATABRICKS_TASKS = 12_000, 2_000
 DATABRICKS_RUNS_PER_HOUR, DATABRICKS_RUN_NOW_PER_SECOND = 10_000, 20

@@ -10,10 +10,10 @@ from operator import itemgetter
 from typing import Literal
 
 from airflow_gddl.contract import durations
-from airflow_gddl.metadata.topology import Pipeline
-from airflow_gddl.metadata.topology.starts import gaps
 from airflow_gddl.planning.day import DAY_SECONDS, Day, clock
 from airflow_gddl.runners.descriptor import RUNNERS
+from airflow_gddl.topology import Pipeline
+from airflow_gddl.topology.rows import gaps
 
 RUNS_PER_LOOP = 20
 """Airflow's `[scheduler] max_dagruns_per_loop_to_schedule`: DAG runs that a scheduler handles in one loop."""

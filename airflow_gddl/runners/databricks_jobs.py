@@ -66,13 +66,14 @@ from airflow_gddl.runners.interface import (
     Connections,
     DatabricksAccess,
     Handle,
+    JobChange,
     Platform,
     RunRequest,
     RunStatus,
     State,
     check_contract,
+    differences,
 )
-from airflow_gddl.runners.saved_jobs import JobChange, differences
 
 _KEY = "load"
 

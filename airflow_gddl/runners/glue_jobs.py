@@ -24,13 +24,14 @@ from airflow_gddl.runners.glue import GlueSettings, GlueTier
 from airflow_gddl.runners.interface import (
     Connections,
     Handle,
+    JobChange,
     Platform,
     RunRequest,
     RunStatus,
     State,
     check_contract,
+    differences,
 )
-from airflow_gddl.runners.saved_jobs import JobChange, differences
 
 Definition = Mapping[str, Any]
 """A job in the form of Glue's API."""

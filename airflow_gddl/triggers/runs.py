@@ -19,7 +19,7 @@ from airflow_gddl.contract.codec import decode
 from airflow_gddl.contract.desired_state import stop_path
 from airflow_gddl.contract.errors import GddlError, RetriableError
 from airflow_gddl.contract.layout import answers_folder, standing_folder
-from airflow_gddl.hooks.platforms import FromAirflow
+from airflow_gddl.hooks.aws import FromAirflow
 from airflow_gddl.reporting.continuous_monitor import MonitoredPipeline, RemoteJobMonitor
 from airflow_gddl.runners.interface import Platform, RunStatus, WaitPolicy
 from airflow_gddl.runners.registry import make_platform

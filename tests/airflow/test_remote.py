@@ -38,7 +38,7 @@ from airflow_gddl.runners.databricks_jobs import jobs_of
 from airflow_gddl.runners.interface import Handle, WaitPolicy
 from airflow_gddl.runners.remote import Attempts, Submission, TaskKey
 from airflow_gddl.runtime.landing.monitoring import DesiredStateKeeper
-from airflow_gddl.runtime.state.reading import read_pipeline
+from airflow_gddl.runtime.state.board import read_pipeline
 from airflow_gddl.stores import open_store
 from airflow_gddl.triggers import runs
 from airflow_gddl.triggers.runs import TIME_TO_END, GddlRunTrigger, Watch

@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 from airflow_gddl.contract.codec import decode, to_json
 from airflow_gddl.contract.errors import GddlError, RetriableError
 from airflow_gddl.contract.layout import STATE, join
-from airflow_gddl.metadata.topology import Pipeline, Placement
-from airflow_gddl.metadata.topology.placement import Pack, RetiredPack, legal
 from airflow_gddl.runtime.snapshot.documents import PlacementDocument
 from airflow_gddl.stores import Storage, open_store
+from airflow_gddl.topology import Pipeline, Placement
+from airflow_gddl.topology.placement import Pack, RetiredPack, legal
 
 _SERVED_SECONDS = 7 * 86400.0
 _EARLIER = "gddl_pack."

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any, Self, TypeVar
 
 from airflow_gddl.contract.errors import FatalError, GddlError, MetadataError
-from airflow_gddl.metadata.topology import Pipeline
 from airflow_gddl.runtime.snapshot import cache
 from airflow_gddl.runtime.snapshot.documents import Directory, PipelineDocument, SnapshotSettings, State, pipeline_of
 from airflow_gddl.runtime.snapshot.keeper import Keeper
 from airflow_gddl.runtime.snapshot.placements import Serving, keep
+from airflow_gddl.topology import Pipeline
 
 T = TypeVar("T")
 _PARSED_FOR = 600.0
