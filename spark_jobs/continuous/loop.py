@@ -18,8 +18,8 @@ from airflow_gddl.stores import Storage
 from spark_jobs.continuous.executor import ExecutorPools
 from spark_jobs.continuous.schedule import BATCHES_A_TURN, Schedule
 from spark_jobs.continuous.streams import FileStream, open_streams
-from spark_jobs.job.catalog_registration import RegistrationQueue
 from spark_jobs.job.job_tables import Show, unreachable
+from spark_jobs.job.run_results import RegistrationQueue
 from spark_jobs.job.stop import Stop
 from spark_jobs.job.table_job import not_started
 from spark_jobs.table.runtime import Runtime, TableOutcome, is_busy
