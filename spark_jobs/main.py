@@ -92,7 +92,7 @@ def _run(job: JobSpec, args: argparse.Namespace, results: TextIO) -> int:
         files=files,
         stopped_by=stopped_by,
     )
-    show = _printer(results, ResultStore.of(job, runtime.storage) if args.answers else None)
+    show = _printer(results, ResultStore.of(job, runtime.storage) if args.results else None)
     try:
         if lasts:
             return _keep(job, runtime, show, stop)
@@ -154,7 +154,7 @@ def read_spec(text: str) -> JobSpec:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="gddl-job", description="Run one JobSpec.")
     parser.add_argument("--spec", required=True, help="a JobSpec as JSON, or a file or s3:// URL that holds it")
-    parser.add_argument("--answers", action="store_true", help="also write results to the lake, below _gddl/answers")
+    parser.add_argument("--results", action="store_true", help="also write results to the lake, below _gddl/results")
     parser.add_argument(
         "--discovery",
         choices=("listing", *SOURCES),

@@ -37,7 +37,7 @@ if __name__ == "__main__":
     found, _ = parser.parse_known_args()
     if found.gddl_region:
         os.environ.setdefault("AWS_REGION", found.gddl_region)
-    sys.argv[1:] = ["--spec", found.gddl_spec, "--answers"]
+    sys.argv[1:] = ["--spec", found.gddl_spec, "--results"]
     task()
 '''
 _PLUGINS = "/usr/local/airflow/plugins"

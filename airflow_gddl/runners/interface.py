@@ -116,7 +116,7 @@ class Platform(Protocol):
         FatalError: `PLATFORM_REFUSED`: the platform rejected the request; or a more specific code.
     """
 
-    def submit(self, order: RunRequest) -> Handle:
+    def submit(self, request: RunRequest) -> Handle:
         """Start a run, or find the one that was started with this token."""
         ...
 

@@ -3,8 +3,8 @@
 The order of steps makes it safe to lose this process at any time: spec, attempt, submission, handle. The next process
 finds the attempt, submits with its token and receives the same run.
 
-Each attempt of a task is up to five small objects, put if absent and never changed: its order before the platform is
-asked, its handle after, `stop` when it was asked to stop, `timeout` when its task reached its time limit, `end` when
+Each attempt of a task is up to five small objects, put if absent and never changed: the submission before a platform
+is asked, its handle after, `stop` when it was asked to stop, `timeout` when its task reached its time limit, `end` when
 all of its results were taken. The number of the next attempt goes up only past an end, and it is part of the token that
 the platform gets. Two workers that both own the task use the same number, and so the same run.
 """
@@ -27,7 +27,7 @@ from typing import Any, Literal
 
 from airflow_gddl.contract.codec import decode, plain, to_document, to_json
 from airflow_gddl.contract.errors import FatalError, GddlError
-from airflow_gddl.contract.layout import STATE, answers_folder, join, order_path
+from airflow_gddl.contract.layout import STATE, join, results_folder, spec_path
 from airflow_gddl.contract.result import ErrorInfo, JobResult
 from airflow_gddl.contract.s3 import CODES
 from airflow_gddl.contract.spec import JobSpec, TableSpec, TierSpec
@@ -35,7 +35,7 @@ from airflow_gddl.runners.child import Stopped, stoppable
 from airflow_gddl.runners.interface import Handle, JobOutcome, Listener, Platform, RunRequest, RunStatus, WaitPolicy
 from airflow_gddl.stores import Storage, StoredObject, read_document
 
-Part = Literal["order", "handle", "stop", "timeout", "end"]
+Part = Literal["submission", "handle", "stop", "timeout", "end"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,8 +107,8 @@ class Attempts:
 
     def begin(self, number: int, submission: Submission) -> Attempt:
         """Claim the attempt of that number; if another worker was first, return its attempt."""
-        self._put(number, "order", plain(submission))
-        return self._attempt(number, {"order"})
+        self._put(number, "submission", plain(submission))
+        return self._attempt(number, {"submission"})
 
     def started(self, attempt: Attempt, handle: Handle) -> None:
         self._put(attempt.number, "handle", plain(handle))
@@ -127,7 +127,7 @@ class Attempts:
 
     def submission(self, number: int) -> Submission:
         """The job of the attempt of that number."""
-        return decode(Submission, self._read(number, "order"))
+        return decode(Submission, self._read(number, "submission"))
 
     def _attempt(self, number: int, known: set[str]) -> Attempt:
         submission = self.submission(number)
@@ -227,18 +227,18 @@ def _older(store: Storage, folder: str, before: float) -> list[list[str]]:
 
 def _forget(store: Storage, lake: str, records: list[str]) -> None:
     """Remove a task's jobs, then its records, specs last: after a crash in between, the rest is still found."""
-    orders = [path for path in records if path.endswith("-order.json")]
-    for order in orders:
-        _forget_job(store, lake, order)
-    store.delete(*(path for path in records if path not in orders))
-    store.delete(*orders)
+    submissions = [path for path in records if path.endswith("-submission.json")]
+    for path in submissions:
+        _forget_job(store, lake, path)
+    store.delete(*(path for path in records if path not in submissions))
+    store.delete(*submissions)
 
 
-def _forget_job(store: Storage, lake: str, order: str) -> None:
-    submission = read_document(store, order, Submission)
+def _forget_job(store: Storage, lake: str, path: str) -> None:
+    submission = read_document(store, path, Submission)
     if submission is not None:
-        store.delete(*(found.path for found in store.list(answers_folder(lake, submission.run_id))))
-        store.delete(order_path(lake, submission.run_id))
+        store.delete(*(found.path for found in store.list(results_folder(lake, submission.run_id))))
+        store.delete(spec_path(lake, submission.run_id))
 
 
 class ResultReader:
@@ -249,7 +249,7 @@ class ResultReader:
     """
 
     def __init__(self, store: Storage, lake: str, run_id: str) -> None:
-        self._store, self._folder = store, answers_folder(lake, run_id)
+        self._store, self._folder = store, results_folder(lake, run_id)
         self._seen: set[tuple[str, str]] = set()
 
     def new(self) -> Iterator[JobResult]:
@@ -456,14 +456,14 @@ class RemoteRunner:
         handle = attempt.handle
         if handle is None:
             submission = attempt.submission
-            order = RunRequest(
+            request = RunRequest(
                 run_id=submission.run_id,
-                spec=order_path(part.roots.lake, submission.run_id),
+                spec=spec_path(part.roots.lake, submission.run_id),
                 size=submission.size,
                 tier=part.tiers.get(submission.size, TierSpec()),
                 token=attempt.token,
             )
-            handle = self.platform.submit(order)
+            handle = self.platform.submit(request)
             self.attempts.started(attempt, handle)
         self._running = WaitPolicy(number=attempt.number, handle=handle)
         return self._running
@@ -518,7 +518,7 @@ class _Passage:
         tables = tuple(self.left.values())
         # A unique name: two jobs of one task never share results.
         job = replace(self.spec, run_id=f"{self.spec.run_id}-{number}", tables=tables)
-        path = order_path(job.roots.lake, job.run_id)
+        path = spec_path(job.roots.lake, job.run_id)
         self.runner.store.create(path, to_document(job).encode())
         submission = Submission(run_id=job.run_id, size=tables[0].size, tables=tuple(self.left))
         return self.runner.attempts.begin(number, submission)
@@ -526,15 +526,15 @@ class _Passage:
     def _follow(self, attempt: Attempt) -> WaitPolicy | None:
         run = self.runner.submitted(attempt, self.spec)
         self.page = run.handle.page
-        answers = ResultReader(self.runner.store, self.spec.roots.lake, attempt.submission.run_id)
+        results = ResultReader(self.runner.store, self.spec.roots.lake, attempt.submission.run_id)
         self.failed = {}
-        run_status = self._watch(run, attempt, answers)
+        run_status = self._watch(run, attempt, results)
         if not run_status.has_ended:
             return run
-        given = self.failed | {result.table: result for result in answers.new()}
+        given = self.failed | {result.table: result for result in results.new()}
         if self.spec.options.key:
             # No longer needed once the stop request is removed.
-            self.runner.store.delete(order_path(self.spec.roots.lake, attempt.submission.run_id))
+            self.runner.store.delete(spec_path(self.spec.roots.lake, attempt.submission.run_id))
         # A stopped run fails no table: another run loads the remaining tables.
         self._report(result for result in given.values() if result.status != "failed" or not attempt.stopped)
         is_continuous = self.spec.options.continuous is not None
@@ -546,7 +546,7 @@ class _Passage:
             self.left.clear()  # it has ended: the next run or try starts a new job with all tables
         return None
 
-    def _watch(self, run: WaitPolicy, attempt: Attempt, answers: ResultReader) -> RunStatus:
+    def _watch(self, run: WaitPolicy, attempt: Attempt, results: ResultReader) -> RunStatus:
         """Final status of the run, or its status when the caller waits instead."""
         platform = self.runner.platform
         to_end = attempt.stopped or attempt.timed_out
@@ -556,7 +556,7 @@ class _Passage:
             run_status = polled(platform, run.handle, restart=not to_end)
             if run_status.has_ended or not self.runner.patient:
                 return run_status
-            new = {result.table: result for result in answers.new()}
+            new = {result.table: result for result in results.new()}
             # A table that failed may yet succeed: where the platform starts the run again.
             self.failed = {table: result for table, result in (self.failed | new).items() if result.status == "failed"}
             self._report(result for result in new.values() if result.status != "failed")

@@ -17,10 +17,10 @@ from airflow_gddl.contract.layout import (
     RECORD_TIME,
     UPKEEP,
     Layout,
-    answer_name,
-    answers_folder,
     join,
     record_name,
+    result_name,
+    results_folder,
 )
 from airflow_gddl.contract.result import JobResult, RunWarning
 from airflow_gddl.contract.spec import JobSpec, Roots, TableSpec
@@ -45,11 +45,11 @@ class ResultStore:
 
     @classmethod
     def of(cls, job: JobSpec, storage: Storage) -> ResultStore:
-        return cls(storage, answers_folder(job.roots.lake, job.run_id), job.options.continuous is not None)
+        return cls(storage, results_folder(job.roots.lake, job.run_id), job.options.continuous is not None)
 
     def put(self, result: JobResult) -> None:
         """If a platform starts the same job twice, an idle result does not replace that of a load."""
-        path = join(self.folder, answer_name(result.table))
+        path = join(self.folder, result_name(result.table))
         data = codec.to_json(result).encode()
         if self.is_continuous and self._is_too_soon(result):
             return

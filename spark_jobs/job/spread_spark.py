@@ -25,7 +25,7 @@ import pyarrow as pa
 from airflow_gddl.contract import codec
 from airflow_gddl.contract.durations import seconds
 from airflow_gddl.contract.errors import GddlError, RetriableError
-from airflow_gddl.contract.layout import STATE, answer_name, join
+from airflow_gddl.contract.layout import STATE, join, result_name
 from airflow_gddl.contract.spec import JobSpec, TableSpec, size_bytes
 from airflow_gddl.stores import Storage
 from spark_jobs.discovery import DeepListings
@@ -145,7 +145,7 @@ class TaskResultStore:
 
     def _written(self, specs: Iterable[TableSpec]) -> dict[str, list[str]]:
         """Paths of what tasks wrote, by the names of the tables' results."""
-        found: dict[str, list[str]] = {answer_name(spec.table): [] for spec in specs}
+        found: dict[str, list[str]] = {result_name(spec.table): [] for spec in specs}
         for item in self.storage.list(self.folder):
             found.get(_result_name(item.path), []).append(item.path)
         return found
@@ -154,7 +154,7 @@ class TaskResultStore:
         return f"{self._path(spec.table)}{_STARTED}{number}"
 
     def _path(self, table: str) -> str:
-        return join(self.folder, answer_name(table))
+        return join(self.folder, result_name(table))
 
 
 def _result_name(path: str) -> str:

@@ -17,7 +17,7 @@ import pytest
 
 from airflow_gddl import configuration
 from airflow_gddl.contract.codec import decode, plain
-from airflow_gddl.contract.desired_state import DesiredState, order_path, stop_path
+from airflow_gddl.contract.desired_state import DesiredState, desired_path, stop_path
 from airflow_gddl.contract.errors import GddlError
 from airflow_gddl.dags.factory import build_dags
 from airflow_gddl.operators.load import GddlContinuousOperator
@@ -59,7 +59,7 @@ def folder(stage: Stage) -> Path:
 
 
 def order(stage: Stage) -> DesiredState:
-    return decode(DesiredState, json.loads(Path(order_path(str(folder(stage)))).read_text()))
+    return decode(DesiredState, json.loads(Path(desired_path(str(folder(stage)))).read_text()))
 
 
 def states(stage: Stage) -> dict[str, BoardRow]:

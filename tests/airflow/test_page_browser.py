@@ -89,7 +89,7 @@ def shop(stage: Stage) -> Site:
     recorder.flush()
     polled = {"shop.waits": TablePoll(polled=NOW - 60, files=4, waiting=3, since=NOW - 500, first=NOW - 500)}
     document = PollDocument(polled=NOW - 60, tables=polled)
-    open_store().write(place(str(stage.lake), PACK, "look"), encode_poll(document))
+    open_store().write(place(str(stage.lake), PACK, "poll"), encode_poll(document))
     ledgers.write(made.roots, "shop.orders", batches=3)
     quarantine(stage.lake / "shop" / "orders__errors")
     return made

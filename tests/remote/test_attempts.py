@@ -281,7 +281,7 @@ def test_a_worker_that_is_killed_while_it_has_a_run_cancels_it() -> None:
 
 def test_a_damaged_record_is_reported_with_its_path() -> None:
     world = World()
-    path = f"{LAKE}/_gddl/submissions/p/{KEY.digest}/000001-order.json"
+    path = f"{LAKE}/_gddl/submissions/p/{KEY.digest}/000001-submission.json"
     world.store.objects[path] = b"{"
     with pytest.raises(FatalError, match=r"ATTEMPTS_DAMAGED.*000001-order"):
         world.runner().own()

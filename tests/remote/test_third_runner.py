@@ -130,7 +130,7 @@ def serve(queue: Path, ended: threading.Event) -> None:
             if not state.exists():
                 state.write_text("running")
                 spec = json.loads(order.read_text())["spec"]
-                job = [sys.executable, "-P", "-m", "spark_jobs.main", "--spec", spec, "--answers"]
+                job = [sys.executable, "-P", "-m", "spark_jobs.main", "--spec", spec, "--results"]
                 done = subprocess.run(job, capture_output=True, check=False)
                 state.write_text("succeeded" if done.returncode == 0 else "failed")
 

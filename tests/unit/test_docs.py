@@ -326,7 +326,7 @@ def test_every_command_and_option_is_documented() -> None:
         "--install-completion",
         "--help",
         "--spec",
-        "--answers",
+        "--results",
         "--progress",
     }
     everywhere |= {"--verbose", "--discovery", "--stream-option"}

@@ -31,7 +31,7 @@ Event = Literal["land", "poll", "load", "fail", "wait"]
 
 
 Ending = Literal["succeeded", "failed", "skipped"]
-LIST = b'{"format":1,"tables":{"a.b":[1]},"told":{},"written":1}'
+LIST = b'{"format":1,"tables":{"a.b":[1]},"notified":{},"written":1}'
 
 
 def moment(seconds: float) -> str:
@@ -274,7 +274,7 @@ def test_a_run_that_loses_rows_does_not_add_up() -> None:
 
 
 @pytest.mark.parametrize(
-    "data", [b"", b"[]", b'{"format":2}', b'{"format":1,"tables":{"a.b":[1]},"told":{},"written":1}']
+    "data", [b"", b"[]", b'{"format":2}', b'{"format":1,"tables":{"a.b":[1]},"notified":{},"written":1}']
 )
 def test_damage_is_noticed(data: bytes) -> None:
     with pytest.raises(ValueError, match=r"."):

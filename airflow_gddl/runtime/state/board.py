@@ -38,7 +38,7 @@ from airflow_gddl.stores import Storage, StoredObject, open_store, read_if_there
 from airflow_gddl.topology.rows import TableRow
 
 _AT_ONCE = 16
-_RUNS, _POLL = ".runs.json", ".look.json"
+_RUNS, _POLL = ".runs.json", ".poll.json"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -159,7 +159,7 @@ def read_pipeline(lake: str, names: Sequence[str], environ: Mapping[str, str] = 
         with suppress(FileNotFoundError):
             documents[f"{name}{_RUNS}"] = decode_runs(store.read(place(lake, name, "runs")))
         with suppress(FileNotFoundError):
-            documents[f"{name}{_POLL}"] = decode_poll(store.read(place(lake, name, "look")))
+            documents[f"{name}{_POLL}"] = decode_poll(store.read(place(lake, name, "poll")))
     return combined(documents)
 
 
@@ -385,7 +385,7 @@ def keep(store: Storage, roots: Roots, pipeline: str, seen: PollRecord) -> None:
     Raises:
         RetriableError: `STORAGE_BUSY`.
     """
-    path = place(roots.lake, pipeline, "look")
+    path = place(roots.lake, pipeline, "poll")
     try:
         before: PollDocument | None = decode_poll(store.read(path))
     except (FileNotFoundError, ValueError):
