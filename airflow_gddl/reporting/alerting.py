@@ -14,16 +14,14 @@ from airflow.sdk import Context
 from airflow_gddl import configuration
 from airflow_gddl.contract.errors import MetadataError, RetriableError
 from airflow_gddl.contract.spec import Roots
-from airflow_gddl.metadata.topology.rows import TableRow, row_of
 from airflow_gddl.notifications.notifiers import make_notifier
 from airflow_gddl.reporting.results import Logger
 from airflow_gddl.runtime.snapshot import Directory, PipelineDocument
 from airflow_gddl.runtime.state.alerts import Alert, Moves, Notified, after_notifying, alerts, lateness, moves
-from airflow_gddl.runtime.state.board import standings
+from airflow_gddl.runtime.state.board import LakeState, StateReader, read_pipeline, standings
 from airflow_gddl.runtime.state.documents import BY_HAND, RunsDocument
-from airflow_gddl.runtime.state.reading import LakeState, StateReader, read_pipeline
-from airflow_gddl.runtime.state.recording import StateRecorder
-from airflow_gddl.runtime.state.records import records_of
+from airflow_gddl.runtime.state.recording import StateRecorder, records_of
+from airflow_gddl.topology.rows import TableRow, row_of
 from airflow_gddl.version_compat import gauge
 
 _SHOWN = 50

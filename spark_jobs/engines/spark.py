@@ -26,11 +26,10 @@ from spark_jobs.delta.tables import Tables
 from spark_jobs.delta.tables import Tables as KnownTables
 from spark_jobs.dialects.protocol import Unreadable
 from spark_jobs.engines.batch_context import BatchContext
-from spark_jobs.engines.delta_rs import DeltaRsEngine, TablesEngine
+from spark_jobs.engines.delta_rs import DeltaRsEngine, TablesEngine, cut_changes
 from spark_jobs.engines.file_rules import remove_rows
 from spark_jobs.engines.first_load import FirstLoadReader
 from spark_jobs.engines.large_batch import read_large
-from spark_jobs.engines.maintenance import cut_changes
 from spark_jobs.engines.places import InProcess, KeyWork, Place, Work, stream_of, stream_rows
 from spark_jobs.engines.port import (
     DEAD_WORKER,

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from airflow_gddl.contract.result import JobResult
-from airflow_gddl.runtime.state.records import read_records
+from airflow_gddl.runtime.state.recording import read_records
 from airflow_gddl.stores import Storage, lake_files
 from spark_jobs.delta import log
 from spark_jobs.engines import batch_context
