@@ -121,7 +121,7 @@ def ways_of_spark() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(BatchesBesideSpark, "_is_small", small)
         patch.setattr(SparkEngine, "tables_of", known)
-        patch.setattr(table_rows, "RANGE_BYTES", 2_000)
+        patch.setattr(table_rows, "RANGE_BYTES", 8_000)
         yield
 
 
