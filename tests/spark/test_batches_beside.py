@@ -65,7 +65,7 @@ def beside(monkeypatch: pytest.MonkeyPatch) -> Taken:
         return found
 
     monkeypatch.setattr(BatchesBesideSpark, "decode_files", watched)
-    monkeypatch.setenv("GDDL_MERGED_HALF", "-1")
+    monkeypatch.setenv("GDDL_MERGED", "")
     monkeypatch.setattr(tables, "_IN_PROCESS", -1)
     monkeypatch.setattr(table_rows, "RANGE_BYTES", 2_000)
     monkeypatch.setattr(spark, "DRIVER_BYTES", -1)
