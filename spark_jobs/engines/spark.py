@@ -241,7 +241,7 @@ class BatchesBesideSpark:
 
 
 _INTERVAL = "delta.checkpointInterval"
-_VACUUMING = {
+VACUUMING = {
     "spark.databricks.delta.retentionDurationCheck.enabled": "false",
     # Number of tasks in which Delta lists folders, by default 10,000 even for one folder.
     "spark.sql.sources.parallelPartitionDiscovery.parallelism": "16",
@@ -277,7 +277,7 @@ class SparkMaintenance:
         hours = max(hours, own_hours(self.tables.properties(path), path))
         # `hours` includes the table's setting; Delta's check is for callers without a retention.
         spark = self.tables.suited(few_rows=True).spark
-        for setting, value in _VACUUMING.items():
+        for setting, value in VACUUMING.items():
             spark.conf.set(setting, value)
         statement = f"VACUUM delta.{quoted(path)} RETAIN {int(hours)} HOURS"
         if dry_run:
