@@ -43,6 +43,8 @@ retries (integer) = 2
   Retries of a failed task.
 retry_delay_seconds (float) = 60
   Delay between retries.
+active_runs (integer) = 8
+  Runs of a table's or pack's DAG at a time: requests for named tables run beside the schedule.
 owner_links (string) =
   Links of table owners: a JSON object of http, https or mailto URLs by owner.
 paused_upon_creation (boolean) = False

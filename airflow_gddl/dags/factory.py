@@ -20,6 +20,7 @@ from airflow_gddl.dags.limits import POLL, of_run, of_task
 from airflow_gddl.dags.problems import MetadataProblems, problems_text
 from airflow_gddl.metadata.topology import CONTINUOUS_POOL, Pipeline, Timing
 from airflow_gddl.metadata.topology.pipelines import NO_OWNER
+from airflow_gddl.metadata.topology.pools import pool_of_instances
 from airflow_gddl.notifications.webhook import GddlNotifier
 from airflow_gddl.operators.continuous import GddlContinuousOperator
 from airflow_gddl.operators.load import GddlIncrementalLoadOperator, GddlInitialLoadOperator
@@ -30,8 +31,6 @@ from airflow_gddl.sensors.tables import GddlTablesSensor
 from airflow_gddl.version_compat import deadline
 
 _LOG = logging.getLogger(__name__)
-# Runs when initial_load was skipped, but not when all tasks were: without new files, no worker starts.
-_AFTER = "none_failed_min_one_success"
 
 
 def build_dags(
@@ -105,6 +104,7 @@ class Shared:
     sensor_pool: str
     sensor_timeout: timedelta
     continuous_hours: float
+    active_runs: int
     each_task: Mapping[str, Any]
     custom: Customization
 
@@ -120,13 +120,14 @@ class Shared:
             sensor_pool=configuration.text("sensor_pool"),
             sensor_timeout=POLL + timedelta(seconds=configuration.number("dependency_wait_seconds")),
             continuous_hours=configuration.number("continuous_hours"),
+            active_runs=max(1, int(configuration.number("active_runs"))),
             each_task={"metadata": metadata, **custom.task_defaults()},
             custom=custom,
         )
 
 
 def build_dag(pipeline: Pipeline, shared: Shared) -> DAG:
-    """One pipeline's DAG: landed ► initial_load ► incremental_load (► table), or one task for a continuous job.
+    """One pipeline's DAG: landed ► initial_load, incremental_load, or one task for a continuous job.
 
     It doesn't hold the list of a pack's tables.
     """
@@ -138,7 +139,7 @@ def build_dag(pipeline: Pipeline, shared: Shared) -> DAG:
         schedule=None if pipeline.is_retired else schedule_of(pipeline.timing, shared.custom.timezone),
         start_date=shared.custom.start,
         catchup=False,
-        max_active_runs=1,
+        max_active_runs=1 if is_continuous else shared.active_runs,
         dagrun_timeout=of_run(longest),
         is_paused_upon_creation=shared.paused,
         tags=[*pipeline.tags, *(["retired"] if pipeline.is_retired else [])],
@@ -187,20 +188,25 @@ def _again() -> dict[str, Any]:
 
 
 def _loads(pipeline: Pipeline, shared: Shared, common: dict[str, Any]) -> None:
-    """landed ► initial_load ► incremental_load; in the view `mapped` also a task mapped over the tables with work."""
+    """landed, and after it initial_load and incremental_load side by side, which load different tables.
+
+    In the view `mapped`, a task after each of them is mapped over its tables.
+    """
     landed = GddlTablesSensor(
         task_id="landed", pool=shared.sensor_pool, **{**common, "execution_timeout": shared.sensor_timeout}
     )
     mapped = pipeline.view == "mapped"
     loads = {**common, **workers(pipeline), "pool": pipeline.pool, "outlets": _assets(pipeline, shared)}
     initial = GddlInitialLoadOperator(task_id="initial_load", by_table=mapped, **loads)
-    increments = GddlIncrementalLoadOperator(task_id="incremental_load", by_table=mapped, trigger_rule=_AFTER, **loads)
-    landed >> initial >> increments
-    landed >> increments
-    if mapped:  # in the pool of loads, since a cleared instance is a load
-        GddlTableOperator.partial(
-            task_id="table", map_index_template="{{ task.outcome['table'] }}", do_xcom_push=False, **loads
-        ).expand(outcome=increments.output)
+    increments = GddlIncrementalLoadOperator(task_id="incremental_load", by_table=mapped, **loads)
+    landed >> [initial, increments]
+    if mapped:
+        each = {**loads, "pool": pool_of_instances(pipeline.pool), "do_xcom_push": False}
+        for task_id, load in (("new_table", initial), ("table", increments)):
+            mapped_over = GddlTableOperator.partial(
+                task_id=task_id, map_index_template="{{ task.outcome['table'] }}", **each
+            )
+            mapped_over.expand(outcome=load.output)
 
 
 def _assets(pipeline: Pipeline, shared: Shared) -> list[Asset]:

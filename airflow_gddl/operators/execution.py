@@ -204,7 +204,9 @@ class Load(Task):
         if specs:
             loading.load(runner, specs, loading.order.marks)
         ready = not loading.stopped and loading.waiting is None
-        if self.stage == "increments" and loading.order.work.held and ready:
+        work = loading.order.work
+        is_last = self.stage == "increments" or not work.increments
+        if work.held and is_last and ready:
             self._load_held(loading, runner)
         return self.begun_with([spec.table for spec in specs], runner)
 
@@ -235,18 +237,11 @@ class _StageLoad(Load):
         operator, context, max_tries = self.operator, self.context, self.context["ti"].max_tries
         book = HintBook(self.document.roots, operator.pipeline, environ=self.environ)
         loading = self.loaded(book, self.begun.tables if self.begun else None)
-        shown = self._outcomes(loading) if operator.by_table else None
+        shown = outcomes(loading, round_of(context, operator)) if operator.by_table else None
         if loading.failed and (shown is None or not (is_last_try(context) or is_final(loading.failed))):
             raise failure(loading.failed, len(loading.results))
         if loading.results or loading.order.marks:
             add_events(context, operator.pipeline, book.finish(self.stage, context["run_id"], max_tries))
-        else:
-            book.pass_by(self.stage, context["run_id"], max_tries)
-            if not shown:
-                raise AirflowSkipException(f"nothing for {operator.task_id}")
+        elif not shown:
+            raise AirflowSkipException(f"nothing for {operator.task_id}")
         return summary(loading.results) if shown is None else shown
-
-    def _outcomes(self, loading: Loading) -> list[dict[str, Any]]:
-        """Outcomes of this task's tables and of the previous task's: the mapped task follows the last one."""
-        before = self.context["ti"].xcom_pull(task_ids=self.operator.initial) if self.stage == "increments" else None
-        return outcomes(before or (), loading, round_of(self.context, self.operator))

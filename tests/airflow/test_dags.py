@@ -127,7 +127,7 @@ def test_a01_three_tasks_and_no_list_of_tables(stage: Stage) -> None:
         edges = {task.task_id: sorted(task.downstream_task_ids) for task in dag.tasks}
         assert edges == {
             "landed": ["incremental_load", "initial_load"],
-            "initial_load": ["incremental_load"],
+            "initial_load": [],
             "incremental_load": [],
         }
     assert "shop.a" not in serialised(dags[PACK])
@@ -188,11 +188,12 @@ def test_a05_a_worker_builds_only_the_dag_it_runs(stage: Stage, monkeypatch: pyt
     assert build_dags() == {}
 
 
-def test_a08_pools_weights_and_one_run_at_a_time(stage: Stage) -> None:
+def test_a08_pools_weights_and_runs_at_a_time(stage: Stage) -> None:
     stage.write("gddl.yaml", "landing: ../landing\nlake: ../lake\ntiers: {large: {pool: big, slots: 2}}\n")
     stage.rows(
         "{table: shop.a, keys: [id], size: large, priority: low}",
         "{table: shop.b, keys: [id], size: medium, priority: critical}",
+        "{table: shop.c, keys: [id], size: large, schedule: continuous}",
     )
     dags = build_dags()
     low, critical = dags["gddl.shop.a"], dags["gddl.shop.b"]
@@ -201,7 +202,8 @@ def test_a08_pools_weights_and_one_run_at_a_time(stage: Stage) -> None:
     assert critical.get_task("initial_load").pool == "gddl_medium"
     assert [dag.get_task("initial_load").priority_weight for dag in (low, critical)] == [1, 1000]
     assert "absolute" in serialised(low)
-    assert {(dag.max_active_runs, dag.catchup) for dag in dags.values()} == {(1, False)}
+    runs = {name: (dag.max_active_runs, dag.catchup) for name, dag in dags.items()}
+    assert runs == {"gddl.shop.a": (8, False), "gddl.shop.b": (8, False), "gddl.shop.c": (1, False)}
 
 
 def test_a09_schedules_on_assets_and_continuous(stage: Stage) -> None:

@@ -116,8 +116,8 @@ def _earlier(
 def _tables(store: Storage, path: str) -> set[str]:
     try:
         data = json.loads(store.read(path))
-        return {str(name) for part in ("tables", "failed") for name in data[part]}
-    except (FileNotFoundError, ValueError, KeyError, TypeError):
+        return {str(name) for part in ("tables", "failed") for name in data.get(part, ())}
+    except (FileNotFoundError, ValueError, AttributeError, TypeError):
         return set()
 
 

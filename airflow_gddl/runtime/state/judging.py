@@ -67,10 +67,12 @@ class RunningJob:
     Attributes:
         since: when it began.
         until: when the job expires unless it is reported again.
+        run: Airflow's id of the run; empty where Airflow did not start it.
     """
 
     since: float
     until: float
+    run: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
