@@ -50,7 +50,9 @@ owner_links (string) =
 paused_upon_creation (boolean) = False
   Whether new DAGs start paused.
 alert_notifiers (string) =
-  Notifiers for late, failing or damaged tables, as a JSON list. Empty: the webhook, if any.
+  Notifiers for late, failing or damaged tables and invalid rows, as a JSON list. Empty: the webhook, if any.
+alert_failed_runs (integer) = 2
+  Runs in a row in which a table fails before an alert is sent.
 alert_quarantine_rate (float) = 0.01
   Share of a run's rows that may be quarantined before an alert is sent.
 maintenance_schedule (string) = @daily
@@ -99,7 +101,12 @@ def get_provider_info() -> dict[str, Any]:
             _modules("airflow_gddl.triggers.tables", "airflow_gddl.triggers.files", "airflow_gddl.triggers.runs")
         ],
         "extra-links": ["airflow_gddl.links.jobs.JobLogLink", "airflow_gddl.links.jobs.AssetsLink"],
-        "notifications": ["airflow_gddl.notifications.webhook.GddlNotifier"],
+        "notifications": [
+            "airflow_gddl.notifications.webhook.GddlNotifier",
+            "airflow_gddl.notifications.services.TeamsNotifier",
+            "airflow_gddl.notifications.services.PagerDutyNotifier",
+            "airflow_gddl.notifications.services.MailNotifier",
+        ],
         "config": {
             "gddl": {
                 "description": "Options of airflow-gddl.",

@@ -100,7 +100,7 @@ def test_clearing_a_run_loads_its_tables_in_one_job(stage: Stage) -> None:
     dag = build_dags()[PACK]
     assert clear(dag, done, lambda _one: True) == "success"
     assert stage.loaded == [list(NAMES), list(NAMES)]
-    assert clear(dag, done, lambda one: one.task_id == "new_table") == "success", "all tables, each alone"
+    assert clear(dag, done, lambda one: one.task_id == "table") == "success", "all tables, each alone"
     assert sorted(stage.loaded[2:]) == [["shop.a"], ["shop.b"], ["shop.c"]]
 
 
