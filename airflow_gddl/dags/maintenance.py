@@ -114,7 +114,7 @@ def _rerun(common: _Common) -> DAG:
 
 
 def _watch(common: _Common) -> DAG:
-    page = "Sends alerts for tables that become late or recover, whether or not they are being loaded."
+    page = "Sends alerts for tables that become late, fail or recover, and for invalid rows, also while nothing loads."
     with _empty(common, WATCH, "watch_schedule", page, POLL) as dag:
         GddlWatchOperator(task_id="look", metadata=common.metadata, pool=configuration.text("sensor_pool"))
     return dag

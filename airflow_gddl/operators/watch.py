@@ -1,4 +1,4 @@
-"""The task that checks all tables for lateness, whether or not they are being loaded."""
+"""The task that checks all tables and rows, whether or not they are being loaded."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from airflow.sdk import BaseOperator, Context
 
 
 class GddlWatchOperator(BaseOperator):
-    """Notifies `[gddl] alert_notifiers` once when a table becomes late, and once when it no longer is.
+    """Notifies `[gddl] alert_notifiers` once when a problem of a table, row or the metadata begins, once when it ends.
 
     Args:
         metadata: folder or `s3://` URL.
@@ -21,7 +21,7 @@ class GddlWatchOperator(BaseOperator):
         self.metadata = metadata
 
     def execute(self, context: Context) -> dict[str, int]:
-        """Return how many tables became late, and how many recovered.
+        """Return how many problems began, and how many ended.
 
         Raises:
             AirflowException: the lake or the metadata can't be read.

@@ -241,7 +241,7 @@ def test_the_watch_reports_failures_and_invalid_rows_without_freshness(
     (text,) = ListNotifier.reported
     first, second = text.removeprefix("told: ").splitlines()
     assert first == "shop.a: [LOAD_FAILED] it failed in 2 runs in a row: [JOB_FAILED] no 2"
-    assert second.startswith("shop.b: [ROW_INVALID] tables/tables.yaml:"), second
+    assert second.startswith("shop.b: [ROW_INVALID] tables/shop.yaml:"), second
     assert watched(stage) == {"began": 0, "over": 0}
     stage.rows("{table: shop.a, keys: [id]}", "{table: shop.b, keys: [id]}")
     assert watched(stage) == {"began": 0, "over": 1}

@@ -81,13 +81,13 @@ class Mails(socketserver.StreamRequestHandler):
         say = lambda text: self.wfile.write(f"{text}\r\n".encode())  # noqa: E731 - as it reads
         say("220 here")
         while line := self.rfile.readline().decode().strip():
-            if line == "DATA":
+            if line.upper() == "DATA":
                 say("354 go")
                 lines = []
                 while (text := self.rfile.readline().decode()) != ".\r\n":
                     lines.append(text)
                 self.kept.append("".join(lines))
-            if line == "QUIT":
+            if line.upper() == "QUIT":
                 say("221 bye")
                 return
             say("250 ok")
