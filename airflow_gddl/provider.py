@@ -47,8 +47,8 @@ active_runs (integer) = 8
   Runs of a table's or pack's DAG at a time: requests for named tables run beside the schedule.
 owner_links (string) =
   Links of table owners: a JSON object of http, https or mailto URLs by owner.
-paused_upon_creation (boolean) = False
-  Whether new DAGs start paused.
+paused_upon_creation (string) =
+  Whether new DAGs start paused. Empty: as [core] dags_are_paused_at_creation says.
 alert_notifiers (string) =
   Notifiers for late, failing or damaged tables and invalid rows, as a JSON list. Empty: the webhook, if any.
 alert_failed_runs (integer) = 2
@@ -82,7 +82,7 @@ def _options() -> dict[str, dict[str, Any]]:
 
 
 _OPTIONS = _options()
-_OPERATORS = ("load", "continuous", "maintenance", "watch", "find", "table")
+_OPERATORS = ("load", "tables", "continuous", "maintenance", "watch", "find", "table")
 DEFAULTS = {name: option["default"] for name, option in _OPTIONS.items()}
 
 
@@ -92,11 +92,17 @@ def get_provider_info() -> dict[str, Any]:
         "package-name": "airflow-gddl",
         "name": _NAME,
         "description": "Bring database tables into Delta Lake from CDC files, by metadata.",
-        "integrations": [{"integration-name": _NAME, "external-doc-url": "", "tags": ["software"]}],
+        "integrations": [
+            {
+                "integration-name": _NAME,
+                "external-doc-url": "https://github.com/airflow-gddl/airflow-gddl",
+                "tags": ["software"],
+            }
+        ],
         "operators": [
             _modules(*(f"airflow_gddl.operators.{name}" for name in _OPERATORS)),
         ],
-        "sensors": [_modules("airflow_gddl.sensors.tables")],
+        "sensors": [_modules("airflow_gddl.sensors.tables", "airflow_gddl.sensors.loaded")],
         "triggers": [
             _modules("airflow_gddl.triggers.tables", "airflow_gddl.triggers.files", "airflow_gddl.triggers.runs")
         ],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -21,6 +21,7 @@ from airflow_gddl.dags.problems import MetadataProblems, problems_text
 from airflow_gddl.metadata.topology import CONTINUOUS_POOL, Pipeline, Timing
 from airflow_gddl.metadata.topology.pipelines import NO_OWNER
 from airflow_gddl.metadata.topology.pools import pool_of_instances
+from airflow_gddl.metadata.topology.selection import selected
 from airflow_gddl.notifications.webhook import GddlNotifier
 from airflow_gddl.operators.continuous import GddlContinuousOperator
 from airflow_gddl.operators.load import GddlIncrementalLoadOperator, GddlInitialLoadOperator
@@ -33,13 +34,16 @@ from airflow_gddl.version_compat import deadline
 _LOG = logging.getLogger(__name__)
 
 
-def build_dags(
+def build_dags(  # noqa: PLR0913 - what a DAG file may say
     metadata_dir: str | Path | None = None,
     *,
     beside: str | Path | None = None,
     default_args: Mapping[str, Any] | None = None,
     on_dag: OnDag | None = None,
     timezone: str = "UTC",
+    paused: bool | None = None,
+    select: Sequence[str] = (),
+    exclude: Sequence[str] = (),
 ) -> dict[str, DAG]:
     """The DAGs of a metadata folder by DAG id; a worker gets only the one it runs.
 
@@ -48,10 +52,13 @@ def build_dags(
     Args:
         metadata_dir: a folder or an `s3://` URL; null: see `configuration.metadata_place`.
         beside: the DAG file, for finding the folder.
-        default_args, on_dag, timezone: see `Customization`.
+        default_args, on_dag, timezone, paused: see `Customization`.
+        select: only DAGs with a table that one of these selectors matches; see `selection.selected`. Empty: all.
+        exclude: no DAG with a table that one of these matches.
 
     Raises:
-        GddlError: Airflow's configuration of this package is wrong (`OPTION_INVALID`, `CACHE_UNUSABLE`).
+        GddlError: Airflow's configuration of this package is wrong (`OPTION_INVALID`, `CACHE_UNUSABLE`);
+            `SELECTOR_INVALID`.
         MetadataProblems: the metadata could never be read.
     """
     metadata = configuration.metadata_place(metadata_dir, beside)
@@ -59,9 +66,9 @@ def build_dags(
     if snapshot.generation is None:  # no table was ever known: without an error, nothing would be seen in Airflow
         raise MetadataProblems(f"\n{problems_text(snapshot)}")
     running = get_parsing_context().dag_id
-    custom = Customization(default_args=default_args or {}, on_dag=on_dag, timezone=timezone)
+    custom = Customization(default_args=default_args or {}, on_dag=on_dag, timezone=timezone, paused=paused)
     dags, unbuilt, shared = {}, [], Shared.read(metadata, custom)
-    for pipeline in _wanted(snapshot, running):
+    for pipeline in _wanted(snapshot, running, select, exclude):
         try:
             dags[pipeline.dag_id] = build_dag(pipeline, shared)
         except Exception as error:  # noqa: BLE001 - an error in one pipeline must not affect the others
@@ -72,10 +79,17 @@ def build_dags(
     return dags
 
 
-def _wanted(snapshot: MetadataSnapshot, running: str | None) -> Iterable[Pipeline]:
-    """All pipelines, or in a worker the one whose DAG it runs."""
+def _wanted(
+    snapshot: MetadataSnapshot, running: str | None, select: Sequence[str], exclude: Sequence[str]
+) -> Iterable[Pipeline]:
+    """All pipelines that are selected, or in a worker the one whose DAG it runs."""
     if running is None:
-        return snapshot.served()
+        directory = snapshot.directory() if select or exclude else None
+        if directory is None:
+            return snapshot.served()
+        chosen = {row.dag_id for row in selected(directory.rows, select)}
+        chosen -= {row.dag_id for row in selected(directory.rows, exclude)} if exclude else set()
+        return [pipeline for pipeline in snapshot.served() if pipeline.dag_id in chosen]
     entry = snapshot.entry(running)
     return () if entry is None else (entry,)
 
@@ -100,7 +114,7 @@ class Shared:
     owner_links: Mapping[str, str]
     declares_assets: bool
     connection: str | None
-    paused: bool
+    paused: bool | None
     sensor_pool: str
     sensor_timeout: timedelta
     continuous_hours: float
@@ -116,7 +130,7 @@ class Shared:
             owner_links=configuration.owner_links(),
             declares_assets=get_parsing_context().dag_id is None,
             connection=configuration.text("notify_connection") or None,
-            paused=configuration.is_on("paused_upon_creation"),
+            paused=custom.starts_paused,
             sensor_pool=configuration.text("sensor_pool"),
             sensor_timeout=POLL + timedelta(seconds=configuration.number("dependency_wait_seconds")),
             continuous_hours=configuration.number("continuous_hours"),

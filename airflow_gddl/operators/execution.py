@@ -89,6 +89,11 @@ class Task:
     environ: Mapping[str, str]
     begun: TryState | None
 
+    @property
+    def run_key(self) -> str:
+        """Distinguishes this run from others of the pipeline, in hints, state and submissions."""
+        return str(self.context["run_id"])
+
     def runner(self, *, patient: bool = False, tick: Callable[[], None]) -> Runner:
         """
         Args:
@@ -96,7 +101,7 @@ class Task:
             tick: see `RunnerSettings`.
         """
         operator, document = self.operator, self.document
-        key = TaskKey(pipeline=operator.pipeline, run=self.context["run_id"], task=operator.job_key)
+        key = TaskKey(pipeline=operator.pipeline, run=self.run_key, task=operator.job_key)
         since = self.begun.since if self.begun else None
         submission = SubmissionContext(task=key, roots=document.roots, patient=patient, since=since)
         return runner_of(operator, document, self.environ, submission, tick)
@@ -136,7 +141,7 @@ class Task:
             document=self.document,
             work=work,
             stage=stage,
-            run=self.context["run_id"],
+            run=self.run_key,
             job_id=self.job_id(part),
             wait_seconds=configuration.number("claim_wait_seconds"),
             begun=begun,
@@ -241,7 +246,7 @@ class _StageLoad(Load):
         if loading.failed and (shown is None or not (is_last_try(context) or is_final(loading.failed))):
             raise failure(loading.failed, len(loading.results))
         if loading.results or loading.order.marks:
-            add_events(context, operator.pipeline, book.finish(self.stage, context["run_id"], max_tries))
+            add_events(context, operator.pipeline, book.finish(self.stage, self.run_key, max_tries))
         elif not shown:
             raise AirflowSkipException(f"nothing for {operator.task_id}")
         return summary(loading.results) if shown is None else shown

@@ -14,6 +14,7 @@ import pytest
 
 from airflow_gddl import configuration
 from airflow_gddl.dags.factory import build_dags
+from airflow_gddl.dags.maintenance import build_upkeep_dags
 from airflow_gddl.dags.problems import MetadataProblems, raise_problems
 from tests.airflow.bag import ROOT, kept, parse, serialised
 from tests.airflow.stage import Stage
@@ -270,11 +271,18 @@ def test_the_form_of_a_dag_for_one_table_has_no_choice_of_tables(stage: Stage) -
     assert asked.validate()["tables"] == ["shop.own"], "the page and gddl_rerun name it all the same"
 
 
-def test_dags_start_unpaused_unless_configured(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dags_start_paused_as_airflow_says_unless_configured(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     stage.rows("{table: shop.a, keys: [id]}")
-    assert build_dags()[PACK].is_paused_upon_creation is False
-    monkeypatch.setenv("AIRFLOW__GDDL__PAUSED_UPON_CREATION", "True")
-    assert build_dags()[PACK].is_paused_upon_creation is True
+    found = lambda **given: [  # noqa: E731 - as it reads
+        build_dags(**given)[PACK].is_paused_upon_creation,
+        build_upkeep_dags(**given)["gddl_verify"].is_paused_upon_creation,
+    ]
+    assert found() == [None, None]
+    assert found(paused=False) == [False, False]
+    for value, paused in (("True", True), ("False", False)):
+        monkeypatch.setenv("AIRFLOW__GDDL__PAUSED_UPON_CREATION", value)
+        assert found() == [paused, paused]
+        assert found(paused=not paused) == [not paused, not paused]
 
 
 def test_the_example_dags_load() -> None:

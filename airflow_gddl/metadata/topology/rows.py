@@ -14,7 +14,7 @@ from airflow_gddl.contract.published import EVERY, Publication
 from airflow_gddl.contract.spec import Priority, TableSpec
 from airflow_gddl.contract.table_names import TableNames
 from airflow_gddl.metadata.problems import Problem
-from airflow_gddl.metadata.topology.pipelines import Pipeline
+from airflow_gddl.metadata.topology.pipelines import Pipeline, label_of
 from airflow_gddl.metadata.topology.schedules import Timing
 
 _FROM = date(2024, 1, 1)
@@ -34,6 +34,7 @@ class TableRow:
         problems: problems of the row, one line each; empty: none.
         source_table: `schema.name` in the source; null: `table`.
         published, technical, added: see `Publication`.
+        tags: names of its tags, and names with values as Airflow shows them.
     """
 
     table: str
@@ -50,6 +51,7 @@ class TableRow:
     published: Sequence[str] = (EVERY,)
     technical: Sequence[str] = ()
     added: Sequence[str] = ()
+    tags: Sequence[str] = ()
 
     @property
     def name_in_source(self) -> str:
@@ -83,6 +85,7 @@ def row_of(spec: TableSpec, pipeline: Pipeline | None) -> TableRow:
         published=publication.columns,
         technical=publication.technical,
         added=publication.added,
+        tags=tuple(label for key, value in spec.tags.items() for label in dict.fromkeys((key, label_of(key, value)))),
     )
 
 
