@@ -44,7 +44,7 @@ def test_the_provider_info_obeys_airflow_s_schema_and_names_what_exists() -> Non
     schema = json.loads((Path(airflow.__file__).parent / "provider_info.schema.json").read_text())
     jsonschema.validate(info, schema)
     modules = [
-        m for part in ("operators", "sensors", "triggers") for entry in info[part] for m in entry["python-modules"]
+        m for part in ("operators", "sensors", "triggers", "hooks") for entry in info[part] for m in entry["python-modules"]
     ]
     classes = [*info["extra-links"], *info["notifications"]]
     assert all(importlib.import_module(module) for module in modules)

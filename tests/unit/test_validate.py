@@ -89,7 +89,7 @@ def test_all_problems_are_a_line_each(tmp_path: Path, gddl: Gddl) -> None:
 def test_the_same_problem_of_many_rows_is_one_line_and_a_count(tmp_path: Path, gddl: Gddl) -> None:
     rows = row_file(*(f"{{table: s.t{n:02d}, keys: id, size: smal}}" for n in range(50)), "{table: s.x, keys: 1}")
     write(tmp_path / "metadata", {"gddl.yaml": ROOTS, "tables/shop.yaml": rows})
-    status, out, _ = gddl("validate")
+    _, out, _ = gddl("validate")
     first, other, count = out.splitlines()
     assert first.startswith("metadata/tables/shop.yaml:3:")
     assert first.endswith("The same in 49 more rows: s.t01, s.t02, s.t03 and 46 others.")
