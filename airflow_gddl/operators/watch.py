@@ -36,7 +36,7 @@ class GddlWatchOperator(BaseOperator):
         if directory is None:
             raise AirflowException(f"the metadata can't be read: {serving.state.why}")
         try:
-            sent = watch(context, directory, self.log, configuration.environ_of(directory))
+            sent = watch(context, directory, self.dag_id, self.log, configuration.environ_of(directory))
         except GddlError as error:
             raise AirflowException(str(error)) from error
         for alert in sent:

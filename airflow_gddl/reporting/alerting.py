@@ -29,6 +29,7 @@ from airflow_gddl.runtime.state.alerts import (
     alerts,
     moves,
     of_metadata,
+    of_removed,
     without_load,
 )
 from airflow_gddl.runtime.state.board import standings
@@ -118,9 +119,12 @@ def _with_files(warning: RunWarning) -> str:
     return f"{warning.message} ({', '.join(named)})" if named else warning.message
 
 
-def watch(context: Context, directory: Directory, log: Logger, environ: Mapping[str, str]) -> list[Alert]:
+def watch(context: Context, directory: Directory, own: str, log: Logger, environ: Mapping[str, str]) -> list[Alert]:
     """Send alerts for problems of tables, invalid rows and the metadata that began or ended without a load, and those
     that a load could not send; return those sent.
+
+    Args:
+        own: name of the state's object for what no pipeline loads: invalid rows, and the metadata.
 
     Raises:
         RetriableError: the lake can't be read. Errors of notifiers pass through; then nothing counts as sent.
@@ -140,17 +144,21 @@ def watch(context: Context, directory: Directory, log: Logger, environ: Mapping[
     limits, now = _limits(), time.time()
     rows = [row for row in directory.rows if row.dag_id is not None or row.problems]
     found = standings(rows, known, now, limits.quarantine_rate)
-    notified = {**known.notified_by.get(BY_HAND, {}), **moved.notified}
+    notified = {**known.notified_by.get(own, {}), **moved.notified}
     fresh = [*without_load(found, notified, limits, now), *of_metadata(directory.problems, notified)]
     fresh = _explained(fresh, directory.roots, environ)
+    tables = {row.table for row in directory.rows}
+    gone = of_removed({name: known.notified_by.get(name, {}) for name in {own, *homes.values()}}, tables)
+    homes |= {alert.table: pipeline for pipeline, alert in gone}
+    fresh += [alert for _, alert in gone]
     late = [alert for alert in fresh if alert.code == "FRESHNESS_MISSED"]
     for alert in late[:_GAUGED]:
         gauge("gddl.late", int(alert.change == "began"), {"table": alert.table})
     if fresh:
         _notify(context, notifiers(), fresh)
-        for dag_id in sorted({homes.get(alert.table, BY_HAND) for alert in fresh}):
-            own = [alert for alert in fresh if homes.get(alert.table, BY_HAND) == dag_id]
-            _remember(directory.roots, dag_id, own, environ)
+        for name in sorted({homes.get(alert.table, own) for alert in fresh}):
+            of_it = [alert for alert in fresh if homes.get(alert.table, own) == name]
+            _remember(directory.roots, name, of_it, environ)
     return fresh
 
 

@@ -247,6 +247,12 @@ def test_the_watch_reports_failures_and_invalid_rows_without_freshness(
     assert watched(stage) == {"began": 0, "over": 1}
     assert ListNotifier.reported[-1] == "told: shop.b: ROW_INVALID is over"
     assert watched(stage) == {"began": 0, "over": 0}
+    stage.rows("{table: shop.b, keys: [id]}", "{table: shop.c, keyz: [id]}")
+    assert watched(stage) == {"began": 1, "over": 1}, "a table that was removed is no incident"
+    assert "shop.a: LOAD_FAILED is over" in ListNotifier.reported[-1]
+    stage.rows("{table: shop.b, keys: [id]}")
+    assert watched(stage) == {"began": 0, "over": 1}, "nor is a row that was removed"
+    assert watched(stage) == {"began": 0, "over": 0}
     stage.write("tables/other.yaml", "tables: [")
     assert watched(stage) == {"began": 1, "over": 0}
     assert "(metadata): [METADATA_INVALID] tables/other.yaml:" in ListNotifier.reported[-1]

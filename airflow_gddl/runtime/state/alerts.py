@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -171,6 +171,22 @@ def of_metadata(lines: Sequence[str], notified: Notified) -> list[Alert]:
     """
     holding = [TableProblem("METADATA_INVALID", _first(lines))] if lines else []
     return list(_changes(METADATA, None, holding, notified))
+
+
+def of_removed(notified_by: Mapping[str, Notified], tables: Collection[str]) -> list[tuple[str, Alert]]:
+    """Ends of alerts of tables that the metadata no longer has, with the pipeline that stores them.
+
+    Args:
+        notified_by: pipelines of the metadata to their sent alerts.
+        tables: all of the metadata.
+    """
+    return [
+        (pipeline, Alert(table=table, owner=None, change="over", code=code))
+        for pipeline, notified in sorted(notified_by.items())
+        for table, codes in sorted(notified.items())
+        if table not in tables and table != METADATA
+        for code in codes
+    ]
 
 
 def _changes(table: str, owner: str | None, holding: Iterable[TableProblem], notified: Notified) -> Iterator[Alert]:
