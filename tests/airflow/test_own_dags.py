@@ -22,7 +22,7 @@ from airflow_gddl.metadata.topology.selection import selected
 from airflow_gddl.operators.tables import GddlLoadOperator
 from airflow_gddl.sensors.loaded import GddlSensor
 from tests.airflow.stage import Stage
-from tests.airflow.stored import store
+from tests.airflow.stored import put
 from tests.airflow.test_run import PACK, events
 from tests.airflow.test_run import run as run_pack
 
@@ -37,9 +37,9 @@ LARGE = "gddl.shop.c"
 @pytest.fixture(autouse=True)
 def tables(stage: Stage) -> None:
     stage.rows(
-        "{table: shop.a, keys: [id], tags: {finance: , domain: sales}, owner: sales}",
+        "{table: shop.a, keys: [id], tags: {finance: x, domain: sales}, owner: sales}",
         "{table: shop.b, keys: [id]}",
-        "{table: shop.c, keys: [id], size: large, tags: {finance: }}",
+        "{table: shop.c, keys: [id], size: large, tags: {finance: x}}",
     )
     for name in "abc":
         stage.land(f"shop.{name}")
@@ -52,7 +52,7 @@ def own_dag(name: str = "own", **arguments: Any) -> DAG:
 
 
 def states(dag: DAG, **conf: Any) -> dict[str, str]:
-    store(dag)
+    put(dag)
     done = dag.test(logical_date=next(DATES), run_conf=conf)
     return {ti.task_id: str(ti.state) for ti in done.get_task_instances()}
 
