@@ -91,7 +91,6 @@ def _load(
     """One job after the other; a resumed try continues with the job that it waited for."""
     results: list[JobResult] = list(begun.failed if begun else ())
     books: list[tuple[HintBook, PipelineWork]] = []
-    waiting: list[str] = []
     own = begun
     for dag_id, work in sorted(works.items()):
         operator.pipeline = dag_id
@@ -108,36 +107,28 @@ def _load(
         )
         own = None
         results += loading.results
-        waiting += sorted(work.held.keys() - {result.table for result in loading.results})
-    return _ended(operator, context, results, waiting, books)
+    return _ended(operator, context, results, books)
 
 
 def _ended(
     operator: GddlLoadOperator,
     context: Context,
     results: Sequence[JobResult],
-    waiting: Sequence[str],
     books: Sequence[tuple[HintBook, PipelineWork]],
 ) -> dict[str, Any]:
-    """
-    Raises:
-        RetriableError: `DEPENDENCY_WAITS`. Events of loaded tables are then sent by the DAGs that load them otherwise.
-    """
+    """Fails with the tables that failed; events of the others are then sent by the DAGs that load them otherwise."""
     failed = [result for result in results if result.status == "failed"]
     if failed:
         raise failure(failed, sum(len({**work.initial, **work.increments}) for _, work in books))
-    if waiting:
-        what = f"not loaded, because tables of their depends_on are not: {', '.join(waiting)}"
-        raise RetriableError("DEPENDENCY_WAITS", what, remedy="load these first, or name them, too")
     operator.pipeline = ALIAS
     for book, work in books:
-        for table in (*work.initial, *work.increments, *work.held):
+        for table in (*work.initial, *work.increments):
             add_events(context, ALIAS, book.finish_table(table))
     return summary(results)
 
 
 def _is_of(begun: TryState, work: PipelineWork) -> bool:
-    return bool(set(begun.tables) & {*work.initial, *work.increments, *work.held})
+    return bool(set(begun.tables) & {*work.initial, *work.increments})
 
 
 @dataclass(frozen=True)

@@ -101,12 +101,11 @@ def test_a_failing_table_fails_the_task_after_the_others(stage: Stage) -> None:
     assert sorted(stage.hints(PACK).pending) == ["shop.b"], "the next run of its DAG sends the event"
 
 
-def test_a_table_that_waits_for_another_fails_the_task(stage: Stage) -> None:
-    stage.rows("{table: shop.a, keys: [id], depends_on: [shop.c]}", "{table: shop.c, keys: [id], size: large}")
-    assert states(own_dag(tables=["shop.a"])) == {"load": "failed"}
-    assert stage.loaded == []
-    assert states(own_dag(tables=["shop.c"])) == {"load": "success"}
-    assert states(own_dag(tables=["shop.a"])) == {"load": "success"}
+def test_named_tables_are_loaded_in_order_and_wait_for_no_other(stage: Stage) -> None:
+    stage.rows("{table: shop.a, keys: [id], depends_on: [shop.b, shop.c]}", "{table: shop.b, keys: [id]}")
+    stage.rows("{table: shop.c, keys: [id], size: large}", file="tables/more.yaml")
+    assert states(own_dag(tables=["shop.a", "shop.b"])) == {"load": "success"}
+    assert stage.loaded == [["shop.b"], ["shop.a"]]
 
 
 def waits(**arguments: Any) -> bool:
