@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import reprlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -301,6 +301,30 @@ class Problem:
         end = "" if self.remedy.endswith((".", "?")) else "."
         text = f"{self.place}: [{self.code}] {about + ': ' if about else ''}{self.message}{value}."
         return " ".join(f"{text} Remedy: {self.remedy}{end}".split())
+
+
+MANY = 5
+"""Equal problems that are shown one by one, at most."""
+_NAMED = 3
+
+
+def grouped(problems: Iterable[Problem]) -> list[tuple[Problem, str]]:
+    """Problems to show, and what to add to each: of more than `MANY` rows with the same problem, the first alone, with
+    the number of the others and some of their names.
+    """
+    alike: dict[tuple[str, ...], list[Problem]] = {}
+    for problem in problems:
+        key = (problem.code, problem.message, problem.remedy, problem.field, problem.value)
+        alike.setdefault(key, []).append(problem)
+    made = []
+    for found in alike.values():
+        tables = list(dict.fromkeys(problem.table for problem in found[1:] if problem.table is not None))
+        if len(tables) < MANY or len(tables) < len(found) - 1:  # few, or several in a row
+            made += [(problem, "") for problem in found]
+            continue
+        names = ", ".join(tables[:_NAMED])
+        made.append((found[0], f"The same in {len(tables)} more rows: {names} and {len(tables) - _NAMED} others."))
+    return made
 
 
 def unread(error: DocumentError | FileNotFoundError, file: str) -> Problem:

@@ -12,23 +12,20 @@ class LoadOperator(JobOperator):
     """Loads its part of the sensor's work in one job, and fails at the end if a table failed.
 
     A retry loads only the remaining tables; a cleared task that had succeeded loads all of its tables again. The ledger
-    ensures that no file is loaded twice.
+    ensures that no file is loaded twice. At the end, tables that `depends_on` held back are loaded, if they can be: by
+    the load of increments, or by the other where there are none.
 
     Args:
         sensor: task id of the pipeline's `GddlTablesSensor`.
         by_table: a mapped task shows each table: the last try succeeds though tables failed, and the result is a
             `TableOutcome` in plain data for each table, instead of counts.
-        initial: task id of the pipeline's `GddlInitialLoadOperator`, whose outcomes the other load adds to its own.
     """
 
     stage: ClassVar[Literal["initial", "increments"]]
     execution = "airflow_gddl.operators.execution"
 
-    def __init__(
-        self, *, sensor: str = "landed", initial: str = "initial_load", by_table: bool = False, **kwargs: Any
-    ) -> None:
+    def __init__(self, *, sensor: str = "landed", by_table: bool = False, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.initial = initial
         self.sensor = sensor
         self.by_table = by_table
 
@@ -41,7 +38,7 @@ class GddlInitialLoadOperator(LoadOperator):
 
 
 class GddlIncrementalLoadOperator(LoadOperator):
-    """Brings tables that have a replica up to date, at the end also those that `depends_on` held back, if it can."""
+    """Brings tables that have a replica up to date."""
 
     stage = "increments"
     ui_color = "#e3eefa"

@@ -69,7 +69,7 @@ class GddlFindOperator(BaseOperator):
 
 
 class GddlWatchOperator(BaseOperator):
-    """Notifies `[gddl] alert_notifiers` once when a table becomes late, and once when it no longer is.
+    """Notifies `[gddl] alert_notifiers` once when a problem of a table, row or the metadata begins, once when it ends.
 
     Args:
         metadata: folder or `s3://` URL.
@@ -82,7 +82,7 @@ class GddlWatchOperator(BaseOperator):
         self.metadata = metadata
 
     def execute(self, context: Context) -> dict[str, int]:
-        """Return how many tables became late, and how many recovered.
+        """Return how many problems began, and how many ended.
 
         Raises:
             AirflowException: the lake or the metadata can't be read.
@@ -97,7 +97,7 @@ class GddlWatchOperator(BaseOperator):
         if directory is None:
             raise AirflowException(f"the metadata can't be read: {serving.state.why}")
         try:
-            sent = watch(context, directory, self.log, configuration.environ_of(directory))
+            sent = watch(context, directory, self.dag_id, self.log, configuration.environ_of(directory))
         except GddlError as error:
             raise AirflowException(str(error)) from error
         for alert in sent:

@@ -16,7 +16,7 @@ from airflow_gddl.operators.execution import Load, decided, document_of
 from airflow_gddl.operators.job_runs import agreed, begun_of
 from airflow_gddl.operators.outcomes import TableOutcome, failure, round_of
 from airflow_gddl.reporting.results import add_events, airflow_errors, summary
-from airflow_gddl.runtime.landing.hints import SharedHintBook
+from airflow_gddl.runtime.landing.hints import HintBook
 from airflow_gddl.runtime.landing.loading import Stage
 from airflow_gddl.runtime.landing.work import of_table
 from airflow_gddl.runtime.snapshot import PipelineDocument
@@ -87,7 +87,7 @@ class _TableLoad(Load):
 
     def run(self) -> dict[str, Any]:
         operator, table = self.operator, self.operator.outcome["table"]
-        book = SharedHintBook(self.document.roots, operator.pipeline, environ=self.environ)
+        book = HintBook(self.document.roots, operator.pipeline, environ=self.environ)
         loading = self.loaded(book, (table,))
         if loading.failed:
             raise failure(loading.failed, len(loading.results))

@@ -62,15 +62,20 @@ def announce(context: Context, metadata: str, dag_id: str) -> None:
     """Send all pending events of the pipeline.
 
     Raises:
-        RetriableError: `STORAGE_BUSY`.
+        RetriableError: `STORAGE_BUSY`, or `STATE_CONTENDED`.
     """
     document = configuration.snapshot(metadata).pipeline(dag_id)
     if document is None:
         return
-    lake = open_store(configuration.environ_of(document))
-    known: Hints = hints.read_hints(lake, document.roots.lake, dag_id)
-    add_events(context, dag_id, known.pending)
-    hints.write_hints(lake, document.roots.lake, dag_id, known.announced())
+    pending: dict[str, Mapping[str, Any]] = {}
+
+    def announced(known: Hints) -> Hints:
+        pending.clear()
+        pending.update(known.pending)
+        return known.announced()
+
+    hints.update(open_store(configuration.environ_of(document)), document.roots.lake, dag_id, announced)
+    add_events(context, dag_id, pending)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -117,6 +117,11 @@ def owner_of(tables: Sequence[TableSpec]) -> str:
     return ", ".join(owners) if 0 < len(owners) <= _MOST_OWNERS else NO_OWNER
 
 
+def label_of(key: str, value: str) -> str:
+    """A row's tag as Airflow shows it."""
+    return f"{key}:{value}" if value else key
+
+
 def tags_of(tables: Sequence[TableSpec], tier: str, priority: Priority) -> tuple[str, ...]:
     """Source, tier and priority, `owner:<owner>` and the labels of the rows, sorted; of a pack the most frequent ones.
 
@@ -126,7 +131,7 @@ def tags_of(tables: Sequence[TableSpec], tier: str, priority: Priority) -> tuple
     """
     alone = len(tables) == 1
     owners = [f"owner:{table.owner}" for table in tables if table.owner]
-    labels = [f"{key}:{value}" if value else key for table in tables for key, value in table.tags.items()]
+    labels = [label_of(key, value) for table in tables for key, value in table.tags.items()]
     own = ("gddl", tables[0].source, tier, f"priority:{priority}")
     chosen = (*own, *_most(owners, _MOST_OWNER_TAGS), *(labels if alone else _most(labels, _MOST_LABELS)))
     return tuple(sorted({tag[:_LONGEST_TAG] for tag in chosen}))

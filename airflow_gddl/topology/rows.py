@@ -22,7 +22,7 @@ from airflow_gddl.contract.published import EVERY, Publication
 from airflow_gddl.contract.spec import Priority, TableSpec
 from airflow_gddl.contract.table_names import TableNames
 from airflow_gddl.metadata.problems import Problem
-from airflow_gddl.topology.pipelines import Pipeline, Timing
+from airflow_gddl.topology.pipelines import Pipeline, Timing, label_of
 
 _FROM = date(2024, 1, 1)
 """A fixed day, so that the interval depends only on the schedule."""
@@ -41,6 +41,7 @@ class TableRow:
         problems: problems of the row, one line each; empty: none.
         source_table: `schema.name` in the source; null: `table`.
         published, technical, added: see `Publication`.
+        tags: names of its tags, and names with values as Airflow shows them.
     """
 
     table: str
@@ -57,6 +58,7 @@ class TableRow:
     published: Sequence[str] = (EVERY,)
     technical: Sequence[str] = ()
     added: Sequence[str] = ()
+    tags: Sequence[str] = ()
 
     @property
     def name_in_source(self) -> str:
@@ -90,6 +92,7 @@ def row_of(spec: TableSpec, pipeline: Pipeline | None) -> TableRow:
         published=publication.columns,
         technical=publication.technical,
         added=publication.added,
+        tags=tuple(label for key, value in spec.tags.items() for label in dict.fromkeys((key, label_of(key, value)))),
     )
 
 

@@ -24,6 +24,7 @@ from airflow_gddl.reporting.continuous_monitor import MonitoredPipeline, RemoteJ
 from airflow_gddl.runners.interface import Platform, RunStatus, WaitPolicy
 from airflow_gddl.runners.registry import make_platform
 from airflow_gddl.runners.remote import Attempts, TaskKey, cancel, pauses, polled, time_out
+from airflow_gddl.runtime.state.documents import end_running, place
 from airflow_gddl.stores import open_store
 from airflow_gddl.version_compat import TELLS_TRIGGERS_OF_KILLS, is_still_deferred
 
@@ -211,6 +212,7 @@ class GddlRunTrigger(BaseTrigger):
         store = open_store(self._environ())
         attempts = Attempts(store, watch.lake, watch.task)
         if watch.kept is None:
+            end_running(store, place(watch.lake, watch.task.pipeline, "runs"), watch.task.run)
             cancel(self._platform(), attempts, watch.run)
             return
         # The run finishes its current batch; if it misses the stop request, the next try cancels it.

@@ -135,14 +135,6 @@ def test_a_retry_after_an_unreported_success_sends_events_without_a_job(tmp_path
     assert HintBook(made.roots, made.pipeline.dag_id).finish("initial", "r2", 3) == {}, "of another run"
 
 
-def test_a_run_that_an_older_version_finished_is_loaded_again_when_it_is_cleared(tmp_path: Path) -> None:
-    made, runner = document(tmp_path), ListRunner()
-    attempt(made, runner)
-    hints.write_hints(open_store(), made.roots.lake, made.pipeline.dag_id, replace(stored(made), ends={}))
-    attempt(made, runner)
-    assert [len(job.tables) for job in runner.jobs] == [50, 50]
-
-
 def test_a_table_with_unfinished_work_has_work_without_new_files(tmp_path: Path) -> None:
     """Files may still be written, or a reload is not whole: no sensor sees that."""
     made = document(tmp_path)

@@ -52,7 +52,7 @@ def test_the_run_is_cancelled_and_what_it_has_done_is_collected(stage: Stage, fa
     out_of_time(stage, done, "run_timeout of the tier small: raise it")
     stage.order()
     stage.monkeypatch.setattr(GddlRunTrigger, "_left", lambda _: math.inf)
-    assert run()["incremental_load"] == "success"
+    assert run()["initial_load"] == "success"
     assert stage.loaded == [["shop.a", "shop.b"], ["shop.b"]]
 
 

@@ -200,6 +200,7 @@ def test_pools_are_those_of_the_tiers_and_count_deferred_tasks() -> None:
     found = pools(made)
     assert {name: pool["slots"] for name, pool in found.items()} == {
         "gddl_small": 4,
+        "gddl_small_tables": 4,
         "shared": 9,
         "gddl_continuous": 128,
     }

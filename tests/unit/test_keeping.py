@@ -99,7 +99,7 @@ def test_a_table_that_fails_is_failing_until_it_goes_well(context: KeepingContex
     context.keeping.on_result(reported("failed", 1))
     assert [result.table for result in context.keeping.failing] == ["s.a"]
     context.later()
-    assert hints.read_hints(open_store(), context.roots.lake, PIPELINE).failed == {"s.a": "r"}
+    assert hints.read_hints(open_store(), context.roots.lake, PIPELINE).tables == {}
     context.keeping.on_result(reported("skipped", 2))
     assert context.keeping.failing == []
     assert [result.status for result in context.log.heard] == ["failed", "skipped"]

@@ -76,12 +76,23 @@ def observe(
         others={dag_id: hints.read_hints(lake, document.roots.lake, dag_id) for dag_id in others},
         exists=lambda spec: has_replica(lake, document, spec),
         since=question.since,
+        running=lambda: _running_elsewhere(document, question, environ),
         of_older_run=_tables_of_older_run(document, question.run, environ) if question.again else frozenset(),
     )
     work = decide(document, question.asked.resolved(document.specs), question.run, seen)
     if not question.asked.is_some:  # a poll of selected tables has no result for the others
         _keep(lake, document, seen, work)
     return work
+
+
+def _running_elsewhere(document: PipelineDocument, question: Question, environ: Mapping[str, str]) -> frozenset[str]:
+    """Tables that other runs of this pipeline load now, as their tasks reported last."""
+    try:
+        running = read_pipeline(document.roots.lake, (document.pipeline.dag_id,), environ).running
+    except ValueError:  # damaged, and rebuilt by the next load
+        return frozenset()
+    now = seconds_of(question.now) or 0.0
+    return frozenset(name for name, job in running.items() if job.until > now and job.run not in ("", question.run))
 
 
 def _tables_of_older_run(document: PipelineDocument, run: str, environ: Mapping[str, str]) -> frozenset[str]:

@@ -67,6 +67,8 @@ def encode_runs(document: RunsDocument) -> bytes:
     notified = dict(sorted(document.notified.items()))
     data = {"format": FORMAT, "written": document.written, "tables": tables, "notified": notified}
     running = {name: [job.since, job.until] for name, job in sorted(document.running.items())}
+    runs = {name: job.run for name, job in sorted(document.running.items()) if job.run}
+    data |= {"running_in": runs} if runs else {}
     return _bytes({**data, "running": running, "seen": dict(sorted(document.seen.items()))})
 
 
@@ -79,8 +81,12 @@ def decode_runs(data: bytes) -> RunsDocument:
     try:
         tables = {str(name): _to_record(values) for name, values in given["tables"].items()}
         notified = {str(name): tuple(codes) for name, codes in given["notified"].items()}
-        # Documents of earlier versions lack the last two.
-        running = {name: RunningJob(float(since), float(until)) for name, (since, until) in _items(given, "running")}
+        # Documents of earlier versions lack the rest.
+        runs = {name: str(run) for name, run in _items(given, "running_in")}
+        running = {
+            name: RunningJob(float(since), float(until), runs.get(name, ""))
+            for name, (since, until) in _items(given, "running")
+        }
         seen = {name: float(moment) for name, moment in _items(given, "seen")}
         return RunsDocument(
             tables=tables, written=float(given["written"]), notified=notified, running=running, seen=seen
@@ -132,6 +138,20 @@ def _decoded(data: bytes | None) -> RunsDocument | None:
         return None if data is None else decode_runs(data)
     except ValueError:
         return None
+
+
+def end_running(store: Storage, path: str, run: str) -> None:
+    """Remove the jobs of an Airflow run that was stopped, so that other runs load their tables again.
+
+    Raises:
+        RetriableError: `STORAGE_BUSY`, or `STATE_CONTENDED`.
+    """
+
+    def ended(document: RunsDocument) -> RunsDocument:
+        return replace(document, running={name: job for name, job in document.running.items() if job.run != run})
+
+    if store.stat(path) is not None:
+        update_runs(store, path, ended, RunsDocument)
 
 
 def forget(store: Storage, lake: str, names: Collection[str]) -> None:

@@ -211,6 +211,7 @@ class StateRecorder:
         tables: tables of the pipeline; a lost object is rebuilt from their run records.
         clock: seconds since the epoch.
         environ: says how S3 is reached.
+        run: Airflow's id of the run that loads; empty: none.
     """
 
     roots: Roots
@@ -218,6 +219,7 @@ class StateRecorder:
     tables: Sequence[str]
     clock: Callable[[], float] = time.time
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
+    run: str = ""
     _waiting: list[tuple[str, Change]] = field(default_factory=list)
     _written: float = 0.0
     _running: dict[str, RunningJob] = field(default_factory=dict)
@@ -255,7 +257,7 @@ class StateRecorder:
         now = self.clock()
         known = self._running
         self._running |= {
-            name: RunningJob(known[name].since if name in known else now, now + seconds) for name in tables
+            name: RunningJob(known[name].since if name in known else now, now + seconds, self.run) for name in tables
         }
         self._ended -= self._running.keys()
         self._renewed = now
