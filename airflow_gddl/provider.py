@@ -78,7 +78,7 @@ def _options() -> dict[str, dict[str, Any]]:
 
 
 _OPTIONS = _options()
-_OPERATORS = ("load", "continuous", "maintenance", "watch", "find", "table")
+_OPERATORS = ("load", "maintenance")
 DEFAULTS = {name: option["default"] for name, option in _OPTIONS.items()}
 
 
