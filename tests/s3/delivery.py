@@ -11,11 +11,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from airflow_gddl.contract.result import JobResult
-from airflow_gddl.contract.spec import DEFAULT_TIERS, JobSpec, TableSpec
+from airflow_gddl.contract.spec import DEFAULT_TIERS, JobOptions, JobSpec, TableSpec
 from airflow_gddl.stores import Storage
 from spark_jobs.job.job_tables import run_job
 from spark_jobs.job.worker import NoSpark
 from spark_jobs.table.runtime import Runtime
+from tests.conftest import LocalPort
 from tests.s3.conftest import Place
 
 ROWS = {1: "new", 3: "c"}
@@ -49,10 +50,20 @@ def job(place: Place, names: Sequence[str], run_id: str = "run") -> JobSpec:
     return JobSpec(run_id=run_id, roots=place.roots, tables=specs, tiers=tiers)
 
 
-def run_here(place: Place, names: Sequence[str], run_id: str = "run") -> dict[str, JobResult]:
-    """The job in this process, without Spark; results by the table's bare name."""
+def run_here(
+    place: Place, names: Sequence[str], run_id: str = "run", *, wait: float = 0.0, port: LocalPort | None = None
+) -> dict[str, JobResult]:
+    """The job in this process; results by the table's bare name.
+
+    Args:
+        wait: seconds to wait for another run of a table.
+        port: where tables are worked on; null: in this process, without Spark.
+    """
+    wanted = replace(job(place, names, run_id), options=JobOptions(wait_seconds=wait))
     runtime = Runtime(storage=Storage(environ=place.environ), spark=NoSpark())
-    done = run_job(job(place, names, run_id), runtime, lambda _: None)
+    if port is not None:
+        wanted, runtime = port.tiered(wanted), replace(port.runtime, storage=Storage(environ=place.environ))
+    done = run_job(wanted, runtime, lambda _: None)
     return {outcome.result.table.partition(".")[2]: outcome.result for outcome in done}
 
 

@@ -17,19 +17,17 @@ from deltalake import DeltaTable
 from airflow_gddl.contract.errors import FatalError, GddlError, RetriableError
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.result import JobResult
-from airflow_gddl.contract.spec import JobOptions
 from airflow_gddl.runners.interface import Platform
 from airflow_gddl.runners.remote import Attempts, RemoteRunner, TaskKey
 from airflow_gddl.stores import Storage, open_store
 from airflow_gddl.stores.lake_files import check_roots
-from spark_jobs.job.job_tables import run_job
-from spark_jobs.job.worker import NoSpark
-from spark_jobs.table.runtime import Runtime
+from tests.conftest import LocalPort
 from tests.remote.world import Heard
 from tests.s3 import delivery
 from tests.s3.conftest import Place, Server
 from tests.s3.faulty import Fault, Way
 from tests.s3.job_port import JobPort
+from tests.spark.children import Child
 
 Reach = Callable[[Place], None]
 EXPIRED = Fault("answer", status=400, code="ExpiredToken")
@@ -85,14 +83,14 @@ FAULTS = {
 BY_THE_STORE = ("STORAGE_BUSY", "S3_UNREACHABLE")
 
 
-def again(place: Place) -> JobResult:
+def again(place: Place, port: LocalPort | None) -> JobResult:
     """A later run, which waits at most a moment: the faulty one has left no claim."""
-    job = replace(delivery.job(place, ["a"], "again"), options=JobOptions(wait_seconds=10.0))
-    (outcome,) = run_job(job, Runtime(storage=Storage(environ=place.environ), spark=NoSpark()), lambda _: None)
-    return outcome.result
+    return delivery.run_here(place, ["a"], "again", wait=10.0, port=port)["a"]
 
 
-def play_puts(server: Server, way: Way, reach: Reach, chance: random.Random, runs: int) -> Counter[str]:
+def play_puts(
+    server: Server, way: Way, reach: Reach, chance: random.Random, runs: int, port: LocalPort | None = None
+) -> Counter[str]:
     """Runs of one table, a change file each, whose PUTs meet faults; the table is judged after each run.
 
     Returns:
@@ -102,7 +100,7 @@ def play_puts(server: Server, way: Way, reach: Reach, chance: random.Random, run
     place = replace(place, environ={**place.environ, "AWS_MAX_ATTEMPTS": "3"})
     reach(place)
     delivery.deliver_load(place, "a")
-    assert delivery.run_here(place, ["a"], "first")["a"].status == "succeeded"
+    assert delivery.run_here(place, ["a"], "first", port=port)["a"].status == "succeeded"
     expected, codes = dict(delivery.ROWS), Counter[str]()
     for number in range(1, runs + 1):
         key, value = chance.randrange(8), f"v{number}"
@@ -111,12 +109,12 @@ def play_puts(server: Server, way: Way, reach: Reach, chance: random.Random, run
         expected[key] = value
         fault = replace(FAULTS[chance.choice(sorted(FAULTS))], path=PUTS[chance.choice(sorted(PUTS))], method="PUT")
         way.faults = [replace(fault, times=chance.choice([1, 2, 6]))]
-        found = delivery.run_here(place, ["a"], f"run-{number}")["a"]
+        found = delivery.run_here(place, ["a"], f"run-{number}", port=port)["a"]
         codes[found.error.code if found.error is not None else found.status] += 1
         way.faults = []
         if found.error is not None:
             assert found.error.code in BY_THE_STORE, (fault, found.error)
-            later = again(place)
+            later = again(place, port)
             assert later.status in ("succeeded", "skipped"), (fault, found.error, later.error)
         assert rows(place, "a") == expected, fault
     path = Layout.of(place.roots, delivery.table("a")).changes
@@ -141,15 +139,12 @@ def test_puts_meet_faults_a_thousand_times(server: Server, way: Way, reach: Reac
     assert codes["succeeded"] > 50, codes
 
 
-@pytest.mark.parametrize("requests", [(9, 30), pytest.param(range(60), marks=pytest.mark.deep)], ids=["two", "all"])
-def test_credentials_that_expire_within_a_batch_lose_and_repeat_nothing(
-    server: Server, way: Way, reach: Reach, requests: Sequence[int]
-) -> None:
+def play_expiry(server: Server, way: Way, reach: Reach, requests: Sequence[int], port: LocalPort | None = None) -> None:
     """From any request of a run on the store refuses the token; the next run has a new one."""
     place = server.place(way.endpoint)
     reach(place)
     delivery.deliver_load(place, "a")
-    assert delivery.run_here(place, ["a"], "first")["a"].status == "succeeded"
+    assert delivery.run_here(place, ["a"], "first", port=port)["a"].status == "succeeded"
     expected, codes, number = dict(delivery.ROWS), Counter[str](), 0
     for after in requests:
         number += 1
@@ -157,10 +152,10 @@ def test_credentials_that_expire_within_a_batch_lose_and_repeat_nothing(
         row: dict[str, list[object]] = {"Op": ["U"], "seq": [number], "id": [number % 8], "v": [f"v{number}"]}
         delivery.put(place, "a", f"20240101-{number:09d}", row)
         way.faults = [Fault("answer", status=400, code="ExpiredToken", after=after)]
-        found = delivery.run_here(place, ["a"], f"run-{number}")["a"]
+        found = delivery.run_here(place, ["a"], f"run-{number}", port=port)["a"]
         codes[found.error.code if found.error is not None else found.status] += 1
         way.faults = []
-        later = again(place)
+        later = again(place, port)
         assert later.status in ("succeeded", "skipped"), (after, found.error, later.error)
         assert rows(place, "a") == expected, after
     # An answer to HEAD has no body that tells why.
@@ -169,6 +164,22 @@ def test_credentials_that_expire_within_a_batch_lose_and_repeat_nothing(
     path = Layout.of(place.roots, delivery.table("a")).changes
     stored = pa.table(DeltaTable(path, storage_options=Storage(place.environ).options_of(path)).scan()).to_pylist()
     assert sorted(r["seq"] for r in stored if r["seq"] is not None) == list(range(1, number + 1)), "each change once"
+
+
+@pytest.mark.parametrize("requests", [(9, 30), pytest.param(range(60), marks=pytest.mark.deep)], ids=["two", "all"])
+def test_credentials_that_expire_within_a_batch_lose_and_repeat_nothing(
+    server: Server, way: Way, reach: Reach, requests: Sequence[int]
+) -> None:
+    play_expiry(server, way, reach, requests)
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("what", ["puts", "expiry"])
+def test_tasks_of_spark_meet_the_faults(what: str) -> None:
+    """In a process of its own: tasks get the environment in which the JVM was started."""
+    with Child("tests.s3.faults_on_spark", [what]) as child:
+        ended = child.end(timeout=900)
+    assert (ended.status, ended.out.splitlines()[-1]) == (0, "passed"), ended
 
 
 def test_denied_prefix_fails_its_table_alone(server: Server, way: Way, reach: Reach) -> None:
