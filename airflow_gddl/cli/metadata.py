@@ -11,9 +11,9 @@ from airflow_gddl.cli.screen import Cell, Screen, counted
 from airflow_gddl.contract.errors import GddlError, MetadataError
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.metadata.settings import misspelt
-from airflow_gddl.metadata.topology import Pipeline, Placed, Placement, arrange
-from airflow_gddl.metadata.topology.rows import select
 from airflow_gddl.runtime.snapshot import placements
+from airflow_gddl.topology import Pipeline, Placed, Placement, arrange
+from airflow_gddl.topology.rows import select
 
 if TYPE_CHECKING:
     from airflow_gddl.metadata.problems import Problem

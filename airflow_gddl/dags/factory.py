@@ -18,17 +18,20 @@ from airflow_gddl.dags.customization import Customization, OnDag
 from airflow_gddl.dags.forms import documentation, params
 from airflow_gddl.dags.limits import POLL, of_run, of_task
 from airflow_gddl.dags.problems import MetadataProblems, problems_text
-from airflow_gddl.metadata.topology import CONTINUOUS_POOL, Pipeline, Timing
-from airflow_gddl.metadata.topology.pipelines import NO_OWNER
-from airflow_gddl.metadata.topology.pools import pool_of_instances
-from airflow_gddl.metadata.topology.selection import selected
 from airflow_gddl.notifications.webhook import GddlNotifier
-from airflow_gddl.operators.continuous import GddlContinuousOperator
-from airflow_gddl.operators.load import GddlIncrementalLoadOperator, GddlInitialLoadOperator
-from airflow_gddl.operators.table import GddlTableOperator
+from airflow_gddl.operators.load import (
+    GddlContinuousOperator,
+    GddlIncrementalLoadOperator,
+    GddlInitialLoadOperator,
+    GddlTableOperator,
+)
 from airflow_gddl.plugins.timetables import GddlCronTimetable
 from airflow_gddl.runtime.snapshot import MetadataSnapshot
 from airflow_gddl.sensors.tables import GddlTablesSensor
+from airflow_gddl.topology import CONTINUOUS_POOL, Pipeline, Timing
+from airflow_gddl.topology.pipelines import NO_OWNER
+from airflow_gddl.topology.pools import pool_of_instances
+from airflow_gddl.topology.selection import selected
 from airflow_gddl.version_compat import deadline
 
 _LOG = logging.getLogger(__name__)

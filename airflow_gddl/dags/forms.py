@@ -6,7 +6,7 @@ from typing import Any
 
 from airflow.sdk import Param
 
-from airflow_gddl.metadata.topology import Pipeline
+from airflow_gddl.topology import Pipeline
 
 _PART = r"[A-Za-z0-9_][A-Za-z0-9_$#@ -]{0,127}"
 _TABLE = rf"^([A-Za-z0-9_][A-Za-z0-9_.-]{{0,63}}:)?{_PART}\.{_PART}$"

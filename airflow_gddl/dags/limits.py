@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from airflow_gddl.metadata.topology import Pipeline
+from airflow_gddl.topology import Pipeline
 
 POLL = timedelta(hours=1)
 """Timeout of polling landing folders or the state of all tables, without a sensor's wait for dependencies."""

@@ -16,12 +16,9 @@ from airflow_gddl.dags.customization import Customization, OnDag
 from airflow_gddl.dags.factory import schedule_of, workers
 from airflow_gddl.dags.forms import params
 from airflow_gddl.dags.limits import POLL, of_run
-from airflow_gddl.metadata.topology import Pipeline, Timing
-from airflow_gddl.metadata.topology.pipelines import NO_OWNER
-from airflow_gddl.metadata.topology.schedules import timing
-from airflow_gddl.operators.find import GddlFindOperator
-from airflow_gddl.operators.maintenance import GddlUpkeepOperator, Upkeep
-from airflow_gddl.operators.watch import GddlWatchOperator
+from airflow_gddl.operators.maintenance import GddlFindOperator, GddlUpkeepOperator, GddlWatchOperator, Upkeep
+from airflow_gddl.topology import Pipeline, Timing
+from airflow_gddl.topology.pipelines import NO_OWNER, timing
 
 DAGS: dict[str, tuple[Upkeep, str]] = {
     "gddl_maintenance": (

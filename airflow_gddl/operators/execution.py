@@ -14,13 +14,11 @@ from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.operators.job_runs import TryState, agreed, begun_of, defer, job_id, runner_of
 from airflow_gddl.operators.outcomes import failure, is_last_try, outcomes, round_of
 from airflow_gddl.reporting.alerting import notify
-from airflow_gddl.reporting.asset_events import add_events
 from airflow_gddl.reporting.continuous_monitor import MonitoredPipeline
-from airflow_gddl.reporting.results import LoadedTables, Reporter, airflow_errors, is_final, summary
-from airflow_gddl.runners.attempts import TaskKey
+from airflow_gddl.reporting.results import LoadedTables, Reporter, add_events, airflow_errors, is_final, summary
 from airflow_gddl.runners.interface import Runner, WaitPolicy
 from airflow_gddl.runners.registry import SubmissionContext
-from airflow_gddl.runners.remote import RemoteRunner, out_of_time
+from airflow_gddl.runners.remote import RemoteRunner, TaskKey, out_of_time
 from airflow_gddl.runtime.landing.hints import HintBook
 from airflow_gddl.runtime.landing.loading import Loading, LoadRequest, Stage
 from airflow_gddl.runtime.landing.observing import Question, observe

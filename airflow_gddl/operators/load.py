@@ -1,7 +1,8 @@
-"""The tasks that load: tables without a replica first, then increments of the others."""
+"""The tasks that load: new tables, increments, one table of a mapped pipeline, and continuous pipelines."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
 from airflow_gddl.operators.jobs import JobOperator
@@ -41,3 +42,38 @@ class GddlIncrementalLoadOperator(LoadOperator):
 
     stage = "increments"
     ui_color = "#e3eefa"
+
+
+class GddlContinuousOperator(JobOperator):
+    """Runs a continuous job until its time limit; the next run of its DAG starts a new job immediately.
+
+    Rows that are added, changed or removed reach the job while it runs. When the task is stopped, the job finishes its
+    current batch. A run with params (the form's fields) runs only that request, in an ordinary job.
+    """
+
+    execution = "airflow_gddl.operators.continuous_execution"
+    ui_color = "#d6ecec"
+
+
+class GddlTableOperator(JobOperator):
+    """Shows the outcome of one table in the pack's shared job: succeeds or fails with that table.
+
+    When cleared or retried, it loads its table in a separate job.
+
+    Args:
+        outcome: a `TableOutcome` in plain data.
+        sensor: task id of the pipeline's `GddlTablesSensor`.
+    """
+
+    execution = "airflow_gddl.operators.table_execution"
+    ui_color = "#e3eefa"
+
+    def __init__(self, *, outcome: Mapping[str, Any], sensor: str = "landed", **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.outcome = outcome
+        self.sensor = sensor
+
+    @property
+    def job_key(self) -> str:
+        """Instances of the task load different tables."""
+        return f"{self.task_id} {self.outcome['table']}"

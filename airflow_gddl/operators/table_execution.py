@@ -15,8 +15,7 @@ from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.operators.execution import Load, decided, document_of
 from airflow_gddl.operators.job_runs import agreed, begun_of
 from airflow_gddl.operators.outcomes import TableOutcome, failure, round_of
-from airflow_gddl.reporting.asset_events import add_events
-from airflow_gddl.reporting.results import airflow_errors, summary
+from airflow_gddl.reporting.results import add_events, airflow_errors, summary
 from airflow_gddl.runtime.landing.hints import HintBook
 from airflow_gddl.runtime.landing.loading import Stage
 from airflow_gddl.runtime.landing.work import of_table
@@ -24,7 +23,7 @@ from airflow_gddl.runtime.snapshot import PipelineDocument
 from airflow_gddl.version_compat import AirflowFailException
 
 if TYPE_CHECKING:
-    from airflow_gddl.operators.table import GddlTableOperator
+    from airflow_gddl.operators.load import GddlTableOperator
 
 
 def execute(operator: GddlTableOperator, context: Context, resumed: Mapping[str, Any] | None = None) -> dict[str, Any]:

@@ -16,8 +16,7 @@ from airflow_gddl.operators.execution import Load, document_of
 from airflow_gddl.operators.job_runs import TryState, begun_of
 from airflow_gddl.operators.outcomes import failure
 from airflow_gddl.operators.tables import ALIAS
-from airflow_gddl.reporting.asset_events import add_events
-from airflow_gddl.reporting.results import airflow_errors, summary
+from airflow_gddl.reporting.results import add_events, airflow_errors, summary
 from airflow_gddl.runners.interface import Runner
 from airflow_gddl.runtime.landing.hints import HintBook
 from airflow_gddl.runtime.landing.loading import Stage

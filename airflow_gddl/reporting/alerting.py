@@ -16,7 +16,6 @@ from airflow_gddl import configuration
 from airflow_gddl.contract.errors import GddlError, MetadataError, RetriableError
 from airflow_gddl.contract.result import RunWarning
 from airflow_gddl.contract.spec import Roots
-from airflow_gddl.metadata.topology.rows import TableRow, row_of
 from airflow_gddl.notifications.notifiers import make_notifier
 from airflow_gddl.reporting.results import Logger
 from airflow_gddl.runtime.snapshot import Directory, PipelineDocument
@@ -32,11 +31,10 @@ from airflow_gddl.runtime.state.alerts import (
     of_removed,
     without_load,
 )
-from airflow_gddl.runtime.state.board import standings
+from airflow_gddl.runtime.state.board import LakeState, StateReader, read_pipeline, standings
 from airflow_gddl.runtime.state.documents import BY_HAND, RunsDocument
-from airflow_gddl.runtime.state.reading import LakeState, StateReader, read_pipeline
-from airflow_gddl.runtime.state.recording import StateRecorder
-from airflow_gddl.runtime.state.records import read_records, records_of
+from airflow_gddl.runtime.state.recording import StateRecorder, read_records, records_of
+from airflow_gddl.topology.rows import TableRow, row_of
 from airflow_gddl.version_compat import gauge
 
 _SHOWN = 50

@@ -9,8 +9,7 @@ from airflow.sdk import Context
 
 from airflow_gddl import configuration
 from airflow_gddl.contract.codec import decode, plain
-from airflow_gddl.reporting.asset_events import announce
-from airflow_gddl.reporting.results import airflow_errors
+from airflow_gddl.reporting.results import airflow_errors, announce
 from airflow_gddl.runtime.landing.observing import Question
 from airflow_gddl.runtime.landing.run_request import from_params
 from airflow_gddl.runtime.landing.work import PipelineWork

@@ -63,8 +63,7 @@ class GddlSensor(BaseSensorOperator):
         from airflow_gddl import configuration  # noqa: PLC0415 - imported when needed
         from airflow_gddl.contract.errors import RetriableError  # noqa: PLC0415 - as above
         from airflow_gddl.runtime.landing.run_request import loaded_by, requested  # noqa: PLC0415 - as above
-        from airflow_gddl.runtime.state.board import standings  # noqa: PLC0415 - as above
-        from airflow_gddl.runtime.state.reading import StateReader  # noqa: PLC0415 - as above
+        from airflow_gddl.runtime.state.board import StateReader, standings  # noqa: PLC0415 - as above
 
         place = configuration.metadata_place(self.metadata, f"{configuration.dags_folder()}/gddl.py")
         snapshot = configuration.snapshot(place)

@@ -201,6 +201,8 @@ def read_rows(
         ties: false: the position of rows without a sequence may be null.
     """
     names = _stored_names(source, file, schema)
+    if any("_view" in str(field.type) for field in source.schema_arrow):  # Arrow takes no rows of such types
+        return read_groups(source, [group], file, schema).take(pa.array(at))
     known = _stated(source, group) if GDDL in names else {}
     if not known:
         return of_file(source.read_row_group(group, names, use_threads=False).take(pa.array(at)), file, schema)

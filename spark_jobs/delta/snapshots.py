@@ -28,10 +28,11 @@ from spark_jobs.rules.arrays import DeltaSchema
 from spark_jobs.rules.delta_values import PartitionText, value_text
 
 NTZ, VECTORS, WIDENING, CLUSTERING = "timestampNtz", "deletionVectors", "typeWidening", "clustering"
+CHECKPOINTS = "v2Checkpoint"
 BESIDE_SPARK = frozenset({VECTORS, WIDENING, CLUSTERING, "domainMetadata"})
 """Features of tables that Spark maintains, in which this engine writes batches."""
-_READER = {NTZ}
-_WRITER = {NTZ, "appendOnly", "invariants", "changeDataFeed"}
+_READER = {NTZ, CHECKPOINTS}
+_WRITER = {NTZ, CHECKPOINTS, "appendOnly", "invariants", "changeDataFeed"}
 # Older protocols name no features; these settings and column properties imply them.
 _REFUSED_SETTINGS = (
     "delta.constraints.",
@@ -100,7 +101,7 @@ def is_readable(delta: DeltaTable, *, vectors: bool) -> bool:
     needed, settings = set(delta.protocol().reader_features or ()), delta.metadata().configuration
     if _refused_setting(settings, ("delta.columnmapping.",)):
         return False
-    return needed <= {NTZ, WIDENING, "v2Checkpoint", *([VECTORS] if vectors else [])}
+    return needed <= {NTZ, WIDENING, CHECKPOINTS, *([VECTORS] if vectors else [])}
 
 
 def require_creatable(spec: TableSpec, tier: TierSpec, others: frozenset[str] = frozenset()) -> None:
@@ -131,7 +132,11 @@ def is_settable(properties: Mapping[str, str]) -> bool:
 
 
 def _unsettable(properties: Mapping[str, str]) -> Iterator[str]:
-    return (key for key in properties if key.lower().startswith("delta.") and key.lower() not in _CREATABLE)
+    """A policy of checkpoints other than `classic` is a table feature."""
+    for key, value in properties.items():
+        creatable = key.lower() in _CREATABLE or (key.lower(), value) == ("delta.checkpointpolicy", "classic")
+        if key.lower().startswith("delta.") and not creatable:
+            yield key
 
 
 def missing_features(delta: DeltaTable, columns: Sequence[Column]) -> list[TableFeatures]:

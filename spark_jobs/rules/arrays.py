@@ -252,12 +252,22 @@ def _recast_struct(values: pa.StructArray, target: pa.StructType) -> pa.Array:
 
 
 def _recast_list(values: pa.Array, target: pa.ListType) -> pa.Array:
+    if pt.is_list_view(values.type) or pt.is_large_list_view(values.type):
+        values = _list_of_views(values)
     if not pt.is_list(values.type):
         values = values.cast(pa.list_(values.type.value_type))
     values = _rebased(values)
     inner = recast(values.values, target.value_type)
     mask = values.is_null() if values.null_count else None
     return pa.ListArray.from_arrays(values.offsets, inner, type=target, mask=mask)
+
+
+def _list_of_views(values: pa.Array) -> pa.Array:
+    """Arrow 26 casts them to lists that lack their last offset."""
+    sizes = pc.fill_null(pc.list_value_length(values), 0).to_numpy(zero_copy_only=False)
+    offsets = pa.array(np.append(0, np.cumsum(sizes)), pa.int32())
+    mask = values.is_null() if values.null_count else None
+    return pa.ListArray.from_arrays(offsets, values.flatten(), mask=mask)
 
 
 def _recast_map(values: pa.MapArray, target: pa.MapType) -> pa.Array:

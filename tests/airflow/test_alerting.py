@@ -18,17 +18,16 @@ from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.contract.result import ErrorInfo, JobResult, RunWarning
 from airflow_gddl.contract.spec import DEFAULT_TIERS, Roots, TableSpec
 from airflow_gddl.dags.maintenance import WATCH, build_upkeep_dags
-from airflow_gddl.metadata.topology import pipelines
 from airflow_gddl.notifications.webhook import message_of
-from airflow_gddl.operators.watch import GddlWatchOperator
+from airflow_gddl.operators.maintenance import GddlWatchOperator
 from airflow_gddl.reporting import alerting
 from airflow_gddl.runtime.snapshot import PipelineDocument
 from airflow_gddl.runtime.state.alerts import Alert
+from airflow_gddl.runtime.state.board import StateReader
 from airflow_gddl.runtime.state.documents import RunsDocument, place, update_runs
-from airflow_gddl.runtime.state.reading import StateReader
-from airflow_gddl.runtime.state.recording import StateRecorder
-from airflow_gddl.runtime.state.records import write_record
+from airflow_gddl.runtime.state.recording import StateRecorder, write_record
 from airflow_gddl.stores import open_store
+from airflow_gddl.topology import pipelines
 from airflow_gddl.version_compat import AirflowException
 from tests.airflow.stage import Stage
 

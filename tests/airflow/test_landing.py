@@ -13,7 +13,6 @@ import pytest
 from airflow_gddl.contract.errors import FatalError, MetadataError
 from airflow_gddl.contract.layout import LandingFolder
 from airflow_gddl.contract.spec import DEFAULT_TIERS, Roots, TableSpec
-from airflow_gddl.metadata.topology import pipelines
 from airflow_gddl.runtime.landing import hints
 from airflow_gddl.runtime.landing import polling as looking
 from airflow_gddl.runtime.landing.hints import WRITE_EVERY, HintBook, Hints, StageEnd, TableHint
@@ -23,6 +22,7 @@ from airflow_gddl.runtime.landing.run_request import RunRequestForm, from_params
 from airflow_gddl.runtime.landing.work import ListingSnapshot, PipelineWork, decide, mark
 from airflow_gddl.runtime.snapshot import Dependency, PipelineDocument
 from airflow_gddl.stores import Storage, StoredObject, open_store
+from airflow_gddl.topology import pipelines
 from tests.s3_server import Bucket
 
 T1, T2, T3 = (f"2024-01-0{day}T00:00:00.000000+00:00" for day in (1, 2, 3))

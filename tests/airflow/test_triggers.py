@@ -25,7 +25,7 @@ from airflow_gddl.runtime.landing.observing import Question
 from airflow_gddl.runtime.landing.polling import poll
 from airflow_gddl.runtime.landing.run_request import from_params
 from airflow_gddl.runtime.landing.work import PipelineWork
-from airflow_gddl.runtime.state.records import write_record
+from airflow_gddl.runtime.state.recording import write_record
 from airflow_gddl.sensors.tables import GddlTablesSensor
 from airflow_gddl.stores import open_store
 from airflow_gddl.triggers.files import GddlFilesTrigger

@@ -1,12 +1,11 @@
 """A job for tests of the runner and the command line: obeys FAKE_JOB, a JSON object, instead of starting Spark.
 
 `results`: table to fields of its JobResult (a table that isn't there gets no answer). `exit`: exit status. `noise`:
-lines for standard output that are no results. `log`: lines for standard error. `progress`: events. `sleep`: seconds to
-sleep at the end. `kill`: signal sent to itself after that. `on_term`: `ignore`, which
-removes the file `ready`, or `answer` (the remaining tables, then
-exit). `child`: starts a process that outlives it and holds its pipes; its id goes to that file. `ready`: file that is
-written before the sleep. `dump`: file that gets the spec, the arguments and
-the environment.
+lines for standard output that are no results. `log`: lines for standard error. `progress`: events. `awaits`: file
+that it waits for before its results. `sleep`: seconds to sleep at the end. `kill`: signal sent to itself after that.
+`on_term`: `ignore`, which removes the file `ready`, or `answer` (the remaining tables, then exit). `child`: starts a
+process that outlives it and holds its pipes; its id goes to that file. `ready`: file that is written before the
+sleep. `dump`: file that gets the spec, the arguments and the environment.
 """
 
 import json
@@ -30,6 +29,8 @@ def main() -> int:
         print(line, file=sys.stderr, flush=True)
     for event in orders.get("progress", ()):
         print("GDDL-PROGRESS " + json.dumps(event), file=sys.stderr, flush=True)
+    while "awaits" in orders and not Path(orders["awaits"]).exists():
+        time.sleep(0.01)
     for line in orders.get("noise", ()):
         print(line, flush=True)
     for table in spec["tables"]:

@@ -46,8 +46,17 @@ def environ(shop: Path, **job: Any) -> dict[str, str]:
     return {**kept, "TERM": "xterm", "JAVA_HOME": str(shop / "java"), "FAKE_JOB": json.dumps(job)}
 
 
-def on_a_terminal(shop: Path, *arguments: str, typed: bytes = b"", **job: Any) -> tuple[int, str]:
-    """Exit status, and all that the terminal got."""
+def on_a_terminal(
+    shop: Path, *arguments: str, typed: bytes = b"", results_after: bytes = b"", **job: Any
+) -> tuple[int, str]:
+    """Exit status, and all that the terminal got.
+
+    Args:
+        results_after: what the terminal shows before the job prints its results.
+    """
+    seen = shop / "seen"
+    if results_after:
+        job["awaits"] = str(seen)
     ours, theirs = pty.openpty()
     os.write(ours, typed)
     command = [sys.executable, "-c", DRIVER, str(FAKE), *arguments]
@@ -64,6 +73,8 @@ def on_a_terminal(shop: Path, *arguments: str, typed: bytes = b"", **job: Any) -
             if not part:
                 break
             shown += part
+            if results_after and results_after in shown:
+                seen.touch()
         os.close(ours)
         status = process.wait(timeout=60)
     return status, shown.decode("utf-8", "replace")
@@ -75,7 +86,8 @@ def test_progress_shows_table_step_and_rows(shop: Path) -> None:
         {"table": "sales.orders", "step": "merge", "batch": 2, "batches": 3, "rows": 1234567},
         {"table": "evil[red]\x1b[2J", "step": "read", "batch": 1, "batches": 1, "rows": 1},
     ]
-    status, shown = on_a_terminal(shop, "run", progress=events, results={"sales.orders": {"rows_read": 5}}, sleep=0.5)
+    results = {"sales.orders": {"rows_read": 5}}
+    status, shown = on_a_terminal(shop, "run", progress=events, results=results, results_after=b"evil")
     assert status == 0, shown
     assert "merge, 1,234,567 rows" in shown
     assert "1/3" in shown

@@ -10,6 +10,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
+from pyspark.sql import SparkSession
 
 from airflow_gddl.contract.spec import DEFAULT_TIERS, JobOptions, TableSpec
 from airflow_gddl.stores import Storage
@@ -17,8 +18,9 @@ from spark_jobs.delta import tables
 from spark_jobs.delta.snapshots import active_files
 from spark_jobs.engines import spark, table_rows
 from spark_jobs.engines.large_batch import LargeBatch
-from spark_jobs.engines.spark import BatchesBesideSpark
+from spark_jobs.engines.spark import VACUUMING, BatchesBesideSpark
 from spark_jobs.engines.spark_tables import MergedTables
+from spark_jobs.plan.planned_batch import BatchPlan
 from tests.conftest import LocalPort
 from tests.delta_rs.small_lake import SmallLake, spec_of
 from tests.landing import write
@@ -64,38 +66,48 @@ def beside(monkeypatch: pytest.MonkeyPatch) -> Taken:
         return found
 
     monkeypatch.setattr(BatchesBesideSpark, "decode_files", watched)
-    monkeypatch.setenv("GDDL_MERGED_HALF", "-1")
+    monkeypatch.setenv("GDDL_MERGED", "")
     monkeypatch.setattr(tables, "_IN_PROCESS", -1)
     monkeypatch.setattr(table_rows, "RANGE_BYTES", 2_000)
     monkeypatch.setattr(spark, "DRIVER_BYTES", -1)
     return seen
 
 
-@pytest.mark.parametrize("large", [False, True], ids=["small", "large"])
 @pytest.mark.parametrize("sort", SORTS)
-def test_engine_and_oracle_agree(
-    sort: str, large: bool, beside: Taken, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_engine_and_oracle_agree(sort: str, beside: Taken, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Of every second table the batches are large."""
     traits, vectors = SORTS[sort]
-    if large:
-        monkeypatch.setattr("spark_jobs.engines.spark.MOST_BYTES", -1)
+    found = named(drawn(cases(dense(traits)), examples(6)))
+    large, is_small = {case.spec.table for case in found[::2]}, BatchesBesideSpark._is_small
+
+    def small(self: BatchesBesideSpark, plan: BatchPlan, *others: Any) -> bool:
+        chosen = plan.source == "files" and self.context.spec.table in large
+        return not chosen and is_small(self, plan, *others)
+
+    monkeypatch.setattr(BatchesBesideSpark, "_is_small", small)
     tiers = {"small": replace(DEFAULT_TIERS["small"], deletion_vectors=vectors)}
-    stage = Stage(LocalPort("spark"), Lake(tmp_path, tiers), named(drawn(cases(dense(traits)), examples(5))))
+    stage = Stage(LocalPort("spark"), Lake(tmp_path, tiers), found)
     play(stage)
     verify(stage)
     assert not stage.wrong, "\n" + stage.report()
-    assert beside.large if large else beside.taken
+    assert 0 < beside.large < beside.taken
 
 
-def test_spark_maintains_the_tables_between(beside: Taken, tmp_path: Path) -> None:
-    """OPTIMIZE, REORG PURGE, VACUUM, RESTORE and DELETE of Spark between batches; every reader, filtered and not."""
+@pytest.mark.parametrize("policy", ["classic", "v2"])
+def test_spark_maintains_the_tables_between(policy: str, beside: Taken, tmp_path: Path) -> None:
+    """OPTIMIZE, REORG PURGE, VACUUM, RESTORE and DELETE of Spark between batches; every reader, filtered and not.
+
+    Spark writes checkpoints between, too: of version 2 with sidecars, where the table says so.
+    """
     port, lake, spec = LocalPort("spark"), SmallLake(tmp_path, TIER), spec_of()
     lake.load(spec, 500)
     done(lake, spec, JobOptions(), port)
     truth = {i: f"load {i}" for i in range(500)}
     spark = port.spark.for_table()
-    spark.conf.set("spark.databricks.delta.retentionDurationCheck.enabled", "false")
+    for setting, value in VACUUMING.items():
+        spark.conf.set(setting, value)
     table = f"delta.`{lake.layout(spec).replica}`"
+    spark.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ('delta.checkpointPolicy' = '{policy}')")
     statements = ["", f"OPTIMIZE {table}", f"REORG TABLE {table} APPLY (PURGE)", f"VACUUM {table} RETAIN 0 HOURS",
                   f"DELETE FROM {table} WHERE id = 7", "RESTORE"]  # fmt: skip
     for number, statement in enumerate(statements, start=1):
@@ -104,6 +116,7 @@ def test_spark_maintains_the_tables_between(beside: Taken, tmp_path: Path) -> No
             spark.sql(f"RESTORE TABLE {table} TO VERSION AS OF {version}")
         elif statement:
             spark.sql(statement)
+        checkpoint(spark, lake.layout(spec).replica)
         if "DELETE" in statement:
             truth.pop(7)
         changed, gone, new = 20 + number, 40 + number, 1000 + number
@@ -113,25 +126,38 @@ def test_spark_maintains_the_tables_between(beside: Taken, tmp_path: Path) -> No
         done(lake, spec, JobOptions(), port)
         truth |= {changed: f"v{number}", new: "new", 3: str(number)}
         truth.pop(gone)
-        assert_read_alike(port, lake, spec, truth)
+        assert_read_alike(port, lake, spec, truth, polars=policy == "classic")
     assert (beside.taken, beside.left) == (len(statements), 0)
     assert list(Path(lake.layout(spec).replica).glob("deletion_vector_*.bin"))
+    assert any(Path(lake.layout(spec).replica, "_delta_log").glob("_sidecars/*.parquet")) == (policy == "v2")
     lake.change(spec, 50, [("U", 9, "last")])
     truth[9] = "last"
     done(lake, spec, JobOptions(action="maintain"), port)
     done(lake, spec, JobOptions(), port)
-    assert_read_alike(port, lake, spec, truth)
+    assert_read_alike(port, lake, spec, truth, polars=policy == "classic")
 
 
-def assert_read_alike(port: LocalPort, lake: SmallLake, spec: TableSpec, truth: dict[int, str]) -> None:
+def checkpoint(spark: SparkSession, path: str) -> None:
+    jvm: Any = spark._jvm
+    jvm.org.apache.spark.sql.delta.DeltaLog.forTable(spark._jsparkSession, path).checkpoint()
+
+
+def assert_read_alike(
+    port: LocalPort, lake: SmallLake, spec: TableSpec, truth: dict[int, str], *, polars: bool = True
+) -> None:
+    """
+    Args:
+        polars: false: Polars refuses tables with the feature `v2Checkpoint`.
+    """
     path = lake.layout(spec).replica
     every = {row["id"]: row["v"] for row in port.read_by_spark(path)}
     assert every == truth
     assert {row["id"]: row["v"] for row in pa.table(DeltaTable(path).scan()).to_pylist()} == truth
-    frame = pl.scan_delta(path).select("id", "v")
-    assert dict(frame.collect().iter_rows()) == truth
     some = {key: value for key, value in truth.items() if key >= 450}
-    assert dict(frame.filter(pl.col("id") >= 450).collect().iter_rows()) == some
+    if polars:
+        frame = pl.scan_delta(path).select("id", "v")
+        assert dict(frame.collect().iter_rows()) == truth
+        assert dict(frame.filter(pl.col("id") >= 450).collect().iter_rows()) == some
     spark = port.spark.for_table()
     filtered = spark.read.format("delta").load(path).where("id >= 450").select("id", "v").collect()
     assert {row[0]: row[1] for row in filtered} == some

@@ -13,13 +13,13 @@ from airflow_gddl.contract.layout import join, log_folder
 from airflow_gddl.contract.result import ErrorInfo, JobResult
 from airflow_gddl.contract.spec import Action, JobOptions, JobSpec, TableSpec
 from airflow_gddl.links.addresses import is_page
-from airflow_gddl.metadata.topology.rows import in_order
 from airflow_gddl.runners.interface import Listener, ProgressEvent, Runner, WaitPolicy
 from airflow_gddl.runtime.landing.hints import HintBook, TableHint
 from airflow_gddl.runtime.landing.run_request import What, is_by_person
 from airflow_gddl.runtime.landing.work import PipelineWork
 from airflow_gddl.runtime.snapshot import PipelineDocument
 from airflow_gddl.runtime.state.recording import StateRecorder
+from airflow_gddl.topology.rows import in_order
 
 Stage = Literal["initial", "increments"]
 _ACTIONS: Mapping[What, Action] = {"run": "run", "verify": "verify", "replay": "errors_replay", "reload": "run"}

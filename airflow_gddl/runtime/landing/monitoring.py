@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from airflow_gddl.contract.codec import to_document
-from airflow_gddl.contract.desired_state import DesiredState, order_path, stop_path
+from airflow_gddl.contract.desired_state import DesiredState, desired_path, stop_path
 from airflow_gddl.contract.errors import GddlError
 from airflow_gddl.contract.layout import standing_folder
 from airflow_gddl.contract.result import JobResult
@@ -57,7 +57,7 @@ class DesiredStateKeeper:
         Raises:
             GddlError: as `Store`.
         """
-        open_store(self.environ).write(order_path(self.folder), to_document(order).encode())
+        open_store(self.environ).write(desired_path(self.folder), to_document(order).encode())
         self._written, self._next = order, self.now() + FRESH_SECONDS
 
     def refresh(self) -> None:

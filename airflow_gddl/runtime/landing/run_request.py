@@ -13,9 +13,9 @@ from typing import Any, Literal, get_args
 
 from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.contract.table_names import NamedTable, TableNames
-from airflow_gddl.metadata.topology.selection import selected
 from airflow_gddl.runtime.landing.polling import PollWindow
 from airflow_gddl.runtime.snapshot import Directory
+from airflow_gddl.topology.selection import selected
 
 What = Literal["run", "verify", "replay", "reload"]
 _BY_AIRFLOW = ("scheduled__", "backfill__", "asset_triggered__", "asset_materialization__")

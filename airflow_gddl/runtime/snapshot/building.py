@@ -9,8 +9,6 @@ from airflow_gddl.contract.source_access import of_tables
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.metadata.loading import Catalog
 from airflow_gddl.metadata.problems import Problem, grouped
-from airflow_gddl.metadata.topology import Pipeline, Placed, arrange
-from airflow_gddl.metadata.topology.rows import table_rows
 from airflow_gddl.runtime.snapshot.documents import (
     Compiled,
     Dependency,
@@ -18,6 +16,8 @@ from airflow_gddl.runtime.snapshot.documents import (
     PipelineDocument,
     PlacementDocument,
 )
+from airflow_gddl.topology import Pipeline, Placed, arrange
+from airflow_gddl.topology.rows import table_rows
 
 _UNREAD = {"CSV_INVALID", "FILE_NOT_TEXT", "FILE_TOO_LARGE", "FILE_UNREADABLE", "JSON_INVALID", "YAML_INVALID"}
 _SHOWN = 5

@@ -1,7 +1,7 @@
 """The objects that hold the state: small, in `lake/_gddl/state`, read without knowing any table's folder.
 
     <pipeline>.runs.json    a `TableRecord` for each of its tables, by the tasks that load
-    <pipeline>.look.json    a `TablePoll` for each of its tables, by its sensor
+    <pipeline>.poll.json    a `TablePoll` for each of its tables, by its sensor
     by-hand.runs.json       what `gddl run` did
 
 Each normally has one writer; if two conflict, a conditional put makes the second one read again. If they are lost, they
@@ -20,7 +20,7 @@ from airflow_gddl.runtime.state.facts import TableRecord
 from airflow_gddl.runtime.state.judging import RunningJob, TablePoll
 from airflow_gddl.stores import Storage, update_object
 
-Kind = Literal["runs", "look"]
+Kind = Literal["runs", "poll"]
 BY_HAND = "by-hand"
 FORMAT = 1
 # Values are stored in this order, so that new fields go last.
@@ -65,7 +65,7 @@ def encode_runs(document: RunsDocument) -> bytes:
     # Not through the codec, for speed: there may be ten thousand.
     tables = {name: [getattr(record, field) for field in _FIELDS] for name, record in sorted(document.tables.items())}
     notified = dict(sorted(document.notified.items()))
-    data = {"format": FORMAT, "written": document.written, "tables": tables, "told": notified}
+    data = {"format": FORMAT, "written": document.written, "tables": tables, "notified": notified}
     running = {name: [job.since, job.until] for name, job in sorted(document.running.items())}
     runs = {name: job.run for name, job in sorted(document.running.items()) if job.run}
     data |= {"running_in": runs} if runs else {}
@@ -80,7 +80,7 @@ def decode_runs(data: bytes) -> RunsDocument:
     given = _parsed(data)
     try:
         tables = {str(name): _to_record(values) for name, values in given["tables"].items()}
-        notified = {str(name): tuple(codes) for name, codes in given["told"].items()}
+        notified = {str(name): tuple(codes) for name, codes in given["notified"].items()}
         # Documents of earlier versions lack the rest.
         runs = {name: str(run) for name, run in _items(given, "running_in")}
         running = {

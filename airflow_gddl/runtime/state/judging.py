@@ -12,9 +12,8 @@ from typing import Literal, get_args
 
 from airflow_gddl.contract.layout import FEW_ROWS
 from airflow_gddl.contract.result import CATALOG_PROBLEMS
-from airflow_gddl.metadata.topology.rows import TableRow
-from airflow_gddl.runtime.state.facts import TableRecord
-from airflow_gddl.runtime.state.moments import latest
+from airflow_gddl.runtime.state.facts import TableRecord, latest
+from airflow_gddl.topology.rows import TableRow
 
 State = Literal["broken_row", "failed", "late", "attention", "running", "waiting", "new", "fresh", "disabled"]
 STATES: tuple[State, ...] = get_args(State)

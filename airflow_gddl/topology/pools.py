@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from airflow_gddl.metadata.topology.pipelines import Pipeline
+from airflow_gddl.topology.pipelines import Pipeline
 
 CONTINUOUS_POOL = "gddl_continuous"
 """Pool of continuous jobs, which would permanently hold the slots of their tiers; has slots for all of them."""

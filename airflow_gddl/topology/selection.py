@@ -6,7 +6,7 @@ import fnmatch
 from collections.abc import Iterable, Sequence
 
 from airflow_gddl.contract.errors import MetadataError
-from airflow_gddl.metadata.topology.rows import TableRow
+from airflow_gddl.topology.rows import TableRow
 
 METHODS = ("table", "tag", "owner", "source", "tier")
 
