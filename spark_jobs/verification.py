@@ -15,6 +15,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from airflow_gddl.contract import codec, connections
+from airflow_gddl.contract.column_names import delivered_name, landed_name, mask_method, renamed
 from airflow_gddl.contract.durations import seconds
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.layout import join
@@ -276,15 +277,14 @@ class Columns:
         Raises:
             FatalError: `SOURCE_KEYS_NOT_COMPARABLE`, `SOURCE_FILTERED`.
         """
-        _require_all_rows(table_schema.spec)
-        renamed = {name.lower(): after for name, after in table_schema.spec.rename.items()}
-        types = {renamed.get(name.lower(), name).lower(): (name, kind) for name, kind in table.types.items()}
-        masked = {name.lower() for name in table_schema.spec.mask}
+        spec = table_schema.spec
+        _require_all_rows(spec)
+        types = {landed_name(renamed(name, spec)).lower(): (name, kind) for name, kind in table.types.items()}
         chosen: dict[str, tuple[str, Text]] = {}
         left_out: dict[str, str] = {}
         for column in sorted(table_schema.data, key=lambda c: c.name not in table_schema.keys):
             found = types.pop(column.name.lower(), None)
-            if column.name.lower() in masked:
+            if mask_method(delivered_name(column.name), spec) is not None:
                 left_out[column.name] = "masked"
             elif found is None:
                 left_out[column.name] = "not in the source"
@@ -297,7 +297,7 @@ class Columns:
             raise FatalError(
                 "SOURCE_KEYS_NOT_COMPARABLE",
                 f"rows can't be matched by their key ({'; '.join(unfit)})",
-                where=table_schema.spec.table,
+                where=spec.table,
                 remedy="leave verify_connection out for this table",
             )
         order = [*table_schema.keys, *(name for name in chosen if name not in table_schema.keys)]

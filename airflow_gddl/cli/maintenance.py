@@ -75,6 +75,7 @@ def release(
     ctx: typer.Context,
     *,
     table: options.NamedTables,
+    yes: options.Yes = False,
     metadata: options.Metadata = "metadata",
     json: options.Json = False,
     wait: options.Wait = 0.0,
@@ -82,6 +83,7 @@ def release(
     """Remove the rows that the newest full load lacks, regardless of their share; confirms that the load is
     complete."""
     cli = context.of(ctx)
+    ask(f"Remove the rows of {', '.join(table)} that the newest full load lacks?", yes=yes)
     asked = JobOptions(action="sweep_release", wait_seconds=wait)
     request = Request(metadata=metadata, tables=tuple(table), options=asked, as_json=json)
     carry_out(cli, request, show_releases)

@@ -306,7 +306,7 @@ def _texts(value: object, path: FieldPath) -> Iterator[tuple[FieldPath, str]]:
 
 
 def _column_names(spec: TableSpec) -> Iterator[SpecProblem]:
-    for path, column in _columns(spec):
+    for path, column in named_columns(spec):
         if not column.strip():
             yield SpecProblem(
                 "COLUMN_INVALID", path, column, "an empty column name", "name the column or drop the entry"
@@ -317,7 +317,8 @@ def _column_names(spec: TableSpec) -> Iterator[SpecProblem]:
             yield SpecProblem("COLUMN_RESERVED", path, column, message, remedy)
 
 
-def _columns(spec: TableSpec) -> Iterator[tuple[FieldPath, str]]:
+def named_columns(spec: TableSpec) -> Iterator[tuple[FieldPath, str]]:
+    """Columns that fields of the row name, with where each is named."""
     for name in _COLUMN_LISTS:
         yield from (((name, i), column) for i, column in enumerate(getattr(spec, name) or ()))
     for name in _CONTROL_COLUMNS:

@@ -24,6 +24,11 @@ ALWAYS = "always"
 """Key of a field's metadata: true writes the field into documents even where it has its default."""
 IGNORABLE = "ignorable"
 """Key of a field's metadata: true lets a reader that does not know the field ignore it."""
+WHEN_USED = "when_used"
+"""Key of a field's metadata: true leaves the field out of `to_json` while it has its default.
+
+For fields that results got after the first ones: readers of earlier versions refuse what they don't know.
+"""
 IGNORED = "ignorable"
 """The field of a document that names these, as `Class.field`; see `JobSpec.ignorable`."""
 _ANY = frozenset({"*"})
@@ -34,8 +39,11 @@ _SCALARS = frozenset((str, int, float, bool, type(None)))
 
 
 def to_json(value: object) -> str:
-    """One line of JSON that UTF-8 can encode; mappings are sorted so that equal values give equal bytes."""
-    return _one_line(plain(value))
+    """One line of JSON that UTF-8 can encode; mappings are sorted so that equal values give equal bytes.
+
+    It has all fields of dataclasses but those marked `WHEN_USED` that have their defaults.
+    """
+    return _one_line(_written(value))
 
 
 def to_document(value: object) -> str:
@@ -66,6 +74,16 @@ def _one_line(data: Any) -> str:
 def plain(value: Any) -> Any:
     """Dataclasses, mappings and tuples as dicts and lists, in field order."""
     return _plain(value, plain, lambda kind, record: {n: plain(getattr(record, n)) for n in _field_names(kind)})
+
+
+def _written(value: Any) -> Any:
+    """`plain` without fields marked `WHEN_USED` that have their defaults."""
+
+    def record(kind: type, given: Any) -> dict[str, Any]:
+        unused = {name for name, default in _when_used(kind) if getattr(given, name) == default}
+        return {name: _written(getattr(given, name)) for name in _field_names(kind) if name not in unused}
+
+    return _plain(value, _written, record)
 
 
 def _sparse(value: Any, ignorable: set[str]) -> Any:
@@ -111,6 +129,11 @@ def _defaults(cls: type) -> tuple[tuple[str, Any], ...]:
 @functools.cache
 def _ignorable(cls: type) -> frozenset[str]:
     return frozenset(f.name for f in dataclasses.fields(cls) if f.metadata.get(IGNORABLE))
+
+
+@functools.cache
+def _when_used(cls: type) -> tuple[tuple[str, Any], ...]:
+    return tuple((f.name, _default(f)) for f in dataclasses.fields(cls) if f.metadata.get(WHEN_USED))
 
 
 def _default(field: dataclasses.Field[Any]) -> Any:

@@ -23,13 +23,6 @@ EVERY = "*"
 MARKS = "_gddl"
 MARK = "deleted"
 _OURS = frozenset({MARKS, "_rescued_data"})
-# Those of Delta, and NUL, at which interfaces in C end a name.
-_REFUSED = str.maketrans(dict.fromkeys(" ,;{}()\n\t=\0", "_"))
-
-
-def clean_name(name: str) -> str:
-    """A delivered name with `_` for characters that names of columns can't have."""
-    return name.translate(_REFUSED)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+from airflow_gddl.contract.codec import WHEN_USED
 from airflow_gddl.contract.errors import RETRIED, FatalError, GddlError
 
 Status = Literal["succeeded", "failed", "skipped"]
@@ -161,7 +162,7 @@ class JobResult:
     """Changes that were not applied, because the stored row has a later sequence."""
     rescued: int = 0
     """Rows with values in `_rescued_data`."""
-    filtered: int = 0
+    filtered: int = field(default=0, metadata={WHEN_USED: True})
     """Rows that the row's `where` left out, which are in no other count."""
     in_quarantine: int | None = None
     """Unresolved rows and files of the errors table after the run; null: not counted."""
@@ -170,7 +171,7 @@ class JobResult:
     revisit: bool = False
     """The next run has work even without new files: files may still be written, or a reload is incomplete."""
 
-    expectations: tuple[ExpectationCount, ...] = ()
+    expectations: tuple[ExpectationCount, ...] = field(default=(), metadata={WHEN_USED: True})
     """Of the row's expectations that were checked on rows."""
     columns: tuple[ResultColumn, ...] = ()
     """Of the replica after the newest batch, in table order; empty where no batch was committed, and in records."""

@@ -13,7 +13,8 @@ from datetime import date, datetime
 from itertools import pairwise
 from typing import Any, ClassVar
 
-from airflow_gddl.contract.checks import RESERVED_COLUMNS
+from airflow_gddl.contract.checks import RESERVED_COLUMNS, named_columns
+from airflow_gddl.contract.column_names import clean_name, is_kept, mask_method, renamed
 from airflow_gddl.contract.errors import FieldPath, SpecProblem
 from airflow_gddl.contract.expressions import COLUMN, FUNCTIONS, Term
 from airflow_gddl.contract.table_spec import TableSpec, lowered
@@ -383,18 +384,29 @@ def _sources_problems(spec: TableSpec, path: FieldPath, text: str) -> Iterator[S
 
 
 def _rename_problems(spec: TableSpec) -> Iterator[SpecProblem]:
-    seen: dict[str, str] = {}
+    seen: set[str] = set()
     for before, after in spec.rename.items():
         path: FieldPath = ("rename", before)
         if not before.strip() or not after.strip() or after.lower() in RESERVED_COLUMNS:
             yield SpecProblem("RENAME_REFUSED", path, after, "not a name of a column", "name both columns")
-        elif before.lower() in seen:
+        elif clean_name(before).lower() in seen:
             message = "the same column of the files twice (case does not count)"
             yield SpecProblem("RENAME_REFUSED", path, after, message, "name each column once")
         elif after.lower() in lowered(spec.rename):
             message = "a name that is renamed itself"
             yield SpecProblem("RENAME_REFUSED", path, after, message, "write the final name of each column")
-        seen[before.lower()] = after
+        seen.add(clean_name(before).lower())
+    yield from _earlier_names(spec)
+
+
+def _earlier_names(spec: TableSpec) -> Iterator[SpecProblem]:
+    """Fields that name a column as files do; a mask or an exclusion would have no effect."""
+    computed = lowered(map(clean_name, spec.derive))
+    for path, column in named_columns(spec):
+        name = renamed(column, spec)
+        if name != column and clean_name(column).lower() not in computed:
+            message = f"a name in the files; the row gives the column the name {name!r}"
+            yield SpecProblem("RENAME_REFUSED", path, column, message, f"write {name}")
 
 
 def with_expressions(spec: TableSpec) -> TableSpec:
@@ -435,11 +447,12 @@ def _problems(spec: TableSpec, path: FieldPath, text: str, *, condition: bool) -
 
 def _column_fault(spec: TableSpec, column: str) -> str:
     """Why no expression of the row may name a column; empty: it may."""
-    name, keys = column.lower(), lowered(spec.keys)
-    if name in RESERVED_COLUMNS:
+    if column.lower() in RESERVED_COLUMNS:
         return "is a column of this package"
-    if name in lowered(spec.mask):
+    if (name := renamed(column, spec)) != column:
+        return f"has the name {name!r} in this row"
+    if mask_method(column, spec) is not None:
         return "is masked: whether an expression holds would reveal its values"
-    if name not in keys and (name in lowered(spec.exclude_columns) or name not in lowered(spec.columns or (column,))):
+    if not is_kept(column, spec):
         return "is kept out of the lake: whether an expression holds would reveal its values"
     return ""

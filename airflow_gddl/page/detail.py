@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from airflow_gddl.contract.column_names import is_kept, mask_method, renamed
 from airflow_gddl.contract.errors import FatalError, GddlError
 from airflow_gddl.contract.extensions import CatalogSpec, entry_name
 from airflow_gddl.contract.layout import Layout, join
@@ -21,13 +22,11 @@ from airflow_gddl.contract.published import (
     RegistrationState,
     ReplicaSchema,
     ViewName,
-    clean_name,
     full_name,
     query,
     relation_of,
 )
 from airflow_gddl.contract.spec import Roots, TableSpec
-from airflow_gddl.contract.table_spec import lowered
 from airflow_gddl.page import responses as answers
 from airflow_gddl.page.responses import Board
 from airflow_gddl.runtime.delta_tables import opened, unresolved
@@ -157,45 +156,30 @@ _LONGEST = 2000
 _TEXTS = ("occurred_at", "code", "reason", "column", "source_file", "batch_id")
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class HiddenColumns:
-    """Columns whose values are not shown, in lower case.
+    """Columns whose values are not shown.
 
     The job masks values before it writes them. They are also hidden here, since a row that was quarantined before its
     column got a mask keeps the value until the next full refresh.
 
     Attributes:
-        all: no values are shown, since the masked columns are not known.
-        kept: the only columns whose values are shown, in lower case; null: all that are not in `names`.
-        prefix: of before images, in lower case; empty: there are none.
+        spec: null: the row is invalid or disabled, so that its masks are not known, and no value is shown.
     """
 
-    names: frozenset[str] = frozenset()
-    kept: frozenset[str] | None = None
-    prefix: str = ""
-    all: bool = False
-
-    @classmethod
-    def of(cls, spec: TableSpec | None) -> HiddenColumns:
-        """
-        Args:
-            spec: null: the row is invalid or disabled, so that its masks are not known.
-        """
-        if spec is None:
-            return cls(all=True)
-        names = lowered(map(clean_name, (*spec.mask, *spec.exclude_columns)))
-        kept = None if spec.columns is None else lowered(map(clean_name, (*spec.columns, *spec.keys)))
-        return cls(names=names, kept=kept, prefix=clean_name(spec.before_image_prefix or "").lower())
+    spec: TableSpec | None
 
     def hides(self, column: str) -> bool:
-        """As the job decides it: an image before a change follows its column."""
-        name = clean_name(column).lower()
-        names = {name, name.removeprefix(self.prefix)}
-        return self.all or bool(names & self.names) or (self.kept is not None and not names & self.kept)
+        """As the job decides it, for the name in the record and the one that `rename` gives it."""
+        spec = self.spec
+        return spec is None or any(
+            mask_method(name, spec) is not None or not is_kept(name, spec) for name in {column, renamed(column, spec)}
+        )
 
     @property
     def any(self) -> bool:
-        return self.all or bool(self.names) or self.kept is not None
+        spec = self.spec
+        return spec is None or bool(spec.mask or spec.exclude_columns) or spec.columns is not None
 
 
 def shown_row(row: Mapping[str, Any], hidden: HiddenColumns) -> dict[str, Any]:
@@ -350,7 +334,7 @@ def in_quarantine(board: Board, roots: Roots, one: BoardRow, spec: TableSpec | N
         spec: the table's row in full; null where it is not known, and then no values are shown.
         code: of which rows are wanted; empty: of all.
     """
-    hidden = HiddenColumns.of(spec)
+    hidden = HiddenColumns(spec)
 
     def read() -> dict[str, Any]:
         found = quarantined(_layout(roots, one).errors, code, _SAMPLES, board.environ)

@@ -15,6 +15,8 @@ from airflow_gddl.stores import Storage
 from spark_jobs.plan.planned_batch import BatchPlan
 
 _COMMIT = re.compile(r"(\d{20})\.json")
+_STATED = re.compile(r"\d{20}\.(json|checkpoint\..+)")
+"""Commits and checkpoints; beside them lie checksums, and what a writer that was interrupted left."""
 _NEWEST_COMMITS = 50
 _MERGED = {name: f"numTargetRows{name.capitalize()}" for name in ("inserted", "updated", "deleted")}
 _POINTER = "_last_checkpoint"
@@ -47,7 +49,8 @@ class DeltaCommits:
 
     def exists(self, table: str) -> bool:
         """Whether the table exists: its log has a commit or a checkpoint."""
-        return any(True for _ in self.storage.list(join(table, "_delta_log")))
+        found = self.storage.list(join(table, "_delta_log"))
+        return any(_STATED.fullmatch(item.path.rsplit("/", 1)[-1]) for item in found)
 
     def version(self, table: str) -> int | None:
         """The newest version; None when there is no table."""

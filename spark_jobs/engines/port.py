@@ -7,13 +7,14 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Protocol
 
+from airflow_gddl.contract.column_names import is_before_image
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.result import MainCounts, RunWarning
 from airflow_gddl.contract.spec import TableSpec, TierSpec
 from airflow_gddl.stores import Storage
 from spark_jobs.dialects.protocol import Dialect, Unreadable
 from spark_jobs.ledger.erasures import ErasureRegister
-from spark_jobs.plan.columns import Column, Schema, is_before_image
+from spark_jobs.plan.columns import Column, Schema
 from spark_jobs.plan.discover import RecordedFile
 from spark_jobs.plan.planned_batch import BatchPlan, TableState
 from spark_jobs.plan.table_schema import RESCUED, TableSchema

@@ -35,7 +35,7 @@ from spark_jobs.delta import deletion_vectors, table_definition
 from spark_jobs.delta.commits import OURS, DeltaCommits, app_of, user_metadata
 from spark_jobs.delta.data_files import Target, WithoutRows
 from spark_jobs.delta.log import Action, is_on
-from spark_jobs.delta.snapshots import BESIDE_SPARK, CLUSTERING, TableSnapshot, is_readable
+from spark_jobs.delta.snapshots import BESIDE_SPARK, CLUSTERING, TableSnapshot, is_readable, is_settable
 from spark_jobs.delta.table_definition import TableDefinition
 from spark_jobs.delta.tables import Clock, Tables, Write, Written
 from spark_jobs.engines.places import Place
@@ -419,8 +419,16 @@ class MergedTables(MaintainedTables):
         return self._spark.last_transaction(path, app)
 
     def create(self, definition: TableDefinition) -> None:
-        self._spark.create(definition)
-        self.forget(definition.path)
+        """Create the table unless it exists.
+
+        Spark creates it in an empty folder alone, and a writer that was interrupted may have left files.
+        """
+        path = definition.path
+        if not self.exists(path) and self.storage.exists(path) and is_settable(definition.properties):
+            super().create(definition)
+        else:
+            self._spark.create(definition)
+        self.forget(path)
 
     def require_creatable(self, spec: TableSpec, tier: TierSpec) -> None:
         """Spark creates all."""

@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass, field, replace
 from datetime import timedelta
 from typing import Any
 
+from airflow_gddl.contract.column_names import before_image_name, landed_name
 from airflow_gddl.contract.errors import QuarantinableError
 from airflow_gddl.contract.layout import STATE, Layout, join, landing_root, result_name
 from airflow_gddl.contract.result import JobResult, MainCounts, RunWarning
@@ -27,7 +28,6 @@ from spark_jobs.engines.port import TableContext
 from spark_jobs.ledger.claim import Claim
 from spark_jobs.ledger.erasures import Erasure
 from spark_jobs.ledger.ledger import Ledger
-from spark_jobs.plan.columns import before_image_name, landed_name
 from spark_jobs.plan.identity import require_same_identity, vacuum_hours
 from spark_jobs.plan.planned_batch import PlannedFile
 from spark_jobs.plan.table_schema import TableSchema

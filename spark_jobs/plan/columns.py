@@ -1,28 +1,25 @@
-"""Columns, and the names under which delivered columns land.
-
-The rule, for every table the same:
-1. each character that Delta refuses in names (blank ``, ; { } ( ) =``, line feed, tab) becomes `_`, nested ones too;
-2. a column whose name is ours or Delta's own (`is_reserved`) gets `_source` appended;
-3. two columns of one file that would land under names that are equal, or differ only by case, are refused.
-"""
+"""Columns as files deliver them and as they land; the rule of names is in `contract.column_names`."""
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from airflow_gddl.contract.column_names import (
+    SOURCE_SUFFIX,
+    aliases,
+    clean_name,
+    delivered_name,
+    is_kept,
+    landed_name,
+    mask_method,
+)
 from airflow_gddl.contract.errors import FatalError, MetadataError
-from airflow_gddl.contract.published import clean_name
 from airflow_gddl.contract.result import RunWarning
 from airflow_gddl.contract.spec import MaskMethod, TableSpec
 from airflow_gddl.contract.sql_types import ArrayType, MapType, SqlType, StructField, StructType, quote
 
-# Ours, Spark's hidden file column, and the names that a change data feed takes.
-_OURS = ("_rescued_data", "_metadata", "_change_type", "_commit_version", "_commit_timestamp")
-_PREFIXES = ("_gddl", "__")
-_SUFFIX = "_source"
 _REMEDY = "put one of them into exclude_columns, or rename it at the source"
 
 
@@ -95,33 +92,6 @@ class LandedGroup:
         return {column.name.lower(): column for column in self.columns}
 
 
-def is_reserved(name: str) -> bool:
-    """Whether a delivered column may not keep this name: `_gddl`, `_rescued_data`, `__...`, and Delta's own."""
-    return name.lower() in _OURS or name.lower().startswith(_PREFIXES)
-
-
-def landed_name(name: str) -> str:
-    """Steps 1 and 2 of the rule, for a column; `__v` and `__v_source` get different names."""
-    cleaned = clean_name(name)
-    return cleaned + _SUFFIX if is_reserved(cleaned) else cleaned
-
-
-def delivered_name(stored: str) -> str:
-    """The name under which files deliver a column of a table, but for characters: the inverse of step 2."""
-    bare = stored.removesuffix(_SUFFIX)
-    return bare if is_reserved(bare) else stored
-
-
-def is_before_image(name: str, prefix: str | None) -> bool:
-    """Whether a column is a before image, by its name in files or in tables; null: there are none."""
-    return bool(prefix) and clean_name(name).lower().startswith(clean_name(prefix or "").lower())
-
-
-def before_image_name(prefix: str, column: str) -> str:
-    """The name in tables of the before image of a table's column."""
-    return landed_name(prefix + delivered_name(column))
-
-
 def land(group: IncomingSchema) -> LandedGroup:
     """Apply the rule to one group of files.
 
@@ -160,9 +130,8 @@ def _refuse_collisions(pairs: list[tuple[str, str]], where: str) -> None:
 
 def _collision(first: str, second: str, landed: str, where: str) -> FatalError:
     if clean_name(first).lower() != clean_name(second).lower():
-        what = (
-            f"columns {first!r} and {second!r} would both land as {landed!r}: reserved names get {_SUFFIX!r} appended"
-        )
+        both = f"columns {first!r} and {second!r} would both land as {landed!r}"
+        what = f"{both}: reserved names get {SOURCE_SUFFIX!r} appended"
         return FatalError("COLUMN_NAME_RESERVED", what, where=where, remedy=_REMEDY)
     what = f"columns {first!r} and {second!r} differ only by case or by characters that Delta refuses ({landed!r})"
     remedy = "rename one of them at the source, or have it left out there: exclude_columns would leave out both"
@@ -192,7 +161,7 @@ def select_columns(names: Iterable[str], spec: TableSpec, *, stored: bool = Fals
     Raises:
         MetadataError: `KEY_MASKED` where a key would be emptied; hashing a key is fine, equal keys stay equal.
     """
-    emptied = [key for key in spec.keys if _mask(key, spec) == "null"]
+    emptied = [key for key in spec.keys if mask_method(key, spec) == "null"]
     if emptied:
         raise MetadataError(
             "KEY_MASKED",
@@ -201,8 +170,8 @@ def select_columns(names: Iterable[str], spec: TableSpec, *, stored: bool = Fals
             remedy="mask it with 'hmac' or 'hash', or choose other keys",
         )
     found = [(name, delivered_name(name) if stored else name) for name in names]
-    kept = [(name, delivered) for name, delivered in found if _is_kept(delivered, spec)]
-    masks = {name: method for name, delivered in kept if (method := _mask(delivered, spec)) is not None}
+    kept = [(name, delivered) for name, delivered in found if is_kept(delivered, spec)]
+    masks = {name: method for name, delivered in kept if (method := mask_method(delivered, spec)) is not None}
     return ColumnSelection(kept=tuple(name for name, _ in kept), masks=masks)
 
 
@@ -216,7 +185,7 @@ def unknown_columns(groups: Iterable[Iterable[str]], spec: TableSpec) -> tuple[R
 
     A warning each (`COLUMN_NOT_FOUND`), for a misspelt exclusion or mask lets through what it was meant to hold back.
     """
-    found = {alias for names in groups for name in names for alias in _aliases(name, spec)}
+    found = {alias for names in groups for name in names for alias in aliases(name, spec)}
     fields = {"columns": spec.columns or (), "exclude_columns": spec.exclude_columns, "mask": tuple(spec.mask)}
     return tuple(
         warning
@@ -240,37 +209,3 @@ def _not_found(setting: str, names: Sequence[str], where: str) -> tuple[RunWarni
         return ()
     message = f"{setting} names columns that {where}: {', '.join(map(repr, names))}"
     return (RunWarning(code="COLUMN_NOT_FOUND", message=message, count=len(names), sample=tuple(names)),)
-
-
-def _is_kept(name: str, spec: TableSpec) -> bool:
-    if _listed(name, spec.keys, spec):
-        return True
-    if _listed(name, spec.exclude_columns, spec):
-        return False
-    return spec.columns is None or _listed(name, (*spec.columns, *spec.derive), spec)
-
-
-def _mask(name: str, spec: TableSpec) -> MaskMethod | None:
-    """The column's own mask; for a before image its column's."""
-    places = _places(tuple(spec.mask))
-    found = [places[alias] for alias in _aliases(name, spec) if alias in places]
-    return tuple(spec.mask.values())[min(found)] if found else None
-
-
-def _listed(name: str, listed: tuple[str, ...], spec: TableSpec) -> bool:
-    return not _aliases(name, spec).isdisjoint(_places(tuple(listed)))
-
-
-@functools.lru_cache(maxsize=64)
-def _places(listed: tuple[str, ...]) -> Mapping[str, int]:
-    """Names as they are compared, to the first place at which each is listed."""
-    return {clean_name(name).lower(): at for at, name in reversed(list(enumerate(listed)))}
-
-
-def _aliases(name: str, spec: TableSpec) -> set[str]:
-    """Every name by which metadata may mean this column of a file: its own and, for a before image, its column's."""
-    names = [name]
-    prefix = spec.before_image_prefix
-    if prefix and len(name) > len(prefix) and is_before_image(name, prefix):
-        names.append(name[len(prefix) :])
-    return {form(each).lower() for each in names for form in (clean_name, landed_name)}

@@ -6,12 +6,13 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from airflow_gddl.contract.column_names import clean_name, is_before_image, landed_name
 from airflow_gddl.contract.durations import seconds
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.contract.table_spec import lowered
 from spark_jobs.plan.applied_settings import MARKED, AppliedSettings, derived_of, filter_of, is_mark
-from spark_jobs.plan.columns import is_before_image, landed_name, select_columns
+from spark_jobs.plan.columns import select_columns
 from spark_jobs.plan.planned_batch import TableState
 from spark_jobs.plan.sharding import refreshed
 
@@ -106,11 +107,15 @@ def renamed_columns(spec: TableSpec, state: TableState) -> tuple[str, ...]:
 
     A name for a column that the tables don't have is none: so a column that is renamed at the source keeps its values.
     """
-    before = {} if state.applied is None else {name.lower(): after for name, after in state.applied.rename.items()}
-    now = {name.lower(): after for name, after in spec.rename.items()}
+    before = {} if state.applied is None else _renaming(state.applied.rename)
+    now = _renaming(spec.rename)
     stored = {landed_name(name).lower() for schema in state.schemas for name in schema if not is_mark(name)}
     changed = {name for name in (*before, *now) if before.get(name, "").lower() != now.get(name, "").lower()}
     return tuple(sorted(n for n in changed if n in before or landed_name(n).lower() in stored))
+
+
+def _renaming(names: Mapping[str, str]) -> dict[str, str]:
+    return {clean_name(name).lower(): after for name, after in names.items()}
 
 
 def _renaming_changed(spec: TableSpec, columns: Sequence[str]) -> FatalError:

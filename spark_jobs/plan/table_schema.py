@@ -6,12 +6,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 
+from airflow_gddl.contract.column_names import landed_name
 from airflow_gddl.contract.file_names import timed_order
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.contract.sql_types import ScalarType, StructType, parse_type
 from airflow_gddl.contract.table_spec import lowered
 from spark_jobs.plan.applied_settings import ChangeSettings, change_settings, columns_of
-from spark_jobs.plan.columns import Column, landed_name
+from spark_jobs.plan.columns import Column
 from spark_jobs.plan.source_snapshots import SnapshotRun
 
 RESCUED = "_rescued_data"

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from airflow_gddl.contract.published import clean_name
+from airflow_gddl.contract.column_names import clean_name
 from airflow_gddl.contract.sql_types import (
     ArrayType,
     DecimalType,

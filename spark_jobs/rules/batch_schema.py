@@ -9,6 +9,7 @@ from functools import cached_property
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from airflow_gddl.contract.column_names import is_before_image, landed_name
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.result import RunWarning
 from airflow_gddl.contract.spec import MaskMethod, SubMicrosecondPolicy, TableSpec
@@ -25,16 +26,7 @@ from spark_jobs.dialects.protocol import (
     sequence_type,
 )
 from spark_jobs.plan.applied_settings import MARKED, ChangeSettings, KnownSchemas, change_settings, columns_of
-from spark_jobs.plan.columns import (
-    Column,
-    IncomingSchema,
-    Schema,
-    is_before_image,
-    landed_name,
-    select_columns,
-    unknown_columns,
-    unknown_described,
-)
+from spark_jobs.plan.columns import Column, IncomingSchema, Schema, select_columns, unknown_columns, unknown_described
 from spark_jobs.plan.planned_batch import TableState
 from spark_jobs.plan.schema import LATER, ColumnAction, GroupPlan, SchemaPlan, SchemaRules, plan_schema
 from spark_jobs.plan.sequence import has_instants, has_normal_text

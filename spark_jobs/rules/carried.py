@@ -13,9 +13,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
+from airflow_gddl.contract.column_names import before_image_name, landed_name
 from airflow_gddl.contract.sql_types import parse_type
 from spark_jobs.dialects.protocol import sql_type
-from spark_jobs.plan.columns import before_image_name, landed_name
 from spark_jobs.plan.table_schema import GDDL, RESCUED, TableSchema
 from spark_jobs.plan.types import NOTHING, convertible, merge
 from spark_jobs.rules.arrays import flat, recast, with_values

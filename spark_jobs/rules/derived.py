@@ -11,11 +11,11 @@ from dataclasses import replace
 import pyarrow as pa
 import pyarrow.types as pt
 
+from airflow_gddl.contract.column_names import landed_name, renamed
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.contract.sql_types import VOID, SqlType, parse_type
 from spark_jobs.dialects.protocol import Dialect, declared_types, sql_type
-from spark_jobs.plan.columns import landed_name
 from spark_jobs.rules.arrays import arrow_type
 from spark_jobs.rules.batch_schema import DeliveredColumns, GroupDecoding, Landed
 from spark_jobs.rules.convert import fit
@@ -96,15 +96,11 @@ def derived_values(name: str, columns: Mapping[str, pa.Array], rows: int, kind: 
 
 def _renamed(names: Iterable[str], spec: TableSpec, label: str) -> dict[str, str]:
     """Each name to the one that the row gives it; before images follow their columns."""
-    known = {before.lower(): after for before, after in spec.rename.items()}
-    prefix = spec.before_image_prefix
-    if prefix is not None:
-        known |= {(prefix + before).lower(): prefix + after for before, after in spec.rename.items()}
-    found = {name: known.get(name.lower(), name) for name in names}
+    found = {name: renamed(name, spec) for name in names}
     taken: dict[str, str] = {}
     for name, after in found.items():
         other = taken.setdefault(landed_name(after).lower(), name)
-        if other != name and name.lower() in known | {other.lower(): ""}:
+        if other != name and (found[other] != other or after != name):
             what = f"{spec.table}: {other!r} and {name!r} would both be the column {after!r}"
             raise FatalError("RENAME_COLLIDES", what, where=label, remedy="correct `rename` in the row")
     return found

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 
+from airflow_gddl.contract.column_names import before_image_name, landed_name
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.contract.sql_types import DecimalType, SqlType
 from airflow_gddl.contract.table_spec import HASHED
-from spark_jobs.plan.columns import before_image_name, landed_name
 from spark_jobs.plan.table_schema import TableSchema
 from spark_jobs.rules.convert import hashed as masked_text
 from spark_jobs.rules.erasure import key_text, whole_bounds

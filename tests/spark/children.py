@@ -14,7 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from airflow_gddl.contract.codec import to_json
+from airflow_gddl.contract.codec import to_document, to_json
 from airflow_gddl.contract.spec import JobSpec
 from tests.waiting import wait_for
 
@@ -84,8 +84,8 @@ def living(group: int) -> list[int]:
 
 
 def job_child(job: JobSpec, *more: str, env: Mapping[str, str] | None = None) -> Child:
-    """`gddl-job` on this job."""
-    return Child("spark_jobs.main", ["--spec", to_json(job), *more], env)
+    """`gddl-job` on this job, whose specification is written as Airflow writes it."""
+    return Child("spark_jobs.main", ["--spec", to_document(job), *more], env)
 
 
 def killed_child(job: JobSpec, step: str, occurrence: int = 1) -> Ended:

@@ -6,16 +6,20 @@ import json
 import os
 import re
 from collections import Counter
-from dataclasses import fields, replace
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
-from typing import Any
+from types import UnionType
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import pyarrow as pa
 import pytest
 
 from airflow_gddl.contract.checks import check_table
+from airflow_gddl.contract.expressions import Term
 from airflow_gddl.contract.extensions import DIALECTS
 from airflow_gddl.contract.spec import EngineName, JobOptions, TableSpec
+from airflow_gddl.contract.table_spec import Expectation
 from tests.conftest import LocalPort
 from tests.landing import write, write_bytes
 from tests.spark.children import job_child
@@ -144,27 +148,46 @@ def variants() -> list[TableSpec]:
         (None, TableSpec),
         *((name, DIALECTS.load(one.options)) for name, one in DIALECTS.built_in.items()),
     ):
+        hints = get_type_hints(kind)
         for field in fields(kind):
-            for value in hostile_values(str(field.type)) if field.name not in RESOLVED else ():
+            for value in hostile_values(hints[field.name]) if field.name not in RESOLVED else ():
                 given = {field.name: value} if dialect is None else {"options": {field.name: value}, "dialect": dialect}
                 plain = {"keys": ("id",), "sequence_by": ("seq",) if dialect in (None, "dms") else (), "settle": "0s"}
-                found.append(TableSpec(table=f"s.t{len(found)}", **{**plain, **given}))
+                trees = {"expressions": TREES} if field.name in ("derive", "expect", "where") else {}
+                found.append(TableSpec(table=f"s.t{len(found)}", **{**plain, **trees, **given}))
     return found
 
 
+RULE = "v = 'b'"
+V = Term(op="column", value="v")
+TREE = Term(op="or", args=(Term(op="is null", args=(V,)), Term(op="<>", args=(V, Term(op="text", value=HOSTILE)))))
+TREES = {RULE: TREE, HOSTILE: TREE}
+"""What texts of expressions mean: whether `v` has another text than the hostile one."""
 RESOLVED = {"table", "dialect", "source_table", "landing", "shard_landings", "mask_key_id"}
 """The identity of a table and its reader, and fields that no row has."""
 
 
-def hostile_values(kind: str) -> list[Any]:
-    """By the type of a field; none for numbers, switches and closed lists: readers of specifications refuse others."""
-    if "MaskMethod" in kind:
-        return [{HOSTILE: "hash"}, {HOSTILE: "hmac"}, {HOSTILE: "null"}]
-    if kind.startswith("Mapping"):
-        return [{HOSTILE: HOSTILE}, {"v": HOSTILE}, {HOSTILE: "string"}]
-    if kind.startswith("tuple"):
-        return [(HOSTILE,), ("id", HOSTILE)]
-    return [HOSTILE] if re.search(r"\bstr\b", kind) else []
+def hostile_values(hint: Any) -> list[Any]:
+    """Values of a type with the text in one place; none for numbers, switches and closed lists: others are refused."""
+    kind, within = get_origin(hint) or hint, get_args(hint)
+    if kind in (Union, UnionType):
+        return [value for one in within for value in hostile_values(one)]
+    if is_dataclass(kind):
+        hints, (usual, *_) = get_type_hints(kind), usual_values(kind)
+        return [replace(usual, **{name: value}) for name, one in hints.items() for value in hostile_values(one)]
+    if kind is Mapping:
+        values = [{name: value} for value in hostile_values(within[1]) for name in (HOSTILE, "v")]
+        return [*values, *({HOSTILE: value} for value in usual_values(within[1]))]
+    if kind is tuple:
+        return (
+            [] if within[0] is Term else [(*before, v) for v in hostile_values(within[0]) for before in ((), ("id",))]
+        )
+    return [HOSTILE] if kind in (str, Any) else []
+
+
+def usual_values(hint: Any) -> list[Any]:
+    kinds = {Expectation: [Expectation(rule=RULE)], Term: [TREE], tuple: [("v",)]}
+    return list(get_args(hint)) if get_origin(hint) is Literal else kinds.get(get_origin(hint) or hint, ["string"])
 
 
 def test_every_field_of_a_row_has_variants() -> None:

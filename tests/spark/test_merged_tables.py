@@ -60,6 +60,24 @@ def test_changes_and_repairs(feature: str, monkeypatch: pytest.MonkeyPatch, tmp_
     assert not [path for path in Path(layout.state).rglob("staged/**/*") if path.is_file()]
 
 
+def test_logs_that_an_interrupted_writer_began(tmp_path: Path) -> None:
+    """Spark leaves temporary files of the first commit where the disk was full; the next run creates the table."""
+    spark, lake = LocalPort("spark"), Lake(tmp_path)
+    layout, file = lake.layout(SPEC), f".{0:020d}.json.82b3ece5-bbd4-4f8e-8851-3943f808d87b.tmp"
+    for path in (layout.replica, layout.changes, layout.history, layout.tombstones, layout.errors):
+        log = Path(path, "_delta_log")
+        log.mkdir(parents=True)
+        (log / file).write_bytes(b"")
+        (log / f".{file}.crc").write_bytes(b"crc")
+    SmallLake(tmp_path).load(SPEC, 2)
+    SmallLake(tmp_path).change(SPEC, 1, [("D", 0, None), ("U", 1, "new"), ("U", None, "x")])
+    job = lake.job([SPEC])
+    tiers = {size: replace(tier, delta_merge=True) for size, tier in job.tiers.items()}
+    found = lake.run(spark, replace(job, tiers=tiers))[SPEC.table]
+    assert (found.error, found.quarantined) == (None, 1)
+    assert rows(spark, layout.replica) == {1: "new"}
+
+
 def test_large_batch_that_repeats_changes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A copied table's changes are compared with those of a batch in tasks; what came before is not written again."""
     spark, lake = LocalPort("spark"), SmallLake(tmp_path)

@@ -56,3 +56,25 @@ def test_unreadable_checkpoint_pointer_is_ignored(tmp_path: Path) -> None:
 def test_without_a_log_there_is_no_version(tmp_path: Path) -> None:
     commits = DeltaCommits(Storage())
     assert (commits.version(str(tmp_path)), commits.exists(str(tmp_path))) == (None, False)
+
+
+def test_what_an_interrupted_writer_left_is_no_table(tmp_path: Path) -> None:
+    """Spark's writer leaves temporary files and their checksums where the disk was full or it was killed."""
+    log, commits = tmp_path / "_delta_log", DeltaCommits(Storage())
+    log.mkdir()
+    for name in (
+        f".{0:020d}.json.82b3ece5.tmp",
+        f"..{0:020d}.json.82b3ece5.tmp.crc",
+        f".{0:020d}.json.crc",
+        "_last_vacuum_info",
+    ):
+        (log / name).write_text("{}")
+    assert not commits.exists(str(tmp_path))
+    for name in (
+        f"{0:020d}.json",
+        f"{9:020d}.checkpoint.parquet",
+        f"{9:020d}.checkpoint.0000000001.0000000002.parquet",
+    ):
+        (log / name).write_text("{}")
+        assert commits.exists(str(tmp_path)), name
+        (log / name).unlink()

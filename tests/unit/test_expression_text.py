@@ -129,6 +129,47 @@ def test_columns_that_a_rule_would_reveal_are_refused() -> None:
     assert _codes(expect={"ok": Expectation(rule="_rescued_data is null")}) == refused
 
 
+@pytest.mark.parametrize(
+    ("column", "named"),
+    [
+        ("e mail", "E_MAIL"),
+        ("E_Mail", '"e mail"'),
+        ("email", "BI_email"),
+        ("e mail", "bi_e_mail"),
+        ("__v_source", "__v"),
+    ],
+)
+def test_columns_are_refused_under_each_name_that_means_them(column: str, named: str) -> None:
+    """As the job finds them: with other characters, as before images, as they are delivered."""
+    for held_back in ({"mask": {column: "hmac"}}, {"exclude_columns": (column,)}, {"columns": ("id",)}):
+        for field, use in (
+            ("derive", {"x": f"lower({named})"}),
+            ("where", f"{named} = 'x'"),
+            ("expect", {"ok": Expectation(rule=f"{named} = 'x'")}),
+        ):
+            codes = _codes(**{field: use}, before_image_prefix="BI_", **held_back)
+            assert {code for code, _ in codes} == {"EXPRESSION_COLUMN_REFUSED"}, (field, held_back)
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        {"mask": {"E_mail": "hmac"}},
+        {"mask": {"BI_e mail": "null"}},
+        {"exclude_columns": ("e mail",)},
+        {"columns": ("id", "E_MAIL")},
+        {"cluster_by": ("e_mail",)},
+        {"force_update": "e_mail"},
+    ],
+)
+def test_fields_name_columns_as_the_row_does(field: dict[str, Any]) -> None:
+    """Else a mask or an exclusion would have no effect."""
+    codes = _codes(rename={"E Mail": "mail"}, before_image_prefix="BI_", **field)
+    assert [code for code, _ in codes] == ["RENAME_REFUSED"]
+    renaming = {"rename": {"E Mail": "mail"}, "derive": {"e_mail": "lower(name)"}, "mask": {"e_mail": "hmac"}}
+    assert _codes(**renaming) == []  # a computed column has the name
+
+
 def test_rules_are_conditions_on_columns_with_names_and_shares() -> None:
     assert _codes(expect={"ok": Expectation(rule="qty + 1")}) == [("EXPRESSION_INVALID", "expect.ok.rule")]
     assert _codes(expect={"ok": Expectation(rule="1 = 1")}) == [("EXPRESSION_INVALID", "expect.ok.rule")]

@@ -7,6 +7,7 @@ from typing import get_args
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from airflow_gddl.contract.column_names import landed_name
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.sql_types import (
     ArrayType,
@@ -26,7 +27,7 @@ from airflow_gddl.contract.table_spec import (
     SchemaEvolution,
     TypeChangePolicy,
 )
-from spark_jobs.plan.columns import Column, IncomingSchema, Schema, landed_name
+from spark_jobs.plan.columns import Column, IncomingSchema, Schema
 from spark_jobs.plan.schema import SchemaPlan, SchemaRules, plan_schema
 from spark_jobs.plan.types import NOTHING, lossless, merge
 
