@@ -8,7 +8,7 @@ from typing import Literal
 
 from airflow_gddl.runtime.state.board import BoardRow
 from airflow_gddl.runtime.state.facts import RunFact
-from airflow_gddl.runtime.state.judging import MAINTENANCE_DUE, NEEDS_ATTENTION, has_many_quarantined
+from airflow_gddl.runtime.state.judging import MAINTENANCE_CODE, NEEDS_ATTENTION, has_many_quarantined
 
 Notified = Mapping[str, tuple[str, ...]]
 """Table to the codes with a sent alert that have not ended."""
@@ -16,14 +16,14 @@ _WARNED = ("EXPECTATION_FAILED", "SEQUENCE_TIE", "UPDATE_WITHOUT_PRIOR", "MOVED_
 """Warnings of the newest run that are reported, though the table's state is not `attention`."""
 _REFUSED = ("SCHEMA_REFUSED", "EXPECTATION_FAILED")
 """Errors of runs that a file's content causes: reported after the first run."""
-_LATE, _FAILED, _BROKEN = "FRESHNESS_MISSED", "LOAD_FAILED", "ROW_INVALID"
+_LATE_CODE, _FAILED_CODE, _BROKEN_CODE = "FRESHNESS_MISSED", "LOAD_FAILED", "ROW_INVALID"
 METADATA = "(metadata)"
 """In place of a table, in alerts of metadata outside of rows."""
 _SETTLED_AFTER = 120.0
 _TEXTS = {
     "FOLDER_MISSING": "its landing folder is missing",
     "FILE_UNREADABLE": "files can't be read",
-    MAINTENANCE_DUE: "its maintenance is overdue",
+    MAINTENANCE_CODE: "its maintenance is overdue",
 }
 _OF_RUN = "see the warnings of the last run"
 
@@ -76,7 +76,7 @@ class Alert:
 def problems(one: BoardRow, limits: AlertLimits) -> list[TableProblem]:
     """All current problems of a table; of an invalid row, that alone."""
     if one.row.problems:
-        return [TableProblem(_BROKEN, _first(one.row.problems))]
+        return [TableProblem(_BROKEN_CODE, _first(one.row.problems))]
     found = [_lateness(one)] if one.state.late else []
     newest = one.newest
     if newest is not None and one.row.enabled:
@@ -97,7 +97,7 @@ def _first(lines: Sequence[str]) -> str:
 
 def _lateness(one: BoardRow) -> TableProblem:
     behind = "was never up to date" if one.state.behind is None else f"is {one.state.behind:.0f} s behind"
-    return TableProblem(_LATE, f"it {behind}; its freshness allows {one.row.freshness} s")
+    return TableProblem(_LATE_CODE, f"it {behind}; its freshness allows {one.row.freshness} s")
 
 
 def _of_run(run: RunFact) -> Iterable[TableProblem]:
@@ -117,7 +117,10 @@ def _failure(one: BoardRow, newest: RunFact, limits: AlertLimits) -> Iterable[Ta
         return
     runs = _failed_runs(one)
     if runs >= limits.failed_runs:
-        yield TableProblem(_FAILED, f"it failed in {runs} runs in a row: {why}" if runs > 1 else f"it failed: {why}")
+        text = f"it failed in {runs} runs in a row: {why}" if runs > 1 else f"it failed: {why}"
+        yield TableProblem(_FAILED_CODE, text)
+            _FAILED_CODE, f"it failed in {runs} runs in a row: {why}" if runs > 1 else f"it failed: {why}"
+        )
 
 
 def _failed_runs(one: BoardRow) -> int:
@@ -142,7 +145,7 @@ def alerts(found: Iterable[BoardRow], notified: Notified, limits: AlertLimits) -
 def _of_row(one: BoardRow, notified: Notified, limits: AlertLimits) -> Iterator[Alert]:
     known = notified
     if one.row.problems:  # nothing is known of the freshness and the like of an invalid row
-        known = {one.row.table: tuple(set(notified.get(one.row.table, ())) & {_BROKEN})}
+        known = {one.row.table: tuple(set(notified.get(one.row.table, ())) & {_BROKEN_CODE})}
     return _changes(one.row.table, one.row.owner, problems(one, limits), known)
 
 
@@ -157,7 +160,7 @@ def without_load(found: Iterable[BoardRow], notified: Notified, limits: AlertLim
         if newest is None or now - newest.started - newest.seconds > _SETTLED_AFTER or one.row.problems:
             made += _of_row(one, notified, limits)
         else:
-            known = {one.row.table: (_LATE,)} if _LATE in notified.get(one.row.table, ()) else {}
+            known = {one.row.table: (_LATE_CODE,)} if _LATE_CODE in notified.get(one.row.table, ()) else {}
             late = [_lateness(one)] if one.state.late else []
             made += _changes(one.row.table, one.row.owner, late, known)
     return made

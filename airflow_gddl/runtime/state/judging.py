@@ -29,7 +29,7 @@ MOST_QUARANTINED = 0.01
 _UNREAD, _RATE = "FILE_UNREADABLE", "QUARANTINE_RATE"
 _LOST = "FOLDER_MISSING"
 """The same, of the last poll."""
-MAINTENANCE_DUE = "MAINTENANCE_DUE"
+MAINTENANCE_CODE = "MAINTENANCE_DUE"
 MAINTENANCE_RUNS, MAINTENANCE_SECONDS = 100, 14 * 86_400.0
 """A large table needs maintenance after so many runs with changes and so much time since the last one."""
 
@@ -192,7 +192,7 @@ def _attention(row: TableRow, known: Knowledge, now: float) -> tuple[str, ...]:
         _LOST: poll is not None and poll.missing and record.succeeded is not None,
         _UNREAD: record.counted_files > 0,
         _RATE: has_many_quarantined(record, known.quarantine_rate),
-        MAINTENANCE_DUE: needs_maintenance(record, now),
+        MAINTENANCE_CODE: needs_maintenance(record, now),
     }
     found |= {code for code, is_so in holds.items() if is_so}
     return tuple(sorted(found)) if row.enabled else ()
