@@ -15,7 +15,7 @@ PINS ?=
 # this project again, and each process of pytest all tests.
 unexport PYTHONDONTWRITEBYTECODE
 .PHONY: demo demo-check demo-embedded newcomer docs docs-serve test test-quick test-airflow-oldest test-floors test-newest test-spark \
-  test-spark-deep test-deep package lint lock clean
+  test-spark-deep test-deep compiled package lint lock clean
 .DELETE_ON_ERROR:
 
 # The samples of dags/ and metadata/ on an Airflow of this machine, until Ctrl-C; DEMO='--scale 0.1' makes it smaller.
@@ -34,10 +34,14 @@ demo-embedded: $(VENV)/.demo
 newcomer: $(VENV)/.demo
 	$(BIN)/python -m tests.readme.newcomer
 
-# mypy takes one core for half a minute, and so does the archive.
+# mypy takes one core for half a minute, and so do the archive and the compilation of tests, which each process of pytest
+# would do else. What can't be collected is shown by the run.
 test: $(VENV)/.dev
-	$(MAKE) --no-print-directory -j 2 lint $(VENV)/.classes
+	$(MAKE) --no-print-directory -j 2 lint compiled
 	$(BIN)/python -m pytest $(SPREAD) $(QUICK) $(filter-out $(QUICK),$(patsubst %/,%,$(wildcard tests/*/)))
+
+compiled: $(VENV)/.classes
+	$(BIN)/python -m pytest --collect-only tests >/dev/null || :
 
 # For the loop of a developer: no Spark, no Airflow processes.
 test-quick: $(VENV)/.dev
@@ -91,7 +95,7 @@ test-newest:
 # all that docker-compose.yaml starts, without containers, and two schedulers.
 test-deep: $(VENV)/.dev
 	$(BIN)/python -m pytest -m deep tests/spark tests/catalogs tests/delta_rs tests/scenarios tests/debezium tests/fuzz tests/s3 tests/cluster tests/packages tests/compose tests/e2e tests/readers tests/readme
-	GDDL_MERGED_HALF=1 $(BIN)/python -m pytest tests/scenarios --engine spark
+	GDDL_MERGED=012 $(BIN)/python -m pytest tests/scenarios --engine spark
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup --hypothesis-profile chance tests/unit tests/rules tests/oracle
 
 # What is published, in dist/, checked as the index checks it.

@@ -43,12 +43,16 @@ retries (integer) = 2
   Retries of a failed task.
 retry_delay_seconds (float) = 60
   Delay between retries.
+active_runs (integer) = 8
+  Runs of a table's or pack's DAG at a time: requests for named tables run beside the schedule.
 owner_links (string) =
   Links of table owners: a JSON object of http, https or mailto URLs by owner.
-paused_upon_creation (boolean) = False
-  Whether new DAGs start paused.
+paused_upon_creation (string) =
+  Whether new DAGs start paused. Empty: as [core] dags_are_paused_at_creation says.
 alert_notifiers (string) =
-  Notifiers for late, failing or damaged tables, as a JSON list. Empty: the webhook, if any.
+  Notifiers for late, failing or damaged tables and invalid rows, as a JSON list. Empty: the webhook, if any.
+alert_failed_runs (integer) = 2
+  Runs in a row in which a table fails before an alert is sent.
 alert_quarantine_rate (float) = 0.01
   Share of a run's rows that may be quarantined before an alert is sent.
 maintenance_schedule (string) = @daily
@@ -78,7 +82,11 @@ def _options() -> dict[str, dict[str, Any]]:
 
 
 _OPTIONS = _options()
-_OPERATORS = ("load", "continuous", "maintenance", "watch", "find", "table")
+_CONNECTIONS = (
+    ("gddl_source", "GddlSourceHook", "GDDL source database"),
+    ("gddl_webhook", "GddlWebhookHook", "GDDL webhook"),
+)
+_OPERATORS = ("load", "tables", "continuous", "maintenance", "watch", "find", "table")
 DEFAULTS = {name: option["default"] for name, option in _OPTIONS.items()}
 
 
@@ -88,16 +96,32 @@ def get_provider_info() -> dict[str, Any]:
         "package-name": "airflow-gddl",
         "name": _NAME,
         "description": "Bring database tables into Delta Lake from CDC files, by metadata.",
-        "integrations": [{"integration-name": _NAME, "external-doc-url": "", "tags": ["software"]}],
+        "integrations": [
+            {
+                "integration-name": _NAME,
+                "external-doc-url": "https://github.com/airflow-gddl/airflow-gddl",
+                "tags": ["software"],
+            }
+        ],
+        "hooks": [_modules("airflow_gddl.hooks.connections")],
+        "connection-types": [
+            {"connection-type": kind, "hook-class-name": f"airflow_gddl.hooks.connections.{hook}", "hook-name": name}
+            for kind, hook, name in _CONNECTIONS
+        ],
         "operators": [
             _modules(*(f"airflow_gddl.operators.{name}" for name in _OPERATORS)),
         ],
-        "sensors": [_modules("airflow_gddl.sensors.tables")],
+        "sensors": [_modules("airflow_gddl.sensors.tables", "airflow_gddl.sensors.loaded")],
         "triggers": [
             _modules("airflow_gddl.triggers.tables", "airflow_gddl.triggers.files", "airflow_gddl.triggers.runs")
         ],
         "extra-links": ["airflow_gddl.links.jobs.JobLogLink", "airflow_gddl.links.jobs.AssetsLink"],
-        "notifications": ["airflow_gddl.notifications.webhook.GddlNotifier"],
+        "notifications": [
+            "airflow_gddl.notifications.webhook.GddlNotifier",
+            "airflow_gddl.notifications.services.TeamsNotifier",
+            "airflow_gddl.notifications.services.PagerDutyNotifier",
+            "airflow_gddl.notifications.services.MailNotifier",
+        ],
         "config": {
             "gddl": {
                 "description": "Options of airflow-gddl.",

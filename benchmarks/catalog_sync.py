@@ -30,7 +30,7 @@ from measuring import WrongResultError
 from small_folders import MIX, SmallFolders
 from workload import Workload
 
-from airflow_gddl.contract.catalogs import CatalogSpec
+from airflow_gddl.contract.extensions import CatalogSpec
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, JobSpec
 from airflow_gddl.stores import Storage

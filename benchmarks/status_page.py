@@ -26,12 +26,12 @@ from measuring import WrongResultError
 
 from airflow_gddl.contract.result import ErrorInfo, Freshness, JobResult, MainCounts
 from airflow_gddl.metadata.loading import load
-from airflow_gddl.metadata.topology import Pipeline, pipelines
 from airflow_gddl.runtime.snapshot import MetadataSnapshot, SnapshotSettings
 from airflow_gddl.runtime.state.documents import PollDocument, RunsDocument, encode_poll, encode_runs, place
 from airflow_gddl.runtime.state.facts import KEPT_RUNS, TableRecord
 from airflow_gddl.runtime.state.judging import TablePoll
 from airflow_gddl.stores import open_store
+from airflow_gddl.topology import Pipeline, pipelines
 
 _TABLES, _LOADS = 10_000, 9
 QUERIES = (
@@ -201,7 +201,7 @@ def _client(lake: Lake) -> tuple[Any, dict[str, str]]:
     from fastapi.testclient import TestClient  # noqa: PLC0415 - as said above
 
     from airflow_gddl.page.app import build_app  # noqa: PLC0415 - as said above
-    from airflow_gddl.page.source import PageSource  # noqa: PLC0415 - as said above
+    from airflow_gddl.page.responses import PageSource  # noqa: PLC0415 - as said above
 
     with contextlib.redirect_stdout(io.StringIO()):
         initdb()

@@ -28,9 +28,9 @@ import pyarrow.parquet as pq
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.spec import DEFAULT_TIERS, JobSpec, Roots, TableSpec
 from airflow_gddl.metadata.loading import load
-from airflow_gddl.metadata.topology import Placed
 from airflow_gddl.runtime.snapshot.building import compile_catalog
 from airflow_gddl.stores import Storage
+from airflow_gddl.topology import Placed
 from spark_jobs.job.table_job import run_guarded
 from spark_jobs.job.worker import NoSpark
 from spark_jobs.table.runtime import Runtime

@@ -19,9 +19,8 @@ from airflow_gddl.contract.errors import FatalError, GddlError, RetriableError
 from airflow_gddl.contract.layout import places_of
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.s3 import s3a_settings
-from airflow_gddl.contract.sizes import size_bytes
 from airflow_gddl.contract.source_access import announce
-from airflow_gddl.contract.spec import JobSpec, TierSpec
+from airflow_gddl.contract.spec import JobSpec, TierSpec, size_bytes
 from airflow_gddl.stores import Storage
 from spark_jobs.catalogs.catalog_port import session_settings
 from spark_jobs.continuous.loop import run_continuously
@@ -93,7 +92,7 @@ def _run(job: JobSpec, args: argparse.Namespace, results: TextIO) -> int:
         files=files,
         stopped_by=stopped_by,
     )
-    show = _printer(results, ResultStore.of(job, runtime.storage) if args.answers else None)
+    show = _printer(results, ResultStore.of(job, runtime.storage) if args.results else None)
     try:
         if lasts:
             return _keep(job, runtime, show, stop)
@@ -155,7 +154,7 @@ def read_spec(text: str) -> JobSpec:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="gddl-job", description="Run one JobSpec.")
     parser.add_argument("--spec", required=True, help="a JobSpec as JSON, or a file or s3:// URL that holds it")
-    parser.add_argument("--answers", action="store_true", help="also write results to the lake, below _gddl/answers")
+    parser.add_argument("--results", action="store_true", help="also write results to the lake, below _gddl/results")
     parser.add_argument(
         "--discovery",
         choices=("listing", *SOURCES),

@@ -85,12 +85,13 @@ class Way:
 
 
 def way_of(table: str) -> Way:
-    """Every second table is `merged`, every second one of either `in_tasks`, and so on.
+    """Every fourth table is `merged`, every second one of either `in_tasks`, and so on.
 
-    `GDDL_MERGED_HALF=1` merges the other half, -1 none.
+    `GDDL_MERGED=012` merges the other quarters; none if it is empty. A batch of such a table costs ten times another's.
     """
-    number, half = zlib.crc32(table.encode()), int(os.environ.get("GDDL_MERGED_HALF", "0"))
-    return Way(merged=number % 2 == half, in_tasks=bool(number // 2 % 2), large=bool(number // 4 % 2))
+    number = zlib.crc32(table.encode())
+    merged = str(number % 4) in os.environ.get("GDDL_MERGED", "3")
+    return Way(merged=merged, in_tasks=bool(number // 4 % 2), large=bool(number // 8 % 2))
 
 
 def table_of(way: Way, name: str = "crm.orders") -> str:
@@ -121,7 +122,7 @@ def ways_of_spark() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(BatchesBesideSpark, "_is_small", small)
         patch.setattr(SparkEngine, "tables_of", known)
-        patch.setattr(table_rows, "RANGE_BYTES", 2_000)
+        patch.setattr(table_rows, "RANGE_BYTES", 8_000)
         yield
 
 

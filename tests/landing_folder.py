@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_gddl.contract.dialects import DmsOptions
+from airflow_gddl.contract.extensions import DmsOptions
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.stores import Storage
 from airflow_gddl.stores import local as storage_local

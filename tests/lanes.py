@@ -43,6 +43,12 @@ _LONG_ON_SPARK = {
         "test_tombstones_in_parquet_are_skipped",
         "test_named_schema_types[spark-json]",
         "test_before_images_are_kept_and_move_rows[spark-json]",
+        "test_first_misfit_does_not_decide_the_type[spark-rescue]",
+        "test_delete_without_a_row_has_the_key_of_its_record[spark-json]",
+        *(
+            f"test_zoned_times_finer_than_a_microsecond[spark-{of}]"  # one of each form remains
+            for of in ("json-truncate", "json-round", "parquet-truncate", "parquet-quarantine")
+        ),
     ),
     "test_wrong_files": (
         "test_positions_of_another_log_format_are_refused",
@@ -51,7 +57,20 @@ _LONG_ON_SPARK = {
         "test_deletes_without_a_key_are_quarantined",
         "test_unrelated_files_beside_valid_ones",
         "test_unmaskable_texts_are_dropped",
+        "test_array_of_events_with_half_a_surrogate_pair",
+        "test_lines_that_select_columns_keep_no_text",
+        "test_masked_and_excluded_texts_need_no_form",
     ),
+    "test_damaged_files": (  # one of each format, one of them compressed
+        "test_run_ingests_files_beside_a_damaged_one[spark-parquet gzip]",
+        "test_run_ingests_files_beside_a_damaged_one[spark-csv]",
+    ),
+    "test_ledger_behind": ("test_one_source_behind_stops_no_other",),
+    "test_reload_policies": (
+        "test_what_the_live_table_has_is_no_news[spark-ignore]",
+        "test_what_the_live_table_has_is_no_news[spark-rescue]",
+    ),
+    "test_extreme_values": ("test_tables_of_an_earlier_release_are_mended",),
     "test_hostile_input": ("test_hostile_files_harm_only_their_table",),
     "test_simulated": ("test_replica_equals_the_simulated_source",),
     "test_snapshots": (
@@ -85,6 +104,10 @@ _LONG_ON_SPARK = {
         "test_full_refresh_reorders_changes_after_a_log_reset",
         "test_restored_postgresql_is_detected",
         "test_late_file_is_no_new_log",
+        "test_changes_captured_again_are_no_new_log",
+        "test_log_reset_between_files_of_a_batch_is_refused",
+        "test_log_reset_followed_by_a_steady_stream_is_refused",
+        "test_log_reset_inside_the_first_file_is_refused",
     ),
     "test_foreign": (
         "test_foreign_commit_is_reported_until_a_full_refresh",
@@ -109,7 +132,7 @@ _LONG_ON_SPARK = {
     "test_histories": ("test_engine_and_oracle_agree",),
     "test_lived_histories": ("test_changes_keep_the_settings_under_which_they_came",),
     "test_batches_beside": (  # each time with everything that a history may have at once
-        *(f"test_engine_and_oracle_agree[{sort}-{size}]" for sort in _SORTS_BESIDE for size in ("small", "large")),
+        *(f"test_engine_and_oracle_agree[{sort}]" for sort in _SORTS_BESIDE),
         "test_feed_has_what_changed[False]",
     ),
     "test_merged_tables": (

@@ -15,6 +15,12 @@ _COMPUTING = 2
 """Processes that compute; further ones begin with tests that wait."""
 _WAITING_FOLDERS = frozenset({"airflow", "compose", "databases", "e2e", "packages", "readme", "recipes", "remote"})
 _SPARK_FOLDERS = frozenset({"catalogs", "cluster", "debezium", "readers", "scenarios", "spark"})
+_OWN_SPARK = frozenset(
+    {"test_hive", "test_jobs", "test_session", "test_spark_dies", "test_working_folder", "test_yarn"}
+)
+"""Modules that start a Spark of their own, so that any process may have them."""
+_LONGEST = ("spark plain", "spark spark test_batches_beside", "spark catalogs test_hive", "spark cluster test_jobs")
+"""Groups of minutes with few tests, begun first: such groups come last, and one process would be alone with them."""
 _WAITING_MODULES = ("test_commits_on_s3", "test_continuous_command", "test_faults")
 
 
@@ -26,7 +32,8 @@ class WaitingApart(LoadGroupScheduling):
         number = self.nodes.index(node)
         if number < _COMPUTING:
             computing = [group for group in groups if not waits(group)] or groups
-            chosen = next((group for group in computing if is_on_spark(group) == (number == 0)), computing[0])
+            kind = [group for group in computing if is_on_spark(group) == (number == 0)] or computing
+            chosen = next((group for group in _LONGEST if group in kind), kind[0])
         else:
             alone = next((group for group in groups if "::" in group), groups[-1])  # starts no Spark
             chosen = min(filter(waits, groups), key=lambda group: group != "e2e", default=alone)
@@ -40,6 +47,8 @@ def is_on_spark(group: str) -> bool:
         group: see `waits`. Tests of `delta_rs` and others without an engine are named by `spark`, too.
     """
     words = group.split()
+    if words[-1] in _OWN_SPARK:
+        return False
     return words[0] == "spark" and (words[1] in _SPARK_FOLDERS or words[1:] in (["plain"], ["shuffled"], ["one_go"]))
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from airflow_gddl.contract.dialects import DebeziumOptions
+from airflow_gddl.contract.extensions import DebeziumOptions
 from airflow_gddl.contract.spec import TableSpec
 from spark_jobs.dialects.debezium import DebeziumDialect
 from spark_jobs.dialects.protocol import Dialect

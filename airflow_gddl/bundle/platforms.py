@@ -7,8 +7,16 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 
-from airflow_gddl.bundle.archives import DAG_FILES, EPOCH, write_code, write_wheel, write_zip
-from airflow_gddl.bundle.environment import Target, requirements, write_environment
+from airflow_gddl.bundle.archives import (
+    DAG_FILES,
+    EPOCH,
+    Target,
+    requirements,
+    write_code,
+    write_environment,
+    write_wheel,
+    write_zip,
+)
 
 ENTRY = '"""Entry point for spark-submit; code and libraries are passed separately."""\n\nimport sys\n\n'
 ENTRY += 'from spark_jobs.main import main\n\nif __name__ == "__main__":\n    sys.exit(main())\n'
@@ -29,7 +37,7 @@ if __name__ == "__main__":
     found, _ = parser.parse_known_args()
     if found.gddl_region:
         os.environ.setdefault("AWS_REGION", found.gddl_region)
-    sys.argv[1:] = ["--spec", found.gddl_spec, "--answers"]
+    sys.argv[1:] = ["--spec", found.gddl_spec, "--results"]
     task()
 '''
 _PLUGINS = "/usr/local/airflow/plugins"

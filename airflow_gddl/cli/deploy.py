@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from airflow_gddl.bundle.archives import EPOCH
-from airflow_gddl.bundle.environment import Target, here
+from airflow_gddl.bundle.archives import EPOCH, Target, here
 from airflow_gddl.bundle.platforms import MWAA, Bundle, Extra, JobFiles
 from airflow_gddl.cli import context, options
 from airflow_gddl.cli import metadata as catalogs
@@ -134,7 +133,7 @@ def _epoch(text: str) -> int:
 
 if TYPE_CHECKING:
     from airflow_gddl.metadata.loading import Catalog
-    from airflow_gddl.runners.saved_jobs import JobChange
+    from airflow_gddl.runners.interface import JobChange
 
 app = Group("Create the jobs that the metadata needs on a platform.")
 _STYLES = {"create": "green", "update": "yellow", "keep": ""}

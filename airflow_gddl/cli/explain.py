@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from airflow_gddl.cli import context, options, summary
+from airflow_gddl.cli import context, job, options
 from airflow_gddl.cli.job import Request, carry_out, each, perform
 from airflow_gddl.cli.options import read_key
 from airflow_gddl.cli.screen import Cell, Screen, ScreenColumn, count, counted
@@ -36,9 +36,9 @@ def verify(
     asked = JobOptions(action="verify", source_connection=source_connection, settle_seconds=settle)
     done = perform(cli, Request(metadata=metadata, tables=tuple(table or ()), options=asked, as_json=json))
     if not json:
-        summary.show_verdicts(cli.screen, done.outcome.results)
-    summary.show_troubles(cli.screen, done.outcome)
-    any_different = any(summary.verdict(result) == "different" for result in done.outcome.results)
+        job.show_verdicts(cli.screen, done.outcome.results)
+    job.show_troubles(cli.screen, done.outcome)
+    any_different = any(job.verdict(result) == "different" for result in done.outcome.results)
     raise typer.Exit(context.FAILED if any_different else done.exit_status)
 
 
@@ -96,7 +96,7 @@ def explain(
 
 def show_history(screen: Screen, result: JobResult) -> None:
     """Show the key's changes, the resulting row, and further details."""
-    found = summary.answer(result)
+    found = job.answer(result)
     if not found:
         return
     text, style = _OUTCOMES[found["outcome"]]

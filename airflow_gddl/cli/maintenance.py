@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from airflow_gddl.cli import context, options, summary
+from airflow_gddl.cli import context, job, options
 from airflow_gddl.cli import metadata as metadata_folder
 from airflow_gddl.cli.commands import Group
 from airflow_gddl.cli.context import CliContext, of_outcome
@@ -22,7 +22,7 @@ from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from airflow_gddl.runtime.state.documents import forget
 from airflow_gddl.runtime.state.facts import KEPT_RUNS
-from airflow_gddl.runtime.state.records import read_records
+from airflow_gddl.runtime.state.recording import read_records
 from airflow_gddl.stores import open_store
 
 _COUNTS = (
@@ -57,7 +57,7 @@ def show_upkeep(screen: Screen, results: Sequence[JobResult]) -> None:
 
 
 def _counts(result: JobResult) -> list[str]:
-    found = summary.answer(result)
+    found = job.answer(result)
     joined = sum(c["files_before"] - c["files_after"] for c in found.get("compacted", {}).values())
     return [count(joined), *(count(found.get(name)) for name in _COUNTS)]
 
@@ -91,7 +91,7 @@ def release(
 
 def show_releases(screen: Screen, results: Sequence[JobResult]) -> None:
     """What was removed, and the tables where nothing was held."""
-    summary.show_runs(screen, results)
+    job.show_runs(screen, results)
     for result in results:
         if result.status == "skipped":
             screen.say(f"{result.table}: no rows are held, nothing was removed", "yellow")
@@ -137,7 +137,7 @@ def erase(  # noqa: PLR0913 - typer reads each option of the command from one pa
 
 def show_erasure(screen: Screen, result: JobResult) -> None:
     """Show removed rows, when storage is cleaned, and landing files that still contain the key."""
-    found = summary.answer(result)
+    found = job.answer(result)
     if not found:
         return
     removed = ", ".join(f"{name} {count(n)}" for name, n in found["removed"].items())
@@ -185,7 +185,7 @@ def move(
     if not json:
         for result in outcome.results:
             _show(cli.screen, result, has_target=spec.table == to)
-    summary.show_troubles(cli.screen, outcome)
+    job.show_troubles(cli.screen, outcome)
     raise typer.Exit(of_outcome(outcome, bad_rows=False))
 
 
@@ -222,7 +222,7 @@ def _record(cli: CliContext, catalog: Catalog, old: str, table: str) -> None:
 
 
 def _show(screen: Screen, result: JobResult, *, has_target: bool) -> None:
-    found = summary.answer(result)
+    found = job.answer(result)
     if not found:
         return
     screen.say(f"{found['from']} is {found['to']} now; {counted(found['files'], 'file')} copied", "green")

@@ -11,24 +11,26 @@ from airflow_gddl.cli.screen import Cell, Screen, counted
 from airflow_gddl.contract.errors import GddlError, MetadataError
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.metadata.settings import misspelt
-from airflow_gddl.metadata.topology import Pipeline, Placed, Placement, arrange
-from airflow_gddl.metadata.topology.rows import select
 from airflow_gddl.runtime.snapshot import placements
+from airflow_gddl.topology import Pipeline, Placed, Placement, arrange
+from airflow_gddl.topology.rows import select
 
 if TYPE_CHECKING:
     from airflow_gddl.metadata.problems import Problem
 
 
 def show(screen: Screen, problems: Sequence[Problem], folder: str, *, error: bool) -> None:
-    """Show one line for each problem in the format of compilers, and their number; on standard output or standard
-    error.
+    """Show one line for each problem in the format of compilers (see `grouped` for equal ones), and their number; on
+    standard output or standard error.
 
     Args:
         folder: the metadata folder as the user named it.
     """
-    for problem in problems:
+    from airflow_gddl.metadata.problems import grouped  # noqa: PLC0415 - see `read`
+
+    for problem, more in grouped(problems):
         place, code, rest = problem.compiler_line(folder).partition(f": {problem.code}")
-        screen.spans([Cell(place, "bold"), Cell(code, "red"), Cell(rest)], error=error)
+        screen.spans([Cell(place, "bold"), Cell(code, "red"), Cell(f"{rest}. {more}" if more else rest)], error=error)
     (screen.warn if error else screen.say)(f"{counted(len(problems), 'problem')} in the metadata", "bold red")
 
 

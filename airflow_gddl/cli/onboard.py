@@ -1,4 +1,4 @@
-"""`gddl onboard`."""
+"""`gddl onboard` and `gddl inspect`: metadata of a source, and its settings as its files show them."""
 
 from __future__ import annotations
 
@@ -60,3 +60,24 @@ def onboard(  # noqa: PLR0913 - typer reads each option of the command from one 
         as_json=json,
     )
     raise typer.Exit(context.OK if carry_out(context.of(ctx), given) else context.FAILED)
+
+
+_LandingRoot = Annotated[
+    str, typer.Option("--landing", metavar="ROOT", help="Root of the files; default: gddl.yaml's landing.")
+]
+
+
+def inspect(
+    ctx: typer.Context,
+    *,
+    metadata: options.Metadata = "metadata",
+    landing: _LandingRoot = "",
+    table: options.Tables = None,
+    json: options.Json = False,
+) -> None:
+    """Check the CDC service's settings by its files, and name the setting to change; exit status 1 on a finding."""
+    require_pyarrow("landing files are read with")
+    from airflow_gddl.cli.onboarding import carry_out_inspect  # noqa: PLC0415 - needs pyarrow, as said above
+
+    found = carry_out_inspect(context.of(ctx), metadata, landing, frozenset(table or ()), as_json=json)
+    raise typer.Exit(context.FAILED if found else context.OK)

@@ -20,9 +20,9 @@ from airflow_gddl.contract.spec import AirflowView
 from airflow_gddl.metadata.loading import Catalog
 from airflow_gddl.planning import AIRFLOW, MWAA, Metadata, Plan, PlatformLimits, make_plan
 from airflow_gddl.planning.day import PoolUse
-from airflow_gddl.planning.figures import Figure, mwaa_limits
+from airflow_gddl.planning.rules import Figure, mwaa_limits
+from airflow_gddl.runtime.state.board import StateReader
 from airflow_gddl.runtime.state.facts import TableRecord
-from airflow_gddl.runtime.state.reading import StateReader
 
 _BARS = " ▁▂▃▄▅▆▇█"
 _QUIET = "·"

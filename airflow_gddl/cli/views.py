@@ -1,24 +1,35 @@
-"""`gddl views` and `gddl query`: statements that create a view of each table, and queries to copy."""
+"""`gddl views`, `gddl query` and `gddl catalog`: statements of views and queries, and tables as catalogs have them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from airflow_gddl.cli import context, options
 from airflow_gddl.cli import metadata as catalogs
+from airflow_gddl.cli.commands import Group
 from airflow_gddl.cli.context import CliContext
-from airflow_gddl.cli.screen import counted
+from airflow_gddl.cli.job import Request, carry_out
+from airflow_gddl.cli.screen import Cell, Screen, counted
 from airflow_gddl.contract.errors import FatalError, GddlError, MetadataError
 from airflow_gddl.contract.layout import Layout
-from airflow_gddl.contract.published import READERS, Publication, PublishedTable, Reader, ViewName, view_sql
+from airflow_gddl.contract.published import (
+    READERS,
+    Publication,
+    PublishedTable,
+    Reader,
+    ViewName,
+    relation_of,
+    view_sql,
+)
 from airflow_gddl.contract.published import query as query_of
-from airflow_gddl.contract.registration import relation_of
-from airflow_gddl.contract.spec import Roots, TableSpec
+from airflow_gddl.contract.result import JobResult
+from airflow_gddl.contract.spec import Action, JobOptions, Roots, TableSpec
 from airflow_gddl.runtime.delta_tables import replica_schema
 from airflow_gddl.stores import open_store
 from airflow_gddl.stores.lake_files import RegistrationStore
@@ -184,3 +195,79 @@ def _summary(done: int, failed: int, unpublished: int, out: str) -> str:
     parts += [f"{failed} failed"] if failed else []
     parts += [f"{unpublished} not published"] if unpublished else []
     return ", ".join(parts)
+
+
+app = Group("Tables in catalogs: compare them, or register them.")
+_COLORS = {"missing": "red", "different": "yellow", "problem": "red", "registered": "green", "altered": "green"}
+
+
+@app.command()
+def diff(
+    ctx: typer.Context,
+    metadata: options.Metadata = "metadata",
+    table: options.Tables = None,
+    json: options.Json = False,
+) -> None:
+    """Show missing and different catalog entries; exit status 1 if there are any."""
+    _compare(ctx, "catalog_diff", metadata, table, json)
+
+
+@app.command()
+def sync(
+    ctx: typer.Context,
+    metadata: options.Metadata = "metadata",
+    table: options.Tables = None,
+    json: options.Json = False,
+) -> None:
+    """Register missing tables, including dropped entries, and update different entries."""
+    _compare(ctx, "catalog_sync", metadata, table, json)
+
+
+def _compare(ctx: typer.Context, action: Action, metadata: str, table: list[str] | None, json: bool) -> None:
+    request = Request(metadata=metadata, tables=tuple(table or ()), options=JobOptions(action=action), as_json=json)
+    acted = action == "catalog_sync"
+    carry_out(context.of(ctx), request, partial(show, acted=acted), partial(is_different, acted=acted))
+
+
+def show(screen: Screen, results: Sequence[JobResult], *, acted: bool) -> None:
+    """Show one line for each difference or change, or that there is none; nothing where a catalog was not reached."""
+    rows = [line for result in results for line in _lines(result, acted=acted)]
+    if rows:
+        titles = ("table", "catalog", "entry", "state", "what", "registered", "wanted")
+        screen.table(titles, rows)
+        return
+    many = sum(len(_tables(result)) for result in results)
+    if many:
+        screen.say(f"{many} entries are up to date", "green")
+    elif not any(result.warnings or result.status == "failed" for result in results):
+        screen.say("no table to register: rows name no catalog, or nothing is loaded yet", "yellow")
+
+
+def is_different(result: JobResult, *, acted: bool) -> bool:
+    """Whether a difference remains."""
+    if result.warnings:
+        return True
+    return any(table["left"] or (not acted and table["action"] != "none") for table in _tables(result))
+
+
+def _lines(result: JobResult, *, acted: bool) -> Iterator[list[Cell | str]]:
+    for table in _tables(result):
+        first = [result.table, result.details["catalog"], table["name"]]
+        if table["code"]:
+            yield [*first, _state("problem"), table["code"], "", ""]
+        if table["action"] == "create":
+            yield [*first, _state("registered" if acted else "missing"), "", "", ""]
+        for one in table["differences"]:
+            what = f"{one['aspect']} {one['name']}".strip()
+            yield [*first, _state("altered" if acted else "different"), what, one["registered"], one["wanted"]]
+        for one in table["left"]:
+            what = f"{one['aspect']} {one['name']}".strip()
+            yield [*first, _state("different"), f"{what} (can't be altered)", one["registered"], one["wanted"]]
+
+
+def _state(word: str) -> Cell:
+    return Cell(word, _COLORS[word])
+
+
+def _tables(result: JobResult) -> list[dict[str, Any]]:
+    return list(result.details.get("tables", [])) if isinstance(result.details, dict) else []

@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields
 
 from airflow_gddl.contract import durations, table_names
-from airflow_gddl.contract.dialects import DIALECTS
 from airflow_gddl.contract.durations import moment_of
 from airflow_gddl.contract.errors import FatalError, FieldPath, SpecProblem
+from airflow_gddl.contract.extensions import DIALECTS
 from airflow_gddl.contract.file_names import PathFormat
 from airflow_gddl.contract.published import published_problems
 from airflow_gddl.contract.sql_types import REMEDY, parse_type, unsupported_part

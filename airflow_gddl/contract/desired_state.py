@@ -1,6 +1,6 @@
 """Input of a running continuous job: two kinds of small objects in one folder of the lake.
 
-    order.json        the tables by the current metadata; written by the monitor of the job
+    desired.json      the tables by the current metadata; written by the monitor of the job
     stop-<run id>     asks the job of that id to finish its current batch and end
 
 The job lists the folder to find new objects.
@@ -12,13 +12,13 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from airflow_gddl.contract.catalogs import CatalogSpec
 from airflow_gddl.contract.codec import ALWAYS
+from airflow_gddl.contract.extensions import CatalogSpec
 from airflow_gddl.contract.layout import join
 from airflow_gddl.contract.source_access import SourceAccess
 from airflow_gddl.contract.spec import CONTRACT_VERSION, DEFAULT_TIERS, TableSpec, TierSpec
 
-ORDER = "order.json"
+DESIRED = "desired.json"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,8 +34,8 @@ class DesiredState:
     """See `JobSpec.ignorable`."""
 
 
-def order_path(folder: str) -> str:
-    return join(folder, ORDER)
+def desired_path(folder: str) -> str:
+    return join(folder, DESIRED)
 
 
 def stop_name(run_id: str) -> str:

@@ -1,7 +1,8 @@
 """Kinds of parts that packages can add: one descriptor each, found by an entry point (docs/extending.md).
 
 Descriptors name classes and functions, `module:attribute`, and import none, so that neither side loads what it doesn't
-need, and no entry point is searched for a part of this project.
+need, and no entry point is searched for a part of this project. Here are also the descriptors of catalogs and dialects,
+which both sides use; those of runners and notifiers are with them.
 """
 
 from __future__ import annotations
@@ -9,12 +10,16 @@ from __future__ import annotations
 import functools
 import importlib
 import importlib.metadata
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from datetime import datetime
+from typing import Any, Generic, Literal, TypeVar
 
 from airflow_gddl.contract.errors import FatalError, MetadataError
+from airflow_gddl.contract.file_names import LOOKBACK
+from airflow_gddl.contract.table_spec import STRICT, TableSpec
 
 D = TypeVar("D")
 
@@ -109,3 +114,334 @@ def _entry_points(group: str) -> Mapping[str, importlib.metadata.EntryPoint]:
 def forget_entry_points() -> None:
     """Discover newly installed packages."""
     _entry_points.cache_clear()
+
+
+TableKind = Literal["replica", "history", "changes", "errors"]
+TOKEN_PREFIX = "GDDL_CATALOG_"  # noqa: S105 - prefix of variable names
+"""Prefix of variables that may hold a catalog's token: metadata may name no other secret of the process."""
+_FIELDS = re.compile(r"\{([^{}]*)\}")
+CatalogCode = Literal["CATALOG_UNREACHABLE", "CATALOG_DENIED", "CATALOG_REFUSED"]
+_GLUE_DENIED = ("AccessDenied", "UnauthorizedOperation", "LakeFormation", "GlueEncryption")
+_GLUE_DOWN = ("Throttl", "Internal", "ServiceUnavailable", "OperationTimeout", "RequestLimit", "TooManyRequests")
+_GLUE_CREDENTIALS = ("ExpiredToken", "UnrecognizedClient", "InvalidSignature", "InvalidClientTokenId")
+
+
+@dataclass(frozen=True, kw_only=True)
+class CatalogSpec:
+    """A catalog of `gddl.yaml`. See docs/catalogs.md for the fields that each kind needs."""
+
+    __pydantic_config__ = STRICT
+
+    kind: str
+    """`hive` (a Hive metastore, by the job's Spark), `glue` (AWS Glue Data Catalog), `unity` (Unity Catalog), or a kind
+    of another package."""
+    database: str = "{schema}"
+    """Name of the database (Unity: schema); placeholders `{schema}` and `{source}`."""
+    table: str = "{table}"
+    """Name of the replica; placeholders `{schema}`, `{source}` and `{table}` (without the schema)."""
+    tables: tuple[TableKind, ...] = ("replica", "history")
+    """Delta tables of a row to register; names other than the replica's get a suffix such as `__history`."""
+    timeout: str = "5s"
+    """Timeout of a request to the catalog."""
+    region: str | None = None
+    """`glue`: AWS region; null: from the environment."""
+    endpoint: str | None = None
+    """`glue`: endpoint URL; null: AWS's default."""
+    catalog_id: str | None = None
+    """`glue`: AWS account of the catalog; null: that of the job's credentials."""
+    url: str | None = None
+    """`unity`: the server, e.g. `https://unity.example.com:8080`."""
+    catalog_name: str | None = None
+    """`unity`: the catalog that holds the schemas; it must exist."""
+    token_env: str | None = None
+    """`unity`: environment variable of the job that holds the token, `GDDL_CATALOG_...`; null: no token is sent."""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """Settings of a kind of another package."""
+    uri: str | None = None
+    """`hive`: e.g. `thrift://metastore:9083`; null: Spark's configuration (`hive-site.xml`, or the platform's)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CatalogDescriptor:
+    """All that one kind of catalog brings. References are `module:attribute`.
+
+    Attributes:
+        port: function of a `CatalogSpec` and a `spark_jobs.catalogs.catalog_port.CatalogContext` that gives the
+            `CatalogPort`; loaded only by the job.
+        probe: function of a `CatalogSpec`, a database and the environment that makes one request for `gddl check` and
+            returns what it found, or raises `ProbeSkippedError` or a `GddlError`; null: `gddl check` skips it.
+        names: regular expression of the names that it can hold; `names_are`: the same for messages.
+        fields: fields of `CatalogSpec` that belong to this kind; `needed`: those among them that it needs.
+        options: class of `CatalogSpec.options`, a frozen dataclass with defaults; null: it has none.
+        session: function of a `CatalogSpec` that gives settings (`spark.…`) of the job's session; null: none.
+        readers: that need no settings besides the catalog's to address its tables, see `published.READERS`.
+    """
+
+    port: str
+    names: str
+    names_are: str
+    probe: str | None = None
+    fields: tuple[str, ...] = ()
+    needed: tuple[str, ...] = ()
+    options: str | None = None
+    session: str | None = None
+    readers: tuple[str, ...] = ()
+
+
+CATALOGS = ExtensionPoint(
+    "kind of catalog",
+    "airflow_gddl.catalogs",
+    CatalogDescriptor,
+    {
+        "hive": CatalogDescriptor(
+            port="spark_jobs.catalogs.hive_catalog:hive_catalog",
+            probe="airflow_gddl.cli.check:probe_hive",
+            names="[a-z0-9_]{1,128}",
+            names_are="1 to 128 letters a-z, digits and _",
+            fields=("uri",),
+            session="spark_jobs.catalogs.catalog_port:hive_settings",
+            readers=("spark",),
+        ),
+        "glue": CatalogDescriptor(
+            port="spark_jobs.catalogs.glue_catalog:glue_catalog",
+            probe="airflow_gddl.cli.check:probe_glue",
+            names="[a-z0-9_]{1,255}",
+            names_are="1 to 255 letters a-z, digits and _, as Athena reads them",
+            fields=("region", "endpoint", "catalog_id"),
+            readers=("spark", "athena"),
+        ),
+        "unity": CatalogDescriptor(
+            port="spark_jobs.catalogs.unity_catalog:unity_catalog",
+            probe="airflow_gddl.cli.check:probe_unity",
+            names=r"[^\x00-\x20\x7f./]{1,255}",
+            names_are="1 to 255 characters without blanks, `.` and `/`",
+            fields=("url", "catalog_name", "token_env"),
+            needed=("url", "catalog_name"),
+            readers=("spark", "databricks"),
+        ),
+    },
+    unknown_code="CATALOG_KIND_UNKNOWN",
+    broken_code="CATALOG_KIND_BROKEN",
+)
+
+
+@dataclass(frozen=True, order=True)
+class EntryName:
+    """Name of a table in a catalog; both parts are in lower case."""
+
+    database: str
+    table: str
+
+    def __str__(self) -> str:
+        return f"{self.database}.{self.table}"
+
+
+def entry_name(catalog: CatalogSpec, spec: TableSpec, kind: TableKind = "replica") -> EntryName:
+    """The name of one of a row's tables. Names compare without case in every catalog, so they are in lower case."""
+    values = {"schema": spec.schema_name, "source": spec.source, "table": spec.name}
+    database, table = (_FIELDS.sub(lambda m: values[m[1]], text).lower() for text in (catalog.database, catalog.table))
+    return EntryName(database, table if kind == "replica" else f"{table}__{kind}")
+
+
+def code_of_status(status: int) -> CatalogCode:
+    """Code of an HTTP status from 300 on that Unity Catalog answers."""
+    if status in (401, 403):
+        return "CATALOG_DENIED"
+    return "CATALOG_UNREACHABLE" if status == 429 or status >= 500 else "CATALOG_REFUSED"
+
+
+def code_of_glue(error: str, message: str) -> CatalogCode:
+    """Code of an error that Glue answers, by AWS's own code and message."""
+    if error.startswith((*_GLUE_DOWN, *_GLUE_CREDENTIALS)):
+        return "CATALOG_UNREACHABLE"
+    is_denied = error.startswith(_GLUE_DENIED) or "not authorized" in message.lower()
+    return "CATALOG_DENIED" if is_denied else "CATALOG_REFUSED"
+
+
+def token_of(catalog: CatalogSpec, environ: Mapping[str, str]) -> str | None:
+    """The token to send; empty: none is sent; null: its variable holds none that can be sent."""
+    if catalog.token_env is None:
+        return ""
+    token = environ.get(catalog.token_env, "").strip()
+    return token if token and token.isascii() and token.isprintable() else None
+
+
+def name_fault(found: CatalogDescriptor, name: EntryName) -> str:
+    """Why a catalog of this kind can't hold the name; empty when it can."""
+    bad = next((part for part in (name.database, name.table) if not re.fullmatch(found.names, part)), None)
+    return "" if bad is None else f"{bad!r} is not {found.names_are}"
+
+
+def template_fault(text: str, *, of_table: bool) -> str:
+    """What is wrong with `database` or `table`; empty when nothing is."""
+    known = ("schema", "source", "table") if of_table else ("schema", "source")
+    unknown = next((name for name in _FIELDS.findall(text) if name not in known), None)
+    if unknown is not None:
+        return f"{{{unknown}}} is not a placeholder"
+    if "{" in _FIELDS.sub("", text) or "}" in _FIELDS.sub("", text):
+        return "an unmatched brace"
+    return "" if text.strip() else "is empty"
+
+
+DatePartition = Literal["none", "YYYYMMDD", "YYYYMMDDHH", "YYYYMM", "MMYYYYDD", "DDMMYYYY"]
+DateDelimiter = Literal["slash", "dash", "underscore", "none"]
+DATE_DELIMITERS: Mapping[DateDelimiter, str] = {"slash": "/", "dash": "-", "underscore": "_", "none": ""}
+DATES_IN_ORDER: Mapping[DatePartition, tuple[str, ...]] = {
+    "YYYYMMDD": ("%Y", "%m", "%d"),
+    "YYYYMMDDHH": ("%Y", "%m", "%d", "%H"),
+    "YYYYMM": ("%Y", "%m"),
+}
+"""Date partitions whose folders sort by time, as formats of `strftime`."""
+DATES_OUT_OF_ORDER: Mapping[DatePartition, tuple[str, ...]] = {
+    "MMYYYYDD": ("%m", "%Y", "%d"),
+    "DDMMYYYY": ("%d", "%m", "%Y"),
+}
+TOTAL_ORDER = ("AR_H_CHANGE_SEQ", "transact_seq")
+"""Columns that may order changes; the first that exists is used."""
+COMMIT_TIMES = ("AR_H_COMMIT_TIMESTAMP", "AR_H_TIMESTAMP", "dms_timestamp")
+"""Columns that hold the commit time, where the row names none."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DmsOptions:
+    """Defaults are those of DMS; set only what the task's settings change."""
+
+    __pydantic_config__ = STRICT
+
+    date_partition: DatePartition = "none"
+    """`DatePartitionSequence`, with `DatePartitionEnabled`; optional, limits listings."""
+    date_delimiter: DateDelimiter = "slash"
+    """`DatePartitionDelimiter`."""
+    op_column: str = "Op"
+    """Column that holds the operation."""
+    timestamp_column: str | None = None
+    """`TimestampColumnName`: the commit time. Null: recognised by its usual names."""
+    missing_op: Literal["quarantine", "insert"] = "quarantine"
+    """Operation of changes that state none (`CdcInsertsOnly` without `IncludeOpForFullLoad`)."""
+    csv_header: bool = False
+    """`AddColumnName`: the first line of a CSV file holds the names."""
+    csv_columns: tuple[str, ...] = ()
+    """Names of the source columns in order, for CSV without a header; the operation, if any, comes before them."""
+    csv_delimiter: str = ","
+    """`CsvDelimiter`."""
+    csv_null: str = "NULL"
+    """`CsvNullValue`; an empty unquoted field is null too."""
+    types: Mapping[str, str] = field(default_factory=dict)
+    """Column to SQL type (`decimal(12,2)`, `boolean`, ...) for values that come as text; others keep their type."""
+    lookback: str = LOOKBACK
+    """How far behind the newest change file a run over many files lists for late files; once a day all are listed."""
+    missing_folder: Literal["report", "empty", "ignore"] = "report"
+    """Meaning of a missing folder: a warning, an empty table, or no new files."""
+    verify_connection: str | None = None
+    """Name of the connection to the source that `gddl verify` compares with; null: none. Never its content."""
+
+
+def date_folder(partition: DatePartition, delimiter: DateDelimiter, time: datetime) -> str:
+    """Folder of change files that were written at `time`; empty for `none`."""
+    parts = (*DATES_IN_ORDER.get(partition, ()), *DATES_OUT_OF_ORDER.get(partition, ()))
+    return DATE_DELIMITERS[delimiter].join(time.strftime(part) for part in parts)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DebeziumOptions:
+    """Defaults are Debezium's own; set only what the connector's settings change."""
+
+    __pydantic_config__ = STRICT
+
+    unavailable: str = "__debezium_unavailable_value"
+    """`unavailable.value.placeholder`: placeholder of a value that the source left out; the stored value is kept."""
+    semantic_types: Mapping[str, str] = field(default_factory=dict)
+    """Column to Connect type name (`io.debezium.time.MicroTimestamp`, ...), for files without type names."""
+    types: Mapping[str, str] = field(default_factory=dict)
+    """Column to SQL type (`decimal(12,2)`, `date`, ...) for values that come as text; others keep their type."""
+    path_format: str | None = None
+    """`path.format` of a sink that makes folders of time (`'year'=YYYY/'month'=MM/'day'=dd`), for shorter listings."""
+    log_began: tuple[str, ...] = ()
+    """When the source's log was reset (failover, reset, restored backup), ISO 8601: later changes come after all."""
+    snapshots: Literal["reload", "merge"] = "reload"
+    """Meaning of a snapshot after the first: the whole table, whose rows replace all before; or rows to be merged."""
+    lookback: str = LOOKBACK
+    """How far behind the newest folder each run lists for late files; needs `path_format`, else all are listed."""
+    missing_folder: Literal["report", "empty", "ignore"] = "report"
+    """Meaning of a missing folder: a warning, an empty table, or no new files."""
+    verify_connection: str | None = None
+    """Name of the connection to the source that `gddl verify` compares with; null: none. Never its content."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LandedColumns:
+    """How `gddl onboard` recognises columns in files of the service that are not named as by default.
+
+    Attributes:
+        operations: names of the column that holds the operation.
+        times: names of the column that holds the commit time, in lower case.
+        before_prefixes: prefixes of before images.
+        service: further columns that are never the source's.
+    """
+
+    operations: tuple[str, ...] = ()
+    times: tuple[str, ...] = ()
+    before_prefixes: tuple[str, ...] = ()
+    service: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class DialectDescriptor:
+    """All that one dialect brings.
+
+    Attributes:
+        options: class of the row's `options`, a frozen dataclass with defaults, among its fields `types`, `lookback`,
+            `missing_folder` and `verify_connection`, as `DmsOptions` has them. Loaded on both sides.
+        reading: the subclass of `spark_jobs.dialects.protocol.Dialect`, which states the roles of columns; loaded only
+            by the job.
+        technical: columns that the service adds to those of the source: they are not published, and their change alone
+            opens no version of a history. A `*` at the end: all names that begin so. Case does not count.
+        check: function that yields the problems of `options` (a mapping, with correct types) beyond their types.
+        onboarding: null: `gddl onboard` has no rules for its files.
+    """
+
+    options: str
+    reading: str
+    technical: tuple[str, ...]
+    check: str | None = None
+    onboarding: LandedColumns | None = None
+
+
+def is_among(column: str, names: Iterable[str]) -> bool:
+    """Whether `DialectDescriptor.technical` names the column."""
+    found = column.lower()
+    return any(found.startswith(n[:-1].lower()) if n.endswith("*") else found == n.lower() for n in names)
+
+
+DIALECTS = ExtensionPoint(
+    "dialect",
+    "airflow_gddl.dialects",
+    DialectDescriptor,
+    {
+        "dms": DialectDescriptor(
+            options="airflow_gddl.contract.extensions:DmsOptions",
+            reading="spark_jobs.dialects.dms:DmsDialect",
+            technical=(*TOTAL_ORDER, *COMMIT_TIMES, "AR_H_*"),
+            check="airflow_gddl.contract.checks:dms_problems",
+            onboarding=LandedColumns(
+                operations=(
+                    "operation", "cdc_operation", "dml_type", "op_type", "__op", "AR_H_OPERATION", "AR_H_CHANGE_OPER",
+                ),
+                times=(
+                    "commit_timestamp", "commit_time", "commit_ts", "committed_at", "dms_commit_timestamp",
+                    "cdc_timestamp", "dms_ts",
+                ),
+                before_prefixes=("BI_", "bi_", "BEFORE_", "before_image_"),
+                service=("Op", "AR_H_OPERATION", "AR_H_STREAM_POSITION", "AR_H_CHANGE_OPER"),
+            ),
+        ),
+        "debezium": DialectDescriptor(
+            options="airflow_gddl.contract.extensions:DebeziumOptions",
+            reading="spark_jobs.dialects.debezium:DebeziumDialect",
+            technical=("_dbz_*",),
+            check="airflow_gddl.contract.checks:debezium_problems",
+        ),
+    },
+    unknown_code="DIALECT_UNKNOWN",
+    broken_code="DIALECT_BROKEN",
+)  # fmt: skip

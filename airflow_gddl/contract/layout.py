@@ -18,7 +18,7 @@ def join(root: str, *parts: str) -> str:
     return "/".join([root.rstrip("/"), *parts])
 
 
-def order_path(lake: str, run_id: str) -> str:
+def spec_path(lake: str, run_id: str) -> str:
     """Path of the JobSpec of a remote job."""
     return join(lake, STATE, "specs", f"{run_id}.json")
 
@@ -51,9 +51,9 @@ def tells_of_load(name: str) -> bool:
     return not name.endswith(tuple(f".{action}.json" for action in UPKEEP))
 
 
-def answers_folder(lake: str, run_id: str) -> str:
+def results_folder(lake: str, run_id: str) -> str:
     """Folder of a remote job's JobResults."""
-    return join(lake, STATE, "answers", run_id)
+    return join(lake, STATE, "results", run_id)
 
 
 def standing_folder(lake: str, name: str) -> str:
@@ -61,7 +61,7 @@ def standing_folder(lake: str, name: str) -> str:
     return join(lake, STATE, "continuous", name)
 
 
-def answer_name(table: str) -> str:
+def result_name(table: str) -> str:
     """Name of a table's result object; hashed, since table names may contain characters that object names may not."""
     return f"{hashlib.blake2b(table.encode(), digest_size=16).hexdigest()}.json"
 

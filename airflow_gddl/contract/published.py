@@ -1,18 +1,20 @@
-"""Columns of a replica that consumers see: those of the source, without the columns that CDC and this package add.
+"""Columns of a replica that consumers see, and the state of a table's registration in its catalog.
 
-Pure, for commands, the page and jobs alike. Column names compare without case, as Delta does.
+Columns are those of the source, without those that CDC and this package add; names compare without case, as Delta does.
+Registrations are written by jobs, and read by commands and the page.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
-from airflow_gddl.contract.dialects import DIALECTS, is_among
 from airflow_gddl.contract.errors import FatalError, SpecProblem
+from airflow_gddl.contract.extensions import CATALOGS, DIALECTS, CatalogSpec, is_among
+from airflow_gddl.contract.layout import STATE, join
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.contract.table_spec import lowered
 
@@ -261,3 +263,80 @@ def _text(text: str) -> str:
 
 def _catalog_name(name: str) -> str:
     return re.sub(r"\W", "_", name, flags=re.ASCII)
+
+
+_NOT_OURS = ("CATALOG_TABLE_DROPPED", "CATALOG_NAME_TAKEN")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RegisteredTable:
+    """A registered table of a row.
+
+    Attributes:
+        location: the registered location.
+        digest: of the last registered entry.
+        name: `database.table` in the catalog.
+    """
+
+    location: str
+    digest: str
+    name: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class CatalogProblem:
+    """Why a table is not registered."""
+
+    code: str
+    message: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class RegistrationState:
+    """Registration of the tables of a row.
+
+    Attributes:
+        signature: of the settings of row and catalog at the last registration.
+        version: Delta version of the replica at the last comparison; null: compare again.
+        tables: registered tables by kind (`replica`, `history`, ...).
+        problem: why the registration is not up to date; null: it is.
+        former: earlier names of the tables in the catalog, to their registered locations.
+        synced_at: ISO 8601, when the catalog was last up to date; null: never, or not known.
+    """
+
+    signature: str = ""
+    version: int | None = None
+    tables: Mapping[str, RegisteredTable] = field(default_factory=dict)
+    problem: CatalogProblem | None = None
+    former: Mapping[str, str] = field(default_factory=dict)
+    synced_at: str | None = None
+
+
+def registration_path(lake: str, spec: TableSpec) -> str | None:
+    """Path of the state of a table in its row's catalog; null: the row has no catalog."""
+    if spec.catalog is None:
+        return None
+    return join(lake, STATE, "catalogs", spec.catalog, spec.schema_name, f"{spec.name}.json")
+
+
+def full_name(catalog: CatalogSpec, name: str) -> tuple[str, ...]:
+    """Parts of the name of an entry (`database.table`) for readers of the catalog."""
+    return (*([catalog.catalog_name] if catalog.catalog_name else []), *name.split(".", 1))
+
+
+def relation_of(catalog: CatalogSpec | None, state: RegistrationState, reader: Reader) -> str:
+    """The quoted name of the registered replica in statements of a reader.
+
+    Empty if the reader can't read this kind of catalog, or the replica is not registered in it.
+
+    Args:
+        catalog: of the row; null: none.
+    """
+    registered = state.tables.get("replica")
+    if catalog is None or registered is None or catalog.kind not in CATALOGS.names():
+        return ""
+    if reader not in CATALOGS.get(catalog.kind).readers:
+        return ""
+    if state.problem is not None and state.problem.code in _NOT_OURS:
+        return ""
+    return ".".join(quoted(part, reader) for part in full_name(catalog, registered.name))

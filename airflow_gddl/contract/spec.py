@@ -6,13 +6,13 @@ Field docstrings become the descriptions of the generated JSON Schema.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from airflow_gddl.contract.catalogs import CatalogSpec
 from airflow_gddl.contract.codec import ALWAYS
-from airflow_gddl.contract.sizes import size_bytes
+from airflow_gddl.contract.extensions import CatalogSpec
 from airflow_gddl.contract.source_access import SourceAccess
 from airflow_gddl.contract.table_spec import (
     STRICT,
@@ -25,6 +25,28 @@ from airflow_gddl.contract.table_spec import (
     TableSpec,
     TieBreak,
 )
+
+_MEMORY_UNITS = {"k": 1, "m": 2, "g": 3, "t": 4}
+MEMORY = re.compile(r"[1-9][0-9]{0,5}[kmgtKMGT]")
+"""Form of amounts in tiers."""
+
+
+def memory_remedy(value: object) -> str:
+    """Remedy for a value that is not an amount of memory; suggests units where only the unit is missing."""
+    number = str(value)
+    if MEMORY.fullmatch(f"{number}g"):
+        return f"write the unit: {number}g, {number}m, {number}k or {number}t"
+    return "write a number and k, m, g or t, e.g. 4g"
+
+
+def size_bytes(text: str) -> int:
+    """
+    Raises:
+        ValueError: not an amount of memory.
+    """
+    unit = text[-1:].lower()
+    return int(text[:-1]) * 1024 ** _MEMORY_UNITS[unit] if unit in _MEMORY_UNITS else int(text)
+
 
 EngineName = Literal["spark", "delta_rs"]
 SpreadName = Literal["spark", "processes"]

@@ -31,11 +31,13 @@ class Customization:
             not over the metadata; a failure callback is called beside that of `notify_connection`.
         on_dag: called with each DAG when it is complete; its result is not used.
         timezone: IANA name of the zone that cron lines and presets are in.
+        paused: whether new DAGs start paused; null: as `[gddl] paused_upon_creation` says, else Airflow.
     """
 
     default_args: Mapping[str, Any] = field(default_factory=dict)
     on_dag: OnDag | None = None
     timezone: str = "UTC"
+    paused: bool | None = None
 
     def __post_init__(self) -> None:
         _ = self.start
@@ -49,6 +51,13 @@ class Customization:
             where, remedy = "timezone of build_dags", "use a name of the IANA database, e.g. Europe/Berlin"
             what = f"no such time zone: {self.timezone!r:.80}"
             raise MetadataError("OPTION_INVALID", what, where=where, remedy=remedy) from error
+
+    @property
+    def starts_paused(self) -> bool | None:
+        """Null: as `[core] dags_are_paused_at_creation` says."""
+        if self.paused is not None or not configuration.text("paused_upon_creation"):
+            return self.paused
+        return configuration.is_on("paused_upon_creation")
 
     def task_defaults(self) -> dict[str, Any]:
         """Arguments of every task: those of section [gddl] that `default_args` leaves out, and the failure callbacks.

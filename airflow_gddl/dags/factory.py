@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -18,29 +18,35 @@ from airflow_gddl.dags.customization import Customization, OnDag
 from airflow_gddl.dags.forms import documentation, params
 from airflow_gddl.dags.limits import POLL, of_run, of_task
 from airflow_gddl.dags.problems import MetadataProblems, problems_text
-from airflow_gddl.metadata.topology import CONTINUOUS_POOL, Pipeline, Timing
-from airflow_gddl.metadata.topology.pipelines import NO_OWNER
 from airflow_gddl.notifications.webhook import GddlNotifier
-from airflow_gddl.operators.continuous import GddlContinuousOperator
-from airflow_gddl.operators.load import GddlIncrementalLoadOperator, GddlInitialLoadOperator
-from airflow_gddl.operators.table import GddlTableOperator
+from airflow_gddl.operators.load import (
+    GddlContinuousOperator,
+    GddlIncrementalLoadOperator,
+    GddlInitialLoadOperator,
+    GddlTableOperator,
+)
 from airflow_gddl.plugins.timetables import GddlCronTimetable
 from airflow_gddl.runtime.snapshot import MetadataSnapshot
 from airflow_gddl.sensors.tables import GddlTablesSensor
+from airflow_gddl.topology import CONTINUOUS_POOL, Pipeline, Timing
+from airflow_gddl.topology.pipelines import NO_OWNER
+from airflow_gddl.topology.pools import pool_of_instances
+from airflow_gddl.topology.selection import selected
 from airflow_gddl.version_compat import deadline
 
 _LOG = logging.getLogger(__name__)
-# Runs when initial_load was skipped, but not when all tasks were: without new files, no worker starts.
-_AFTER = "none_failed_min_one_success"
 
 
-def build_dags(
+def build_dags(  # noqa: PLR0913 - what a DAG file may say
     metadata_dir: str | Path | None = None,
     *,
     beside: str | Path | None = None,
     default_args: Mapping[str, Any] | None = None,
     on_dag: OnDag | None = None,
     timezone: str = "UTC",
+    paused: bool | None = None,
+    select: Sequence[str] = (),
+    exclude: Sequence[str] = (),
 ) -> dict[str, DAG]:
     """The DAGs of a metadata folder by DAG id; a worker gets only the one it runs.
 
@@ -49,10 +55,13 @@ def build_dags(
     Args:
         metadata_dir: a folder or an `s3://` URL; null: see `configuration.metadata_place`.
         beside: the DAG file, for finding the folder.
-        default_args, on_dag, timezone: see `Customization`.
+        default_args, on_dag, timezone, paused: see `Customization`.
+        select: only DAGs with a table that one of these selectors matches; see `selection.selected`. Empty: all.
+        exclude: no DAG with a table that one of these matches.
 
     Raises:
-        GddlError: Airflow's configuration of this package is wrong (`OPTION_INVALID`, `CACHE_UNUSABLE`).
+        GddlError: Airflow's configuration of this package is wrong (`OPTION_INVALID`, `CACHE_UNUSABLE`);
+            `SELECTOR_INVALID`.
         MetadataProblems: the metadata could never be read.
     """
     metadata = configuration.metadata_place(metadata_dir, beside)
@@ -60,9 +69,9 @@ def build_dags(
     if snapshot.generation is None:  # no table was ever known: without an error, nothing would be seen in Airflow
         raise MetadataProblems(f"\n{problems_text(snapshot)}")
     running = get_parsing_context().dag_id
-    custom = Customization(default_args=default_args or {}, on_dag=on_dag, timezone=timezone)
+    custom = Customization(default_args=default_args or {}, on_dag=on_dag, timezone=timezone, paused=paused)
     dags, unbuilt, shared = {}, [], Shared.read(metadata, custom)
-    for pipeline in _wanted(snapshot, running):
+    for pipeline in _wanted(snapshot, running, select, exclude):
         try:
             dags[pipeline.dag_id] = build_dag(pipeline, shared)
         except Exception as error:  # noqa: BLE001 - an error in one pipeline must not affect the others
@@ -73,10 +82,17 @@ def build_dags(
     return dags
 
 
-def _wanted(snapshot: MetadataSnapshot, running: str | None) -> Iterable[Pipeline]:
-    """All pipelines, or in a worker the one whose DAG it runs."""
+def _wanted(
+    snapshot: MetadataSnapshot, running: str | None, select: Sequence[str], exclude: Sequence[str]
+) -> Iterable[Pipeline]:
+    """All pipelines that are selected, or in a worker the one whose DAG it runs."""
     if running is None:
-        return snapshot.served()
+        directory = snapshot.directory() if select or exclude else None
+        if directory is None:
+            return snapshot.served()
+        chosen = {row.dag_id for row in selected(directory.rows, select)}
+        chosen -= {row.dag_id for row in selected(directory.rows, exclude)} if exclude else set()
+        return [pipeline for pipeline in snapshot.served() if pipeline.dag_id in chosen]
     entry = snapshot.entry(running)
     return () if entry is None else (entry,)
 
@@ -101,10 +117,11 @@ class Shared:
     owner_links: Mapping[str, str]
     declares_assets: bool
     connection: str | None
-    paused: bool
+    paused: bool | None
     sensor_pool: str
     sensor_timeout: timedelta
     continuous_hours: float
+    active_runs: int
     each_task: Mapping[str, Any]
     custom: Customization
 
@@ -116,17 +133,18 @@ class Shared:
             owner_links=configuration.owner_links(),
             declares_assets=get_parsing_context().dag_id is None,
             connection=configuration.text("notify_connection") or None,
-            paused=configuration.is_on("paused_upon_creation"),
+            paused=custom.starts_paused,
             sensor_pool=configuration.text("sensor_pool"),
             sensor_timeout=POLL + timedelta(seconds=configuration.number("dependency_wait_seconds")),
             continuous_hours=configuration.number("continuous_hours"),
+            active_runs=max(1, int(configuration.number("active_runs"))),
             each_task={"metadata": metadata, **custom.task_defaults()},
             custom=custom,
         )
 
 
 def build_dag(pipeline: Pipeline, shared: Shared) -> DAG:
-    """One pipeline's DAG: landed ► initial_load ► incremental_load (► table), or one task for a continuous job.
+    """One pipeline's DAG: landed ► initial_load, incremental_load, or one task for a continuous job.
 
     It doesn't hold the list of a pack's tables.
     """
@@ -138,7 +156,7 @@ def build_dag(pipeline: Pipeline, shared: Shared) -> DAG:
         schedule=None if pipeline.is_retired else schedule_of(pipeline.timing, shared.custom.timezone),
         start_date=shared.custom.start,
         catchup=False,
-        max_active_runs=1,
+        max_active_runs=1 if is_continuous else shared.active_runs,
         dagrun_timeout=of_run(longest),
         is_paused_upon_creation=shared.paused,
         tags=[*pipeline.tags, *(["retired"] if pipeline.is_retired else [])],
@@ -187,20 +205,25 @@ def _again() -> dict[str, Any]:
 
 
 def _loads(pipeline: Pipeline, shared: Shared, common: dict[str, Any]) -> None:
-    """landed ► initial_load ► incremental_load; in the view `mapped` also a task mapped over the tables with work."""
+    """landed, and after it initial_load and incremental_load side by side, which load different tables.
+
+    In the view `mapped`, a task after each of them is mapped over its tables.
+    """
     landed = GddlTablesSensor(
         task_id="landed", pool=shared.sensor_pool, **{**common, "execution_timeout": shared.sensor_timeout}
     )
     mapped = pipeline.view == "mapped"
     loads = {**common, **workers(pipeline), "pool": pipeline.pool, "outlets": _assets(pipeline, shared)}
     initial = GddlInitialLoadOperator(task_id="initial_load", by_table=mapped, **loads)
-    increments = GddlIncrementalLoadOperator(task_id="incremental_load", by_table=mapped, trigger_rule=_AFTER, **loads)
-    landed >> initial >> increments
-    landed >> increments
-    if mapped:  # in the pool of loads, since a cleared instance is a load
-        GddlTableOperator.partial(
-            task_id="table", map_index_template="{{ task.outcome['table'] }}", do_xcom_push=False, **loads
-        ).expand(outcome=increments.output)
+    increments = GddlIncrementalLoadOperator(task_id="incremental_load", by_table=mapped, **loads)
+    landed >> [initial, increments]
+    if mapped:
+        each = {**loads, "pool": pool_of_instances(pipeline.pool), "do_xcom_push": False}
+        for task_id, load in (("new_table", initial), ("table", increments)):
+            mapped_over = GddlTableOperator.partial(
+                task_id=task_id, map_index_template="{{ task.outcome['table'] }}", **each
+            )
+            mapped_over.expand(outcome=load.output)
 
 
 def _assets(pipeline: Pipeline, shared: Shared) -> list[Asset]:

@@ -6,7 +6,7 @@ from typing import Any
 
 from airflow.sdk import Param
 
-from airflow_gddl.metadata.topology import Pipeline
+from airflow_gddl.topology import Pipeline
 
 _PART = r"[A-Za-z0-9_][A-Za-z0-9_$#@ -]{0,127}"
 _TABLE = rf"^([A-Za-z0-9_][A-Za-z0-9_.-]{{0,63}}:)?{_PART}\.{_PART}$"
@@ -98,8 +98,8 @@ def documentation(pipeline: Pipeline) -> str:
         f"Brings {what} into Delta Lake: {facts}.",
         "",
         "- **landed** finds tables with new files or changed rows. If there are none, the other tasks are skipped.",
-        "- **initial_load** loads those that have no replica yet.",
-        "- **incremental_load** brings the others up to date.",
+        "- **initial_load** loads those that have no replica yet, **incremental_load** brings the others up to date:",
+        "  side by side, neither waits for the other.",
         *(_MAPPED if pipeline.view == "mapped" else ()),
         "",
         _RERUN if pipeline.kind == "pack" else "**Rerun**: trigger it; *Full refresh* rebuilds the table.",
@@ -114,7 +114,8 @@ def documentation(pipeline: Pipeline) -> str:
 
 _RERUN = "**Rerun**: trigger it; *Tables* selects some of them, *Full refresh* rebuilds them."
 _MAPPED = (
-    "- **table** shows each table that had work: red with the reason, or green. Clear one to load that table alone.",
+    "- **new_table** and **table** show each table that had work: red with the reason, or green. Clear one to load",
+    "  that table alone.",
 )
 _RETIRED = """Other DAGs now load the tables of this DAG. It has no schedule; it exists to finish active runs and to
 show its history. It is removed a week after the move or later. Rerun tables with `gddl_rerun`.

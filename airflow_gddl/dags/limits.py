@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from airflow_gddl.metadata.topology import Pipeline
+from airflow_gddl.topology import Pipeline
 
 POLL = timedelta(hours=1)
 """Timeout of polling landing folders or the state of all tables, without a sensor's wait for dependencies."""
 _QUEUED = timedelta(hours=1)
-"""Time that a run may wait for slots, in addition to its two loads."""
+"""Time that a run may wait for slots, in addition to a load and one of a cleared instance."""
 
 
 def of_task(pipeline: Pipeline, continuous_hours: float) -> timedelta | None:

@@ -16,11 +16,9 @@ from airflow_gddl.dags.customization import Customization, OnDag
 from airflow_gddl.dags.factory import schedule_of, workers
 from airflow_gddl.dags.forms import params
 from airflow_gddl.dags.limits import POLL, of_run
-from airflow_gddl.metadata.topology import Pipeline, Timing
-from airflow_gddl.metadata.topology.schedules import timing
-from airflow_gddl.operators.find import GddlFindOperator
-from airflow_gddl.operators.maintenance import GddlUpkeepOperator, Upkeep
-from airflow_gddl.operators.watch import GddlWatchOperator
+from airflow_gddl.operators.maintenance import GddlFindOperator, GddlUpkeepOperator, GddlWatchOperator, Upkeep
+from airflow_gddl.topology import Pipeline, Timing
+from airflow_gddl.topology.pipelines import NO_OWNER, timing
 
 DAGS: dict[str, tuple[Upkeep, str]] = {
     "gddl_maintenance": (
@@ -53,6 +51,7 @@ def build_upkeep_dags(
     default_args: Mapping[str, Any] | None = None,
     on_dag: OnDag | None = None,
     timezone: str = "UTC",
+    paused: bool | None = None,
 ) -> dict[str, DAG]:
     """The DAGs by id, a task for each tier that has tables; none where there are no tables.
 
@@ -60,7 +59,7 @@ def build_upkeep_dags(
 
     Args:
         metadata_dir, beside: see `factory.build_dags`.
-        default_args, on_dag, timezone: see `Customization`.
+        default_args, on_dag, timezone, paused: see `Customization`.
 
     Raises:
         GddlError: Airflow's configuration of this package is wrong (`OPTION_INVALID`, `CACHE_UNUSABLE`).
@@ -79,7 +78,7 @@ def build_upkeep_dags(
     if not tiers:
         return {}
     prefix = next(iter(tiers.values())).prefix
-    custom = Customization(default_args=default_args or {}, on_dag=on_dag, timezone=timezone)
+    custom = Customization(default_args=default_args or {}, on_dag=on_dag, timezone=timezone, paused=paused)
     common = _Common(metadata=metadata, prefix=prefix, custom=custom)
     other = {WATCH: _watch, RERUN: _rerun}
     made = [other[name](common) if name in other else _dag(name, common, tiers) for name in wanted]
@@ -114,7 +113,7 @@ def _rerun(common: _Common) -> DAG:
 
 
 def _watch(common: _Common) -> DAG:
-    page = "Sends alerts for tables that become late or recover, whether or not they are being loaded."
+    page = "Sends alerts for tables that become late, fail or recover, and for invalid rows, also while nothing loads."
     with _empty(common, WATCH, "watch_schedule", page, POLL) as dag:
         GddlWatchOperator(task_id="look", metadata=common.metadata, pool=configuration.text("sensor_pool"))
     return dag
@@ -132,10 +131,11 @@ def _empty(common: _Common, name: str, option: str | None, page: str, longest: t
         catchup=False,
         max_active_runs=1 if option else 16,
         dagrun_timeout=of_run(longest),
-        is_paused_upon_creation=configuration.is_on("paused_upon_creation"),
+        is_paused_upon_creation=custom.starts_paused,
         tags=["gddl", "upkeep"],
         doc_md=page,
         default_args={
+            "owner": NO_OWNER,
             "priority_weight": 1,
             "execution_timeout": longest,
             **custom.default_args,

@@ -21,10 +21,8 @@ import yaml
 from airflow_gddl.contract.errors import FieldPath
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.metadata.folder import ENDINGS, FOLDERS, JSON_ENDINGS, MAX_BYTES, Folder
-from airflow_gddl.metadata.problems import show_name
-from airflow_gddl.metadata.screen import MAX_TEXT
-from airflow_gddl.metadata.validation import TABLE
-from airflow_gddl.metadata.values import (
+from airflow_gddl.metadata.problems import (
+    MAX_TEXT,
     START,
     Document,
     DocumentError,
@@ -35,8 +33,10 @@ from airflow_gddl.metadata.values import (
     Refused,
     duplicate,
     position_of,
+    show_name,
     too_deep,
 )
+from airflow_gddl.metadata.validation import TABLE
 
 _NUMBER = Refused(code="NUMBER_INVALID", message="a number out of range", remedy="no field needs such a number")
 

@@ -12,11 +12,17 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from airflow_gddl.contract import sizes
-from airflow_gddl.contract.catalogs import CATALOGS
-from airflow_gddl.contract.dialects import DIALECTS
-from airflow_gddl.metadata.runner_settings import CheckedSettings, compute_of_runner, settings_of_runner
-from airflow_gddl.metadata.settings import AMOUNTS, COUNTS, DAG_PREFIX, TIER
+from airflow_gddl.contract import spec
+from airflow_gddl.contract.extensions import CATALOGS, DIALECTS
+from airflow_gddl.metadata.settings import (
+    AMOUNTS,
+    COUNTS,
+    DAG_PREFIX,
+    TIER,
+    CheckedSettings,
+    compute_of_runner,
+    settings_of_runner,
+)
 from airflow_gddl.metadata.sources import CATALOG, SOURCE
 from airflow_gddl.metadata.validation import TABLE, FieldShape, options_of
 from airflow_gddl.runners.descriptor import RUNNERS, RunnerDescriptor
@@ -72,7 +78,7 @@ def _settings() -> Schema:
     for name in COUNTS:
         tier["properties"][name]["minimum"] = 1
     for name in AMOUNTS:
-        tier["properties"][name]["pattern"] = f"^{sizes.MEMORY.pattern}$"
+        tier["properties"][name]["pattern"] = f"^{spec.MEMORY.pattern}$"
     definitions |= {**tier_definitions, "Tier": tier, "Defaults": _defaults(row)}
     compute = _of_runners(compute_of_runner, definitions)
     tier["properties"]["compute"] |= {"properties": compute}

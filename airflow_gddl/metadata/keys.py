@@ -10,10 +10,19 @@ from airflow_gddl.contract.errors import FieldPath, SpecProblem
 from airflow_gddl.contract.table_names import NamedTable, TableNames, ambiguous, ambiguous_remedy
 from airflow_gddl.metadata import files
 from airflow_gddl.metadata.folder import JSON_ENDINGS, YAML_ENDINGS, Folder
-from airflow_gddl.metadata.problems import Problem, show, show_field, show_name, unread
-from airflow_gddl.metadata.screen import screen
+from airflow_gddl.metadata.problems import (
+    Document,
+    DocumentError,
+    Locate,
+    Problem,
+    one_or_more,
+    screen,
+    show,
+    show_field,
+    show_name,
+    unread,
+)
 from airflow_gddl.metadata.validation import joined_names
-from airflow_gddl.metadata.values import Document, DocumentError, Locate, one_or_more
 
 # Mappings whose entries are merged with the defaults. Not `schedule`, which is a single value.
 MERGED = frozenset({"mask", "column_descriptions", "expect", "schema_evolution", "table_properties", "tags", "options"})

@@ -7,21 +7,18 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from airflow_gddl.contract.catalogs import CatalogSpec
 from airflow_gddl.contract.errors import SpecProblem
+from airflow_gddl.contract.extensions import CatalogSpec
 from airflow_gddl.contract.source_access import SourceAccess
 from airflow_gddl.contract.spec import Roots, TableSpec, TierSpec
 from airflow_gddl.contract.table_names import TableNames, ambiguous, ambiguous_remedy
 from airflow_gddl.metadata import files
 from airflow_gddl.metadata.folder import FILE, FOLDERS, Folder, open_folder
 from airflow_gddl.metadata.keys import Keys, read_keys, report
-from airflow_gddl.metadata.problems import Problem, show_name
-from airflow_gddl.metadata.rows import NamedRow, TakenNames, assess
-from airflow_gddl.metadata.screen import screen
+from airflow_gddl.metadata.problems import Problem, one_or_more, screen, show_name
+from airflow_gddl.metadata.rows import NamedRow, Row, TableFile, TakenNames, assess, table_files
 from airflow_gddl.metadata.settings import Settings, read_settings
 from airflow_gddl.metadata.sources import check_rows
-from airflow_gddl.metadata.table_files import Row, TableFile, table_files
-from airflow_gddl.metadata.values import one_or_more
 
 _NAMED = 5
 

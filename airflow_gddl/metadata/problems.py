@@ -1,14 +1,217 @@
-"""Problems of the metadata as frozen values, safe to display."""
+"""Values read from a file with their positions, checks of any value, and problems, which are safe to display."""
 
 from __future__ import annotations
 
 import re
 import reprlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
-from airflow_gddl.contract.errors import FieldPath, field_name
-from airflow_gddl.metadata import screen
-from airflow_gddl.metadata.values import DocumentError, Refused
+from airflow_gddl.contract.connections import LENT
+from airflow_gddl.contract.errors import FieldPath, SpecProblem, field_name
+
+
+class Position(NamedTuple):
+    """Line and column in a file, both from 1; `column` null where only the line is known."""
+
+    line: int
+    column: int | None = None
+
+
+START = Position(1, 1)
+Locate = Callable[[FieldPath], Position | None]
+"""Position of the deepest existing part of a path; null when positions are not known."""
+
+
+class Mapped(dict[str, Any]):
+    """A mapping with the position of each name."""
+
+    __slots__ = ("positions",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.positions: dict[str, Position] = {}
+
+
+class Listed(list[Any]):
+    """A list with the position of each item."""
+
+    __slots__ = ("positions",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.positions: list[Position] = []
+
+
+@dataclass(frozen=True, kw_only=True)
+class Refused:
+    """Placeholder for an unreadable value (a tag, a duplicate name, too deep nesting)."""
+
+    code: str
+    message: str
+    remedy: str
+    text: str | None = None
+    """As written; null where it is not known, or too long."""
+
+    def __repr__(self) -> str:
+        return "(refused)"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Document:
+    """A file read: its value (mappings, lists, text, numbers, booleans, null, `Refused`) and their positions."""
+
+    file: str
+    value: Any
+    locate: Locate
+
+
+class DocumentError(Exception):
+    """A file that can't be read as a whole."""
+
+    def __init__(self, code: str, message: str, remedy: str, position: Position | None = None) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.remedy = remedy
+        self.position = position
+
+
+def duplicate(name: str) -> Refused:
+    """Placeholder for a duplicate name in a mapping."""
+    return Refused(code="NAME_TWICE", message="written twice in the same mapping", remedy=f"keep one {name!r:.60}")
+
+
+def too_deep() -> Refused:
+    return Refused(code="TOO_DEEP", message="nested too deeply", remedy="no field needs more than a few levels")
+
+
+def position_of(value: Any, path: FieldPath) -> Position:
+    """Follow a path through `Mapped` and `Listed` as far as it goes."""
+    position = START
+    for part in path:
+        if isinstance(value, Mapped) and part in value.positions:
+            position = value.positions[str(part)]
+        elif isinstance(value, Listed) and isinstance(part, int) and part < len(value.positions):
+            position = value.positions[part]
+        else:
+            break
+        value = value[part]
+    return position
+
+
+def one_or_more(value: Any) -> Any:
+    """Wrap a single text as a list of one, for lists of names; other values are unchanged."""
+    return [value] if isinstance(value, str) else value
+
+
+HIDDEN = "(hidden)"
+REMEDY = (
+    "remove it and change the secret; keep secrets in a secret store, an Airflow connection or an instance role, "
+    "and name them with a field such as ..._env, ..._arn or ..._name"
+)
+
+_NAME = re.compile(
+    r"passw(or)?d|passphrase|pwd|secret|token|credential|(api|access|private|account|mask)[_.-]?key", re.IGNORECASE
+)
+# Connections of Airflow and of source databases as variables: their content holds a password, whatever they are called.
+_CONNECTION_NAME = re.compile(r"(AIRFLOW_CONN|GDDL_SOURCE)_\w+", re.IGNORECASE)
+# These say where a secret is, not what it is.
+_REFERENCE_NAME = re.compile(r"[_.-](env|arn|name|scope|ref|path|file|provider|type|ttl|class)$", re.IGNORECASE)
+_REFERENCE_VALUE = re.compile(r"\s*(\$\{[^}]*\}|\{\{[^}]*\}\})\s*")
+_VALUE = re.compile(
+    r"\b(AKIA|ASIA)[0-9A-Z]{16}\b"
+    r"|://[^/\s:@]*:[^/\s@]+@"
+    r"|\bs3[an]?://[^/\s]*[:@]"
+    r"|-----BEGIN [A-Z ]*PRIVATE KEY"
+    r"|\b(gh[pousr]_[A-Za-z0-9]{20,}|dapi[0-9a-f]{32}|xox[abprs]-[A-Za-z0-9-]{10,})"
+    r"|\beyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}"
+    r"|\b(Bearer|Basic)\s{1,5}[A-Za-z0-9+/._~-]{20,}"
+    # Whatever stands before such a name, as in `-Dfs.s3a.secret.key=` or `AWS_SECRET_ACCESS_KEY=`.
+    r"|(passw(or)?d|passphrase|pwd|secret|token|(access|account|api|mask|private|secret|shared)[_.-]?key)"
+    r"(\.[a-z0-9.-]{1,60}\.net)?\s{0,20}=\s{0,20}[^\s;,{$=]"
+    r'|"(password|passwd|pwd|token|[a-z_]{0,40}secret[a-z_]{0,40})"\s{0,20}:\s{0,20}"[^"{$]',
+    re.IGNORECASE,
+)
+# Below these, names are column names, and a column may well be called `password`.
+_COLUMN_MAPS = (("mask",), ("column_descriptions",), ("options", "types"))
+_SCANNED = 20_000
+
+
+def looks_secret(text: str) -> bool:
+    """Whether a text has the form of a secret (only its first 20,000 characters are looked at)."""
+    return _VALUE.search(text[:_SCANNED]) is not None
+
+
+def named_secret(name: str) -> bool:
+    """Whether a field of this name would hold a secret itself, not a reference to one."""
+    if _CONNECTION_NAME.fullmatch(name) and name.upper() != LENT:
+        return True
+    return _NAME.search(name) is not None and _REFERENCE_NAME.search(name) is None
+
+
+def find(value: object, path: FieldPath = ()) -> Iterator[FieldPath]:
+    """Paths below `path` (the fields of a row, or of one section) whose name or value looks like a secret."""
+    if isinstance(value, str):
+        if looks_secret(value):
+            yield path
+    elif isinstance(value, Mapping):
+        for name, item in value.items():
+            here = (*path, str(name))
+            if looks_secret(str(name)) or (path not in _COLUMN_MAPS and _holds(str(name), item)):
+                yield here
+            else:
+                yield from find(item, here)
+    elif isinstance(value, (list, tuple)):
+        for i, item in enumerate(value):
+            yield from find(item, (*path, i))
+
+
+def _holds(name: str, item: object) -> bool:
+    if item is None or isinstance(item, bool) or not named_secret(name):
+        return False
+    return not (isinstance(item, str) and (not item or _REFERENCE_VALUE.fullmatch(item)))
+
+
+MAX_TEXT = 10_000
+MAX_ITEMS = 20_000
+_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
+
+
+def screen(values: Any) -> tuple[SpecProblem, ...]:
+    """Problems of a row's (or a section's) own values. When there are secrets, only they are reported."""
+    hidden = tuple(SpecProblem("SECRET_LIKE", path, _Hidden(), "looks like a secret", REMEDY) for path in find(values))
+    return hidden or tuple(_walk(values, ()))
+
+
+class _Hidden:
+    def __repr__(self) -> str:
+        return HIDDEN
+
+
+def _walk(value: Any, path: FieldPath) -> Iterator[SpecProblem]:
+    if isinstance(value, str):
+        if len(value) > MAX_TEXT or _CONTROL.search(value):
+            yield _text(value, path)
+    elif isinstance(value, (dict, list)):
+        if len(value) > MAX_ITEMS:
+            yield SpecProblem("VALUE_TOO_LONG", path, value, f"more than {MAX_ITEMS:,} entries", "name fewer")
+            return
+        items = value.items() if isinstance(value, dict) else enumerate(value)
+        for part, item in items:
+            if isinstance(part, str) and (len(part) > MAX_TEXT or _CONTROL.search(part)):
+                yield _text(part, (*path, part))
+            yield from _walk(item, (*path, part))
+    elif isinstance(value, Refused):
+        yield SpecProblem(value.code, path, value if value.text is None else value.text, value.message, value.remedy)
+
+
+def _text(text: str, path: FieldPath) -> SpecProblem:
+    if len(text) > MAX_TEXT:
+        return SpecProblem("VALUE_TOO_LONG", path, text, f"longer than {MAX_TEXT:,} characters", "shorten it")
+    return SpecProblem("TEXT_INVALID", path, text, "control characters or lone surrogates", "remove them")
+
 
 SHOWN = 80
 VARIABLE = "environment variable "
@@ -100,6 +303,30 @@ class Problem:
         return " ".join(f"{text} Remedy: {self.remedy}{end}".split())
 
 
+MANY = 5
+"""Equal problems that are shown one by one, at most."""
+_NAMED = 3
+
+
+def grouped(problems: Iterable[Problem]) -> list[tuple[Problem, str]]:
+    """Problems to show, and what to add to each: of more than `MANY` rows with the same problem, the first alone, with
+    the number of the others and some of their names.
+    """
+    alike: dict[tuple[str, ...], list[Problem]] = {}
+    for problem in problems:
+        key = (problem.code, problem.message, problem.remedy, problem.field, problem.value)
+        alike.setdefault(key, []).append(problem)
+    made = []
+    for found in alike.values():
+        tables = list(dict.fromkeys(problem.table for problem in found[1:] if problem.table is not None))
+        if len(tables) < MANY or len(tables) < len(found) - 1:  # few, or several in a row
+            made += [(problem, "") for problem in found]
+            continue
+        names = ", ".join(tables[:_NAMED])
+        made.append((found[0], f"The same in {len(tables)} more rows: {names} and {len(tables) - _NAMED} others."))
+    return made
+
+
 def unread(error: DocumentError | FileNotFoundError, file: str) -> Problem:
     """The problem of a file that can't be read as a whole."""
     if isinstance(error, FileNotFoundError):
@@ -113,9 +340,9 @@ def show(value: object, path: FieldPath = ()) -> str:
     was refused as it was read."""
     if isinstance(value, Refused):
         return ""
-    named = any(isinstance(part, str) and screen.named_secret(part) for part in path[-1:])
-    if named or next(screen.find(value), None) is not None:
-        return screen.HIDDEN
+    named = any(isinstance(part, str) and named_secret(part) for part in path[-1:])
+    if named or next(find(value), None) is not None:
+        return HIDDEN
     text = repr(value[: SHOWN + 1]) if isinstance(value, str) else _LIMITED.repr(value)
     return text if len(text) <= SHOWN else f"{text[: SHOWN - 3]}..."
 
@@ -127,7 +354,7 @@ def show_field(path: FieldPath) -> str:
 
 def show_name(name: str) -> str:
     """A table or field name as it may be shown: one line, 80 characters at most, no secrets."""
-    if screen.looks_secret(name):
-        return screen.HIDDEN
+    if looks_secret(name):
+        return HIDDEN
     flat = name if name.isprintable() else repr(name)[1:-1]
     return flat if len(flat) <= SHOWN else f"{flat[: SHOWN - 3]}..."

@@ -1,29 +1,113 @@
-"""Settings from `gddl.yaml` and the environment."""
+"""Settings from `gddl.yaml` and the environment, those of runners and of their tiers included."""
 
 from __future__ import annotations
 
 import difflib
+import functools
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from airflow_gddl.contract import durations, sizes
-from airflow_gddl.contract.catalogs import CatalogSpec
+from airflow_gddl.contract import durations
 from airflow_gddl.contract.codec import plain
-from airflow_gddl.contract.errors import FieldPath, MetadataError, SpecProblem
-from airflow_gddl.contract.spec import DEFAULT_TIERS, Roots, TierSpec
+from airflow_gddl.contract.errors import FatalError, FieldPath, MetadataError, SpecProblem
+from airflow_gddl.contract.extensions import CatalogSpec
+from airflow_gddl.contract.spec import DEFAULT_TIERS, MEMORY, Roots, TierSpec, memory_remedy
 from airflow_gddl.metadata import files
-from airflow_gddl.metadata.checks import check_defaults
 from airflow_gddl.metadata.folder import FILE, Folder
 from airflow_gddl.metadata.keys import Layer
-from airflow_gddl.metadata.problems import VARIABLE, Problem, show, show_field, unread
-from airflow_gddl.metadata.runner_settings import check_runners, is_remote, written_runners
-from airflow_gddl.metadata.screen import screen
+from airflow_gddl.metadata.problems import VARIABLE, Document, DocumentError, Problem, screen, show, show_field, unread
 from airflow_gddl.metadata.sources import Source, absolute, build_catalogs, build_sources
-from airflow_gddl.metadata.validation import FieldShape, near, written
-from airflow_gddl.metadata.values import Document, DocumentError
-from airflow_gddl.runners.descriptor import check_remote
+from airflow_gddl.metadata.validation import FieldShape, check_defaults, near, written
+from airflow_gddl.runners.descriptor import RUNNERS, RunnerDescriptor, check_remote
+
+
+@dataclass(frozen=True)
+class CheckedSettings:
+    """A class of settings, and its checks beyond types."""
+
+    shape: FieldShape[Any]
+    check: Callable[[Any], Iterable[SpecProblem]]
+
+    def problems(self, values: Mapping[str, Any], path: FieldPath) -> Iterator[SpecProblem]:
+        built = self.shape.build(values, path)
+        if isinstance(built, tuple):
+            yield from built
+        else:
+            yield from (replace(problem, path=(*path, *problem.path)) for problem in self.check(built))
+
+
+@functools.cache
+def settings_of_runner(descriptor: RunnerDescriptor) -> CheckedSettings | None:
+    """Of the section `runners.<name>`; null: the runner has none."""
+    if descriptor.settings is None:
+        return None
+    return CheckedSettings(FieldShape(descriptor.settings), descriptor.check_settings)
+
+
+@functools.cache
+def compute_of_runner(descriptor: RunnerDescriptor) -> CheckedSettings | None:
+    """Of `tiers.<tier>.compute.<name>`; null: the runner has none."""
+    return (
+        None
+        if descriptor.compute is None
+        else CheckedSettings(FieldShape(descriptor.compute), descriptor.check_compute)
+    )
+
+
+def written_runners(section: Mapping[str, Mapping[str, Any] | None]) -> dict[str, Mapping[str, Any]]:
+    """Settings by runner."""
+    found: dict[str, Mapping[str, Any]] = {}
+    for name, value in section.items():
+        descriptor = _known(name)
+        checked = None if descriptor is None else settings_of_runner(descriptor)
+        found[name] = (value or {}) if checked is None else checked.shape.listed(value or {})
+    return found
+
+
+def check_runners(
+    runner: str, sections: Mapping[str, Mapping[str, Any] | None], tiers: Mapping[str, TierSpec]
+) -> Iterator[SpecProblem]:
+    """Problems of `runner`, `runners` and of each tier's `compute`.
+
+    Args:
+        runner: the chosen one, whose section is checked even where it is absent. Sections of others that are not
+            installed are left alone.
+    """
+    try:
+        RUNNERS.get(runner)
+    except FatalError as error:
+        if error.code == "RUNNER_UNKNOWN":
+            remedy = f"write one of {', '.join(RUNNERS.names())}"
+            yield SpecProblem(error.code, ("runner",), runner, "no such runner", remedy)
+        else:
+            yield SpecProblem(error.code, ("runner",), runner, error.what, error.remedy)
+    for name in dict.fromkeys((*sections, runner)):
+        descriptor = _known(name)
+        checked = None if descriptor is None else settings_of_runner(descriptor)
+        if checked is not None:
+            yield from checked.problems(sections.get(name) or {}, ("runners", name))
+    for tier, spec in tiers.items():
+        for name, values in spec.compute.items():
+            descriptor = _known(name)
+            checked = None if descriptor is None else compute_of_runner(descriptor)
+            if checked is not None:
+                yield from checked.problems(values, ("tiers", tier, "compute", name))
+
+
+def is_remote(runner: str) -> bool:
+    """False also of a runner that is not known, which `check_runners` reports."""
+    descriptor = _known(runner)
+    return descriptor is not None and descriptor.remote
+
+
+def _known(name: str) -> RunnerDescriptor | None:
+    try:
+        return RUNNERS.get(name)
+    except FatalError:
+        return None
+
 
 PREFIX = "GDDL_"
 NAMES = (
@@ -162,7 +246,7 @@ COUNTS = (
 )
 TIER = FieldShape(
     TierSpec,
-    remedies={**dict.fromkeys(AMOUNTS, sizes.remedy), **dict.fromkeys(DURATIONS, durations.remedy)},
+    remedies={**dict.fromkeys(AMOUNTS, memory_remedy), **dict.fromkeys(DURATIONS, durations.remedy)},
 )
 
 
@@ -209,8 +293,8 @@ def _check(tier: TierSpec) -> Iterator[SpecProblem]:
 
 def _wrong_amounts(tier: TierSpec) -> Iterator[SpecProblem]:
     for name in AMOUNTS:
-        if not sizes.MEMORY.fullmatch(value := getattr(tier, name)):
-            yield SpecProblem("FIELD_VALUE", (name,), value, "not an amount of memory", sizes.remedy(value))
+        if not MEMORY.fullmatch(value := getattr(tier, name)):
+            yield SpecProblem("FIELD_VALUE", (name,), value, "not an amount of memory", memory_remedy(value))
     for name in DURATIONS:
         if not durations.is_duration(value := getattr(tier, name)):
             yield SpecProblem("DURATION_INVALID", (name,), value, "not a duration", durations.remedy(value))

@@ -11,7 +11,9 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from airflow_gddl.contract import durations
-from airflow_gddl.contract.catalogs import (
+from airflow_gddl.contract.checks import SOURCE_NAME
+from airflow_gddl.contract.errors import FatalError, FieldPath, SpecProblem
+from airflow_gddl.contract.extensions import (
     CATALOGS,
     TOKEN_PREFIX,
     CatalogDescriptor,
@@ -20,16 +22,13 @@ from airflow_gddl.contract.catalogs import (
     entry_name,
     template_fault,
 )
-from airflow_gddl.contract.checks import SOURCE_NAME
-from airflow_gddl.contract.errors import FatalError, FieldPath, SpecProblem
 from airflow_gddl.contract.s3 import is_s3
 from airflow_gddl.contract.source_access import SourceAccess
 from airflow_gddl.contract.spec import TableSpec, TierSpec
 from airflow_gddl.contract.table_spec import STRICT
-from airflow_gddl.metadata.checks import check_defaults
 from airflow_gddl.metadata.keys import Layer
-from airflow_gddl.metadata.validation import FieldShape, near, written
-from airflow_gddl.metadata.values import Locate
+from airflow_gddl.metadata.problems import Locate
+from airflow_gddl.metadata.validation import FieldShape, check_defaults, near, written
 
 _S3 = re.compile(r"s3://[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?(/[^?#]*)?")
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")

@@ -39,12 +39,28 @@ class WebhookArguments:
     """Airflow connection whose host is the URL."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class MailArguments:
+    """Of `smtp`."""
+
+    __pydantic_config__ = STRICT
+
+    connection: str
+    """Airflow connection of the type `smtp`."""
+    to: tuple[str, ...]
+    """Addresses."""
+
+
 WEBHOOK = NotifierDescriptor(notifier="airflow_gddl.notifications.webhook:GddlNotifier", arguments=WebhookArguments)
+_SERVICES = "airflow_gddl.notifications.services"
+TEAMS = NotifierDescriptor(notifier=f"{_SERVICES}:TeamsNotifier", arguments=WebhookArguments)
+PAGERDUTY = NotifierDescriptor(notifier=f"{_SERVICES}:PagerDutyNotifier", arguments=WebhookArguments)
+MAIL = NotifierDescriptor(notifier=f"{_SERVICES}:MailNotifier", arguments=MailArguments)
 NOTIFIERS: ExtensionPoint[NotifierDescriptor] = ExtensionPoint(
     what="notifier",
     group="airflow_gddl.notifiers",
     descriptor=NotifierDescriptor,
-    built_in={"webhook": WEBHOOK},
+    built_in={"webhook": WEBHOOK, "slack": WEBHOOK, "teams": TEAMS, "pagerduty": PAGERDUTY, "smtp": MAIL},
     unknown_code="NOTIFIER_UNKNOWN",
     broken_code="NOTIFIER_BROKEN",
 )

@@ -42,10 +42,13 @@ class GddlNotifier(BaseNotifier):
         Raises:
             OSError: the webhook can't be reached, or refuses.
         """
-        message = message_of(context, late=self.late)
-        self.log.warning("%s", message["text"])
+        self.log.warning("%s", message_of(context, late=self.late)["text"])
         if self.connection is not None:
-            self.post(url_of(capabilities.connection(self.connection)), message)
+            self.send(context, capabilities.connection(self.connection))
+
+    def send(self, context: Context, connection: Any) -> None:
+        """Send the message; services with another form than JSON with `text` have their own."""
+        self.post(url_of(connection), message_of(context, late=self.late))
 
     async def async_notify(self, context: Context) -> None:
         """`notify`, for the triggerer."""
@@ -77,10 +80,13 @@ def message_of(context: Mapping[str, Any], *, late: bool) -> dict[str, Any]:
 
 
 def url_of(connection: Any) -> str:
-    """
+    """URL of the host, and the password as the end of its path; or the password, where that is a URL with a signature.
+
     Raises:
         ValueError: the connection has no usable URL.
     """
+    if (connection.password or "").startswith(("http://", "https://")):
+        return str(connection.password)
     host = (connection.host or "").strip()
     url = host if "://" in host else f"{connection.schema or 'https'}://{host}"
     if not host or not url.startswith(("http://", "https://")):

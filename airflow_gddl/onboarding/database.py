@@ -11,8 +11,8 @@ from typing import Any
 from airflow_gddl.contract.checks import table_name_fault
 from airflow_gddl.contract.connections import lent_url_of, no_driver, unreachable, url_of
 from airflow_gddl.contract.errors import FatalError, MetadataError
-from airflow_gddl.metadata.screen import looks_secret
-from airflow_gddl.onboarding.facts import Activity, KeyFact, Notice, SourceFacts, TableFacts
+from airflow_gddl.metadata.problems import looks_secret
+from airflow_gddl.onboarding.rules import Activity, KeyFact, Notice, SourceFacts, TableFacts
 
 MOST_COUNTED = 64 * 1024**2
 """Maximum size in bytes of a table whose rows are counted where there are no statistics."""

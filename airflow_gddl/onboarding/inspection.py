@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from airflow_gddl.contract.dialects import COMMIT_TIMES, TOTAL_ORDER, DmsOptions
+from airflow_gddl.contract.extensions import COMMIT_TIMES, TOTAL_ORDER, DmsOptions
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.onboarding.landing import Footer, LandedName, Landing, TableFolder, before_prefix, landing_rows
 

@@ -15,13 +15,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from airflow_gddl.contract.checks import table_name_fault
-from airflow_gddl.contract.dialects import COMMIT_TIMES, DATE_DELIMITERS, DIALECTS, TOTAL_ORDER, LandedColumns
 from airflow_gddl.contract.errors import GddlError
+from airflow_gddl.contract.extensions import COMMIT_TIMES, DATE_DELIMITERS, DIALECTS, TOTAL_ORDER, LandedColumns
 from airflow_gddl.contract.file_names import FileFormat, FileKind, change_time, classify, is_temporary, moment
 from airflow_gddl.contract.layout import join
 from airflow_gddl.contract.spec import DEFAULT_TIERS
-from airflow_gddl.onboarding.facts import MEASURED, Activity, KeyFact, Notice, SourceFacts, TableFacts
 from airflow_gddl.onboarding.key_columns import key_columns, key_rank
+from airflow_gddl.onboarding.rules import MEASURED, Activity, KeyFact, Notice, SourceFacts, TableFacts
 from airflow_gddl.stores import Storage, StoredObject, open_store
 from airflow_gddl.stores.footers import Chunk, chunks_of
 from airflow_gddl.stores.readers import GZIP_MAGIC, Inflating

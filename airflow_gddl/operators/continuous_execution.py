@@ -11,13 +11,11 @@ from airflow.sdk import Context
 from airflow_gddl import configuration
 from airflow_gddl.contract.errors import GddlError
 from airflow_gddl.contract.spec import Continuous, JobOptions, JobSpec
-from airflow_gddl.metadata.topology.rows import in_order
 from airflow_gddl.operators.execution import Task, document_of
 from airflow_gddl.operators.job_runs import begun_of
 from airflow_gddl.reporting.alerting import notify
-from airflow_gddl.reporting.asset_events import add_events
 from airflow_gddl.reporting.continuous_monitor import MonitoredPipeline, alert_of, desired_state, monitor_of
-from airflow_gddl.reporting.results import explained, summary
+from airflow_gddl.reporting.results import add_events, explained, summary
 from airflow_gddl.runners.interface import JobOutcome
 from airflow_gddl.runners.job_process import how_it_ended
 from airflow_gddl.runners.remote import RemoteRunner
@@ -26,11 +24,12 @@ from airflow_gddl.runtime.landing.loading import Loading, Stage
 from airflow_gddl.runtime.landing.monitoring import ContinuousJobMonitor
 from airflow_gddl.runtime.landing.observing import Question, observe
 from airflow_gddl.runtime.landing.run_request import RunRequestForm, from_params
+from airflow_gddl.topology.rows import in_order
 from airflow_gddl.triggers.tables import utc_now
 from airflow_gddl.version_compat import AirflowException
 
 if TYPE_CHECKING:
-    from airflow_gddl.operators.continuous import GddlContinuousOperator
+    from airflow_gddl.operators.load import GddlContinuousOperator
 
 _STAGES: tuple[Stage, ...] = ("initial", "increments")
 

@@ -14,13 +14,11 @@ from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.operators.job_runs import TryState, agreed, begun_of, defer, job_id, runner_of
 from airflow_gddl.operators.outcomes import failure, is_last_try, outcomes, round_of
 from airflow_gddl.reporting.alerting import notify
-from airflow_gddl.reporting.asset_events import add_events
 from airflow_gddl.reporting.continuous_monitor import MonitoredPipeline
-from airflow_gddl.reporting.results import LoadedTables, Reporter, airflow_errors, is_final, summary
-from airflow_gddl.runners.attempts import TaskKey
+from airflow_gddl.reporting.results import LoadedTables, Reporter, add_events, airflow_errors, is_final, summary
 from airflow_gddl.runners.interface import Runner, WaitPolicy
 from airflow_gddl.runners.registry import SubmissionContext
-from airflow_gddl.runners.remote import RemoteRunner, out_of_time
+from airflow_gddl.runners.remote import RemoteRunner, TaskKey, out_of_time
 from airflow_gddl.runtime.landing.hints import HintBook
 from airflow_gddl.runtime.landing.loading import Loading, LoadRequest, Stage
 from airflow_gddl.runtime.landing.observing import Question, observe
@@ -89,6 +87,11 @@ class Task:
     environ: Mapping[str, str]
     begun: TryState | None
 
+    @property
+    def run_key(self) -> str:
+        """Distinguishes this run from others of the pipeline, in hints, state and submissions."""
+        return str(self.context["run_id"])
+
     def runner(self, *, patient: bool = False, tick: Callable[[], None]) -> Runner:
         """
         Args:
@@ -96,7 +99,7 @@ class Task:
             tick: see `RunnerSettings`.
         """
         operator, document = self.operator, self.document
-        key = TaskKey(pipeline=operator.pipeline, run=self.context["run_id"], task=operator.job_key)
+        key = TaskKey(pipeline=operator.pipeline, run=self.run_key, task=operator.job_key)
         since = self.begun.since if self.begun else None
         submission = SubmissionContext(task=key, roots=document.roots, patient=patient, since=since)
         return runner_of(operator, document, self.environ, submission, tick)
@@ -136,7 +139,7 @@ class Task:
             document=self.document,
             work=work,
             stage=stage,
-            run=self.context["run_id"],
+            run=self.run_key,
             job_id=self.job_id(part),
             wait_seconds=configuration.number("claim_wait_seconds"),
             begun=begun,
@@ -204,7 +207,9 @@ class Load(Task):
         if specs:
             loading.load(runner, specs, loading.order.marks)
         ready = not loading.stopped and loading.waiting is None
-        if self.stage == "increments" and loading.order.work.held and ready:
+        work = loading.order.work
+        is_last = self.stage == "increments" or not work.increments
+        if work.held and is_last and ready:
             self._load_held(loading, runner)
         return self.begun_with([spec.table for spec in specs], runner)
 
@@ -235,18 +240,11 @@ class _StageLoad(Load):
         operator, context, max_tries = self.operator, self.context, self.context["ti"].max_tries
         book = HintBook(self.document.roots, operator.pipeline, environ=self.environ)
         loading = self.loaded(book, self.begun.tables if self.begun else None)
-        shown = self._outcomes(loading) if operator.by_table else None
+        shown = outcomes(loading, round_of(context, operator)) if operator.by_table else None
         if loading.failed and (shown is None or not (is_last_try(context) or is_final(loading.failed))):
             raise failure(loading.failed, len(loading.results))
         if loading.results or loading.order.marks:
-            add_events(context, operator.pipeline, book.finish(self.stage, context["run_id"], max_tries))
-        else:
-            book.pass_by(self.stage, context["run_id"], max_tries)
-            if not shown:
-                raise AirflowSkipException(f"nothing for {operator.task_id}")
+            add_events(context, operator.pipeline, book.finish(self.stage, self.run_key, max_tries))
+        elif not shown:
+            raise AirflowSkipException(f"nothing for {operator.task_id}")
         return summary(loading.results) if shown is None else shown
-
-    def _outcomes(self, loading: Loading) -> list[dict[str, Any]]:
-        """Outcomes of this task's tables and of the previous task's: the mapped task follows the last one."""
-        before = self.context["ti"].xcom_pull(task_ids=self.operator.initial) if self.stage == "increments" else None
-        return outcomes(before or (), loading, round_of(self.context, self.operator))

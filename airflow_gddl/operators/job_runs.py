@@ -15,7 +15,7 @@ from airflow_gddl import configuration
 from airflow_gddl.contract.codec import decode, plain
 from airflow_gddl.contract.errors import RetriableError
 from airflow_gddl.contract.result import JobResult
-from airflow_gddl.hooks.platforms import FromAirflow
+from airflow_gddl.hooks.aws import FromAirflow
 from airflow_gddl.operators.jobs import JobTask
 from airflow_gddl.reporting.continuous_monitor import MonitoredPipeline
 from airflow_gddl.reporting.results import Logger

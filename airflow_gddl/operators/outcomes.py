@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from airflow.sdk import BaseOperator, Context
 
-from airflow_gddl.contract.codec import decode, plain
+from airflow_gddl.contract.codec import plain
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.reporting.results import explained, is_final, reason
 from airflow_gddl.runtime.landing.loading import Loading
@@ -76,15 +76,13 @@ def failure(failed: Sequence[JobResult], total: int) -> Exception:
     return error
 
 
-def outcomes(before: Iterable[Mapping[str, Any]], loading: Loading, of_round: Round) -> list[dict[str, Any]]:
+def outcomes(loading: Loading, of_round: Round) -> list[dict[str, Any]]:
     """The outcomes of a load in plain data, sorted by table.
 
     Args:
-        before: outcomes of the previous task.
         loading: done; tables of its work without a result were loaded by an earlier try.
     """
-    made = {one["table"]: decode(TableOutcome, one) for one in before}
-    made |= {table: TableOutcome(table=table, status="succeeded") for table in loading.order.marks}
+    made = {table: TableOutcome(table=table, status="succeeded") for table in loading.order.marks}
     made |= {result.table: _outcome(result, loading.log) for result in loading.results}
     return [_plain(made[table], of_round) for table in sorted(made)]
 

@@ -15,16 +15,15 @@ from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.operators.execution import Load, decided, document_of
 from airflow_gddl.operators.job_runs import agreed, begun_of
 from airflow_gddl.operators.outcomes import TableOutcome, failure, round_of
-from airflow_gddl.reporting.asset_events import add_events
-from airflow_gddl.reporting.results import airflow_errors, summary
-from airflow_gddl.runtime.landing.hints import SharedHintBook
+from airflow_gddl.reporting.results import add_events, airflow_errors, summary
+from airflow_gddl.runtime.landing.hints import HintBook
 from airflow_gddl.runtime.landing.loading import Stage
 from airflow_gddl.runtime.landing.work import of_table
 from airflow_gddl.runtime.snapshot import PipelineDocument
 from airflow_gddl.version_compat import AirflowFailException
 
 if TYPE_CHECKING:
-    from airflow_gddl.operators.table import GddlTableOperator
+    from airflow_gddl.operators.load import GddlTableOperator
 
 
 def execute(operator: GddlTableOperator, context: Context, resumed: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -88,7 +87,7 @@ class _TableLoad(Load):
 
     def run(self) -> dict[str, Any]:
         operator, table = self.operator, self.operator.outcome["table"]
-        book = SharedHintBook(self.document.roots, operator.pipeline, environ=self.environ)
+        book = HintBook(self.document.roots, operator.pipeline, environ=self.environ)
         loading = self.loaded(book, (table,))
         if loading.failed:
             raise failure(loading.failed, len(loading.results))

@@ -28,10 +28,10 @@ from airflow_gddl.contract.spec import Roots
 from airflow_gddl.contract.table_names import TableNames
 from airflow_gddl.page import detail
 from airflow_gddl.page import responses as answers
-from airflow_gddl.page.source import Board, PageSource
+from airflow_gddl.page.responses import Board, PageSource
 from airflow_gddl.runtime.state.board import BoardRow, Order, TableQuery
 from airflow_gddl.runtime.state.judging import State
-from airflow_gddl.runtime.state.records import Records, read_records
+from airflow_gddl.runtime.state.recording import Records, read_records
 from airflow_gddl.stores import open_store
 
 QUARANTINE = "GDDL Quarantine"

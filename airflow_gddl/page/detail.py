@@ -9,21 +9,32 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from airflow_gddl.contract.catalogs import CatalogSpec, entry_name
 from airflow_gddl.contract.column_names import is_kept, mask_method, renamed
 from airflow_gddl.contract.errors import FatalError, GddlError
+from airflow_gddl.contract.extensions import CatalogSpec, entry_name
 from airflow_gddl.contract.layout import Layout, join
-from airflow_gddl.contract.published import MARK, MARKS, READERS, PublishedTable, Reader, ReplicaSchema, ViewName, query
-from airflow_gddl.contract.registration import RegistrationState, full_name, relation_of
+from airflow_gddl.contract.published import (
+    MARK,
+    MARKS,
+    READERS,
+    PublishedTable,
+    Reader,
+    RegistrationState,
+    ReplicaSchema,
+    ViewName,
+    full_name,
+    query,
+    relation_of,
+)
 from airflow_gddl.contract.spec import Roots, TableSpec
-from airflow_gddl.metadata.topology.rows import TableRow
 from airflow_gddl.page import responses as answers
-from airflow_gddl.page.source import Board
+from airflow_gddl.page.responses import Board
 from airflow_gddl.runtime.delta_tables import opened, unresolved
 from airflow_gddl.runtime.state.board import BoardRow
-from airflow_gddl.runtime.state.records import Records
+from airflow_gddl.runtime.state.recording import Records
 from airflow_gddl.stores import Storage, open_store
 from airflow_gddl.stores.lake_files import RegistrationStore
+from airflow_gddl.topology.rows import TableRow
 
 _VERSIONS = 20
 _SHOWN = ("occurred_at", "code", "reason", "column", "source_file", "batch_id", "record")

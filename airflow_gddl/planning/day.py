@@ -15,12 +15,12 @@ from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
 from airflow_gddl.contract.spec import EngineName, TableSpec, TierSpec
-from airflow_gddl.metadata.topology import Arrangement, Pipeline, Placed, arrange
-from airflow_gddl.metadata.topology.pipelines import NOWHERE
-from airflow_gddl.metadata.topology.placement import homes
-from airflow_gddl.metadata.topology.starts import Starts, starts_on
 from airflow_gddl.runners.descriptor import RUNNERS
 from airflow_gddl.runtime.state.facts import TableRecord
+from airflow_gddl.topology import Arrangement, Pipeline, Placed, arrange
+from airflow_gddl.topology.pipelines import NOWHERE
+from airflow_gddl.topology.placement import homes
+from airflow_gddl.topology.rows import Starts, starts_on
 
 LEAST_RECORDS = 5
 """Minimum number of records: a first load takes longer than later ones."""

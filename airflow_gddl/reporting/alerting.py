@@ -1,10 +1,11 @@
-"""Table alerts through Airflow notifiers of any provider: after each load, and for lateness without a load."""
+"""Table alerts through Airflow notifiers of any provider: after each load, and for all tables without a load."""
 
 from __future__ import annotations
 
 import json
 import time
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -12,23 +13,35 @@ from typing import Any
 from airflow.sdk import Context
 
 from airflow_gddl import configuration
-from airflow_gddl.contract.errors import MetadataError, RetriableError
+from airflow_gddl.contract.errors import GddlError, MetadataError, RetriableError
+from airflow_gddl.contract.result import RunWarning
 from airflow_gddl.contract.spec import Roots
-from airflow_gddl.metadata.topology.rows import TableRow, row_of
 from airflow_gddl.notifications.notifiers import make_notifier
 from airflow_gddl.reporting.results import Logger
 from airflow_gddl.runtime.snapshot import Directory, PipelineDocument
-from airflow_gddl.runtime.state.alerts import Alert, Moves, Notified, after_notifying, alerts, lateness, moves
-from airflow_gddl.runtime.state.board import standings
+from airflow_gddl.runtime.state.alerts import (
+    Alert,
+    AlertLimits,
+    Moves,
+    Notified,
+    after_notifying,
+    alerts,
+    moves,
+    of_metadata,
+    of_removed,
+    without_load,
+)
+from airflow_gddl.runtime.state.board import LakeState, StateReader, read_pipeline, standings
 from airflow_gddl.runtime.state.documents import BY_HAND, RunsDocument
-from airflow_gddl.runtime.state.reading import LakeState, StateReader, read_pipeline
-from airflow_gddl.runtime.state.recording import StateRecorder
-from airflow_gddl.runtime.state.records import records_of
+from airflow_gddl.runtime.state.recording import StateRecorder, read_records, records_of
+from airflow_gddl.topology.rows import TableRow, row_of
 from airflow_gddl.version_compat import gauge
 
 _SHOWN = 50
 _GAUGED = 500
 """Tables whose figures are sent at most."""
+_FILES = 3
+"""Files of a warning that are named at most."""
 
 
 def notify(context: Context, document: PipelineDocument, log: Logger, environ: Mapping[str, str]) -> list[Alert]:
@@ -69,17 +82,47 @@ def _tell(
 ) -> list[Alert]:
     lake, dag_id = document.roots.lake, document.pipeline.dag_id
     known = read_pipeline(lake, (dag_id, BY_HAND), environ)
-    rate = configuration.number("alert_quarantine_rate")
-    found = standings([row_of(spec, document.pipeline) for spec in document.specs], known, time.time(), rate)
-    fresh = alerts(found, known.notified_by.get(dag_id, {}), rate)
+    limits = _limits()
+    rows = [row_of(spec, document.pipeline) for spec in document.specs]
+    found = standings(rows, known, time.time(), limits.quarantine_rate)
+    fresh = _explained(alerts(found, known.notified_by.get(dag_id, {}), limits), document.roots, environ)
     if fresh:
         _notify(context, wanted, fresh)
         _remember(document.roots, dag_id, fresh, environ)
     return fresh
 
 
-def watch(context: Context, directory: Directory, log: Logger, environ: Mapping[str, str]) -> list[Alert]:
-    """Send alerts for tables that became late or recovered without a load; return those sent.
+def _limits() -> AlertLimits:
+    """
+    Raises:
+        MetadataError: `OPTION_INVALID`.
+    """
+    runs = max(1, int(configuration.number("alert_failed_runs")))
+    return AlertLimits(quarantine_rate=configuration.number("alert_quarantine_rate"), failed_runs=runs)
+
+
+def _explained(fresh: Sequence[Alert], roots: Roots, environ: Mapping[str, str]) -> list[Alert]:
+    """With the messages and files of the warnings that caused them, from the records of the newest runs."""
+    shown = list(dict.fromkeys(alert.table for alert in fresh if alert.of_run and alert.change == "began"))[:_SHOWN]
+    texts: dict[tuple[str, str], str] = {}
+    for table in shown:
+        with suppress(GddlError):  # the alert matters more than its details
+            for result in read_records(roots, table, 1, environ, loads_only=True).results:
+                texts |= {(table, warning.code): _with_files(warning) for warning in result.warnings}
+    return [replace(alert, text=texts.get((alert.table, alert.code), alert.text)) for alert in fresh]
+
+
+def _with_files(warning: RunWarning) -> str:
+    named = [name for name in warning.files[:_FILES] if name not in warning.message]
+    return f"{warning.message} ({', '.join(named)})" if named else warning.message
+
+
+def watch(context: Context, directory: Directory, own: str, log: Logger, environ: Mapping[str, str]) -> list[Alert]:
+    """Send alerts for problems of tables, invalid rows and the metadata that began or ended without a load, and those
+    that a load could not send; return those sent.
+
+    Args:
+        own: name of the state's object for what no pipeline loads: invalid rows, and the metadata.
 
     Raises:
         RetriableError: the lake can't be read. Errors of notifiers pass through; then nothing counts as sent.
@@ -93,17 +136,27 @@ def watch(context: Context, directory: Directory, log: Logger, environ: Mapping[
     homes = {row.table: row.dag_id for row in directory.rows if row.dag_id is not None}
     moved = moves(known.notified_by, homes)
     _follow(directory.roots, moved, environ)
-    rows = [row for row in directory.rows if row.dag_id is not None and row.freshness is not None]
-    known = _with_lost(directory.roots, rows, known, moved.notified, environ)
-    known = _with_new(directory.roots, rows, known, environ)
-    fresh = lateness(standings(rows, known, time.time()), moved.notified)
-    for alert in fresh[:_GAUGED]:
+    due = [row for row in directory.rows if row.dag_id is not None and row.freshness is not None]
+    known = _with_lost(directory.roots, due, known, moved.notified, environ)
+    known = _with_new(directory.roots, due, known, environ)
+    limits, now = _limits(), time.time()
+    rows = [row for row in directory.rows if row.dag_id is not None or row.problems]
+    found = standings(rows, known, now, limits.quarantine_rate)
+    notified = {**known.notified_by.get(own, {}), **moved.notified}
+    fresh = [*without_load(found, notified, limits, now), *of_metadata(directory.problems, notified)]
+    fresh = _explained(fresh, directory.roots, environ)
+    tables = {row.table for row in directory.rows}
+    gone = of_removed({name: known.notified_by.get(name, {}) for name in {own, *homes.values()}}, tables)
+    homes |= {alert.table: pipeline for pipeline, alert in gone}
+    fresh += [alert for _, alert in gone]
+    late = [alert for alert in fresh if alert.code == "FRESHNESS_MISSED"]
+    for alert in late[:_GAUGED]:
         gauge("gddl.late", int(alert.change == "began"), {"table": alert.table})
     if fresh:
         _notify(context, notifiers(), fresh)
-        for dag_id in sorted({homes[alert.table] for alert in fresh}):
-            own = [alert for alert in fresh if homes[alert.table] == dag_id]
-            _remember(directory.roots, dag_id, own, environ)
+        for name in sorted({homes.get(alert.table, own) for alert in fresh}):
+            of_it = [alert for alert in fresh if homes.get(alert.table, own) == name]
+            _remember(directory.roots, name, of_it, environ)
     return fresh
 
 

@@ -174,5 +174,5 @@ RUNNER = RunnerDescriptor(
     extra="databricks",
     deployed=True,
     bundle="airflow_gddl.bundle.platforms:DATABRICKS",
-    capacity="airflow_gddl.planning.capacity:DATABRICKS",
+    capacity="airflow_gddl.planning.plan:DATABRICKS",
 )

@@ -66,13 +66,14 @@ from airflow_gddl.runners.interface import (
     Connections,
     DatabricksAccess,
     Handle,
+    JobChange,
     Platform,
     RunRequest,
     RunStatus,
     State,
     check_contract,
+    differences,
 )
-from airflow_gddl.runners.saved_jobs import JobChange, differences
 
 _KEY = "load"
 
@@ -94,7 +95,7 @@ def job_of(size: str, tier: TierSpec, settings: DatabricksSettings) -> JobSettin
         python_wheel_task=PythonWheelTask(
             package_name="airflow_gddl",
             entry_point="gddl-task",
-            parameters=["--spec", "{{job.parameters.spec}}", "--answers", *_discovery(size, tier, own)],
+            parameters=["--spec", "{{job.parameters.spec}}", "--results", *_discovery(size, tier, own)],
         ),
         # Airflow retries only the remaining tables; a retry by the platform would repeat all.
         max_retries=0,
@@ -350,16 +351,16 @@ class DatabricksPlatform(Platform):
     settings: DatabricksSettings
     workspace: Workspace
 
-    def submit(self, order: RunRequest) -> Handle:
+    def submit(self, request: RunRequest) -> Handle:
         """
         Raises:
             FatalError: `JOB_NOT_DEPLOYED`; `CONTRACT_VERSION`: the job was deployed by another version.
         """
-        job = self._job(self.settings.job_of(order.size))
-        parameters = {"spec": order.spec}
+        job = self._job(self.settings.job_of(request.size))
+        parameters = {"spec": request.spec}
         run = self.workspace.ask(
             lambda jobs: int(
-                jobs.run_now(job, idempotency_token=order.token, job_parameters=parameters).bind()["run_id"]
+                jobs.run_now(job, idempotency_token=request.token, job_parameters=parameters).bind()["run_id"]
             )
         )
         found = self._run(run)

@@ -29,32 +29,32 @@ _DELTA = ",".join(f"/usr/share/aws/delta/lib/{name}.jar" for name in ("delta-spa
 """Delta JARs of the release (`emr-spark-8.0.0`), not on the class path by default."""
 
 
-def request_of(order: RunRequest, settings: EmrSettings) -> dict[str, Any]:
+def request_of(request: RunRequest, settings: EmrSettings) -> dict[str, Any]:
     """Arguments of `start_job_run`.
 
     Raises:
         MetadataError: `RUNNER_SETTINGS_INVALID`.
     """
-    conf = spark_conf(order.tier, settings.tier(order.size), settings)
-    request: dict[str, Any] = {
-        "applicationId": application_of(order.size, settings),
-        "clientToken": order.token,
+    conf = spark_conf(request.tier, settings.tier(request.size), settings)
+    arguments: dict[str, Any] = {
+        "applicationId": application_of(request.size, settings),
+        "clientToken": request.token,
         "executionRoleArn": settings.execution_role,
-        "name": f"gddl-{order.size}-{order.run_id}"[:256],
+        "name": f"gddl-{request.size}-{request.run_id}"[:256],
         "executionTimeoutMinutes": max(5, durations.seconds(settings.timeout) // 60),
         "jobDriver": {
             "sparkSubmit": {
                 "entryPoint": settings.entry_point,
-                "entryPointArguments": ["--spec", order.spec, "--answers"],
+                "entryPointArguments": ["--spec", request.spec, "--results"],
                 "sparkSubmitParameters": " ".join(f"--conf {_word(f'{k}={v}')}" for k, v in conf.items()),
             }
         },
-        "tags": {"gddl-tier": order.size, **settings.tags},
+        "tags": {"gddl-tier": request.size, **settings.tags},
     }
     if settings.log_uri:
         monitoring = {"s3MonitoringConfiguration": {"logUri": settings.log_uri}}
-        request["configurationOverrides"] = {"monitoringConfiguration": monitoring}
-    return request
+        arguments["configurationOverrides"] = {"monitoringConfiguration": monitoring}
+    return arguments
 
 
 def _word(text: str) -> str:
@@ -134,10 +134,10 @@ class EmrPlatform(Platform):
     settings: EmrSettings
     client: Any
 
-    def submit(self, order: RunRequest) -> Handle:
-        request = request_of(order, self.settings)
+    def submit(self, request: RunRequest) -> Handle:
+        arguments = request_of(request, self.settings)
         with translated(_SERVICE):
-            started = self.client.start_job_run(**request)
+            started = self.client.start_job_run(**arguments)
         group, run = str(started["applicationId"]), str(started["jobRunId"])
         return Handle(run=run, group=group, page=self._page(group, run))
 

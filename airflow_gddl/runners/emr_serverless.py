@@ -84,6 +84,6 @@ RUNNER = RunnerDescriptor(
     check_settings=check_settings,
     package="boto3",
     extra="emr-serverless",
-    capacity="airflow_gddl.planning.capacity:EMR_SERVERLESS",
+    capacity="airflow_gddl.planning.plan:EMR_SERVERLESS",
     bundle="airflow_gddl.bundle.platforms:EMR_SERVERLESS",
 )

@@ -24,13 +24,14 @@ from airflow_gddl.runners.glue import GlueSettings, GlueTier
 from airflow_gddl.runners.interface import (
     Connections,
     Handle,
+    JobChange,
     Platform,
     RunRequest,
     RunStatus,
     State,
     check_contract,
+    differences,
 )
-from airflow_gddl.runners.saved_jobs import JobChange, differences
 
 Definition = Mapping[str, Any]
 """A job in the form of Glue's API."""
@@ -168,19 +169,19 @@ class GluePlatform(Platform):
     settings: GlueSettings
     client: Any
 
-    def submit(self, order: RunRequest) -> Handle:
+    def submit(self, request: RunRequest) -> Handle:
         """
         Raises:
             FatalError: `JOB_NOT_DEPLOYED`; `CONTRACT_VERSION`: the job was deployed by another version.
         """
-        job = self.settings.job_of(order.size)
+        job = self.settings.job_of(request.size)
         with translated("Glue"):
             self._check_contract(job)
-            found = self._first(job, order.token)
+            found = self._first(job, request.token)
             if found is None:
-                arguments = {SPEC: order.spec, TOKEN: order.token}
+                arguments = {SPEC: request.spec, TOKEN: request.token}
                 started = str(self.client.start_job_run(JobName=job, Arguments=arguments)["JobRunId"])
-                found = self._first(job, order.token) or started
+                found = self._first(job, request.token) or started
                 if found != started:
                     self._stop(job, started)
         return Handle(run=found, group=job, page=self._page(job, found))

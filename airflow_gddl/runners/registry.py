@@ -9,16 +9,10 @@ from typing import Any
 
 from airflow_gddl.contract.errors import FatalError, MetadataError
 from airflow_gddl.contract.spec import Roots
-from airflow_gddl.runners.attempts import Attempts, TaskKey
 from airflow_gddl.runners.child import nothing
 from airflow_gddl.runners.descriptor import RUNNERS, check_remote
-from airflow_gddl.runners.interface import (
-    Connections,
-    FromEnvironment,
-    Platform,
-    Runner,
-)
-from airflow_gddl.runners.remote import RemoteRunner
+from airflow_gddl.runners.interface import Connections, FromEnvironment, Platform, Runner
+from airflow_gddl.runners.remote import Attempts, RemoteRunner, TaskKey
 from airflow_gddl.stores import open_store
 
 

@@ -9,8 +9,7 @@ from airflow.sdk import Context
 
 from airflow_gddl import configuration
 from airflow_gddl.contract.codec import decode, plain
-from airflow_gddl.reporting.asset_events import announce
-from airflow_gddl.reporting.results import airflow_errors
+from airflow_gddl.reporting.results import airflow_errors, announce
 from airflow_gddl.runtime.landing.observing import Question
 from airflow_gddl.runtime.landing.run_request import from_params
 from airflow_gddl.runtime.landing.work import PipelineWork
@@ -39,10 +38,11 @@ def answer(sensor: GddlTablesSensor, context: Context, event: Mapping[str, Any] 
     if work.pending:
         announce(context, sensor.metadata, sensor.pipeline)
     context["ti"].xcom_push(key="return_value", value=plain(work))
-    if not work.initial:
-        # Avoids starting a task that would only skip itself. Not for the last task, which determines the run's state.
-        first = [task.task_id for task in sensor.get_direct_relatives() if getattr(task, "stage", None) == "initial"]
-        raise DownstreamTasksSkipped(tasks=first)
+    busy = {"initial": bool(work.initial), "increments": bool(work.increments)}
+    # Avoids starting tasks that would only skip themselves.
+    idle = [one.task_id for one in sensor.get_direct_relatives() if not busy.get(getattr(one, "stage", ""), True)]
+    if idle:
+        raise DownstreamTasksSkipped(tasks=idle)
 
 
 def _poll_here(sensor: GddlTablesSensor, context: Context) -> PipelineWork:
@@ -64,6 +64,8 @@ def _poll_here(sensor: GddlTablesSensor, context: Context) -> PipelineWork:
 
 def _tell(sensor: GddlTablesSensor, work: PipelineWork) -> None:
     sensor.log.info("%d tables to load first, %d to bring up to date", len(work.initial), len(work.increments))
+    if work.elsewhere:
+        sensor.log.info("left to the next run, since another run loads them now: %s", ", ".join(work.elsewhere))
     for table, others in work.held.items():
         sensor.log.warning("%s waits for %s, which it depends on", table, ", ".join(others))
     for table, others in work.unmet.items():

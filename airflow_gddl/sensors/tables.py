@@ -65,7 +65,7 @@ class GddlTablesSensor(BaseSensorOperator):
             event: see `GddlTablesTrigger`; a string when the trigger ended the task itself, as in `DAG.test`.
 
         Raises:
-            DownstreamTasksSkipped: the task succeeded, and initial_load has no work.
+            DownstreamTasksSkipped: the task succeeded, and a load has no work.
             AirflowSkipException, AirflowException, AirflowFailException.
         """
         from airflow_gddl.sensors.decision import answer  # noqa: PLC0415 - imported when needed

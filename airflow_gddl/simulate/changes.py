@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
+from airflow_gddl.simulate.source import Row, SimulatedSourceTable
 from airflow_gddl.simulate.spec import SimulateSpec
-from airflow_gddl.simulate.state import Row, SimulatedSourceTable
 from airflow_gddl.simulate.values import Key, KeyMaker, Values
 
 _MILLISECOND = timedelta(milliseconds=1)

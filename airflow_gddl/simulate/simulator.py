@@ -8,14 +8,13 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.types as pt
 
-from airflow_gddl.contract.dialects import DmsOptions
 from airflow_gddl.contract.errors import MetadataError
+from airflow_gddl.contract.extensions import DmsOptions
 from airflow_gddl.simulate.changes import Maker, Sequencer, SimulatedClock
 from airflow_gddl.simulate.events import Encoder, Namer, parquet_bytes, write
 from airflow_gddl.simulate.report import SimulateReport
-from airflow_gddl.simulate.source import load_sources
+from airflow_gddl.simulate.source import SimulatedSourceTable, load_sources
 from airflow_gddl.simulate.spec import Delivery, SimulateSpec, check
-from airflow_gddl.simulate.state import SimulatedSourceTable
 from airflow_gddl.simulate.table import Packer, SimulatedFolder, SimulatedTable
 from airflow_gddl.simulate.values import KeyMaker, SimulatedColumns, Values, chance, evolve
 

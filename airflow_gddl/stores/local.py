@@ -22,8 +22,7 @@ from stat import S_ISDIR, S_ISLNK, S_ISREG
 from typing import BinaryIO, NamedTuple
 
 from airflow_gddl.contract.errors import FatalError
-from airflow_gddl.stores.faults import make_folder
-from airflow_gddl.stores.readers import StoredObject, StoreReader
+from airflow_gddl.stores.readers import StoredObject, StoreReader, make_folder
 
 
 def has_link(path: str, bounds: str) -> bool:

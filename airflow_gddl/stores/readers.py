@@ -1,14 +1,133 @@
-"""Seekable readers of files and objects that translate store errors."""
+"""Seekable readers of files and objects, and errors of stores translated into errors with a code and a remedy."""
 
 from __future__ import annotations
 
+import errno
 import gzip
 import io
+import re
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
-from airflow_gddl.contract.errors import QuarantinableError
-from airflow_gddl.stores.faults import translated
+from airflow_gddl.contract.errors import FatalError, GddlError, QuarantinableError, RetriableError
+from airflow_gddl.contract.s3 import is_s3, s3_error
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
+    from typing_extensions import Buffer
+
+_FULL = {errno.ENOSPC, errno.EDQUOT}
+# As the C library, Java, Rust and stores with the API of S3 put it.
+_FULL_TEXT = re.compile(
+    r"No space left on device|Disk quota exceeded|os error (28|122)\)|\b(XMinio)?StorageFull\b|507 Insufficient"
+)
+_UNUSABLE = {errno.ENAMETOOLONG, errno.ENOTDIR, errno.EISDIR, errno.EEXIST}
+_DENIED = {errno.EACCES, errno.EPERM, errno.EROFS}
+# obstore has no error class for a failed listing: the status is only in the message.
+_DENIED_TEXT = re.compile(r"\bAccessDenied\b|status code: 40[13]|\b40[13] (Forbidden|Unauthorized)")
+_NO_STORE_TEXT = re.compile(r"status code: 404")
+
+
+class translated:  # noqa: N801 - a context manager; a class, for a listing of each of 10,000 folders enters one
+    """Translates errors raised inside; a missing object remains a FileNotFoundError.
+
+    Raises:
+        RetriableError: `STORAGE_BUSY`; `DISK_FULL`; `S3_UNREACHABLE`.
+        FatalError: `STORAGE_DENIED`, `STORAGE_UNUSABLE`; `S3_…` (`s3_errors.CODES`): nothing in the bucket can be read.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def __enter__(self) -> None:
+        """Nothing to prepare."""
+
+    def __exit__(self, _kind: type[BaseException] | None, error: BaseException | None, _trace: object) -> None:
+        if isinstance(error, Exception) and not isinstance(error, GddlError):
+            fault = _s3_fault(error, self._path) if is_s3(self._path) else _local_fault(error, self._path)
+            if fault is not None:
+                raise fault from error
+
+
+def _local_fault(error: Exception, path: str) -> GddlError | None:
+    if isinstance(error, FileNotFoundError):
+        return None
+    if isinstance(error, OSError):
+        return os_error(error, path)
+    return _unusable(path, error) if isinstance(error, ValueError) else None
+
+
+def _s3_fault(error: Exception, path: str) -> GddlError | None:
+    from obstore import exceptions as client  # noqa: PLC0415 - already imported for any path on S3
+
+    if not isinstance(error, OSError | ValueError | client.BaseError):
+        return None
+    if (full := disk_full(str(error), path)) is not None:
+        return full
+    if (fault := s3_error(str(error), path)) is not None or isinstance(error, FileNotFoundError):
+        return fault
+    denied = (client.PermissionDeniedError, client.UnauthenticatedError, PermissionError)
+    if isinstance(error, denied) or _DENIED_TEXT.search(str(error)):
+        return _denied(path, error)
+    refused = (client.InvalidPathError, client.NotSupportedError, client.UnknownConfigurationKeyError, ValueError)
+    if isinstance(error, refused) or _NO_STORE_TEXT.search(str(error)):
+        return _unusable(path, error)
+    return _busy(path, error)
+
+
+def make_folder(folder: str | Path) -> None:
+    """
+    Raises:
+        OSError: never a `FileNotFoundError`, which would say that an object is missing.
+    """
+    try:
+        Path(folder).mkdir(parents=True, exist_ok=True)
+    except FileNotFoundError as error:
+        raise OSError(errno.ENOTDIR, "the folder can't be made", str(folder)) from error
+
+
+def os_error(error: OSError, path: str) -> GddlError:
+    """The error class of an operating-system error other than a missing file."""
+    if error.errno in _DENIED:
+        return _denied(path, error)
+    if error.errno in _FULL:
+        return _full(path, error)
+    return _unusable(path, error) if error.errno in _UNUSABLE else _busy(path, error)
+
+
+def disk_full(text: str, path: str, shown: Exception | None = None) -> RetriableError | None:
+    """The error for any library's message that a disk or store is full; null for other messages.
+
+    Args:
+        shown: has the part of the message that is shown; null: the first line of `text`.
+    """
+    return _full(path, shown or OSError(text)) if _FULL_TEXT.search(text) else None
+
+
+def _full(path: str, error: Exception) -> RetriableError:
+    remedy = "free space there, then run again; nothing is lost, the next run resumes the batch"
+    return RetriableError("DISK_FULL", _first_line(error), where=path, remedy=remedy)
+
+
+def _denied(path: str, error: Exception) -> FatalError:
+    remedy = "grant the role or user of this process the right to list, read and write there"
+    return FatalError("STORAGE_DENIED", f"no permission: {_first_line(error)}", where=path, remedy=remedy)
+
+
+def _unusable(path: str, error: Exception) -> FatalError:
+    remedy = "correct the path or the settings of the store"
+    return FatalError("STORAGE_UNUSABLE", _first_line(error), where=path, remedy=remedy)
+
+
+def _busy(path: str, error: Exception) -> RetriableError:
+    remedy = "run again; if it happens again, check the mount, the network, the bucket's region and the permissions"
+    return RetriableError("STORAGE_BUSY", f"the store failed: {_first_line(error)}", where=path, remedy=remedy)
+
+
+def _first_line(error: Exception) -> str:
+    text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    return text.strip().partition("\n")[0][:300] or type(error).__name__
 
 
 class StoredObject(NamedTuple):
@@ -46,10 +165,6 @@ class StoredObject(NamedTuple):
         return datetime.fromtimestamp(self.modified, UTC).isoformat(timespec="microseconds")
 
 
-if TYPE_CHECKING:
-    from typing_extensions import Buffer
-
-
 class StoreReader(io.BufferedReader):
     """See `Storage.open_input`.
 
@@ -74,9 +189,6 @@ class StoreReader(io.BufferedReader):
         with translated(self._path):
             return super().readinto(buffer)
 
-
-if TYPE_CHECKING:
-    from _typeshed import WriteableBuffer
 
 GZIP_MAGIC = b"\x1f\x8b"
 _CHUNK = 1 << 20

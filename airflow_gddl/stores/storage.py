@@ -20,8 +20,7 @@ from airflow_gddl.contract.errors import RetriableError
 from airflow_gddl.contract.s3 import is_s3
 from airflow_gddl.contract.source_access import SourceAccess
 from airflow_gddl.stores import local
-from airflow_gddl.stores.faults import translated
-from airflow_gddl.stores.readers import StoredObject
+from airflow_gddl.stores.readers import StoredObject, translated
 
 T = TypeVar("T")
 # Of one part: MD5 of the bytes. Of several: MD5 of the parts' MD5s, which only the same bytes can have too.

@@ -18,13 +18,13 @@ from airflow_gddl import configuration
 from airflow_gddl.contract.codec import decode
 from airflow_gddl.contract.desired_state import stop_path
 from airflow_gddl.contract.errors import GddlError, RetriableError
-from airflow_gddl.contract.layout import answers_folder, standing_folder
-from airflow_gddl.hooks.platforms import FromAirflow
+from airflow_gddl.contract.layout import results_folder, standing_folder
+from airflow_gddl.hooks.aws import FromAirflow
 from airflow_gddl.reporting.continuous_monitor import MonitoredPipeline, RemoteJobMonitor
-from airflow_gddl.runners.attempts import Attempts, TaskKey
 from airflow_gddl.runners.interface import Platform, RunStatus, WaitPolicy
 from airflow_gddl.runners.registry import make_platform
-from airflow_gddl.runners.remote import cancel, pauses, polled, time_out
+from airflow_gddl.runners.remote import Attempts, TaskKey, cancel, pauses, polled, time_out
+from airflow_gddl.runtime.state.documents import end_running, place
 from airflow_gddl.stores import open_store
 from airflow_gddl.version_compat import TELLS_TRIGGERS_OF_KILLS, is_still_deferred
 
@@ -156,7 +156,7 @@ class GddlRunTrigger(BaseTrigger):
         try:
             store = open_store(self._environ())
             submission = Attempts(store, watch.lake, watch.task).submission(watch.run.number)
-            answers = sum(1 for _ in store.list(answers_folder(watch.lake, submission.run_id)))
+            answers = sum(1 for _ in store.list(results_folder(watch.lake, submission.run_id)))
         except GddlError as error:
             self.log.warning("the progress of run %s can't be read: %s", watch.run.handle.run, error)
             return ""
@@ -212,6 +212,7 @@ class GddlRunTrigger(BaseTrigger):
         store = open_store(self._environ())
         attempts = Attempts(store, watch.lake, watch.task)
         if watch.kept is None:
+            end_running(store, place(watch.lake, watch.task.pipeline, "runs"), watch.task.run)
             cancel(self._platform(), attempts, watch.run)
             return
         # The run finishes its current batch; if it misses the stop request, the next try cancels it.

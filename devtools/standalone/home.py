@@ -117,6 +117,7 @@ def _sections(home: Home, settings: HomeSettings) -> Sections:
             "executor": "LocalExecutor",
             "parallelism": str(settings.parallelism),
             "load_examples": "False",
+            "dags_are_paused_at_creation": "False",
             "fernet_key": base64.urlsafe_b64encode(secrets.token_bytes(32)).decode(),
             # All local users are admins; it contains only the demo.
             "simple_auth_manager_all_admins": "True",

@@ -19,9 +19,9 @@ from spark_jobs.plan.planned_batch import BatchPlan, TableState
 from spark_jobs.plan.sharding import LOAD_AGAIN
 from spark_jobs.plan.table_schema import TableSchema
 from spark_jobs.rules.erasure import KeyRows
-from spark_jobs.rules.key_events import key_history, key_json, replica_records, row_facts
 from spark_jobs.rules.measure import BUCKETS, Verdict, together
 from spark_jobs.rules.order import that_count
+from spark_jobs.rules.verify import key_history, key_json, replica_records, row_facts
 from spark_jobs.table import notices
 from spark_jobs.table.current_batch import has_few_rows
 from spark_jobs.table.notices import foreign_commits, require_replica, warnings_of

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
 from airflow_gddl.contract import durations
-from airflow_gddl.contract.catalogs import CATALOGS, CatalogDescriptor, CatalogSpec, EntryName
 from airflow_gddl.contract.errors import FatalError
+from airflow_gddl.contract.extensions import CATALOGS, CatalogDescriptor, CatalogSpec, EntryName
 from airflow_gddl.contract.spec import JobSpec
 
 if TYPE_CHECKING:

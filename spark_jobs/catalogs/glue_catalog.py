@@ -7,7 +7,7 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from airflow_gddl.contract import durations
-from airflow_gddl.contract.catalogs import CatalogSpec, EntryName, code_of_glue
+from airflow_gddl.contract.extensions import CatalogSpec, EntryName, code_of_glue
 from spark_jobs.catalogs.catalog_port import (
     CatalogContext,
     CatalogError,

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from airflow_gddl.contract.catalogs import CatalogSpec, EntryName
+from airflow_gddl.contract.extensions import CatalogSpec, EntryName
 from airflow_gddl.contract.layout import STATE, join
 from airflow_gddl.contract.sql_types import literal, quoted
 from spark_jobs.catalogs.catalog_port import (

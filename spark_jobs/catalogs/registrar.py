@@ -16,9 +16,9 @@ from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 
 from airflow_gddl.contract import codec
-from airflow_gddl.contract.catalogs import CatalogSpec, EntryName, TableKind, entry_name, name_fault
+from airflow_gddl.contract.extensions import CatalogSpec, EntryName, TableKind, entry_name, name_fault
 from airflow_gddl.contract.layout import Layout
-from airflow_gddl.contract.registration import CatalogProblem, RegisteredTable, RegistrationState
+from airflow_gddl.contract.published import CatalogProblem, RegisteredTable, RegistrationState
 from airflow_gddl.contract.result import RunWarning
 from airflow_gddl.contract.spec import JobSpec, TableSpec
 from airflow_gddl.stores import Storage

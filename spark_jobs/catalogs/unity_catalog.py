@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import quote, urlsplit
 
 from airflow_gddl.contract import durations
-from airflow_gddl.contract.catalogs import CatalogSpec, EntryName, code_of_status, token_of
+from airflow_gddl.contract.extensions import CatalogSpec, EntryName, code_of_status, token_of
 from spark_jobs.catalogs.catalog_port import (
     CatalogContext,
     CatalogError,

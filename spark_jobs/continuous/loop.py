@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from airflow_gddl.contract import codec
-from airflow_gddl.contract.desired_state import ORDER, DesiredState, stop_name
+from airflow_gddl.contract.desired_state import DESIRED, DesiredState, stop_name
 from airflow_gddl.contract.errors import GddlError
 from airflow_gddl.contract.source_access import announce
 from airflow_gddl.contract.spec import JobSpec, TableSpec
@@ -18,8 +18,8 @@ from airflow_gddl.stores import Storage
 from spark_jobs.continuous.executor import ExecutorPools
 from spark_jobs.continuous.schedule import BATCHES_A_TURN, Schedule
 from spark_jobs.continuous.streams import FileStream, open_streams
-from spark_jobs.job.catalog_registration import RegistrationQueue
 from spark_jobs.job.job_tables import Show, unreachable
+from spark_jobs.job.run_results import RegistrationQueue
 from spark_jobs.job.stop import Stop
 from spark_jobs.job.table_job import not_started
 from spark_jobs.table.runtime import Runtime, TableOutcome, is_busy
@@ -53,16 +53,16 @@ class DesiredStateReader:
             found = {item.name: item for item in self.storage.list(folder)}
             if stop_name(self.job.run_id) in found:
                 self.stop.ask("the word to stop")
-            if ORDER not in found or found[ORDER].etag == self._read:
+            if DESIRED not in found or found[DESIRED].etag == self._read:
                 return False
-            order = codec.from_json(DesiredState, self.storage.read(found[ORDER].path).decode())
+            wanted = codec.from_json(DesiredState, self.storage.read(found[DESIRED].path).decode())
         except (GddlError, FileNotFoundError, UnicodeDecodeError) as error:
             _LOG.warning("the desired state can't be read, the previous one stays valid: %s", error)
             return False
-        self._read = found[ORDER].etag
+        self._read = found[DESIRED].etag
         before, self.job = (
             self.job,
-            replace(self.job, tables=order.tables, tiers=order.tiers, catalogs=order.catalogs, access=order.access),
+            replace(self.job, tables=wanted.tables, tiers=wanted.tiers, catalogs=wanted.catalogs, access=wanted.access),
         )
         return before != self.job
 
@@ -125,7 +125,7 @@ class Loop:
 
     def run(self) -> list[TableOutcome]:
         self.job = turns_of(self.job)
-        orders = DesiredStateReader(self.job, self.runtime.storage, self.stop, self.now)
+        desired = DesiredStateReader(self.job, self.runtime.storage, self.stop, self.now)
         ends = self._ends()
         self.stream = self.streams(self.job, self.runtime, self.stop.wake)
         self.executor_pools = self.open_executors(self.job, self.runtime, self.stop.wake)
@@ -133,8 +133,8 @@ class Loop:
         try:
             self._follow()
             while not self.stop.is_asked:
-                if orders.poll():
-                    self._changed(orders.job)
+                if desired.poll():
+                    self._changed(desired.job)
                 self._receive_news()
                 self.executor_pools.start(self.schedule.begin(self.now()))
                 self._wait_for_event(ends)

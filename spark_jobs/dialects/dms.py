@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Literal
 
-from airflow_gddl.contract.dialects import COMMIT_TIMES, DATES_IN_ORDER, TOTAL_ORDER, DmsOptions, date_folder
+from airflow_gddl.contract.extensions import COMMIT_TIMES, DATES_IN_ORDER, TOTAL_ORDER, DmsOptions, date_folder
 from airflow_gddl.contract.file_names import Names, classify
 from spark_jobs.dialects.probe import probe
 from spark_jobs.dialects.protocol import EVERYTHING, Dialect, InputOpener, Probed, Window

@@ -15,8 +15,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pyarrow.types as pt
 
-from airflow_gddl.contract.dialects import DmsOptions
 from airflow_gddl.contract.errors import GddlError, QuarantinableError
+from airflow_gddl.contract.extensions import DmsOptions
 from airflow_gddl.stores.footers import chunks_of
 from airflow_gddl.stores.readers import GZIP_MAGIC, Inflating, too_large
 from spark_jobs.dialects.protocol import (

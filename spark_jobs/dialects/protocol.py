@@ -1,6 +1,6 @@
 """The protocol of dialects: formats of files by the service that wrote them, what a file holds, and roles of columns.
 
-One subclass of `Dialect` and one descriptor (`airflow_gddl.contract.dialects`) add a dialect: see docs/extending.md.
+One subclass of `Dialect` and one descriptor (`airflow_gddl.contract.extensions`) add a dialect: see docs/extending.md.
 The rest of the job does not depend on a dialect.
 """
 
@@ -18,8 +18,8 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from airflow_gddl.contract import codec
-from airflow_gddl.contract.dialects import DIALECTS, DmsOptions, is_among
 from airflow_gddl.contract.errors import FatalError
+from airflow_gddl.contract.extensions import DIALECTS, DmsOptions, is_among
 from airflow_gddl.contract.file_names import Names, is_temporary, timed_order
 from airflow_gddl.contract.spec import DEFAULT_TIERS, TableSpec, TierSpec
 from airflow_gddl.contract.sql_types import MAX_PRECISION, parse_type, quoted

@@ -1,33 +1,118 @@
-"""What both engines do alike, and the delta-rs engine: one process, no JVM, tables that fit into its memory."""
+"""What both engines do alike, maintenance included, and the delta-rs engine: one process, no JVM, tables of its memory.
+
+Compaction is done here and not by `deltalake`, which writes no statistics of `_gddl` (docs/decisions/040).
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any, Protocol
 
+import pyarrow as pa
+
+from airflow_gddl.stores import Storage
 from spark_jobs.delta.commits import QUARANTINE, version_of
-from spark_jobs.delta.tables import Tables
+from spark_jobs.delta.tables import Tables, Write
 from spark_jobs.dialects.protocol import Unreadable
 from spark_jobs.engines import file_rules
-from spark_jobs.engines.batch_context import BatchContext
+from spark_jobs.engines.batch_context import BatchContext, bins, join
 from spark_jobs.engines.batches import ChangeTableWriter, ReplicaWriter, WholeBatchReader, batch_rows
-from spark_jobs.engines.file_rules import TablesEraser
+from spark_jobs.engines.file_rules import TablesEraser, remove_rows
 from spark_jobs.engines.first_load import FirstLoadReader
-from spark_jobs.engines.maintenance import DeltaRsMaintenance
 from spark_jobs.engines.places import InProcess
 from spark_jobs.engines.port import BatchWork, DeclinedError, RebuildRequest, TableContext
 from spark_jobs.engines.rebuild import Rebuild, rewrite_changes, verify
-from spark_jobs.engines.whole_tables import TableWriter
+from spark_jobs.engines.table_rows import Source, by_key
+from spark_jobs.engines.whole_tables import TableWriter, keep_readable
 from spark_jobs.plan.columns import Column
 from spark_jobs.plan.discover import RecordedFile
+from spark_jobs.plan.identity import own_hours
 from spark_jobs.plan.planned_batch import BatchPlan, TableState
 from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.rules import quarantine
+from spark_jobs.rules.arrays import by_name
+from spark_jobs.rules.batch_schema import change_schema
 from spark_jobs.rules.decode import Stamp
 from spark_jobs.rules.erasure import KeyRows
-from spark_jobs.rules.measure import Appended, Verdict
+from spark_jobs.rules.fold import applied_before, are_superseded, needed_changes
+from spark_jobs.rules.measure import Appended, Compacted, Verdict
+from spark_jobs.rules.order import as_events, for_both_keys
 from spark_jobs.rules.rewrite import Rewrite
+
+_CHANGES = "changes"
+
+
+@dataclass(frozen=True)
+class DeltaRsMaintenance:
+    """See `Maintenance`."""
+
+    tables: Tables
+    context: TableContext
+
+    def compact(self, path: str, *, dry_run: bool) -> Compacted:
+        snapshot = self.tables.existing(path)
+        before, joined, made = len(snapshot.files), 0, 0
+        for files in list(bins(snapshot.files)):
+            joined, made = joined + len(files), made + 1
+            if not dry_run:
+                join(self.tables, path, files)
+        return Compacted(files_before=before, files_after=before - joined + made)
+
+    def keep_readable_statistics(self, path: str) -> None:
+        keep_readable(self.tables, path)
+
+    def vacuum(self, path: str, hours: int, *, dry_run: bool) -> int:
+        delta = self.tables.existing(path).delta
+        hours = max(hours, own_hours(delta.metadata().configuration, path))
+        found = delta.vacuum(hours, dry_run=True, enforce_retention_duration=False, full=True)
+        if found and not dry_run:
+            self.tables.forget(path)
+            delta.vacuum(hours, dry_run=False, enforce_retention_duration=False, full=True)
+        return len(found)
+
+    def checkpoint(self, path: str) -> None:
+        self.tables.commit(path, Write(rearranged=True))
+        self.tables.existing(path).delta.create_checkpoint()
+
+    def forget_tombstones(self, path: str, before: datetime, *, dry_run: bool) -> int:
+        return remove_rows(self.tables, path, lambda rows: applied_before(rows, before), dry_run=dry_run)
+
+    def cut_changes(self, table_schema: TableSchema, before: datetime, swept: int, *, dry_run: bool) -> int:
+        path = self.context.layout.changes
+        size, most = self.tables.existing(path).size, self.context.tier.delta_rs_max_bytes
+        if size > most:
+            raise DeclinedError(f"the change table has {size} bytes, more than its tier's delta_rs_max_bytes ({most})")
+        return cut_changes(self.tables, path, table_schema, before, swept, dry_run=dry_run)
+
+
+def cut_changes(tables: Tables, path: str, schema: TableSchema, before: datetime, swept: int, *, dry_run: bool) -> int:
+    """See `Maintenance.cut_changes`."""
+    rule = _Needed(schema, before)
+    kinds = change_schema(schema)
+    keys = pa.schema([kinds.field(name) for name in schema.keys])
+    sources = {_CHANGES: Source.of(tables.existing(path), rule.prepare)}
+    reports = by_key(tables, sources, keys, rule) if schema.keys else []
+    needed = frozenset((batch, position) for report in reports for batch, position in json.loads(report))
+    return remove_rows(tables, path, lambda rows: are_superseded(rows, needed, schema, before, swept), dry_run=dry_run)
+
+
+@dataclass(frozen=True)
+class _Needed:
+    """See `needed_changes`; sent to tasks."""
+
+    schema: TableSchema
+    before: datetime
+
+    def prepare(self, rows: pa.Table) -> pa.Table:
+        return for_both_keys(by_name(rows, change_schema(self.schema)), self.schema)
+
+    def __call__(self, storage: Storage, rows: Mapping[str, pa.Table]) -> bytes:  # noqa: ARG002 - writes nothing
+        happened = as_events(rows[_CHANGES], self.schema)
+        return json.dumps(sorted(needed_changes(happened, self.schema, self.before))).encode()
+
 
 _IN_MEMORY = 8 * 1024**2
 """Bytes up to which the files of a first load are decoded together: that takes fewer requests."""

@@ -26,11 +26,10 @@ from spark_jobs.delta.tables import Tables
 from spark_jobs.delta.tables import Tables as KnownTables
 from spark_jobs.dialects.protocol import Unreadable
 from spark_jobs.engines.batch_context import BatchContext
-from spark_jobs.engines.delta_rs import DeltaRsEngine, TablesEngine
+from spark_jobs.engines.delta_rs import DeltaRsEngine, TablesEngine, cut_changes
 from spark_jobs.engines.file_rules import remove_rows
 from spark_jobs.engines.first_load import FirstLoadReader
 from spark_jobs.engines.large_batch import read_large
-from spark_jobs.engines.maintenance import cut_changes
 from spark_jobs.engines.places import InProcess, KeyWork, Place, Work, stream_of, stream_rows
 from spark_jobs.engines.port import (
     DEAD_WORKER,
@@ -242,7 +241,7 @@ class BatchesBesideSpark:
 
 
 _INTERVAL = "delta.checkpointInterval"
-_VACUUMING = {
+VACUUMING = {
     "spark.databricks.delta.retentionDurationCheck.enabled": "false",
     # Number of tasks in which Delta lists folders, by default 10,000 even for one folder.
     "spark.sql.sources.parallelPartitionDiscovery.parallelism": "16",
@@ -278,7 +277,7 @@ class SparkMaintenance:
         hours = max(hours, own_hours(self.tables.properties(path), path))
         # `hours` includes the table's setting; Delta's check is for callers without a retention.
         spark = self.tables.suited(few_rows=True).spark
-        for setting, value in _VACUUMING.items():
+        for setting, value in VACUUMING.items():
             spark.conf.set(setting, value)
         statement = f"VACUUM delta.{quoted(path)} RETAIN {int(hours)} HOURS"
         if dry_run:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from airflow_gddl.contract.errors import UNEXPECTED_CODE, FatalError, GddlError, RetriableError
 from airflow_gddl.contract.s3 import s3_error
-from airflow_gddl.stores.faults import disk_full
+from airflow_gddl.stores.readers import disk_full
 from spark_jobs.engines.port import DEAD_WORKER
 
 _CONFLICTS = (

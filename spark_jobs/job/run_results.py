@@ -1,4 +1,4 @@
-"""Results of a job in the lake: for submitters, and the records of runs."""
+"""Results of a job in the lake: for submitters, the records of runs, and registration in catalogs in the background."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 import logging
 import time
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
@@ -16,14 +17,17 @@ from airflow_gddl.contract.layout import (
     RECORD_TIME,
     UPKEEP,
     Layout,
-    answer_name,
-    answers_folder,
     join,
     record_name,
+    result_name,
+    results_folder,
 )
-from airflow_gddl.contract.result import JobResult
+from airflow_gddl.contract.result import JobResult, RunWarning
 from airflow_gddl.contract.spec import JobSpec, Roots, TableSpec
 from airflow_gddl.stores import Storage
+from spark_jobs.catalogs.catalog_port import CatalogContext
+from spark_jobs.catalogs.registrar import Registrar
+from spark_jobs.table.runtime import Runtime, TableOutcome
 
 _READ_WITHIN = 90.0
 _LOG = logging.getLogger(__name__)
@@ -41,11 +45,11 @@ class ResultStore:
 
     @classmethod
     def of(cls, job: JobSpec, storage: Storage) -> ResultStore:
-        return cls(storage, answers_folder(job.roots.lake, job.run_id), job.options.continuous is not None)
+        return cls(storage, results_folder(job.roots.lake, job.run_id), job.options.continuous is not None)
 
     def put(self, result: JobResult) -> None:
         """If a platform starts the same job twice, an idle result does not replace that of a load."""
-        path = join(self.folder, answer_name(result.table))
+        path = join(self.folder, result_name(result.table))
         data = codec.to_json(result).encode()
         if self.is_continuous and self._is_too_soon(result):
             return
@@ -113,3 +117,71 @@ def write_record(storage: Storage, roots: Roots, spec: TableSpec, result: JobRes
     record = for_record(result)
     name = record_name(datetime.fromisoformat(record.started_at), record.run_id, record.action)
     storage.write(join(Layout.of(roots, spec).runs, name), codec.to_json(record).encode())
+
+
+_AT_ONCE = 4
+Deliver = Callable[[TableOutcome], None]
+
+
+def registrar_of(runtime: Runtime, lake: str) -> Registrar:
+    around = CatalogContext(spark=runtime.spark.for_table, environ=runtime.environ, lake=lake)
+    return Registrar(runtime.storage, around, runtime.clock)
+
+
+class RegistrationQueue:
+    """Takes outcomes of tables, registers the tables in separate threads, and passes the outcomes on."""
+
+    def __init__(self, runtime: Runtime, lake: str) -> None:
+        self._storage, self._registrar = runtime.storage, registrar_of(runtime, lake)
+        self._pool: ThreadPoolExecutor | None = None
+        self._open: list[Future[None]] = []
+
+    def submit(self, job: JobSpec, spec: TableSpec, outcome: TableOutcome, deliver: Deliver) -> None:
+        """`deliver` gets the outcome: at once without registration, else in another thread."""
+        if not self._concerns(job, spec, outcome.result):
+            deliver(outcome)
+            return
+        self._pool = self._pool or ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="catalog")
+        self._raise_faults()
+        self._open.append(self._pool.submit(self._one, job, spec, outcome, deliver))
+
+    def close(self) -> None:
+        """Wait for submitted outcomes; raises errors of `deliver`."""
+        if self._pool is not None:
+            self._pool.shutdown()
+        self._raise_faults()
+
+    def _raise_faults(self) -> None:
+        done = [future for future in self._open if future.done()]
+        self._open = [future for future in self._open if not future.done()]
+        for future in done:
+            future.result()
+
+    def _concerns(self, job: JobSpec, spec: TableSpec, result: JobResult) -> bool:
+        if spec.catalog is None or result.action not in LOADS or result.status == "failed" or result.version is None:
+            return False
+        return result.status != "skipped" or not self._registrar.is_settled(job, spec, result.version)
+
+    def _one(self, job: JobSpec, spec: TableSpec, outcome: TableOutcome, deliver: Deliver) -> None:
+        try:
+            outcome = self._registered(job, spec, outcome)
+        except Exception as error:  # noqa: BLE001 - the data is loaded, and its result must be reported
+            _LOG.exception("%s could not be registered", spec.table)
+            warning = RunWarning(code="CATALOG_REFUSED", message=f"{type(error).__name__}: {error}"[:400])
+            outcome = _with(outcome, (warning,))
+        deliver(outcome)
+
+    def _registered(self, job: JobSpec, spec: TableSpec, outcome: TableOutcome) -> TableOutcome:
+        result = outcome.result
+        idle = result.status == "skipped"
+        warnings = self._registrar.settle(job, spec, result.version, idle=idle).warnings(idle=idle)
+        if not warnings:
+            return outcome
+        warned = _with(outcome, warnings)
+        if is_recorded(warned.result):
+            write_record(self._storage, job.roots, spec, warned.result)
+        return warned
+
+
+def _with(outcome: TableOutcome, warnings: tuple[RunWarning, ...]) -> TableOutcome:
+    return replace(outcome, result=replace(outcome.result, warnings=(*outcome.result.warnings, *warnings)))

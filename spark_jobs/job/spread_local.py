@@ -11,10 +11,9 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 
 from airflow_gddl.contract.durations import seconds
-from airflow_gddl.contract.sizes import size_bytes
-from airflow_gddl.contract.spec import JobSpec, TableSpec
+from airflow_gddl.contract.spec import JobSpec, TableSpec, size_bytes
+from spark_jobs.job.stop import NEEDS_MEMORY, died_twice, failed, refused, resident_bytes, too_late
 from spark_jobs.job.table_job import totals_of
-from spark_jobs.job.task_limits import NEEDS_MEMORY, died_twice, failed, refused, resident_bytes, too_late
 from spark_jobs.job.worker import READY, Answer, Task, serve
 from spark_jobs.table.runtime import Declined, Observer, Step, TableOutcome, cancelled, silent
 

@@ -25,15 +25,14 @@ import pyarrow as pa
 from airflow_gddl.contract import codec
 from airflow_gddl.contract.durations import seconds
 from airflow_gddl.contract.errors import GddlError, RetriableError
-from airflow_gddl.contract.layout import STATE, answer_name, join
-from airflow_gddl.contract.sizes import size_bytes
-from airflow_gddl.contract.spec import JobSpec, TableSpec
+from airflow_gddl.contract.layout import STATE, join, result_name
+from airflow_gddl.contract.spec import JobSpec, TableSpec, size_bytes
 from airflow_gddl.stores import Storage
 from spark_jobs.discovery import DeepListings
 from spark_jobs.job.job_faults import translated
 from spark_jobs.job.run_results import is_recorded, write_record
+from spark_jobs.job.stop import NEEDS_MEMORY, Watchdog, died_twice, failed, refused, too_late
 from spark_jobs.job.table_job import attempt, poll_table, totals_of
-from spark_jobs.job.task_limits import NEEDS_MEMORY, Watchdog, died_twice, failed, refused, too_late
 from spark_jobs.job.worker import NoSpark
 from spark_jobs.ledger.claim import TTL_SECONDS
 from spark_jobs.spark.cluster_check import check_executors, is_this_python
@@ -146,7 +145,7 @@ class TaskResultStore:
 
     def _written(self, specs: Iterable[TableSpec]) -> dict[str, list[str]]:
         """Paths of what tasks wrote, by the names of the tables' results."""
-        found: dict[str, list[str]] = {answer_name(spec.table): [] for spec in specs}
+        found: dict[str, list[str]] = {result_name(spec.table): [] for spec in specs}
         for item in self.storage.list(self.folder):
             found.get(_result_name(item.path), []).append(item.path)
         return found
@@ -155,7 +154,7 @@ class TaskResultStore:
         return f"{self._path(spec.table)}{_STARTED}{number}"
 
     def _path(self, table: str) -> str:
-        return join(self.folder, answer_name(table))
+        return join(self.folder, result_name(table))
 
 
 def _result_name(path: str) -> str:

@@ -20,7 +20,7 @@ from spark_jobs.engines.port import DeclinedError
 from spark_jobs.iceberg.publish import is_behind, publish
 from spark_jobs.job.job_faults import translated
 from spark_jobs.job.run_results import in_order, is_recorded, write_record
-from spark_jobs.job.task_limits import NEEDS_MEMORY
+from spark_jobs.job.stop import NEEDS_MEMORY
 from spark_jobs.ledger.targets import TargetRecords
 from spark_jobs.maintenance.maintain import maintain
 from spark_jobs.pipeline import idle_result, run_table

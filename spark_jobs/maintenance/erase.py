@@ -17,7 +17,7 @@ from typing import Any
 
 from airflow_gddl.contract.column_names import before_image_name, landed_name
 from airflow_gddl.contract.errors import QuarantinableError
-from airflow_gddl.contract.layout import STATE, Layout, answer_name, join, landing_root
+from airflow_gddl.contract.layout import STATE, Layout, join, landing_root, result_name
 from airflow_gddl.contract.result import JobResult, MainCounts, RunWarning
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.contract.sql_types import SqlType
@@ -237,9 +237,9 @@ class _Erasing:
     def _clean_records(self) -> bool:
         """Whether a record was changed, or was removed meanwhile."""
         storage, roots = self.run.runtime.storage, self.run.job.roots
-        answer = f"/{answer_name(self.run.spec.table)}"
+        answer = f"/{result_name(self.run.spec.table)}"
         found = [f.path for f in storage.list(Layout.of(roots, self.run.spec).runs)]
-        found += [f.path for f in storage.list(join(roots.lake, STATE, "answers")) if f.path.endswith(answer)]
+        found += [f.path for f in storage.list(join(roots.lake, STATE, "results")) if f.path.endswith(answer)]
         changed = False
         for path in found:
             try:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from airflow_gddl.contract.checks import table_name_fault
 from airflow_gddl.contract.errors import FatalError, RetriableError
 from airflow_gddl.contract.layout import STATE, Layout, join
-from airflow_gddl.contract.registration import RegistrationState
+from airflow_gddl.contract.published import RegistrationState
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.stores.lake_files import RegistrationStore

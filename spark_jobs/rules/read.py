@@ -18,8 +18,8 @@ import pyarrow.csv as pcsv
 import pyarrow.parquet as pq
 import pyarrow.types as pt
 
-from airflow_gddl.contract.dialects import DmsOptions
 from airflow_gddl.contract.errors import QuarantinableError
+from airflow_gddl.contract.extensions import DmsOptions
 from airflow_gddl.contract.sql_types import parse_type, unsupported_part
 from airflow_gddl.stores import Storage
 from airflow_gddl.stores.readers import GZIP_MAGIC, Inflating

@@ -1,27 +1,40 @@
-"""Does the replica hold what its change table folds to? Compared value by value (docs/semantics.md, section 14).
+"""Does the replica hold what its change table folds to, and what happened to one key (docs/semantics.md, section 14)?
 
-Needs all rows and events of a key together; holds for any partition of the keys, or of whole rows without keys.
+Tables are compared value by value. A key: its changes in order, the one that decides, and whether the replica agrees.
 """
 
 from __future__ import annotations
 
+import json
 import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from airflow_gddl.contract.sql_types import parse_type
 from spark_jobs.plan.table_schema import TableSchema
-from spark_jobs.rules.arrays import by_name
-from spark_jobs.rules.batch_schema import change_schema
+from spark_jobs.rules.arrays import by_name, flat
+from spark_jobs.rules.batch_schema import change_schema, data_columns, stored_schema
 from spark_jobs.rules.codes import row_codes, table_codes
+from spark_jobs.rules.erasure import key_texts
 from spark_jobs.rules.fold import newest_state
 from spark_jobs.rules.measure import BUCKETS, Verdict
-from spark_jobs.rules.order import events, gddl_fields
+from spark_jobs.rules.order import (
+    OrderedEvents,
+    deciding_parts,
+    events,
+    gddl_fields,
+    moved_rows,
+    ordered,
+    that_count,
+)
 from spark_jobs.rules.redelivery import keys_json
 from spark_jobs.rules.sweep import of_shard, unmarked
+from spark_jobs.rules.texts import rows_json
 
 
 def expected_state(happened: pa.Table, schema: TableSchema, swept: int) -> pa.Table:
@@ -114,3 +127,143 @@ def verdict_of(comparisons: Iterable[Comparison], limit: int) -> Verdict:
         buckets_different=len(frozenset[int]().union(*(v.buckets for v in found))),
         keys=tuple(keys),
     )
+
+
+ChangeState = Literal["winner", "superseded", "late", "swept"]
+"""`late`: a higher change had arrived in an earlier batch. `swept`: the highest, but its generation was swept."""
+OtherKey = tuple[str | None, ...] | None
+"""The other key of an update that changed the key, as text part by part."""
+Outcome = Literal["present", "deleted", "swept", "no_changes"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeyChange:
+    """One change of the key; a change that moved the row to another key is a delete here.
+
+    Attributes:
+        facts: `_gddl` of the change as JSON values.
+        decided_by: the part of the order by which it is above the change before it, see `order.order_parts`; empty
+            for the first.
+        forced: applied regardless of its sequence (`force_update`).
+        moved_from, moved_to: the other key of an update that changed the key, a JSON object; null: it did not.
+    """
+
+    facts: dict[str, Any]
+    state: ChangeState
+    decided_by: str
+    forced: bool = False
+    moved_from: str | None = None
+    moved_to: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeyHistory:
+    """What the changes of a key lead to.
+
+    Attributes:
+        changes: lowest first.
+        outcome: whether there is a row, or why there is none.
+        verdict: `equal`, or as `verify.compare` says how the replica's row differs from what the changes give.
+    """
+
+    changes: tuple[KeyChange, ...]
+    outcome: Outcome
+    verdict: str
+
+
+def key_json(schema: TableSchema, key: tuple[str | None, ...]) -> str:
+    """A key, given as text part by part, as a JSON object."""
+    return json.dumps(dict(zip(schema.keys, key, strict=True)), ensure_ascii=False)
+
+
+def key_history(
+    changes: pa.Table, replica: pa.Table, schema: TableSchema, key: tuple[str, ...], swept: int
+) -> KeyHistory:
+    """Order the key's changes and compare the result with the replica.
+
+    Args:
+        changes: rows of the change table, all that have the key or had it before; archived ones are left out.
+        replica: rows of the replica with the key.
+        key: its parts as `erased_keys.key_text` writes them.
+        swept: rows of generations before this one have vanished.
+    """
+    changes = that_count(by_name(changes, change_schema(schema)))
+    happened, others = _events_of(changes, schema, key)
+    found = ordered(happened, schema)
+    expected = expected_state(happened, schema, swept)
+    differing = compare(live_rows(_of_replica(replica, schema), schema), expected, schema, 1).keys
+    judged = _judged(found, happened, others, schema, swept)
+    return KeyHistory(changes=judged, outcome=_outcome(judged, expected.num_rows),
+                      verdict=differing[0]["state"] if differing else "equal")  # fmt: skip
+
+
+def row_facts(rows: pa.Table, schema: TableSchema) -> list[dict[str, Any]]:
+    """`_gddl` of rows as JSON values, `deleted` among them where rows have it; numbers with a point as text."""
+    gddl = gddl_fields(rows)
+    fields = (*schema.gddl_fields, *((("deleted", "boolean"),) if "deleted" in gddl else ()))
+    texts = rows_json([(name, gddl[name], parse_type(kind)) for name, kind in fields], nulls=True)
+    return [json.loads(text, parse_float=str) for text in texts]
+
+
+def replica_records(replica: pa.Table, schema: TableSchema) -> list[dict[str, Any]]:
+    """The replica's rows: `record`, the row as a JSON object in a text, in addition to `row_facts`."""
+    rows = _of_replica(replica, schema)
+    records = rows_json([(c.name, flat(rows.column(c.name)), c.type) for c in data_columns(schema)], nulls=True)
+    facts = row_facts(rows, schema)
+    return [{"record": record, **fact} for record, fact in zip(records, facts, strict=True)]
+
+
+def _of_replica(rows: pa.Table, schema: TableSchema) -> pa.Table:
+    """In the types of the change table; a column that the replica lacks is null."""
+    return by_name(rows, stored_schema(rows, schema.columns, change_schema(schema)))
+
+
+def _events_of(changes: pa.Table, schema: TableSchema, key: tuple[str, ...]) -> tuple[pa.Table, list[OtherKey]]:
+    """Events of the key, and for each the other key where an update changed it."""
+    moved = moved_rows(changes, schema)
+    own, old = (key_texts(changes, schema, old=was) for was in (False, True))
+    others = [old[row] if moved[row] else None for row in range(changes.num_rows)]
+    others += [own[row] for row in np.flatnonzero(moved)]  # `events` has their deletes at its end
+    happened = events(changes, schema)
+    mine = [texts == key for texts in key_texts(happened, schema)]
+    return happened.filter(pa.array(mine, pa.bool_())), [o for o, m in zip(others, mine, strict=True) if m]
+
+
+def _judged(
+    found: OrderedEvents,
+    happened: pa.Table,
+    others: Sequence[OtherKey],
+    schema: TableSchema,
+    swept: int,
+) -> tuple[KeyChange, ...]:
+    facts = row_facts(happened, schema)  # of `found.rows` sequences are those that were made of forced ones
+    states, decided = _states([facts[at] for at in found.at], swept), deciding_parts(found, schema)
+    judged = []
+    for number, at in enumerate(found.at):
+        other = others[at]
+        text = None if other is None else key_json(schema, other)
+        moved = {"moved_from" if found.moved[number] else "moved_to": text}
+        judged.append(KeyChange(facts=facts[at], state=states[number], decided_by=decided[number],
+                              forced=bool(found.forced[number]), **moved))  # fmt: skip
+    return tuple(judged)
+
+
+def _states(facts: list[dict[str, Any]], swept: int) -> list[ChangeState]:
+    """The state of each change, given lowest first. Full-load rows are never late, as in `Applied.late`."""
+    states: list[ChangeState] = []
+    earliest: str | None = None
+    for fact in reversed(facts):
+        if earliest is None:
+            states.append("winner" if fact["generation"] >= swept else "swept")
+        else:
+            states.append("late" if fact["op"] != "R" and earliest < fact["batch_id"] else "superseded")
+        earliest = fact["batch_id"] if earliest is None else min(earliest, fact["batch_id"])
+    return states[::-1]
+
+
+def _outcome(changes: tuple[KeyChange, ...], expected: int) -> Outcome:
+    if not changes:
+        return "no_changes"
+    if expected:
+        return "present"
+    return "swept" if changes[-1].state == "swept" else "deleted"

@@ -63,7 +63,7 @@ def keep(orders: dict, spec: dict) -> int:
     signal.signal(signal.SIGTERM, lambda number, _frame: stops.append(number))
     layout = importlib.import_module("airflow_gddl.contract.desired_state")
     folder, deadline = spec["options"]["continuous"]["folder"], time.monotonic() + orders.get("lasts", 0.5)
-    order, stop = Path(layout.order_path(folder)), Path(layout.stop_path(folder, spec["run_id"]))
+    order, stop = Path(layout.desired_path(folder)), Path(layout.stop_path(folder, spec["run_id"]))
     until = orders.get("until")
     while not stops and not stop.exists() and until not in reported and time.monotonic() < deadline:
         for row in json.loads(order.read_text())["tables"]:
@@ -96,10 +96,10 @@ def work(orders: dict, run_id: str, table: str) -> bool:
         error = {"code": code, "message": message, "fatal": table in orders.get("fatal", ())}
         result = {"table": table, "run_id": run_id, "status": "failed", "error": error}
     print(json.dumps(result), flush=True)
-    if "--answers" in sys.argv:
+    if "--results" in sys.argv:
         lake = Path(json.loads(Path(sys.argv[sys.argv.index("--spec") + 1]).read_text())["roots"]["lake"])
         layout = importlib.import_module("airflow_gddl.contract.layout")
-        answer = Path(layout.answers_folder(str(lake), run_id), layout.answer_name(table))
+        answer = Path(layout.results_folder(str(lake), run_id), layout.result_name(table))
         answer.parent.mkdir(parents=True, exist_ok=True)
         answer.write_text(json.dumps(result))
     return result["status"] != "failed"

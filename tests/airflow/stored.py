@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import tempfile
 from typing import Any
 
 from airflow.models.dag import DagModel
@@ -22,3 +24,17 @@ def store(dag: Any) -> None:
             session.merge(DagModel(dag_id=dag.dag_id, bundle_name=_BUNDLE, is_stale=False))
             session.flush()
             SerializedDagModel.write_dag(dag, bundle_name=_BUNDLE, session=session)
+
+
+def put(dag: Any) -> None:
+    """Write a DAG that is in no DAGs folder, as a DAG processor does; in 3.0 `DAG.test` does it here."""
+    try:
+        module = importlib.import_module("airflow.dag_processing.dagbag")
+    except ImportError:
+        return
+    with tempfile.TemporaryDirectory() as empty, create_session() as session:
+        session.merge(DagBundleModel(name=_BUNDLE))
+        session.commit()
+        bag = module.DagBag(empty)
+        bag.bag_dag(dag)
+        module.sync_bag_to_db(bag, _BUNDLE, None)

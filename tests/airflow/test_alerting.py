@@ -15,20 +15,19 @@ import pytest
 from airflow.sdk import BaseNotifier
 
 from airflow_gddl.contract.errors import MetadataError
-from airflow_gddl.contract.result import JobResult
+from airflow_gddl.contract.result import ErrorInfo, JobResult, RunWarning
 from airflow_gddl.contract.spec import DEFAULT_TIERS, Roots, TableSpec
 from airflow_gddl.dags.maintenance import WATCH, build_upkeep_dags
-from airflow_gddl.metadata.topology import pipelines
 from airflow_gddl.notifications.webhook import message_of
-from airflow_gddl.operators.watch import GddlWatchOperator
+from airflow_gddl.operators.maintenance import GddlWatchOperator
 from airflow_gddl.reporting import alerting
 from airflow_gddl.runtime.snapshot import PipelineDocument
 from airflow_gddl.runtime.state.alerts import Alert
+from airflow_gddl.runtime.state.board import StateReader
 from airflow_gddl.runtime.state.documents import RunsDocument, place, update_runs
-from airflow_gddl.runtime.state.reading import StateReader
-from airflow_gddl.runtime.state.recording import StateRecorder
-from airflow_gddl.runtime.state.records import write_record
+from airflow_gddl.runtime.state.recording import StateRecorder, write_record
 from airflow_gddl.stores import open_store
+from airflow_gddl.topology import pipelines
 from airflow_gddl.version_compat import AirflowException
 from tests.airflow.stage import Stage
 
@@ -225,3 +224,48 @@ def test_a_lake_that_can_t_be_read_fails_the_watch(document: PipelineDocument, s
     with pytest.raises(AirflowException, match="LAKE_UNREADABLE"):
         watched(stage)
     assert ListNotifier.reported == []
+
+
+def test_the_watch_reports_failures_and_invalid_rows_without_freshness(
+    document: PipelineDocument, stage: Stage
+) -> None:
+    stage.rows("{table: shop.a, keys: [id]}", "{table: shop.b, keyz: [id]}")
+    recorder = StateRecorder(document.roots, PACK, ())
+    for run in (1, 2):
+        error = ErrorInfo(code="JOB_FAILED", message=f"[JOB_FAILED] no {run}")
+        result = JobResult(table="shop.a", status="failed", started_at=f"2024-01-01T00:00:0{run}+00:00", error=error)
+        recorder.take(replace(result, run_id=f"r{run}"), (f"r{run}", "t"))
+    recorder.flush()
+    assert watched(stage) == {"began": 2, "over": 0}
+    (text,) = ListNotifier.reported
+    first, second = text.removeprefix("told: ").splitlines()
+    assert first == "shop.a: [LOAD_FAILED] it failed in 2 runs in a row: [JOB_FAILED] no 2"
+    assert second.startswith("shop.b: [ROW_INVALID] tables/shop.yaml:"), second
+    assert watched(stage) == {"began": 0, "over": 0}
+    stage.rows("{table: shop.a, keys: [id]}", "{table: shop.b, keys: [id]}")
+    assert watched(stage) == {"began": 0, "over": 1}
+    assert ListNotifier.reported[-1] == "told: shop.b: ROW_INVALID is over"
+    assert watched(stage) == {"began": 0, "over": 0}
+    stage.rows("{table: shop.b, keys: [id]}", "{table: shop.c, keyz: [id]}")
+    assert watched(stage) == {"began": 1, "over": 1}, "a table that was removed is no incident"
+    assert "shop.a: LOAD_FAILED is over" in ListNotifier.reported[-1]
+    stage.rows("{table: shop.b, keys: [id]}")
+    assert watched(stage) == {"began": 0, "over": 1}, "nor is a row that was removed"
+    assert watched(stage) == {"began": 0, "over": 0}
+    stage.write("tables/other.yaml", "tables: [")
+    assert watched(stage) == {"began": 1, "over": 0}
+    assert "(metadata): [METADATA_INVALID] tables/other.yaml:" in ListNotifier.reported[-1]
+
+
+def test_alerts_name_the_files_of_a_warning(document: PipelineDocument, stage: Stage) -> None:
+    warning = RunWarning(
+        code="FILE_UNREADABLE", message="2 files can't be read", count=2, sample=("a.parquet", "b.parquet")
+    )
+    result = JobResult(table="shop.a", status="succeeded", started_at="2024-01-01T00:00:01+00:00", warnings=(warning,))
+    write_record(open_store(), document.roots, replace(result, files=1))
+    recorder = StateRecorder(document.roots, document.pipeline.dag_id, ())
+    recorder.take(replace(result, files=1))
+    recorder.flush()
+    alerting.notify(CONTEXT, document, LOG, os.environ)
+    (text,) = ListNotifier.reported
+    assert text == "told: shop.a: [FILE_UNREADABLE] 2 files can't be read (a.parquet, b.parquet)"

@@ -54,7 +54,7 @@ def test_a_task_of_an_older_run_keeps_newer_hints(tmp_path: Path) -> None:
     book = HintBook(made.roots, made.pipeline.dag_id)
     book.take("s.a", TableHint(mark="newer", looked_at="2026-01-02T00:00:00.000000+00:00", run="r2"))
     book.take("s.a", TableHint(mark="older", looked_at="2026-01-01T00:00:00.000000+00:00", run="r1"))
-    book.write()
+    book.flush()
     kept = stored(made).tables["s.a"]
     assert (kept.mark, kept.looked_at, kept.run) == ("newer", "2026-01-02T00:00:00.000000+00:00", "r1")
 

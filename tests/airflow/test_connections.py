@@ -12,8 +12,7 @@ import pytest
 import responses
 
 from airflow_gddl.contract.errors import FatalError, MetadataError
-from airflow_gddl.hooks.aws import fetch
-from airflow_gddl.hooks.platforms import FromAirflow
+from airflow_gddl.hooks.aws import FromAirflow, fetch
 
 DATABRICKS = {"conn_type": "databricks", "host": "adb-1.azuredatabricks.net", "password": "s3cr3t-token"}
 ROLE, ASSUMED = "arn:aws:iam::123456789012:role/loader", "arn:aws:sts::123456789012:assumed-role/loader/"

@@ -17,14 +17,13 @@ import pytest
 
 from airflow_gddl import configuration
 from airflow_gddl.contract.codec import decode, plain
-from airflow_gddl.contract.desired_state import DesiredState, order_path, stop_path
+from airflow_gddl.contract.desired_state import DesiredState, desired_path, stop_path
 from airflow_gddl.contract.errors import GddlError
 from airflow_gddl.dags.factory import build_dags
-from airflow_gddl.metadata.topology.rows import row_of
-from airflow_gddl.operators.continuous import GddlContinuousOperator
+from airflow_gddl.operators.load import GddlContinuousOperator
 from airflow_gddl.reporting.continuous_monitor import MonitoredPipeline, current_desired_state
-from airflow_gddl.runtime.state.board import BoardRow, standings
-from airflow_gddl.runtime.state.reading import read_pipeline
+from airflow_gddl.runtime.state.board import BoardRow, read_pipeline, standings
+from airflow_gddl.topology.rows import row_of
 from tests.airflow.bag import serialised
 from tests.airflow.stage import Stage
 from tests.airflow.test_run import events
@@ -60,7 +59,7 @@ def folder(stage: Stage) -> Path:
 
 
 def order(stage: Stage) -> DesiredState:
-    return decode(DesiredState, json.loads(Path(order_path(str(folder(stage)))).read_text()))
+    return decode(DesiredState, json.loads(Path(desired_path(str(folder(stage)))).read_text()))
 
 
 def states(stage: Stage) -> dict[str, BoardRow]:

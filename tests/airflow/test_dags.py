@@ -14,6 +14,7 @@ import pytest
 
 from airflow_gddl import configuration
 from airflow_gddl.dags.factory import build_dags
+from airflow_gddl.dags.maintenance import build_upkeep_dags
 from airflow_gddl.dags.problems import MetadataProblems, raise_problems
 from tests.airflow.bag import ROOT, kept, parse, serialised
 from tests.airflow.stage import Stage
@@ -127,7 +128,7 @@ def test_a01_three_tasks_and_no_list_of_tables(stage: Stage) -> None:
         edges = {task.task_id: sorted(task.downstream_task_ids) for task in dag.tasks}
         assert edges == {
             "landed": ["incremental_load", "initial_load"],
-            "initial_load": ["incremental_load"],
+            "initial_load": [],
             "incremental_load": [],
         }
     assert "shop.a" not in serialised(dags[PACK])
@@ -188,11 +189,12 @@ def test_a05_a_worker_builds_only_the_dag_it_runs(stage: Stage, monkeypatch: pyt
     assert build_dags() == {}
 
 
-def test_a08_pools_weights_and_one_run_at_a_time(stage: Stage) -> None:
+def test_a08_pools_weights_and_runs_at_a_time(stage: Stage) -> None:
     stage.write("gddl.yaml", "landing: ../landing\nlake: ../lake\ntiers: {large: {pool: big, slots: 2}}\n")
     stage.rows(
         "{table: shop.a, keys: [id], size: large, priority: low}",
         "{table: shop.b, keys: [id], size: medium, priority: critical}",
+        "{table: shop.c, keys: [id], size: large, schedule: continuous}",
     )
     dags = build_dags()
     low, critical = dags["gddl.shop.a"], dags["gddl.shop.b"]
@@ -201,7 +203,8 @@ def test_a08_pools_weights_and_one_run_at_a_time(stage: Stage) -> None:
     assert critical.get_task("initial_load").pool == "gddl_medium"
     assert [dag.get_task("initial_load").priority_weight for dag in (low, critical)] == [1, 1000]
     assert "absolute" in serialised(low)
-    assert {(dag.max_active_runs, dag.catchup) for dag in dags.values()} == {(1, False)}
+    runs = {name: (dag.max_active_runs, dag.catchup) for name, dag in dags.items()}
+    assert runs == {"gddl.shop.a": (8, False), "gddl.shop.b": (8, False), "gddl.shop.c": (1, False)}
 
 
 def test_a09_schedules_on_assets_and_continuous(stage: Stage) -> None:
@@ -268,11 +271,18 @@ def test_the_form_of_a_dag_for_one_table_has_no_choice_of_tables(stage: Stage) -
     assert asked.validate()["tables"] == ["shop.own"], "the page and gddl_rerun name it all the same"
 
 
-def test_dags_start_unpaused_unless_configured(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dags_start_paused_as_airflow_says_unless_configured(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     stage.rows("{table: shop.a, keys: [id]}")
-    assert build_dags()[PACK].is_paused_upon_creation is False
-    monkeypatch.setenv("AIRFLOW__GDDL__PAUSED_UPON_CREATION", "True")
-    assert build_dags()[PACK].is_paused_upon_creation is True
+    found = lambda **given: [  # noqa: E731 - as it reads
+        build_dags(**given)[PACK].is_paused_upon_creation,
+        build_upkeep_dags(**given)["gddl_verify"].is_paused_upon_creation,
+    ]
+    assert found() == [None, None]
+    assert found(paused=False) == [False, False]
+    for value, paused in (("True", True), ("False", False)):
+        monkeypatch.setenv("AIRFLOW__GDDL__PAUSED_UPON_CREATION", value)
+        assert found() == [paused, paused]
+        assert found(paused=not paused) == [not paused, not paused]
 
 
 def test_the_example_dags_load() -> None:

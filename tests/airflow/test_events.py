@@ -238,7 +238,7 @@ def test_damaged_poll_state_is_rebuilt(bucket: Bucket, queue: Waiting) -> None:
     follow = following(queue, Watch())
     follow.poll(ROOTS, "one", folders(*TABLES))
     land(bucket, "shop.a", "nobody told")
-    bucket.objects["lake/_gddl/airflow/looks/one.json"] = b"{"
+    bucket.objects["lake/_gddl/airflow/queue/one.json"] = b"{"
     assert follow.poll(ROOTS, "one", folders(*TABLES))["shop.a"].files == 1
 
 

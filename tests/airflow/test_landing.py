@@ -13,7 +13,6 @@ import pytest
 from airflow_gddl.contract.errors import FatalError, MetadataError
 from airflow_gddl.contract.layout import LandingFolder
 from airflow_gddl.contract.spec import DEFAULT_TIERS, Roots, TableSpec
-from airflow_gddl.metadata.topology import pipelines
 from airflow_gddl.runtime.landing import hints
 from airflow_gddl.runtime.landing import polling as looking
 from airflow_gddl.runtime.landing.hints import WRITE_EVERY, HintBook, Hints, StageEnd, TableHint
@@ -23,6 +22,7 @@ from airflow_gddl.runtime.landing.run_request import RunRequestForm, from_params
 from airflow_gddl.runtime.landing.work import ListingSnapshot, PipelineWork, decide, mark
 from airflow_gddl.runtime.snapshot import Dependency, PipelineDocument
 from airflow_gddl.stores import Storage, StoredObject, open_store
+from airflow_gddl.topology import pipelines
 from tests.s3_server import Bucket
 
 T1, T2, T3 = (f"2024-01-0{day}T00:00:00.000000+00:00" for day in (1, 2, 3))
@@ -181,8 +181,10 @@ def test_hints_are_kept_in_both_sorts_of_store(root: str, tmp_path: Path, bucket
     lake = "s3://bucket/lake" if root == "s3" else str(tmp_path)
     store = open_store()
     assert hints.read_hints(store, lake, "d") == Hints()
-    kept = Hints(tables={"s.a": TableHint(mark="t", looked_at=T1, run="r", announce={"rows": 1})}, finished={"x": "r"})
-    kept = replace(kept, ends={"x": StageEnd(max_tries=2, events={"s.a": {"rows": 1}})})
+    kept = Hints(
+        tables={"s.a": TableHint(mark="t", looked_at=T1, run="r", announce={"rows": 1})},
+        ended=(StageEnd(stage="x", run="r", max_tries=2, events={"s.a": {"rows": 1}}),),
+    )
     hints.write_hints(store, lake, "d", kept)
     assert hints.read_hints(store, lake, "d") == kept
     for damaged in (b"", b"{", b"[]", b'{"tables": 1}', b'{"unknown": 1}', b"\xff"):
@@ -208,6 +210,24 @@ def test_the_book_writes_now_and_then_and_at_the_end(tmp_path: Path) -> None:
     assert hints.read_hints(store, lake, "d").pending == {}
 
 
+def test_books_of_tasks_at_the_same_time_lose_nothing_and_send_each_event_once(tmp_path: Path) -> None:
+    roots, lake, store = Roots(landing="/l", lake=str(tmp_path)), str(tmp_path), open_store()
+    one, two = HintBook(roots, "d", lambda: 0.0), HintBook(roots, "d", lambda: 0.0)
+    one.take("s.a", TableHint(mark="a", looked_at=T1, run="r1", announce={"rows": 1}))
+    two.take("s.b", TableHint(mark="b", looked_at=T1, run="r2", announce={"rows": 2}))
+    one.flush()
+    two.flush()
+    assert sorted(hints.read_hints(store, lake, "d").tables) == ["s.a", "s.b"]
+    assert two.finish("increments", "r2", 1) == {"s.a": {"rows": 1}, "s.b": {"rows": 2}}
+    assert one.finish("initial", "r1", 1) == {}
+    assert HintBook(roots, "d").finish("increments", "r2", 1) == {"s.a": {"rows": 1}, "s.b": {"rows": 2}}, "of a retry"
+    for n in range(20):
+        one.finish("increments", f"r{n}", 1)
+    known = hints.read_hints(store, lake, "d")
+    assert known.end_of("initial", "r1") is not None, "each stage keeps its newest ends"
+    assert (known.end_of("increments", "r11"), known.end_of("increments", "r12") is None) == (None, False)
+
+
 # What follows
 
 
@@ -226,6 +246,7 @@ class World:
     hints: Hints = field(default_factory=Hints)
     others: dict[str, Hints] = field(default_factory=dict)
     replicas: set[str] = field(default_factory=set)
+    running: set[str] = field(default_factory=set)
 
     @property
     def document(self) -> PipelineDocument:
@@ -261,6 +282,7 @@ class World:
             hints=self.hints,
             others=self.others,
             exists=lambda each: each.table in self.replicas,
+            running=lambda: self.running,
             since=since or {},
         )
         return decide(self.document, asked or RunRequestForm(), run, seen)
@@ -298,9 +320,9 @@ def test_a_finished_run_that_is_cleared_does_again_what_it_did() -> None:
     world = World((spec("s.a"), spec("s.b")), polls={"s.a": Poll(1, "x"), "s.b": Poll(1, "y")})
     world.taken("s.a", run="now")
     world.taken("s.b", run="before")
-    world.hints = world.hints.after("initial", "now", StageEnd(max_tries=0))
+    world.hints = world.hints.after(StageEnd(stage="initial", run="another", max_tries=0))
     assert not world.decide().is_some
-    world.hints = world.hints.after("increments", "now", StageEnd(max_tries=0))
+    world.hints = world.hints.after(StageEnd(stage="initial", run="now", max_tries=0))
     assert sorted(world.decide().increments) == ["s.a"]
     assert not world.decide(run="later").is_some
 
@@ -320,13 +342,27 @@ def test_only_the_requested_tables_run() -> None:
         world.decide(RunRequestForm(tables=("s.x", "s.a")))
 
 
-def test_a_first_load_that_failed_moves_to_the_other_task() -> None:
-    world = World((spec("s.a"), spec("s.b")), polls={"s.a": Poll(1, "x"), "s.b": Poll(1, "y")})
-    world.hints = world.hints.not_taken("s.a", "before")
+def test_a_table_that_another_run_loads_is_left_to_the_next_run_with_those_that_depend_on_it() -> None:
+    names = ("s.a", "s.b", "s.c", "s.d")
+    specs = (spec("s.a"), spec("s.b", "s.a"), spec("s.c", "s.b"), spec("s.d"))
+    world = World(specs, polls={name: Poll(1, name) for name in names}, running={"s.a"})
     work = world.decide()
-    assert (sorted(work.initial), sorted(work.increments)) == (["s.b"], ["s.a"])
-    world.taken("s.a")
-    assert world.hints.failed == {}
+    assert (sorted(work.initial), work.elsewhere) == (["s.d"], ("s.a", "s.b", "s.c"))
+    requested = world.decide(RunRequestForm(tables=("s.a", "s.c")))
+    assert (sorted(requested.initial), requested.elsewhere) == (["s.a", "s.c"], ())
+    world.taken("s.a", "s.d")  # nothing new for s.a, which is loaded all the same
+    work = world.decide()
+    assert (work.is_some, work.elsewhere) == (False, ("s.b", "s.c"))
+    assert "s.b is loaded by another run" in work.why_none
+    world.running = set()
+    assert sorted(world.decide().initial) == ["s.b", "s.c"]
+
+
+def test_linked_tables_are_loaded_by_one_task() -> None:
+    specs = (spec("s.a", "s.b"), spec("s.b"), spec("s.c", "s.d"), spec("s.d"), spec("s.e"), spec("s.f"))
+    world = World(specs, polls={one.table: Poll(1, one.table) for one in specs}, replicas={"s.a", "s.d", "s.f"})
+    work = world.decide()
+    assert (sorted(work.initial), sorted(work.increments)) == (["s.e"], ["s.a", "s.b", "s.c", "s.d", "s.f"])
 
 
 def test_a_dependency_in_the_pack_comes_first() -> None:

@@ -181,10 +181,10 @@ def test_a_mapped_instance_sends_datasets_only_if_it_loads_its_table(
     done = dag.test(logical_date=next(DATES))
     (load,) = events(log, f"{PACK}.initial_load")
     assert len(load["outputs"]) == 2
-    (shown,) = events(log, f"{PACK}.table")
+    (shown,) = events(log, f"{PACK}.new_table")
     assert (shown["inputs"], shown["outputs"]) == ([], [])
     assert clear(dag, done, lambda one: one.rendered_map_index == "shop.a") == "success"
-    (_, again) = events(log, f"{PACK}.table")
+    (_, again) = events(log, f"{PACK}.new_table")
     assert _names(again["inputs"]) == _names(load["inputs"])
     assert _names(again["outputs"]) == _names(load["outputs"])
 

@@ -11,9 +11,7 @@ import pytest
 
 from airflow_gddl.contract.result import ErrorInfo, JobResult
 from airflow_gddl.contract.spec import DEFAULT_TIERS, JobSpec, Roots, TableSpec
-from airflow_gddl.metadata.topology import pipelines
-from airflow_gddl.reporting.asset_events import extra_of
-from airflow_gddl.reporting.results import explained, summary
+from airflow_gddl.reporting.results import explained, extra_of, summary
 from airflow_gddl.runners.interface import Handle, JobOutcome, Listener, ProgressEvent, WaitPolicy
 from airflow_gddl.runtime.landing import hints
 from airflow_gddl.runtime.landing.hints import HintBook, Hints
@@ -21,11 +19,11 @@ from airflow_gddl.runtime.landing.loading import Loading, LoadRequest, Stage
 from airflow_gddl.runtime.landing.run_request import RunRequestForm, What
 from airflow_gddl.runtime.landing.work import PipelineWork
 from airflow_gddl.runtime.snapshot import PipelineDocument
+from airflow_gddl.runtime.state.board import StateReader
 from airflow_gddl.runtime.state.facts import TableRecord
-from airflow_gddl.runtime.state.reading import StateReader
-from airflow_gddl.runtime.state.recording import RUNNING_FOR, StateRecorder
-from airflow_gddl.runtime.state.records import read_records
+from airflow_gddl.runtime.state.recording import RUNNING_FOR, StateRecorder, read_records
 from airflow_gddl.stores import open_store
+from airflow_gddl.topology import pipelines
 
 NAMES = tuple(f"s.t{n:02d}" for n in range(50))
 BAD = ("s.t07", "s.t21", "s.t42")
@@ -135,14 +133,6 @@ def test_a_retry_after_an_unreported_success_sends_events_without_a_job(tmp_path
     events = HintBook(made.roots, made.pipeline.dag_id).finish("initial", "r1", 3)
     assert (sorted(events), events["s.t00"]["version"]) == (sorted(NAMES), 1)
     assert HintBook(made.roots, made.pipeline.dag_id).finish("initial", "r2", 3) == {}, "of another run"
-
-
-def test_a_run_that_an_older_version_finished_is_loaded_again_when_it_is_cleared(tmp_path: Path) -> None:
-    made, runner = document(tmp_path), ListRunner()
-    attempt(made, runner)
-    hints.write_hints(open_store(), made.roots.lake, made.pipeline.dag_id, replace(stored(made), ends={}))
-    attempt(made, runner)
-    assert [len(job.tables) for job in runner.jobs] == [50, 50]
 
 
 def test_a_table_with_unfinished_work_has_work_without_new_files(tmp_path: Path) -> None:

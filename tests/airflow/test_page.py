@@ -18,7 +18,7 @@ from airflow_gddl.contract.layout import log_folder
 from airflow_gddl.contract.result import ErrorInfo, Freshness, JobResult, MainCounts
 from airflow_gddl.page.app import HEADERS
 from airflow_gddl.runtime.state.judging import STATES, TablePoll
-from airflow_gddl.runtime.state.records import Records, read_records, write_record
+from airflow_gddl.runtime.state.recording import Records, read_records, write_record
 from airflow_gddl.stores import open_store
 from tests.airflow.page_site import NOW, PACK, Site
 from tests.airflow.stage import Stage
@@ -422,7 +422,7 @@ def test_a_store_that_refuses_from_the_first(
 ) -> None:
     """Also where nobody can say how S3 is reached, as when Airflow lacks the connection."""
     stage.rows("{table: shop.good, keys: [id]}")
-    for name in ("airflow_gddl.runtime.state.reading.open_store", "airflow_gddl.page.source.PageSource.environ_of"):
+    for name in ("airflow_gddl.runtime.state.board.open_store", "airflow_gddl.page.responses.PageSource.environ_of"):
         with monkeypatch.context() as patched:
             made = Site(stage)
             if name.endswith("open_store"):

@@ -93,27 +93,6 @@ def test_an_id_without_tables_serves_its_tables_until_its_time_is_over(place: Pl
     assert FIRST not in tables(place.current())
 
 
-def test_ids_of_an_earlier_release_are_served_for_a_week(place: Place) -> None:
-    hints = place.root / "lake" / "_gddl" / "airflow"
-    hints.mkdir(parents=True)
-    hint = {"mark": "m", "looked_at": "t", "run": "r", "announce": None}
-    for name, names in (("hourly.normal.all", ["shop.b", "shop.gone"]), ("daily.normal.all", ["shop.gone"])):
-        text = json.dumps({"tables": dict.fromkeys(names, hint), "failed": {}, "finished": {}, "format": 1})
-        (hints / f"gddl_pack.shop.small.{name}.json").write_text(text)
-    (hints / "gddl_pack.shop.small.weekly.normal.all.json").write_text("damaged")
-    (hints / "watermarks").mkdir()
-    (hints / "watermarks" / "gddl_pack.shop.small.x.json").write_text("{}")
-    place.now -= 1000.0
-    place.current().keep_placement()
-    assert tables(place.current()) == {
-        FIRST: ("shop.b", "shop.c"),
-        "gddl_pack.shop.small.hourly.normal.all": ("shop.b",),
-    }
-    place.now += 8 * DAY
-    place.current().keep_placement()
-    assert list(tables(place.current())) == [FIRST]
-
-
 @pytest.mark.parametrize(
     ("text", "named"),
     [

@@ -27,18 +27,18 @@ from airflow_gddl import configuration
 from airflow_gddl import version_compat as capabilities
 from airflow_gddl.contract.codec import plain
 from airflow_gddl.contract.desired_state import DesiredState
-from airflow_gddl.contract.layout import answer_name, answers_folder, join
+from airflow_gddl.contract.layout import join, result_name, results_folder
 from airflow_gddl.contract.spec import DEFAULT_TIERS
 from airflow_gddl.dags.factory import build_dags
 from airflow_gddl.dags.maintenance import build_upkeep_dags
 from airflow_gddl.operators.load import LoadOperator
 from airflow_gddl.reporting.continuous_monitor import MonitoredPipeline
-from airflow_gddl.runners.attempts import Attempts, Submission, TaskKey
 from airflow_gddl.runners.databricks import DatabricksSettings
 from airflow_gddl.runners.databricks_jobs import jobs_of
 from airflow_gddl.runners.interface import Handle, WaitPolicy
+from airflow_gddl.runners.remote import Attempts, Submission, TaskKey
 from airflow_gddl.runtime.landing.monitoring import DesiredStateKeeper
-from airflow_gddl.runtime.state.reading import read_pipeline
+from airflow_gddl.runtime.state.board import read_pipeline
 from airflow_gddl.stores import open_store
 from airflow_gddl.triggers import runs
 from airflow_gddl.triggers.runs import TIME_TO_END, GddlRunTrigger, Watch
@@ -206,8 +206,8 @@ def polled(fake: FakeServer, times: int) -> Callable[[], bool]:
 
 def answered(stage: Stage, *names: str) -> bool:
     """Whether the job of `going` has done these tables."""
-    folder = Path(answers_folder(str(stage.lake), "j"))
-    return all((folder / answer_name(f"shop.{name}")).exists() for name in names)
+    folder = Path(results_folder(str(stage.lake), "j"))
+    return all((folder / result_name(f"shop.{name}")).exists() for name in names)
 
 
 async def watched(trigger: GddlRunTrigger, until: Callable[[], object] = lambda: False, stop: str | None = None) -> Any:
@@ -356,7 +356,7 @@ def test_the_triggerer_logs_how_far_a_run_is(
     submission = Submission(run_id="j", size="small", tables=("shop.a", "shop.b", "shop.c"))
     attempts.begin(1, submission)
     answers = open_store()
-    answers.write(join(answers_folder(str(stage.lake), "j"), answer_name("shop.b")), b"{}")
+    answers.write(join(results_folder(str(stage.lake), "j"), result_name("shop.b")), b"{}")
     monkeypatch.setattr("airflow_gddl.triggers.runs.LOGGED_EVERY", 0.2)
     monkeypatch.setattr(GddlRunTrigger, "log", logging.getLogger("trigger"))
     caplog.set_level(logging.INFO, "trigger")

@@ -44,7 +44,7 @@ def limited(seconds: float) -> Any:
 def test_the_run_is_cancelled_and_what_it_has_done_is_collected(stage: Stage, fake: FakeServer) -> None:
     tables(stage, "a", "b")
     stage.order(sleep={"shop.b": 300})
-    answers = stage.lake / "_gddl" / "answers"
+    answers = stage.lake / "_gddl" / "results"
     # The limit comes when the first table is done, however long that takes.
     stage.monkeypatch.setattr(GddlRunTrigger, "_left", lambda _: 0.0 if any(answers.rglob("*.json")) else math.inf)
     done = limited(3600)
@@ -52,7 +52,7 @@ def test_the_run_is_cancelled_and_what_it_has_done_is_collected(stage: Stage, fa
     out_of_time(stage, done, "run_timeout of the tier small: raise it")
     stage.order()
     stage.monkeypatch.setattr(GddlRunTrigger, "_left", lambda _: math.inf)
-    assert run()["incremental_load"] == "success"
+    assert run()["initial_load"] == "success"
     assert stage.loaded == [["shop.a", "shop.b"], ["shop.b"]]
 
 
@@ -66,7 +66,7 @@ def test_maintenance_is_cancelled_too_and_starts_no_further_job(
     tables(stage, "a", "b", "c")
     stage.order(sleep={"shop.b": 300})
     monkeypatch.setattr(maintenance_execution, "TABLES_PER_JOB", 2)
-    answers = stage.lake / "_gddl" / "answers"
+    answers = stage.lake / "_gddl" / "results"
     stage.monkeypatch.setattr(GddlRunTrigger, "_left", lambda _: 0.0 if any(answers.rglob("*.json")) else math.inf)
     task = build_upkeep_dags()["gddl_maintenance"].get_task("maintain_small")
     context: Any = {"params": {}, "run_id": "r", "ti": SimpleNamespace(try_number=1)}

@@ -16,7 +16,7 @@ import pytest
 
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.runtime.snapshot import MetadataSnapshot, SnapshotSettings
-from airflow_gddl.runtime.snapshot.reads import bounded
+from airflow_gddl.runtime.snapshot.keeper import bounded
 from tests.s3_server import Bucket
 
 LATER = 1000.0

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_gddl.contract.spec import DEFAULT_TIERS, AirflowView, TableSpec, TierSpec
-from airflow_gddl.metadata.topology import Pipeline, pipelines, pools
+from airflow_gddl.topology import Pipeline, pipelines, pools
 
 SCHEDULES = ("@hourly", "@daily", "*/15 * * * *", "*/5 * * * *", "continuous", None)
 TIERS = {**DEFAULT_TIERS, "small": TierSpec(tables_per_job=4), "medium": TierSpec(tables_per_job=1, pool="shared")}
@@ -200,6 +200,7 @@ def test_pools_are_those_of_the_tiers_and_count_deferred_tasks() -> None:
     found = pools(made)
     assert {name: pool["slots"] for name, pool in found.items()} == {
         "gddl_small": 4,
+        "gddl_small_tables": 4,
         "shared": 9,
         "gddl_continuous": 128,
     }

@@ -20,7 +20,7 @@ import pytest
 from airflow_gddl import configuration
 from airflow_gddl.dags.factory import build_dags
 from airflow_gddl.dags.problems import MetadataProblems
-from airflow_gddl.runtime.snapshot import reads
+from airflow_gddl.runtime.snapshot import keeper
 from tests.airflow.bag import parse
 from tests.airflow.stage import Stage
 from tests.s3_server import Bucket
@@ -156,7 +156,7 @@ def test_a_place_without_an_answer_is_not_asked_again_by_another_process(
     with pytest.raises(MetadataProblems):
         build_dags()
     assert len(way) == 1
-    monkeypatch.setattr(reads, "SHARED_SECONDS", 0.0)
+    monkeypatch.setattr(keeper, "SHARED_SECONDS", 0.0)
     with pytest.raises(MetadataProblems):
         build_dags()
     assert len(way) > 1

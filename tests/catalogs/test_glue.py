@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from airflow_gddl.contract.catalogs import CatalogSpec
+from airflow_gddl.contract.extensions import CatalogSpec
 from airflow_gddl.contract.spec import JobOptions
 from spark_jobs.catalogs.glue_catalog import GlueCatalog
 from tests.catalogs.world import GLUE, CatalogWorld, codes, row
@@ -249,7 +249,7 @@ class Refusing:
     ],
 )
 def test_refusals_have_codes(glue: Any, code: str, ours: str, is_down: bool) -> None:
-    from airflow_gddl.contract.catalogs import EntryName  # noqa: PLC0415 - used here alone
+    from airflow_gddl.contract.extensions import EntryName  # noqa: PLC0415 - used here alone
     from spark_jobs.catalogs.catalog_port import CatalogError  # noqa: PLC0415 - as above
 
     with pytest.raises(CatalogError) as caught:

@@ -14,8 +14,8 @@ from typing import Any, Self
 import pyarrow as pa
 import pytest
 
-from airflow_gddl.contract.catalogs import CatalogSpec
 from airflow_gddl.contract.codec import to_json
+from airflow_gddl.contract.extensions import CatalogSpec
 from airflow_gddl.contract.spec import JobOptions, JobSpec, TableSpec
 from tests.delta_rs.small_lake import TIER, SmallLake, spec_of
 from tests.landing import write

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from airflow_gddl.contract.catalogs import CatalogSpec
+from airflow_gddl.contract.extensions import CatalogSpec
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from tests.catalogs.test_glue import entry
 from tests.catalogs.unity_server import UnityWorld, unity_server

@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 
 from airflow_gddl.cli.check import probe_catalog
-from airflow_gddl.contract.catalogs import CATALOGS, CatalogSpec
 from airflow_gddl.contract.errors import FatalError
-from airflow_gddl.contract.extensions import ProbeSkippedError
+from airflow_gddl.contract.extensions import CATALOGS, CatalogSpec, ProbeSkippedError
 from airflow_gddl.metadata import sources
 from tests import third_package
 from tests.catalogs.world import CatalogWorld, codes, row

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_gddl.contract.catalogs import CatalogSpec
+from airflow_gddl.contract.extensions import CatalogSpec
 from airflow_gddl.contract.spec import JobOptions
 from tests.catalogs.unity_server import UnityWorld, unity_server
 from tests.catalogs.world import CatalogWorld, codes, row

@@ -17,7 +17,7 @@ from airflow_gddl.cli.main import invoke
 from airflow_gddl.contract.errors import FatalError, MetadataError, RetriableError
 from airflow_gddl.metadata.loading import load
 from airflow_gddl.onboarding.database import Database, Statistics, with_rows
-from airflow_gddl.onboarding.facts import SourceFacts, TableFacts
+from airflow_gddl.onboarding.rules import SourceFacts, TableFacts
 from tests.databases.mariadb import SERVER, mariadb
 from tests.delta_rs.postgres import postgres
 

@@ -8,7 +8,7 @@ import json
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from airflow_gddl.contract.dialects import DebeziumOptions
+from airflow_gddl.contract.extensions import DebeziumOptions
 from spark_jobs.dialects.debezium.parquet_table import read_parquet
 from spark_jobs.spark.tasks import leave_pandas_out
 

@@ -11,15 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from airflow_gddl.contract.dialects import DIALECTS
 from airflow_gddl.contract.errors import FatalError
-from airflow_gddl.contract.extensions import forget_entry_points
+from airflow_gddl.contract.extensions import DIALECTS, forget_entry_points
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.published import Publication, ReplicaSchema
 from airflow_gddl.contract.spec import JobSpec, Roots, TableSpec
 from airflow_gddl.metadata import validation
-from airflow_gddl.metadata.checks import check_spec
-from airflow_gddl.metadata.topology.rows import row_of
+from airflow_gddl.metadata.validation import check_spec
+from airflow_gddl.topology.rows import row_of
 from spark_jobs.dialects.protocol import dialect_of
 from tests.conftest import LocalPort
 from tests.unit.pages import ROOT

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from airflow_gddl.runtime.state.records import read_records, record_of
+from airflow_gddl.runtime.state.recording import read_records, record_of
 from spark_jobs.table.runtime import Clock, TableOutcome, utc_now
 from tests.delta_rs.small_lake import SmallLake, spec_of
 

@@ -38,7 +38,7 @@ def delivers_again(case: Case) -> bool:
     return any(row in other.rows for one, other in pairs for row in one.rows)
 
 
-@pytest.mark.parametrize("count", [8, pytest.param(20, marks=pytest.mark.deep)])
+@pytest.mark.parametrize("count", [5, pytest.param(20, marks=pytest.mark.deep)])
 @pytest.mark.parametrize("sort", SORTS)
 def test_replica_is_independent_of_cut_changes(sort: str, count: int, tmp_path: Path) -> None:
     cases_drawn = drawn(cases(dense(SORTS[sort])), 2 * examples(count))

@@ -17,7 +17,7 @@ import pytest
 from deltalake import DeltaTable
 
 from airflow_gddl.contract.codec import to_json
-from airflow_gddl.contract.layout import Layout, answer_name, join
+from airflow_gddl.contract.layout import Layout, join, result_name
 from airflow_gddl.contract.result import JobResult, RunWarning
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from airflow_gddl.stores import Storage
@@ -451,7 +451,7 @@ def test_archives_and_results_drop_the_key(tmp_path: Path) -> None:
     shown = [RunWarning(code="SEQUENCE_TIE", message="ties", sample=('{"id":7}', '{"id":8}'))]
     lines = [to_json(JobResult(table="s.t", status="succeeded", warnings=tuple(shown), run_id=f"r{n}")) for n in (1, 2)]
     archive = Path(lake.layout(row).runs, "archive", "a_b.jsonl")
-    answer = Path(lake.roots.lake, "_gddl", "answers", "r1", answer_name("s.t"))
+    answer = Path(lake.roots.lake, "_gddl", "results", "r1", result_name("s.t"))
     for path, text in ((archive, "\n".join(lines)), (answer, lines[0])):
         path.parent.mkdir(parents=True)
         path.write_text(text)
@@ -471,10 +471,10 @@ def test_results_of_verify_and_errors_drop_the_key(tmp_path: Path) -> None:
     compared = lake.run(row, VERIFY)
     assert isinstance(compared, TableOutcome)
     for number, result in enumerate((listed, compared.result)):
-        answers = ResultStore(Storage(), join(lake.roots.lake, "_gddl", "answers", f"r{number}"))
+        answers = ResultStore(Storage(), join(lake.roots.lake, "_gddl", "results", f"r{number}"))
         answers.put(result)
     lake.done(row, erasing(id="7"))
-    read = [Path(lake.roots.lake, "_gddl", "answers", f"r{n}", answer_name("s.t")).read_text() for n in (0, 1)]
+    read = [Path(lake.roots.lake, "_gddl", "results", f"r{n}", result_name("s.t")).read_text() for n in (0, 1)]
     assert [NAME in text or '\\"id\\":7' in text for text in read] == [False, False]
     assert [len(json.loads(read[0])["details"]["rows"]), len(json.loads(read[1])["details"]["keys"])] == [1, 1]
 

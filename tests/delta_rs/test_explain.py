@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from airflow_gddl.contract.layout import answer_name, join
+from airflow_gddl.contract.layout import join, result_name
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from airflow_gddl.stores import Storage
@@ -213,9 +213,9 @@ def test_erasure_removes_the_key_from_results(tmp_path: Path) -> None:
     lake.done(row)
     paths = []
     for number, key in enumerate(("10", "1")):
-        folder = join(lake.roots.lake, "_gddl", "answers", f"r{number}")
+        folder = join(lake.roots.lake, "_gddl", "results", f"r{number}")
         ResultStore(Storage(), folder).put(lake.done(row, asked(id=key)))
-        paths.append(Path(folder, answer_name("s.t")))
+        paths.append(Path(folder, result_name("s.t")))
     assert all("10" in shown_keys(path) for path in paths)
     lake.done(row, JobOptions(action="erase", key={"id": "10"}))
     own, other = (json.loads(path.read_text())["details"] for path in paths)

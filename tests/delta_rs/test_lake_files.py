@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-from airflow_gddl.contract.catalogs import CatalogSpec
+from airflow_gddl.contract.extensions import CatalogSpec
 from airflow_gddl.contract.spec import JobOptions
 from tests.catalogs.world import CatalogWorld, row
 from tests.delta_rs.small_lake import SmallLake, spec_of

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from airflow_gddl.contract.errors import GddlError, RetriableError
-from airflow_gddl.contract.layout import answer_name
+from airflow_gddl.contract.layout import result_name
 from airflow_gddl.contract.result import MainCounts, RunWarning
 from airflow_gddl.contract.spec import JobSpec
 from airflow_gddl.stores import Storage
 from spark_jobs.job.spread_spark import Found, SparkSpread, TaskResultStore, _watched, once
+from spark_jobs.job.stop import refused
 from spark_jobs.job.table_job import attempt, totals_of
-from spark_jobs.job.task_limits import refused
 from spark_jobs.job.worker import NoSpark
 from spark_jobs.ledger.claim import Claim
 from spark_jobs.table.runtime import Declined, Runtime, TableOutcome, utc_now
@@ -73,7 +73,7 @@ def test_only_results_of_expected_tables_are_read(tmp_path: Path) -> None:
     (mine,) = Path(store.folder).glob("*.json")
     planted = Path(tmp_path, "code-ran")
     (mine.parent / "0.pickle").write_bytes(f"cposix\nsystem\n(S'touch {planted}'\ntR.".encode())
-    (mine.parent / answer_name("s.other")).write_bytes(mine.read_bytes())
+    (mine.parent / result_name("s.other")).write_bytes(mine.read_bytes())
     assert [status(found) for found in store.all([SPEC, spec_of("other")])] == [("succeeded", None)]
     mine.write_bytes((mine.parent / "0.pickle").read_bytes())
     assert store.all([SPEC]) == []
@@ -104,12 +104,12 @@ def test_clearing_leaves_what_tasks_of_other_tables_write(tmp_path: Path) -> Non
         once(job, spec)
     store = TaskResultStore.of(job, Storage())
     (folder,) = tmp_path.glob("lake/_gddl/jobs/*")
-    for name in (answer_name(SPEC.table), answer_name(other.table)):
+    for name in (result_name(SPEC.table), result_name(other.table)):
         (folder / f".{name}.begun-2.5f2a.tmp").write_bytes(b"")
     before = {file.name for file in folder.iterdir()}
     store.clear([SPEC])
     left = {file.name for file in folder.iterdir()}
-    assert left == {name for name in before if answer_name(other.table) in name}
+    assert left == {name for name in before if result_name(other.table) in name}
     assert store.tries(other) == 1
     assert store.get(other) is not None
 

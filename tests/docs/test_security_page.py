@@ -12,7 +12,7 @@ from typing import Any, get_args, get_type_hints
 
 import pytest
 
-from airflow_gddl.contract.dialects import DIALECTS
+from airflow_gddl.contract.extensions import DIALECTS
 from airflow_gddl.contract.table_spec import TableSpec
 
 ROOT = Path(__file__).parents[2]

@@ -16,7 +16,7 @@ from types import SimpleNamespace
 import pytest
 from mkdocs.structure.files import File, Files
 
-from airflow_gddl.contract.dialects import DebeziumOptions, DmsOptions
+from airflow_gddl.contract.extensions import DebeziumOptions, DmsOptions
 from airflow_gddl.contract.spec import TableSpec, TierSpec
 from airflow_gddl.metadata.validation import TABLE
 from tests.unit.pages import DOCS, ROOT, rows

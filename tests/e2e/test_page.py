@@ -12,8 +12,7 @@ from playwright.sync_api import Page, expect
 
 from airflow_gddl.contract.result import ErrorInfo, Freshness, JobResult, MainCounts, RunWarning
 from airflow_gddl.contract.spec import Roots
-from airflow_gddl.runtime.state.recording import StateRecorder
-from airflow_gddl.runtime.state.records import write_record
+from airflow_gddl.runtime.state.recording import StateRecorder, write_record
 from airflow_gddl.stores import open_store
 from tests.e2e import browser
 from tests.e2e.browser import picture

@@ -17,17 +17,13 @@ from tests.strategies import EVERYTHING, Case, Traits, cases, dense
 
 SORTS = {
     "everything": dense(EVERYTHING),
-    "plain": dense(Traits(variants=False)),
-    "composite": dense(Traits(composite=True, numbered=True, renames=True)),
-    "partial": dense(Traits(partial=True, ties=False, steps=True)),
     "loads": dense(Traits(loads_only=True, most_reloads=3)),
     "reloads": dense(Traits(most_reloads=3, steps=True)),
-    "rescued": dense(Traits(partial=True, rescues=True)),
     "conditions": dense(Traits(conditions=True, renames=True, images=True, most_reloads=2)),
     "conditions of parts": dense(Traits(conditions=True, partial=True, variants=False)),
     "conditions without keys": dense(Traits(conditions=True, keyless=True)),
-    "keyless": dense(Traits(keyless=True, bad_rows=True)),
 }
+"""Beside those of `tests/spark/test_histories.py`, which the same pipeline plays, with repairs at the end."""
 
 
 @pytest.mark.parametrize("sort", SORTS)

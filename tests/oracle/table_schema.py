@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from airflow_gddl.contract.codec import decode
-from airflow_gddl.contract.dialects import DmsOptions
+from airflow_gddl.contract.extensions import DmsOptions
 from airflow_gddl.contract.spec import TableSpec
 from tests.oracle.model import DeliveredFile, NotModelledError, Run
 

@@ -19,9 +19,8 @@ from pathlib import Path
 import pytest
 
 import airflow_gddl
-from airflow_gddl.bundle import environment
-from airflow_gddl.bundle.archives import write_tar
-from airflow_gddl.bundle.environment import Target
+from airflow_gddl.bundle import archives
+from airflow_gddl.bundle.archives import Target, write_tar
 from airflow_gddl.bundle.platforms import (
     DAGS,
     DATABRICKS,
@@ -171,7 +170,7 @@ def test_the_wheel_has_the_requirements_of_the_source_tree(tmp_path: Path) -> No
 
 
 def test_clusters_bring_spark_themselves() -> None:
-    found = {line.split(">")[0].split("=")[0].split("<")[0] for line in environment.requirements()}
+    found = {line.split(">")[0].split("=")[0].split("<")[0] for line in archives.requirements()}
     assert found == {"deltalake", "numpy", "obstore", "pandas", "psutil", "pyarrow", "pyroaring"}
 
 

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from airflow_gddl.bundle.environment import Target, here
+from airflow_gddl.bundle.archives import Target, here
 from airflow_gddl.bundle.platforms import EMR_SERVERLESS, SPARK, Bundle
 from airflow_gddl.contract.codec import from_json, to_json
-from airflow_gddl.contract.layout import answer_name, answers_folder, order_path
+from airflow_gddl.contract.layout import result_name, results_folder, spec_path
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import CONTRACT_VERSION
 from airflow_gddl.runners.databricks import DatabricksSettings
@@ -63,8 +63,8 @@ def landed(root: Path) -> SmallLake:
 
 def answer(lake: SmallLake) -> JobResult:
     """What the job has put into the lake."""
-    found = answers_folder(lake.roots.lake, "run")
-    return from_json(JobResult, Path(found, answer_name("s.a")).read_text())
+    found = results_folder(lake.roots.lake, "run")
+    return from_json(JobResult, Path(found, result_name("s.a")).read_text())
 
 
 @pytest.mark.parametrize("script", ["gddl_job.py", "gddl_task.py"])
@@ -73,12 +73,12 @@ def test_a_job_runs_in_the_packed_environment(dist: Path, tmp_path: Path, script
     with tarfile.open(dist / "environment.tar.gz") as packed:
         packed.extractall(tmp_path / "environment", filter="fully_trusted")  # noqa: S202 - of our own making
     lake = landed(tmp_path)
-    order = Path(order_path(lake.roots.lake, "run"))
+    order = Path(spec_path(lake.roots.lake, "run"))
     order.parent.mkdir(parents=True)
     order.write_text(to_json(lake.job([spec_of("a")])))
     python = PYTHON  # relative, as Spark is told
     assert run(python, "-c", LACKS, "airflow", "pyspark", "delta", "pydantic", cwd=tmp_path).split() == []
-    said = run(python, dist / script, "--spec", order, "--answers", cwd=tmp_path)
+    said = run(python, dist / script, "--spec", order, "--results", cwd=tmp_path)
     assert json.loads(said)["rows_read"] == 5
     assert (answer(lake).status, lake.replica(spec_of("a"))) == ("succeeded", {0: "first", 2: "load 2"})
 
@@ -98,7 +98,7 @@ def test_a_job_runs_from_the_wheel_and_what_databricks_installs_beside_it(dist: 
         "from spark_jobs.main import task; task()",
         "--spec",
         order,
-        "--answers",
+        "--results",
         cwd=tmp_path,
     )
     assert (answer(lake).rows_read, lake.replica(spec_of("a"))) == (5, {0: "first", 2: "load 2"})
@@ -110,7 +110,7 @@ def test_a_wheel_of_another_contract_rejects_its_spec_before_any_write(dist: Pat
         code.extractall(tmp_path / "code")  # noqa: S202 - as above
     lake = landed(tmp_path)
     order = to_json(replace(lake.job([spec_of("a")]), contract_version=CONTRACT_VERSION + 1))
-    command = [sys.executable, "-m", "spark_jobs.main", "--spec", order, "--answers"]
+    command = [sys.executable, "-m", "spark_jobs.main", "--spec", order, "--results"]
     environ = {**os.environ, "PYTHONPATH": str(tmp_path / "code")}
     done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False, cwd=tmp_path)
     assert (done.returncode, done.stdout) == (2, "")

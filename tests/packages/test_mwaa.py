@@ -47,7 +47,7 @@ print(json.dumps({"dags": sorted(kept), "errors": bag.import_errors}))
 """
 CONNECT = """
 import json
-from airflow_gddl.hooks.platforms import FromAirflow
+from airflow_gddl.hooks.aws import FromAirflow
 access, session = FromAirflow().databricks("dbx"), FromAirflow().aws("prod", "eu-west-1")
 keys = session.get_credentials()
 client = session.client("emr-serverless", region_name="eu-west-1")

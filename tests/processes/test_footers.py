@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from airflow_gddl.contract.dialects import DmsOptions
+from airflow_gddl.contract.extensions import DmsOptions
 from airflow_gddl.onboarding.landing import Landing
 from airflow_gddl.stores import Storage
 from airflow_gddl.stores.footers import chunks_of

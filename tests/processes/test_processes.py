@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from spark_jobs.job.task_limits import resident_bytes
+from spark_jobs.job.stop import resident_bytes
 from spark_jobs.ledger import claim
 from spark_jobs.ledger.claim import ProcessIdentity
 

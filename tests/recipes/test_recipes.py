@@ -22,7 +22,7 @@ import pytest
 from deltalake import DeltaTable
 
 from airflow_gddl.metadata.loading import load
-from airflow_gddl.onboarding.dms_task import endpoint_settings, table_mapping
+from airflow_gddl.onboarding.plan import endpoint_settings, table_mapping
 from tests.readme.walk import ROOT, WITHOUT_SPARK, Block, Walk, blocks
 
 RECIPES = sorted((ROOT / "docs" / "recipes").glob("*.md"))

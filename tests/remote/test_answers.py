@@ -10,7 +10,7 @@ import pytest
 
 from airflow_gddl.contract.codec import to_json
 from airflow_gddl.contract.errors import FatalError
-from airflow_gddl.contract.layout import answer_name, answers_folder, join, order_path
+from airflow_gddl.contract.layout import join, result_name, results_folder, spec_path
 from airflow_gddl.contract.result import ErrorInfo, JobResult, Status
 from airflow_gddl.contract.spec import JobSpec, Roots, TableSpec
 from airflow_gddl.runners.remote import ResultReader as Read
@@ -45,7 +45,7 @@ def result(status: Status, rows: int = 0, table: str = "s.a") -> JobResult:
 
 def test_an_order_is_put_once_and_read_by_the_job(lake: str) -> None:
     store, spec = open_store(), spec_of(lake)
-    path = order_path(lake, spec.run_id)
+    path = spec_path(lake, spec.run_id)
     assert store.create(path, to_json(spec).encode()) is True
     assert store.create(path, b"another") is False
     assert read_spec(path) == spec
@@ -53,7 +53,7 @@ def test_an_order_is_put_once_and_read_by_the_job(lake: str) -> None:
 
 
 def test_an_order_of_another_contract_is_refused(lake: str) -> None:
-    path = order_path(lake, "j-1")
+    path = spec_path(lake, "j-1")
     open_store().create(path, json.dumps({**json.loads(to_json(spec_of(lake))), "contract_version": 99}).encode())
     with pytest.raises(FatalError, match=r"CONTRACT_VERSION.*version 99"):
         read_spec(path)
@@ -61,7 +61,7 @@ def test_an_order_of_another_contract_is_refused(lake: str) -> None:
 
 def test_a_missing_spec_is_reported(lake: str) -> None:
     with pytest.raises(FatalError, match=r"SPEC_UNREADABLE"):
-        read_spec(order_path(lake, "nobody"))
+        read_spec(spec_path(lake, "nobody"))
 
 
 def test_results_are_returned_once_as_they_arrive(lake: str) -> None:
@@ -81,7 +81,7 @@ def test_a_job_that_is_started_again_does_not_hide_what_it_had_loaded(lake: str)
         (result("failed"), result("skipped"), ("skipped", 0)),
         (result("failed"), result("succeeded", 4), ("succeeded", 4)),
     ):
-        put.storage.delete(join(put.folder, answer_name("s.a")))
+        put.storage.delete(join(put.folder, result_name("s.a")))
         put.put(first)
         put.put(second)
         (found,) = Read(open_store(), lake, "j-1").new()
@@ -97,7 +97,7 @@ def test_an_idle_result_is_written_once(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_what_is_no_result_is_passed_over(lake: str) -> None:
-    store, folder = open_store(), answers_folder(lake, "j-1")
+    store, folder = open_store(), results_folder(lake, "j-1")
     store.write(join(folder, "a.json"), b"{")
     store.write(join(folder, "b.json"), b'{"table": 5}')
     store.write(join(folder, "c.txt"), b"")

@@ -13,8 +13,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.spec import Continuous, JobOptions
-from airflow_gddl.runners.attempts import Submission
 from airflow_gddl.runners.interface import JobOutcome
+from airflow_gddl.runners.remote import Submission
 from tests.remote.heard import Heard
 from tests.remote.world import KEY, LAKE, TABLES, Fuse, MemoryRun, World, spec_of
 
@@ -281,7 +281,7 @@ def test_a_worker_that_is_killed_while_it_has_a_run_cancels_it() -> None:
 
 def test_a_damaged_record_is_reported_with_its_path() -> None:
     world = World()
-    path = f"{LAKE}/_gddl/submissions/p/{KEY.digest}/000001-order.json"
+    path = f"{LAKE}/_gddl/submissions/p/{KEY.digest}/000001-submission.json"
     world.store.objects[path] = b"{"
     with pytest.raises(FatalError, match=r"ATTEMPTS_DAMAGED.*000001-order"):
         world.runner().own()

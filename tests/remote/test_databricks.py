@@ -11,13 +11,12 @@ import pytest
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.spec import DEFAULT_TIERS, JobSpec
 from airflow_gddl.runners import databricks_jobs
-from airflow_gddl.runners.attempts import TaskKey
 from airflow_gddl.runners.databricks import DatabricksSettings
 from airflow_gddl.runners.databricks_jobs import connect, jobs_of
 from airflow_gddl.runners.descriptor import settings_of
 from airflow_gddl.runners.interface import DatabricksAccess
 from airflow_gddl.runners.registry import RunnerSettings, SubmissionContext, make_runner
-from airflow_gddl.runners.remote import RemoteRunner
+from airflow_gddl.runners.remote import RemoteRunner, TaskKey
 from devtools.fake_databricks.server import FakeServer
 from tests.delta_rs.small_lake import SmallLake, spec_of
 from tests.landing import write_bytes

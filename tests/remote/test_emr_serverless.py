@@ -16,14 +16,13 @@ from moto.emrserverless.models import emrserverless_backends
 
 from airflow_gddl.contract.codec import to_json
 from airflow_gddl.contract.errors import FatalError, MetadataError, RetriableError
-from airflow_gddl.contract.layout import answer_name, answers_folder
+from airflow_gddl.contract.layout import result_name, results_folder
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobSpec, Roots, TableSpec, TierSpec
-from airflow_gddl.runners.attempts import Attempts, TaskKey
 from airflow_gddl.runners.emr_job_runs import EmrPlatform, make, request_of
 from airflow_gddl.runners.emr_serverless import EmrSettings, EmrTier
 from airflow_gddl.runners.interface import ENDED, FromEnvironment, Handle, RunRequest
-from airflow_gddl.runners.remote import RemoteRunner
+from airflow_gddl.runners.remote import Attempts, RemoteRunner, TaskKey
 from airflow_gddl.stores import Storage
 from tests.remote.heard import Heard
 
@@ -73,7 +72,7 @@ def test_a_job_run_is_started_polled_and_cancelled(client: Any, application: str
     found = client.get_job_run(applicationId=application, jobRunId=handle.run)["jobRun"]
     submit = found["jobDriver"]["sparkSubmit"]
     assert (found["executionRole"], submit["entryPoint"]) == (ROLE, "s3://code/task.py")
-    assert submit["entryPointArguments"] == ["--spec", "s3://lake/_gddl/specs/j-1.json", "--answers"]
+    assert submit["entryPointArguments"] == ["--spec", "s3://lake/_gddl/specs/j-1.json", "--results"]
     assert found["tags"] == {"gddl-tier": "small", "team": "data"}
     assert (found["executionTimeoutMinutes"], found["releaseLabel"]) == (720, RELEASE)
     assert handle.page.startswith("https://eu-west-1.console.aws.amazon.com/emr/")
@@ -207,9 +206,9 @@ class Service:
         if self.waited < self.takes:
             return
         result = JobResult(table="s.a", status="succeeded", run_id="j-1", rows_read=7)
-        folder = Path(answers_folder(self.roots.lake, "j-1"))
+        folder = Path(results_folder(self.roots.lake, "j-1"))
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / answer_name("s.a")).write_text(to_json(result))
+        (folder / result_name("s.a")).write_text(to_json(result))
         self.be("SUCCESS")
 
     def be(self, state: str) -> None:

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from airflow_gddl.contract.errors import RetriableError
-from airflow_gddl.contract.layout import answers_folder, order_path
-from airflow_gddl.runners import attempts as forgetting
-from airflow_gddl.runners.attempts import DAY, Attempts, Submission, TaskKey, forget_old
+from airflow_gddl.contract.layout import results_folder, spec_path
+from airflow_gddl.runners import remote as forgetting
 from airflow_gddl.runners.interface import Handle
+from airflow_gddl.runners.remote import DAY, Attempts, Submission, TaskKey, forget_old
 from airflow_gddl.stores import Storage, StoredObject
 
 NOW = time.time()
@@ -38,8 +38,8 @@ class Lake:
             attempts.started(made, Handle(run="7"))
             if ended:
                 attempts.end(made)
-            self.store.write(order_path(self.path, job), b"{}")
-            self.store.write(f"{answers_folder(self.path, job)}/a.json", b"{}")
+            self.store.write(spec_path(self.path, job), b"{}")
+            self.store.write(f"{results_folder(self.path, job)}/a.json", b"{}")
         for path in Path(self.path).rglob("*.json"):
             if path.stat().st_mtime > NOW - DAY / 2:
                 os.utime(path, (NOW - days * DAY, NOW - days * DAY))
@@ -51,7 +51,7 @@ class Lake:
     def left(self) -> set[str]:
         """Runs of which anything is left: of records, orders or answers."""
         orders = {path.stem.rpartition("-")[0] for path in Path(self.path, "_gddl", "specs").glob("*.json")}
-        answers = {path.parent.name.rpartition("-")[0] for path in Path(self.path, "_gddl", "answers").rglob("*.json")}
+        answers = {path.parent.name.rpartition("-")[0] for path in Path(self.path, "_gddl", "results").rglob("*.json")}
         assert orders == answers
         return orders
 
@@ -134,7 +134,7 @@ def test_an_interrupted_cleanup_fails_no_task_and_is_resumed(lake: Lake, step: i
 
 
 def test_a_damaged_record_goes_like_the_others(lake: Lake) -> None:
-    for order in Path(lake.path, "_gddl", "submissions", "p").rglob("000001-order.json"):
+    for order in Path(lake.path, "_gddl", "submissions", "p").rglob("000001-submission.json"):
         at = order.stat().st_mtime
         order.write_bytes(b"\xff{")
         os.utime(order, (at, at))

@@ -12,11 +12,10 @@ import pytest
 from airflow_gddl.contract.errors import FatalError, RetriableError
 from airflow_gddl.contract.spec import CONTRACT_VERSION, DEFAULT_TIERS, JobSpec, TierSpec
 from airflow_gddl.runners import glue_jobs
-from airflow_gddl.runners.attempts import Attempts, TaskKey
 from airflow_gddl.runners.glue import GlueSettings, GlueTier, check_settings
 from airflow_gddl.runners.glue_jobs import GluePlatform, job_of, jobs_of, make
 from airflow_gddl.runners.interface import ENDED, FromEnvironment, Handle, RunRequest
-from airflow_gddl.runners.remote import RemoteRunner
+from airflow_gddl.runners.remote import Attempts, RemoteRunner, TaskKey
 from airflow_gddl.stores import Storage
 from tests.delta_rs.small_lake import SmallLake, spec_of
 from tests.landing import write_bytes

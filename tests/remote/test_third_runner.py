@@ -20,8 +20,8 @@ from airflow_gddl.contract.spec import DEFAULT_TIERS
 from airflow_gddl.metadata.loading import load
 from airflow_gddl.metadata.settings import SettingsError
 from airflow_gddl.planning import AIRFLOW, Metadata, Plan, make_plan
-from airflow_gddl.runners.attempts import TaskKey
 from airflow_gddl.runners.registry import RunnerSettings, SubmissionContext, make_runner
+from airflow_gddl.runners.remote import TaskKey
 from tests.delta_rs.small_lake import SmallLake, spec_of
 from tests.remote.heard import Heard
 from tests.third_package import installed
@@ -130,7 +130,7 @@ def serve(queue: Path, ended: threading.Event) -> None:
             if not state.exists():
                 state.write_text("running")
                 spec = json.loads(order.read_text())["spec"]
-                job = [sys.executable, "-P", "-m", "spark_jobs.main", "--spec", spec, "--answers"]
+                job = [sys.executable, "-P", "-m", "spark_jobs.main", "--spec", spec, "--results"]
                 done = subprocess.run(job, capture_output=True, check=False)
                 state.write_text("succeeded" if done.returncode == 0 else "failed")
 

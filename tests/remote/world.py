@@ -7,12 +7,11 @@ from dataclasses import dataclass, field
 
 from airflow_gddl.contract.codec import from_json, to_json
 from airflow_gddl.contract.errors import FatalError
-from airflow_gddl.contract.layout import answer_name, answers_folder
+from airflow_gddl.contract.layout import result_name, results_folder
 from airflow_gddl.contract.result import ErrorInfo, JobResult
 from airflow_gddl.contract.spec import JobSpec, Roots, TableSpec
-from airflow_gddl.runners.attempts import Attempts, TaskKey
 from airflow_gddl.runners.interface import ENDED, Handle, RunRequest, RunStatus, State, WaitPolicy
-from airflow_gddl.runners.remote import RemoteRunner, cancel, time_out
+from airflow_gddl.runners.remote import Attempts, RemoteRunner, TaskKey, cancel, time_out
 from airflow_gddl.stores import StoredObject
 from tests.remote.heard import Heard
 
@@ -146,8 +145,8 @@ class MemoryPlatform:
         error = None if good else ErrorInfo(code="SCHEMA_REFUSED", message="no")
         status = "succeeded" if good else "failed"
         result = JobResult(table=table, status=status, run_id=run.spec.run_id, error=error)
-        folder = answers_folder(LAKE, run.spec.run_id)
-        self.store.objects[f"{folder}/{answer_name(table)}"] = to_json(result).encode()
+        folder = results_folder(LAKE, run.spec.run_id)
+        self.store.objects[f"{folder}/{result_name(table)}"] = to_json(result).encode()
 
 
 @dataclass

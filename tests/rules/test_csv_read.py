@@ -10,7 +10,7 @@ import pyarrow as pa
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from airflow_gddl.contract.dialects import DmsOptions
+from airflow_gddl.contract.extensions import DmsOptions
 from airflow_gddl.stores import Storage
 from spark_jobs.dialects.probe import probe
 from spark_jobs.plan.planned_batch import PlannedFile

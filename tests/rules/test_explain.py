@@ -15,7 +15,7 @@ from spark_jobs.plan.columns import Column
 from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.rules.arrays import arrow_type
 from spark_jobs.rules.erasure import highest, key_texts, with_key
-from spark_jobs.rules.key_events import KeyHistory, key_history, replica_records
+from spark_jobs.rules.verify import KeyHistory, key_history, replica_records
 from tests.rules.changes import LATER, Change, in_file, table, table_schema
 
 FIRST, SECOND, THIRD = "000000000001", "000000000002", "000000000003"

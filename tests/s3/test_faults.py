@@ -17,9 +17,8 @@ from deltalake import DeltaTable
 from airflow_gddl.contract.errors import FatalError, GddlError, RetriableError
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.result import JobResult
-from airflow_gddl.runners.attempts import Attempts, TaskKey
 from airflow_gddl.runners.interface import Platform
-from airflow_gddl.runners.remote import RemoteRunner
+from airflow_gddl.runners.remote import Attempts, RemoteRunner, TaskKey
 from airflow_gddl.stores import Storage, open_store
 from airflow_gddl.stores.lake_files import check_roots
 from tests.conftest import LocalPort

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from airflow_gddl.contract.codec import decode
-from airflow_gddl.contract.dialects import DmsOptions
+from airflow_gddl.contract.extensions import DmsOptions
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.spec import Roots
 from airflow_gddl.stores import Storage

@@ -18,8 +18,9 @@ from spark_jobs.delta import tables
 from spark_jobs.delta.snapshots import active_files
 from spark_jobs.engines import spark, table_rows
 from spark_jobs.engines.large_batch import LargeBatch
-from spark_jobs.engines.spark import BatchesBesideSpark
+from spark_jobs.engines.spark import VACUUMING, BatchesBesideSpark
 from spark_jobs.engines.spark_tables import MergedTables
+from spark_jobs.plan.planned_batch import BatchPlan
 from tests.conftest import LocalPort
 from tests.delta_rs.small_lake import SmallLake, spec_of
 from tests.landing import write
@@ -65,27 +66,31 @@ def beside(monkeypatch: pytest.MonkeyPatch) -> Taken:
         return found
 
     monkeypatch.setattr(BatchesBesideSpark, "decode_files", watched)
-    monkeypatch.setenv("GDDL_MERGED_HALF", "-1")
+    monkeypatch.setenv("GDDL_MERGED", "")
     monkeypatch.setattr(tables, "_IN_PROCESS", -1)
     monkeypatch.setattr(table_rows, "RANGE_BYTES", 2_000)
     monkeypatch.setattr(spark, "DRIVER_BYTES", -1)
     return seen
 
 
-@pytest.mark.parametrize("large", [False, True], ids=["small", "large"])
 @pytest.mark.parametrize("sort", SORTS)
-def test_engine_and_oracle_agree(
-    sort: str, large: bool, beside: Taken, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_engine_and_oracle_agree(sort: str, beside: Taken, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Of every second table the batches are large."""
     traits, vectors = SORTS[sort]
-    if large:
-        monkeypatch.setattr("spark_jobs.engines.spark.MOST_BYTES", -1)
+    found = named(drawn(cases(dense(traits)), examples(6)))
+    large, is_small = {case.spec.table for case in found[::2]}, BatchesBesideSpark._is_small
+
+    def small(self: BatchesBesideSpark, plan: BatchPlan, *others: Any) -> bool:
+        chosen = plan.source == "files" and self.context.spec.table in large
+        return not chosen and is_small(self, plan, *others)
+
+    monkeypatch.setattr(BatchesBesideSpark, "_is_small", small)
     tiers = {"small": replace(DEFAULT_TIERS["small"], deletion_vectors=vectors)}
-    stage = Stage(LocalPort("spark"), Lake(tmp_path, tiers), named(drawn(cases(dense(traits)), examples(5))))
+    stage = Stage(LocalPort("spark"), Lake(tmp_path, tiers), found)
     play(stage)
     verify(stage)
     assert not stage.wrong, "\n" + stage.report()
-    assert beside.large if large else beside.taken
+    assert 0 < beside.large < beside.taken
 
 
 @pytest.mark.parametrize("policy", ["classic", "v2"])
@@ -99,7 +104,8 @@ def test_spark_maintains_the_tables_between(policy: str, beside: Taken, tmp_path
     done(lake, spec, JobOptions(), port)
     truth = {i: f"load {i}" for i in range(500)}
     spark = port.spark.for_table()
-    spark.conf.set("spark.databricks.delta.retentionDurationCheck.enabled", "false")
+    for setting, value in VACUUMING.items():
+        spark.conf.set(setting, value)
     table = f"delta.`{lake.layout(spec).replica}`"
     spark.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ('delta.checkpointPolicy' = '{policy}')")
     statements = ["", f"OPTIMIZE {table}", f"REORG TABLE {table} APPLY (PURGE)", f"VACUUM {table} RETAIN 0 HOURS",

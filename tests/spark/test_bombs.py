@@ -20,8 +20,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from airflow_gddl.contract.dialects import DmsOptions
 from airflow_gddl.contract.errors import RetriableError
+from airflow_gddl.contract.extensions import DmsOptions
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.stores import Storage
 from airflow_gddl.stores.readers import Inflating

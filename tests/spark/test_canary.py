@@ -16,8 +16,8 @@ import pyarrow as pa
 import pytest
 
 from airflow_gddl.contract.checks import check_table
-from airflow_gddl.contract.dialects import DIALECTS
 from airflow_gddl.contract.expressions import Term
+from airflow_gddl.contract.extensions import DIALECTS
 from airflow_gddl.contract.spec import EngineName, JobOptions, TableSpec
 from airflow_gddl.contract.table_spec import Expectation
 from tests.conftest import LocalPort
@@ -214,7 +214,7 @@ def test_no_field_of_a_row_shows_a_variable(engine_name: EngineName, tmp_path: P
         job = port.tiered(lake.job(specs, options, run_id=f"run-{number}"))
         if engine_name == "spark":  # by Spark's own statements
             job = replace(job, tiers={name: replace(tier, delta_merge=True) for name, tier in job.tiers.items()})
-        with job_child(job, "--progress", "--verbose", "--answers", env=environ) as child:
+        with job_child(job, "--progress", "--verbose", "--results", env=environ) as child:
             ended = child.end(timeout=1200)
         results = [json.loads(line) for line in ended.out.splitlines()]
         assert {result["table"] for result in results} == {spec.table for spec in specs}, ended
@@ -235,7 +235,7 @@ def test_no_value_of_the_environment_is_kept(engine_name: EngineName, tmp_path: 
     broken = TableSpec(table="s.broken", keys=("id",), settle="0s", description=HOSTILE)
     write_bytes(Path(lake.layout(broken).landing), "LOAD00000001.parquet", HOSTILE.encode())
     job = LocalPort(engine_name).tiered(lake.job([spec, broken]))
-    with job_child(job, "--progress", "--verbose", "--answers", env={**os.environ, **SECRETS}) as child:
+    with job_child(job, "--progress", "--verbose", "--results", env={**os.environ, **SECRETS}) as child:
         ended = child.end()
     results = {line["table"]: line for line in map(json.loads, ended.out.splitlines())}
     assert results["s.t"]["status"] == "succeeded", ended

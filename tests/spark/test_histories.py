@@ -27,21 +27,10 @@ SORTS = {
 }
 
 
-# The widest sort with each change; the narrower ones find what they are for sooner, but cost minutes each.
-CHOSEN = [pytest.param(sort, marks=() if sort == "everything" else pytest.mark.deep) for sort in SORTS]
-
-
-@pytest.mark.parametrize("sort", CHOSEN)
-def test_engine_and_oracle_agree(sort: str, spark: LocalPort, tmp_path: Path) -> None:
-    traits, count = SORTS[sort]
-    _agree(spark, tmp_path, traits, examples(count))
-
-
-@pytest.mark.parametrize("times", [2, pytest.param(4, marks=pytest.mark.deep)])
+@pytest.mark.parametrize("times", [1, pytest.param(4, marks=pytest.mark.deep)])
 @pytest.mark.parametrize("sort", SORTS)
-def test_more_histories_on_delta_rs(sort: str, times: int, spark: LocalPort, tmp_path: Path) -> None:
-    if spark.name != "delta_rs":
-        pytest.skip("minutes on this engine: see the deep lane")
+def test_engine_and_oracle_agree(sort: str, times: int, spark: LocalPort, tmp_path: Path) -> None:
+    """Spark plays them in the deep lane; each time it plays those of `test_batches_beside`."""
     traits, count = SORTS[sort]
     _agree(spark, tmp_path, traits, examples(times * count))
 

@@ -37,7 +37,7 @@ def ranges(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         return run(self, work, parts, count)
 
     monkeypatch.setattr(SparkTasks, "run_by_key", watched)
-    monkeypatch.setenv("GDDL_MERGED_HALF", "-1")
+    monkeypatch.setenv("GDDL_MERGED", "")
     monkeypatch.setattr(tables, "_IN_PROCESS", -1)
     monkeypatch.setattr(table_rows, "RANGE_BYTES", 3_000)
     return seen

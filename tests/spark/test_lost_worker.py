@@ -33,9 +33,9 @@ TABLES = ("changes", "replica", "history", "tombstones", "errors")
 @pytest.fixture
 def in_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
     """However few bytes there are, they go to tasks."""
-    monkeypatch.setenv("GDDL_MERGED_HALF", "-1")
+    monkeypatch.setenv("GDDL_MERGED", "")
     monkeypatch.setattr(tables, "_IN_PROCESS", -1)
-    monkeypatch.setattr(table_rows, "RANGE_BYTES", 200)
+    monkeypatch.setattr(table_rows, "RANGE_BYTES", 2_000)
     monkeypatch.setattr(spark, "DRIVER_BYTES", -1)
 
 

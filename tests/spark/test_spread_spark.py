@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_gddl.contract.layout import answer_name, join
+from airflow_gddl.contract.layout import join, result_name
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.stores import Storage
 from spark_jobs.job.job_tables import run_job
@@ -61,7 +61,7 @@ def kill_workers(lake: SmallLake, name: str, times: int, stop: threading.Event) 
     while killed < times and not stop.wait(0.01):
         if results.tries(spec_of(name)) > killed:
             killed += 1
-            begun = join(results.folder, f"{answer_name(spec_of(name).table)}.begun-{killed}")
+            begun = join(results.folder, f"{result_name(spec_of(name).table)}.begun-{killed}")
             os.kill(int(Storage().read(begun).split()[1]), signal.SIGKILL)
 
 

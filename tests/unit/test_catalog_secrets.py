@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from airflow_gddl.metadata.loading import load
-from airflow_gddl.metadata.screen import find, looks_secret, named_secret
+from airflow_gddl.metadata.problems import find, looks_secret, named_secret
 from airflow_gddl.metadata.settings import SettingsError
 from tests.unit.metadata_folder import loaded, only_problem, row_file, write
 

@@ -10,7 +10,7 @@ import yaml
 
 from airflow_gddl.contract.errors import FieldPath
 from airflow_gddl.metadata import files
-from airflow_gddl.metadata.values import DocumentError, Refused, position_of
+from airflow_gddl.metadata.problems import DocumentError, Refused, position_of
 
 TEXT = """
 a: 1

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 from rich.text import Text
 
-from airflow_gddl.cli.errors import show_quarantine
+from airflow_gddl.cli.repair import show_quarantine
 from airflow_gddl.cli.screen import Screen, ScreenColumn, _kept
 from airflow_gddl.contract.result import JobResult
 

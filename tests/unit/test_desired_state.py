@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_gddl.contract.desired_state import DesiredState, order_path
+from airflow_gddl.contract.desired_state import DesiredState, desired_path
 from airflow_gddl.contract.errors import RetriableError
 from airflow_gddl.contract.spec import Continuous, JobOptions, JobSpec, Roots, TableSpec, TierSpec
 from airflow_gddl.runtime.landing.monitoring import FRESH_SECONDS, DesiredStateKeeper
@@ -99,7 +99,7 @@ def test_unreadable_metadata_and_damaged_state_change_nothing(both: Both) -> Non
     assert both.later() is False
     both.metadata.down, both.metadata.order = False, None
     assert both.later() is False
-    Path(order_path(both.standing.folder)).write_text('{"tables": [{"table": 7}]}')
+    Path(desired_path(both.standing.folder)).write_text('{"tables": [{"table": 7}]}')
     both.clock.now += POLL_SECONDS
     assert both.orders.poll() is False
     assert both.orders.job.tables == (A,)
@@ -114,7 +114,7 @@ def test_stop_request_is_for_one_job(both: Both) -> None:
     assert both.orders.stop.is_asked
     both.standing.forget("run 1/x")
     both.standing.forget("another")
-    assert [path.name for path in Path(both.standing.folder).iterdir()] == ["order.json"]
+    assert [path.name for path in Path(both.standing.folder).iterdir()] == ["desired.json"]
 
 
 def test_job_without_a_folder_reads_nothing(both: Both) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from obstore.store import MemoryStore
 
-from airflow_gddl.contract.dialects import DateDelimiter, DatePartition, DmsOptions
+from airflow_gddl.contract.extensions import DateDelimiter, DatePartition, DmsOptions
 from airflow_gddl.contract.file_names import Names
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.stores import Storage

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_gddl.contract.dialects import DateDelimiter, DatePartition, DmsOptions
+from airflow_gddl.contract.extensions import DateDelimiter, DatePartition, DmsOptions
 from airflow_gddl.contract.file_names import change_time, classify, digits_of, is_temporary, moment
 from airflow_gddl.contract.spec import TableSpec
 from spark_jobs.dialects.dms import DmsDialect

@@ -15,7 +15,7 @@ import typer.main
 from airflow_gddl.cli.commands import app
 from airflow_gddl.contract.codec import plain
 from airflow_gddl.contract.connections import LENT_PREFIX
-from airflow_gddl.contract.dialects import DebeziumOptions, DmsOptions
+from airflow_gddl.contract.extensions import DebeziumOptions, DmsOptions
 from airflow_gddl.contract.result import JobResult, MainCounts
 from airflow_gddl.contract.spec import DEFAULT_TIERS, Roots, TableSpec, TierSpec
 from airflow_gddl.contract.table_spec import SchemaEvolution
@@ -326,7 +326,7 @@ def test_every_command_and_option_is_documented() -> None:
         "--install-completion",
         "--help",
         "--spec",
-        "--answers",
+        "--results",
         "--progress",
     }
     everywhere |= {"--verbose", "--discovery", "--stream-option"}

@@ -13,8 +13,8 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from airflow_gddl.contract.dialects import DmsOptions
 from airflow_gddl.contract.durations import seconds
+from airflow_gddl.contract.extensions import DmsOptions
 from airflow_gddl.contract.file_names import change_time, digits_of, moment
 from airflow_gddl.stores import Storage, StoredObject
 from spark_jobs.ledger import ledger as ledgers

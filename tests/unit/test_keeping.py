@@ -15,7 +15,7 @@ from airflow_gddl.runners.interface import ProgressEvent
 from airflow_gddl.runtime.landing import hints
 from airflow_gddl.runtime.landing.hints import HintBook
 from airflow_gddl.runtime.landing.monitoring import FLUSH_SECONDS, ContinuousJobMonitor, DesiredStateKeeper
-from airflow_gddl.runtime.state.reading import read_pipeline
+from airflow_gddl.runtime.state.board import read_pipeline
 from airflow_gddl.runtime.state.recording import StateRecorder
 from airflow_gddl.stores import open_store
 
@@ -99,7 +99,7 @@ def test_a_table_that_fails_is_failing_until_it_goes_well(context: KeepingContex
     context.keeping.on_result(reported("failed", 1))
     assert [result.table for result in context.keeping.failing] == ["s.a"]
     context.later()
-    assert hints.read_hints(open_store(), context.roots.lake, PIPELINE).failed == {"s.a": "r"}
+    assert hints.read_hints(open_store(), context.roots.lake, PIPELINE).tables == {}
     context.keeping.on_result(reported("skipped", 2))
     assert context.keeping.failing == []
     assert [result.status for result in context.log.heard] == ["failed", "skipped"]

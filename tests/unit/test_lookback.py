@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_gddl.contract.dialects import DmsOptions
+from airflow_gddl.contract.extensions import DmsOptions
 from spark_jobs.discovery import EVERY, GLANCE_BACK, DeepListings, discover
 from spark_jobs.plan.discover import Discovery
 from tests.landing_folder import START, Table

@@ -13,7 +13,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from airflow_gddl.contract.codec import to_json
-from airflow_gddl.contract.desired_state import DesiredState, order_path
+from airflow_gddl.contract.desired_state import DesiredState, desired_path
 from airflow_gddl.contract.errors import FatalError, GddlError
 from airflow_gddl.contract.result import ErrorInfo, JobResult
 from airflow_gddl.contract.spec import DEFAULT_TIERS, Continuous, JobOptions, JobSpec, Roots, TableSpec, TierSpec
@@ -121,7 +121,7 @@ class World:
 
     def write(self) -> None:
         order = DesiredState(tables=tuple(self.order.values()), tiers=self.tiers)
-        Storage().write(order_path(self.folder), to_json(order).encode())
+        Storage().write(desired_path(self.folder), to_json(order).encode())
 
     def turn(self) -> Turn:
         """What becomes of the next one."""

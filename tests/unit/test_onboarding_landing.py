@@ -10,9 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from airflow_gddl.onboarding.facts import SourceFacts, TableFacts
 from airflow_gddl.onboarding.landing import Landing, read_landing
-from airflow_gddl.onboarding.rules import DAY
+from airflow_gddl.onboarding.rules import DAY, SourceFacts, TableFacts
 from airflow_gddl.simulate import Delivery, SimulateSpec, TableShape, simulate
 
 ORDERS = pa.table(

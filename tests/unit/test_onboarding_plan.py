@@ -17,8 +17,8 @@ from airflow_gddl.metadata import files
 from airflow_gddl.metadata.folder import LocalFolder
 from airflow_gddl.metadata.loading import load
 from airflow_gddl.metadata.settings import read_settings
-from airflow_gddl.onboarding.facts import KeyFact, SourceFacts, TableFacts
 from airflow_gddl.onboarding.plan import OnboardingPlan, make_plan
+from airflow_gddl.onboarding.rules import KeyFact, SourceFacts, TableFacts
 from airflow_gddl.onboarding.yaml_text import flow
 from tests.unit.metadata_folder import SETTINGS, write
 

@@ -8,8 +8,17 @@ import pytest
 
 from airflow_gddl.contract.spec import DEFAULT_TIERS, TierSpec
 from airflow_gddl.onboarding.database import best_key
-from airflow_gddl.onboarding.facts import Activity, KeyFact, TableFacts
-from airflow_gddl.onboarding.rules import DAY, Bounds, Observed, Proposal, dropped, propose
+from airflow_gddl.onboarding.rules import (
+    DAY,
+    Activity,
+    Bounds,
+    KeyFact,
+    Observed,
+    Proposal,
+    TableFacts,
+    dropped,
+    propose,
+)
 
 MB = 1024**2
 BOUNDS = Bounds(small=128 * MB, medium=1024 * MB)

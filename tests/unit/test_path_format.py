@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_gddl.contract.dialects import DebeziumOptions
 from airflow_gddl.contract.errors import FatalError
+from airflow_gddl.contract.extensions import DebeziumOptions
 from airflow_gddl.contract.file_names import PathFormat, moment
 from airflow_gddl.contract.spec import TableSpec
 from spark_jobs.dialects.debezium import DebeziumDialect

@@ -11,8 +11,7 @@ import pytest
 
 from airflow_gddl.contract.spec import DEFAULT_TIERS, TableSpec, TierSpec
 from airflow_gddl.planning import AIRFLOW, MWAA, Metadata, Plan, PlatformLimits, make_plan
-from airflow_gddl.planning.figures import mwaa_limits, smallest_class
-from airflow_gddl.planning.rules import Advice
+from airflow_gddl.planning.rules import Advice, mwaa_limits, smallest_class
 from airflow_gddl.runtime.state.facts import RunFact, TableRecord, to_list
 
 SUNDAY = date(2026, 11, 1)

@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from airflow_gddl.contract.codec import decode
-from airflow_gddl.contract.dialects import DmsOptions
 from airflow_gddl.contract.errors import MetadataError
+from airflow_gddl.contract.extensions import DmsOptions
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.simulate import (
     Delivery,

@@ -12,8 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airflow_gddl.contract.result import ErrorInfo, Freshness, JobResult, MainCounts, RunWarning
-from airflow_gddl.metadata.topology.rows import TableRow
-from airflow_gddl.runtime.state import polls
+from airflow_gddl.runtime.state import board
 from airflow_gddl.runtime.state.documents import (
     PollDocument,
     RunsDocument,
@@ -24,6 +23,7 @@ from airflow_gddl.runtime.state.documents import (
 )
 from airflow_gddl.runtime.state.facts import KEPT_RUNS, TableRecord, from_list, merged, to_list
 from airflow_gddl.runtime.state.judging import Knowledge, RunningJob, TablePoll, judge
+from airflow_gddl.topology.rows import TableRow
 
 ALLOWED, GRACE = 30, 50
 ROW = TableRow(table="shop.a", source="shop", tier="small", priority="normal", freshness=ALLOWED, grace=GRACE)
@@ -31,7 +31,7 @@ Event = Literal["land", "poll", "load", "fail", "wait"]
 
 
 Ending = Literal["succeeded", "failed", "skipped"]
-LIST = b'{"format":1,"tables":{"a.b":[1]},"told":{},"written":1}'
+LIST = b'{"format":1,"tables":{"a.b":[1]},"notified":{},"written":1}'
 
 
 def moment(seconds: float) -> str:
@@ -88,13 +88,13 @@ class World:
 
     def see(self) -> float:
         waiting = len(self.landed) > self.applied
-        seen = polls.PollRecord(
+        seen = board.PollRecord(
             polled=self.now,
             files={"shop.a": len(self.landed)},
             waiting=frozenset({"shop.a"} if waiting else ()),
             taken={} if self.taken is None else {"shop.a": self.taken},
         )
-        self.poll = decode_poll(encode_poll(polls.after(self.poll, seen)))
+        self.poll = decode_poll(encode_poll(board.after(self.poll, seen)))
         self.knows = self.knows if waiting else self.now
         self.polled = self.now if self.polled is None else self.polled
         return self.now
@@ -211,8 +211,8 @@ def test_a_source_without_changes_is_fresh_as_long_as_it_is_polled() -> None:
 
 def test_a_folder_that_vanished_is_no_proof_that_nothing_is_new() -> None:
     def poll(before: PollDocument | None, polled: float, *missing: str) -> PollDocument:
-        seen = polls.PollRecord(polled=polled, files={"shop.a": 0}, missing=frozenset(missing))
-        return decode_poll(encode_poll(polls.after(before, seen)))
+        seen = board.PollRecord(polled=polled, files={"shop.a": 0}, missing=frozenset(missing))
+        return decode_poll(encode_poll(board.after(before, seen)))
 
     record = TableRecord().after(result("succeeded", 1000, 990), 1001)
     there = poll(None, 1010)
@@ -274,7 +274,7 @@ def test_a_run_that_loses_rows_does_not_add_up() -> None:
 
 
 @pytest.mark.parametrize(
-    "data", [b"", b"[]", b'{"format":2}', b'{"format":1,"tables":{"a.b":[1]},"told":{},"written":1}']
+    "data", [b"", b"[]", b'{"format":2}', b'{"format":1,"tables":{"a.b":[1]},"notified":{},"written":1}']
 )
 def test_damage_is_noticed(data: bytes) -> None:
     with pytest.raises(ValueError, match=r"."):

@@ -13,11 +13,11 @@ import pytest
 from airflow_gddl.contract.codec import to_json
 from airflow_gddl.contract.result import ErrorInfo, JobResult
 from airflow_gddl.contract.spec import Roots
+from airflow_gddl.runtime.state.board import StateReader
 from airflow_gddl.runtime.state.documents import RunsDocument, place, update_runs
 from airflow_gddl.runtime.state.facts import KEPT_RUNS, TableRecord
-from airflow_gddl.runtime.state.reading import StateReader
-from airflow_gddl.runtime.state.recording import StateRecorder
-from airflow_gddl.runtime.state.records import (
+from airflow_gddl.runtime.state.recording import (
+    StateRecorder,
     compact,
     read_records,
     rebuild,

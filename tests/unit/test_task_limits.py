@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from spark_jobs.job.task_limits import Watchdog
+from spark_jobs.job.stop import Watchdog
 
 GIB = 1024**3
 

@@ -86,6 +86,20 @@ def test_all_problems_are_a_line_each(tmp_path: Path, gddl: Gddl) -> None:
     assert (status, out.splitlines(), err) == (2, [*lines, "9 problems in the metadata"], "")
 
 
+def test_the_same_problem_of_many_rows_is_one_line_and_a_count(tmp_path: Path, gddl: Gddl) -> None:
+    rows = row_file(*(f"{{table: s.t{n:02d}, keys: id, size: smal}}" for n in range(50)), "{table: s.x, keys: 1}")
+    write(tmp_path / "metadata", {"gddl.yaml": ROOTS, "tables/shop.yaml": rows})
+    _, out, _ = gddl("validate")
+    first, other, count = out.splitlines()
+    assert first.startswith("metadata/tables/shop.yaml:3:")
+    assert first.endswith("The same in 49 more rows: s.t01, s.t02, s.t03 and 46 others.")
+    assert ("s.x" in other, count) == (True, "51 problems in the metadata")
+    assert len(gddl("validate", "--json")[1].splitlines()) == 51, "programs get each"
+    few = row_file(*(f"{{table: s.t{n:02d}, keys: id, size: smal}}" for n in range(3)))
+    write(tmp_path / "metadata", {"gddl.yaml": ROOTS, "tables/shop.yaml": few})
+    assert len(gddl("validate")[1].splitlines()) == 4
+
+
 def test_no_settings_file_is_answered_with_two_lines_that_work(tmp_path: Path, gddl: Gddl) -> None:
     write(tmp_path / "metadata", {"tables/shop.yaml": row_file("{table: s.a, keys: id}")})
     (tmp_path / "metadata" / "gddl.yaml").unlink()

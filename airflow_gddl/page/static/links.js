@@ -16,8 +16,10 @@ export function dagPath(dagId) {
   return `/dags/${encodeURIComponent(dagId)}`;
 }
 
-export function taskPath(dagId, [run, task]) {
-  return `${dagPath(dagId)}/runs/${encodeURIComponent(run)}/tasks/${encodeURIComponent(task)}`;
+/** A run of another DAG, whose task loaded the table, is `<DAG id>@<run id>`. */
+export function taskPath(dagId, [key, task]) {
+  const [loader, run] = key.includes("@") ? key.split("@") : [dagId, key];
+  return `${dagPath(loader)}/runs/${encodeURIComponent(run)}/tasks/${encodeURIComponent(task)}`;
 }
 
 export function tableHash(name) {

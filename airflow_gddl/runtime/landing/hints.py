@@ -1,7 +1,7 @@
 """Last loaded state of each table on the Airflow side: one small object for each pipeline in the lake.
 
 Only hints: the job's ledger is authoritative. Without hints every table with files counts as having work, and the job
-finds that there is none. A pipeline's runs never overlap (`max_active_runs=1`), so it has one writer at a time.
+finds that there is none. Tasks that load at the same time, of one run or of several, write them by compare-and-swap.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from functools import reduce
 from typing import Any
 
 from airflow_gddl.contract.codec import from_json_or_none, to_json
@@ -113,6 +114,9 @@ def _place(lake: str, dag_id: str) -> str:
     return join(lake, STATE, "airflow", "watermarks", f"{dag_id}.json")
 
 
+_ENDS, _ENDS_WITH_EVENTS = 8, 2
+
+
 @dataclass(frozen=True, kw_only=True)
 class TableHint:
     """Last load of a table.
@@ -132,13 +136,16 @@ class TableHint:
 
 @dataclass(frozen=True, kw_only=True)
 class StageEnd:
-    """How a task ended its stage.
+    """How a task of a run ended its stage.
 
     Attributes:
+        stage, run: what ended.
         max_tries: Airflow's limit of the task instance's tries. Clearing the instance raises it, a retry does not.
         events: extras of the asset events that it sent, by table; lost when Airflow never heard that it succeeded.
     """
 
+    stage: str
+    run: str
     max_tries: int
     events: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
@@ -149,35 +156,40 @@ class Hints:
 
     Attributes:
         tables: those that were loaded, which therefore have a replica.
-        failed: tables whose first load failed, and the run in which it did.
-        finished: stage (`initial`, `increments`) to the last run in which it was done with all its tables.
-        ends: stage to how it ended in that run; older versions kept none.
+        ended: stages (`initial`, `increments`) that were done with all their tables, the newest first; the events of
+            the newest two of a stage alone.
     """
 
     tables: Mapping[str, TableHint] = field(default_factory=dict)
-    failed: Mapping[str, str] = field(default_factory=dict)
-    finished: Mapping[str, str] = field(default_factory=dict)
-    ends: Mapping[str, StageEnd] = field(default_factory=dict)
+    ended: tuple[StageEnd, ...] = ()
     format: int = 1
 
     def taken(self, table: str, hint: TableHint) -> Hints:
-        failed = {name: run for name, run in self.failed.items() if name != table}
-        return replace(self, tables={**self.tables, table: hint}, failed=failed)
-
-    def not_taken(self, table: str, run: str) -> Hints:
-        """Record a failed table."""
-        return self if table in self.tables else replace(self, failed={**self.failed, table: run})
+        return replace(self, tables={**self.tables, table: hint})
 
     def announced(self) -> Hints:
         """All events sent."""
         return replace(self, tables={name: replace(hint, announce=None) for name, hint in self.tables.items()})
 
-    def after(self, stage: str, run: str, end: StageEnd) -> Hints:
-        return replace(self, finished={**self.finished, stage: run}, ends={**self.ends, stage: end})
+    def after(self, end: StageEnd) -> Hints:
+        others = [one for one in self.ended if (one.stage, one.run) != (end.stage, end.run)]
+        kept = [end]
+        for one in others:
+            newer = sum(known.stage == one.stage for known in kept)
+            if newer < _ENDS:
+                kept.append(one if newer < _ENDS_WITH_EVENTS else replace(one, events={}))
+        return replace(self, ended=tuple(kept))
 
     def end_of(self, stage: str, run: str) -> StageEnd | None:
-        """Null when this run is not the last one that ended the stage, or an older version noted no end."""
-        return self.ends.get(stage) if self.finished.get(stage) == run else None
+        """Null when this run did not end the stage, or long ago."""
+        return next((one for one in self.ended if (one.stage, one.run) == (stage, run)), None)
+
+    def reopened(self, stage: str, run: str, tables: Iterable[str]) -> Hints:
+        """Without the note that this run has loaded these tables, so that it loads them again."""
+        known = ((name, self.tables.get(name)) for name in tables)
+        open_ = {name: replace(hint, run="") for name, hint in known if hint is not None and hint.run == run}
+        ended = tuple(one for one in self.ended if (one.stage, one.run) != (stage, run))
+        return replace(self, tables={**self.tables, **open_}, ended=ended)
 
     @property
     def pending(self) -> dict[str, Mapping[str, Any]]:
@@ -203,7 +215,7 @@ def write_hints(store: Storage, lake: str, dag_id: str, hints: Hints) -> None:
 
 
 def update(store: Storage, lake: str, dag_id: str, change: Callable[[Hints], Hints]) -> Hints:
-    """Change the hints while other tasks of the same run may; return the new hints.
+    """Change the hints while other tasks may; return the new hints.
 
     Raises:
         RetriableError: `STORAGE_BUSY`, or `STATE_CONTENDED`.
@@ -219,14 +231,16 @@ WRITE_EVERY = 1.0
 
 
 class HintBook:
-    """View of a single writer. If it crashes, the job finds lost hints again by listing.
+    """A task's view of the hints. Changes are collected for a second, then merged with what other tasks wrote.
+
+    If the task crashes, the job finds lost hints again by listing.
 
     Args:
         clock: seconds, monotonic.
         environ: says how S3 is reached.
 
     Raises (every method):
-        RetriableError: `STORAGE_BUSY`.
+        RetriableError: `STORAGE_BUSY`, or `STATE_CONTENDED`.
     """
 
     def __init__(
@@ -238,12 +252,13 @@ class HintBook:
     ) -> None:
         self._store, self._lake, self._dag_id, self._clock = open_store(environ), roots.lake, dag_id, clock
         self._hints = read_hints(self._store, self._lake, dag_id)
-        self._written, self._dirty = clock(), False
+        self._written = clock()
+        self._changes: list[Callable[[Hints], Hints]] = []
 
-    def is_done(self, table: str, mark: str, run: str) -> bool:
-        """Whether this run has already loaded the same files."""
+    def is_done(self, table: str, mark: str, run: str, looked_at: str) -> bool:
+        """Whether this run has already loaded the files of this listing; a cleared sensor makes another one."""
         hint = self._hints.tables.get(table)
-        return hint is not None and hint.run == run and hint.mark == mark
+        return hint is not None and (hint.run, hint.mark, hint.looked_at) == (run, mark, looked_at)
 
     def is_cleared(self, stage: str, run: str, max_tries: int) -> bool:
         """Whether this run had finished the stage and its task was cleared.
@@ -254,15 +269,13 @@ class HintBook:
             max_tries: of the task instance, see `StageEnd`.
         """
         end = self._hints.end_of(stage, run)
-        return self._hints.finished.get(stage) == run and (end is None or max_tries > end.max_tries)
+        return end is not None and max_tries > end.max_tries
 
-    def reopen(self, stage: str, tables: Iterable[str]) -> None:
-        """Drop the mark that a run loaded these tables, so that it loads them again."""
-        open_ = {name: replace(self._hints.tables[name], run="") for name in tables if name in self._hints.tables}
-        finished = {name: run for name, run in self._hints.finished.items() if name != stage}
-        ends = {name: end for name, end in self._hints.ends.items() if name != stage}
-        self._hints = replace(self._hints, tables={**self._hints.tables, **open_}, finished=finished, ends=ends)
-        self.write()
+    def reopen(self, stage: str, run: str, tables: Iterable[str]) -> None:
+        """See `Hints.reopened`."""
+        names = tuple(tables)
+        self._change(lambda known: known.reopened(stage, run, names))
+        self.flush()
 
     def take(self, table: str, hint: TableHint) -> None:
         """Record a loaded table; a pending event is kept if this load has none.
@@ -276,14 +289,11 @@ class HintBook:
         if extra is not None:
             self._change(lambda known: _with_event(known, table, extra))
 
-    def fail(self, table: str, run: str) -> None:
-        """Record a table that failed to load."""
-        self._change(lambda known: known.not_taken(table, run))
-
     def _change(self, change: Callable[[Hints], Hints]) -> None:
-        self._hints, self._dirty = change(self._hints), True
+        self._hints = change(self._hints)
+        self._changes.append(change)
         if self._clock() - self._written >= WRITE_EVERY:
-            self.write()
+            self.flush()
 
     def finish(self, stage: str, run: str, max_tries: int = 0) -> dict[str, Mapping[str, Any]]:
         """Mark the stage as finished; return the events to send, by table.
@@ -294,45 +304,43 @@ class HintBook:
         Args:
             max_tries: see `StageEnd`.
         """
-        before = self._hints.end_of(stage, run)
-        events = {**(before.events if before is not None else {}), **self._hints.pending}
-        self._hints = self._hints.announced().after(stage, run, StageEnd(max_tries=max_tries, events=events))
-        self.write()
-        return events
 
-    def pass_by(self, stage: str, run: str, max_tries: int = 0) -> None:
-        """Mark a stage without work as finished; its task is skipped, so that it can send no event."""
-        self._hints = self._hints.after(stage, run, StageEnd(max_tries=max_tries))
-        self.write()
+        def ended(known: Hints) -> Hints:
+            before = known.end_of(stage, run)
+            events = {**(before.events if before is not None else {}), **known.pending}
+            return known.announced().after(StageEnd(stage=stage, run=run, max_tries=max_tries, events=events))
 
-    def write(self) -> None:
-        write_hints(self._store, self._lake, self._dag_id, self._hints)
-        self._written, self._dirty = self._clock(), False
+        self._change(ended)
+        self.flush()
+        end = self._hints.end_of(stage, run)
+        return dict(end.events) if end is not None else {}
 
     def flush(self) -> None:
         """Write pending changes."""
-        if self._dirty:
-            self.write()
-
-
-class SharedHintBook(HintBook):
-    """The hints for a task that loads one table while others of its run load theirs: every change is written at once,
-    merged with the changes of the others.
-
-    Raises (every method):
-        RetriableError: `STORAGE_BUSY`, or `STATE_CONTENDED`.
-    """
-
-    def _change(self, change: Callable[[Hints], Hints]) -> None:
-        self._hints = update(self._store, self._lake, self._dag_id, change)
+        if not self._changes:
+            return
+        changes = tuple(self._changes)
+        self._hints = update(self._store, self._lake, self._dag_id, lambda known: reduce(_applied, changes, known))
+        self._changes = []
+        self._written = self._clock()
 
     def finish_table(self, table: str) -> dict[str, Mapping[str, Any]]:
-        """Take the table's pending event, by table."""
+        """Take the table's pending event, by table; for a task that loads one table while others load theirs."""
         hint = self._hints.tables.get(table)
         if hint is None or hint.announce is None:
             return {}
-        self._change(lambda known: known.taken(table, replace(known.tables[table], announce=None)))
+        self._change(lambda known: _with_sent(known, table))
+        self.flush()
         return {table: hint.announce}
+
+
+def _applied(known: Hints, change: Callable[[Hints], Hints]) -> Hints:
+    return change(known)
+
+
+def _with_sent(known: Hints, table: str) -> Hints:
+    hint = known.tables.get(table)
+    return known if hint is None else known.taken(table, replace(hint, announce=None))
 
 
 def _with_taken(known: Hints, table: str, hint: TableHint) -> Hints:

@@ -13,13 +13,13 @@ from airflow_gddl.contract.layout import join, log_folder
 from airflow_gddl.contract.result import ErrorInfo, JobResult
 from airflow_gddl.contract.spec import Action, JobOptions, JobSpec, TableSpec
 from airflow_gddl.links.addresses import is_page
-from airflow_gddl.metadata.topology.rows import in_order
 from airflow_gddl.runners.interface import Listener, ProgressEvent, Runner, WaitPolicy
 from airflow_gddl.runtime.landing.hints import HintBook, TableHint
 from airflow_gddl.runtime.landing.run_request import What, is_by_person
 from airflow_gddl.runtime.landing.work import PipelineWork
 from airflow_gddl.runtime.snapshot import PipelineDocument
 from airflow_gddl.runtime.state.recording import StateRecorder
+from airflow_gddl.topology.rows import in_order
 
 Stage = Literal["initial", "increments"]
 _ACTIONS: Mapping[What, Action] = {"run": "run", "verify": "verify", "replay": "errors_replay", "reload": "run"}
@@ -94,7 +94,9 @@ class Loading:
     def __post_init__(self) -> None:
         document = self.order.document
         pipeline = document.pipeline
-        self._state = StateRecorder(document.roots, pipeline.dag_id, pipeline.tables, environ=self.environ)
+        self._state = StateRecorder(
+            document.roots, pipeline.dag_id, pipeline.tables, environ=self.environ, run=self.order.run
+        )
 
     def todo(self) -> tuple[TableSpec, ...]:
         """Tables of the request that this run has not loaded yet; all, when a finished run was cleared.
@@ -106,11 +108,12 @@ class Loading:
             begun = set(self.order.begun)
             return tuple(spec for spec in self.order.document.specs if spec.table in begun and spec.table in marks)
         if self.book.is_cleared(self.order.stage, self.order.run, self.order.max_tries):
-            self.book.reopen(self.order.stage, marks)
+            self.book.reopen(self.order.stage, self.order.run, marks)
+        run, looked_at = self.order.run, self.order.work.looked_at
         return tuple(
             spec
             for spec in self.order.document.specs
-            if spec.table in marks and not self.book.is_done(spec.table, marks[spec.table], self.order.run)
+            if spec.table in marks and not self.book.is_done(spec.table, marks[spec.table], run, looked_at)
         )
 
     def load(self, runner: Runner, specs: Sequence[TableSpec], marks: Mapping[str, str]) -> None:
@@ -186,9 +189,7 @@ class Loading:
             self._kept.append(self._state.take(result, self._airflow, whole=action in ("run", "reload")))
         if action not in ("run", "reload"):
             self.book.announce(result.table, self.listener.event_of(result) if action == "replay" else None)
-        elif result.status == "failed":
-            self.book.fail(result.table, self.order.run)
-        else:
+        elif result.status != "failed":
             hint = TableHint(
                 mark="" if result.revisit else self._marks[result.table],
                 looked_at=self.order.work.looked_at,

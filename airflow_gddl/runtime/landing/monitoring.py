@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from airflow_gddl.contract.codec import to_document
-from airflow_gddl.contract.desired_state import DesiredState, order_path, stop_path
+from airflow_gddl.contract.desired_state import DesiredState, desired_path, stop_path
 from airflow_gddl.contract.errors import GddlError
 from airflow_gddl.contract.layout import standing_folder
 from airflow_gddl.contract.result import JobResult
@@ -57,7 +57,7 @@ class DesiredStateKeeper:
         Raises:
             GddlError: as `Store`.
         """
-        open_store(self.environ).write(order_path(self.folder), to_document(order).encode())
+        open_store(self.environ).write(desired_path(self.folder), to_document(order).encode())
         self._written, self._next = order, self.now() + FRESH_SECONDS
 
     def refresh(self) -> None:
@@ -123,7 +123,6 @@ class ContinuousJobMonitor:
     now: Callable[[], float] = time.monotonic
     last: dict[str, JobResult] = field(default_factory=dict)
     _taken: dict[str, TableHint] = field(default_factory=dict)
-    _failed: set[str] = field(default_factory=set)
     _flushed: float = float("-inf")
     _alerted: float = float("-inf")
 
@@ -134,9 +133,7 @@ class ContinuousJobMonitor:
         before = self.last.get(result.table)
         self.last[result.table] = result
         self.state.take(result, (self.run, self.task))
-        if result.status == "failed":
-            self._failed.add(result.table)
-        else:
+        if result.status != "failed":
             extra = self.listener.event_of(result)
             waiting = self._taken.get(result.table)
             extra = extra if extra is not None or waiting is None else waiting.announce
@@ -160,15 +157,13 @@ class ContinuousJobMonitor:
         """Write the collected results."""
         self.state.flush()
         try:
-            for table in sorted(self._failed):
-                self.book.fail(table, self.run)
             for table, hint in self._taken.items():
                 self.book.take(table, hint)
             self.book.flush()
         except GddlError as error:
             _MONITORING_LOG.warning("the hints of %s could not be written: %s", self.standing.name, error)
         else:
-            self._taken, self._failed = {}, set()
+            self._taken = {}
 
     @property
     def failing(self) -> list[JobResult]:

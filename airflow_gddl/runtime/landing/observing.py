@@ -19,9 +19,9 @@ from airflow_gddl.runtime.landing.queue import Following
 from airflow_gddl.runtime.landing.run_request import RunRequestForm, is_by_person
 from airflow_gddl.runtime.landing.work import ListingSnapshot, PipelineWork, decide
 from airflow_gddl.runtime.snapshot import PipelineDocument
-from airflow_gddl.runtime.state import polls
-from airflow_gddl.runtime.state.moments import seconds_of
-from airflow_gddl.runtime.state.reading import read_pipeline
+from airflow_gddl.runtime.state import board
+from airflow_gddl.runtime.state.board import read_pipeline
+from airflow_gddl.runtime.state.facts import seconds_of
 from airflow_gddl.stores import Storage, open_store
 
 _LOG = logging.getLogger(__name__)
@@ -76,12 +76,23 @@ def observe(
         others={dag_id: hints.read_hints(lake, document.roots.lake, dag_id) for dag_id in others},
         exists=lambda spec: has_replica(lake, document, spec),
         since=question.since,
+        running=lambda: _running_elsewhere(document, question, environ),
         of_older_run=_tables_of_older_run(document, question.run, environ) if question.again else frozenset(),
     )
     work = decide(document, question.asked.resolved(document.specs), question.run, seen)
     if not question.asked.is_some:  # a poll of selected tables has no result for the others
         _keep(lake, document, seen, work)
     return work
+
+
+def _running_elsewhere(document: PipelineDocument, question: Question, environ: Mapping[str, str]) -> frozenset[str]:
+    """Tables that other runs of this pipeline load now, as their tasks reported last."""
+    try:
+        running = read_pipeline(document.roots.lake, (document.pipeline.dag_id,), environ).running
+    except ValueError:  # damaged, and rebuilt by the next load
+        return frozenset()
+    now = seconds_of(question.now) or 0.0
+    return frozenset(name for name, job in running.items() if job.until > now and job.run not in ("", question.run))
 
 
 def _tables_of_older_run(document: PipelineDocument, run: str, environ: Mapping[str, str]) -> frozenset[str]:
@@ -108,7 +119,7 @@ def _tables_of_older_run(document: PipelineDocument, run: str, environ: Mapping[
 def _keep(lake: Storage, document: PipelineDocument, seen: ListingSnapshot, work: PipelineWork) -> None:
     """Store the poll for the status page: a failed write must not fail the run."""
     taken = {name: seconds_of(hint.looked_at) for name, hint in seen.hints.tables.items()}
-    record = polls.PollRecord(
+    record = board.PollRecord(
         polled=seconds_of(seen.looked_at) or 0.0,
         files={name: seen.polls[name].files for name in document.pipeline.tables},
         waiting=frozenset({*work.initial, *work.increments, *work.held}),
@@ -117,7 +128,7 @@ def _keep(lake: Storage, document: PipelineDocument, seen: ListingSnapshot, work
         missing=frozenset(spec.table for spec in document.specs if _is_lost(spec, seen.polls[spec.table])),
     )
     try:
-        polls.keep(lake, document.roots, document.pipeline.dag_id, record)
+        board.keep(lake, document.roots, document.pipeline.dag_id, record)
     except RetriableError as error:
         _LOG.warning("the poll of %s could not be stored: %s", document.pipeline.dag_id, error)
 

@@ -85,7 +85,7 @@ OVERLAP = timedelta(minutes=10)
 
 
 def folder(lake: str) -> str:
-    return join(lake, STATE, "airflow", "news")
+    return join(lake, STATE, "airflow", "notified")
 
 
 def publish(store: Storage, lake: str, places: Collection[str], now: datetime) -> None:
@@ -318,4 +318,4 @@ def _objects_of(message: Message) -> tuple[str, ...] | None:
 
 
 def _place(lake: str, dag_id: str) -> str:
-    return join(lake, STATE, "airflow", "looks", f"{dag_id}.json")
+    return join(lake, STATE, "airflow", "queue", f"{dag_id}.json")

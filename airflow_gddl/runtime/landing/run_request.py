@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,6 +15,7 @@ from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.contract.table_names import NamedTable, TableNames
 from airflow_gddl.runtime.landing.polling import PollWindow
 from airflow_gddl.runtime.snapshot import Directory
+from airflow_gddl.topology.selection import selected
 
 What = Literal["run", "verify", "replay", "reload"]
 _BY_AIRFLOW = ("scheduled__", "backfill__", "asset_triggered__", "asset_materialization__")
@@ -151,6 +153,33 @@ def refuse_unknown(given: Collection[str], fields: Sequence[str]) -> None:
         near = {name: difflib.get_close_matches(name, fields, n=1) for name in unknown}
         named = ", ".join(f"{name} (did you mean {close[0]}?)" if close else name for name, close in near.items())
         raise invalid_request(f"unknown fields: {named}", f"use {', '.join(fields)}")
+
+
+def names_of(given: Sequence[str] | str) -> list[str]:
+    """A list as it is; a text, as a template makes it, split at blanks, and at commas outside of selectors."""
+    if not isinstance(given, str):
+        return list(given)
+    return [part for part in re.split(r"\s+|,(?!\w+:)", given) if part]
+
+
+def requested(
+    directory: Directory, tables: Sequence[str] | str, select: Sequence[str] | str, exclude: Sequence[str] | str
+) -> list[str]:
+    """Names of the tables that a task of a user's DAG is about: named or selected, and not excluded.
+
+    Raises:
+        MetadataError: `REQUEST_INVALID`: none; `SELECTOR_INVALID`.
+    """
+    loaded = [row for row in directory.rows if row.dag_id is not None]
+    names = names_of(tables)
+    if wanted := names_of(select):
+        names += [row.table for row in selected(loaded, wanted)]
+    if unwanted := names_of(exclude):
+        left_out = {row.table for row in selected(loaded, unwanted)}
+        names = [name for name in names if name not in left_out]
+    if not names:
+        raise invalid_request("no table is named or selected", "set tables or select, e.g. select=['tag:finance']")
+    return list(dict.fromkeys(names))
 
 
 def _seconds(text: str | None) -> float | None:

@@ -29,6 +29,8 @@ class PipelineWork:
         increments: table to mark, for the task that brings the others up to date.
         held: table to the dependencies that it waits for.
         unmet: table to tables that it depends on and that nothing loads; it does not wait for them.
+        elsewhere: tables with work that another run of the pipeline loads now, and those that depend on them; the next
+            run finds what is left.
         pending: whether asset events of an earlier run are still to be sent.
         metadata_at: when the newest file of the metadata that it was decided by was last modified, seconds since the
             epoch.
@@ -40,6 +42,7 @@ class PipelineWork:
     held: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     unmet: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     asked: RunRequestForm = field(default_factory=RunRequestForm)
+    elsewhere: tuple[str, ...] = ()
     pending: bool = False
     metadata_at: float = 0.0
 
@@ -57,6 +60,7 @@ class PipelineWork:
             when, remedy = " ".join(bounds), "change from and to, or leave them out"
             return f"no landing file of {of} was last modified {when}; {remedy}"
         waits = [f"{table} waits for {', '.join(others)}" for table, others in self.held.items()]
+        waits += [f"{table} is loaded by another run" for table in self.elsewhere]
         return "; ".join(["no table has work", *waits])
 
 
@@ -70,6 +74,7 @@ class ListingSnapshot:
         others: hints of the pipelines that load those.
         since: table to the first poll that made it wait, ISO 8601 UTC.
         exists: whether a table has a replica; for tables without a hint, and all in a run by a user.
+        running: tables that other runs of the pipeline load now; called when some table has work.
         of_older_run: tables of this older, cleared run; they are loaded again.
     """
 
@@ -79,6 +84,7 @@ class ListingSnapshot:
     others: Mapping[str, Hints]
     exists: Callable[[TableSpec], bool]
     since: Mapping[str, str] = field(default_factory=dict)
+    running: Callable[[], Collection[str]] = frozenset
     of_older_run: frozenset[str] = frozenset()
 
 
@@ -127,9 +133,12 @@ def decide(document: PipelineDocument, asked: RunRequestForm, run: str, seen: Li
     is cleared, or an older one, repeats its tables. The job lists only part of a large folder unless a user started the
     run; then such tables are passed, since an earlier job may have skipped files that were seen here, and loaded tables
     without a replica.
+
+    A table that another run loads now is left to the next run. If it is requested, its job waits for the other one.
     """
-    finished = seen.hints.finished.get("increments") == run
+    finished = any(seen.hints.end_of(stage, run) is not None for stage in ("initial", "increments"))
     again = {name for name, hint in seen.hints.tables.items() if finished and hint.run == run} | seen.of_older_run
+    requested = asked.names(document.pipeline.tables) if asked.is_some else frozenset(again)
     checks_all = is_by_person(run) and not asked.is_some
     if checks_all:
         again |= {name for name in document.pipeline.tables if seen.polls[name].files > LISTED_IN_PART}
@@ -138,6 +147,8 @@ def decide(document: PipelineDocument, asked: RunRequestForm, run: str, seen: Li
     busy = {spec.table: spec for spec in document.specs if _has_work(spec, marks, seen, asked, forced)}
     if checks_all:  # their jobs report what became of them
         busy |= _lost([spec for spec in document.specs if spec.table not in busy], seen)
+    elsewhere = _elsewhere(busy, requested, seen)
+    busy = {name: spec for name, spec in busy.items() if name not in elsewhere}
     unmet = {name: tuple(other for other in document.unmet if other in spec.depends_on) for name, spec in busy.items()}
     held = {
         name: waiting
@@ -153,9 +164,22 @@ def decide(document: PipelineDocument, asked: RunRequestForm, run: str, seen: Li
         held=held,
         unmet={name: missing for name, missing in unmet.items() if missing},
         asked=asked,
+        elsewhere=tuple(sorted(elsewhere)),
         pending=bool(seen.hints.pending),
         metadata_at=document.metadata_at,
     )
+
+
+def _elsewhere(busy: Mapping[str, TableSpec], requested: Collection[str], seen: ListingSnapshot) -> set[str]:
+    """See `PipelineWork.elsewhere`."""
+    free = busy.keys() - set(requested)
+    if not free:
+        return set()
+    running = set(seen.running())
+    found = free & running
+    while more := {name for name in free - found if (found | running) & set(busy[name].depends_on)}:
+        found |= more
+    return found
 
 
 def _lost(specs: Sequence[TableSpec], seen: ListingSnapshot) -> dict[str, TableSpec]:
@@ -195,18 +219,18 @@ def _is_loaded(other: Dependency, since: str, seen: ListingSnapshot) -> bool:
 
 
 def _initial(ready: Mapping[str, TableSpec], asked: RunRequestForm, seen: ListingSnapshot) -> set[str]:
-    """Tables for the first task.
+    """Tables for `initial_load`, which runs beside `incremental_load`.
 
-    One that depends on a table of the second goes there too, after it; so does one whose first load failed before: the
-    second task does not start after the first one fails, and a failing table must not block the others.
+    Tables that depend on each other are loaded by one task, in their order: by the latter where one has a replica.
     """
     if asked.repairs or asked.action != "run":
         return set(ready) if asked.repairs else set()
-    first = {name for name, spec in ready.items() if _is_new(name, seen) and not seen.exists(spec)}
-    while late := {name for name in first if any(d in ready and d not in first for d in ready[name].depends_on)}:
+    first = {name for name, spec in ready.items() if name not in seen.hints.tables and not seen.exists(spec)}
+    linked: dict[str, set[str]] = {name: set() for name in ready}
+    for name, spec in ready.items():
+        for other in ready.keys() & set(spec.depends_on):
+            linked[name].add(other)
+            linked[other].add(name)
+    while late := {name for name in first if linked[name] - first}:
         first -= late
     return first
-
-
-def _is_new(table: str, seen: ListingSnapshot) -> bool:
-    return table not in seen.hints.tables and table not in seen.hints.failed

@@ -8,9 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from airflow_gddl.contract.source_access import of_tables
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.metadata.loading import Catalog
-from airflow_gddl.metadata.problems import Problem
-from airflow_gddl.metadata.topology import Pipeline, Placed, arrange
-from airflow_gddl.metadata.topology.rows import table_rows
+from airflow_gddl.metadata.problems import Problem, grouped
 from airflow_gddl.runtime.snapshot.documents import (
     Compiled,
     Dependency,
@@ -18,6 +16,8 @@ from airflow_gddl.runtime.snapshot.documents import (
     PipelineDocument,
     PlacementDocument,
 )
+from airflow_gddl.topology import Pipeline, Placed, arrange
+from airflow_gddl.topology.rows import table_rows
 
 _UNREAD = {"CSV_INVALID", "FILE_NOT_TEXT", "FILE_TOO_LARGE", "FILE_UNREADABLE", "JSON_INVALID", "YAML_INVALID"}
 _SHOWN = 5
@@ -65,14 +65,14 @@ def _directory(catalog: Catalog, specs: Sequence[TableSpec], made: Sequence[Pipe
 
 
 def _lines(problems: Iterable[Problem]) -> Iterator[str]:
-    """One line for each problem; of many equal ones in a row or file, the first few in full."""
-    alike: defaultdict[tuple[str, str | None, str], list[Problem]] = defaultdict(list)
-    for problem in problems:
-        alike[problem.file, problem.table, problem.code].append(problem)
+    """One line for each problem; of many equal ones in rows (see `grouped`), a row or file, the first few in full."""
+    alike: defaultdict[tuple[str, str | None, str], list[tuple[Problem, str]]] = defaultdict(list)
+    for problem, more in grouped(problems):
+        alike[problem.file, problem.table, problem.code].append((problem, more))
     for (file, table, code), found in alike.items():
-        yield from (str(problem) for problem in found[:_SHOWN])
+        yield from (f"{problem} {more}".rstrip() for problem, more in found[:_SHOWN])
         if len(found) > _SHOWN:
-            lines = dict.fromkeys(str(problem.line) for problem in found[_SHOWN:] if problem.line is not None)
+            lines = dict.fromkeys(str(problem.line) for problem, _ in found[_SHOWN:] if problem.line is not None)
             where = f" in lines {', '.join(lines)}" if lines else ""
             yield f"{file}: [{code}] {table or ''} and {len(found) - _SHOWN} more of these{where}."
 

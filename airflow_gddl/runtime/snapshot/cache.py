@@ -16,8 +16,6 @@ from typing import Any
 from airflow_gddl.contract.codec import decode, plain
 from airflow_gddl.contract.errors import GddlError
 from airflow_gddl.contract.spec import Roots, TableSpec
-from airflow_gddl.metadata.topology import Pipeline
-from airflow_gddl.metadata.topology.rows import TableRow
 from airflow_gddl.runtime.snapshot.documents import (
     Compiled,
     Directory,
@@ -27,6 +25,8 @@ from airflow_gddl.runtime.snapshot.documents import (
     index_entry,
     pipeline_of,
 )
+from airflow_gddl.topology import Pipeline
+from airflow_gddl.topology.rows import TableRow
 
 _STATE, _LOCK, _INDEX, _PROBLEMS, _UNBUILT = "state.json", "lock", "index.json", "problems.json", "unbuilt.json"
 _TABLES, _PLACEMENT, _PARSED, _UPKEEP = "tables.json", "placement.json", "parsed", "upkeep.json"

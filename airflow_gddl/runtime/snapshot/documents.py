@@ -8,11 +8,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from airflow_gddl.contract.catalogs import CatalogSpec
+from airflow_gddl.contract.extensions import CatalogSpec
 from airflow_gddl.contract.source_access import SourceAccess
 from airflow_gddl.contract.spec import Roots, TableSpec, TierSpec
-from airflow_gddl.metadata.topology import Pipeline, Placement, Timing
-from airflow_gddl.metadata.topology.rows import TableRow
+from airflow_gddl.topology import Pipeline, Placement, Timing
+from airflow_gddl.topology.rows import TableRow
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import replace
 
 from airflow_gddl.contract.codec import decode, to_json
 from airflow_gddl.contract.errors import GddlError, RetriableError
 from airflow_gddl.contract.layout import STATE, join
-from airflow_gddl.metadata.topology import Pipeline, Placement
-from airflow_gddl.metadata.topology.placement import Pack, RetiredPack, legal
 from airflow_gddl.runtime.snapshot.documents import PlacementDocument
-from airflow_gddl.stores import Storage, open_store
+from airflow_gddl.stores import open_store
+from airflow_gddl.topology import Placement
+from airflow_gddl.topology.placement import legal
 
-_SERVED_SECONDS = 7 * 86400.0
-_EARLIER = "gddl_pack."
 _ID = re.compile(r"gddl(_pack)?\.[A-Za-z0-9_.-]{1,250}")
 
 
@@ -68,15 +66,7 @@ def plain_tag(tag: str | None) -> str:
     return (tag or "").strip('"')
 
 
-@dataclass(frozen=True)
-class Serving:
-    """The current placement: pipelines by DAG id, and the DAG id of each table."""
-
-    pipelines: Mapping[str, Pipeline]
-    homes: Mapping[str, str]
-
-
-def keep(document: PlacementDocument, serving: Serving, now: float, environ: Mapping[str, str]) -> bool:
+def keep(document: PlacementDocument, now: float, environ: Mapping[str, str]) -> bool:
     """Write the current placement unless it is already stored; False: another process was faster.
 
     Expired ids are dropped.
@@ -91,36 +81,4 @@ def keep(document: PlacementDocument, serving: Serving, now: float, environ: Map
     retired = {name: one for name, one in found.retired.items() if one.until > now}
     if document.is_kept and len(retired) == len(found.retired):
         return True
-    store = open_store(environ)
-    if document.tag is None:
-        retired |= dict(_earlier(store, document, serving, now))
-    return store.swap(document.path, to_json(replace(found, retired=retired)).encode(), document.tag)
-
-
-def _earlier(
-    store: Storage, document: PlacementDocument, serving: Serving, now: float
-) -> Iterator[tuple[str, RetiredPack]]:
-    """Packs with ids of an earlier release and a run in the last days, found by their hints."""
-    prefix = next((pipeline.prefix for pipeline in serving.pipelines.values()), "")
-    for found in store.list(join(document.roots.lake, STATE, "airflow")):
-        dag_id = found.name.removesuffix(".json")
-        is_pack = "/" not in dag_id and dag_id.startswith(f"{prefix}{_EARLIER}")
-        if not is_pack or dag_id in serving.pipelines or found.modified < now - _SERVED_SECONDS:
-            continue
-        tables = sorted(serving.homes.keys() & _tables(store, found.path))
-        if tables:
-            pack = _pack(dag_id, tables, serving.pipelines[serving.homes[tables[0]]])
-            yield dag_id.removeprefix(prefix), RetiredPack(pack=pack, until=now + _SERVED_SECONDS)
-
-
-def _tables(store: Storage, path: str) -> set[str]:
-    try:
-        data = json.loads(store.read(path))
-        return {str(name) for part in ("tables", "failed") for name in data[part]}
-    except (FileNotFoundError, ValueError, KeyError, TypeError):
-        return set()
-
-
-def _pack(dag_id: str, tables: list[str], like: Pipeline) -> Pack:
-    schedule = "continuous" if re.search(r"\.continuous\.", dag_id) else "earlier"
-    return Pack(source=like.source, tier=like.tier, schedule=schedule, tables=tuple(tables), view=like.view)
+    return open_store(environ).swap(document.path, to_json(replace(found, retired=retired)).encode(), document.tag)

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any, Self, TypeVar
 
 from airflow_gddl.contract.errors import FatalError, GddlError, MetadataError
-from airflow_gddl.metadata.topology import Pipeline
 from airflow_gddl.runtime.snapshot import cache
 from airflow_gddl.runtime.snapshot.documents import Directory, PipelineDocument, SnapshotSettings, State, pipeline_of
 from airflow_gddl.runtime.snapshot.keeper import Keeper
-from airflow_gddl.runtime.snapshot.placements import Serving, keep
+from airflow_gddl.runtime.snapshot.placements import keep
+from airflow_gddl.topology import Pipeline
 
 T = TypeVar("T")
 _PARSED_FOR = 600.0
@@ -79,13 +79,10 @@ class MetadataSnapshot:
             GddlError: the lake does not answer; see `Storage`.
         """
         document = self._read(cache.read_placement, None)
-        directory = self.directory()
-        if document is None or directory is None:
+        if document is None:
             return True
-        homes = {row.table: row.dag_id for row in directory.rows if row.dag_id is not None}
-        serving = Serving({pipeline.dag_id: pipeline for pipeline in self.pipelines()}, homes)
         environ = self.settings.reaching(document.path, document.aws_conn_id)
-        return keep(document, serving, self.settings.clock(), environ)
+        return keep(document, self.settings.clock(), environ)
 
     def pipeline(self, dag_id: str) -> PipelineDocument | None:
         """One pipeline with its tables; None when it does not exist, even in reloaded metadata."""

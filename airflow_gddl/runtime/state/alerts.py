@@ -2,31 +2,55 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from airflow_gddl.runtime.state.board import BoardRow
 from airflow_gddl.runtime.state.facts import RunFact
-from airflow_gddl.runtime.state.judging import NEEDS_ATTENTION, has_many_quarantined
+from airflow_gddl.runtime.state.judging import MAINTENANCE_DUE, NEEDS_ATTENTION, has_many_quarantined
 
 Notified = Mapping[str, tuple[str, ...]]
 """Table to the codes with a sent alert that have not ended."""
-_WARNED = (
-    *("EXPECTATION_FAILED", "SEQUENCE_TIE", "UPDATE_WITHOUT_PRIOR", "MOVED_ROW_DELETED", "MOVED_ROW_INCOMPLETE"),
-    *NEEDS_ATTENTION,
-)
+_WARNED = ("EXPECTATION_FAILED", "SEQUENCE_TIE", "UPDATE_WITHOUT_PRIOR", "MOVED_ROW_DELETED", "MOVED_ROW_INCOMPLETE")
+"""Warnings of the newest run that are reported, though the table's state is not `attention`."""
 _REFUSED = ("SCHEMA_REFUSED", "EXPECTATION_FAILED")
-"""Errors of runs that a file's content causes."""
-_LATE = "FRESHNESS_MISSED"
+"""Errors of runs that a file's content causes: reported after the first run."""
+_LATE, _FAILED, _BROKEN = "FRESHNESS_MISSED", "LOAD_FAILED", "ROW_INVALID"
+METADATA = "(metadata)"
+"""In place of a table, in alerts of metadata outside of rows."""
+_SETTLED_AFTER = 120.0
+_TEXTS = {
+    "FOLDER_MISSING": "its landing folder is missing",
+    "FILE_UNREADABLE": "files can't be read",
+    MAINTENANCE_DUE: "its maintenance is overdue",
+}
+_OF_RUN = "see the warnings of the last run"
+
+
+@dataclass(frozen=True, kw_only=True)
+class AlertLimits:
+    """
+    Attributes:
+        quarantine_rate: see `judging.Knowledge`.
+        failed_runs: number of runs in a row in which a table fails until that is reported, from 1.
+    """
+
+    quarantine_rate: float
+    failed_runs: int = 2
 
 
 @dataclass(frozen=True)
 class TableProblem:
-    """A current problem of a table; `code` is listed in docs/codes.md."""
+    """A current problem of a table; `code` is listed in docs/codes.md.
+
+    Attributes:
+        of_run: the newest run's record says more.
+    """
 
     code: str
     text: str
+    of_run: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,6 +62,7 @@ class Alert:
     change: Literal["began", "over"]
     code: str
     text: str = ""
+    of_run: bool = False
 
     @property
     def line(self) -> str:
@@ -48,27 +73,31 @@ class Alert:
         )
 
 
-def problems(one: BoardRow, quarantine_rate: float) -> list[TableProblem]:
-    """All current problems of a table.
-
-    Args:
-        quarantine_rate: see `judging.Knowledge`.
-    """
+def problems(one: BoardRow, limits: AlertLimits) -> list[TableProblem]:
+    """All current problems of a table; of an invalid row, that alone."""
+    if one.row.problems:
+        return [TableProblem(_BROKEN, _first(one.row.problems))]
     found = [_lateness(one)] if one.state.late else []
     newest = one.newest
     if newest is not None and one.row.enabled:
-        if has_many_quarantined(one.record, quarantine_rate):
+        if has_many_quarantined(one.record, limits.quarantine_rate):
             share = f"{newest.quarantined} of {newest.rows_read} rows of the last run were quarantined"
             found.append(TableProblem("QUARANTINE_RATE", f"{share}; {one.record.quarantined} are in quarantine"))
         found += _of_run(newest)
-        if one.record.failed and newest.error in _REFUSED:
-            found.append(TableProblem(newest.error, one.record.error or "its files were refused"))
+        if one.record.failed:
+            found += _failure(one, newest, limits)
+    known = {problem.code for problem in found}
+    found += [_attention(code) for code in one.state.attention if code not in known]
     return found
+
+
+def _first(lines: Sequence[str]) -> str:
+    return lines[0] if len(lines) == 1 else f"{lines[0]} ({len(lines)} problems)"
 
 
 def _lateness(one: BoardRow) -> TableProblem:
     behind = "was never up to date" if one.state.behind is None else f"is {one.state.behind:.0f} s behind"
-    return TableProblem("FRESHNESS_MISSED", f"it {behind}; its freshness allows {one.row.freshness} s")
+    return TableProblem(_LATE, f"it {behind}; its freshness allows {one.row.freshness} s")
 
 
 def _of_run(run: RunFact) -> Iterable[TableProblem]:
@@ -77,29 +106,97 @@ def _of_run(run: RunFact) -> Iterable[TableProblem]:
         yield TableProblem("ROWS_MISSING", f"{run.rows_read} rows were read, {sum_} accounted for")
     for code in _WARNED:
         if code in run.warnings:
-            yield TableProblem(code, "see the warnings of the last run")
+            yield TableProblem(code, _OF_RUN, of_run=True)
 
 
-def alerts(found: Iterable[BoardRow], notified: Notified, quarantine_rate: float) -> list[Alert]:
+def _failure(one: BoardRow, newest: RunFact, limits: AlertLimits) -> Iterable[TableProblem]:
+    """A table that fails because of a file's content is reported at once; others after some runs."""
+    why = one.record.error or newest.error or "see the log of its run"
+    if newest.error in _REFUSED:
+        yield TableProblem(newest.error, why)
+        return
+    runs = _failed_runs(one)
+    if runs >= limits.failed_runs:
+        yield TableProblem(_FAILED, f"it failed in {runs} runs in a row: {why}" if runs > 1 else f"it failed: {why}")
+
+
+def _failed_runs(one: BoardRow) -> int:
+    """Runs in a row that failed, as far as runs are kept; tries of one run of Airflow count once."""
+    found = set()
+    for fact in reversed(one.record.facts):
+        if fact.status != "failed" or fact.started <= (one.record.complete or 0):
+            break
+        found.add(fact.airflow[0] if fact.airflow else fact.run_id)
+    return len(found)
+
+
+def _attention(code: str) -> TableProblem:
+    return TableProblem(code, _TEXTS.get(code, _OF_RUN), of_run=code in NEEDS_ATTENTION)
+
+
+def alerts(found: Iterable[BoardRow], notified: Notified, limits: AlertLimits) -> list[Alert]:
     """Alerts to send now."""
-    return [alert for one in found for alert in _changes(one, problems(one, quarantine_rate), notified)]
+    return [alert for one in found for alert in _of_row(one, notified, limits)]
 
 
-def lateness(found: Iterable[BoardRow], notified: Notified) -> list[Alert]:
-    """`alerts` for lateness only, which can begin and end without a load."""
-    known = {table: (_LATE,) for table, codes in notified.items() if _LATE in codes}
-    return [alert for one in found for alert in _changes(one, [_lateness(one)] if one.state.late else [], known)]
+def _of_row(one: BoardRow, notified: Notified, limits: AlertLimits) -> Iterator[Alert]:
+    known = notified
+    if one.row.problems:  # nothing is known of the freshness and the like of an invalid row
+        known = {one.row.table: tuple(set(notified.get(one.row.table, ())) & {_BROKEN})}
+    return _changes(one.row.table, one.row.owner, problems(one, limits), known)
 
 
-def _changes(one: BoardRow, holding: Iterable[TableProblem], notified: Notified) -> Iterator[Alert]:
+def without_load(found: Iterable[BoardRow], notified: Notified, limits: AlertLimits, now: float) -> list[Alert]:
+    """`alerts` for all tables at a moment that no load has ended.
+
+    Of a table whose run has just ended, the load sends the others; here, only lateness.
+    """
+    made: list[Alert] = []
+    for one in found:
+        newest = one.newest
+        if newest is None or now - newest.started - newest.seconds > _SETTLED_AFTER or one.row.problems:
+            made += _of_row(one, notified, limits)
+        else:
+            known = {one.row.table: (_LATE,)} if _LATE in notified.get(one.row.table, ()) else {}
+            late = [_lateness(one)] if one.state.late else []
+            made += _changes(one.row.table, one.row.owner, late, known)
+    return made
+
+
+def of_metadata(lines: Sequence[str], notified: Notified) -> list[Alert]:
+    """Alerts of problems outside of rows, as of a file that can't be read.
+
+    Args:
+        lines: the problems.
+    """
+    holding = [TableProblem("METADATA_INVALID", _first(lines))] if lines else []
+    return list(_changes(METADATA, None, holding, notified))
+
+
+def of_removed(notified_by: Mapping[str, Notified], tables: Collection[str]) -> list[tuple[str, Alert]]:
+    """Ends of alerts of tables that the metadata no longer has, with the pipeline that stores them.
+
+    Args:
+        notified_by: pipelines of the metadata to their sent alerts.
+        tables: all of the metadata.
+    """
+    return [
+        (pipeline, Alert(table=table, owner=None, change="over", code=code))
+        for pipeline, notified in sorted(notified_by.items())
+        for table, codes in sorted(notified.items())
+        if table not in tables and table != METADATA
+        for code in codes
+    ]
+
+
+def _changes(table: str, owner: str | None, holding: Iterable[TableProblem], notified: Notified) -> Iterator[Alert]:
     """Problems of a table that began, or are over, since the sent alerts."""
-    table, owner = one.row.table, one.row.owner
-    texts = {problem.code: problem.text for problem in holding}
+    found = {problem.code: problem for problem in holding}
     before = set(notified.get(table, ()))
-    for code, text in texts.items():
+    for code, problem in found.items():
         if code not in before:
-            yield Alert(table=table, owner=owner, change="began", code=code, text=text)
-    for code in sorted(before - texts.keys()):
+            yield Alert(table=table, owner=owner, change="began", code=code, text=problem.text, of_run=problem.of_run)
+    for code in sorted(before - found.keys()):
         yield Alert(table=table, owner=owner, change="over", code=code)
 
 

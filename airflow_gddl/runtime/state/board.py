@@ -1,17 +1,213 @@
-"""Every table with its state, to list, filter, sort and count; used by the page and the command."""
+"""Every table with its state, read from the lake, to list, filter, sort and count; used by the page and the command."""
 
 from __future__ import annotations
 
+import os
+import threading
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal
 
-from airflow_gddl.metadata.topology.rows import TableRow
-from airflow_gddl.runtime.state.facts import RunFact, TableRecord
-from airflow_gddl.runtime.state.judging import MOST_QUARANTINED, STATES, Knowledge, TablePoll, TableStatus, judge
-from airflow_gddl.runtime.state.reading import LakeState
+from airflow_gddl.contract.errors import GddlError, RetriableError
+from airflow_gddl.contract.spec import Roots
+from airflow_gddl.runtime.state.documents import (
+    BY_HAND,
+    PollDocument,
+    RunsDocument,
+    decode_poll,
+    decode_runs,
+    encode_poll,
+    folder,
+    place,
+)
+from airflow_gddl.runtime.state.facts import RunFact, TableRecord, merged
+from airflow_gddl.runtime.state.judging import (
+    MOST_QUARANTINED,
+    STATES,
+    Knowledge,
+    RunningJob,
+    TablePoll,
+    TableStatus,
+    judge,
+)
+from airflow_gddl.stores import Storage, StoredObject, open_store, read_if_there
+from airflow_gddl.topology.rows import TableRow
+
+_AT_ONCE = 16
+_RUNS, _POLL = ".runs.json", ".poll.json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trouble:
+    """An object that could not be read; the state shown instead is as of `since`, seconds since the epoch; null: never
+    read.
+
+    Attributes:
+        pipeline: pipeline of the object; null: all tables are affected.
+    """
+
+    what: str
+    since: float | None
+    pipeline: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class LakeState:
+    """State of the tables of a lake.
+
+    Attributes:
+        notified_by: pipeline to its sent alerts.
+        running: table to the job that loads it; it may have ended unreported.
+        seen: table to when a sensor or `gddl_watch` first saw it, seconds since the epoch.
+        homes: table to the pipeline that ran it last, without manual runs.
+        empty: no state was written yet, or it was lost.
+        read: when it was read, seconds since the epoch.
+    """
+
+    records: Mapping[str, TableRecord] = field(default_factory=dict)
+    polls: Mapping[str, TablePoll] = field(default_factory=dict)
+    notified_by: Mapping[str, Mapping[str, tuple[str, ...]]] = field(default_factory=dict)
+    running: Mapping[str, RunningJob] = field(default_factory=dict)
+    seen: Mapping[str, float] = field(default_factory=dict)
+    homes: Mapping[str, str] = field(default_factory=dict)
+    troubles: tuple[Trouble, ...] = ()
+    empty: bool = False
+    read: float = 0.0
+
+
+@dataclass
+class StateReader:
+    """Reads a lake's state repeatedly; thread-safe.
+
+    If the lake can't be read, the last state is returned with a trouble that says since when.
+
+    Attributes:
+        clock: seconds since the epoch.
+    """
+
+    lake: str
+    clock: Callable[[], float]
+    environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
+    _kept: dict[str, tuple[str, RunsDocument | PollDocument]] = field(default_factory=dict)
+    _last: LakeState | None = None
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def read(self) -> LakeState:
+        with self._lock:
+            try:
+                self._last = self._fresh(self.clock())
+            except RetriableError as error:
+                return self._stale(error)
+            return self._last
+
+    def read_or_last(self) -> LakeState:
+        """`read`, which also returns the last state when the store denies access, so that the page always loads."""
+        try:
+            return self.read()
+        except GddlError as error:
+            return self._stale(error)
+
+    def _stale(self, error: GddlError) -> LakeState:
+        before = self._last or LakeState()
+        since = before.troubles[0].since if before.troubles else (before.read or None)
+        # `read` stays unset, so that the next call retries.
+        return replace(before, troubles=(Trouble(what=f"the lake can't be read: {error}", since=since),))
+
+    def _fresh(self, now: float) -> LakeState:
+        store, root = open_store(self.environ), folder(self.lake)
+        found = [item for item in store.list(root) if item.name.endswith((_RUNS, _POLL)) and "/" not in item.name]
+        changed = [item for item in found if self._kept.get(item.name, ("",))[0] != item.etag]
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            contents = list(pool.map(lambda item: read_if_there(store, item.path), changed))
+        troubles = [
+            trouble for item, data in zip(changed, contents, strict=True) if (trouble := self._take(item, data))
+        ]
+        here = {item.name for item in found}
+        self._kept = {name: kept for name, kept in self._kept.items() if name in here}
+        made = combined({name: document for name, (_, document) in self._kept.items()})
+        return replace(made, troubles=tuple(troubles), empty=not any(n.endswith(_RUNS) for n in here), read=now)
+
+    def _take(self, item: StoredObject, data: bytes | None) -> Trouble | None:
+        if data is None:
+            return None
+        try:
+            document = decode_runs(data) if item.name.endswith(_RUNS) else decode_poll(data)
+        except ValueError as error:
+            kept = self._kept.get(item.name)
+            since = None if kept is None else _moment(kept[1])
+            what = f"{item.name} is damaged ({error}); the pipeline's next load rebuilds it from the runs"
+            pipeline = item.name.removesuffix(_RUNS).removesuffix(_POLL)
+            return Trouble(what=what, since=since, pipeline=pipeline)
+        self._kept[item.name] = (item.etag, document)
+        return None
+
+
+def read_pipeline(lake: str, names: Sequence[str], environ: Mapping[str, str] = os.environ) -> LakeState:
+    """The state of a few pipelines; reads only their objects.
+
+    Raises:
+        RetriableError: `STORAGE_BUSY`.
+        ValueError: one is damaged.
+    """
+    store = open_store(environ)
+    documents: dict[str, RunsDocument | PollDocument] = {}
+    for name in names:
+        with suppress(FileNotFoundError):
+            documents[f"{name}{_RUNS}"] = decode_runs(store.read(place(lake, name, "runs")))
+        with suppress(FileNotFoundError):
+            documents[f"{name}{_POLL}"] = decode_poll(store.read(place(lake, name, "poll")))
+    return combined(documents)
+
+
+def combined(documents: Mapping[str, RunsDocument | PollDocument]) -> LakeState:
+    """Merge documents: a table that moved between pipelines, or was run manually, is in several.
+
+    Args:
+        documents: by the names of their objects.
+    """
+    records: dict[str, TableRecord] = {}
+    polls: dict[str, TablePoll] = {}
+    notified_by: dict[str, Mapping[str, tuple[str, ...]]] = {}
+    running: dict[str, RunningJob] = {}
+    seen: dict[str, float] = {}
+    for object_name, document in documents.items():
+        if isinstance(document, PollDocument):
+            for name, poll in document.tables.items():
+                if name not in polls or poll.polled > polls[name].polled:
+                    polls[name] = poll
+                if poll.first is not None:
+                    seen[name] = min(poll.first, seen.get(name, poll.first))
+            continue
+        notified_by[object_name.removesuffix(_RUNS)] = document.notified
+        for name, record in document.tables.items():
+            records[name] = merged(records[name], record) if name in records else record
+        for name, job in document.running.items():
+            running[name] = max(job, running.get(name, job), key=lambda one: one.until)
+        for name, moment in document.seen.items():
+            seen[name] = min(moment, seen.get(name, moment))
+    return LakeState(
+        records=records, polls=polls, notified_by=notified_by, running=running, seen=seen, homes=_homes(documents)
+    )
+
+
+def _homes(documents: Mapping[str, RunsDocument | PollDocument]) -> dict[str, str]:
+    newest: dict[str, tuple[float, str]] = {}
+    for object_name, document in documents.items():
+        pipeline = object_name.removesuffix(_RUNS)
+        if isinstance(document, PollDocument) or pipeline == BY_HAND:
+            continue
+        for name, record in document.tables.items():
+            newest[name] = max(newest.get(name, (0.0, "")), (record.started or 0.0, pipeline))
+    return {name: pipeline for name, (_, pipeline) in newest.items()}
+
+
+def _moment(document: RunsDocument | PollDocument) -> float:
+    return document.polled if isinstance(document, PollDocument) else document.written
+
 
 Order = Literal["urgency", "lag", "table", "last_run", "quarantined", "waiting"]
 Facet = Literal["source", "tier", "priority", "owner"]
@@ -131,3 +327,67 @@ _KEYS: dict[str, Callable[[BoardRow], tuple[float, ...]]] = {
     "quarantined": lambda one: (-float(one.record.quarantined),),
     "waiting": lambda one: (-float(one.state.waiting),),
 }
+
+
+@dataclass(frozen=True, kw_only=True)
+class PollRecord:
+    """One poll of all tables of a pipeline.
+
+    Attributes:
+        polled: seconds since the epoch, before the listing.
+        files: table to the number of its data files.
+        waiting: tables with pending files.
+        held_by: tables that wait, to their dependencies.
+        taken: table to the poll of its last load, seconds since the epoch.
+        missing: tables whose landing folder is missing, so that nothing is known of their source.
+    """
+
+    polled: float
+    files: Mapping[str, int]
+    waiting: frozenset[str] = frozenset()
+    held_by: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    taken: Mapping[str, float] = field(default_factory=dict)
+    missing: frozenset[str] = frozenset()
+
+
+def after(before: PollDocument | None, seen: PollRecord) -> PollDocument:
+    """Pure. The number of pending files, and since when, follows from earlier polls."""
+    known = before.tables if before is not None else {}
+    return PollDocument(polled=seen.polled, tables={name: _poll(name, known.get(name), seen) for name in seen.files})
+
+
+def _poll(name: str, before: TablePoll | None, seen: PollRecord) -> TablePoll:
+    files, taken = seen.files[name], seen.taken.get(name)
+    # For tables polled by an earlier release, which did not store this.
+    first = seen.polled if before is None else before.first or before.polled
+    missing, clear = name in seen.missing, None if before is None else before.clear
+    if name not in seen.waiting:
+        clear = clear if missing else seen.polled
+        return TablePoll(polled=seen.polled, files=files, clear=clear, first=first, missing=missing)
+    # The files pending at the previous poll were loaded since: this is new work.
+    same = before is not None and before.since is not None and (taken is None or taken < before.since)
+    loaded = 0 if before is None or taken is None else before.files - (before.waiting if same else 0)
+    return TablePoll(
+        polled=seen.polled,
+        files=files,
+        waiting=max(1, files - loaded),
+        since=before.since if same and before is not None else seen.polled,
+        clear=clear,
+        held_by=tuple(seen.held_by.get(name, ())),
+        first=first,
+        missing=missing,
+    )
+
+
+def keep(store: Storage, roots: Roots, pipeline: str, seen: PollRecord) -> None:
+    """Write the poll.
+
+    Raises:
+        RetriableError: `STORAGE_BUSY`.
+    """
+    path = place(roots.lake, pipeline, "poll")
+    try:
+        before: PollDocument | None = decode_poll(store.read(path))
+    except (FileNotFoundError, ValueError):
+        before = None
+    store.write(path, encode_poll(after(before, seen)))

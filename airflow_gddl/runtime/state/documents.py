@@ -1,7 +1,7 @@
 """The objects that hold the state: small, in `lake/_gddl/state`, read without knowing any table's folder.
 
     <pipeline>.runs.json    a `TableRecord` for each of its tables, by the tasks that load
-    <pipeline>.look.json    a `TablePoll` for each of its tables, by its sensor
+    <pipeline>.poll.json    a `TablePoll` for each of its tables, by its sensor
     by-hand.runs.json       what `gddl run` did
 
 Each normally has one writer; if two conflict, a conditional put makes the second one read again. If they are lost, they
@@ -20,7 +20,7 @@ from airflow_gddl.runtime.state.facts import TableRecord
 from airflow_gddl.runtime.state.judging import RunningJob, TablePoll
 from airflow_gddl.stores import Storage, update_object
 
-Kind = Literal["runs", "look"]
+Kind = Literal["runs", "poll"]
 BY_HAND = "by-hand"
 FORMAT = 1
 # Values are stored in this order, so that new fields go last.
@@ -65,8 +65,10 @@ def encode_runs(document: RunsDocument) -> bytes:
     # Not through the codec, for speed: there may be ten thousand.
     tables = {name: [getattr(record, field) for field in _FIELDS] for name, record in sorted(document.tables.items())}
     notified = dict(sorted(document.notified.items()))
-    data = {"format": FORMAT, "written": document.written, "tables": tables, "told": notified}
+    data = {"format": FORMAT, "written": document.written, "tables": tables, "notified": notified}
     running = {name: [job.since, job.until] for name, job in sorted(document.running.items())}
+    runs = {name: job.run for name, job in sorted(document.running.items()) if job.run}
+    data |= {"running_in": runs} if runs else {}
     return _bytes({**data, "running": running, "seen": dict(sorted(document.seen.items()))})
 
 
@@ -78,9 +80,13 @@ def decode_runs(data: bytes) -> RunsDocument:
     given = _parsed(data)
     try:
         tables = {str(name): _to_record(values) for name, values in given["tables"].items()}
-        notified = {str(name): tuple(codes) for name, codes in given["told"].items()}
-        # Documents of earlier versions lack the last two.
-        running = {name: RunningJob(float(since), float(until)) for name, (since, until) in _items(given, "running")}
+        notified = {str(name): tuple(codes) for name, codes in given["notified"].items()}
+        # Documents of earlier versions lack the rest.
+        runs = {name: str(run) for name, run in _items(given, "running_in")}
+        running = {
+            name: RunningJob(float(since), float(until), runs.get(name, ""))
+            for name, (since, until) in _items(given, "running")
+        }
         seen = {name: float(moment) for name, moment in _items(given, "seen")}
         return RunsDocument(
             tables=tables, written=float(given["written"]), notified=notified, running=running, seen=seen
@@ -132,6 +138,20 @@ def _decoded(data: bytes | None) -> RunsDocument | None:
         return None if data is None else decode_runs(data)
     except ValueError:
         return None
+
+
+def end_running(store: Storage, path: str, run: str) -> None:
+    """Remove the jobs of an Airflow run that was stopped, so that other runs load their tables again.
+
+    Raises:
+        RetriableError: `STORAGE_BUSY`, or `STATE_CONTENDED`.
+    """
+
+    def ended(document: RunsDocument) -> RunsDocument:
+        return replace(document, running={name: job for name, job in document.running.items() if job.run != run})
+
+    if store.stat(path) is not None:
+        update_runs(store, path, ended, RunsDocument)
 
 
 def forget(store: Storage, lake: str, names: Collection[str]) -> None:

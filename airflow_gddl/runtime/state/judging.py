@@ -12,9 +12,8 @@ from typing import Literal, get_args
 
 from airflow_gddl.contract.layout import FEW_ROWS
 from airflow_gddl.contract.result import CATALOG_PROBLEMS
-from airflow_gddl.metadata.topology.rows import TableRow
-from airflow_gddl.runtime.state.facts import TableRecord
-from airflow_gddl.runtime.state.moments import latest
+from airflow_gddl.runtime.state.facts import TableRecord, latest
+from airflow_gddl.topology.rows import TableRow
 
 State = Literal["broken_row", "failed", "late", "attention", "running", "waiting", "new", "fresh", "disabled"]
 STATES: tuple[State, ...] = get_args(State)
@@ -30,7 +29,7 @@ MOST_QUARANTINED = 0.01
 _UNREAD, _RATE = "FILE_UNREADABLE", "QUARANTINE_RATE"
 _LOST = "FOLDER_MISSING"
 """The same, of the last poll."""
-_MAINTENANCE_CODE = "MAINTENANCE_DUE"
+MAINTENANCE_DUE = "MAINTENANCE_DUE"
 MAINTENANCE_RUNS, MAINTENANCE_SECONDS = 100, 14 * 86_400.0
 """A large table needs maintenance after so many runs with changes and so much time since the last one."""
 
@@ -67,10 +66,12 @@ class RunningJob:
     Attributes:
         since: when it began.
         until: when the job expires unless it is reported again.
+        run: Airflow's id of the run; empty where Airflow did not start it.
     """
 
     since: float
     until: float
+    run: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -191,7 +192,7 @@ def _attention(row: TableRow, known: Knowledge, now: float) -> tuple[str, ...]:
         _LOST: poll is not None and poll.missing and record.succeeded is not None,
         _UNREAD: record.counted_files > 0,
         _RATE: has_many_quarantined(record, known.quarantine_rate),
-        _MAINTENANCE_CODE: needs_maintenance(record, now),
+        MAINTENANCE_DUE: needs_maintenance(record, now),
     }
     found |= {code for code, is_so in holds.items() if is_so}
     return tuple(sorted(found)) if row.enabled else ()

@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from airflow_gddl.contract.dialects import DebeziumOptions
+from airflow_gddl.contract.extensions import DebeziumOptions
 from spark_jobs.dialects.debezium.connect_values import (
     Values,
     array_of,

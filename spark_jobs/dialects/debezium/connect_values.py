@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.types as pt
 
-from airflow_gddl.contract.dialects import DebeziumOptions
+from airflow_gddl.contract.extensions import DebeziumOptions
 from airflow_gddl.contract.sql_types import MAX_PRECISION
 
 _EXACT = 16

@@ -13,8 +13,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from airflow_gddl.contract.dialects import DebeziumOptions
 from airflow_gddl.contract.errors import FatalError
+from airflow_gddl.contract.extensions import DebeziumOptions
 from airflow_gddl.contract.file_names import Names, PathFormat, is_temporary
 from airflow_gddl.stores.readers import GZIP_MAGIC, Inflating
 from spark_jobs.dialects.debezium.change_events import read_events, table_of

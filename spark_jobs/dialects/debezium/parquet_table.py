@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pyarrow.types as pt
 
-from airflow_gddl.contract.dialects import DebeziumOptions
+from airflow_gddl.contract.extensions import DebeziumOptions
 from airflow_gddl.contract.sql_types import MAX_PRECISION
 from spark_jobs.dialects.debezium.change_events import OPERATIONS
 from spark_jobs.dialects.debezium.connect_values import (

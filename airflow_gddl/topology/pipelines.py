@@ -1,7 +1,9 @@
-"""Maps tables to pipelines: one DAG for each table in tiers of one table a job, packs for other tiers. Pure."""
+"""Maps tables to pipelines and their schedules: a DAG for each table in tiers of one table a job, else packs."""
 
 from __future__ import annotations
 
+import hashlib
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -9,8 +11,67 @@ from typing import Any, Literal
 
 from airflow_gddl.contract import durations
 from airflow_gddl.contract.spec import AirflowView, Priority, TableSpec, TierSpec
-from airflow_gddl.metadata.topology.placement import CONTINUOUS, Base, Group, Pack, Placement, legal, place, retired
-from airflow_gddl.metadata.topology.schedules import Timing, slug, timing
+from airflow_gddl.topology.placement import CONTINUOUS, Base, Group, Pack, Placement, legal, number, place, retired
+
+Schedule = str | Mapping[str, tuple[str, ...]] | None
+_CRONS = {
+    "@hourly": "{m} * * * *",
+    "@daily": "{m} 0 * * *",
+    "@weekly": "{m} 0 * * 0",
+    "@monthly": "{m} 0 1 * *",
+    "@yearly": "{m} 0 1 1 *",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Timing:
+    """Schedule of a pipeline.
+
+    Attributes:
+        kind: `never` runs only manually.
+        cron: five fields; empty for the other kinds.
+        written: the row's own text; empty for the other kinds.
+        assets: names or URIs whose updates, all of them, start a run; empty for the other kinds.
+    """
+
+    kind: Literal["cron", "once", "continuous", "assets", "never"]
+    cron: str = ""
+    written: str = ""
+    assets: tuple[str, ...] = ()
+
+
+def timing(schedule: Schedule, dag_id: str) -> Timing:
+    """A row's schedule as a timing; a preset's minute is the DAG id's own, an explicit cron line stays as it is."""
+    if schedule is None:
+        return Timing(kind="never")
+    if not isinstance(schedule, str):
+        return Timing(kind="assets", assets=tuple(sorted(set(schedule["assets"]))))
+    if schedule in ("continuous", "@once"):
+        return Timing(kind="continuous" if schedule == "continuous" else "once")
+    cron = _CRONS.get(schedule, schedule).format(m=number(dag_id, 60))
+    return Timing(kind="cron", cron=cron, written=schedule)
+
+
+def slug(schedule: Schedule) -> str:
+    """A short unique name of a schedule for DAG ids."""
+    if schedule is None:
+        return "manual"
+    if isinstance(schedule, str):
+        plain = schedule.removeprefix("@")
+        return plain if plain.isalpha() else f"cron-{_cron_words(plain)}"
+    names = sorted(set(schedule["assets"]))
+    return f"assets-{_short_hash(chr(10).join(names))}"
+
+
+def _cron_words(cron: str) -> str:
+    """`*/15 * * * *` as `x-15_x_x_x_x-1f2e3d`: the hash says what the letters can't."""
+    words = "_".join(re.sub(r"[^A-Za-z0-9]+", "-", field.replace("*", "x")) for field in cron.split())
+    return f"{words[:40]}-{_short_hash(' '.join(cron.split()))}"
+
+
+def _short_hash(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:6]
+
 
 MAPPED_UP_TO = 500
 """Tables in packs up to which packs are `mapped` unless metadata says otherwise: each run then has a task instance for
@@ -56,6 +117,11 @@ def owner_of(tables: Sequence[TableSpec]) -> str:
     return ", ".join(owners) if 0 < len(owners) <= _MOST_OWNERS else NO_OWNER
 
 
+def label_of(key: str, value: str) -> str:
+    """A row's tag as Airflow shows it."""
+    return f"{key}:{value}" if value else key
+
+
 def tags_of(tables: Sequence[TableSpec], tier: str, priority: Priority) -> tuple[str, ...]:
     """Source, tier and priority, `owner:<owner>` and the labels of the rows, sorted; of a pack the most frequent ones.
 
@@ -65,7 +131,7 @@ def tags_of(tables: Sequence[TableSpec], tier: str, priority: Priority) -> tuple
     """
     alone = len(tables) == 1
     owners = [f"owner:{table.owner}" for table in tables if table.owner]
-    labels = [f"{key}:{value}" if value else key for table in tables for key, value in table.tags.items()]
+    labels = [label_of(key, value) for table in tables for key, value in table.tags.items()]
     own = ("gddl", tables[0].source, tier, f"priority:{priority}")
     chosen = (*own, *_most(owners, _MOST_OWNER_TAGS), *(labels if alone else _most(labels, _MOST_LABELS)))
     return tuple(sorted({tag[:_LONGEST_TAG] for tag in chosen}))

@@ -1,11 +1,19 @@
-"""A short row for every table of the metadata, for lists and filters of thousands of tables."""
+"""A short row for every table of the metadata, for lists and filters of thousands of tables, and starts of pipelines.
+
+Starts are cron lines as minutes of one day, in UTC.
+"""
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Collection, Iterable, Sequence
+import functools
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date
+from datetime import UTC, date, datetime, time, timedelta
+from itertools import pairwise
+
+from croniter import croniter
 
 from airflow_gddl.contract import durations
 from airflow_gddl.contract.checks import table_name_fault
@@ -14,8 +22,7 @@ from airflow_gddl.contract.published import EVERY, Publication
 from airflow_gddl.contract.spec import Priority, TableSpec
 from airflow_gddl.contract.table_names import TableNames
 from airflow_gddl.metadata.problems import Problem
-from airflow_gddl.metadata.topology.pipelines import Pipeline
-from airflow_gddl.metadata.topology.schedules import Timing
+from airflow_gddl.topology.pipelines import Pipeline, Timing, label_of
 
 _FROM = date(2024, 1, 1)
 """A fixed day, so that the interval depends only on the schedule."""
@@ -34,6 +41,7 @@ class TableRow:
         problems: problems of the row, one line each; empty: none.
         source_table: `schema.name` in the source; null: `table`.
         published, technical, added: see `Publication`.
+        tags: names of its tags, and names with values as Airflow shows them.
     """
 
     table: str
@@ -50,6 +58,7 @@ class TableRow:
     published: Sequence[str] = (EVERY,)
     technical: Sequence[str] = ()
     added: Sequence[str] = ()
+    tags: Sequence[str] = ()
 
     @property
     def name_in_source(self) -> str:
@@ -83,6 +92,7 @@ def row_of(spec: TableSpec, pipeline: Pipeline | None) -> TableRow:
         published=publication.columns,
         technical=publication.technical,
         added=publication.added,
+        tags=tuple(label for key, value in spec.tags.items() for label in dict.fromkeys((key, label_of(key, value)))),
     )
 
 
@@ -91,7 +101,7 @@ def _longest_interval(timing: Timing) -> int:
     if timing.kind != "cron":
         return 0
     # Needed only for compiling and alerting; parsing a DAG file must not import the cron parser.
-    from airflow_gddl.metadata.topology.starts import gaps  # noqa: PLC0415 - as said above
+    # MVDROP
 
     return 60 * gaps(timing.cron, _FROM)[1]
 
@@ -168,3 +178,91 @@ def _hint(name: str, known: Sequence[str]) -> str:
     same_name = [table for table in known if table.split(".", 1)[1].casefold() == name.casefold()]
     found = list(dict.fromkeys([*same_name, *(by_folded[folded] for folded in near)]))[:3]
     return f"did you mean {' or '.join(found)}?" if found else "`gddl status` lists the tables"
+
+
+MINUTES = 1440
+HORIZON = 31
+"""Number of days considered: contains each day of a week and of a month."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Starts:
+    """The starts of one day.
+
+    Attributes:
+        of: minutes of the day, ascending, by DAG id; only pipelines that start on it.
+        per_minute: how many start in each of its 1,440 minutes.
+    """
+
+    day: date
+    of: Mapping[str, tuple[int, ...]]
+    per_minute: tuple[int, ...]
+
+    @property
+    def runs(self) -> int:
+        return sum(self.per_minute)
+
+
+def starts_on(pipelines: Iterable[Pipeline], day: date) -> Starts:
+    """The starts of pipelines with a time schedule; others start by data or manually."""
+    of = {
+        pipeline.dag_id: minutes_of(pipeline.timing.cron)
+        for pipeline in pipelines
+        if pipeline.timing.kind == "cron" and runs_on(pipeline.timing.cron, day)
+    }
+    counted: Counter[int] = Counter()
+    # Thousands of pipelines have few different lines, and these many minutes.
+    for minutes, pipelines_alike in Counter(of.values()).items():
+        counted.update(dict.fromkeys(minutes, pipelines_alike))
+    return Starts(day=day, of=of, per_minute=tuple(counted[minute] for minute in range(MINUTES)))
+
+
+def busiest_day(pipelines: Iterable[Pipeline], first: date) -> date:
+    """The day with the most starts among the `HORIZON` days from `first`; the earliest of several."""
+    weights: Counter[str] = Counter()
+    for pipeline in pipelines:
+        if pipeline.timing.kind == "cron":
+            # Days depend on the last three fields alone, of which thousands of lines have few.
+            weights[_day_part(pipeline.timing.cron)] += len(minutes_of(pipeline.timing.cron))
+    days = [first + timedelta(days=number) for number in range(HORIZON)]
+    return max(days, key=lambda day: sum(weight for part, weight in weights.items() if _fires(part, day)))
+
+
+@functools.lru_cache(maxsize=16_384)
+def gaps(cron: str, first: date) -> tuple[int, int]:
+    """Minutes between two starts, at least and at most, as the `HORIZON` days from `first` on show them.
+
+    A line that fires on one of these days or on none counts as once in so many days.
+    """
+    minutes = minutes_of(cron)
+    days = [number for number in range(HORIZON) if runs_on(cron, first + timedelta(days=number))]
+    if len(days) < 2:
+        return HORIZON * MINUTES, HORIZON * MINUTES
+    within = [later - earlier for earlier, later in pairwise(minutes)]
+    over_night = MINUTES - minutes[-1] + minutes[0]
+    between = [(later - earlier - 1) * MINUTES + over_night for earlier, later in pairwise(days)]
+    return min(within + between), max(within + between)
+
+
+@functools.lru_cache(maxsize=16_384)
+def minutes_of(cron: str) -> tuple[int, ...]:
+    """Minutes of the day at which a line fires on the days on which it does."""
+    minute, hour = cron.split()[:2]
+    expanded = croniter.expand(f"{minute} {hour} * * *")[0]
+    hours = range(24) if expanded[1] == ["*"] else expanded[1]
+    minutes = range(60) if expanded[0] == ["*"] else expanded[0]
+    return tuple(sorted(60 * h + m for h in hours for m in minutes))
+
+
+def runs_on(cron: str, day: date) -> bool:
+    """Whether a line fires on this day at all."""
+    return _fires(_day_part(cron), day)
+
+
+def _day_part(cron: str) -> str:
+    return " ".join(cron.split()[2:])
+
+
+@functools.lru_cache(maxsize=65_536)
+def _fires(part: str, day: date) -> bool:
+    return part == "* * *" or bool(croniter.match(f"0 0 {part}", datetime.combine(day, time(), UTC)))

@@ -1,0 +1,101 @@
+"""Waits in a user's own DAG until tables are up to date."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from airflow.sdk import BaseSensorOperator, Context
+
+_SHOWN = 20
+
+
+class GddlSensor(BaseSensorOperator):
+    """Waits until the replicas of tables hold everything that had landed at a moment; it starts no load.
+
+    Args:
+        tables: names, `schema.name`; a text is split at commas and blanks.
+        select, exclude: selectors of tables, see `GddlLoadOperator`.
+        as_of: ISO 8601; the moment, e.g. `{{ data_interval_end }}`; null: when the run was queued.
+        metadata: folder or `s3://` URL; null: as for the DAGs, from the configuration.
+        mode: `reschedule` by default, so that it holds no slot between two polls.
+    """
+
+    template_fields: Sequence[str] = ("tables", "select", "exclude", "as_of", "metadata")
+    ui_color = "#dcefe6"
+
+    def __init__(
+        self,
+        *,
+        tables: Sequence[str] | str = (),
+        select: Sequence[str] | str = (),
+        exclude: Sequence[str] | str = (),
+        as_of: str = "{{ dag_run.queued_at or dag_run.start_date }}",
+        metadata: str | None = None,
+        mode: str = "reschedule",
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(mode=mode, **kwargs)
+        self.tables = tables
+        self.select = select
+        self.exclude = exclude
+        self.as_of = as_of
+        self.metadata = metadata
+
+    def poke(self, context: Context) -> bool:  # noqa: ARG002 - Airflow's signature
+        """
+        Raises:
+            AirflowFailException: no such table, or one that nothing loads.
+            AirflowException: the lake or the metadata can't be read.
+        """
+        from airflow_gddl.reporting.results import airflow_errors  # noqa: PLC0415 - imported when needed
+
+        with airflow_errors():
+            waits = self._behind()
+        for line in waits[:_SHOWN]:
+            self.log.info("%s", line)
+        return not waits
+
+    def _behind(self) -> list[str]:
+        """A line for each table that is not up to date."""
+        from airflow_gddl import configuration  # noqa: PLC0415 - imported when needed
+        from airflow_gddl.contract.errors import RetriableError  # noqa: PLC0415 - as above
+        from airflow_gddl.runtime.landing.run_request import loaded_by, requested  # noqa: PLC0415 - as above
+        from airflow_gddl.runtime.state.board import StateReader, standings  # noqa: PLC0415 - as above
+
+        place = configuration.metadata_place(self.metadata, f"{configuration.dags_folder()}/gddl.py")
+        snapshot = configuration.snapshot(place)
+        directory = snapshot.directory()
+        if directory is None:
+            raise RetriableError("METADATA_UNREADABLE", snapshot.state.why or "no table", where=place, remedy="retry")
+        homes = loaded_by(requested(directory, self.tables, self.select, self.exclude), directory)
+        rows = [row for row in directory.rows if row.table in homes]
+        known = StateReader(directory.roots.lake, time.time, configuration.environ_of(directory)).read()
+        if known.troubles and not known.read:
+            raise RetriableError("LAKE_UNREADABLE", known.troubles[0].what, remedy="check `lake` and its credentials")
+        moment = _moment(self.as_of)
+        found = [one for one in standings(rows, known, time.time()) if (one.state.as_of or 0.0) < moment]
+        return [_line(one.row.table, one.state.as_of, one.record.error if one.state.failed else None) for one in found]
+
+
+def _moment(text: str) -> float:
+    """
+    Raises:
+        MetadataError: `REQUEST_INVALID`.
+    """
+    from airflow_gddl.runtime.landing.run_request import invalid_request  # noqa: PLC0415 - imported when needed
+
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise invalid_request(
+            f"as_of {text!r} is not a moment", "write ISO 8601, e.g. {{ data_interval_end }}"
+        ) from error
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+
+
+def _line(table: str, as_of: float | None, error: str | None) -> str:
+    known = "was never loaded" if as_of is None else f"is as of {datetime.fromtimestamp(as_of, UTC):%Y-%m-%dT%H:%M:%SZ}"
+    return f"{table} {known}" + (f"; its last run failed: {error}" if error else "")

@@ -1,0 +1,119 @@
+"""Ready notifiers of Teams, PagerDuty, Slack and mail, against servers of this machine."""
+
+from __future__ import annotations
+
+import json
+import socketserver
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from email import message_from_string, policy
+from typing import Any
+
+import pytest
+
+from airflow_gddl.reporting import alerting
+from airflow_gddl.runtime.state.alerts import Alert
+from tests.e2e.webhook import Webhook, listening
+
+BEGAN = Alert(table="shop.a", owner=None, change="began", code="LOAD_FAILED", text="it failed: [x](http://y) <b>")
+LATE = Alert(table="shop.b", owner=None, change="began", code="QUARANTINE_RATE", text="2 of 4 rows")
+OVER = Alert(table="shop.a", owner=None, change="over", code="SWEEP_HELD")
+
+
+@pytest.fixture
+def webhook() -> Iterator[Webhook]:
+    with listening() as server:
+        yield server
+
+
+def send(monkeypatch: pytest.MonkeyPatch, given: dict[str, Any], connection: dict[str, Any], *alerts: Alert) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_OPS", json.dumps(connection))
+    written = [{"notifier": given.pop("notifier"), "arguments": {"connection": "ops", **given}}]
+    monkeypatch.setenv("AIRFLOW__GDDL__ALERT_NOTIFIERS", json.dumps(written))
+    (notifier,) = alerting.notifiers()
+    notifier({"dag": None, "gddl_alerts": list(alerts), "gddl_text": alerting.text_of(alerts)})
+
+
+def test_slack_reads_text(webhook: Webhook, monkeypatch: pytest.MonkeyPatch) -> None:
+    url = f"http://127.0.0.1:{webhook.server_port}"
+    send(monkeypatch, {"notifier": "slack"}, {"conn_type": "slackwebhook", "host": url, "password": "T/B/X"}, BEGAN)
+    assert [message["text"] for message in webhook.reported] == [BEGAN.line]
+
+
+def test_teams_reads_a_card_with_a_line_for_each_alert(webhook: Webhook, monkeypatch: pytest.MonkeyPatch) -> None:
+    url = f"http://127.0.0.1:{webhook.server_port}/workflows/1?sig=secret"
+    send(monkeypatch, {"notifier": "teams"}, {"conn_type": "http", "password": url}, BEGAN, LATE)
+    (message,) = webhook.reported
+    (attachment,) = message["attachments"]
+    assert attachment["contentType"] == "application/vnd.microsoft.card.adaptive"
+    texts = [block["text"] for block in attachment["content"]["body"]]
+    assert texts == ["shop.a: [LOAD_FAILED] it failed: [x] (http://y) <b>", LATE.line]
+
+
+def test_pagerduty_has_an_incident_for_each_alert_and_resolves_it(
+    webhook: Webhook, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connection = {"conn_type": "http", "host": f"http://127.0.0.1:{webhook.server_port}", "password": "key"}
+    send(monkeypatch, {"notifier": "pagerduty"}, connection, BEGAN, LATE, OVER)
+    found = [
+        (one["event_action"], one["dedup_key"], one.get("payload", {}).get("severity")) for one in webhook.reported
+    ]
+    assert found == [
+        ("trigger", "gddl/shop.a/LOAD_FAILED", "error"),
+        ("trigger", "gddl/shop.b/QUARANTINE_RATE", "warning"),
+        ("resolve", "gddl/shop.a/SWEEP_HELD", None),
+    ]
+    assert {one["routing_key"] for one in webhook.reported} == {"key"}
+    webhook.reported.clear()
+    many = [Alert(table=f"shop.t{n}", owner=None, change="began", code="LOAD_FAILED", text="no") for n in range(500)]
+    send(monkeypatch, {"notifier": "pagerduty"}, connection, *many)
+    (event,) = webhook.reported
+    assert len(event["payload"]["summary"]) <= 1024
+
+
+class Mails(socketserver.StreamRequestHandler):
+    """As much of SMTP as a client needs."""
+
+    kept: list[str]
+
+    def handle(self) -> None:
+        say = lambda text: self.wfile.write(f"{text}\r\n".encode())  # noqa: E731 - as it reads
+        say("220 here")
+        while line := self.rfile.readline().decode().strip():
+            if line.upper() == "DATA":
+                say("354 go")
+                lines = []
+                while (text := self.rfile.readline().decode()) != ".\r\n":
+                    lines.append(text)
+                self.kept.append("".join(lines))
+            if line.upper() == "QUIT":
+                say("221 bye")
+                return
+            say("250 ok")
+
+
+@contextmanager
+def mail_server() -> Iterator[tuple[int, list[str]]]:
+    kept: list[str] = []
+    handler = type("Kept", (Mails,), {"kept": kept})
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        try:
+            yield server.server_address[1], kept
+        finally:
+            server.shutdown()
+
+
+def test_mail_has_escaped_texts(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("airflow.providers.smtp")
+    with mail_server() as (port, kept):
+        extra = json.dumps({"from_email": "gddl@example.org", "disable_ssl": True, "disable_tls": True})
+        connection = {"conn_type": "smtp", "host": "127.0.0.1", "port": port, "extra": extra}
+        send(monkeypatch, {"notifier": "smtp", "to": ["ops@example.org"]}, connection, BEGAN, LATE)
+    mail = message_from_string(kept[0], policy=policy.default)
+    assert (mail["From"], mail["To"]) == ("gddl@example.org", "ops@example.org")
+    assert mail["Subject"].startswith("airflow-gddl: shop.a: [LOAD_FAILED]")
+    body = mail.get_body(("html",))
+    assert body is not None
+    assert "it failed: [x](http://y) &lt;b&gt;" in body.get_content()
