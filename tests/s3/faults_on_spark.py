@@ -38,7 +38,7 @@ def main(what: str) -> None:
         tables._IN_PROCESS, table_rows.RANGE_BYTES, spark.DRIVER_BYTES = -1, 200, -1
         stack.callback(SPARK.stop)
         if what == "puts":
-            codes = play_puts(server, way, reach, random.Random(28), runs=25, port=LocalPort("spark"))  # noqa: S311
+            codes = play_puts(server, way, reach, random.Random(28), runs=25, port=LocalPort("spark"))  # noqa: S311 - repeatable
             assert codes["succeeded"] > 10, codes
         else:
             play_expiry(server, way, reach, range(0, 60, 3), port=LocalPort("spark"))
