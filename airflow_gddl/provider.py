@@ -86,7 +86,7 @@ _CONNECTIONS = (
     ("gddl_source", "GddlSourceHook", "GDDL source database"),
     ("gddl_webhook", "GddlWebhookHook", "GDDL webhook"),
 )
-_OPERATORS = ("load", "tables", "continuous", "maintenance", "watch", "find", "table")
+_OPERATORS = ("load", "maintenance", "tables")
 DEFAULTS = {name: option["default"] for name, option in _OPTIONS.items()}
 
 

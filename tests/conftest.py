@@ -87,11 +87,11 @@ class Way:
 def way_of(table: str) -> Way:
     """Every fourth table is `merged`, every second one of either `in_tasks`, and so on.
 
-    `GDDL_MERGED=012` merges the other quarters; none if it is empty. A batch of such a table costs ten times another's.
+    `GDDL_MERGED=123` merges the other quarters; none if it is empty. A batch of such a table costs ten times another's.
     """
     number = zlib.crc32(table.encode())
-    merged = str(number % 4) in os.environ.get("GDDL_MERGED", "3")
-    return Way(merged=merged, in_tasks=bool(number // 4 % 2), large=bool(number // 8 % 2))
+    merged = str(number % 4) in os.environ.get("GDDL_MERGED", "0")
+    return Way(merged=merged, in_tasks=bool(number // 2 % 2), large=bool(number // 4 % 2))
 
 
 def table_of(way: Way, name: str = "crm.orders") -> str:

@@ -76,7 +76,7 @@ _SELECT = {"oracle": "SELECT 1 FROM dual", "ibm_db_sa": "SELECT 1 FROM sysibm.sy
 """By SQLAlchemy's name of the dialect: those that need a table."""
 
 
-class GddlWebhookHook(_BaseHook):  # type: ignore[misc] # as above
+class GddlWebhookHook(_BaseHook):  # type: ignore[misc] # the hook of Airflow has no types
     """The webhook of alerts: the host is its URL; the password the end of its path, or the whole URL."""
 
     conn_name_attr = "gddl_webhook_conn_id"

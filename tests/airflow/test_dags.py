@@ -288,7 +288,7 @@ def test_dags_start_paused_as_airflow_says_unless_configured(stage: Stage, monke
 def test_the_example_dags_load() -> None:
     bag = parse(Path(__file__).parents[2] / "airflow_gddl" / "example_dags")
     assert bag.import_errors == {}
-    assert sorted(bag.dags) == ["example_gddl_consumer", "example_gddl_watcher"]
+    assert sorted(bag.dags) == ["example_gddl_consumer", "example_gddl_own_dag", "example_gddl_watcher"]
 
 
 def test_owners_are_linked_and_access_is_given_by_team(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:

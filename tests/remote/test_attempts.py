@@ -283,7 +283,7 @@ def test_a_damaged_record_is_reported_with_its_path() -> None:
     world = World()
     path = f"{LAKE}/_gddl/submissions/p/{KEY.digest}/000001-submission.json"
     world.store.objects[path] = b"{"
-    with pytest.raises(FatalError, match=r"ATTEMPTS_DAMAGED.*000001-order"):
+    with pytest.raises(FatalError, match=r"ATTEMPTS_DAMAGED.*000001-submission"):
         world.runner().own()
 
 
