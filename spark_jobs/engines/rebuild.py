@@ -385,6 +385,7 @@ def rewrite_changes(tables: Tables, context: TableContext, plan: BatchPlan, how:
     definition = table_definition.changes(how.schema, context.layout.changes, context.tier)
     if tables.last_transaction(definition.path, REWRITE) >= version_of(plan):
         return
+    prepare_replacement(tables, definition)
     replacing = Replacing.of(tables, definition, version_of(plan) // 1000)
     stored = Source.of(tables.existing(definition.path), _without_numbers)
     rule = _Rewritten(how, replacing.output(how.schema.keys))

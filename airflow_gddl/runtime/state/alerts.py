@@ -119,8 +119,6 @@ def _failure(one: BoardRow, newest: RunFact, limits: AlertLimits) -> Iterable[Ta
     if runs >= limits.failed_runs:
         text = f"it failed in {runs} runs in a row: {why}" if runs > 1 else f"it failed: {why}"
         yield TableProblem(_FAILED_CODE, text)
-            _FAILED_CODE, f"it failed in {runs} runs in a row: {why}" if runs > 1 else f"it failed: {why}"
-        )
 
 
 def _failed_runs(one: BoardRow) -> int:
