@@ -10,6 +10,7 @@ import gzip
 import hashlib
 import importlib.util
 import io
+import json
 import re
 import subprocess
 import sys
@@ -313,12 +314,48 @@ def link_python(root: Path, target: Target) -> None:
 
 
 def _install(site: Path, what: Sequence[str], target: Target) -> None:
+    _pip(["install", "--no-compile", "--target", str(site), "--upgrade", *what], target)
+
+
+def fetch_wheels(folder: Path, wanted: Sequence[str], present: Sequence[str], target: Target) -> list[Path]:
+    """Fetch the wheels that some requirements need and others, of what is there, do not.
+
+    Args:
+        wanted, present: arguments of `pip install`, with the same constraints.
+
+    Raises:
+        FatalError: `ENVIRONMENT_FAILED`.
+        MetadataError: `PYTHON_INVALID`, also where this Python has another version: pip judges by its own which
+            requirements apply.
+    """
+    if target.version != f"{sys.version_info.major}.{sys.version_info.minor}":
+        remedy = f"run the command with Python {target.version}"
+        raise MetadataError("PYTHON_INVALID", f"this is not Python {target.version}, which they are for", remedy=remedy)
+    known = _resolved(present, target)
+    names = [f"{name}=={version}" for name, version in _resolved(wanted, target).items() if name not in known]
+    _pip(["download", "--no-deps", "--dest", str(folder), *names], target)
+    return sorted(folder.glob("*.whl"))
+
+
+def _resolved(what: Sequence[str], target: Target) -> dict[str, str]:
+    """Name to version of all packages that pip would install into an empty environment, but this one."""
+    with tempfile.TemporaryDirectory(prefix="gddl-bundle-") as scratch:
+        report = Path(scratch, "report.json")
+        _pip(
+            ["install", "--dry-run", "--ignore-installed", "--report", str(report), "--target", scratch, *what], target
+        )
+        packages = [one["metadata"] for one in json.loads(report.read_text(encoding="utf-8"))["install"]]
+    found = {re.sub(r"[-_.]+", "-", one["name"]).lower(): one["version"] for one in packages}
+    return {name: version for name, version in sorted(found.items()) if name != NAME}
+
+
+def _pip(arguments: Sequence[str], target: Target) -> None:
     platforms = [part for glibc in _GLIBC for part in ("--platform", f"manylinux_{glibc}_{target.arch}")]
     platforms += ["--platform", f"manylinux2014_{target.arch}", "--python-version", target.version]
-    command = [*module_command("pip", "install"), "--quiet", "--disable-pip-version-check", "--no-compile"]
-    command += ["--only-binary=:all:", "--implementation", "cp", *platforms, "--target", str(site), "--upgrade", *what]
+    command = [*module_command("pip", arguments[0]), "--quiet", "--disable-pip-version-check"]
+    command += ["--only-binary=:all:", "--implementation", "cp", *platforms, *arguments[1:]]
     done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - pip, with names from here
     if done.returncode:
         said = " / ".join(line for line in done.stderr.splitlines() if "ERROR" in line)[:500] or done.stderr[-500:]
-        remedy = "configure a package index for pip (PIP_INDEX_URL, PIP_FIND_LINKS), or use --no-environment"
+        remedy = "configure a package index for pip (PIP_INDEX_URL, PIP_FIND_LINKS)"
         raise FatalError("ENVIRONMENT_FAILED", f"pip could not fetch the libraries: {said}", remedy=remedy)

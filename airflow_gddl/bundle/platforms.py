@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import json
+import tempfile
+import urllib.request
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
@@ -11,12 +14,14 @@ from airflow_gddl.bundle.archives import (
     DAG_FILES,
     EPOCH,
     Target,
+    fetch_wheels,
     requirements,
     write_code,
     write_environment,
     write_wheel,
     write_zip,
 )
+from airflow_gddl.contract.errors import FatalError
 
 ENTRY = '"""Entry point for spark-submit; code and libraries are passed separately."""\n\nimport sys\n\n'
 ENTRY += 'from spark_jobs.main import main\n\nif __name__ == "__main__":\n    sys.exit(main())\n'
@@ -43,8 +48,13 @@ if __name__ == "__main__":
 _PLUGINS = "/usr/local/airflow/plugins"
 """Path of the unpacked plugins.zip on MWAA."""
 _CONSTRAINTS = "https://raw.githubusercontent.com/apache/airflow/constraints-{0}/constraints-{1}.txt"
+_CONSTRAINTS_FILE = "constraints.txt"
 PINS: Mapping[str, str] = {"databricks-sdk": "0.156.0", "obstore": "0.12.1"}
 """Packages of the Airflow side's extras that no constraints file pins, with the version tested with MWAA's pins."""
+_OF_IMAGE = ("apache-airflow-providers-amazon", "apache-airflow-providers-standard")
+"""Packages that MWAA's images have beside Airflow."""
+CONFIGURATION = {"gddl.cache_dir": "/tmp/gddl", "gddl.paused_upon_creation": "False"}  # noqa: S108 - of MWAA's containers
+"""Airflow configuration options of every environment; `gddl.metadata_copy` is the lake's URL."""
 DAGS = {**DAG_FILES, ".airflowignore": "metadata/\n"}
 
 
@@ -65,6 +75,8 @@ class Bundle:
         airflow: version of Airflow on MWAA. `airflow_python`: its Python, e.g. `3.12`.
         runner: files of the runner of MWAA's jobs, written to the folder `jobs` of `out`. Null: none.
         extras: further extras of the Airflow side for MWAA.
+        offline: whether MWAA reaches no package index, so that `plugins.zip` has the packages that its image lacks.
+        constraints: path or URL of Airflow's constraints; empty: those of `airflow` and `airflow_python`.
         epoch: time of every file in archives, seconds UTC.
     """
 
@@ -74,6 +86,8 @@ class Bundle:
     airflow_python: str = "3.12"
     runner: JobFiles | None = None
     extras: tuple[Extra, ...] = ()
+    offline: bool = False
+    constraints: str = ""
     epoch: int = EPOCH
 
     def write(self, files: JobFiles | None) -> list[Path]:
@@ -95,16 +109,50 @@ class Bundle:
 
 
 def _mwaa(bundle: Bundle, wheel: Path) -> list[Path]:
-    constraints = _CONSTRAINTS.format(bundle.airflow, bundle.airflow_python)
+    constraints = bundle.constraints or _CONSTRAINTS.format(bundle.airflow, bundle.airflow_python)
     runner = bundle.runner or JobFiles(write=lambda _bundle, _wheel: [])
     extras = ("cli", *([runner.extra] if runner.extra else []), *sorted(set(bundle.extras)))
     pins = [f"{name}=={PINS[name]}" for name in sorted({"obstore", *runner.pinned})]
     # Packages without a constraint are pinned, too, so that a rebuilt environment equals the tested one.
-    lines = [f'--constraint "{constraints}"', *pins, f"{_PLUGINS}/{wheel.name}[{','.join(extras)}]"]
-    plugins = write_zip(bundle.out / "plugins.zip", {wheel.name: wheel.read_bytes()}, epoch=bundle.epoch)
+    named = [*pins, f"{_PLUGINS}/{wheel.name}[{','.join(extras)}]"]
+    files, options = {wheel.name: wheel.read_bytes()}, [f'--constraint "{constraints}"']
+    if bundle.offline:
+        files |= _packages(bundle, constraints, [*pins, f"{wheel}[{','.join(extras)}]"])
+        options = [f'--constraint "{_PLUGINS}/{_CONSTRAINTS_FILE}"', f'--find-links "{_PLUGINS}"', "--no-index"]
+    lines = [*options, *named]
+    plugins = write_zip(bundle.out / "plugins.zip", files, epoch=bundle.epoch)
     dags = [bundle.text(f"dags/{name}", text) for name, text in DAGS.items()]
     jobs = replace(bundle, out=bundle.out / "jobs").write(runner) if bundle.runner else []
-    return [bundle.text("requirements.txt", "".join(f"{line}\n" for line in lines)), plugins, *dags, *jobs]
+    configuration = bundle.text("configuration.json", json.dumps(CONFIGURATION, indent=2) + "\n")
+    text = "".join(f"{line}\n" for line in lines)
+    return [bundle.text("requirements.txt", text), plugins, configuration, *dags, *jobs]
+
+
+def _packages(bundle: Bundle, constraints: str, wanted: Sequence[str]) -> dict[str, bytes]:
+    """Wheels that MWAA's image lacks, and the constraints."""
+    with tempfile.TemporaryDirectory(prefix="gddl-bundle-") as scratch:
+        known = Path(scratch, _CONSTRAINTS_FILE)
+        known.write_bytes(_read(constraints))
+        image = ["--constraint", str(known), f"apache-airflow=={bundle.airflow}", *_OF_IMAGE]
+        target = Target(python=f"/usr/bin/python{bundle.airflow_python}")
+        wheels = fetch_wheels(Path(scratch, "wheels"), [*image, *wanted], image, target)
+        return {path.name: path.read_bytes() for path in (known, *wheels)}
+
+
+def _read(place: str) -> bytes:
+    """
+    Raises:
+        FatalError: `ENVIRONMENT_FAILED`.
+    """
+    try:
+        if not place.startswith("https://"):
+            return Path(place).read_bytes()
+        with urllib.request.urlopen(place, timeout=60) as answer:  # noqa: S310 - https alone
+            data: bytes = answer.read()
+            return data
+    except OSError as error:
+        remedy = "name a file or an https:// URL that can be read here: `--constraints`"
+        raise FatalError("ENVIRONMENT_FAILED", f"no constraints: {error}", where=place, remedy=remedy) from error
 
 
 def _databricks(bundle: Bundle, wheel: Path) -> list[Path]:

@@ -77,24 +77,40 @@ def bundle(  # noqa: PLR0913 - typer reads each option of the command from one p
     airflow_python: Annotated[
         str, typer.Option("--airflow-python", metavar="VERSION", help="Python's version on MWAA.")
     ] = "3.12",
+    offline: Annotated[
+        bool, typer.Option("--offline", help="With --for mwaa: pack all packages, for MWAA without internet access.")
+    ] = False,
+    constraints: Annotated[
+        str | None,
+        typer.Option("--constraints", metavar="FILE", help="With --offline: Airflow's constraints, a path or URL."),
+    ] = None,
 ) -> None:
     """Build the wheel and the files that a platform needs; reproducible."""
     cli = context.of(ctx)
     _check_mwaa(platform, runner, extra)
+    _check_offline(platform, offline=offline, constraints=constraints)
     of_runner = None if runner is None else _job_files("--runner", runner)
     files = MWAA if platform == _MWAA else None if platform is None else _job_files("--for", platform)
     nodes = python or next((one.python for one in (of_runner, files) if one and one.python), "") or here()
+    # On MWAA only if asked for: the platform of the jobs is given its own by `--for` that platform.
+    has_environment = not no_environment and (platform != _MWAA or python is not None)
     made = Bundle(
         out=out,
-        target=Target(python=nodes, arch=arch) if not no_environment else None,
+        target=Target(python=nodes, arch=arch) if has_environment else None,
         airflow=airflow,
         airflow_python=airflow_python,
         runner=of_runner,
         extras=tuple(extra or ()),
+        offline=offline,
+        constraints=constraints or "",
         epoch=_epoch(cli.environ.get("SOURCE_DATE_EPOCH", "")),
     )
     for path in made.write(files):
         typer.echo(path)
+        if offline and path.name == "plugins.zip":
+            cli.screen.warn(
+                f"{path}: {path.stat().st_size / 1e6:,.1f} MB; compare with the quota of your environment", ""
+            )
 
 
 def _check_mwaa(platform: str | None, runner: str | None, extra: list[Extra] | None) -> None:
@@ -106,6 +122,13 @@ def _check_mwaa(platform: str | None, runner: str | None, extra: list[Extra] | N
     if runner is not None and runner in RUNNERS.names() and not RUNNERS.get(runner).remote:
         remedy = "name a runner whose jobs run on a platform"
         raise MetadataError("OPTION_INVALID", f"--runner {runner}: its jobs would run on MWAA's workers", remedy=remedy)
+
+
+def _check_offline(platform: str | None, *, offline: bool, constraints: str | None) -> None:
+    if offline and platform != _MWAA:
+        raise MetadataError("OPTION_INVALID", "--offline without --for mwaa", remedy="leave it out: only MWAA installs")
+    if constraints is not None and not offline:
+        raise MetadataError("OPTION_INVALID", "--constraints without --offline", remedy="add --offline")
 
 
 def _job_files(option: str, name: str) -> JobFiles:

@@ -42,7 +42,7 @@ from tests.unit.pages import ROOT
 
 WHEEL = f"airflow_gddl-{airflow_gddl.__version__}-py3-none-any.whl"
 PLATFORMS: dict[str, tuple[JobFiles, set[str]]] = {
-    "mwaa": (MWAA, {"requirements.txt", "plugins.zip", *(f"dags/{name}" for name in DAGS)}),
+    "mwaa": (MWAA, {"requirements.txt", "plugins.zip", "configuration.json", *(f"dags/{name}" for name in DAGS)}),
     "databricks": (DATABRICKS, {"requirements.txt"}),
     "emr_serverless": (EMR_SERVERLESS, {"gddl_task.py"}),
     "glue": (GLUE, {"gddl_glue.py"}),
@@ -200,6 +200,15 @@ def test_an_environment_is_a_link_to_the_nodes_python_and_libraries(tmp_path: Pa
         (["--for", "mwaa", "--extra", "openlineage", "--extra", "s3"], {}, 0, "requirements.txt"),
         (["--for", "glue", "--extra", "openlineage"], {}, 2, "[OPTION_INVALID] --extra openlineage without --for mwaa"),
         (["--extra", "openlineage"], {}, 2, "[OPTION_INVALID]"),
+        (["--for", "spark", "--offline"], {}, 2, "[OPTION_INVALID] --offline without --for mwaa"),
+        (["--for", "mwaa", "--constraints", "c.txt"], {}, 2, "[OPTION_INVALID] --constraints without --offline"),
+        (["--for", "mwaa", "--offline", "--constraints", "gone.txt"], {}, 2, "[ENVIRONMENT_FAILED] gone.txt"),
+        (
+            ["--for", "mwaa", "--offline", "--constraints", __file__, "--airflow-python", "3.9"],
+            {},
+            2,
+            "[PYTHON_INVALID]",
+        ),
     ],
 )
 def test_the_command(

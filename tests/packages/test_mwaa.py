@@ -13,7 +13,7 @@ import shutil
 import subprocess
 import tomllib
 import zipfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ VERSIONS = ("3.0.6", "3.2.1", "3.3.1")
 EXTRAS = "airflow,cli,databricks,emr-serverless,events,glue,openlineage,s3,source"
 """Of the Airflow side."""
 FILES = Path(__file__).with_name("mwaa")
+IMAGE_BRINGS = ("apache-airflow-providers-amazon", "apache-airflow-providers-standard")
 PACK = "gddl_pack.s.small.1"
 SETTINGS = """
 landing: s3://bucket/landing
@@ -125,8 +126,7 @@ def image(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     )
     assert EXTRAS in text
     (home / "requirements.txt").write_text(text)
-    image_brings = ["apache-airflow-providers-amazon", "apache-airflow-providers-standard"]
-    made.pip("install", "-c", made.constraints, f"apache-airflow=={request.param}", *image_brings)
+    made.pip("install", "-c", made.constraints, f"apache-airflow=={request.param}", *IMAGE_BRINGS)
     made.pip("install", "--force-reinstall", "--no-deps", *plugins.glob("*.whl"))
     made.pip("install", "-r", home / "requirements.txt")
     return made
@@ -171,3 +171,29 @@ def test_the_members_of_its_providers_that_are_used_are_there(image: Image) -> N
     )
     assert found["key"] == "AKIDEXAMPLE"
     assert {"applicationId", "clientToken", "executionRoleArn", "jobDriver", "retryPolicy"} <= set(found["runs"])
+
+
+def test_a_bundle_for_an_environment_without_internet_access_installs(image: Image, tmp_path: Path) -> None:
+    """Where pip reaches no index, and the image has what it has."""
+    made, there = tmp_path / "offline", image.home / "plugins"
+    image.python(
+        "-m", "airflow_gddl.cli.main", "bundle", "--for", "mwaa", "--runner", "emr_serverless",
+        "--extra", "openlineage", "--airflow", image.version, "--offline", "--constraints", image.constraints, "--out", made,
+    )  # fmt: skip
+    assert not (made / "jobs" / "environment.tar.gz").exists()
+    with zipfile.ZipFile(made / "plugins.zip") as plugins:
+        names = plugins.namelist()
+        plugins.extractall(there)
+    assert "constraints.txt" in names
+    assert not [name for name in names if name.startswith(("apache_airflow-", "apache_airflow_core", "boto"))]
+    fresh = replace(image, root=tmp_path / "fresh")
+    subprocess.run([python312(), "-m", "venv", fresh.root], check=True)
+    fresh.pip("install", "-c", image.constraints, f"apache-airflow=={image.version}", *IMAGE_BRINGS)
+    text = (made / "requirements.txt").read_text().replace("/usr/local/airflow/plugins", str(there))
+    (tmp_path / "requirements.txt").write_text(text)
+    assert "--no-index" in text.splitlines()
+    fresh.python(
+        "-m", "pip", "install", "--quiet", "-r", tmp_path / "requirements.txt", PIP_INDEX_URL="", PIP_NO_INDEX="1"
+    )
+    fresh.pip("check")
+    assert fresh.python("-m", "airflow_gddl.cli.main", "--version").strip()
