@@ -178,7 +178,8 @@ def test_a_bundle_for_an_environment_without_internet_access_installs(image: Ima
     made, there = tmp_path / "offline", image.home / "plugins"
     image.python(
         "-m", "airflow_gddl.cli.main", "bundle", "--for", "mwaa", "--runner", "emr_serverless",
-        "--extra", "openlineage", "--airflow", image.version, "--offline", "--constraints", image.constraints, "--out", made,
+        "--extra", "openlineage", "--airflow", image.version, "--offline", "--constraints", image.constraints,
+        "--out", made,
     )  # fmt: skip
     assert not (made / "jobs" / "environment.tar.gz").exists()
     with zipfile.ZipFile(made / "plugins.zip") as plugins:
