@@ -30,6 +30,7 @@ HOME = tempfile.TemporaryDirectory(prefix="gddl-airflow-")
 os.environ |= {
     "AIRFLOW_HOME": HOME.name,
     "AIRFLOW__CORE__DAGS_FOLDER": str(ROOT / "dags"),
+    "AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION": "False",
     "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
     "AIRFLOW__CORE__UNIT_TEST_MODE": "False",
     "AIRFLOW__DATABASE__LOAD_DEFAULT_CONNECTIONS": "False",

@@ -202,7 +202,7 @@ def test_an_environment_is_a_link_to_the_nodes_python_and_libraries(tmp_path: Pa
         (["--extra", "openlineage"], {}, 2, "[OPTION_INVALID]"),
         (["--for", "spark", "--offline"], {}, 2, "[OPTION_INVALID] --offline without --for mwaa"),
         (["--for", "mwaa", "--constraints", "c.txt"], {}, 2, "[OPTION_INVALID] --constraints without --offline"),
-        (["--for", "mwaa", "--offline", "--constraints", "gone.txt"], {}, 2, "[ENVIRONMENT_FAILED] gone.txt"),
+        (["--for", "mwaa", "--offline", "--constraints", "gone.txt"], {}, 2, "[ENVIRONMENT_FAILED] no constraints"),
         (
             ["--for", "mwaa", "--offline", "--constraints", __file__, "--airflow-python", "3.9"],
             {},
