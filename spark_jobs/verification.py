@@ -136,10 +136,7 @@ def opened(url: URL, schema: str, name: str) -> Iterator[SourceTable]:
         RetriableError: `SOURCE_UNREACHABLE`.
     """
     sa = _sqlalchemy()
-    try:
-        engine = sa.create_engine(url, poolclass=sa.pool.NullPool, future=True)
-    except (ImportError, sa.exc.NoSuchModuleError) as error:
-        raise connections.no_driver(url, error) from error
+    engine = connections.engine_of(sa, url)
     try:
         with engine.connect() as connection:
             if url.get_backend_name() in ("postgresql", "mysql", "mariadb"):

@@ -103,6 +103,18 @@ def lent_url_of(sqlalchemy: Any, name: str, environ: Mapping[str, str]) -> Any:
     return url_of(sqlalchemy, name, environ)
 
 
+def engine_of(sqlalchemy: Any, url: Any) -> Any:
+    """An `sqlalchemy.engine.Engine` that keeps no connection; none is made yet.
+
+    Raises:
+        FatalError: `SOURCE_DRIVER_MISSING`.
+    """
+    try:
+        return sqlalchemy.create_engine(url, poolclass=sqlalchemy.pool.NullPool, future=True)
+    except (ImportError, sqlalchemy.exc.NoSuchModuleError) as error:
+        raise no_driver(url, error) from error
+
+
 def no_driver(url: Any, error: Exception) -> FatalError:
     """`SOURCE_DRIVER_MISSING`, with the command that installs the driver.
 

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from airflow_gddl import version_compat as capabilities
-from airflow_gddl.contract.connections import SOURCE_TYPE, no_driver, unreachable, url_of
+from airflow_gddl.contract.connections import SOURCE_TYPE, engine_of, unreachable, url_of
 from airflow_gddl.contract.errors import GddlError
 from airflow_gddl.notifications import webhook
 
@@ -52,9 +52,7 @@ class GddlSourceHook(_BaseHook):  # type: ignore[misc] # its place differs betwe
         fields = {name: getattr(connection, name) for name in names}
         url = url_of(sqlalchemy, self.gddl_source_conn_id, {self.gddl_source_conn_id: json.dumps(fields)})
         try:
-            return sqlalchemy.create_engine(url, poolclass=sqlalchemy.pool.NullPool).connect()
-        except ImportError as error:
-            raise no_driver(url, error) from error
+            return engine_of(sqlalchemy, url).connect()
         except sqlalchemy.exc.DBAPIError as error:
             raise unreachable(url, error) from error
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from airflow_gddl.contract.checks import table_name_fault
-from airflow_gddl.contract.connections import lent_url_of, no_driver, unreachable, url_of
+from airflow_gddl.contract.connections import engine_of, lent_url_of, unreachable, url_of
 from airflow_gddl.contract.errors import FatalError, MetadataError
 from airflow_gddl.metadata.problems import looks_secret
 from airflow_gddl.onboarding.rules import Activity, KeyFact, Notice, SourceFacts, TableFacts
@@ -241,10 +241,7 @@ class Database:
     def _connected(self) -> Iterator[tuple[Any, Any]]:
         sa = self._sqlalchemy()
         url = url_of(sa, self.connection, self.environ)
-        try:
-            engine = sa.create_engine(url, poolclass=sa.pool.NullPool, future=True)
-        except (ImportError, sa.exc.NoSuchModuleError) as error:
-            raise no_driver(url, error) from error
+        engine = engine_of(sa, url)
         try:
             with engine.connect() as connection:
                 yield connection, sa.inspect(connection)

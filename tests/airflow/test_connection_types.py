@@ -64,6 +64,7 @@ def test_a_source_is_tested(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
     connect(monkeypatch, **gone, schema="shop", extra='{"dialect": "nodb"}')
     works, why = GddlSourceHook("shop").test_connection()
     assert (works, "secret" in why) == (False, False)
+    assert "[SOURCE_DRIVER_MISSING]" in why
 
 
 def test_a_webhook_is_tested_by_a_message(monkeypatch: pytest.MonkeyPatch) -> None:
