@@ -44,7 +44,7 @@ def execute(operator: GddlLoadOperator, context: Context, resumed: Mapping[str, 
         AirflowException: a table failed, or a transient error.
     """
     begun = begun_of(context, resumed)
-    operator.metadata = configuration.metadata_place(operator.metadata or None, configuration.dags_folder() + "/x")
+    operator.metadata = configuration.own_metadata_place(operator.metadata)
     with airflow_errors():
         works = _decided(operator, context) if begun is None else _kept(operator, context)
         return _load(operator, context, works, begun)

@@ -53,7 +53,7 @@ class PageApp:
         from airflow_gddl.page.app import build_app  # noqa: PLC0415 - see the class
         from airflow_gddl.page.responses import PageSource  # noqa: PLC0415 - see the class
 
-        place = configuration.metadata_place(beside=f"{configuration.dags_folder()}/gddl.py")
+        place = configuration.own_metadata_place()
         return build_app(
             PageSource(lambda: configuration.snapshot(place), configuration.environ_of, self._quarantine_rate)
         )
@@ -176,5 +176,5 @@ def keep_placements() -> None:
 def _folders() -> tuple[str, ...]:
     from airflow_gddl import configuration  # noqa: PLC0415 - imported when needed
 
-    place = configuration.metadata_place(beside=f"{configuration.dags_folder()}/gddl.py")
+    place = configuration.own_metadata_place()
     return (place, *configuration.other_places(place))

@@ -65,7 +65,7 @@ class GddlSensor(BaseSensorOperator):
         from airflow_gddl.runtime.landing.run_request import loaded_by, requested  # noqa: PLC0415 - as above
         from airflow_gddl.runtime.state.board import StateReader, standings  # noqa: PLC0415 - as above
 
-        place = configuration.metadata_place(self.metadata, f"{configuration.dags_folder()}/gddl.py")
+        place = configuration.own_metadata_place(self.metadata)
         snapshot = configuration.snapshot(place)
         directory = snapshot.directory()
         if directory is None:
