@@ -218,12 +218,17 @@ def _requirement_lines(written: Mapping[str, Any]) -> Iterator[str]:
     for line in written.get("dependencies", []):
         yield f"Requires-Dist: {line}"
     for extra, lines in sorted(written.get("optional-dependencies", {}).items()):
-        name = re.sub(r"[-_.]+", "-", extra).lower()
+        name = _normalized(extra)
         yield f"Provides-Extra: {name}"
         for line in lines:
             requirement, _, marker = line.partition(";")
             condition = f"({marker.strip()}) and extra == '{name}'" if marker else f"extra == '{name}'"
             yield f"Requires-Dist: {requirement.strip()}; {condition}"
+
+
+def _normalized(name: str) -> str:
+    """A name of a package or an extra as installers compare it."""
+    return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def _digest(data: bytes) -> str:
@@ -345,7 +350,7 @@ def _resolved(what: Sequence[str], target: Target) -> dict[str, str]:
             ["install", "--dry-run", "--ignore-installed", "--report", str(report), "--target", scratch, *what], target
         )
         packages = [one["metadata"] for one in json.loads(report.read_text(encoding="utf-8"))["install"]]
-    found = {re.sub(r"[-_.]+", "-", one["name"]).lower(): one["version"] for one in packages}
+    found = {_normalized(one["name"]): one["version"] for one in packages}
     return {name: version for name, version in sorted(found.items()) if name != NAME}
 
 
@@ -357,5 +362,5 @@ def _pip(arguments: Sequence[str], target: Target) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - pip, with names from here
     if done.returncode:
         said = " / ".join(line for line in done.stderr.splitlines() if "ERROR" in line)[:500] or done.stderr[-500:]
-        remedy = "configure a package index for pip (PIP_INDEX_URL, PIP_FIND_LINKS)"
+        remedy = "configure a package index for pip (PIP_INDEX_URL, PIP_FIND_LINKS), or use --no-environment"
         raise FatalError("ENVIRONMENT_FAILED", f"pip could not fetch the libraries: {said}", remedy=remedy)

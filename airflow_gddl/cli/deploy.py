@@ -59,6 +59,15 @@ _Extras = Annotated[
 ]
 
 
+_Offline = Annotated[
+    bool, typer.Option("--offline", help="With --for mwaa: pack all packages, for MWAA without internet access.")
+]
+_Constraints = Annotated[
+    str | None,
+    typer.Option("--constraints", metavar="FILE", help="With --offline: Airflow's constraints, a path or URL."),
+]
+
+
 def bundle(  # noqa: PLR0913 - typer reads each option of the command from one parameter
     ctx: typer.Context,
     *,
@@ -77,13 +86,8 @@ def bundle(  # noqa: PLR0913 - typer reads each option of the command from one p
     airflow_python: Annotated[
         str, typer.Option("--airflow-python", metavar="VERSION", help="Python's version on MWAA.")
     ] = "3.12",
-    offline: Annotated[
-        bool, typer.Option("--offline", help="With --for mwaa: pack all packages, for MWAA without internet access.")
-    ] = False,
-    constraints: Annotated[
-        str | None,
-        typer.Option("--constraints", metavar="FILE", help="With --offline: Airflow's constraints, a path or URL."),
-    ] = None,
+    offline: _Offline = False,
+    constraints: _Constraints = None,
 ) -> None:
     """Build the wheel and the files that a platform needs; reproducible."""
     cli = context.of(ctx)

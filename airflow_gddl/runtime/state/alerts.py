@@ -142,7 +142,7 @@ def alerts(found: Iterable[BoardRow], notified: Notified, limits: AlertLimits) -
 
 def _of_row(one: BoardRow, notified: Notified, limits: AlertLimits) -> Iterator[Alert]:
     known = notified
-    if one.row.problems:  # nothing is known of the freshness and the like of an invalid row
+    if one.row.problems:  # of an invalid row, neither freshness nor runs are known
         known = {one.row.table: tuple(set(notified.get(one.row.table, ())) & {_BROKEN_CODE})}
     return _changes(one.row.table, one.row.owner, problems(one, limits), known)
 
