@@ -21,6 +21,7 @@ TieBreak = Literal["delete_wins", "last_arrival"]
 BadRowPolicy = Literal["quarantine", "fail"]
 MaskMethod = Literal["hash", "hmac", "null"]
 SubMicrosecondPolicy = Literal["truncate", "round", "quarantine"]
+TruncatePolicy = Literal["apply", "hold", "report"]
 AirflowView = Literal["table", "mapped", "pack"]
 Generations = Literal["auto", "one", "by_time"]
 ExpectationPolicy = Literal["warn", "quarantine", "fail"]
@@ -158,6 +159,9 @@ class TableSpec:
     """Expectations of rows, by name."""
     expressions: Mapping[str, Term] = field(default_factory=dict)
     """Trees of the row's expressions, by their text. Resolved, never written."""
+    truncate: TruncatePolicy = "hold"
+    """A truncate of the source's table: `apply` it, `hold` it and all later files until `gddl truncate release`, or
+    `report` it and keep the rows."""
     sub_microseconds: SubMicrosecondPolicy = "truncate"
     """Times with digits past the microsecond: `truncate` or `round` them, or `quarantine` the row."""
     cluster_by: tuple[str, ...] = ()
