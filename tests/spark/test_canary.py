@@ -19,7 +19,7 @@ from airflow_gddl.contract.checks import check_table
 from airflow_gddl.contract.expressions import Term
 from airflow_gddl.contract.extensions import DIALECTS
 from airflow_gddl.contract.spec import EngineName, JobOptions, TableSpec
-from airflow_gddl.contract.table_spec import Expectation
+from airflow_gddl.contract.table_spec import Expectation, LandingRetention
 from tests.conftest import LocalPort
 from tests.landing import write, write_bytes
 from tests.spark.children import job_child
@@ -186,7 +186,12 @@ def hostile_values(hint: Any) -> list[Any]:
 
 
 def usual_values(hint: Any) -> list[Any]:
-    kinds = {Expectation: [Expectation(rule=RULE)], Term: [TREE], tuple: [("v",)]}
+    kinds = {
+        Expectation: [Expectation(rule=RULE)],
+        LandingRetention: [LandingRetention(after="1d")],
+        Term: [TREE],
+        tuple: [("v",)],
+    }
     return list(get_args(hint)) if get_origin(hint) is Literal else kinds.get(get_origin(hint) or hint, ["string"])
 
 
