@@ -5,6 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from airflow_gddl.contract.codec import decode, plain
+from airflow_gddl.contract.spec import TableSpec
+from airflow_gddl.metadata.expression_text import with_expressions
 from tests.debezium.lake import Lake, warnings_of
 from tests.debezium.probing import text
 from tests.debezium.test_snapshots import event
@@ -183,7 +186,8 @@ def test_truncate_without_a_place_is_quarantined(engine: EnginePort, tmp_path: P
 
 def test_filter_and_expectations_do_not_concern_it(engine: EnginePort, tmp_path: Path) -> None:
     rules = {"where": "id > 1", "expect": {"v_there": {"rule": "v is not null", "on": "quarantine"}}}
-    lake = Lake(engine, tmp_path, **rules, **APPLIED)
+    spec = with_expressions(decode(TableSpec, {"table": "shop.t", "keys": ["id"], **rules}))
+    lake = Lake(engine, tmp_path, **rules, **APPLIED, expressions=plain(spec)["expressions"])
     lake.land(text(row("c", 1, 100), row("c", 2, 110)))
     lake.run()
     lake.land(text(truncate(140), row("c", 3, 150)))
