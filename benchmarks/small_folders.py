@@ -59,6 +59,22 @@ class SmallFolders:
             for file in files:
                 os.link(file, folder / file.name)
 
+    def copy(self, side: str, names: Iterable[str]) -> None:
+        """Make tables that equal the first one, with its landed files: hard links, and the documents that name it."""
+        first, root = self.names[0], self.root / side
+        folders = [found for found in root.rglob(f"{first}*") if found.is_dir()]
+        files = [file for folder in folders for file in folder.rglob("*") if file.is_file()]
+        texts = [file for file in files if file.suffix == ".json" and "_delta_log" not in file.parts]
+        documents = {file: file.read_text(encoding="utf-8") for file in texts}
+        for name in names:
+            for file in files:
+                copied = root / str(file.relative_to(root)).replace(first, name)
+                copied.parent.mkdir(parents=True, exist_ok=True)
+                if file in documents:
+                    copied.write_text(documents[file].replace(first, name), encoding="utf-8")
+                else:
+                    os.link(file, copied)
+
 
 def expected(folders: SmallFolders, rounds: int) -> pa.Table:
     """The replica of each table after so many rounds, by key."""
