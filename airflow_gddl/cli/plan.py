@@ -13,9 +13,10 @@ import typer
 from airflow_gddl.cli import context, options
 from airflow_gddl.cli import metadata as metadata_folder
 from airflow_gddl.cli.context import CliContext
+from airflow_gddl.cli.metadata_diff import Deployment, compare, show_result
 from airflow_gddl.cli.screen import Cell, Screen, ScreenColumn, count, counted, duration, number_columns
 from airflow_gddl.contract.codec import plain
-from airflow_gddl.contract.errors import GddlError, MetadataError
+from airflow_gddl.contract.errors import FatalError, GddlError, MetadataError
 from airflow_gddl.contract.spec import AirflowView
 from airflow_gddl.metadata.loading import Catalog
 from airflow_gddl.planning import AIRFLOW, MWAA, Metadata, Plan, PlatformLimits, make_plan
@@ -189,6 +190,14 @@ _Seconds = Annotated[
 ]
 _NoRecords = Annotated[bool, typer.Option("--no-records", help="Don't read past runs from the lake.")]
 
+_Diff = Annotated[
+    str,
+    typer.Option(
+        "--diff", metavar="REF", help="Compare with the metadata folder at this Git revision, e.g. origin/main."
+    ),
+]
+_Markdown = Annotated[bool, typer.Option("--markdown", help="With --diff: Markdown, for a comment on a pull request.")]
+
 
 def plan(  # noqa: PLR0913, PLR0917 - typer reads each option of the command from one parameter
     ctx: typer.Context,
@@ -203,8 +212,14 @@ def plan(  # noqa: PLR0913, PLR0917 - typer reads each option of the command fro
     day: _Day = "",
     seconds: _Seconds = None,
     no_records: _NoRecords = False,
+    diff: _Diff = "",
+    markdown: _Markdown = False,
 ) -> None:
-    """Estimate the load on Airflow and the platform, with advice; exit status 1 if a limit is exceeded."""
+    """Estimate the load on Airflow and the platform, with advice; exit status 1 if a limit is exceeded.
+
+    With --diff, show what an edit of the metadata does to what is deployed: tables that are new, removed or renamed,
+    that need a rebuild, or get another DAG, and the cost before and after.
+    """
     cli = context.of(ctx)
     made = _of_class(mwaa_class, workers, schedulers) if mwaa_class else AIRFLOW
     own: dict[str, Any] = {"schedulers": schedulers, "triggers": triggers, "tasks": tasks, "emr_vcpus": emr_vcpus}
@@ -214,14 +229,22 @@ def plan(  # noqa: PLR0913, PLR0917 - typer reads each option of the command fro
     metadata_folder.show_problems(cli, catalog.problems, metadata)
     records = {} if no_records else _records(cli, catalog)
     planned = _planned(cli, catalog, records, _given(seconds or (), catalog))
-    shown = make_plan(planned, limits, cli.now().date(), chosen)
-    if json:
-        cli.screen.record({"fits": shown.fits, **plain(shown)})
-    else:
-        show(cli.screen, shown)
+    today = cli.now().date()
+    if not diff:
+        _require_tables(planned)
+    shown = make_plan(planned, limits, today, chosen) if planned.pipelines else None
+    if diff:
+        before = _revision(cli, metadata, diff)
+        earlier = _of_catalog(planned, before)
+        on = date.fromisoformat(shown.day) if shown else chosen
+        past = make_plan(earlier, limits, today, on) if earlier.pipelines else None
+        sides = Deployment(before, earlier.pipelines, past), Deployment(catalog, planned.pipelines, shown)
+        show_result(cli.screen, compare(*sides, records or None, diff), json=json, markdown=markdown)
+    elif shown is not None:
+        _show(cli.screen, shown, json=json)
     if catalog.problems:
         raise typer.Exit(context.BAD_METADATA)
-    if not shown.fits:
+    if shown is not None and not shown.fits:
         raise typer.Exit(context.FAILED)
 
 
@@ -234,7 +257,7 @@ def _of_class(name: str, workers: int | None, schedulers: int | None) -> Platfor
 def _planned(
     cli: CliContext, catalog: Catalog, records: Mapping[str, TableRecord], given: Mapping[str, float]
 ) -> Metadata:
-    made = Metadata(
+    return Metadata(
         before=metadata_folder.placed(cli, catalog),
         dag_prefix=catalog.dag_prefix,
         tables=catalog.tables,
@@ -244,9 +267,46 @@ def _planned(
         records=records,
         given=given,
     )
+
+
+def _show(screen: Screen, shown: Plan, *, json: bool) -> None:
+    if json:
+        screen.record({"fits": shown.fits, **plain(shown)})
+    else:
+        show(screen, shown)
+
+
+def _of_catalog(made: Metadata, catalog: Catalog) -> Metadata:
+    """The same input of a plan, with the tables and settings of another catalog."""
+    return replace(
+        made,
+        dag_prefix=catalog.dag_prefix,
+        tables=catalog.tables,
+        tiers=catalog.tiers,
+        runner=catalog.runner,
+        settings=catalog.runners.get(catalog.runner) or {},
+    )
+
+
+def _require_tables(made: Metadata) -> None:
     if not made.pipelines:
         raise MetadataError("NO_TABLES", "no enabled table in the metadata", remedy="add a row to tables/")
-    return made
+
+
+def _revision(cli: CliContext, folder: str, revision: str) -> Catalog:
+    """The metadata as they were.
+
+    Raises:
+        FatalError: `REVISION_UNREADABLE`.
+    """
+    from airflow_gddl.metadata.folder import RevisionFolder  # noqa: PLC0415 - of --diff alone
+    from airflow_gddl.metadata.loading import load_folder  # noqa: PLC0415 - as above
+
+    try:
+        return load_folder(RevisionFolder.read_from(folder, revision), cli.environ)
+    except MetadataError as error:
+        what, remedy = f"the settings of {revision!r}: {error.what}", "compare with a revision whose settings are valid"
+        raise FatalError("REVISION_UNREADABLE", what, remedy=remedy) from error
 
 
 def _records(cli: CliContext, catalog: Catalog) -> Mapping[str, TableRecord]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from operator import attrgetter
@@ -19,7 +20,7 @@ from airflow_gddl.cli.context import CliContext
 from airflow_gddl.cli.explain import require_name
 from airflow_gddl.cli.job import Done, Request, ask_for_all, carry_out, perform, show_counts
 from airflow_gddl.cli.screen import Cell, Screen, count, counted
-from airflow_gddl.contract.errors import FatalError, GddlError, MetadataError
+from airflow_gddl.contract.errors import QUARANTINE_REMEDIES, FatalError, GddlError, MetadataError
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.s3 import is_s3
@@ -155,25 +156,33 @@ def _counts(result: JobResult, name: str, fields: Sequence[str]) -> list[str]:
     return [count(found.get(field)) for field in fields]
 
 
-_FIRST = ("code", "reason")
+_FIRST = ("key", "code", "reason")
 _NAMED = 5
 
 app = Group("Quarantined rows and files: list them, or process them again.")
 
 
+_Codes = Annotated[
+    list[str] | None, typer.Option("--code", metavar="CODE", help="Only rows with this code. Repeat for more.")
+]
+
+
 @app.command(name="list")
-def list_errors(
+def list_errors(  # noqa: PLR0913, PLR0917 - typer reads each option of the command from one parameter
     ctx: typer.Context,
     metadata: options.Metadata = "metadata",
     table: options.Tables = None,
     json: options.Json = False,
+    code: _Codes = None,
+    rows: Annotated[bool, typer.Option("--rows", help="Show the rows, oldest first, not a summary by code.")] = False,
     limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, help="Maximum rows of each table.")] = 100,
 ) -> None:
-    """Show quarantined rows with their reasons."""
+    """Show what is in quarantine, by code, with what to do; with --rows each row and its reason."""
     cli = context.of(ctx)
-    asked = JobOptions(action="errors_list", limit=limit)
-    request = Request(metadata=metadata, tables=tuple(table or ()), options=asked, as_json=json)
-    carry_out(cli, request, show_quarantines)
+    asked = JobOptions(action="errors_list", limit=limit, codes=tuple(code or ()))
+    check = partial(_require_codes, cli, asked.codes)
+    request = Request(metadata=metadata, tables=tuple(table or ()), options=asked, as_json=json, check=check)
+    carry_out(cli, request, partial(show_quarantines, show=show_rows if rows else partial(show_codes, folder=metadata)))
 
 
 @app.command()
@@ -183,9 +192,7 @@ def replay(
     table: options.Tables = None,
     json: options.Json = False,
     wait: options.Wait = 0.0,
-    code: Annotated[
-        list[str] | None, typer.Option("--code", metavar="CODE", help="Only rows with this code. Repeat for more.")
-    ] = None,
+    code: _Codes = None,
 ) -> None:
     """Process the quarantined rows again, after their cause was fixed; exit status 1 when some fail again."""
     cli = context.of(ctx)
@@ -246,26 +253,63 @@ def _show_replay(screen: Screen, result: JobResult, codes: Sequence[str]) -> Non
     )
 
 
-def show_quarantines(screen: Screen, results: Sequence[JobResult]) -> None:
-    """The quarantined rows of each table; tables without any share a line."""
+def show_quarantines(
+    screen: Screen, results: Sequence[JobResult], *, show: Callable[[Screen, JobResult], None]
+) -> None:
+    """The quarantine of each table; tables where it is empty share a line."""
     read = [result for result in results if result.status != "failed"]
-    empty = [result.table for result in read if not job.answer(result).get("rows")]
+    empty = [result.table for result in read if not job.answer(result).get("unresolved")]
     for result in read:
         if result.table not in empty:
-            show_quarantine(screen, result)
+            show(screen, result)
     if empty:
         screen.say(f"{empty[0] if len(empty) == 1 else counted(len(empty), 'table')}: nothing in quarantine", "green")
 
 
-def show_quarantine(screen: Screen, result: JobResult) -> None:
-    """The quarantined rows of one table."""
+def show_codes(screen: Screen, result: JobResult, *, folder: str) -> None:
+    """A summary for each code: rows, files, first and last time, what to do, and the commands that do it.
+
+    Args:
+        folder: of the metadata, as the user named it.
+    """
+    found = job.answer(result)
+    screen.say(f"{result.table}: {count(found['unresolved'])} in quarantine", "bold")
+    place = "" if folder == "metadata" else f" --metadata {shlex.quote(folder)}"
+    for one in found["codes"]:
+        code, first, last = one["code"], _to_the_second(one["first"]), _to_the_second(one["last"])
+        chosen = f"--table {result.table} --code {code}{place}"
+        is_file = code.startswith("FILE_")
+        many = (
+            counted(one["files"], "file")
+            if is_file
+            else f"{counted(one['rows'], 'row')} of {counted(one['files'], 'file')}"
+        )
+        since = f"at {first}" if first == last else f"{first} to {last}"
+        screen.spans([Cell(f"  {code}", "yellow"), Cell(f"  {many}, {since} UTC")])
+        remedy = QUARANTINE_REMEDIES.get(code, "see docs/codes.md")
+        lines = {"remedy": remedy, "rows": f"gddl errors list {chosen} --rows"}
+        if not is_file:
+            lines["replay"] = f"gddl errors replay {chosen}"
+        for name, value in lines.items():
+            screen.spans([Cell(f"    {name:<7}", "dim"), Cell(value)])
+
+
+def _to_the_second(moment: str) -> str:
+    """`2024-01-02T10:00:00.123Z` as `2024-01-02 10:00:00`."""
+    return moment[:19].replace("T", " ")
+
+
+def show_rows(screen: Screen, result: JobResult) -> None:
+    """The quarantined rows of one table, each with its key first."""
     found = job.answer(result)
     rows: list[dict[str, Any]] = found["rows"]
     first = f", {count(len(rows))} shown" if found["unresolved"] > len(rows) else ""
     screen.say(f"{result.table}: {count(found['unresolved'])} in quarantine{first}", "bold")
     for row in rows:
         screen.say("")
-        screen.spans([Cell(str(row.get("code")), "yellow"), Cell(f"  {row.get('reason') or ''}")])
+        key = " ".join(f"{name}={value}" for name, value in (row.get("key") or {}).items())
+        spans = [Cell(f"{key}  ", "bold")] if key else []
+        screen.spans([*spans, Cell(str(row.get("code")), "yellow"), Cell(f"  {row.get('reason') or ''}")])
         others = {name: value for name, value in row.items() if value is not None and name not in _FIRST}
         for name, value in others.items():
             # One line each, since records are too wide for a table.

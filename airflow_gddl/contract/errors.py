@@ -92,3 +92,22 @@ class SpecProblem:
 def field_name(path: FieldPath) -> str:
     """`("options", "types", "a")` as `options.types.a`, `("keys", 1)` as `keys[1]`."""
     return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path).lstrip(".")
+
+
+QUARANTINE_REMEDIES = {
+    "APPEND_ONLY_CHANGE": "name the table's keys, then run gddl rebuild; or leave the row",
+    "CAST_FAILED": "correct options.types, or set schema_evolution.type_change to rescue; then replay",
+    "EXPECTATION_FAILED": "correct the source; or change the expectation, then replay",
+    "FILE_EMPTY": "deliver the file again; it is read when it changes",
+    "FILE_TOO_LARGE": "deliver smaller files, or raise max_inflated_bytes and max_inflation of the tier",
+    "FILE_UNREADABLE": "deliver the file again; it is read when it changes",
+    "FILTER_UNDECIDED": "have the source send whole rows",
+    "KEY_NULL": "correct keys, run gddl rebuild, then replay; or correct the source",
+    "OP_UNKNOWN": "correct options.op_column or options.missing_op, then replay",
+    "PARTITION_VALUE_REFUSED": "correct the source, or partition by another column; then replay",
+    "ROW_MALFORMED": "deliver the file again",
+    "SEQUENCE_NULL": "correct sequence_by, run gddl rebuild, then replay; or correct the source",
+    "SEQUENCE_UNPARSABLE": "correct sequence_by, options.types or the source; then replay",
+    "TEXT_NOT_UTF8": "correct the encoding at the source; or list the column in exclude_columns or mask, then replay",
+}
+"""What to do about rows and files in quarantine, by their code; docs/codes.md says more."""

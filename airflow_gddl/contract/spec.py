@@ -216,7 +216,7 @@ class JobOptions:
     full_listing: bool = False
     """List the whole landing folder even if the cursor would allow less."""
     codes: tuple[str, ...] = ()
-    """`errors_replay`: only rows quarantined with these codes; empty: all."""
+    """`errors_replay`, `errors_list`: only rows quarantined with these codes; empty: all."""
     limit: int = 100
     """Rows that `errors_list` returns, keys that `verify` names, changes that `explain` reads, at most."""
     max_batches: int | None = None

@@ -26,6 +26,7 @@ TruncatePolicy = Literal["apply", "hold", "report"]
 AirflowView = Literal["table", "mapped", "pack"]
 Generations = Literal["auto", "one", "by_time"]
 ExpectationPolicy = Literal["warn", "quarantine", "fail"]
+LandingAction = Literal["delete", "move"]
 NewColumnPolicy = Literal["add", "rescue", "ignore", "fail"]
 TypeChangePolicy = Literal["widen", "rescue", "text", "fail"]
 DroppedColumnPolicy = Literal["keep", "null", "fail"]
@@ -93,6 +94,20 @@ class Expectation:
         if self.at_most is not None:
             return self.at_most
         return 0.0 if self.on == "fail" else 1.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class LandingRetention:
+    """What maintenance does to landed files that were ingested and are old (docs/repair.md)."""
+
+    __pydantic_config__ = STRICT
+
+    after: str
+    """Age of a file, by its last modification; at least `1d`."""
+    action: LandingAction = "delete"
+    """`delete` the file, or `move` it."""
+    to: str | None = None
+    """Folder that files are moved to, in the landing's bucket, outside of landing and lake; null with `delete`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -214,6 +229,8 @@ class TableSpec:
     """How long superseded changes stay in the change table; null: forever."""
     vacuum_retention: str = "7d"
     """How long files that no version references stay in storage; at least `1d`."""
+    landing_retention: LandingRetention | None = None
+    """Removal of landed files after they were ingested, by maintenance; null: they stay."""
     settle: str | None = None
     """Time without modification before a landed file is loaded; null: `3s` on file systems, none on S3."""
     generations: Generations = "auto"

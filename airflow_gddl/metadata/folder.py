@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import errno
+import io
 import os
 import stat
+import subprocess
+import tarfile
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -119,6 +122,51 @@ class StoreFolder:
     def read(self, name: str) -> bytes:
         with reached(self.base):
             return self.store.read(join(self.base, name), MAX_BYTES + 1)
+
+
+@dataclass(frozen=True)
+class RevisionFolder:
+    """A folder as it was in a revision of its Git repository.
+
+    Attributes:
+        base: of the folder that it was read for, so that relative roots mean the same.
+        contents: of its files, by name.
+    """
+
+    base: str
+    contents: Mapping[str, bytes]
+
+    @classmethod
+    def read_from(cls, folder: str | Path, revision: str) -> RevisionFolder:
+        """
+        Raises:
+            FatalError: `REVISION_UNREADABLE`: not in a repository, no such revision, or no folder in it.
+        """
+        remedy = "name a commit, tag or branch that has the folder; in CI, fetch it first"
+        if revision.startswith("-") or is_s3(str(folder)):
+            raise FatalError("REVISION_UNREADABLE", f"{folder}: no revision {revision!r} of it", remedy=remedy)
+        command = ("git", "-C", str(folder), "archive", "--format=tar", revision)
+        try:
+            done = subprocess.run(command, capture_output=True, check=False)  # noqa: S603 - no shell, no option
+        except OSError as error:
+            what = f"git can't be started: {error.strerror}"
+            raise FatalError("REVISION_UNREADABLE", what, remedy="install git, and clone the repository") from error
+        if done.returncode:
+            last = done.stderr.decode(errors="replace").strip().splitlines()[-1:] or ["git failed"]
+            what = f"{folder} at {revision!r}: {last[0].removeprefix('fatal: ')}"
+            raise FatalError("REVISION_UNREADABLE", what, remedy=remedy)
+        with tarfile.open(fileobj=io.BytesIO(done.stdout)) as archive:
+            files = {one.name: archive.extractfile(one) for one in archive if one.isreg()}
+            return cls(LocalFolder(Path(folder)).base, {name: file.read() for name, file in files.items() if file})
+
+    def names(self, below: str) -> list[str]:
+        inside = f"{below}/" if below else ""
+        return sorted(name for name in self.contents if name.startswith(inside) and not _hidden(name.split("/")))
+
+    def read(self, name: str) -> bytes:
+        if name not in self.contents:
+            raise FileNotFoundError(errno.ENOENT, "not in this revision", name)
+        return self.contents[name]
 
 
 _PARALLEL = 16

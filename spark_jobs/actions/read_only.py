@@ -21,6 +21,7 @@ from spark_jobs.plan.table_schema import TableSchema
 from spark_jobs.rules.erasure import KeyRows
 from spark_jobs.rules.measure import BUCKETS, Verdict, together
 from spark_jobs.rules.order import that_count
+from spark_jobs.rules.quarantine import Unresolved
 from spark_jobs.rules.verify import key_history, key_json, replica_records, row_facts
 from spark_jobs.table import notices
 from spark_jobs.table.current_batch import has_few_rows
@@ -28,7 +29,7 @@ from spark_jobs.table.notices import foreign_commits, require_replica, warnings_
 from spark_jobs.table.pending import batches_ahead, of_key
 from spark_jobs.table.runtime import RunTotals
 from spark_jobs.table.table_run import TableRun
-from spark_jobs.table.wanted_key import WantedKey
+from spark_jobs.table.wanted_key import WantedKey, key_of_record
 from spark_jobs.verification import SourceVerdict, opened, url_of, verify_source
 
 
@@ -194,12 +195,15 @@ def _difference(spec: TableSpec, verdict: Verdict, source: SourceVerdict | None)
 
 
 def list_errors(run: TableRun, totals: RunTotals) -> JobResult:
-    """Unresolved rows of the quarantine, oldest first."""
-    context = run.context()
-    details: dict[str, Any] = {"unresolved": 0, "rows": []}
+    """Unresolved rows of the quarantine, of the codes of the job's options: their number by code, and the oldest rows,
+    the key of each before its other values.
+    """
+    context, options = run.context(), run.job.options
+    details: dict[str, Any] = {"unresolved": 0, "codes": [], "rows": []}
     if context.engine.exists(context.layout.errors):
-        count, rows = context.engine.unresolved(context, run.job.options.limit)
-        details = {"unresolved": count, "rows": rows}
+        found = context.engine.unresolved(context, options.limit, options.codes)
+        rows = [{"key": key_of_record(row["record"], run.spec.keys), **row} for row in found.rows]
+        details = {"unresolved": found.count, "codes": found.codes, "rows": rows}
     return run.result(totals, status="succeeded", quarantined=details["unresolved"], details=details)
 
 
@@ -282,9 +286,9 @@ def _plain(change: dict[str, Any]) -> dict[str, Any]:
 def _quarantined(context: TableContext, wanted: WantedKey) -> dict[str, Any]:
     """Unresolved records of the key, and how many rows were searched of how many."""
     exists = context.engine.exists(context.layout.errors)
-    count, rows = context.engine.unresolved(context, _SEARCHED) if exists else (0, [])
-    found = [{name: row[name] for name in _SHOWN} for row in rows if _is_of(row, wanted)]
-    return {"records": found, "searched": len(rows), "unresolved": count}
+    left = context.engine.unresolved(context, _SEARCHED) if exists else Unresolved(0, [], [])
+    found = [{name: row[name] for name in _SHOWN} for row in left.rows if _is_of(row, wanted)]
+    return {"records": found, "searched": len(left.rows), "unresolved": left.count}
 
 
 def _may_be_stale(records: Sequence[Mapping[str, Any]], rows: Sequence[Mapping[str, Any]]) -> bool:

@@ -6,7 +6,7 @@ Compaction is done here and not by `deltalake`, which writes no statistics of `_
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Protocol
@@ -166,9 +166,9 @@ class TablesEngine(Protocol):
         path = context.layout.errors
         return file_rules.in_quarantine(self.tables_of(context, path), path)
 
-    def unresolved(self, context: TableContext, limit: int) -> tuple[int, list[Mapping[str, Any]]]:
+    def unresolved(self, context: TableContext, limit: int, codes: Collection[str] = ()) -> quarantine.Unresolved:
         path = context.layout.errors
-        return file_rules.unresolved(self.tables_of(context, path), path, limit)
+        return file_rules.unresolved(self.tables_of(context, path), path, limit, codes)
 
 
 @dataclass(frozen=True)

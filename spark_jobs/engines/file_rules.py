@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -297,14 +297,15 @@ def in_quarantine(tables: Tables, path: str) -> tuple[int, int]:
     return sum(left.num_rows for left in found), sum(left.column("position").null_count for left in found)
 
 
-def unresolved(tables: Tables, path: str, limit: int) -> tuple[int, list[Mapping[str, Any]]]:
+def unresolved(tables: Tables, path: str, limit: int, codes: Collection[str]) -> quarantine.Unresolved:
     """See `Engine.unresolved`."""
-    count, first = 0, tables.existing(path).schema.arrow.empty_table()
+    counted, first = [], tables.existing(path).schema.arrow.empty_table()
     for rows in _one_by_one(tables, path):
-        left = quarantine.unresolved(rows)
-        count += left.num_rows
+        left = quarantine.unresolved(rows, codes)
+        counted.append(quarantine.by_file(left))
         first = quarantine.oldest(pa.concat_tables([first, left]), limit)
-    return count, quarantine.shown(first)
+    found = quarantine.by_code(counted)
+    return quarantine.Unresolved(sum(code["rows"] for code in found), found, quarantine.shown(first))
 
 
 def _one_by_one(tables: Tables, path: str, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:

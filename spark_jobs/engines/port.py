@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Protocol
@@ -31,6 +31,7 @@ from spark_jobs.rules.measure import (
     Replaced,
     Verdict,
 )
+from spark_jobs.rules.quarantine import Unresolved
 from spark_jobs.rules.rewrite import Rewrite
 
 
@@ -375,8 +376,8 @@ class Engine(Protocol):
         """Number of unresolved rows and files of the errors table, and how many of them are whole files."""
         ...
 
-    def unresolved(self, context: TableContext, limit: int) -> tuple[int, list[Mapping[str, Any]]]:
-        """Number of unresolved rows of the errors table, and the oldest ones; times as ISO 8601 text."""
+    def unresolved(self, context: TableContext, limit: int, codes: Collection[str] = ()) -> Unresolved:
+        """Unresolved rows of the errors table, of these codes (empty: all)."""
         ...
 
 

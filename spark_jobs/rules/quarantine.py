@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -118,9 +119,52 @@ def to_replay(rows: pa.Table, planned_at: str, codes: Collection[str]) -> list[R
     return replayed(found, {file: i for i, file in enumerate(sorted({r["source_file"] for r in found}))})
 
 
-def unresolved(rows: pa.Table) -> pa.Table:
-    """Rows that are in quarantine."""
-    return rows.filter(rows.column("resolved_at").is_null())
+@dataclass(frozen=True)
+class Unresolved:
+    """What is in quarantine, or what is there of some codes.
+
+    Attributes:
+        count: number of rows.
+        codes: for each code, the most frequent first: `code`, `rows`, `files`, and when its `first` and `last` row were
+            quarantined, as ISO 8601 text.
+        rows: the oldest rows; times as ISO 8601 text.
+    """
+
+    count: int
+    codes: list[Mapping[str, Any]]
+    rows: list[Mapping[str, Any]]
+
+
+def unresolved(rows: pa.Table, codes: Collection[str] = ()) -> pa.Table:
+    """Rows that are in quarantine, of these codes (empty: all)."""
+    left = rows.filter(rows.column("resolved_at").is_null())
+    return left.filter(pc.is_in(left.column("code"), value_set=pa.array(codes, pa.string()))) if codes else left
+
+
+def by_file(rows: pa.Table) -> pa.Table:
+    """Rows in quarantine counted by code and file; see `by_code`."""
+    grouped = rows.group_by(["code", "source_file"])
+    counted = grouped.aggregate([([], "count_all"), ("occurred_at", "min"), ("occurred_at", "max")])
+    return counted.rename_columns({"count_all": "rows", "occurred_at_min": "first", "occurred_at_max": "last"})
+
+
+def by_code(counted: Iterable[pa.Table]) -> list[Mapping[str, Any]]:
+    """See `Unresolved.codes`.
+
+    Args:
+        counted: results of `by_file`, of any parts of the rows.
+    """
+    found: dict[str, dict[str, Any]] = {}
+    files: dict[str, set[str]] = {}
+    for one in (row for part in counted for row in part.to_pylist()):
+        first, last = utc_text(one["first"]), utc_text(one["last"])
+        code = found.setdefault(one["code"], {"code": one["code"], "rows": 0, "files": 0, "first": first, "last": last})
+        files.setdefault(one["code"], set()).add(one["source_file"])
+        code["rows"] += one["rows"]
+        code["first"], code["last"] = min(code["first"], first), max(code["last"], last)
+    for name, code in found.items():
+        code["files"] = len(files[name])
+    return sorted(found.values(), key=lambda code: (-code["rows"], code["code"]))
 
 
 def oldest(rows: pa.Table, limit: int) -> pa.Table:

@@ -416,9 +416,9 @@ def left_in_quarantine(run: TableRun) -> tuple[RunWarning, ...]:
     context, names = run.context(), {one.shard for one in run.former_shards}
     if not context.engine.exists(context.layout.errors):
         return ()
-    count, rows = context.engine.unresolved(context, _COUNTED)
-    left = Counter(shard for row in rows if (shard := str(row["batch_id"]).rpartition("/")[0]) in names)
-    oldest = "" if count == len(rows) else f" (among the {_COUNTED} oldest)"
+    found = context.engine.unresolved(context, _COUNTED)
+    left = Counter(shard for row in found.rows if (shard := str(row["batch_id"]).rpartition("/")[0]) in names)
+    oldest = "" if found.count == len(found.rows) else f" (among the {_COUNTED} oldest)"
     return notices.of_former_shards(left, f"stay in quarantine, until their source is named again{oldest}")
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from typing import Any
 
 from airflow_gddl.contract.column_names import before_image_name, landed_name
 from airflow_gddl.contract.errors import FatalError
@@ -72,6 +73,14 @@ class WantedKey:
             own.append(key_text(value, kind))
             old.append(key_text(value if image is None else image, kind))
         return self.stored in {tuple(own), tuple(old)}
+
+
+def key_of_record(record: str | None, keys: Sequence[str]) -> dict[str, Any] | None:
+    """Key columns of a quarantined record, JSON text, and their values as delivered; null where it has none of them."""
+    if record is None:
+        return None
+    row = {landed_name(name).lower(): value for name, value in json.loads(record, parse_float=str).items()}
+    return {name: row[name.lower()] for name in keys if name.lower() in row} or None
 
 
 def _how_written(key: str, kind: SqlType) -> str:

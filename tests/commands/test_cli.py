@@ -281,15 +281,79 @@ def test_verify_says_which_differ(shop: Shop) -> None:
 
 def test_errors_list_shows_hostile_values_as_text(shop: Shop) -> None:
     row = {"code": "NULL_KEY", "text": "[red]\x1b[31m", "record": {"id": None}}
-    found = {"unresolved": 2000, "rows": [row]}
+    found = {"unresolved": 2000, "codes": [], "rows": [row]}
     results = {"sales.orders": {"details": found}, "sales.lines": {"details": {"unresolved": 0, "rows": []}}}
-    answer = shop.gddl("errors", "list", "--limit", "7", results=results)
+    answer = shop.gddl("errors", "list", "--rows", "--limit", "7", results=results)
     assert answer.status == 0
     assert (shop.order["options"]["action"], shop.order["options"]["limit"]) == ("errors_list", 7)
     assert "sales.orders: 2,000 in quarantine, 1 shown" in answer.out
     assert "sales.lines: nothing in quarantine" in answer.out
     assert "[red]\\x1b[31m" in answer.out
     assert "\x1b" not in answer.out
+
+
+OF_CODES = {
+    "unresolved": 1205,
+    "codes": [
+        {
+            "code": "OP_UNKNOWN",
+            "rows": 1200,
+            "files": 3,
+            "first": "2024-01-01T09:00:00.25Z",
+            "last": "2024-01-02T08:00:00Z",
+        },
+        {"code": "KEY_NULL", "rows": 1, "files": 1, "first": "2024-01-01T09:00:00Z", "last": "2024-01-01T09:00:00.5Z"},
+        {"code": "FILE_EMPTY", "rows": 4, "files": 4, "first": "2024-01-01T09:00:00Z", "last": "2024-01-01T10:00:00Z"},
+    ],
+    "rows": [
+        {"key": {"region": "EU", "id": 7}, "id": "b/1", "code": "OP_UNKNOWN", "reason": "'X'", "source_file": "a.csv"},
+        {"key": None, "id": "b/f.csv", "code": "FILE_EMPTY", "reason": "no bytes", "source_file": "f.csv"},
+    ],
+}
+
+
+def test_errors_list_is_a_summary_by_code_with_the_commands_to_use(shop: Shop) -> None:
+    answer = shop.gddl("errors", "list", "--table", "sales.orders", results={"sales.orders": {"details": OF_CODES}})
+    place = f"--metadata {shop.folder / 'metadata'}"
+    assert (answer.status, answer.out.splitlines()) == (
+        0,
+        [
+            "sales.orders: 1,205 in quarantine",
+            "  OP_UNKNOWN  1,200 rows of 3 files, 2024-01-01 09:00:00 to 2024-01-02 08:00:00 UTC",
+            "    remedy correct options.op_column or options.missing_op, then replay",
+            f"    rows   gddl errors list --table sales.orders --code OP_UNKNOWN {place} --rows",
+            f"    replay gddl errors replay --table sales.orders --code OP_UNKNOWN {place}",
+            "  KEY_NULL  1 row of 1 file, at 2024-01-01 09:00:00 UTC",
+            "    remedy correct keys, run gddl rebuild, then replay; or correct the source",
+            f"    rows   gddl errors list --table sales.orders --code KEY_NULL {place} --rows",
+            f"    replay gddl errors replay --table sales.orders --code KEY_NULL {place}",
+            "  FILE_EMPTY  4 files, 2024-01-01 09:00:00 to 2024-01-01 10:00:00 UTC",
+            "    remedy deliver the file again; it is read when it changes",
+            f"    rows   gddl errors list --table sales.orders --code FILE_EMPTY {place} --rows",
+        ],
+    )
+
+
+def test_errors_list_shows_rows_with_their_keys_first(shop: Shop) -> None:
+    quarantined(shop, "OP_UNKNOWN")
+    command = ("errors", "list", "--table", "sales.orders", "--rows", "--code", "OP_UNKNOWN")
+    answer = shop.gddl(*command, results={"sales.orders": {"details": OF_CODES}})
+    assert (shop.order["options"]["codes"], answer.out.splitlines()) == (
+        ["OP_UNKNOWN"],
+        [
+            "sales.orders: 1,205 in quarantine, 2 shown",
+            "",
+            "region=EU id=7  OP_UNKNOWN  'X'",
+            "  id           b/1",
+            "  source_file  a.csv",
+            "",
+            "FILE_EMPTY  no bytes",
+            "  id           b/f.csv",
+            "  source_file  f.csv",
+        ],
+    )
+    answer = shop.gddl("errors", "list", "--table", "sales.orders", "--code", "NOPE")
+    assert (answer.status, "[CODE_NOT_QUARANTINED]" in answer.err) == (2, True)
 
 
 def test_errors_list_has_one_line_for_all_tables_without_errors(shop: Shop) -> None:

@@ -16,6 +16,9 @@ def test_the_page_counts_what_the_command_lists(tmp_path: Path) -> None:
     lake.done(spec)
     listed = lake.done(spec, JobOptions(action="errors_list")).details
     assert listed["unresolved"] == 2
+    assert {one["code"]: one["rows"] for one in listed["codes"]} == quarantined(lake.layout(spec).errors, "", 1, {})[
+        "codes"
+    ]
     shown = quarantined(lake.layout(spec).errors, "", 1, {})
     assert sum(shown["codes"].values()) == listed["unresolved"]
     assert [row["code"] for row in shown["rows"]] == ["OP_UNKNOWN"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 
 import pyarrow as pa
@@ -12,6 +13,7 @@ from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions
 from airflow_gddl.runtime.state.facts import TableRecord, merged
 from airflow_gddl.runtime.state.judging import Knowledge, judge
+from spark_jobs.table.runtime import Clock
 from tests.delta_rs.small_lake import SmallLake, spec_of
 from tests.landing import write
 from tests.unit.test_state_judging import ROW
@@ -85,3 +87,35 @@ def test_the_newest_count_holds_whichever_writer_had_it(watched: Watched) -> Non
     before = watched.record
     watched.run(action="erase", key={"id": "12"})
     assert merged(before, watched.record).quarantined == merged(watched.record, before).quarantined == 0
+
+
+def test_rows_and_files_are_summed_by_code_and_the_rows_name_their_keys(tmp_path: Path) -> None:
+    lake, clocks = SmallLake(tmp_path), [f"2024-01-0{day}T00:00:00.000000Z" for day in (2, 3, 4)]
+    lake.load(SPEC)
+    lake.done(SPEC, clock=_at(clocks[0]))
+    lake.change(SPEC, 1, [("X", 12, "b"), ("X", 13, "c"), ("I", None, "d")])
+    Path(lake.layout(SPEC).landing, "20240101-000000009.parquet").write_bytes(b"PAR1 cut")
+    lake.done(SPEC, clock=_at(clocks[1]))
+    lake.change(SPEC, 2, [("Y", 14, "e")])
+    lake.done(SPEC, clock=_at(clocks[2]))
+    listed = lake.done(SPEC, JobOptions(action="errors_list", limit=2))
+    found = {
+        one["code"]: (one["rows"], one["files"], one["first"][:10], one["last"][:10]) for one in listed.details["codes"]
+    }
+    assert found == {
+        "OP_UNKNOWN": (3, 2, "2024-01-03", "2024-01-04"),
+        "KEY_NULL": (1, 1, "2024-01-03", "2024-01-03"),
+        "FILE_UNREADABLE": (1, 1, "2024-01-03", "2024-01-03"),
+    }
+    assert (listed.details["codes"][0]["code"], listed.details["unresolved"], len(listed.details["rows"])) == (
+        "OP_UNKNOWN", 5, 2,
+    )  # fmt: skip
+    chosen = lake.done(SPEC, JobOptions(action="errors_list", codes=("OP_UNKNOWN",))).details
+    assert [(next(iter(row)), row["key"], row["code"]) for row in chosen["rows"]] == [
+        ("key", {"id": number}, "OP_UNKNOWN") for number in (12, 13, 14)
+    ]
+    assert [(one["code"], one["rows"]) for one in chosen["codes"]] == [("OP_UNKNOWN", 3)]
+
+
+def _at(moment: str) -> Clock:
+    return lambda: datetime.fromisoformat(moment)

@@ -36,7 +36,7 @@ class Event:
 
 
 def events_by_key(changes: Iterable[Change], truncates: Iterable[Change] = ()) -> dict[Key, list[Event]]:
-    """Each key's events in the order that decides; a truncate deletes keys with events since the one before."""
+    """Each key's events in the order that decides; a truncate deletes keys with events since the last."""
     arrived: dict[Key, list[tuple[Change, Op]]] = defaultdict(list)
     for change in changes:
         if change.old_key is not None:

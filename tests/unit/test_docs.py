@@ -15,6 +15,7 @@ import typer.main
 from airflow_gddl.cli.commands import app
 from airflow_gddl.contract.codec import plain
 from airflow_gddl.contract.connections import LENT_PREFIX
+from airflow_gddl.contract.errors import QUARANTINE_REMEDIES
 from airflow_gddl.contract.extensions import DebeziumOptions, DmsOptions
 from airflow_gddl.contract.result import JobResult, MainCounts
 from airflow_gddl.contract.spec import DEFAULT_TIERS, Roots, TableSpec, TierSpec
@@ -95,6 +96,11 @@ def test_every_code_is_documented_and_every_documented_one_exists() -> None:
     known = {row[0] for row in documented_codes()}
     assert used - known == set(), "in the code, not in docs/codes.md"
     assert known - used == set(), "in docs/codes.md, not in the code"
+
+
+def test_each_code_of_the_quarantine_has_a_remedy() -> None:
+    kept = {code for code, kind, *_ in documented_codes() if kind in ("row", "file")}
+    assert set(QUARANTINE_REMEDIES) == kept
 
 
 def test_codes_stand_once_with_kind_meaning_and_remedy() -> None:

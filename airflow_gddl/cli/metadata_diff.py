@@ -1,0 +1,371 @@
+"""What an edit of the metadata does to what is deployed: tables, their data, DAGs and cost."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any, Literal
+
+from airflow_gddl.cli.screen import Cell, Screen, counted, number_columns, safe
+from airflow_gddl.contract.codec import plain
+from airflow_gddl.contract.spec import TableSpec
+from airflow_gddl.contract.table_spec import lowered
+from airflow_gddl.metadata.loading import Catalog
+from airflow_gddl.metadata.problems import Problem, show
+from airflow_gddl.planning.plan import Plan
+from airflow_gddl.runtime.state.facts import TableRecord
+from airflow_gddl.topology import Pipeline
+
+Kind = Literal["new", "removed", "renamed", "changed", "invalid"]
+# In `shard_landings` and `expressions` is what other fields say; a target is the table's name.
+_RESOLVED = ("table", "target", "source_table", "landing", "shard_landings", "expressions", "mask_key_id")
+
+
+@dataclass(frozen=True)
+class Change:
+    """A field or a setting, and its values as they may be shown; empty: not set."""
+
+    name: str
+    before: str
+    after: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableChange:
+    """One table that the edit changes.
+
+    Attributes:
+        table: its name in the lake after the edit; of a removed one, before.
+        kind: `invalid`: its row was valid, and has problems now.
+        fields: those of its row that differ, defaults applied.
+        effects: what happens at the next runs, each a sentence.
+        commands: to run after the edit is deployed, in order; without them the table's runs fail.
+        dag: id of the DAG that loads it before and after; null: none.
+        rows: of the replica, which a rebuild or a reload writes again; null: not known, or it has none.
+    """
+
+    table: str
+    kind: Kind
+    fields: tuple[Change, ...] = ()
+    effects: tuple[str, ...] = ()
+    commands: tuple[str, ...] = ()
+    dag: tuple[str | None, str | None] = (None, None)
+    rows: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class MetadataDiff:
+    """What `gddl plan --diff --json` prints.
+
+    Attributes:
+        revision: that the metadata folder is compared with.
+        settings: of `gddl.yaml` that differ.
+        tables: those that the edit changes, sorted.
+        cost: by figure, before and after; null: nothing could be planned.
+        problems: of the metadata after the edit that were not there before.
+        solved: number of problems that were there before, and are no more.
+    """
+
+    revision: str
+    settings: tuple[Change, ...] = ()
+    tables: tuple[TableChange, ...] = ()
+    cost: Mapping[str, tuple[float | None, float | None]] = field(default_factory=dict)
+    problems: tuple[Problem, ...] = ()
+    solved: int = 0
+
+    @property
+    def commands(self) -> tuple[str, ...]:
+        return tuple(command for table in self.tables for command in table.commands)
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """One side of the comparison.
+
+    Attributes:
+        plan: null where no table is enabled.
+    """
+
+    catalog: Catalog
+    pipelines: Sequence[Pipeline]
+    plan: Plan | None
+
+    @property
+    def dags(self) -> dict[str, str]:
+        """Id of the DAG that loads a table, by table."""
+        return {table: pipeline.dag_id for pipeline in self.pipelines for table in pipeline.tables}
+
+
+def compare(
+    before: Deployment, after: Deployment, records: Mapping[str, TableRecord] | None, revision: str
+) -> MetadataDiff:
+    """
+    Args:
+        records: past runs by table; null: not known which tables are loaded, and then all of them may be.
+    """
+    problems = {_identity(problem) for problem in before.catalog.problems}
+    left = {_identity(problem) for problem in after.catalog.problems}
+    return MetadataDiff(
+        revision=revision,
+        settings=tuple(_settings(before.catalog, after.catalog)),
+        tables=tuple(sorted(_tables(before, after, records), key=lambda one: one.table)),
+        cost=_cost(before.plan, after.plan),
+        problems=tuple(one for one in after.catalog.problems if _identity(one) not in problems),
+        solved=len(problems - left),
+    )
+
+
+def _identity(problem: Problem) -> tuple[object, ...]:
+    return problem.code, problem.table, problem.field, problem.value, problem.message, problem.file
+
+
+def _tables(before: Deployment, after: Deployment, records: Mapping[str, TableRecord] | None) -> Iterator[TableChange]:
+    old, new = ({spec.qualified_name: spec for spec in side.catalog.tables} for side in (before, after))
+    bad = {problem.table for problem in after.catalog.problems}
+    dags = before.dags, after.dags
+    for name in {**old, **new}:
+        was, now = old.get(name), new.get(name)
+        moved = (dags[0].get(was.table) if was else None, dags[1].get(now.table) if now else None)
+        if was is None and now is not None:
+            yield TableChange(table=now.table, kind="new", effects=tuple(_of_new(now)), dag=moved)
+        elif now is None and was is not None:
+            is_invalid = not bad.isdisjoint((name, was.table, was.name_in_source))
+            text = "its row is invalid: it is no longer loaded" if is_invalid else "it is no longer loaded"
+            effects = (f"{text}; its tables in the lake stay",)
+            yield TableChange(table=was.table, kind="invalid" if is_invalid else "removed", effects=effects, dag=moved)
+        elif was is not None and now is not None and (was != now or moved[0] != moved[1]):
+            yield _changed(was, now, moved, records)
+
+
+def _of_new(spec: TableSpec) -> Iterator[str]:
+    if spec.enabled:
+        yield "its first load takes all files of its landing folder"
+    else:
+        yield "it is not loaded: enabled is false"
+
+
+def _changed(
+    was: TableSpec, now: TableSpec, dag: tuple[str | None, str | None], records: Mapping[str, TableRecord] | None
+) -> TableChange:
+    record = None if records is None else records.get(was.table, TableRecord())
+    is_loaded = record is None or record.succeeded is not None or record.rows is not None
+    effects, commands = [], []
+    for step in _steps(was, now) if is_loaded else ():
+        effects.append(step.effect)
+        commands.append(step.command)
+    if was.enabled != now.enabled:
+        effects.append("it is loaded again" if now.enabled else "it is no longer loaded; its tables in the lake stay")
+    if dag[0] and dag[1] and dag[0] != dag[1]:
+        effects.append(f"DAG {dag[1]} loads it, no longer {dag[0]}")
+    if not is_loaded:
+        effects.append("it is not loaded yet; its first load uses the new row")
+    commands = [one for one in dict.fromkeys(commands) if one]
+    if any("gddl reload" in one for one in commands):  # which takes the other changes, too
+        commands = [one for one in commands if "gddl rebuild" not in one]
+    return TableChange(
+        table=now.table,
+        kind="renamed" if was.table != now.table else "changed",
+        fields=tuple(_fields(was, now)),
+        effects=tuple(effects) or ("it holds from the next run on",),
+        commands=tuple(commands),
+        dag=dag,
+        rows=record.rows if record and any("gddl move" not in one for one in commands) else None,
+    )
+
+
+def _fields(was: TableSpec, now: TableSpec) -> Iterator[Change]:
+    for name in (one.name for one in fields(TableSpec) if one.name not in _RESOLVED):
+        earlier, later = plain(getattr(was, name)), plain(getattr(now, name))
+        if isinstance(earlier, dict) and isinstance(later, dict):
+            for key in sorted({*earlier, *later}):
+                if earlier.get(key) != later.get(key):
+                    yield _shown((name, key), earlier.get(key), later.get(key))
+        elif earlier != later:
+            yield _shown((name,), earlier, later)
+    if was.landing != now.landing:
+        yield _shown(("landing",), was.landing, now.landing)
+    if was.table != now.table:
+        yield _shown(("target",), was.table, now.table)
+
+
+def _shown(path: tuple[str, ...], before: object, after: object) -> Change:
+    texts = ["" if value in (None, (), [], {}) else show(value, path) for value in (before, after)]
+    return Change(".".join(path), *texts)
+
+
+@dataclass(frozen=True)
+class _Step:
+    effect: str
+    command: str
+
+
+def _steps(was: TableSpec, now: TableSpec) -> Iterator[_Step]:
+    """What the data of a loaded table need; jobs refuse the row until then (`spark_jobs.plan.identity`)."""
+    if was.table != now.table:
+        command = f"gddl move --table {was.table} --to {now.table}"
+        yield _Step(f"its tables in the lake have the name {was.table} until they are moved", command)
+    if bool(was.shards) != bool(now.shards):
+        yield _Step("it needs a new target, into which it is loaded (SHARDS_CHANGED)", "")
+    rebuild, reload = f"gddl rebuild --table {now.table}", f"gddl reload --from-files --table {now.table}"
+    for name in _rebuilt(was, now):
+        yield _Step(f"{name}: its tables are built with the former value; runs fail until they are rebuilt", rebuild)
+    for name in ("where", "rename"):
+        if getattr(was, name) != getattr(now, name) and not (name == "where" and was.where is None):
+            yield _Step(f"{name}: runs fail until the table is loaded again from the files that are there", reload)
+
+
+def _rebuilt(was: TableSpec, now: TableSpec) -> Iterator[str]:
+    """Fields whose change needs a rebuild; a column that is let in again needs none."""
+    different = {name: getattr(was, name) != getattr(now, name) for name in ("partition_by", "mask", "derive")}
+    different["keys"] = lowered(was.keys) != lowered(now.keys)
+    different["sequence_by"] = bool(now.sequence_by) and _lower(was.sequence_by) != _lower(now.sequence_by)
+    different["before_image_prefix"] = (was.before_image_prefix or "").lower() != (
+        now.before_image_prefix or ""
+    ).lower()
+    different["exclude_columns"] = bool(lowered(now.exclude_columns) - lowered(was.exclude_columns))
+    different["columns"] = now.columns is not None and (
+        was.columns is None or bool(lowered(was.columns) - lowered(now.columns))
+    )
+    different["where"] = was.where is None and now.where is not None
+    options = {f"options.{name}": was.options.get(name) != now.options.get(name) for name in ("types", "log_began")}
+    yield from sorted(name for name, differs in (different | options).items() if differs)
+
+
+def _lower(names: Sequence[str]) -> list[str]:
+    return [name.lower() for name in names]
+
+
+def _settings(before: Catalog, after: Catalog) -> Iterator[Change]:
+    """Settings that differ, those of tiers by field."""
+    for name in ("landing", "lake"):
+        if getattr(before.roots, name) != getattr(after.roots, name):
+            yield _shown((name,), getattr(before.roots, name), getattr(after.roots, name))
+    for name in ("runner", "aws_conn_id", "dag_prefix"):
+        if getattr(before, name) != getattr(after, name):
+            yield _shown((name,), getattr(before, name), getattr(after, name))
+    for section in ("tiers", "runners", "catalogs", "landings"):
+        yield from _differences((section,), plain(getattr(before, section)), plain(getattr(after, section)), depth=2)
+
+
+def _differences(path: tuple[str, ...], was: Any, now: Any, depth: int) -> Iterator[Change]:
+    if was == now:
+        return
+    if depth and isinstance(was or {}, dict) and isinstance(now or {}, dict):
+        was, now = was or {}, now or {}
+        for name in sorted({*was, *now}):
+            yield from _differences((*path, name), was.get(name), now.get(name), depth - 1)
+    else:
+        yield _shown(path, was, now)
+
+
+def _cost(before: Plan | None, after: Plan | None) -> dict[str, tuple[float | None, float | None]]:
+    """Tables, DAGs, runs of the day, and hours of jobs in it, if every run finds files for all its tables."""
+
+    def of(plan: Plan | None) -> dict[str, float]:
+        if plan is None:
+            return {}
+        hours = sum(tier.runs * tier.run_seconds for tier in plan.tiers) / 3600
+        return {"tables": plan.tables, "dags": plan.dags, "runs": plan.runs, "job_hours": round(hours, 2)}
+
+    was, now = of(before), of(after)
+    return {name: (was.get(name), now.get(name)) for name in ("tables", "dags", "runs", "job_hours")}
+
+
+_COST = {"tables": "tables", "dags": "DAGs", "runs": "runs a day", "job_hours": "hours of jobs a day, at most"}
+_MOST_IN_COMMENT = 100
+"""Tables that a comment names: GitHub takes 65,536 characters."""
+
+
+def show_diff(screen: Screen, found: MetadataDiff) -> None:
+    """Show what an edit does to what is deployed."""
+    screen.say(_headline(found), "bold")
+    for setting in found.settings:
+        screen.spans([Cell(f"  gddl.yaml {setting.name}  ", "cyan"), Cell(_arrow(setting))])
+    for one in found.tables:
+        screen.say("")
+        screen.spans([Cell(one.table, "bold"), Cell(f"  {one.kind}", _KINDS[one.kind])])
+        for changed in one.fields:
+            screen.spans([Cell(f"  {changed.name}  ", "dim"), Cell(_arrow(changed))])
+        for effect in one.effects:
+            screen.say(f"  {effect}")
+        for command in one.commands:
+            screen.spans([Cell("  run  ", "bold yellow"), Cell(command), Cell(_of_rows(one), "dim")])
+    rows = [[text, *map(_number, found.cost[name]), _by(*found.cost[name])] for name, text in _COST.items()]
+    screen.say("")
+    screen.table(("", *number_columns("before", "after", "change")), rows)
+
+
+_KINDS = {"new": "green", "removed": "red", "invalid": "bold red", "renamed": "yellow", "changed": "yellow"}
+
+
+def as_markdown(found: MetadataDiff) -> str:
+    """The same as a comment on a pull request."""
+    lines = [f"### gddl plan: {_headline(found)}", ""]
+    if found.settings:
+        lines += ["| setting | before | after |", "|---|---|---|"]
+        lines += [f"| {_code(one.name)} | {_code(one.before)} | {_code(one.after)} |" for one in found.settings] + [""]
+    if found.tables:
+        lines += ["| table | | fields | what happens |", "|---|---|---|---|"]
+        lines += [_line(one) for one in found.tables[:_MOST_IN_COMMENT]]
+        if (more := len(found.tables) - _MOST_IN_COMMENT) > 0:
+            lines.append(f"| and {counted(more, 'table')} more | | | see `gddl plan --diff {found.revision}` |")
+        lines.append("")
+    if found.commands:
+        commands = found.commands[:_MOST_IN_COMMENT]
+        lines += ["Run after the edit is deployed:", "```sh", *commands, "```", ""]
+    lines += ["| | before | after | change |", "|---|---:|---:|---:|"]
+    for name, text in _COST.items():
+        before, after = found.cost[name]
+        lines.append(f"| {text} | {_number(before)} | {_number(after)} | {_by(before, after)} |")
+    if found.problems:
+        lines += ["", f"**{counted(len(found.problems), 'new problem')} in the metadata**", ""]
+        lines += [f"- {_code(problem.place)} `{problem.code}` {_code(problem.text)}" for problem in found.problems[:20]]
+    return "\n".join(lines)
+
+
+def _headline(found: MetadataDiff) -> str:
+    kinds = Counter(one.kind for one in found.tables)
+    parts = [f"{number:,} {kind}" for kind, number in kinds.items()]
+    if commands := len([one for one in found.tables if one.commands]):
+        parts.append(f"{commands:,} to repair or move")
+    if found.settings:
+        parts.append(counted(len(found.settings), "setting"))
+    return f"changes since {found.revision}: {', '.join(parts) or 'none'}"
+
+
+def _line(one: TableChange) -> str:
+    changed = "<br>".join(f"{_code(field.name)} {_code(_arrow(field))}" for field in one.fields)
+    effects = "<br>".join(one.effects)
+    return f"| {_code(one.table)} | {one.kind} | {changed} | {effects}{_of_rows(one)} |"
+
+
+def _arrow(changed: Change) -> str:
+    return f"{changed.before or 'not set'} → {changed.after or 'not set'}"
+
+
+def _of_rows(one: TableChange) -> str:
+    return f" ({counted(one.rows, 'row')})" if one.rows is not None else ""
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:,}"
+
+
+def _by(before: float | None, after: float | None) -> str:
+    difference = round((after or 0) - (before or 0), 2)
+    return f"{difference:+,}" if difference else ""
+
+
+def _code(text: str) -> str:
+    """For a cell of a table in Markdown: in code neither HTML nor names of users have an effect."""
+    return f"`{safe(text).replace('`', chr(39)).replace('|', chr(92) + '|')}`" if text else ""
+
+
+def show_result(screen: Screen, found: MetadataDiff, *, json: bool, markdown: bool) -> None:
+    if json:
+        screen.record(found)
+    elif markdown:
+        screen.dictate(as_markdown(found))
+    else:
+        show_diff(screen, found)
