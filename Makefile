@@ -95,7 +95,7 @@ test-newest:
 # all that docker-compose.yaml starts, without containers, and two schedulers.
 test-deep: $(VENV)/.dev
 	$(BIN)/python -m pytest -m deep tests/spark tests/catalogs tests/delta_rs tests/scenarios tests/debezium tests/fuzz tests/s3 tests/cluster tests/packages tests/compose tests/e2e tests/readers tests/readme
-	GDDL_MERGED=123 $(BIN)/python -m pytest tests/scenarios --engine spark
+	GDDL_MERGED=014567 $(BIN)/python -m pytest tests/scenarios --engine spark
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup --hypothesis-profile chance tests/unit tests/rules tests/oracle
 
 # What is published, in dist/, checked as the index checks it.

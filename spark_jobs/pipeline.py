@@ -21,8 +21,9 @@ from spark_jobs.ledger.claim import Claim
 from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.plan.applied_settings import history_begins, settings_of
 from spark_jobs.plan.discover import generation_low_watermarks_of, tombstones_since
-from spark_jobs.plan.planned_batch import BatchPlan, TableState
+from spark_jobs.plan.planned_batch import BatchPlan, HeldTruncate, TableState
 from spark_jobs.plan.sharding import require_same_order
+from spark_jobs.plan.truncates import unknown_truncates
 from spark_jobs.rules.errors_table import MISFIT_CODE
 from spark_jobs.table import notices
 from spark_jobs.table.current_batch import (
@@ -31,6 +32,7 @@ from spark_jobs.table.current_batch import (
     Ingested,
     Swept,
     commit_of,
+    held_truncate,
     is_late_as_a_whole,
     is_small,
     load_is_whole,
@@ -48,10 +50,12 @@ from spark_jobs.table.pending import (
     Turns,
     has_tables,
     left_in_quarantine,
+    moment,
     next_plan,
     report_left,
     waits_for_files,
     withdraw,
+    without_held,
 )
 from spark_jobs.table.runtime import RunTotals, columns_of, iso
 from spark_jobs.table.table_run import TableRun
@@ -117,7 +121,7 @@ def process_pending(run: TableRun, claim: Claim, seen: PendingWork, outcome: Run
     outcome.warn(notices.warnings_of(run.spec, strange))
     found = seen.found
     if ledger.state != seen.state or waits_for_files(run, found):
-        found = run.discover(ledger, wait="idle")
+        found = without_held(run, run.discover(ledger, wait="idle"), ledger.state)
     if ledger.plan() is None:
         notices.require_known_generations(found.inference, run.spec.table)
     outcome.warn(notices.of_discovery(found, run.layout.landing, run.dialect))
@@ -129,11 +133,14 @@ def process_pending(run: TableRun, claim: Claim, seen: PendingWork, outcome: Run
             coming = next_plan(of_misfits(run), context, found, ledger, replayed=False)
         if coming is None:
             break
-        plan = start(run, coming, ledger, claim)
+        before, plan = found, start(run, coming, ledger, claim)
         replayed = replayed or plan.source == "quarantine"
         found = found if coming.appended else found.without(plan)
         batch = Batch(coming=coming, ledger=ledger, claim=claim, left=found, foreign=strange)
         done = run_batch(run, context, batch, outcome)
+        if done.held is not None:
+            found = before.held_from(done.held.path)
+            note_hold(run, context, replace(batch, left=found), done.held, outcome)
         found = found.with_unreadable(u.file for u in done.bad_files)
         publish(run.runtime.storage, run.layout, run.spec)  # checked once, at the end of the run
     outcome.warn(notices.of_misplaced(run.spec, ledger.state))
@@ -168,6 +175,8 @@ def run_batch(run: TableRun, context: TableContext, batch: Batch, outcome: RunTo
     few = is_small(plan, state)
     context = replace(context, engine=context.engine.suited(few_rows=few), resumed=batch.coming.resumed)
     done = resume(run, context, batch) if batch.coming.appended else ingest(run, context, batch, outcome)
+    if done.held is not None:
+        return done
     batch = batch.decided(done.plan)
     plan = batch.plan
     sweeps = plan.sweep and load_is_whole(plan, done.bad_files, batch.ledger)
@@ -187,6 +196,24 @@ def run_batch(run: TableRun, context: TableContext, batch: Batch, outcome: RunTo
     return done
 
 
+def note_hold(
+    run: TableRun, context: TableContext, batch: Batch, held: HeldTruncate, outcome: RunTotals
+) -> None:  # fmt: skip
+    """Let the ledger know which files wait, so that no later run decodes them in vain.
+
+    A table without a batch can't keep that; its next run finds the truncate again.
+    """
+    state = batch.ledger.state
+    if state.batch:
+        plan = BatchPlan(
+            number=state.batch + 1, mode="incremental", planned_at=iso(moment(run, batch.ledger, batch.plan)),
+            generation=state.generation, files=(), holds=held, shard=run.shard,
+        )  # fmt: skip
+        coming = NextBatch(plan=plan)
+        start(run, coming, batch.ledger, batch.claim)
+        run_batch(run, context, replace(batch, coming=coming), outcome)
+
+
 def ingest(run: TableRun, context: TableContext, batch: Batch, outcome: RunTotals) -> Ingested:
     """Steps from files to change table and quarantine."""
     plan, state = batch.plan, batch.ledger.state
@@ -198,6 +225,12 @@ def ingest(run: TableRun, context: TableContext, batch: Batch, outcome: RunTotal
             context.engine.quarantine_files(context, plan, bad_files)
         return Ingested(bad_files=bad_files)
     decoded_batch = work.decoded_batch
+    held = held_truncate(run.spec, plan, decoded_batch.figures, state)
+    if held is not None:
+        withdraw(context, plan, batch.ledger)
+        return Ingested(held=held)
+    outcome.truncates += len(unknown_truncates(state.truncates, decoded_batch.figures.truncates))
+    outcome.warn(notices.of_truncates(run.spec, plan, decoded_batch.figures.truncates, state))
     outcome.warn(notices.of_erased(decoded_batch.erased))
     outcome.warn(notices.of_times(decoded_batch.figures.reduced, run.spec.sub_microseconds))
     outcome.warn(notices.of_rescues(decoded_batch.figures.rescued))
@@ -259,6 +292,8 @@ def apply(
 ) -> tuple[MainCounts, Swept]:
     """Steps from appended changes to replica and history."""
     plan, state = batch.plan, batch.ledger.state
+    truncates = plan.truncates is not None
+    cut = truncate(run, work, plan) if truncates else MainCounts()
     merging = work.tombstones() if work.decoded_batch.schema.table_schema.keys else None
     if merging is not None:
         run.report("tombstones", plan.number)
@@ -272,12 +307,19 @@ def apply(
     swept = sweep(context, work.tables, plan) if sweeps else NOT_SWEPT
     run.report("merge", plan.number, applied.main.inserted + applied.main.updated + applied.main.deleted)
     if merging is not None and run.spec.history:
-        of_all_keys = swept.done or history_begins(run.spec, state.applied)
+        of_all_keys = swept.done or truncates or history_begins(run.spec, state.applied)
         versions = work.tables if of_all_keys else merging
         vanished = plan.generation if swept.done else state.swept
         versions.history(generation_low_watermarks_of(plan, state), swept=vanished)
         run.report("history", plan.number)
-    return replace(applied.main, deleted=applied.main.deleted + swept.counts.deleted), swept
+    return replace(applied.main, deleted=applied.main.deleted + swept.counts.deleted + cut.deleted), swept
+
+
+def truncate(run: TableRun, work: AppendedWork, plan: BatchPlan) -> MainCounts:
+    """Delete rows before the truncates of a batch, before its other changes are applied."""
+    done = work.tables.truncate()
+    run.report("truncate", plan.number, done.deleted)
+    return done
 
 
 def _known(batch: Batch) -> list[str]:

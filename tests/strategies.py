@@ -66,6 +66,7 @@ class Traits:
         bad_rows: some rows belong in the quarantine.
         removals: files vanish some time after they were ingested, as lifecycle rules remove them.
         conditions: rows have a filter, unless changes may carry a part of them, and an expectation.
+        truncates: some changes are truncates, which are applied.
     """
 
     numbered: bool = False
@@ -88,6 +89,7 @@ class Traits:
     bad_rows: bool = False
     removals: bool = False
     conditions: bool = False
+    truncates: bool = False
     min_changes: int = 1
     max_changes: int = 14
     max_files: int = 5
@@ -139,6 +141,7 @@ def specs(draw: st.DrawFn, traits: Traits) -> TableSpec:
     spec = TableSpec(
         table="s.t",
         keys=keys,
+        truncate="apply" if traits.truncates else "hold",
         sequence_by=("transact_seq", "step") if traits.steps else (),
         delete=draw(st.sampled_from(traits.deletes)),
         history=bool(keys) and draw(st.booleans()),
@@ -202,6 +205,8 @@ def _items(draw: st.DrawFn, traits: Traits) -> _Item:
         row["w"] = draw(st.sampled_from(TEXTS))
     if not load:
         row |= draw(_extras(traits, op))
+    if op == "T":
+        row |= {"id": None, "v": None}
     if traits.bad_rows and not load:
         misfits = [{"n": "many"}, *([{"BI_n": "1.0"}] if traits.images else [])] if traits.declared else []
         row |= draw(st.sampled_from([{}] * 9 + [{"Op": "X"}, {"id": None}, {"transact_seq": None}, *misfits]))
@@ -211,6 +216,8 @@ def _items(draw: st.DrawFn, traits: Traits) -> _Item:
 def _ops(traits: Traits, *, load: bool) -> Sequence[str | None]:
     if load:
         return ["I", "R", None, ""]
+    if traits.truncates:
+        return ["T", *(["I"] * 6 if traits.keyless else ["I", "I", "U", "U", "U", "D"])]
     if traits.keyless:
         return ["I"] * 9 + (["U", "D"] if traits.bad_rows else [])
     return ["I", "U", "U", "U", "D"]

@@ -92,6 +92,7 @@ COMMANDS: Mapping[str, Command] = {
         "repair.md#rebuild-reload-or-resync",
     ),
     "sweep": Command("maintenance:sweep_app", REPAIR, "gddl sweep release --table shop.orders", "cli.md"),
+    "truncate": Command("maintenance:truncate_app", REPAIR, "gddl truncate release --table shop.orders", "cli.md"),
     "maintain": Command("maintenance:maintain", REPAIR, "gddl maintain --dry-run", "repair.md#maintenance"),
     "erase": Command(
         "maintenance:erase",

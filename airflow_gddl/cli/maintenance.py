@@ -97,6 +97,40 @@ def show_releases(screen: Screen, results: Sequence[JobResult]) -> None:
             screen.say(f"{result.table}: no rows are held, nothing was removed", "yellow")
 
 
+truncate_app = Group("Truncates of source tables that are held: release them to be applied.")
+
+
+@truncate_app.callback()
+def truncate() -> None:
+    """Truncates of source tables that are held: release them to be applied."""
+
+
+@truncate_app.command("release")
+def release_truncate(
+    ctx: typer.Context,
+    *,
+    table: options.NamedTables,
+    yes: options.Yes = False,
+    metadata: options.Metadata = "metadata",
+    json: options.Json = False,
+    wait: options.Wait = 0.0,
+) -> None:
+    """Apply the truncate that holds a table's files (TRUNCATE_HELD): rows before it are deleted. Then load the files
+    after it."""
+    cli = context.of(ctx)
+    ask(f"Delete the rows of {', '.join(table)} that were there before the truncate of its source?", yes=yes)
+    asked = JobOptions(action="truncate_release", wait_seconds=wait)
+    carry_out(cli, Request(metadata=metadata, tables=tuple(table), options=asked, as_json=json), show_released)
+
+
+def show_released(screen: Screen, results: Sequence[JobResult]) -> None:
+    """What was deleted, and the tables where nothing was held."""
+    job.show_runs(screen, results)
+    for result in results:
+        if result.status == "skipped":
+            screen.say(f"{result.table}: no truncate is held, nothing was deleted", "yellow")
+
+
 def erase(  # noqa: PLR0913 - typer reads each option of the command from one parameter
     ctx: typer.Context,
     *,

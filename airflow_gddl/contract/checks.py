@@ -18,7 +18,7 @@ from airflow_gddl.contract.file_names import PathFormat
 from airflow_gddl.contract.published import published_problems
 from airflow_gddl.contract.sql_types import REMEDY, parse_type, unsupported_part
 from airflow_gddl.contract.table_names import has_source, template_fault
-from airflow_gddl.contract.table_spec import SHARD_COLUMN, Expectation, TableSpec, lowered
+from airflow_gddl.contract.table_spec import SHARD_COLUMN, Expectation, LandingRetention, TableSpec, lowered
 
 
 def check_options(spec: TableSpec) -> Iterator[SpecProblem]:
@@ -294,8 +294,9 @@ def _texts(value: object, path: FieldPath) -> Iterator[tuple[FieldPath, str]]:
     """All texts in a field, names in mappings included."""
     if isinstance(value, str):
         yield path, value
-    elif isinstance(value, Expectation):
-        yield (*path, "rule"), value.rule
+    elif isinstance(value, (Expectation, LandingRetention)):
+        for item in fields(value):
+            yield from _texts(getattr(value, item.name), (*path, item.name))
     elif isinstance(value, Mapping):
         for name, inner in value.items():
             yield (*path, name), str(name)
@@ -341,6 +342,24 @@ def _retention(spec: TableSpec) -> Iterator[SpecProblem]:
     if durations.is_duration(kept) and durations.seconds(kept) < LEAST_VACUUM_SECONDS:
         message = "shorter than a running query may take"
         yield SpecProblem("RETENTION_TOO_SHORT", ("vacuum_retention",), kept, message, "write 1d or more")
+
+
+def _landing_retention(spec: TableSpec) -> Iterator[SpecProblem]:
+    kept = spec.landing_retention
+    if kept is None:
+        return
+    path = ("landing_retention",)
+    if not durations.is_duration(kept.after):
+        yield SpecProblem(
+            "DURATION_INVALID", (*path, "after"), kept.after, "not a duration", durations.remedy(kept.after)
+        )
+    elif durations.seconds(kept.after) < LEAST_VACUUM_SECONDS:
+        message = "a repair may need files of the last day"
+        yield SpecProblem("RETENTION_TOO_SHORT", (*path, "after"), kept.after, message, "write 1d or more")
+    if (kept.to is not None) != (kept.action == "move"):
+        message = "move needs a folder, and delete takes none"
+        remedy = "write action: move and to: s3://bucket/folder, or neither"
+        yield SpecProblem("FIELD_VALUE", (*path, "to"), kept.to, message, remedy)
 
 
 def _sweep_limit(spec: TableSpec) -> Iterator[SpecProblem]:
@@ -498,6 +517,7 @@ _VALUE_CHECKS = (
     _column_names,
     _durations,
     _retention,
+    _landing_retention,
     _connection,
     check_options,
     _properties,

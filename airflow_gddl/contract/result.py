@@ -164,6 +164,9 @@ class JobResult:
     """Rows with values in `_rescued_data`."""
     filtered: int = field(default=0, metadata={WHEN_USED: True})
     """Rows that the row's `where` left out, which are in no other count."""
+    truncates: int = field(default=0, metadata={WHEN_USED: True})
+    """Truncates of the source's table that the files had, which are in no other count; `truncate` of the row says what
+    became of them."""
     in_quarantine: int | None = None
     """Unresolved rows and files of the errors table after the run; null: not counted."""
     files_in_quarantine: int = 0

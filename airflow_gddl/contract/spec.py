@@ -24,6 +24,7 @@ from airflow_gddl.contract.table_spec import (
     SubMicrosecondPolicy,
     TableSpec,
     TieBreak,
+    TruncatePolicy,
 )
 
 _MEMORY_UNITS = {"k": 1, "m": 2, "g": 3, "t": 4}
@@ -153,12 +154,14 @@ __all__ = [
     "TableSpec",
     "TieBreak",
     "TierSpec",
+    "TruncatePolicy",
 ]
 
 CONTRACT_VERSION = 1
 
 Action = Literal[
     "run", "plan", "verify", "explain", "errors_list", "errors_replay", "maintain", "erase", "sweep_release", "move",
+    "truncate_release",
     "catalog_diff", "catalog_sync",
 ]  # fmt: skip
 

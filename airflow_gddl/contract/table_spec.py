@@ -21,9 +21,11 @@ TieBreak = Literal["delete_wins", "last_arrival"]
 BadRowPolicy = Literal["quarantine", "fail"]
 MaskMethod = Literal["hash", "hmac", "null"]
 SubMicrosecondPolicy = Literal["truncate", "round", "quarantine"]
+TruncatePolicy = Literal["apply", "hold", "report"]
 AirflowView = Literal["table", "mapped", "pack"]
 Generations = Literal["auto", "one", "by_time"]
 ExpectationPolicy = Literal["warn", "quarantine", "fail"]
+LandingAction = Literal["delete", "move"]
 NewColumnPolicy = Literal["add", "rescue", "ignore", "fail"]
 TypeChangePolicy = Literal["widen", "rescue", "text", "fail"]
 DroppedColumnPolicy = Literal["keep", "null", "fail"]
@@ -78,6 +80,20 @@ class Expectation:
         if self.at_most is not None:
             return self.at_most
         return 0.0 if self.on == "fail" else 1.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class LandingRetention:
+    """What maintenance does to landed files that were ingested and are old (docs/repair.md)."""
+
+    __pydantic_config__ = STRICT
+
+    after: str
+    """Age of a file, by its last modification; at least `1d`."""
+    action: LandingAction = "delete"
+    """`delete` the file, or `move` it."""
+    to: str | None = None
+    """Folder that files are moved to, in the landing's bucket, outside of landing and lake; null with `delete`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,6 +174,9 @@ class TableSpec:
     """Expectations of rows, by name."""
     expressions: Mapping[str, Term] = field(default_factory=dict)
     """Trees of the row's expressions, by their text. Resolved, never written."""
+    truncate: TruncatePolicy = "hold"
+    """A truncate of the source's table: `apply` it, `hold` it and all later files until `gddl truncate release`, or
+    `report` it and keep the rows."""
     sub_microseconds: SubMicrosecondPolicy = "truncate"
     """Times with digits past the microsecond: `truncate` or `round` them, or `quarantine` the row."""
     cluster_by: tuple[str, ...] = ()
@@ -194,6 +213,8 @@ class TableSpec:
     """How long superseded changes stay in the change table; null: forever."""
     vacuum_retention: str = "7d"
     """How long files that no version references stay in storage; at least `1d`."""
+    landing_retention: LandingRetention | None = None
+    """Removal of landed files after they were ingested, by maintenance; null: they stay."""
     settle: str | None = None
     """Time without modification before a landed file is loaded; null: `3s` on file systems, none on S3."""
     generations: Generations = "auto"

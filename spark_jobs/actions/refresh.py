@@ -570,7 +570,7 @@ def _next_plan(run: TableRun, ledger: Ledger, found: Discovery) -> BatchPlan | N
     if plan is None:
         plan = next_batch(found.waiting, limits=run.limits, state=ledger.state, now=moment(run, ledger))
         if plan is not None:
-            plan = replace(plan, sweep=False)
+            plan = replace(plan, sweep=False, releases=True)  # a user asked for all that the files say
             ledger.write_plan(plan)
     return plan
 

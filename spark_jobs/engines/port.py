@@ -50,6 +50,10 @@ class TableWork(Protocol):
         """Remove rows of older generations, or mark them deleted."""
         ...
 
+    def truncate(self) -> MainCounts:
+        """Remove rows before truncates, or mark them deleted."""
+        ...
+
     def history(self, generation_low_watermarks: tuple[str | None, ...], *, swept: int) -> None:
         """Update the history of all keys.
 
@@ -73,6 +77,9 @@ class TablesOfAnother:
 
     def sweep(self) -> MainCounts:
         return self.work.sweep()
+
+    def truncate(self) -> MainCounts:
+        return self.work.truncate()
 
     def history(self, generation_low_watermarks: tuple[str | None, ...], *, swept: int) -> None:
         self.work.history(generation_low_watermarks, swept=swept)

@@ -50,7 +50,7 @@ from spark_jobs.rules.order import (
     with_identity,
 )
 from spark_jobs.rules.rewrite import Rewrite, rewritten
-from spark_jobs.rules.sweep import of_shard, undeleted, unmarked
+from spark_jobs.rules.sweep import appended, of_shard, unmarked
 from spark_jobs.rules.verify import (
     DIFFERENT,
     EXTRA,
@@ -340,8 +340,7 @@ class _Derive:
         schema, swept = self.changes.schema, self.changes.swept
         if schema.keys:
             return rebuilt_rows(happened, schema, swept)
-        rows = happened.filter(pc.greater_equal(gddl_fields(happened)["generation"], max(swept, 1)))
-        return undeleted(rows) if schema.spec.delete == "soft" else rows
+        return appended(happened, replace(schema, swept=max(swept, 1)))
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from airflow_gddl.contract.result import MainCounts, RunWarning
 from airflow_gddl.contract.sql_types import SqlType, StructField, StructType, parse_type
 from airflow_gddl.stores import Storage
 from spark_jobs.delta import table_definition
-from spark_jobs.delta.commits import HISTORY, SWEEP, main_counts
+from spark_jobs.delta.commits import HISTORY, SWEEP, TRUNCATE, main_counts
 from spark_jobs.delta.data_files import has_sequences
 from spark_jobs.delta.snapshots import missing_features
 from spark_jobs.delta.table_definition import TableDefinition, marks_deletes, new_comments
@@ -34,6 +34,7 @@ from spark_jobs.rules.merge import ACTION, AT
 from spark_jobs.rules.order import as_events, events, for_both_keys
 from spark_jobs.rules.stale_rows import stale_keys, stale_warning
 from spark_jobs.rules.sweep import undeleted, unmarked
+from spark_jobs.rules.truncates import truncated
 
 
 def keep_readable(tables: Tables, path: str) -> bool:
@@ -323,15 +324,24 @@ class TableWriter:
         return self.batch_context.tables.existing(self.batch_context.layout.replica)
 
     def sweep(self) -> MainCounts:
+        context = self.batch_context
+        output = output_of(context.tables, context.layout.replica, context.table_schema.keys, context.transaction)
+        return self._remove(SWEEP, _Sweep(context.table_schema, context.plan.generation, output))
+
+    def truncate(self) -> MainCounts:
+        context = self.batch_context
+        output = output_of(context.tables, context.layout.replica, context.table_schema.keys, context.transaction)
+        return self._remove(TRUNCATE, _Truncate(context.table_schema, output))
+
+    def _remove(self, step: str, rule: _Sweep | _Truncate) -> MainCounts:
+        """Rows that are deleted, or written again marked deleted, by one commit of a step."""
         context, path = self.batch_context, self.batch_context.layout.replica
-        if not context.has_made(path, SWEEP):
-            output = output_of(context.tables, path, context.table_schema.keys, context.transaction)
-            rule = _Sweep(context.table_schema, context.plan.generation, output)
+        if not context.has_made(path, step):
             replica = Source.of(self._replica, _as_they_are)
             reports = [json.loads(report) for report in by_file(context.tables, {REPLICA: replica}, rule)]
             metric = "numUpdatedRows" if sweep.marks(context.table_schema) else "numDeletedRows"
-            context.put_written(path, SWEEP, reports, replica, {metric: sum(r["count"] for r in reports)})
-        return main_counts(context.metrics(path, SWEEP))
+            context.put_written(path, step, reports, replica, {metric: sum(r["count"] for r in reports)})
+        return main_counts(context.metrics(path, step))
 
     def history(self, generation_low_watermarks: tuple[str | None, ...], *, swept: int) -> None:
         update_history(self.batch_context, None, generation_low_watermarks, swept)
@@ -361,6 +371,19 @@ class _Sweep:
         old = found.filter(sweep.vanishing(found, self.generation, self.schema))
         report = self.output.report(storage, sweep.instead(old, self.schema), old, old)
         return json.dumps({**report, "count": old.num_rows}).encode()
+
+
+@dataclass(frozen=True)
+class _Truncate:
+    """Deletes rows before a truncate, or writes them again, marked deleted by it; sent to tasks."""
+
+    schema: TableSchema
+    output: Output
+
+    def __call__(self, storage: Storage, rows: Mapping[str, pa.Table]) -> bytes:
+        found = truncated(rows[REPLICA], self.schema)
+        report = self.output.report(storage, found.instead, found.rows, found.rows)
+        return json.dumps({**report, "count": found.live}).encode()
 
 
 def _as_they_are(rows: pa.Table) -> pa.Table:

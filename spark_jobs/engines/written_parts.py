@@ -25,10 +25,11 @@ from spark_jobs.dialects.probe import probe_all, reading
 from spark_jobs.dialects.protocol import Dialect, Probed, Unreadable, begin_a_table, groups, match
 from spark_jobs.engines.places import Place, stream_of, stream_rows
 from spark_jobs.engines.port import TableContext
-from spark_jobs.plan.planned_batch import BatchPlan, TableState
+from spark_jobs.plan.planned_batch import BatchPlan, TableState, Truncate
 from spark_jobs.plan.sequence import sort_key
 from spark_jobs.plan.source_snapshots import IgnoredSnapshot, LedgerBefore, SnapshotMarks, snapshots_after
 from spark_jobs.plan.table_schema import TableSchema
+from spark_jobs.plan.truncates import are_applied, truncates_after
 from spark_jobs.rules import quarantine
 from spark_jobs.rules.batch_schema import BatchSchema, GroupDecoding, Landed, plan_batch
 from spark_jobs.rules.decode import DecodedGroup, Stamp, are_deletes, decode
@@ -39,6 +40,7 @@ from spark_jobs.rules.read import FileRows, RawGroup, grouped, read_file
 from spark_jobs.rules.row_filter import within_filter
 from spark_jobs.rules.stale_rows import suspects
 from spark_jobs.rules.sweep import undeleted, with_shard, with_shard_column
+from spark_jobs.rules.truncates import without_truncates
 
 _PARTS_A_SLOT = 4
 """Enough that one long part doesn't leave the other slots idle."""
@@ -134,7 +136,8 @@ class Decoder:
         """Changes of some rows of a group, without erased keys, and their figures."""
         shard = self.table_schema.spec.shard
         raw = raw_as_named(raw if shard is None else with_shard(raw, shard), self.groups[group])
-        decoded = within_filter(decode(raw, self.groups[group], self.table_schema, self.stamp), self.table_schema)
+        decoded = decode(raw, self.groups[group], self.table_schema, self.stamp)
+        decoded = within_filter(without_truncates(decoded, self.table_schema), self.table_schema)
         left, erased = without_erased(decoded, self.table_schema, self.erased)
         return left, measure(left, self.table_schema, erased=erased)
 
@@ -171,6 +174,7 @@ class Decoding:
 
     schema: BatchSchema
     decoder: Decoder
+    applies_truncates: bool = False
 
     @classmethod
     def planned(
@@ -196,7 +200,8 @@ class Decoding:
             stamp=Stamp.of(plan),
             erased=context.erasures.keys(plan.files, keep=True),
         )
-        return cls(schema=schema, decoder=decoder)
+        applies = are_applied(context.spec, released=plan.releases)
+        return cls(schema=schema, decoder=decoder, applies_truncates=applies)
 
     def batch(
         self, whole: PartFigures, distinct: tuple[int, int], files: Sequence[Sequence[Probed]] = ()
@@ -208,16 +213,26 @@ class Decoding:
             files: those of each group; empty for records of the quarantine.
         """
         groups, counted = self.schema.groups, [file.rows for group in files for file in group]
+        schema = self.schema
+        if self.applies_truncates:
+            schema = with_truncates(schema, whole.truncates, self.decoder.stamp.batch_id)
         footers = None if not counted or None in counted else sum(c for c in counted if c is not None)
         return DecodedBatch(
-            schema=self.schema,
-            figures=figures_of(whole, self.schema.table_schema, distinct),
+            schema=schema,
+            figures=figures_of(whole, schema.table_schema, distinct),
             change_schemas=frozenset(g.schema_id for g in groups if g.kind == "change"),
             schema_of={f.file.path: g.schema_id for g, members in zip(groups, files, strict=False) for f in members},
-            rows_by_footer=None if footers is None else footers - whole.erased - whole.filtered,
+            rows_by_footer=None if footers is None else footers - whole.erased - whole.filtered - len(whole.truncates),
             erased=whole.erased,
             filtered=whole.filtered,
         )
+
+
+def with_truncates(schema: BatchSchema, found: Iterable[Truncate], batch_id: str) -> BatchSchema:
+    """The schema with truncates that take effect in a batch."""
+    table = schema.table_schema
+    known = truncates_after(table.truncates, found, history=table.spec.history)
+    return replace(schema, table_schema=replace(table, truncates=known, batch_id=batch_id))
 
 
 def with_snapshots(
@@ -256,8 +271,10 @@ def resumed_schema(context: TableContext, plan: BatchPlan, state: TableState) ->
         sequence_by=plan.sequence_by or state.sequence_by,
         sequence_type=plan.sequence_type or state.sequence_type,
         snapshots=plan.snapshots or state.snapshots,
+        truncates=state.truncates if plan.truncates is None else plan.truncates,
     )
-    return plan_batch(context.dialect, (), context.stored_columns(), known)
+    schema = plan_batch(context.dialect, (), context.stored_columns(), known)
+    return with_truncates(schema, (), plan.batch_id)
 
 
 def resumed_batch(schema: BatchSchema, figures: Figures, found: Iterable[tuple[str, int, bool]]) -> DecodedBatch:
@@ -319,7 +336,7 @@ def read_part(storage: Storage, dialect: Dialect, part: Split) -> FileRows | Unr
 
 
 CHANGES, REPLICA, ERRORS = "changes", "replica", "errors"
-_FORM = 3
+_FORM = 4
 """Of reports: those of another one are not read."""
 
 

@@ -1,7 +1,7 @@
 """Maintenance of one table, under its claim: compaction, and removal of obsolete files and rows.
 
 Every step is a separate commit that changes no visible rows, so an interrupted maintenance is simply repeated:
-tombstones ─► superseded changes ─► small files ─► old files ─► logs with erased keys ─► leftovers of runs.
+tombstones ─► superseded changes ─► small files ─► old files ─► logs with erased keys ─► leftovers of runs ─► landing.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from spark_jobs.engines.port import Maintenance, TableContext
 from spark_jobs.iceberg.publish import clean, publish
 from spark_jobs.ledger.claim import Claim
 from spark_jobs.ledger.ledger import Ledger, read_small
+from spark_jobs.maintenance.landing_retention import CleanedFiles, clean_landing
 from spark_jobs.plan.discover import tombstones_since
 from spark_jobs.plan.identity import has_same_identity, vacuum_hours
 from spark_jobs.rules.measure import Compacted
@@ -144,6 +145,7 @@ class MaintenanceResult:
         files_removed: old files of all tables.
         log_files_removed: of their logs, where keys were erased.
         logs_kept: table to the files of its log that are of an unknown kind, for which nothing of it was removed.
+        landing: see `TableSpec.landing_retention`.
     """
 
     compacted: dict[str, Compacted] = field(default_factory=dict)
@@ -154,6 +156,7 @@ class MaintenanceResult:
     changes_cut: int = 0
     runs_removed: int = 0
     leftovers_removed: int = 0
+    landing: CleanedFiles = field(default_factory=CleanedFiles)
 
 
 def maintain(run: TableRun, totals: RunTotals) -> JobResult:
@@ -183,6 +186,11 @@ def _warnings(kept: MaintenanceResult) -> Iterator[RunWarning]:
         message = "the log has files of unknown kinds: nothing of it was removed, and its "
         message += "statistics may still show erased keys"
         yield RunWarning(code="LOG_FILES_UNKNOWN", message=message, count=len(names), sample=tuple(names[:5]))
+    if (landing := kept.landing).kept:
+        message = (
+            "old files of the landing folder stay: they have rows in quarantine, or another file is at their new place"
+        )
+        yield RunWarning(code="LANDING_FILES_KEPT", message=message, count=landing.kept, sample=landing.sample)
 
 
 @dataclass(frozen=True)
@@ -215,6 +223,9 @@ class _Maintenance:
         for run, one in zip(runs, ledgers, strict=True):
             kept.leftovers_removed += self._leftovers(run.layout.state, one, now)
         self.run.report("leftovers", rows=kept.leftovers_removed)
+        for run, one in zip(runs, ledgers, strict=True):
+            kept.landing += clean_landing(run, one, now, dry_run=self._dry)
+        self.run.report("landing", rows=kept.landing.removed)
         kept.runs_removed = self._old_runs(now)
         self.run.report("runs", rows=kept.runs_removed)
         return kept

@@ -11,7 +11,15 @@ from typing import Literal
 from airflow_gddl.contract.durations import seconds, wait_seconds
 from airflow_gddl.contract.file_names import PathFormat, change_time, digits_of, moment
 from airflow_gddl.contract.spec import Generations, TableSpec
-from spark_jobs.plan.planned_batch import BatchPlan, FileEntry, HeldSweep, LandedFile, PlannedFile, TableState
+from spark_jobs.plan.planned_batch import (
+    BatchPlan,
+    FileEntry,
+    HeldSweep,
+    HeldTruncate,
+    LandedFile,
+    PlannedFile,
+    TableState,
+)
 from spark_jobs.plan.sequence import greater, sort_key
 from spark_jobs.plan.source_snapshots import KnownSnapshots, SnapshotRun, floors_of, is_whole
 
@@ -283,6 +291,7 @@ class Discovery:
         unreadable_changes: the same of change files that a batch has met since the newest snapshot of the source began.
         inference: what was inferred of generations, where nothing has been ingested yet.
         openings: see `TableState.openings`.
+        held: files that wait for a user's release of a truncate in the first of them; they are not in `waiting`.
     """
 
     waiting: tuple[PlannedFile, ...] = ()
@@ -303,6 +312,22 @@ class Discovery:
     unreadable_changes: tuple[str, ...] = ()
     inference: Inference = CERTAIN
     openings: tuple[str, ...] = ()
+    held: tuple[PlannedFile, ...] = ()
+
+    def held_from(self, path: str) -> Discovery:
+        """What waits before a file with a truncate: it and all after it are held, and the next listing is full."""
+        at = next((at for at, file in enumerate(self.waiting) if file.path == path), len(self.waiting))
+        held = self.waiting[at:]
+        if not held:
+            return self
+        return replace(self, waiting=self.waiting[:at], held=(*held, *self.held), listed_in_full_at=None)
+
+    def held_by(self, held: HeldTruncate | None) -> Discovery:
+        """The same of a file that is known to have one, unless it is gone or has another content now."""
+        found = None if held is None else next((f for f in self.waiting if f.path == held.path), None)
+        if held is None or found is None or found.fingerprint != held.fingerprint:
+            return self
+        return self.held_from(held.path)
 
     def without(self, plan: BatchPlan) -> Discovery:
         """What still waits once `plan` is committed.
@@ -624,6 +649,8 @@ def state_after(
         generation=plan.generation,
         loaded_at=plan.planned_at if any(file.kind == "load" for file in plan.files) else state.loaded_at,
         held=state.held if plan.generation == state.generation else None,
+        truncates=state.truncates if plan.truncates is None else plan.truncates,
+        held_truncate=_held_truncate_after(plan, state),
         snapshots=plan.snapshots or state.snapshots,
         openings=_openings_after(plan, state.openings if left is None else left.openings),
         generation_floor=generation_low_watermarks_of(plan, state),
@@ -631,6 +658,12 @@ def state_after(
         oldest=min(filter(None, (*map(times.of, names), state.oldest)), default=None),
         listed_in_full_at=listed or state.listed_in_full_at,
     )
+
+
+def _held_truncate_after(plan: BatchPlan, state: TableState) -> HeldTruncate | None:
+    held = state.held_truncate
+    taken = held is not None and any(file.path == held.path for file in plan.files)
+    return plan.holds or (None if taken else held)
 
 
 def generation_low_watermarks_of(plan: BatchPlan, state: TableState) -> tuple[str | None, ...]:

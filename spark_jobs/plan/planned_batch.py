@@ -99,6 +99,44 @@ class FileEntry:
     reopens: bool = False
 
 
+@dataclass(frozen=True, kw_only=True)
+class Truncate:
+    """A truncate, as `_gddl` of a change.
+
+    Attributes:
+        sequence: JSON text.
+        commit_ts: ISO 8601 UTC; null: unknown.
+        applied_at: when its batch was planned, ISO 8601 UTC.
+        schema: index of the column set of its file.
+    """
+
+    generation: int
+    sequence: str
+    commit_ts: str | None
+    source_file: str
+    position: int
+    batch_id: str
+    applied_at: str
+    schema: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeldTruncate:
+    """A file with truncates that wait for a user's release, and all files after it.
+
+    Attributes:
+        fingerprint: of its content; another version of the file is read again.
+        sequence, commit_ts: of its first truncate, see `Truncate`.
+        since: ISO 8601 UTC.
+    """
+
+    path: str
+    fingerprint: str
+    sequence: str
+    commit_ts: str | None
+    since: str
+
+
 BatchSource = Literal["files", "quarantine", "changes"]
 
 
@@ -128,6 +166,9 @@ class BatchPlan:
         shard: short name of the source whose files these are, where the table has several; else empty.
         interrupted: of a refresh: the started batch that it replaces, and that continues if the refresh is given up.
         unlocks: a column becomes text in this batch, so that it may hold values that are in quarantine.
+        truncates: as the batch leaves them in the ledger, where it changes them; null otherwise.
+        releases: a user has released the truncates of its files.
+        holds: a batch without files that only notes this.
     """
 
     number: int
@@ -152,6 +193,9 @@ class BatchPlan:
     confirmed: bool = False
     interrupted: BatchPlan | None = None
     unlocks: bool = False
+    truncates: tuple[Truncate, ...] | None = None
+    releases: bool = False
+    holds: HeldTruncate | None = None
 
     @property
     def batch_id(self) -> str:
@@ -244,6 +288,8 @@ class TableState:
         unlocked: batches of this source in which a column became text while values were in quarantine; of a table of
             one source, since their last replay.
         replayed: `unlocked` of all sources of the table when the values of this source were last replayed.
+        truncates: that have taken effect, in the order of changes; without a history the newest.
+        held_truncate: a file that waits for a user's release of its truncates, with all after it; null: none.
     """
 
     batch: int = 0
@@ -277,6 +323,8 @@ class TableState:
     applied: AppliedSettings | None = None
     unlocked: int = 0
     replayed: int = 0
+    truncates: tuple[Truncate, ...] = ()
+    held_truncate: HeldTruncate | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

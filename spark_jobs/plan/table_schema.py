@@ -13,6 +13,7 @@ from airflow_gddl.contract.sql_types import ScalarType, StructType, parse_type
 from airflow_gddl.contract.table_spec import lowered
 from spark_jobs.plan.applied_settings import ChangeSettings, change_settings, columns_of
 from spark_jobs.plan.columns import Column
+from spark_jobs.plan.planned_batch import Truncate
 from spark_jobs.plan.source_snapshots import SnapshotRun
 
 RESCUED = "_rescued_data"
@@ -45,6 +46,8 @@ class TableSchema:
         rescued: the tables have `_rescued_data`, of a policy that the row may no longer have.
         openings: snapshots of the source that have opened generations: changes before them belong to earlier ones.
         swept: rows of generations before this one have vanished from the replica, and none come back.
+        truncates: of the source's table, in the order of changes: what precedes one is deleted by it.
+        batch_id: of the batch whose truncates are new; empty: no batch is worked on.
     """
 
     spec: TableSpec
@@ -67,6 +70,8 @@ class TableSchema:
     rescued: bool = False
     openings: tuple[SnapshotRun, ...] = ()
     swept: int = 1
+    truncates: tuple[Truncate, ...] = ()
+    batch_id: str = ""
 
     def is_technical(self, column: str) -> bool:
         """Whether the CDC service adds the column to each change: it concerns the change, not the source's row."""

@@ -312,7 +312,8 @@ class BatchSchema:
         new_technical: technical columns that the tables lack. They are no change of the source's schema, and so not in
             `plan.additions`.
         schemas: the ledger's schemas, those of this batch appended where new.
-        snapshots: as the batch leaves them in the ledger; null: the table knows none.
+        snapshots: as the batch leaves them in the ledger; null: the table knows none. `truncates` of `table_schema` are
+            so, too.
     """
 
     table_schema: TableSchema
@@ -465,6 +466,7 @@ def plan_batch(dialect: Dialect, groups: Sequence[Landed], stored: Stored, state
         file_order=dialect.file_order,
         rescued=stored.rescued,
         openings=openings_of(state.snapshots), swept=max(state.swept, 1),
+        truncates=state.truncates,
     )  # fmt: skip
     applied = applied_columns(dialect, sequence)
     shaped = tuple(

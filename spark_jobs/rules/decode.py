@@ -19,7 +19,7 @@ from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.contract.sql_types import DecimalType, ScalarType, SqlType, StructType, parse_type, unsupported_part
 from spark_jobs.dialects.protocol import match
 from spark_jobs.plan.columns import withholds
-from spark_jobs.plan.planned_batch import BatchPlan
+from spark_jobs.plan.planned_batch import BatchPlan, Truncate
 from spark_jobs.plan.sequence import Forms
 from spark_jobs.plan.sharding import refreshed
 from spark_jobs.plan.table_schema import GDDL, TableSchema
@@ -229,7 +229,11 @@ def split_ddl(ddl: str) -> list[tuple[str, str]]:
     return found
 
 
+TRUNCATE = "T"
+"""Operation of a truncate: it deletes all rows before it in the order of changes, and has no key."""
 _OPERATIONS = ("I", "U", "D")
+_OF_TRUNCATES = ("ROW_MALFORMED", "OP_UNKNOWN", "SEQUENCE_UNPARSABLE", "SEQUENCE_NULL")
+"""What can be wrong with a truncate."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -244,6 +248,8 @@ class DecodedGroup:
     tallies: of expectations, by name.
     outside: rows outside the row filter; None: none.
     filtered: rows that were left out for it.
+    truncating: good rows that are truncates, which are no changes of a key; None: none.
+    truncates: what was left out of these.
     """
 
     kind: str
@@ -258,6 +264,8 @@ class DecodedGroup:
     tallies: Mapping[str, Tally] = field(default_factory=dict)
     outside: Mask = None
     filtered: int = 0
+    truncating: Mask = None
+    truncates: tuple[Truncate, ...] = ()
 
     def without(self, gone: np.ndarray) -> DecodedGroup:
         """The group without some rows, good or bad."""
@@ -309,6 +317,7 @@ class _Decoder:
     def decode(self) -> DecodedGroup:
         op = self._op()
         deletes = mask_of(pc.fill_null(pc.equal(op, "D"), False)) if self.how.kind == "change" else None
+        truncating = mask_of(pc.fill_null(pc.equal(op, TRUNCATE), False)) if self._may_truncate else None
         planned = self._columns.values(deletes)
         before = self._columns.planned(self.how.before.actions, deletes)
         sequence, unparsable = self._sequence()
@@ -321,10 +330,12 @@ class _Decoder:
         rows = pa.Table.from_arrays(columns, names=names)
         problems = [*self._row_problems(op, planned.values, deletes), *self._sequence_problems(sequence, unparsable),
                     *planned.problems, *before.problems, *self._image_problems(rows, deletes)]  # fmt: skip
-        outside = self._outside(rows, op, problems)
-        expected = self._expected(rows, problems, outside)
+        problems = [replace(p, where=but(p.where, truncating)) if p.code not in _OF_TRUNCATES else p for p in problems]
+        outside = self._outside(rows, op, problems, truncating)
+        expected = self._expected(rows, problems, either(outside, truncating))
         problems += expected.problems
         bad, found = _first_of([p for p in problems if p.where is not None], self.group.rows)
+        truncating = None if truncating is None else truncating & self._sound(problems)
         partly = incomplete(rows, self.table_schema, moved_rows(rows, self.table_schema))
         return DecodedGroup(
             kind=self.how.kind,
@@ -338,15 +349,23 @@ class _Decoder:
             forms={name: self._forms(values, bad) for name, values in texts.items()},
             tallies=expected.tallies,
             outside=outside,
+            truncating=truncating,
         )
 
-    def _outside(self, rows: pa.Table, op: pa.Array, problems: list[RowProblem]) -> Mask:
+    @property
+    def _may_truncate(self) -> bool:
+        """Whether truncates are known; those of quarantined records came before they were."""
+        return self.how.kind == "change" and not self.group.already_masked
+
+    def _outside(self, rows: pa.Table, op: pa.Array, problems: list[RowProblem], truncating: Mask) -> Mask:
         """Rows outside the row filter; problems of rows for which it can't be decided are added."""
         spec = self.table_schema.spec
         if spec.where is None:
             return None
         self._require_columns_of_filter(spec, op)
-        outside, undecided = outside_filter(rows, self.table_schema, self._sound(problems))
+        sound = self._sound(problems)
+        sound = sound if truncating is None else sound & ~truncating
+        outside, undecided = outside_filter(rows, self.table_schema, sound)
         problems.append(undecided)
         return outside if outside.any() else None
 
@@ -401,6 +420,7 @@ class _Decoder:
         table.
         """
         known = pa.array(("R",) if self.how.kind == "load" else _OPERATIONS)
+        known = pa.array([*_OPERATIONS, TRUNCATE]) if self._may_truncate else known
         problems = []
         if self.group.malformed is not None:
             where = mask_of(self.group.malformed.is_valid())
@@ -605,9 +625,9 @@ def _without_blanks(text: pa.Array) -> pa.Array:
 
 
 def are_deletes(op: pa.Array) -> bool:
-    """Whether there is no operation but deletes in a column of text that has the operations of changes."""
-    values = pc.utf8_upper(pc.utf8_trim(op.cast(pa.string()), BLANKS))
-    return not pc.any(pc.fill_null(pc.not_equal(values, "D"), False)).as_py()
+    """Whether a column of text that has the operations of changes has none but deletes and truncates."""
+    values = pc.utf8_upper(pc.utf8_trim(op.cast(pa.string()), BLANKS)).drop_null()
+    return not pc.any(pc.invert(pc.is_in(values, value_set=pa.array(["D", TRUNCATE])))).as_py()
 
 
 def _text(values: pa.Array, kind: SqlType) -> pa.Array:

@@ -18,7 +18,7 @@ from spark_jobs.rules.arrays import flat, with_values
 from spark_jobs.rules.carried import carried, lists, replaces_unknown
 from spark_jobs.rules.codes import changes, row_codes, shared_codes, table_codes
 from spark_jobs.rules.errors_table import ROW_BITS, Entry, entries, overlaid, text_of
-from spark_jobs.rules.order import OrderedEvents, gddl_fields, ordered, with_gddl
+from spark_jobs.rules.order import OrderedEvents, deleted_by, gddl_fields, ordered, with_gddl
 from spark_jobs.rules.redelivery import new_changes
 
 FIRST, FORCED, HAS_FORCED, LOWEST, LOWEST_FORCED, REPLACES_ROW, COLUMNS_BEFORE_DELETE = (
@@ -61,7 +61,8 @@ def net_changes(happened: pa.Table, schema: TableSchema, *, partial: bool) -> pa
 
     Returns:
         the replica's columns, `_gddl` of the last event with its effective sequence, and
-        `FIRST`: operation of the lowest event, `M` for an update that changed its key;
+        `FIRST`: operation of the lowest event, `M` for an update that changed its key, `T` for a key with a truncate
+        among its events;
         where keys can change, `MOVE_DELETED`: a row was moved to the key and deleted next, though the key may have had
         another row: `ONTO_BATCH`: by the event before it, `ONTO_STORED`: by what is stored; empty: none of this;
         where the table `refolds`, `FORCED` of the last event, `HAS_FORCED` of any, and of the lowest event `LOWEST`
@@ -84,6 +85,9 @@ def _whole_rows(found: OrderedEvents, schema: TableSchema) -> dict[str, pa.Array
 def _spans(found: OrderedEvents, schema: TableSchema) -> dict[str, pa.Array]:
     starts, ends = found.starts, found.ends
     first = np.where(found.moved[starts], "M", found.op[starts])
+    if schema.truncates and len(starts):
+        cut = deleted_by(found.rows, schema.truncates, schema)[found.at]
+        first = np.where(np.logical_or.reduceat(cut, starts), "T", first)
     columns = {FIRST: pa.array(first, pa.string())}
     if schema.before_of_key:
         columns[MOVE_DELETED] = _moves_deleted(found)

@@ -17,6 +17,7 @@ import pyarrow.types as pt
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.result import MainCounts, RunWarning
 from airflow_gddl.contract.sql_types import DecimalType, SqlType, parse_type
+from spark_jobs.plan.planned_batch import Truncate
 from spark_jobs.plan.sequence import Forms, Widths, longest_transaction, sort_key
 from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.rules.arrays import flat
@@ -91,6 +92,7 @@ class Figures:
         incomplete: good rows that moved and may lack values.
         first_bad: of the bad rows, the one of the least path and position.
         tallies: by expectation, rows that were checked and how many of them failed.
+        truncates: that the files have; they are in none of the others.
     """
 
     files: Mapping[str, FileFigures]
@@ -109,6 +111,7 @@ class Figures:
     restarts: Mapping[str, LogRestart] = field(default_factory=dict)
     forms: Mapping[str, Forms] = field(default_factory=dict)
     tallies: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    truncates: tuple[Truncate, ...] = ()
 
     @property
     def good(self) -> int:
@@ -313,7 +316,7 @@ class PartFigures:
         incomplete: good rows that moved and may lack values.
         erased: rows of erased keys, which are in none of the others.
         filtered: the same of rows outside the row filter.
-        first_bad, tallies: as in `Figures`.
+        first_bad, tallies, truncates: as in `Figures`.
     """
 
     files: Mapping[str, FileFigures] = field(default_factory=dict)
@@ -330,6 +333,7 @@ class PartFigures:
     restarts: Mapping[str, LogRestart] = field(default_factory=dict)
     forms: Mapping[str, Forms] = field(default_factory=dict)
     tallies: Mapping[str, Tally] = field(default_factory=dict)
+    truncates: tuple[Truncate, ...] = ()
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))
@@ -346,9 +350,11 @@ class PartFigures:
             column: {f: (text, file) for f, (text, file) in by.items()} for column, by in found.pop("forms").items()
         }
         tallies = {name: (count, failed) for name, (count, failed) in found.pop("tallies").items()}
+        truncates = tuple(Truncate(**one) for one in found.pop("truncates"))
         return cls(
-            **found, files=files, widths=widths, first_bad=first, restarts=restarts, forms=texts, tallies=tallies
-        )
+            **found, files=files, widths=widths, first_bad=first, restarts=restarts, forms=texts, tallies=tallies,
+            truncates=truncates,
+        )  # fmt: skip
 
 
 def measure(group: DecodedGroup, table_schema: TableSchema, *, erased: int = 0) -> PartFigures:
@@ -370,6 +376,7 @@ def measure(group: DecodedGroup, table_schema: TableSchema, *, erased: int = 0) 
     return PartFigures(files=files, low=low, high=high, widths=widths, loads=loads,
                        reduced=group.reduced, rescued=group.rescued, incomplete=group.incomplete,
                        erased=erased, filtered=group.filtered, first_bad=_first_bad(group), tallies=group.tallies,
+                       truncates=group.truncates,
                        forms=group.forms or (_stored_forms(good, table_schema) if change else {}),
                        restarts={path: found for path, found in restarts.items() if found is not None})  # fmt: skip
 
@@ -410,6 +417,7 @@ def combined(parts: Iterable[PartFigures], table_schema: TableSchema) -> PartFig
         restarts={path: found for p in reversed(parts) for path, found in p.restarts.items()},
         forms={column: _least_of_each(parts, column) for column in table_schema.text_sequence},
         tallies=added([p.tallies for p in parts]),
+        truncates=tuple(one for p in parts for one in p.truncates),
     )
 
 
@@ -436,6 +444,7 @@ def figures_of(whole: PartFigures, table_schema: TableSchema, distinct_ones: tup
         restarts=whole.restarts,
         forms=whole.forms,
         tallies=whole.tallies,
+        truncates=whole.truncates,
     )
 
 

@@ -36,6 +36,7 @@ from spark_jobs.rules.fold import (
 )
 from spark_jobs.rules.order import forced_rows, gddl_fields, orders_of, with_gddl
 from spark_jobs.rules.redelivery import sample_keys
+from spark_jobs.rules.truncates import by_earlier_truncates
 
 ACTION, AT, LATE, IGNORED, UNKNOWN_KEY, MOVE_LOST = (
     f"{GDDL}__{n}" for n in ("action", "at", "late", "ignored", "unknown_key", "move_lost")
@@ -226,7 +227,8 @@ class _Meeting:
         if self.refolded:
             return np.zeros(len(self.op), dtype=bool)
         forced = _flags(self.net, HAS_FORCED) & ~self._vanished
-        result: np.ndarray = self._outranked & (self.op != "R") & ~forced
+        outranked = self._outranked | by_earlier_truncates(self.net, self.schema)
+        result: np.ndarray = outranked & (self.op != "R") & ~forced
         return result
 
     def unknown(self) -> np.ndarray:

@@ -5,23 +5,28 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
+from decimal import Decimal
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
+from airflow_gddl.contract.sql_types import parse_type
+from spark_jobs.plan.planned_batch import Truncate
 from spark_jobs.plan.sequence import EPOCH
 from spark_jobs.plan.source_snapshots import SnapshotRun
 from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.rules.arrays import flat
 from spark_jobs.rules.carried import before_image, by_settings, came_by, completed
 from spark_jobs.rules.codes import changes as differs
-from spark_jobs.rules.codes import codes, ranks, row_codes, shared_codes, sortable, sorted_rows
+from spark_jobs.rules.codes import codes, compare_rows, ranks, row_codes, shared_codes, sortable, sorted_rows
+from spark_jobs.rules.texts import read_json
 
 MOVED = f"{GDDL}__moved"
 """Column of events: the update changed its key."""
@@ -122,9 +127,85 @@ def events(changes: pa.Table, schema: TableSchema) -> pa.Table:
     moved = moved_rows(changes, schema)
     rows = (completed(changes, schema, moved) if moved.any() else changes).select([*schema.columns, GDDL])
     happened = rows.append_column(MOVED, pa.array(moved, pa.bool_()))
-    if not moved.any():
+    if moved.any():
+        happened = pa.concat_tables([happened, _old_key_deletes(changes.filter(pa.array(moved)), schema)])
+    return with_truncates(happened, schema)
+
+
+def with_truncates(happened: pa.Table, schema: TableSchema) -> pa.Table:
+    """Events, and at the end a delete of each key that has events before a truncate, at the next one after these."""
+    if not schema.truncates or not happened.num_rows:
         return happened
-    return pa.concat_tables([happened, _old_key_deletes(changes.filter(pa.array(moved)), schema)])
+    following, equal = _following(happened, schema)
+    last = len(schema.truncates) - 1
+    rows = np.concatenate([np.flatnonzero(following <= last), np.flatnonzero(equal & (following < last))])
+    numbers = np.concatenate([following[following <= last], following[equal & (following < last)] + 1])
+    keys = happened.select(schema.keys).take(pa.array(rows))
+    group = row_codes([*keys.columns, pa.array(numbers)], len(rows))
+    once = np.unique(group, return_index=True)[1]
+    columns: dict[str, pa.Array | pa.ChunkedArray] = {
+        name: keys.column(name).take(pa.array(once)) if name in schema.keys
+        else pa.nulls(len(once), happened.schema.field(name).type)
+        for name in schema.columns
+    }  # fmt: skip
+    columns[GDDL] = truncates_gddl(happened.schema.field(GDDL).type, schema).take(pa.array(numbers[once]))
+    columns[MOVED] = pa.repeat(False, len(once))
+    return pa.concat_tables([happened, pa.table(columns, schema=happened.schema)])
+
+
+def truncates_gddl(kind: pa.StructType, schema: TableSchema) -> pa.StructArray:
+    """`_gddl` of the deletes that truncates are, in a type that the tables have."""
+    sequence = parse_type(schema.sequence_type)
+    found = [
+        {
+            "sequence": read_json(json.loads(one.sequence, parse_float=Decimal), sequence), "op": "D",
+            "commit_ts": None if one.commit_ts is None else datetime.fromisoformat(one.commit_ts),
+            "source_file": one.source_file, "position": one.position, "batch_id": one.batch_id,
+            "generation": one.generation, "applied_at": datetime.fromisoformat(one.applied_at), "schema": one.schema,
+            "deleted": True,
+        }
+        for one in schema.truncates
+    ]  # fmt: skip
+    return pa.array([{field.name: one[field.name] for field in kind} for one in found], kind)
+
+
+def _following(rows: pa.Table, schema: TableSchema) -> tuple[np.ndarray, np.ndarray]:
+    """Number of the first truncate that is not before each row in generation and sequence, and whether these are equal.
+
+    A row after all has the number of truncates.
+    """
+    own = gddl_fields(rows)
+    count, known = rows.num_rows, len(schema.truncates)
+    stones = truncates_gddl(rows.schema.field(GDDL).type, schema)
+    sides = (
+        [own["generation"], *sortable(own["sequence"])],
+        [stones.field("generation"), *sortable(stones.field("sequence"))],
+    )
+    rank = ranks([pa.concat_arrays(parts) for parts in zip(*sides, strict=True)], count + known)
+    mine, of_truncates = rank[:count], rank[count:]
+    at = np.searchsorted(of_truncates, mine, side="left")
+    return at, (at < known) & (of_truncates[np.minimum(at, known - 1)] == mine)
+
+
+def truncates_after(rows: pa.Table, schema: TableSchema) -> np.ndarray:
+    """Number of the truncate that deletes each stored row or change, the first after it in their order; -1: none.
+
+    Args:
+        rows: `_gddl` with effective sequences, and the columns of `force_update`.
+    """
+    if not schema.truncates or not rows.num_rows:
+        return np.full(rows.num_rows, -1)
+    at, equal = _following(rows, schema)
+    if equal.any():
+        same = rows.filter(pa.array(equal))
+        stones = truncates_gddl(same.schema.field(GDDL).type, schema).take(pa.array(at[equal]))
+        of_truncates = dict(zip((field.name for field in stones.type), stones.flatten(), strict=True))
+        mine, others = orders_of(
+            [(gddl_fields(same), forced_rows(same, schema)), (of_truncates, np.zeros(len(stones), dtype=bool))], schema
+        )
+        at[equal] += compare_rows(mine, others) >= 0
+    at[at == len(schema.truncates)] = -1
+    return at
 
 
 def old_keys(changes: pa.Table, schema: TableSchema) -> dict[str, pa.Array]:
@@ -230,6 +311,18 @@ def file_places(paths: pa.Array, schema: TableSchema) -> np.ndarray:
     found = np.array([0 if order is None else places[order] for order in orders], np.int64)
     result: np.ndarray = found[np.asarray(encoded.indices)]
     return result
+
+
+def deleted_by(rows: pa.Table, truncates: Sequence[Truncate], schema: TableSchema) -> np.ndarray:
+    """Which rows are deletes of some truncates, by their `_gddl`."""
+    gddl = gddl_fields(rows)
+    if not truncates or not rows.num_rows:
+        return np.zeros(rows.num_rows, dtype=bool)
+    stones = truncates_gddl(rows.schema.field(GDDL).type, replace(schema, truncates=tuple(truncates)))
+    names = ("batch_id", "position", "source_file", "op")
+    sides = [[gddl[name] for name in names], [stones.field(name) for name in names]]
+    mine, known = shared_codes(sides, [rows.num_rows, len(stones)])
+    return np.isin(mine, known)
 
 
 @dataclass(frozen=True, kw_only=True)

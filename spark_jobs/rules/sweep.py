@@ -12,7 +12,7 @@ from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.table_spec import SHARD_COLUMN
 from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.rules.batch_schema import Landed
-from spark_jobs.rules.order import gddl_fields, with_gddl
+from spark_jobs.rules.order import gddl_fields, truncates_after, with_gddl
 from spark_jobs.rules.read import RawGroup
 
 
@@ -60,12 +60,13 @@ def unmarked(replica: pa.Table) -> pa.Table:
     """Rows that are not marked deleted, with all their columns; `_gddl` may be left out where it has no marks."""
     if GDDL not in replica.column_names or replica.schema.field(GDDL).type.get_field_index("deleted") < 0:
         return replica
-    return replica.filter(_alive(replica.column(GDDL)))
+    return replica.filter(alive(replica.column(GDDL)))
 
 
 def appended(changes: pa.Table, schema: TableSchema) -> pa.Table:
-    """Rows that changes add to a table without keys: none of those of generations whose rows have vanished."""
+    """Rows that changes add to a table without keys: none of vanished generations, and none before a truncate."""
     late = pc.less(gddl_fields(changes)["generation"], schema.swept)
+    late = pc.or_(late, pa.array(truncates_after(changes, schema) >= 0))
     rows = changes.filter(pc.invert(late)) if pc.any(late).as_py() else changes
     return undeleted(rows) if schema.spec.delete == "soft" else rows
 
@@ -83,8 +84,7 @@ def needed(schema: TableSchema) -> list[str]:
 def sweepable(rows: pa.Table, generation: int, schema: TableSchema) -> tuple[int, int]:
     """Live rows of older generations, and all live rows; of a table with several sources, those of the batch's."""
     rows = of_shard(rows, schema.spec.shard)
-    alive = _alive(rows.column(GDDL))
-    return _count(_old(rows, generation, None)), _count(alive)
+    return _count(_old(rows, generation, None)), _count(alive(rows.column(GDDL)))
 
 
 def swept(rows: pa.Table, generation: int, schema: TableSchema) -> tuple[pa.Table, int]:
@@ -108,11 +108,12 @@ def instead(vanished: pa.Table, schema: TableSchema) -> pa.Table:
 
 def _old(rows: pa.Table, generation: int, shard: str | None) -> pa.ChunkedArray:
     gddl = rows.column(GDDL)
-    old = pc.and_(_alive(gddl), pc.less(pc.struct_field(gddl, "generation"), generation))
+    old = pc.and_(alive(gddl), pc.less(pc.struct_field(gddl, "generation"), generation))
     return old if shard is None else pc.and_(old, pc.equal(rows.column(SHARD_COLUMN), shard))
 
 
-def _alive(gddl: pa.ChunkedArray) -> pa.ChunkedArray:
+def alive(gddl: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Mask of rows that are not marked deleted."""
     if gddl.type.get_field_index("deleted") < 0:
         return pc.is_valid(gddl)
     return pc.invert(pc.fill_null(pc.struct_field(gddl, "deleted"), False))

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -26,6 +26,7 @@ from spark_jobs.rules.measure import BUCKETS, Verdict
 from spark_jobs.rules.order import (
     OrderedEvents,
     deciding_parts,
+    deleted_by,
     events,
     gddl_fields,
     moved_rows,
@@ -33,7 +34,7 @@ from spark_jobs.rules.order import (
     that_count,
 )
 from spark_jobs.rules.redelivery import keys_json
-from spark_jobs.rules.sweep import of_shard, unmarked
+from spark_jobs.rules.sweep import appended, of_shard, unmarked
 from spark_jobs.rules.texts import rows_json
 
 
@@ -45,7 +46,7 @@ def expected_state(happened: pa.Table, schema: TableSchema, swept: int) -> pa.Ta
         swept: rows of generations before this one have vanished.
     """
     if not schema.keys:
-        return happened.filter(pc.greater_equal(gddl_fields(happened)["generation"], swept)).select(schema.columns)
+        return appended(happened, replace(schema, swept=swept)).select(schema.columns)
     rows = newest_state(happened, schema, swept)
     return rows.filter(pc.not_equal(gddl_fields(rows)["op"], "D")).select(schema.columns)
 
@@ -146,6 +147,7 @@ class KeyChange:
             for the first.
         forced: applied regardless of its sequence (`force_update`).
         moved_from, moved_to: the other key of an update that changed the key, a JSON object; null: it did not.
+        truncate: it is no change of the key, but a truncate of the source's table, as a delete.
     """
 
     facts: dict[str, Any]
@@ -154,6 +156,7 @@ class KeyChange:
     forced: bool = False
     moved_from: str | None = None
     moved_to: str | None = None
+    truncate: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -225,6 +228,7 @@ def _events_of(changes: pa.Table, schema: TableSchema, key: tuple[str, ...]) -> 
     others = [old[row] if moved[row] else None for row in range(changes.num_rows)]
     others += [own[row] for row in np.flatnonzero(moved)]  # `events` has their deletes at its end
     happened = events(changes, schema)
+    others += [None] * (happened.num_rows - len(others))  # deletes by truncates
     mine = [texts == key for texts in key_texts(happened, schema)]
     return happened.filter(pa.array(mine, pa.bool_())), [o for o, m in zip(others, mine, strict=True) if m]
 
@@ -238,13 +242,14 @@ def _judged(
 ) -> tuple[KeyChange, ...]:
     facts = row_facts(happened, schema)  # of `found.rows` sequences are those that were made of forced ones
     states, decided = _states([facts[at] for at in found.at], swept), deciding_parts(found, schema)
+    cut = deleted_by(happened, schema.truncates, schema)
     judged = []
     for number, at in enumerate(found.at):
         other = others[at]
         text = None if other is None else key_json(schema, other)
         moved = {"moved_from" if found.moved[number] else "moved_to": text}
         judged.append(KeyChange(facts=facts[at], state=states[number], decided_by=decided[number],
-                              forced=bool(found.forced[number]), **moved))  # fmt: skip
+                              forced=bool(found.forced[number]), truncate=bool(cut[at]), **moved))  # fmt: skip
     return tuple(judged)
 
 

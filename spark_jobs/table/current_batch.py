@@ -26,6 +26,7 @@ from spark_jobs.plan.planned_batch import (
     FileEntry,
     ForeignCommit,
     HeldSweep,
+    HeldTruncate,
     PlannedFile,
     TableState,
 )
@@ -45,6 +46,7 @@ from spark_jobs.plan.sequence import (
 from spark_jobs.plan.sharding import refreshed
 from spark_jobs.plan.source_snapshots import generation_after
 from spark_jobs.plan.table_schema import TableSchema
+from spark_jobs.plan.truncates import unknown_truncates
 from spark_jobs.rules.batch_schema import BatchSchema
 from spark_jobs.rules.conditions import require_within_limits
 from spark_jobs.rules.errors_table import MISFIT_CODE
@@ -87,12 +89,14 @@ class Ingested:
         work: null when no file could be read.
         plan: the batch's plan with what its files have decided; null: as it was.
         purged_at: when old tombstones were removed in this batch; null when it wasn't their time.
+        held: the batch has written nothing, since a truncate of this file waits for a user's release; null: none does.
     """
 
     work: AppendedWork | None = None
     plan: BatchPlan | None = None
     bad_files: tuple[Unreadable, ...] = ()
     purged_at: str | None = None
+    held: HeldTruncate | None = None
 
     @property
     def decoded_batch(self) -> DecodedBatch | None:
@@ -291,9 +295,25 @@ def with_decision(plan: BatchPlan, schema: BatchSchema, state: TableState) -> Ba
     if schema.snapshots != state.snapshots:
         generation = generation_after(schema.snapshots, plan.generation)
         plan = replace(plan, snapshots=schema.snapshots, generation=generation)
+    if ordered.truncates != state.truncates:
+        plan = replace(plan, truncates=ordered.truncates)
     if any(str(widening.after) == "string" for widening in schema.plan.widenings):
         plan = replace(plan, unlocks=True)
     return plan
+
+
+def held_truncate(spec: TableSpec, plan: BatchPlan, figures: Figures, state: TableState) -> HeldTruncate | None:
+    """The first file of a batch with a truncate that waits for a user's release; null: none does."""
+    found = unknown_truncates(state.truncates, figures.truncates)
+    if spec.truncate != "hold" or plan.releases or not found:
+        return None
+    of_file = {one.source_file: one for one in reversed(found)}
+    first = next(file for file in plan.files if file.path in of_file)
+    one = of_file[first.path]
+    return HeldTruncate(
+        path=first.path, fingerprint=first.fingerprint, sequence=one.sequence, commit_ts=one.commit_ts,
+        since=plan.planned_at,
+    )  # fmt: skip
 
 
 def load_is_whole(plan: BatchPlan, bad_files: Sequence[Unreadable], ledger: Ledger) -> bool:

@@ -14,8 +14,9 @@ from spark_jobs.dialects.protocol import Dialect, Unreadable
 from spark_jobs.engines.port import Engine, TableContext
 from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.plan.discover import Discovery, Inference, SweepState, is_due_by_time, snapshot_of
-from spark_jobs.plan.planned_batch import ForeignCommit, TableState
+from spark_jobs.plan.planned_batch import BatchPlan, ForeignCommit, TableState, Truncate
 from spark_jobs.plan.sharding import refreshed
+from spark_jobs.plan.truncates import are_applied, unknown_truncates
 from spark_jobs.rules.conditions import FAILED_CODE, Tally
 
 SAMPLE = 5
@@ -125,6 +126,36 @@ def of_sweep(standing: SweepState, state: TableState, found: Discovery) -> tuple
     message = "load files were not written again with the others; their rows stay until they are, or sweep_after passed"
     older = found.older_loads or found.unreadable_loads or found.unsettled
     return (RunWarning(code="SWEEP_PENDING", message=message, count=len(older), sample=tuple(older[:SAMPLE])),)
+
+
+def of_held_truncate(found: Discovery, table: str) -> tuple[RunWarning, ...]:
+    """Warning about files that wait for a user, since the first of them has a truncate."""
+    if not found.held:
+        return ()
+    message = (
+        f"{found.held[0].path} has a truncate of the source's table; it and all files after it wait: `gddl truncate "
+        f"release --table {table}` deletes the rows before the truncate, `truncate: report` in the row keeps them"
+    )
+    sample = tuple(file.path for file in found.held[:SAMPLE])
+    return (RunWarning(code="TRUNCATE_HELD", message=message, count=len(found.held), sample=sample),)
+
+
+def of_truncates(
+    spec: TableSpec, plan: BatchPlan, truncates: Sequence[Truncate], state: TableState
+) -> tuple[RunWarning, ...]:
+    """Warning about truncates of a batch: rows before them are deleted, or stay under `report`."""
+    found = unknown_truncates(state.truncates, truncates)
+    if not found:
+        return ()
+    sample = tuple(f"{one.sequence} in {one.source_file}" for one in found[:SAMPLE])
+    if are_applied(spec, released=plan.releases):
+        message = "the source's table was truncated: rows before the truncate were deleted"
+        return (RunWarning(code="TRUNCATE_APPLIED", message=message, count=len(found), sample=sample),)
+    message = (
+        "the source's table was truncated, and the row says truncate: report: rows from before it stay, until a reload "
+        "from files removes them"
+    )
+    return (RunWarning(code="TRUNCATE_IGNORED", message=message, count=len(found), sample=sample),)
 
 
 def of_former_target(before: str, target: str) -> tuple[RunWarning, ...]:

@@ -27,7 +27,7 @@ from spark_jobs.plan.discover import (
     with_sweep,
 )
 from spark_jobs.plan.identity import require_same_identity
-from spark_jobs.plan.planned_batch import BatchPlan, TableState
+from spark_jobs.plan.planned_batch import BatchPlan, PlannedFile, TableState
 from spark_jobs.table import notices
 from spark_jobs.table.runtime import RunTotals, iso
 from spark_jobs.table.table_run import TableRun
@@ -80,8 +80,9 @@ def next_plan(
     elif releases(run):
         plan = None
     else:
-        plan = next_batch(found.waiting, limits=run.limits, state=state, now=now)
-        plan = None if plan is None else with_sweep(plan, found, SweepRule.of(run.spec))
+        waiting, released = to_release(found, state) if releases_truncates(run) else (found.waiting, False)
+        plan = next_batch(waiting, limits=run.limits, state=state, now=now)
+        plan = None if plan is None else replace(with_sweep(plan, found, SweepRule.of(run.spec)), releases=released)
     return None if plan is None else NextBatch(plan=replace(plan, shard=run.shard))
 
 
@@ -104,6 +105,30 @@ def batches_ahead(
 def releases(run: TableRun) -> bool:
     """Whether a user has released the sweep of rows that the newest full load lacks."""
     return run.job.options.action == "sweep_release"
+
+
+def releases_truncates(run: TableRun) -> bool:
+    """Whether a user has released the truncates of the file that is held."""
+    return run.job.options.action == "truncate_release"
+
+
+def to_release(found: Discovery, state: TableState) -> tuple[tuple[PlannedFile, ...], bool]:
+    """Files up to the one whose truncates a user releases, and whether a batch of them does.
+
+    Where the ledger knows no such file, the first load waits for the release.
+    """
+    held = state.held_truncate
+    if state.batch == 0 or held is None:
+        return found.waiting, state.batch == 0
+    at = next((at for at, file in enumerate(found.waiting, start=1) if file.path == held.path), 0)
+    return (found.waiting[:at], True) if at else (found.waiting, False)
+
+
+def without_held(run: TableRun, found: Discovery, state: TableState) -> Discovery:
+    """What waits, without files that a truncate holds: these wait for a user."""
+    if run.spec.truncate != "hold" or releases_truncates(run):
+        return found
+    return found.held_by(state.held_truncate)
 
 
 def sweep_of(run: TableRun, found: Discovery, state: TableState) -> SweepState:
@@ -179,6 +204,7 @@ def find_pending(run: TableRun, outcome: RunTotals) -> PendingWork | None:
     run.report("discover")
     pending = ledger.plan() is not None  # its late files must be found again
     found = run.discover(ledger, brief=not pending)
+    found = found if pending else without_held(run, found, ledger.state)
     outcome.not_listed = found.not_listed
     outcome.mode = "initial" if ledger.state.batch == 0 else "incremental"
     outcome.max_commit_ts = ledger.state.max_commit_ts
@@ -207,6 +233,7 @@ def report_left(run: TableRun, ledger: Ledger, found: Discovery, outcome: RunTot
     """What a run leaves to a later one: files that may still be written, rows that a reload may yet bring again."""
     standing = sweep_of(run, found, ledger.state)
     outcome.warn((*notices.of_unsettled(found), *notices.of_sweep(standing, ledger.state, found)))
+    outcome.warn(notices.of_held_truncate(found, run.spec.table))
     outcome.revisit = bool(found.unsettled) or is_due_by_time(ledger.state, standing)
 
 

@@ -284,6 +284,7 @@ class RunTotals:
     quarantined: int = 0
     rescued: int = 0
     filtered: int = 0
+    truncates: int = 0
     late_ignored: int = 0
     main: MainCounts = field(default_factory=MainCounts)
     schema_changes: list[str] = field(default_factory=list)

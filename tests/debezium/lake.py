@@ -88,6 +88,9 @@ class Lake:
     def replica(self, *columns: str) -> list[tuple[Any, ...]]:
         return sorted(tuple(row[name] for name in columns) for row in self._engine.read(self._layout.replica))
 
+    def history(self, *columns: str) -> list[tuple[Any, ...]]:
+        return sorted(tuple(row[name] for name in columns) for row in self._engine.read(self._layout.history))
+
     def errors(self) -> list[Mapping[str, Any]]:
         return sorted(
             self._engine.read(self._layout.errors), key=lambda row: (row["source_file"], row["position"] or 0)

@@ -291,10 +291,10 @@ def test_reset_that_is_named_after_a_snapshot(engine: EnginePort, tmp_path: Path
 
 def test_reload_follows_what_only_a_person_knows(engine: EnginePort, tmp_path: Path) -> None:
     """A truncate, and a snapshot that could only be merged: old files moved out, and a reload from those left."""
-    lake = filled(engine, tmp_path)
+    lake = filled(engine, tmp_path, truncate="report")
     truncate = {"op": "t", "before": None, "after": None, "source": event("c", {"id": 0}, 300)["source"]}
     lake.land(text(truncate))
-    assert lake.run().quarantined == 1
+    assert lake.run().truncates == 1
     lake.empty()
     lake.land(text(*snapshot(400, [11, 12], name="renamed"), event("c", {"id": 13, "v": "c"}, 410, name="renamed")))
     assert warnings_of(lake.run()) == ["SNAPSHOT_MERGED"]

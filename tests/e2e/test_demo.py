@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import psutil
+import pytest
 
 from devtools.standalone import supervisor
 from devtools.standalone.home import Home
@@ -63,6 +64,7 @@ def of(folder: Path) -> list[str]:
     return found
 
 
+@pytest.mark.deep
 def test_no_process_outlives_a_demo(tmp_path: Path) -> None:
     folder = tmp_path / "demo"
     with demo(folder) as first:

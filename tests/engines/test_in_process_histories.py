@@ -21,6 +21,9 @@ SORTS = {
     "reloads": dense(Traits(most_reloads=3, steps=True)),
     "conditions": dense(Traits(conditions=True, renames=True, images=True, most_reloads=2)),
     "conditions of parts": dense(Traits(conditions=True, partial=True, variants=False)),
+    "truncates": dense(Traits(truncates=True, most_reloads=2)),
+    "truncates of parts": dense(Traits(truncates=True, partial=True, forced=True, renames=True, images=True)),
+    "truncates without keys": dense(Traits(truncates=True, keyless=True)),
     "conditions without keys": dense(Traits(conditions=True, keyless=True)),
 }
 """Beside those of `tests/spark/test_histories.py`, which the same pipeline plays, with repairs at the end."""

@@ -11,7 +11,7 @@ from tests.oracle.conditions import truth
 from tests.oracle.model import Arrival, Change, DeliveredFile, Key, Op, Quarantined, Sequence, Value
 from tests.oracle.table_schema import TOTAL_ORDER, Shape
 
-_OPS: dict[str, Op] = {"I": "I", "U": "U", "D": "D"}
+_OPS: dict[str, Op] = {"I": "I", "U": "U", "D": "D", "T": "T"}
 
 
 class FaultError(Exception):
@@ -34,7 +34,11 @@ def decode_file(
     for number in range(len(arrival.file.rows)) if numbers is None else numbers:
         row = arrival.file.rows[number]
         try:
-            change = _within_filter(table_schema, _change(table_schema, arrival, number, row))
+            change = _change(table_schema, arrival, number, row)
+            if change.op == "T":
+                changes.append(change)
+                continue
+            change = _within_filter(table_schema, change)
             if change is not None:
                 _require_expected(table_schema, change)
                 changes.append(change)
@@ -48,6 +52,8 @@ def _change(table_schema: Shape, arrival: Arrival, number: int, delivered: Mappi
     op = _op(table_schema, load, delivered)
     if not table_schema.keys and op in ("U", "D"):
         raise FaultError("APPEND_ONLY_CHANGE")
+    if op == "T":
+        return _truncate(table_schema, arrival, number, delivered)
     values = _cast(table_schema, op, arrival.file, delivered)
     for column in table_schema.keys:
         if values.get(column) is None:
@@ -71,6 +77,16 @@ def _change(table_schema: Shape, arrival: Arrival, number: int, delivered: Mappi
         source_file=arrival.file.name,
         position=(arrival.ordinal << 40) + number,
     )
+
+
+def _truncate(table_schema: Shape, arrival: Arrival, number: int, delivered: Mapping[str, Value]) -> Change:
+    """It has no key, and no column but the sequence counts."""
+    own = {name: value for name, value in delivered.items() if name in table_schema.sequence}
+    return Change(
+        op="T", key=(), sequence=_sequence(table_schema, _cast(table_schema, "D", arrival.file, own)), row={},
+        carried=frozenset(), forced=False, old_key=None, generation=arrival.generation, run=arrival.run,
+        source_file=arrival.file.name, position=(arrival.ordinal << 40) + number,
+    )  # fmt: skip
 
 
 def _within_filter(table_schema: Shape, change: Change) -> Change | None:

@@ -35,14 +35,34 @@ class Event:
         return (self.change.run, self.change.position)
 
 
-def events_by_key(changes: Iterable[Change]) -> dict[Key, list[Event]]:
-    """Each key's events in the order that decides."""
-    events: dict[Key, list[Event]] = defaultdict(list)
-    for change in sorted(changes, key=lambda c: (c.run, c.position)):
+def events_by_key(changes: Iterable[Change], truncates: Iterable[Change] = ()) -> dict[Key, list[Event]]:
+    """Each key's events in the order that decides; a truncate deletes keys with events since the last."""
+    arrived: dict[Key, list[tuple[Change, Op]]] = defaultdict(list)
+    for change in changes:
         if change.old_key is not None:
-            _arrive(events[change.old_key], change, "D")
-        _arrive(events[change.key], change, change.op)
+            arrived[change.old_key].append((change, "D"))
+        arrived[change.key].append((change, change.op))
+    events: dict[Key, list[Event]] = {}
+    for key, own in arrived.items():
+        cuts = [(one, "D") for one in _concerning([change for change, _ in own], truncates)]
+        events[key] = []
+        for change, op in sorted([*own, *cuts], key=lambda pair: (pair[0].run, pair[0].position)):
+            _arrive(events[key], change, op)
     return {key: sorted(found, key=_order) for key, found in events.items()}
+
+
+def _concerning(changes: Listing[Change], truncates: Iterable[Change]) -> list[Change]:
+    """Truncates with a change between the one before and them; at equal sequences the order of files decides later."""
+    found, before = [], None
+    for truncate in sorted(truncates, key=_place):
+        if any((before is None or before <= _place(one)) and _place(one) <= _place(truncate) for one in changes):
+            found.append(truncate)
+        before = _place(truncate)
+    return found
+
+
+def _place(change: Change) -> tuple[Value, ...]:
+    return change.generation, rank(change.sequence)
 
 
 def _arrive(earlier: list[Event], change: Change, op: Op) -> None:

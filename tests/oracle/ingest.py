@@ -90,6 +90,7 @@ def _ingest_files(table_schema: Shape, ledger: Ledger, number: int, files: Itera
         ledger.read[file.name] = (file, ledger.generation)
         arrival = Arrival(file=file, generation=ledger.generation, run=number, ordinal=ordinal)
         changes, bad = decode_file(table_schema, arrival)
+        changes = _without_truncates(ledger, changes)
         _append(table_schema, ledger, changes)
         ledger.quarantined.extend(bad)
         ledger.misfits |= {
@@ -160,6 +161,14 @@ def _append(table_schema: Shape, ledger: Ledger, changes: list[Change]) -> None:
             ledger.changes.append(change)
             ledger.identities[identity] += 1
         here[identity] += 1
+
+
+def _without_truncates(ledger: Ledger, changes: list[Change]) -> list[Change]:
+    """Truncates are no changes of a key; of deliveries of one the first counts."""
+    for change in changes:
+        if change.op == "T":
+            ledger.truncates.setdefault((change.generation, change.sequence), change)
+    return [change for change in changes if change.op != "T"]
 
 
 def _identity(table_schema: Shape, change: Change) -> Hashable | None:

@@ -20,7 +20,8 @@ def late_ignored(events: Mapping[Key, Listing[Event]], runs: int) -> tuple[int, 
         for run, phase in sorted({_batch(event, found) for event in found}):
             new = [event for event in found if _batch(event, found) == (run, phase)]
             known = [_rank(event) for event in found if _batch(event, found) < (run, phase)]
-            counts[run] += bool(known) and _is_late(new, known)
+            by_truncates = all(event.change.op == "T" for event in new)
+            counts[run] += bool(known) and not by_truncates and _is_late(new, known)
     return tuple(counts)
 
 

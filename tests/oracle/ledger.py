@@ -26,6 +26,7 @@ class Ledger:
         columns: names of the table's columns, in lower case.
         texts: columns of whole numbers that have become text.
         misfits: rows in quarantine for a value that does not fit, by file and row.
+        truncates: by generation and sequence.
     """
 
     generation: int = 0
@@ -42,6 +43,7 @@ class Ledger:
     texts: set[str] = field(default_factory=set)
     misfits: dict[tuple[str, int], Arrival] = field(default_factory=dict)
     changes: list[Change] = field(default_factory=list)
+    truncates: dict[tuple[int, Sequence], Change] = field(default_factory=dict)
     identities: Counter[Hashable] = field(default_factory=Counter)
     quarantined: list[Quarantined] = field(default_factory=list)
     settled: list[Quarantined] = field(default_factory=list)

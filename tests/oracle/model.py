@@ -16,7 +16,7 @@ Sequence = tuple[Value, ...] | None
 """One part for each sequence column; null for full-load rows."""
 
 Kind = Literal["load", "change"]
-Op = Literal["R", "I", "U", "D"]
+Op = Literal["R", "I", "U", "D", "T"]
 Damage = Literal["FILE_UNREADABLE", "FILE_EMPTY"]
 
 

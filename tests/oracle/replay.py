@@ -24,7 +24,7 @@ def replay(spec: TableSpec, runs: Listing[Run]) -> Outcome:
     """
     table_schema = Shape.of(spec, runs)
     ledger = ingest(table_schema, runs)
-    events = events_by_key(ledger.changes)
+    events = events_by_key(ledger.changes, ledger.truncates.values())
     return Outcome(
         columns=table_schema.replica,
         replica=tuple(replica(table_schema, ledger, events)),

@@ -12,7 +12,9 @@ from tests.oracle.table_schema import Shape
 
 def replica(table_schema: Shape, ledger: Ledger, events: dict[Key, list[Event]]) -> list[ReplicaRow]:
     if not table_schema.keys:
-        rows = [_row(table_schema, ledger, [event]) for event in events.get((), [])]
+        found = events.get((), [])
+        cut = max((place for place, event in enumerate(found) if event.change.op == "T"), default=-1)
+        rows = [_row(table_schema, ledger, [event]) for event in found[cut + 1 :]]
     else:
         rows = [_row(table_schema, ledger, found) for found in events.values()]
     return [row for row in rows if row is not None]

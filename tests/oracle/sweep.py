@@ -19,7 +19,7 @@ def sweep(table_schema: Shape, ledger: Ledger) -> None:
     loads = tuple(sorted((name, repr(file)) for name, file in ledger.seen.items() if file.kind == "load"))
     if ledger.held == ledger.generation and ledger.held_with == loads:  # until a person, or a later load, decides
         return
-    events = events_by_key(ledger.changes)
+    events = events_by_key(ledger.changes, ledger.truncates.values())
     rows = [row for row in replica(table_schema, ledger, events) if not row.deleted]
     older = [row for row in rows if row.generation < ledger.generation]
     if len(older) > table_schema.spec.sweep_limit * len(rows):

@@ -34,7 +34,7 @@ def main(what: str) -> None:
         way = stack.enter_context(between(gateway.endpoint))
         server = Server(gateway, root / "buckets")
         # Before the JVM starts; and however few bytes there are, they go to tasks.
-        os.environ |= {**gateway.environ, "AWS_ENDPOINT_URL": way.endpoint, "GDDL_MERGED_HALF": "-1"}
+        os.environ |= {**gateway.environ, "AWS_ENDPOINT_URL": way.endpoint, "GDDL_MERGED": ""}
         tables._IN_PROCESS, table_rows.RANGE_BYTES, spark.DRIVER_BYTES = -1, 200, -1
         stack.callback(SPARK.stop)
         if what == "puts":

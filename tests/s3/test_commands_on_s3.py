@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -157,3 +158,29 @@ def test_expired_credentials_are_reported_once(server: Server, way: Way, furnish
     assert done.returncode == 2, done.stderr
     assert done.stderr.count("[S3_CREDENTIALS_EXPIRED]") == 1, done.stderr
     assert delivery.objects(furnished, "") == before
+
+
+def test_old_files_of_the_landing_folder_are_moved(server: Server, furnished: Place, gddl: Gddl) -> None:
+    """Ages are those of the files that the server keeps."""
+
+    def ask(*arguments: str) -> dict[str, Any]:
+        (found,) = answers(gddl(furnished.environ, furnished.name, *arguments, "--json"))
+        return found
+
+    delivery.put(furnished, "a", "20240101-000000002", {"Op": ["U"], "seq": [3], "id": [1], "v": ["newer"]})
+    retention = f"{{after: 30d, action: move, to: s3://{furnished.name}/ingested}}"
+    row = ROWS.replace("freshness: 1h", f"landing_retention: {retention}")
+    obstore.put(furnished.store, "metadata/tables/s.yaml", row.encode())
+    for file in (server.buckets / furnished.name / "landing").rglob("*.parquet"):
+        then = time.time() - (60 if "000000002" not in file.name else 40) * 86_400
+        os.utime(file, (then, then))
+    assert ask("run")["status"] == "succeeded"
+    assert ask("maintain")["details"]["landing"] == {"removed": 1, "kept": 0, "sample": []}
+    landed = {"LOAD00000001.parquet", "20240101-000000002.parquet"}
+    assert {name.rpartition("/")[2] for name in delivery.objects(furnished, "landing")} == landed
+    assert delivery.objects(furnished, "ingested") == ["ingested/s/s/a/generation-1/20240101-000000001.parquet"]
+    assert ask("run")["status"] == "skipped"
+    other = row.replace(f"s3://{furnished.name}/ingested", "s3://another-bucket/ingested")
+    obstore.put(furnished.store, "metadata/tables/s.yaml", other.encode())
+    refused = gddl(furnished.environ, furnished.name, "maintain", "--json")
+    assert (refused.returncode, json.loads(refused.stdout)["error"]["code"]) == (1, "LANDING_RETENTION_REFUSED")

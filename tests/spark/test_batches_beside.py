@@ -77,7 +77,7 @@ def beside(monkeypatch: pytest.MonkeyPatch) -> Taken:
 def test_engine_and_oracle_agree(sort: str, beside: Taken, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Of every second table the batches are large."""
     traits, vectors = SORTS[sort]
-    found = named(drawn(cases(dense(traits)), examples(6)))
+    found = named(drawn(cases(dense(traits)), examples(3)))
     large, is_small = {case.spec.table for case in found[::2]}, BatchesBesideSpark._is_small
 
     def small(self: BatchesBesideSpark, plan: BatchPlan, *others: Any) -> bool:
@@ -109,7 +109,7 @@ def test_spark_maintains_the_tables_between(policy: str, beside: Taken, tmp_path
     table = f"delta.`{lake.layout(spec).replica}`"
     spark.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ('delta.checkpointPolicy' = '{policy}')")
     statements = ["", f"OPTIMIZE {table}", f"REORG TABLE {table} APPLY (PURGE)", f"VACUUM {table} RETAIN 0 HOURS",
-                  f"DELETE FROM {table} WHERE id = 7", "RESTORE"]  # fmt: skip
+                  f"DELETE FROM {table} WHERE id = 7", "RESTORE"][:6 if policy == "classic" else 2]  # fmt: skip
     for number, statement in enumerate(statements, start=1):
         if statement == "RESTORE":  # undoes the delete
             version = DeltaTable(lake.layout(spec).replica).version()

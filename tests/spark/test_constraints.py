@@ -1,4 +1,7 @@
-"""Constraints that another writer added to a replica are kept; a row that violates one fails the table with a code."""
+"""Constraints that another writer added to a replica are kept; a row that violates one fails the table with a code.
+
+Only Spark writes such a table, whatever the engine of its tier.
+"""
 
 from __future__ import annotations
 
@@ -67,10 +70,10 @@ class World:
 
 
 @pytest.mark.parametrize("kind", ["not null", "check"])
-def test_a_row_that_violates_one_fails_the_table(spark: LocalPort, tmp_path: Path, kind: str) -> None:
+def test_a_row_that_violates_one_fails_the_table(tmp_path: Path, kind: str) -> None:
     files = SmallLake(tmp_path)
     files.change(SPEC, 1, [("I", 0, "load 0"), ("I", 1, "new"), ("I", 2, "load 2")])
-    world = World(spark, files)
+    world = World(LocalPort("spark"), files)
     world.constrain(kind)
     world.change(2, ("I", 8, "good"), ("I", 9, None))
     for _ in range(2):
@@ -83,11 +86,11 @@ def test_a_row_that_violates_one_fails_the_table(spark: LocalPort, tmp_path: Pat
     assert world.rows == {0: "load 0", 1: "new", 2: "load 2", 8: "good", 9: None}
 
 
-def test_not_null_is_not_lost_when_the_table_is_replaced(spark: LocalPort, tmp_path: Path) -> None:
+def test_not_null_is_not_lost_when_the_table_is_replaced(tmp_path: Path) -> None:
     """The first change after a load gives the sequence its type, for which the table gets another schema."""
     files = SmallLake(tmp_path)
     files.load(SPEC)
-    world = World(spark, files)
+    world = World(LocalPort("spark"), files)
     world.constrain("not null")
     world.change(1, ("U", 1, "new"))
     failed = world.run()

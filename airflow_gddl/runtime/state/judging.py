@@ -21,6 +21,7 @@ STATES: tuple[State, ...] = get_args(State)
 NEEDS_ATTENTION = (
     *("BATCH_LATE", "FILE_UNREADABLE", "FOREIGN_COMMIT", "GENERATIONS_INFERRED", "ICEBERG_BEHIND", "LOG_BEGAN_LATE"),
     *("QUARANTINE_STALE", "SNAPSHOT_INCOMPLETE", "SNAPSHOT_MERGED", "SWEEP_HELD"),
+    *("TRUNCATE_HELD", "TRUNCATE_IGNORED"),
     *sorted(CATALOG_PROBLEMS),
 )
 """Warnings of a successful run that need a user's attention."""

@@ -156,7 +156,7 @@ class DebeziumDialect(Dialect):
     options: DebeziumOptions
 
     title = "a Debezium sink"
-    operations = "c, u, d, r; a truncate (t) empties nothing here"
+    operations = "c, u, d, r, t"
     malformed = (
         "not a change event of Debezium: no op with the before or after that it needs, "
         "or half of a surrogate pair in a name or a nested value"

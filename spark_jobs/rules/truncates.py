@@ -1,0 +1,84 @@
+"""Truncates of the source's table (docs/semantics.md, section 19): found when rows are decoded, and rows before them.
+
+Each row for itself. What they do to the events of keys: `order.with_truncates`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from airflow_gddl.contract.sql_types import parse_type
+from airflow_gddl.contract.table_spec import SHARD_COLUMN
+from spark_jobs.plan.planned_batch import Truncate
+from spark_jobs.plan.table_schema import GDDL, TableSchema
+from spark_jobs.rules.decode import DecodedGroup
+from spark_jobs.rules.order import deleted_by, truncates_after, truncates_gddl
+from spark_jobs.rules.sweep import alive, marks
+from spark_jobs.rules.texts import json_writer, utc_text
+
+
+def without_truncates(group: DecodedGroup, schema: TableSchema) -> DecodedGroup:
+    """The group without rows that are truncates, which it names."""
+    if group.truncating is None or not group.truncating.any():
+        return replace(group, truncating=None)
+    write = json_writer(parse_type(schema.sequence_type))
+    found = group.rows.filter(pa.array(group.truncating)).column(GDDL).to_pylist()
+    truncates = tuple(
+        Truncate(
+            generation=one["generation"], sequence=write(one["sequence"]),
+            commit_ts=None if one["commit_ts"] is None else utc_text(one["commit_ts"]),
+            source_file=one["source_file"], position=one["position"], batch_id=one["batch_id"],
+            applied_at=utc_text(one["applied_at"]), schema=one["schema"],
+        )
+        for one in found
+    )  # fmt: skip
+    left = group.without(group.truncating)
+    outside = None if group.outside is None else group.outside[~group.truncating]
+    return replace(left, outside=outside, truncating=None, truncates=truncates)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Truncated:
+    """Stored rows that truncates delete.
+
+    Attributes:
+        rows: as they are stored.
+        instead: what stays of them: nothing, or all, marked deleted by the truncate.
+        live: number of those that were not marked before.
+    """
+
+    rows: pa.Table
+    instead: pa.Table
+    live: int
+
+
+def truncated(replica: pa.Table, schema: TableSchema) -> Truncated:
+    """Rows of the replica before truncates; of a table with several sources, those of the batch's."""
+    at = truncates_after(replica, schema)
+    shard, own = schema.spec.shard, np.ones(replica.num_rows, dtype=bool)
+    if shard is not None:
+        own = np.asarray(pc.equal(replica.column(SHARD_COLUMN), shard))
+    if marks(schema):
+        own &= ~_by_truncates(replica, at, schema)
+    gone = (at >= 0) & own
+    rows = replica.filter(pa.array(gone))
+    live = int(pc.sum(alive(rows.column(GDDL))).as_py() or 0)
+    if not marks(schema):
+        return Truncated(rows=rows, instead=rows.slice(0, 0), live=live)
+    place = rows.schema.get_field_index(GDDL)
+    deletes = truncates_gddl(rows.schema.field(GDDL).type, schema).take(pa.array(at[gone]))
+    return Truncated(rows=rows, instead=rows.set_column(place, rows.schema.field(place), deletes), live=live)
+
+
+def _by_truncates(replica: pa.Table, at: np.ndarray, schema: TableSchema) -> np.ndarray:
+    """Rows that a truncate has marked: no later one concerns them."""
+    return deleted_by(replica, schema.truncates, schema) & (at >= 0)
+
+
+def by_earlier_truncates(net: pa.Table, schema: TableSchema) -> np.ndarray:
+    """Net changes that are deletes of truncates of earlier batches: all that the batch has of their keys is late."""
+    return deleted_by(net, [one for one in schema.truncates if one.batch_id != schema.batch_id], schema)
