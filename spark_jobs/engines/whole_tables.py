@@ -180,13 +180,6 @@ def settle_properties(tables: Tables, definition: TableDefinition) -> None:
         tables.cluster(path, definition.cluster_by)
 
 
-def prepare_replacement(tables: Tables, definition: TableDefinition) -> None:
-    """Create the table, or prepare an existing one for new rows, columns and partitions."""
-    tables.create(definition)
-    settle_properties(tables, definition)
-    tables.prepare_replacement(definition)
-
-
 _CHANGES, _STORED = "changes", "stored"
 """Names of tables for rules."""
 
