@@ -238,7 +238,7 @@ def update_history(
 
 @dataclass(frozen=True)
 class _Versions:
-    """The versions of all keys; sent to tasks."""
+    """The versions of all keys, of a table with several sources of those of the batch's; sent to tasks."""
 
     schema: TableSchema
     generation_low_watermarks: tuple[str | None, ...]
@@ -246,7 +246,11 @@ class _Versions:
     output: Output
 
     def prepare(self, rows: pa.Table) -> pa.Table:
-        return for_both_keys(by_name(rows, change_schema(self.schema)), self.schema)
+        own = sweep.of_shard(by_name(rows, change_schema(self.schema)), self.schema.spec.shard)
+        return for_both_keys(own, self.schema)
+
+    def stored(self, rows: pa.Table) -> pa.Table:
+        return sweep.of_shard(rows, self.schema.spec.shard)
 
     def __call__(self, storage: Storage, rows: Mapping[str, pa.Table]) -> bytes:
         happened, stored = as_events(rows[_CHANGES], self.schema), rows[_STORED]
@@ -262,7 +266,7 @@ def _update_all(batch_context: BatchContext, generation_low_watermarks: tuple[st
     rule = _Versions(schema, generation_low_watermarks, swept, output)
     sources = {
         _CHANGES: Source.of(tables.existing(layout.changes), rule.prepare),
-        _STORED: Source.of(tables.existing(layout.history), lambda rows: rows),
+        _STORED: Source.of(tables.existing(layout.history), rule.stored),
     }
     kinds = change_schema(schema)
     keys = pa.schema([kinds.field(name) for name in schema.keys])
