@@ -74,6 +74,7 @@ COMMANDS: Mapping[str, Command] = {
         "operate.md#what-happened-to-a-row",
     ),
     "query": Command("views:query", RUN, "gddl query --table shop.orders", "consumers.md"),
+    "schema": Command("schema:schema", RUN, "gddl schema --table shop.orders --format json-schema", "consumers.md"),
     "views": Command("views:views", RUN, "gddl views --database sales", "consumers.md"),
     "errors": Command("repair:app", REPAIR, "gddl errors list", "tasks/what-a-code-means.md"),
     "rebuild": Command(

@@ -165,6 +165,7 @@ def _show_changes(screen: Screen, table: str, found: Mapping[str, Any]) -> None:
 
 def _row(number: int, table: str, change: Mapping[str, Any]) -> list[Cell | str]:
     moved = [f"{way} {change[f'moved_{way}']}" for way in ("from", "to") if change[f"moved_{way}"]]
+    moved += ["by a truncate"] if change.get("truncate") else []
     return [
         f"{number} {change['op']}",
         Cell(change["state"], _STYLES.get(change["state"], "")),

@@ -160,7 +160,7 @@ class Replacing:
         snapshot = self.tables.existing(self.definition.path)
         target = Target(
             path=self.definition.path, schema=self.schema.arrow, partition_by=self.definition.partition_by,
-            cluster_by=snapshot.cluster_by, indexed=self._indexed,
+            cluster_by=snapshot.cluster_by, indexed=self._indexed, packed=snapshot.writes_vectors,
         )  # fmt: skip
         feed = tuple(keys) if snapshot.feeds_changes else None
         return Output(target=self.tables.placed(target), now=self.now, keys=feed)
