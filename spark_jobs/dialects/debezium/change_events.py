@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from airflow_gddl.contract.extensions import DebeziumOptions
+from airflow_gddl.contract.flat_events import FlatForm
 from spark_jobs.dialects.debezium.connect_values import (
     Values,
     array_of,
@@ -22,7 +23,6 @@ from spark_jobs.dialects.debezium.connect_values import (
     mentions_unavailable,
     unavailable_forms,
 )
-from spark_jobs.dialects.debezium.flat_events import FlatForm
 from spark_jobs.dialects.debezium.technical import Translated, with_technical
 
 Json = Any

@@ -16,9 +16,9 @@ import pyarrow.parquet as pq
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.extensions import DebeziumOptions
 from airflow_gddl.contract.file_names import Names, PathFormat, is_temporary
+from airflow_gddl.contract.flat_events import FlatForm
 from airflow_gddl.stores.readers import GZIP_MAGIC, Inflating
 from spark_jobs.dialects.debezium.change_events import read_events, table_of
-from spark_jobs.dialects.debezium.flat_events import FlatForm
 from spark_jobs.dialects.debezium.parquet_table import read_parquet
 from spark_jobs.dialects.debezium.technical import (
     CARRIED,

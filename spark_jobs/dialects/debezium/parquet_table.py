@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pyarrow.types as pt
 
 from airflow_gddl.contract.extensions import DebeziumOptions
+from airflow_gddl.contract.flat_events import FlatForm
 from airflow_gddl.contract.sql_types import MAX_PRECISION
 from spark_jobs.dialects.debezium.change_events import FLAT, OPERATIONS
 from spark_jobs.dialects.debezium.connect_values import (
@@ -25,7 +26,6 @@ from spark_jobs.dialects.debezium.connect_values import (
     texts,
     unavailable_forms,
 )
-from spark_jobs.dialects.debezium.flat_events import FlatForm
 from spark_jobs.dialects.debezium.technical import Translated, with_technical
 
 _AVRO = b"parquet.avro.schema"
