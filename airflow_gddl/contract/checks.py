@@ -38,6 +38,10 @@ def dms_problems(options: Mapping[str, object]) -> Iterator[SpecProblem]:
 def debezium_problems(options: Mapping[str, object]) -> Iterator[SpecProblem]:
     yield from _path_format(options.get("path_format"))
     yield from _log_began(options.get("log_began"))
+    if (prefix := options.get("flat_prefix")) is not None and not prefix:
+        what = "without a prefix, the fields of an event are not distinguished from columns of the table"
+        remedy = "set add.fields.prefix in the transform, e.g. __, and name it here"
+        yield SpecProblem("FIELD_VALUE", ("options", "flat_prefix"), str(prefix), what, remedy)
 
 
 def _types(types: object) -> Iterator[SpecProblem]:
