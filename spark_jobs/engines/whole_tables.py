@@ -32,8 +32,7 @@ from spark_jobs.rules.convert import with_texts
 from spark_jobs.rules.history import differences, retyped_bounds, versions
 from spark_jobs.rules.merge import ACTION, AT
 from spark_jobs.rules.order import as_events, events, for_both_keys
-from spark_jobs.rules.stale_rows import stale_keys, stale_warning
-from spark_jobs.rules.sweep import undeleted, unmarked
+from spark_jobs.rules.sweep import stale_keys, stale_warning, undeleted, unmarked
 from spark_jobs.rules.truncates import truncated
 
 
