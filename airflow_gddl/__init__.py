@@ -9,7 +9,7 @@ __all__ = ["Lake", "__version__"]
 __version__ = "0.1.0"
 
 
-def __getattr__(name: str):  # type: ignore[no-untyped-def]  - importing `typing` takes a while
+def __getattr__(name: str):  # type: ignore[no-untyped-def]  # importing typing takes a while
     """`Lake`, imported when it is used."""
     if name == "Lake":
         return __import__("airflow_gddl.cli.lake", fromlist=[name]).Lake
