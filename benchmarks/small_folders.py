@@ -15,6 +15,7 @@ from measuring import WrongResultError
 from workload import KEY, SCHEMA, Folders
 
 from airflow_gddl.contract.spec import DEFAULT_TIERS, EngineName, JobSpec, Roots, TableSpec, TierSpec
+from spark_jobs.ledger.ledger import seal
 
 MIX = {"U": 0.9, "I": 0.0, "D": 0.1}
 
@@ -58,6 +59,27 @@ class SmallFolders:
             folder.mkdir(parents=True, exist_ok=True)
             for file in files:
                 os.link(file, folder / file.name)
+
+    def copy(self, side: str, names: Iterable[str]) -> None:
+        """Make tables that equal the first one, with its landed files: hard links, and the documents that name it."""
+        first, root = self.names[0], self.root / side
+        folders = [found for found in root.rglob(f"{first}*") if found.is_dir()]
+        files = [file for folder in folders for file in folder.rglob("*") if file.is_file()]
+        texts = [file for file in files if file.suffix == ".json" and "_delta_log" not in file.parts]
+        documents = {file: file.read_text(encoding="utf-8") for file in texts}
+        for name in names:
+            for file in files:
+                copied = root / str(file.relative_to(root)).replace(first, name)
+                copied.parent.mkdir(parents=True, exist_ok=True)
+                if file in documents:
+                    copied.write_bytes(_sealed(documents[file].replace(first, name)))
+                else:
+                    os.link(file, copied)
+
+
+def _sealed(text: str) -> bytes:
+    """A document of the lake, its digest made anew if it begins with one."""
+    return seal(text.splitlines()[1:]) if text.startswith('{"blake2b"') else text.encode()
 
 
 def expected(folders: SmallFolders, rounds: int) -> pa.Table:

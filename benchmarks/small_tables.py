@@ -1,6 +1,8 @@
-"""Ten thousand small tables, 100 changes each a round, by this project's engine `delta_rs`; a few of them by Spark.
+"""Small tables, 100 changes each a round, by this project's engine `delta_rs`; a few of them by Spark.
 
-    python benchmarks/small_tables.py [--scale 0.01] [--profile]
+    python benchmarks/small_tables.py [--tables 10000] [--profile]
+
+Each job's start counts. The job without work has ten thousand tables: those that were loaded, and copies of one.
 
 The last line of standard output is one JSON object; progress goes to standard error.
 """
@@ -16,7 +18,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import small_folders
@@ -32,7 +34,8 @@ from airflow_gddl.stores import Storage
 from spark_jobs.job.table_job import run_guarded
 from spark_jobs.table.runtime import LazySpark, Runtime
 
-_TABLES, _ROWS, _CHANGES, _ROUNDS, _CORES = 10_000, 10_000, 100, 3, 2
+_TABLES, _IDLE, _ROWS, _CHANGES, _ROUNDS, _CORES = 1_500, 10_000, 10_000, 100, 2, 2
+_PROGRESS = 250
 _SPARK_TABLES, _CHECKED, _PROFILED = 20, 25, 40
 _SIDE = "delta_rs"
 _SPARK_SIDES = ("one_by_one", "at_once", "by_hand")
@@ -51,6 +54,7 @@ class Figures:
     """Of all rounds. `rounds`: seconds of each."""
 
     tables: int
+    idle_tables: int
     load_seconds: float
     rounds: Sequence[float]
     idle_seconds: float
@@ -61,8 +65,8 @@ class Figures:
         return self.tables * len(self.rounds) / sum(self.rounds)
 
 
-def measure(folders: SmallFolders) -> Figures:
-    """Load, rounds, and a round in which nothing is new, each a job of its own; checked."""
+def measure(folders: SmallFolders, idle_tables: int) -> Figures:
+    """Load, rounds, and a job of so many tables in which nothing is new, each a job of its own; checked."""
     tier = folders.tier("delta_rs", _CORES)
     folders.land(_SIDE, folders.made.load_files())
     load = run(folders, folders.job(_SIDE, "load", tier), "succeeded")
@@ -72,12 +76,16 @@ def measure(folders: SmallFolders) -> Figures:
         folders.land(_SIDE, [file])
         ran.append(run(folders, folders.job(_SIDE, f"round-{number}", tier), "succeeded"))
         say(f"round {number}: {ran[-1].seconds:.1f} s, {len(folders.names) / ran[-1].seconds:.1f} tables/s")
-    idle = run(folders, folders.job(_SIDE, "idle", tier), "skipped")
-    step = max(1, len(folders.names) // _CHECKED)
-    right = small_folders.check(folders, _SIDE, folders.names[::step], len(ran))
+    copies = tuple(f"c{n:05d}" for n in range(idle_tables - len(folders.names)))
+    folders.copy(_SIDE, copies)
+    several = replace(folders, names=folders.names + copies)
+    idle = run(folders, several.job(_SIDE, "idle", tier), "skipped")
+    step = max(1, len(several.names) // _CHECKED)
+    right = small_folders.check(several, _SIDE, several.names[::step], len(ran))
     say(f"idle: {idle.seconds:.1f} s; {right} tables compared in full and right")
     return Figures(
         tables=len(folders.names),
+        idle_tables=len(several.names),
         load_seconds=load.seconds,
         rounds=[r.seconds for r in ran],
         idle_seconds=idle.seconds,
@@ -97,13 +105,18 @@ def run(folders: SmallFolders, job: JobSpec, status: str) -> Ran:
     command = [sys.executable, "-m", "spark_jobs.main", "--spec", str(order)]
     started = time.perf_counter()
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child, _Watch(child.pid) as watch:
-        results = [json.loads(line) for line in child.stdout or ()]
+        results = []
+        for line in child.stdout or ():
+            results.append(json.loads(line))
+            if len(results) % _PROGRESS == 0:
+                say(f"{job.run_id}: {len(results)} of {len(job.tables)} tables, {time.perf_counter() - started:.1f} s")
         child.wait()
     seconds = time.perf_counter() - started
     reported = {(r["status"], r["engine"], r["rows_read"], r["changes_written"]) for r in results}
     rows = {"load": _ROWS, "idle": 0}.get(job.run_id, _CHANGES)
     if len(results) != len(job.tables) or reported != {(status, "delta_rs", rows, rows)}:
-        raise JobFailedError(f"{job.run_id}: {len(results)} results: {sorted(reported)[:3]}")
+        errors = [r["error"] for r in results if r["status"] == "failed"]
+        raise JobFailedError(f"{job.run_id}: {len(results)} results: {sorted(reported)[:3]}, {errors[:1]}")
     return Ran(seconds=seconds, peak_mib=watch.peak)
 
 
@@ -162,7 +175,8 @@ def profile(folders: SmallFolders) -> dict[str, float]:
 def report(figures: Figures, by_spark: dict[str, float], steps: dict[str, float]) -> None:
     rounds = ", ".join(f"{s:.1f}" for s in figures.rounds)
     print(f"{figures.tables:,} tables: load {figures.load_seconds:.1f} s, rounds {rounds} s, "
-          f"{figures.tables_per_second:.1f} tables/s, idle {figures.idle_seconds:.1f} s")  # fmt: skip
+          f"{figures.tables_per_second:.1f} tables/s; "
+          f"{figures.idle_tables:,} tables idle: {figures.idle_seconds:.1f} s")  # fmt: skip
     for side, seconds in by_spark.items():
         print(f"Spark, {side}: {1 / seconds:.2f} tables/s")
     if steps:
@@ -170,6 +184,7 @@ def report(figures: Figures, by_spark: dict[str, float], steps: dict[str, float]
     ratio = figures.tables_per_second * by_spark["by_hand"] if "by_hand" in by_spark else None
     print(json.dumps({
         "tables": figures.tables,
+        "idle_tables": figures.idle_tables,
         "tables_per_second": round(figures.tables_per_second, 1),
         "ratio_to_spark_merge": None if ratio is None else round(ratio, 1),
         "idle_seconds": round(figures.idle_seconds, 2),
@@ -179,18 +194,19 @@ def report(figures: Figures, by_spark: dict[str, float], steps: dict[str, float]
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
-    parser.add_argument("--scale", type=float, default=1.0, help="of the number of tables; 1 is 10,000")
+    parser.add_argument("--tables", type=int, default=_TABLES, help="that are loaded")
+    parser.add_argument("--idle", type=int, default=_IDLE, help="tables of the job without work")
     parser.add_argument("--no-spark", action="store_true", help="leave Spark's sides out")
     parser.add_argument("--spark-tables", type=int, default=_SPARK_TABLES, help="tables on each of Spark's sides")
     parser.add_argument("--profile", action="store_true", help="also where the time goes")
     parser.add_argument("--seed", type=int, default=1, help="equal seeds give equal files")
     args = parser.parse_args()
-    names = tuple(f"t{n:05d}" for n in range(max(_PROFILED, round(_TABLES * args.scale))))
+    names = tuple(f"t{n:05d}" for n in range(max(_PROFILED, args.tables)))
     with tempfile.TemporaryDirectory(prefix="gddl-benchmark-") as root:
         folders = SmallFolders(Path(root), names)
         work = Workload(rows=_ROWS, files=_ROUNDS, changes_per_file=_CHANGES, seed=args.seed, mix=MIX)
         workload.write(work, folders.made)
-        figures = measure(folders)
+        figures = measure(folders, args.idle)
         by_spark = {} if args.no_spark else {s: spark_seconds(folders, s, args.spark_tables) for s in _SPARK_SIDES}
         report(figures, by_spark, profile(folders) if args.profile else {})
 

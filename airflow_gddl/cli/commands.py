@@ -48,6 +48,8 @@ class Command:
         command = typer.main.get_command(target)
         command.name = name
         command.epilog = f"Example: {self.example}\n\nMore: docs/{self.page}"
+        for part in getattr(command, "commands", {}).values():
+            part.epilog = f"More: docs/{self.page}"
         command.context_settings = {**_SETTINGS, **command.context_settings}
         command.rich_help_panel = self.panel  # type: ignore[attr-defined] # read by typer when it shows help
         return command
@@ -74,6 +76,7 @@ COMMANDS: Mapping[str, Command] = {
         "operate.md#what-happened-to-a-row",
     ),
     "query": Command("views:query", RUN, "gddl query --table shop.orders", "consumers.md"),
+    "schema": Command("schema:schema", RUN, "gddl schema --table shop.orders --format json-schema", "consumers.md"),
     "views": Command("views:views", RUN, "gddl views --database sales", "consumers.md"),
     "errors": Command("repair:app", REPAIR, "gddl errors list", "tasks/what-a-code-means.md"),
     "rebuild": Command(

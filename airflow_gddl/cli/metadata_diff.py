@@ -260,19 +260,27 @@ def _differences(path: tuple[str, ...], was: Any, now: Any, depth: int) -> Itera
 
 
 def _cost(before: Plan | None, after: Plan | None) -> dict[str, tuple[float | None, float | None]]:
-    """Tables, DAGs, runs of the day, and hours of jobs in it, if every run finds files for all its tables."""
+    """Figures of the day, if every run finds files for all its tables; with a list of prices, what a month costs."""
 
     def of(plan: Plan | None) -> dict[str, float]:
         if plan is None:
             return {}
         hours = sum(tier.runs * tier.run_seconds for tier in plan.tiers) / 3600
-        return {"tables": plan.tables, "dags": plan.dags, "runs": plan.runs, "job_hours": round(hours, 2)}
+        month = {} if plan.cost is None else {"month": round(plan.cost.total.month, 2)}
+        return {"tables": plan.tables, "dags": plan.dags, "runs": plan.runs, "job_hours": round(hours, 2), **month}
 
     was, now = of(before), of(after)
-    return {name: (was.get(name), now.get(name)) for name in ("tables", "dags", "runs", "job_hours")}
+    names = [name for name in _COST if name != "month" or "month" in {**was, **now}]
+    return {name: (was.get(name), now.get(name)) for name in names}
 
 
-_COST = {"tables": "tables", "dags": "DAGs", "runs": "runs a day", "job_hours": "hours of jobs a day, at most"}
+_COST = {
+    "tables": "tables",
+    "dags": "DAGs",
+    "runs": "runs a day",
+    "job_hours": "hours of jobs a day, at most",
+    "month": "a month, by the list of prices",
+}
 _MOST_IN_COMMENT = 100
 """Tables that a comment names: GitHub takes 65,536 characters."""
 
@@ -291,7 +299,7 @@ def show_diff(screen: Screen, found: MetadataDiff) -> None:
             screen.say(f"  {effect}")
         for command in one.commands:
             screen.spans([Cell("  run  ", "bold yellow"), Cell(command), Cell(_of_rows(one), "dim")])
-    rows = [[text, *map(_number, found.cost[name]), _by(*found.cost[name])] for name, text in _COST.items()]
+    rows = [[_COST[name], *map(_number, pair), _by(*pair)] for name, pair in found.cost.items()]
     screen.say("")
     screen.table(("", *number_columns("before", "after", "change")), rows)
 
@@ -315,9 +323,8 @@ def as_markdown(found: MetadataDiff) -> str:
         commands = found.commands[:_MOST_IN_COMMENT]
         lines += ["Run after the edit is deployed:", "```sh", *commands, "```", ""]
     lines += ["| | before | after | change |", "|---|---:|---:|---:|"]
-    for name, text in _COST.items():
-        before, after = found.cost[name]
-        lines.append(f"| {text} | {_number(before)} | {_number(after)} | {_by(before, after)} |")
+    for name, (before, after) in found.cost.items():
+        lines.append(f"| {_COST[name]} | {_number(before)} | {_number(after)} | {_by(before, after)} |")
     if found.problems:
         lines += ["", f"**{counted(len(found.problems), 'new problem')} in the metadata**", ""]
         lines += [f"- {_code(problem.place)} `{problem.code}` {_code(problem.text)}" for problem in found.problems[:20]]

@@ -181,6 +181,15 @@ class _View:
     def show(self) -> bool:
         """Whether the metadata has no problem of these tables."""
         now = self.cli.now().timestamp()
+        found, all_sound = self.states(now)
+        if self.as_json:
+            self.cli.screen.records(vars(line_of(one, now)) for one in found)
+        else:
+            show(self.cli.screen, found, now, self.query.states)
+        return all_sound
+
+    def states(self, now: float) -> tuple[list[BoardRow], bool]:
+        """The selected tables, and whether the metadata has no problem of them; problems and troubles are shown."""
         roots, rows, all_sound = self._rows()
         known = _known(self.cli, roots, rows, lambda: now)
         for trouble in known.troubles:
@@ -190,11 +199,7 @@ class _View:
         # --late and --failed are combined with AND.
         for state in self.query.states or ("",):
             found = chosen(found, replace(self.query, states=(state,) if state else ()))
-        if self.as_json:
-            self.cli.screen.records(vars(line_of(one, now)) for one in found)
-        else:
-            show(self.cli.screen, found, now, self.query.states)
-        return all_sound
+        return found, all_sound
 
     def _rows(self) -> tuple[Roots, Sequence[TableRow], bool]:
         """The selected tables, and whether the metadata is valid; problems are shown."""
@@ -222,6 +227,15 @@ class _View:
                 self.show()
         except KeyboardInterrupt as stopped:
             raise typer.Exit(128 + signal.SIGINT) from stopped
+
+
+def status_lines(cli: CliContext, folder: str, names: Sequence[str]) -> list[StatusLine]:
+    """The named tables (all enabled ones when none is named), the most urgent first; problems are shown on standard
+    error.
+    """
+    now = cli.now().timestamp()
+    found, _ = _View(cli, folder, tuple(names), TableQuery(), as_json=False).states(now)
+    return [line_of(one, now) for one in found]
 
 
 def _quarantine_rate(cli: CliContext) -> float:

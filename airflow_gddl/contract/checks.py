@@ -123,7 +123,7 @@ def _refused_fields(spec: TableSpec) -> Iterator[SpecProblem]:
     if spec.target is not None and not template_fault(spec.target) and has_source(spec.target):
         message = "a target of several sources can't have the name of one"
         yield _refused(("target",), spec.target, message, "write a target without {source} into the row")
-    for name, is_set in (("history", spec.history), ("iceberg", spec.iceberg),
+    for name, is_set in (("iceberg", spec.iceberg),
                          ("changes_retention", spec.changes_retention is not None)):  # fmt: skip
         if is_set:
             message = f"{name} is not built for tables of several sources"

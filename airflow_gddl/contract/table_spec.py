@@ -21,6 +21,7 @@ TieBreak = Literal["delete_wins", "last_arrival"]
 BadRowPolicy = Literal["quarantine", "fail"]
 MaskMethod = Literal["hash", "hmac", "null"]
 SubMicrosecondPolicy = Literal["truncate", "round", "quarantine"]
+Compatibility = Literal["none", "backward"]
 TruncatePolicy = Literal["apply", "hold", "report"]
 AirflowView = Literal["table", "mapped", "pack"]
 Generations = Literal["auto", "one", "by_time"]
@@ -59,6 +60,19 @@ class SchemaEvolution:
     `text` for good where the list has no type for both, or `fail`."""
     dropped_column: DroppedColumnPolicy = "keep"
     """A column that no longer comes: `keep` stored values of updated rows, `null` them, or `fail`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SchemaGate:
+    """What files must have; else their batch is refused before anything is written, whatever policies allow."""
+
+    __pydantic_config__ = STRICT
+
+    require: tuple[str, ...] = ()
+    """Columns that every file must have; deletes may lack them."""
+    compatible: Compatibility = "none"
+    """`backward`: readers of the table as it is keep working, since files have all of its columns, of types that its
+    columns hold; new columns may come."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -162,6 +176,8 @@ class TableSpec:
     """Tells which key masked columns have under `hmac`. Resolved by jobs, never written."""
     schema_evolution: SchemaEvolution = field(default_factory=SchemaEvolution)
     """What new, changed and dropped columns do."""
+    schema: SchemaGate = field(default_factory=SchemaGate)
+    """Schema gate: what files must have to be loaded at all."""
     on_bad_row: BadRowPolicy = "quarantine"
     """`fail` stops the batch before anything is written."""
     rename: Mapping[str, str] = field(default_factory=dict)

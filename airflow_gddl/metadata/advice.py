@@ -23,24 +23,32 @@ _STARTS = 50
 
 
 def advise(catalog: Catalog) -> Iterator[Problem]:
-    """Warnings in the order: roots, tiers, schedules, freshness, masks; one for each schedule, however many tables have
-    it."""
+    """Warnings in the order: roots, settings, schedules, freshness, fields, masks; one for each schedule,
+    however many tables have it."""
     yield from _roots(catalog)
     yield from _tiers(catalog)
+    yield from _unused(catalog)
     yield from _steps(catalog.tables)
     yield from _freshness(catalog.tables)
+    yield from _without_effect(catalog.tables)
     yield from _masks(catalog.tables)
 
 
 def _roots(catalog: Catalog) -> Iterator[Problem]:
-    """`ROOTS_NESTED`: a lake below the landing folder, or the other way round."""
-    landing, lake = catalog.roots.landing.rstrip("/"), catalog.roots.lake.rstrip("/")
-    for inner, outer, name in ((lake, landing, "lake"), (landing, lake, "landing")):
-        if inner.startswith(f"{outer}/"):
-            message = f"{inner} is below {outer}: cleaning or lifecycle rules of one reach the files of the other"
-            yield _problem(
-                "ROOTS_NESTED", message, "give landing and lake folders beside each other", field=name, file=FILE
-            )
+    """`ROOTS_NESTED`: a lake below a landing folder, or the other way round."""
+    lake = catalog.roots.lake.rstrip("/")
+    landings = {"landing": catalog.roots.landing} | {
+        f"sources.{name}.landing": landing
+        for name, landing in catalog.landings.items()
+        if landing != catalog.roots.landing
+    }
+    for field, root in landings.items():
+        landing = root.rstrip("/")
+        for inner, outer, name in ((lake, landing, "lake"), (landing, lake, field)):
+            if inner.startswith(f"{outer}/"):
+                message = f"{inner} is below {outer}: cleaning or lifecycle rules of one reach the files of the other"
+                remedy = "give landing and lake folders beside each other"
+                yield _problem("ROOTS_NESTED", message, remedy, field=name, file=FILE)
 
 
 def _tiers(catalog: Catalog) -> Iterator[Problem]:
@@ -53,6 +61,25 @@ def _tiers(catalog: Catalog) -> Iterator[Problem]:
             yield _problem("TIER_UNUSED", f"no table has the size {name!r}", remedy, field=f"tiers.{name}", file=FILE)
 
 
+def _unused(catalog: Catalog) -> Iterator[Problem]:
+    """`SETTING_UNUSED`: a source or a catalog that no row names, such as a misspelt one."""
+    named = {name for spec in catalog.tables for name in (spec.source, *spec.shards)}
+    used = {"sources": named, "catalogs": {spec.catalog for spec in catalog.tables if spec.catalog is not None}}
+    for section, declared in (("sources", catalog.landings), ("catalogs", catalog.catalogs)):
+        for name in sorted(declared.keys() - used[section]) if catalog.tables and not catalog.problems else ():
+            near = difflib.get_close_matches(name, used[section] - declared.keys(), n=1)
+            one = section.removesuffix("s")
+            remedy = f"did you mean {near[0]}?" if near else f"write {one}: {name} in a row, or remove it"
+            yield _problem("SETTING_UNUSED", f"no row has this {one}", remedy, field=f"{section}.{name}", file=FILE)
+
+
+def _without_effect(tables: Sequence[TableSpec]) -> Iterator[Problem]:
+    """`FIELD_UNUSED`: a field that another one of the row would have to switch on."""
+    if specs := [spec for spec in tables if spec.track_history_except and not spec.history]:
+        message, remedy = "has no effect without history", "write history: true, or drop the field"
+        yield _shared_problem("FIELD_UNUSED", message, remedy, specs, "track_history_except")
+
+
 def _steps(tables: Sequence[TableSpec]) -> Iterator[Problem]:
     """`CRON_STEP`: a step as long as its field's range, which fires once a range: `*/61` is hourly."""
     for schedule, specs in _by_schedule(tables).items():
@@ -61,20 +88,25 @@ def _steps(tables: Sequence[TableSpec]) -> Iterator[Problem]:
                 message = (
                     f"{text!r} of {schedule!r} fires at its first {unit} alone: a step starts anew with each range"
                 )
-                yield _schedule_problem(
+                yield _shared_problem(
                     "CRON_STEP", message, f"write one {unit} instead, or another schedule", specs, "schedule"
                 )
 
 
 def _freshness(tables: Sequence[TableSpec]) -> Iterator[Problem]:
     """`FRESHNESS_BELOW_SCHEDULE`: a table is allowed to lag less than the time between its runs."""
+    for spec in tables:
+        if spec.trigger and spec.freshness and seconds(spec.freshness) < spec.look_seconds:
+            message = f"polls are {spec.trigger} apart, more than freshness allows"
+            remedy = f"raise freshness ({spec.freshness}), or poll the table more often"
+            yield _problem("FRESHNESS_BELOW_SCHEDULE", message, remedy, table=spec.table, field="freshness")
     for schedule, specs in _by_schedule(tables).items():
         distance = _longest_distance(schedule)
         late = [spec for spec in specs if spec.freshness and seconds(spec.freshness) < distance]
         if late:
             message = f"runs of {schedule!r} are up to {distance / 3600:.3g} hours apart, more than freshness allows"
             remedy = f"raise freshness ({late[0].freshness}), or run the table more often"
-            yield _schedule_problem("FRESHNESS_BELOW_SCHEDULE", message, remedy, late, "freshness")
+            yield _shared_problem("FRESHNESS_BELOW_SCHEDULE", message, remedy, late, "freshness")
 
 
 def _masks(tables: Sequence[TableSpec]) -> Iterator[Problem]:
@@ -90,8 +122,8 @@ def _by_schedule(tables: Sequence[TableSpec]) -> dict[str, list[TableSpec]]:
     """Tables with a cron line or a preset of the calendar, by it."""
     found: dict[str, list[TableSpec]] = {}
     for spec in tables:
-        if isinstance(spec.schedule, str) and spec.schedule not in ("continuous", "@once"):
-            found.setdefault(spec.schedule, []).append(spec)
+        if isinstance(spec.cadence, str) and spec.cadence not in ("continuous", "@once"):
+            found.setdefault(spec.cadence, []).append(spec)
     return found
 
 
@@ -104,7 +136,7 @@ def _longest_distance(schedule: str) -> float:
     return max(later - earlier for earlier, later in pairwise(moments))
 
 
-def _schedule_problem(code: str, message: str, remedy: str, specs: Sequence[TableSpec], field: str) -> Problem:
+def _shared_problem(code: str, message: str, remedy: str, specs: Sequence[TableSpec], field: str) -> Problem:
     names = ", ".join(spec.table for spec in specs[:_NAMED])
     more = f" and {len(specs) - _NAMED} more" if len(specs) > _NAMED else ""
     table = specs[0].table if len(specs) == 1 else None

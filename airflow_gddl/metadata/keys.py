@@ -25,7 +25,9 @@ from airflow_gddl.metadata.problems import (
 from airflow_gddl.metadata.validation import joined_names
 
 # Mappings whose entries are merged with the defaults. Not `schedule`, which is a single value.
-MERGED = frozenset({"mask", "column_descriptions", "expect", "schema_evolution", "table_properties", "tags", "options"})
+MERGED = frozenset(
+    {"mask", "column_descriptions", "expect", "schema", "schema_evolution", "table_properties", "tags", "options"}
+)
 
 
 @dataclass(frozen=True, kw_only=True)

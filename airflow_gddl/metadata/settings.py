@@ -19,7 +19,7 @@ from airflow_gddl.metadata.folder import FILE, Folder
 from airflow_gddl.metadata.keys import Layer
 from airflow_gddl.metadata.problems import VARIABLE, Document, DocumentError, Problem, screen, show, show_field, unread
 from airflow_gddl.metadata.sources import Source, absolute, build_catalogs, build_sources
-from airflow_gddl.metadata.validation import FieldShape, check_defaults, near, written
+from airflow_gddl.metadata.validation import FieldShape, check_defaults, meant, near, written
 from airflow_gddl.runners.descriptor import RUNNERS, RunnerDescriptor, check_remote
 
 
@@ -79,10 +79,13 @@ def check_runners(
         RUNNERS.get(runner)
     except FatalError as error:
         if error.code == "RUNNER_UNKNOWN":
-            remedy = f"write one of {', '.join(RUNNERS.names())}"
+            remedy = meant(runner, RUNNERS.names(), f"write one of {', '.join(RUNNERS.names())}")
             yield SpecProblem(error.code, ("runner",), runner, "no such runner", remedy)
         else:
             yield SpecProblem(error.code, ("runner",), runner, error.what, error.remedy)
+    yield from _misspelt_runners(sections, ("runners",))
+    for tier, spec in tiers.items():
+        yield from _misspelt_runners(spec.compute, ("tiers", tier, "compute"))
     for name in dict.fromkeys((*sections, runner)):
         descriptor = _known(name)
         checked = None if descriptor is None else settings_of_runner(descriptor)
@@ -94,6 +97,14 @@ def check_runners(
             checked = None if descriptor is None else compute_of_runner(descriptor)
             if checked is not None:
                 yield from checked.problems(values, ("tiers", tier, "compute", name))
+
+
+def _misspelt_runners(sections: Mapping[str, Any], path: FieldPath) -> Iterator[SpecProblem]:
+    """Sections with a name close to a runner's; others may be of a package that is not installed here."""
+    known = RUNNERS.names()
+    for name in sections:
+        if name not in known and (close := difflib.get_close_matches(name.lower(), known, n=1, cutoff=_NEAR)):
+            yield SpecProblem("FIELD_UNKNOWN", (*path, name), None, "no such runner", f"did you mean {close[0]}?")
 
 
 def is_remote(runner: str) -> bool:
@@ -349,6 +360,7 @@ def read_settings(folder: Folder, environ: Mapping[str, str]) -> Settings:
         SettingsError: anything in the file or in a variable is wrong.
     """
     draft = _Draft(_document(folder), folder.base)
+    draft.absent_remedy = _absent_remedy(folder)
     draft.override(environ)
     draft.check_sections()
     return draft.build()
@@ -363,12 +375,18 @@ def _document(folder: Folder) -> Document:
         raise SettingsError((unread(error, FILE),), folder.base) from error
 
 
+def _absent_remedy(folder: Folder) -> str:
+    others = [name for name in folder.names("") if name.lower() in ("gddl.yml", "gddl.json", "gddl.yaml.txt")]
+    return f"rename {others[0]} to {FILE}" if others else _ABSENT_REMEDY
+
+
 class _Draft:
     """Builds settings: values of the file, overridden by the environment, checked section by section."""
 
     def __init__(self, document: Document, base: str) -> None:
         self.document = document
         self.base = base
+        self.absent_remedy = _ABSENT_REMEDY
         self.variables: dict[FieldPath, str] = {}
         self.problems: list[Problem] = []
         if not isinstance(document.value, dict) and document.value is not None:
@@ -474,7 +492,7 @@ class _Draft:
     def roots(self) -> Roots:
         if self.document.file == _ABSENT and not {"landing", "lake"} & self.values.keys():
             problem = Problem(
-                code="SETTINGS_MISSING", message="there is no such file", remedy=_ABSENT_REMEDY, file=FILE
+                code="SETTINGS_MISSING", message="there is no such file", remedy=self.absent_remedy, file=FILE
             )
             self.problems.append(problem)
             return Roots(landing="", lake="")

@@ -31,6 +31,7 @@ from airflow_gddl.metadata.problems import Locate
 from airflow_gddl.metadata.validation import FieldShape, check_defaults, near, written
 
 _S3 = re.compile(r"s3://[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?(/[^?#]*)?")
+_VARIABLE = re.compile(r"\$\{|\{\{|%[A-Za-z_]+%|\$[A-Za-z_]")
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 
 
@@ -46,6 +47,8 @@ def absolute(root: str, base: str) -> str:
     """
     if not root.strip() or root != root.strip() or not root.isprintable():
         raise ValueError("it is empty, or has blanks or control characters around it")
+    if _VARIABLE.search(root):
+        raise ValueError("variables are not replaced in it")
     if root.startswith("s3://"):
         return _s3(root)
     if root.startswith("file:"):

@@ -22,7 +22,7 @@ from airflow_gddl.contract.checks import DURATIONS, WAITS, check_table, check_va
 from airflow_gddl.contract.errors import FatalError, FieldPath, SpecProblem
 from airflow_gddl.contract.extensions import DIALECTS
 from airflow_gddl.contract.spec import TableSpec
-from airflow_gddl.contract.table_spec import Expectation, LandingRetention, SchemaEvolution
+from airflow_gddl.contract.table_spec import Expectation, LandingRetention, SchemaEvolution, SchemaGate
 from airflow_gddl.metadata.expression_text import expression_problems
 from airflow_gddl.metadata.problems import looks_secret, one_or_more
 
@@ -111,7 +111,8 @@ class FieldShape(Generic[T]):
             return self._unknown(here, value)
         if kind == "literal_error":
             allowed = str(detail.get("ctx", {}).get("expected", ""))
-            return SpecProblem("FIELD_VALUE", here, value, f"must be {allowed}", f"write one of {allowed}")
+            remedy = meant(value, re.findall(r"'([^']*)'", allowed), f"write one of {allowed}")
+            return SpecProblem("FIELD_VALUE", here, value, f"must be {allowed}", remedy)
         plain = detail["msg"].removeprefix("Input should be ").removeprefix("Value error, ")
         wanted, remedy = _TYPES.get(kind, (plain, "see the JSON Schema in metadata/schema"))
         if (remedy_of := self._remedies.get(str(here[-1]))) is not None:
@@ -129,6 +130,12 @@ def near(name: str, names: tuple[str, ...]) -> str:
     """Remedy for a name that is not among the known ones."""
     close = difflib.get_close_matches(name[:64].lower(), names, n=1)
     return f"did you mean {close[0]}?" if close else f"known: {', '.join(names)}"
+
+
+def meant(value: object, names: Collection[str], otherwise: str) -> str:
+    """Remedy for a value that is none of the names: the one that it is close to, or else `otherwise`."""
+    close = difflib.get_close_matches(value[:64].lower(), names, n=1) if isinstance(value, str) else ()
+    return f"did you mean {close[0]}?" if close else otherwise
 
 
 def joined_names(path: FieldPath, text: str) -> SpecProblem:
@@ -190,6 +197,7 @@ _INNER = {
     name: tuple(f.name for f in fields(kind))
     for name, kind in (
         ("schema_evolution", SchemaEvolution),
+        ("schema", SchemaGate),
         ("expect", Expectation),
         ("landing_retention", LandingRetention),
     )
@@ -268,11 +276,13 @@ def check_defaults(defaults: Mapping[str, Any], tiers: Collection[str]) -> tuple
 def _fields(spec: TableSpec, tiers: Collection[str]) -> Iterator[SpecProblem]:
     if spec.size not in tiers:
         remedy = f"write one of {', '.join(tiers)}, or add the tier to gddl.yaml under tiers"
+        remedy = meant(spec.size, tiers, remedy)
         yield SpecProblem("SIZE_UNKNOWN", ("size",), spec.size, "no such tier", remedy)
     yield from _schedule(spec)
     if spec.dialect not in DIALECTS.built_in and spec.dialect not in DIALECTS.names():
         allowed = " or ".join(map(repr, DIALECTS.names()))
         remedy = f"write one of {allowed}, or install the package that provides it"
+        remedy = meant(spec.dialect, DIALECTS.names(), remedy)
         yield SpecProblem("FIELD_VALUE", ("dialect",), spec.dialect, f"must be {allowed}", remedy)
     elif spec.options or spec.dialect not in DIALECTS.built_in:
         yield from _options(spec)

@@ -175,11 +175,19 @@ def _replica_facets(result: JobResult, columns: Sequence[ResultColumn]) -> dict[
     if result.version is not None:
         version = dataset_version_dataset.DatasetVersionDatasetFacet(datasetVersion=str(result.version))
         facets["version"] = version
-    if result.mode != "incremental":
-        state = _STATES.CREATE if result.mode == "initial" else _STATES.OVERWRITE
+    state = _state_of(result)
+    if state is not None:
         change = lifecycle_state_change_dataset.LifecycleStateChangeDatasetFacet(lifecycleStateChange=state)
         facets["lifecycleStateChange"] = change
     return facets
+
+
+def _state_of(result: JobResult) -> Any:
+    """What a run made of the table as a whole; null: it has changed rows."""
+    if result.mode != "incremental":
+        return _STATES.CREATE if result.mode == "initial" else _STATES.OVERWRITE
+    truncated = any(warning.code == "TRUNCATE_APPLIED" for warning in result.warnings)
+    return _STATES.TRUNCATE if truncated else None
 
 
 def _column_facets(columns: Sequence[ResultColumn], sources: Sequence[DatasetName]) -> dict[str, DatasetFacet]:

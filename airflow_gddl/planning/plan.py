@@ -9,6 +9,7 @@ from datetime import date
 
 from airflow_gddl.contract.spec import AirflowView
 from airflow_gddl.planning.day import Day, Metadata, PoolUse, clock, day_of
+from airflow_gddl.planning.prices import Cost, Prices, cost_of
 from airflow_gddl.planning.rules import (
     AIRFLOW_RULES,
     ROW_RULES,
@@ -168,6 +169,7 @@ class Plan:
         views: DAG id to what Airflow shows of its tables.
         moves: table to the DAG that loads it now and the one that will.
         fits: no limit is exceeded.
+        cost: by a list of prices; null: there was none.
     """
 
     day: str
@@ -185,13 +187,20 @@ class Plan:
     pools: tuple[PoolUse, ...]
     figures: tuple[Figure, ...]
     advice: tuple[Advice, ...]
+    cost: Cost | None = None
 
     @property
     def fits(self) -> bool:
         return not any(advice.level == "limit" for advice in self.advice)
 
 
-def make_plan(metadata: Metadata, limits: PlatformLimits, today: date, chosen: date | None = None) -> Plan:
+def make_plan(
+    metadata: Metadata,
+    limits: PlatformLimits,
+    today: date,
+    chosen: date | None = None,
+    prices: Prices | None = None,
+) -> Plan:
     """
     Args:
         chosen: the day to show; null: the busiest from `today` on, see `starts.busiest_day`.
@@ -221,6 +230,7 @@ def make_plan(metadata: Metadata, limits: PlatformLimits, today: date, chosen: d
         pools=day.pools,
         figures=figures,
         advice=_advise(day, limits, figures, capacity.rules if capacity else ()),
+        cost=None if prices is None else cost_of(day, prices, today),
     )
 
 

@@ -21,8 +21,19 @@ def replica_schema(path: str, environ: Mapping[str, str]) -> ReplicaSchema | Non
         FatalError: `DELTALAKE_MISSING`.
         RetriableError: `LAKE_UNREADABLE`.
     """
+    text = schema_json(path, environ)
+    return None if text is None else ReplicaSchema.of_json(text)
+
+
+def schema_json(path: str, environ: Mapping[str, str]) -> str | None:
+    """Delta's `schemaString` of a table; null when there is none.
+
+    Raises:
+        FatalError: `DELTALAKE_MISSING`.
+        RetriableError: `LAKE_UNREADABLE`.
+    """
     with opened(path, environ) as table:
-        return None if table is None else ReplicaSchema.of_json(table.schema().to_json())
+        return None if table is None else str(table.schema().to_json())
 
 
 def quarantined_codes(path: str, environ: Mapping[str, str]) -> dict[str, int] | None:

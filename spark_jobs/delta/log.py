@@ -21,7 +21,7 @@ from airflow_gddl.contract.layout import join
 from airflow_gddl.contract.sql_types import parts
 from airflow_gddl.stores import Storage
 from spark_jobs.delta.commits import OURS
-from spark_jobs.delta.table_definition import TableDefinition
+from spark_jobs.delta.table_definition import WITH_VECTORS, TableDefinition
 from spark_jobs.rules.arrays import DeltaSchema
 from spark_jobs.rules.delta_values import PartitionText
 
@@ -77,7 +77,7 @@ def creation(definition: TableDefinition, now: int, *, liquid: bool) -> list[Act
 def _protocol(definition: TableDefinition, properties: Mapping[str, str], *, clustered: bool) -> Action:
     scalars = {str(part) for column in definition.columns for part in parts(column.type)}
     read = ["timestampNtz"] if "timestamp_ntz" in scalars else []
-    read += ["deletionVectors"] if is_on(properties, "delta.enableDeletionVectors") else []
+    read += ["deletionVectors"] if is_on(properties, WITH_VECTORS) else []
     write = ["domainMetadata", "clustering"] if clustered else []
     feed = [_CDF_FEATURE] if is_on(properties, CDF) else []
     if not read and not write:

@@ -21,7 +21,7 @@ from airflow_gddl.contract.sql_types import parts
 from airflow_gddl.stores import Storage
 from spark_jobs.delta.deletion_vectors import Descriptor
 from spark_jobs.delta.log import CDF, is_on
-from spark_jobs.delta.table_definition import CLUSTER_BY
+from spark_jobs.delta.table_definition import CLUSTER_BY, WITH_VECTORS
 from spark_jobs.engines.port import DeclinedError
 from spark_jobs.plan.columns import Column
 from spark_jobs.rules.arrays import DeltaSchema
@@ -281,7 +281,7 @@ class TableSnapshot:
     @property
     def writes_vectors(self) -> bool:
         """Whether deleted rows are named by vectors, and their files stay."""
-        return self.has_vectors and is_on(self.properties, "delta.enableDeletionVectors")
+        return self.has_vectors and is_on(self.properties, WITH_VECTORS)
 
     @cached_property
     def _adds(self) -> Mapping[str, Add]:

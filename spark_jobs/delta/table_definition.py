@@ -166,6 +166,7 @@ def history_columns(table_schema: TableSchema) -> tuple[Column, ...]:
     return (*data_columns(table_schema), gddl_column(table_schema), *(Column(n, k) for n, k in bounds.items()))
 
 
+WITH_VECTORS = "delta.enableDeletionVectors"
 CLUSTER_BY = "gddl.clusterBy"
 """JSON list of the columns by which engine `delta_rs` sorts the rows of each file; Spark has liquid clustering."""
 
@@ -279,4 +280,4 @@ def errors(path: str) -> TableDefinition:
 
 
 def _fixed(tier: TierSpec) -> dict[str, str]:
-    return {"delta.enableDeletionVectors": str(tier.deletion_vectors).lower()}
+    return {WITH_VECTORS: str(tier.deletion_vectors).lower()}

@@ -379,6 +379,7 @@ class Tables:
         target = Target(
             path=definition.path, schema=DeltaSchema(definition.columns).arrow, partition_by=snapshot.partition_by,
             cluster_by=snapshot.cluster_by, indexed=indexed_columns(definition.columns, snapshot.properties),
+            packed=snapshot.writes_vectors,
         )  # fmt: skip
         return self.placed(target)
 
@@ -396,6 +397,7 @@ class Tables:
         indexed = indexed_columns(schema.columns, properties) if write.indexed is None else tuple(write.indexed)
         return Target(
             path=snapshot.path, schema=schema.arrow, indexed=indexed, cluster_by=snapshot.cluster_by,
+            packed=snapshot.writes_vectors,
             partition_by=snapshot.partition_by if write.partition_by is None else write.partition_by,
         )  # fmt: skip
 

@@ -36,7 +36,7 @@ from spark_jobs.delta.commits import OURS, DeltaCommits, app_of, user_metadata
 from spark_jobs.delta.data_files import Target, WithoutRows
 from spark_jobs.delta.log import Action, is_on
 from spark_jobs.delta.snapshots import BESIDE_SPARK, CLUSTERING, TableSnapshot, is_readable, is_settable
-from spark_jobs.delta.table_definition import TableDefinition
+from spark_jobs.delta.table_definition import WITH_VECTORS, TableDefinition
 from spark_jobs.delta.tables import Clock, Tables, Write, Written
 from spark_jobs.engines.places import Place
 from spark_jobs.engines.written_parts import file_path
@@ -116,8 +116,14 @@ class SparkTables:
         return int(found.get()) if found.isDefined() else -1
 
     def _snapshot(self, path: str) -> Any:
-        """Delta's own, at the newest version."""
+        """Delta's own, at the newest version.
+
+        Delta reads checkpoints with the active session of Java's thread, which may have served no query yet.
+        """
         jvm: Any = self.spark._jvm  # noqa: SLF001 - Delta has no public way to a table's transactions
+        named = getattr(self.spark, "_get_j_spark_session_class", None)  # of Spark 4
+        java = jvm.org.apache.spark.sql.SparkSession if named is None else named(jvm)
+        java.setActiveSession(self.spark._jsparkSession)  # noqa: SLF001 - as above
         none = jvm.scala.Option.empty()
         return self._delta_log(path).update(False, none, none)
 
@@ -271,7 +277,7 @@ _GONE = f"{GDDL}__gone"
 _STORED, _STAGED = "stored", "staged"
 """Sides of a merge."""
 _GENERATED = ("delta.generationExpression", "delta.identity.")
-_VECTORS, _WIDENS = "delta.enableDeletionVectors", "delta.enableTypeWidening"
+_WIDENS = "delta.enableTypeWidening"
 
 
 @dataclass(frozen=True)
@@ -338,7 +344,7 @@ class MaintainedTables(Tables):
 
     def _widens(self, path: str) -> bool:
         """Whether the table's readers have to know newer features anyway."""
-        return is_on(self.existing(path).properties, _VECTORS)
+        return is_on(self.existing(path).properties, WITH_VECTORS)
 
     def clustering(self, path: str) -> tuple[str, ...]:
         if CLUSTERING not in (self.existing(path).delta.protocol().writer_features or ()):
@@ -406,7 +412,7 @@ class MergedTables(MaintainedTables):
         """Folder of a plain copy of a table."""
         copy, rows = join(self._staging, uuid4().hex), self._spark.read(path)
         plain = [F.col(quoted(f.name)).alias(f.name, metadata={}) for f in rows.schema.fields]
-        rows.select(*plain).write.format("delta").option("delta.enableDeletionVectors", "false").save(copy)
+        rows.select(*plain).write.format("delta").option(WITH_VECTORS, "false").save(copy)
         return copy
 
     def exists(self, path: str) -> bool:
@@ -459,7 +465,7 @@ class MergedTables(MaintainedTables):
         named = properties.get(table_definition.COLUMNS)
         if named is None:
             return
-        if is_on(properties, _VECTORS):
+        if is_on(properties, WITH_VECTORS):
             stored = self.existing(definition.path).schema.types
             left = [c for c in definition.columns if stored.get(c.name) == c.type]
             named = table_definition.restricted(definition.skipping[table_definition.COLUMNS], left)
@@ -492,7 +498,7 @@ class MergedTables(MaintainedTables):
     def reindex(self, path: str, properties: Mapping[str, str]) -> None:
         """Delta writes the statistics by the table's properties, except of tables with deletion vectors."""
         self.set_properties(path, properties)
-        if not is_on(self.properties(path), _VECTORS):
+        if not is_on(self.properties(path), WITH_VECTORS):
             self._spark.restate(path)
             self.forget(path)
 

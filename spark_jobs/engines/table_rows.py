@@ -14,7 +14,7 @@ import pyarrow.types as pt
 
 from airflow_gddl.contract.layout import join
 from airflow_gddl.stores import Storage
-from spark_jobs.delta.data_files import bounds, left_of, opened, read_groups, read_parts, read_rows
+from spark_jobs.delta.data_files import bounds, is_falling, left_of, opened, read_groups, read_parts, read_rows
 from spark_jobs.delta.deletion_vectors import rows_of
 from spark_jobs.delta.tables import DataFile, Tables, TableSnapshot
 from spark_jobs.engines.places import stream_of, stream_rows
@@ -118,38 +118,44 @@ class FindRows:
             source, start = opened(stream), 0
             for group in range(source.num_row_groups):
                 count = source.metadata.row_group(group).num_rows
-                hits = np.arange(count) if self.keys is None else self._hits(source, group, file, self.keys)
+                hits, read = self._hits(source, group, file, self.keys)
                 if gone is not None:
                     hits = hits[left_of(start, count, gone)[hits]]
                 if len(hits):
-                    parts.append(self._found(source, group, file, hits, (number, start)))
+                    rows = self._found(source, group, file, hits, read)
+                    rows = rows.append_column(AT_FILE, pa.repeat(pa.scalar(number, pa.int32()), len(hits)))
+                    rows = rows.append_column(AT_ROW, pa.array(hits + start, pa.int64()))
+                    parts.append(rows if self.keep is None else rows.filter(self.keep(rows)))
                 start += count
         return stream_of(pa.concat_tables(parts))
 
     def file_of(self, part: tuple[int, DataFile]) -> str:
         return join(self.table, part[1].path)
 
-    def _hits(self, source: pq.ParquetFile, group: int, file: DataFile, keys: pa.Table) -> np.ndarray:
+    def _hits(
+        self, source: pq.ParquetFile, group: int, file: DataFile, keys: pa.Table | None
+    ) -> tuple[np.ndarray, pa.Table]:
+        """Numbers of rows in the group, and those columns of all its rows that were read to find them."""
+        if keys is None:
+            return np.arange(source.metadata.row_group(group).num_rows), pa.table({})
         names = tuple(keys.column_names)
         if self.moved is None:
             if names[0] in source.schema_arrow.names and (ends := bounds(source, group, names[0])) is not None:
                 keys = keys.filter(_between(keys.column(0), *ends))
             if not keys.num_rows:
-                return np.zeros(0, np.int64)
+                return np.zeros(0, np.int64), keys
             rows = read_groups(source, [group], file, pa.schema([self.schema.field(name) for name in names]))
-            return matching(rows, keys, names)
+            return matching(rows, keys, names), rows
         rows = read_groups(source, [group], file, self.schema)
         hits, old = matching(rows, keys, names), pa.table(old_keys(rows, self.moved))
-        return np.union1d(hits, matching(old, keys, names))
+        return np.union1d(hits, matching(old, keys, names)), rows
 
-    def _found(
-        self, source: pq.ParquetFile, group: int, file: DataFile, hits: np.ndarray, at: tuple[int, int]
-    ) -> pa.Table:
-        number, start = at
-        rows = read_rows(source, group, hits, file, self.schema, ties=self.ties)
-        rows = rows.append_column(AT_FILE, pa.repeat(pa.scalar(number, pa.int32()), len(hits)))
-        rows = rows.append_column(AT_ROW, pa.array(hits + start, pa.int64()))
-        return rows if self.keep is None else rows.filter(self.keep(rows))
+    def _found(self, source: pq.ParquetFile, group: int, file: DataFile, hits: np.ndarray, read: pa.Table) -> pa.Table:
+        found = read.take(pa.array(hits)) if read.column_names else read
+        left = pa.schema([field for field in self.schema if field.name not in found.column_names])
+        others = read_rows(source, group, hits, file, left, ties=self.ties) if left.names else found
+        columns = [(others if name in left.names else found).column(name) for name in self.schema.names]
+        return pa.table(columns, schema=self.schema)
 
 
 def search(tables: Tables, work: FindRows, files: Sequence[DataFile], *, reads_little: bool = False) -> KeyMatches:
@@ -223,7 +229,7 @@ def _in_order(values: pa.ChunkedArray, wanted: pa.ChunkedArray) -> np.ndarray | 
     if not (pt.is_integer(values.type) and pt.is_integer(wanted.type)) or values.null_count:
         return None
     numbers = flat(values).to_numpy()
-    if np.any(numbers[1:] < numbers[:-1]):
+    if is_falling(numbers):
         return None
     chosen = np.unique(flat(wanted).drop_null().to_numpy())
     first, end = np.searchsorted(numbers, chosen, "left"), np.searchsorted(numbers, chosen, "right")

@@ -17,6 +17,7 @@ from airflow_gddl.contract.codec import to_json
 from airflow_gddl.contract.errors import FatalError, GddlError, QuarantinableError, RetriableError
 from airflow_gddl.contract.layout import join
 from airflow_gddl.contract.result import RunWarning
+from airflow_gddl.contract.table_spec import SchemaGate
 from airflow_gddl.stores import Storage
 from spark_jobs.delta.commits import version_of
 from spark_jobs.delta.data_files import Target
@@ -37,9 +38,8 @@ from spark_jobs.rules.derived import landed_as_named, raw_as_named
 from spark_jobs.rules.erasure import ErasedKeys, without_erased
 from spark_jobs.rules.measure import DecodedBatch, Figures, PartFigures, combined, distinct, figures_of, measure
 from spark_jobs.rules.read import FileRows, RawGroup, grouped, read_file
-from spark_jobs.rules.row_filter import within_filter
-from spark_jobs.rules.stale_rows import suspects
-from spark_jobs.rules.sweep import undeleted, with_shard, with_shard_column
+from spark_jobs.rules.rewrite import within_filter
+from spark_jobs.rules.sweep import suspects, undeleted, with_shard, with_shard_column
 from spark_jobs.rules.truncates import without_truncates
 
 _PARTS_A_SLOT = 4
@@ -299,7 +299,10 @@ def landed(context: TableContext, like: Probed, only_deletes: Callable[[str], bo
         only_deletes: whether its rows are all deletes, by the column of operations; called where that decides about a
             missing column.
     """
-    asks = like.file.kind == "change" and context.spec.schema_evolution.dropped_column != "keep"
+    spec = context.spec
+    asks = like.file.kind == "change" and (
+        spec.schema_evolution.dropped_column != "keep" or spec.schema != SchemaGate()
+    )
     op = match([name for name, _ in like.columns], context.dialect.op_column) if asks else None
     deletes = op is not None and only_deletes(op)
     return Landed(

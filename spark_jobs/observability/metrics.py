@@ -33,6 +33,7 @@ _COUNTS: Mapping[str, str] = {
     "redelivered": "Re-delivered changes.",
     "quarantined": "Rows written to the quarantine.",
     "late_ignored": "Changes ignored as late.",
+    "truncates": "Truncates of source tables in landing files.",
     "rescued": "Rows with values in _rescued_data.",
     "bytes_read": "Bytes of landing files.",
     "batches": "Batches committed.",

@@ -8,13 +8,13 @@ same.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from airflow_gddl.contract.column_names import landed_name
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.sql_types import VOID, ScalarType, SqlType, quote, unsupported_part, without_void
-from airflow_gddl.contract.table_spec import SchemaEvolution
+from airflow_gddl.contract.table_spec import SchemaEvolution, SchemaGate
 from spark_jobs.plan.columns import Column, IncomingSchema, LandedColumn, LandedGroup, Schema, land
 from spark_jobs.plan.types import (
     NOTHING,
@@ -107,7 +107,7 @@ def widened(table: Schema, target: Schema) -> list[Widening]:
     return [grown for before, after in pairs for grown in widenings(before.type, after.type, (before.name,))]
 
 
-Policy = Literal["new_column", "type_change", "dropped_column"]
+Policy = Literal["new_column", "type_change", "dropped_column", "require", "compatible"]
 _REMEDIES: dict[Policy, str] = {
     "new_column": "add, rescue or ignore",
     "type_change": "widen or rescue",
@@ -117,10 +117,10 @@ _REMEDIES: dict[Policy, str] = {
 
 @dataclass(frozen=True)
 class FieldDifference:
-    """A field that a policy of `fail` refuses.
+    """A field that a policy of `fail`, or the schema gate, refuses.
 
     Attributes:
-        policy: the field of `schema_evolution` that refuses it.
+        policy: the field of `schema_evolution` or `schema` that refuses it.
         table: type in the table, or of a new column by another file of the batch; null when the table lacks the field.
         incoming: type in the file; null when the file lacks it.
     """
@@ -133,7 +133,8 @@ class FieldDifference:
 
     def __str__(self) -> str:
         table, incoming = self.table or "missing", self.incoming or "missing"
-        return f"{dotted(self.path)}: table {table}, file {incoming} ({self.policy}: fail)"
+        rule = f"{self.policy}: fail" if self.policy in _REMEDIES else f"schema.{self.policy}"
+        return f"{dotted(self.path)}: table {table}, file {incoming} ({rule})"
 
 
 def refusal(table: Schema | None, differences: tuple[FieldDifference, ...]) -> FatalError:
@@ -144,6 +145,16 @@ def refusal(table: Schema | None, differences: tuple[FieldDifference, ...]) -> F
         blocks.append(_block(f"schema of {group.label}", group.columns))
         blocks.append("differing fields:\n" + _lines(d for d in differences if d.group == group))
     policies = dict.fromkeys(d.policy for d in differences)
+    if not policies.keys() <= _REMEDIES.keys():
+        return FatalError(
+            "SCHEMA_INCOMPATIBLE",
+            "the schema of the files would break consumers of the table\n"
+            + "\n".join(blocks)
+            + "\nnothing was written",
+            where=", ".join(group.label for group in groups),
+            remedy="correct the source, and deliver the files again; or, once consumers are ready, change `schema` in "
+            "the row",
+        )
     settings = "; ".join(f"set schema_evolution.{policy} to {_REMEDIES[policy]}" for policy in policies)
     return FatalError(
         "SCHEMA_REFUSED",
@@ -260,6 +271,49 @@ def refuse(table: Schema | None, target: Schema, groups: tuple[LandedGroup, ...]
         raise refusal(table, tuple(differences))
 
 
+def require_compatible(table: Schema | None, groups: tuple[LandedGroup, ...], gate: SchemaGate) -> None:
+    """Refuse what the schema gate does not let through, whatever policies say.
+
+    Args:
+        table: before the batch, or the live one that a reload replaces; null: there is none.
+
+    Raises:
+        FatalError: `SCHEMA_INCOMPATIBLE`, with every difference of the batch.
+    """
+    differences: list[FieldDifference] = []
+    for group in groups:
+        if not group.incoming.only_deletes:
+            lacking = [name for name in gate.require if _lacks(group, name)]
+            differences += [FieldDifference("require", group.incoming, (n,), _type_in(table, n), None) for n in lacking]
+        if gate.compatible == "backward" and table is not None:
+            differences += _incompatible(table, group)
+    if gate.compatible == "backward" and table is not None:
+        differences += [replace(one, policy="compatible") for one in _dropped(table, groups)]
+    if differences:
+        raise refusal(table, tuple(differences))
+
+
+def _lacks(group: LandedGroup, name: str) -> bool:
+    """Whether a group has no such column, or nothing but nulls in it."""
+    column = group.column(landed_name(name))
+    return column is None or column.type == VOID
+
+
+def _type_in(table: Schema | None, name: str) -> SqlType | None:
+    column = None if table is None else table.column(landed_name(name))
+    return None if column is None else column.type
+
+
+def _incompatible(table: Schema, group: LandedGroup) -> list[FieldDifference]:
+    """Columns whose values the table's type does not hold; nested fields may be added."""
+    pairs = [(known, column) for column in group.columns if (known := table.column(column.name)) is not None]
+    return [
+        FieldDifference("compatible", group.incoming, (known.name,), known.type, column.type)
+        for known, column in pairs
+        if merge(known.type, column.type, Allowed(add=True, widen=False)) is None
+    ]
+
+
 def _new_fields(target: Schema, group: LandedGroup) -> list[FieldDifference]:
     found: list[FieldDifference] = []
     for column in group.columns:
@@ -334,6 +388,7 @@ class SchemaRules:
             have them.
         texts: columns that the row declares to be text, as the source names them.
         live: columns of the table that the files load again, with which policies compare; null: those of the table.
+        gate: what files must have, whatever policies say.
     """
 
     evolution: SchemaEvolution
@@ -342,6 +397,7 @@ class SchemaRules:
     clusters: tuple[str, ...] = ()
     texts: tuple[str, ...] = ()
     live: Schema | None = None
+    gate: SchemaGate = field(default_factory=SchemaGate)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -435,7 +491,8 @@ def plan_schema(table: Schema | None, incoming: tuple[IncomingSchema, ...], rule
     Raises:
         FatalError: `SCHEMA_REFUSED` where a policy is `fail`; `KEY_COLUMN_MISSING`; `PARTITION_COLUMN_MISSING`;
             `CLUSTER_COLUMN_MISSING`; `PARTITION_TYPE_UNSUPPORTED`; `COLUMN_NAMES_COLLIDE`;
-            `COLUMN_NAME_RESERVED`; `COLUMN_TYPE_UNSUPPORTED` for a column to be added whose type no table can hold.
+            `COLUMN_NAME_RESERVED`; `SCHEMA_INCOMPATIBLE`; `COLUMN_TYPE_UNSUPPORTED` for a column to be added whose
+            type no table can hold.
     """
     groups = tuple(land(group) for group in incoming)
     keys = {landed_name(key).lower(): key for key in rules.required}
@@ -444,6 +501,7 @@ def plan_schema(table: Schema | None, incoming: tuple[IncomingSchema, ...], rule
     require_keys(target, groups, keys)
     require_partitions(target, rules.partitions)
     require_clusters(target, rules.clusters)
+    require_compatible(rules.live or table, groups, rules.gate)
     refuse(table, target, groups, rules.evolution)
     require_supported(table, target, groups)
     return SchemaPlan(

@@ -506,6 +506,7 @@ def _schema_rules(dialect: Dialect, live: Schema | None) -> tuple[SchemaRules, S
         clusters=spec.cluster_by,
         texts=texts,
         live=live,
+        gate=spec.schema,
     )
     images = tuple(f"{spec.before_image_prefix}{name}" for name in texts)
     becomes_text = spec.schema_evolution.type_change == "text"

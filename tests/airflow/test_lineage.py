@@ -18,7 +18,7 @@ try:  # tasks have listeners of their own in newer versions
 except ImportError:
     from airflow.listeners.listener import get_listener_manager
 
-from airflow_gddl.contract.result import JobResult, MainCounts, ResultColumn
+from airflow_gddl.contract.result import JobResult, MainCounts, ResultColumn, RunWarning
 from airflow_gddl.contract.spec import Roots, TableSpec
 from airflow_gddl.dags.factory import build_dags
 from airflow_gddl.operators import lineage
@@ -252,6 +252,14 @@ def test_a_full_refresh_overwrites() -> None:
     loaded.take(JobResult(table="shop.a", status="succeeded", mode="refresh"))
     (replica,) = lineage.lineage_of(loaded, Warnings()).outputs
     assert replica.facets["lifecycleStateChange"].lifecycleStateChange.value == "OVERWRITE"
+
+
+def test_a_truncate_of_the_source_truncates() -> None:
+    loaded = LoadedTables(roots=_loaded().roots, specs={"shop.a": SHOP})
+    applied = RunWarning(code="TRUNCATE_APPLIED", message="m")
+    loaded.take(JobResult(table="shop.a", status="succeeded", mode="incremental", warnings=(applied,)))
+    (replica,) = lineage.lineage_of(loaded, Warnings()).outputs
+    assert replica.facets["lifecycleStateChange"].lifecycleStateChange.value == "TRUNCATE"
 
 
 @pytest.mark.parametrize("action", ["verify", "maintain"])

@@ -67,7 +67,7 @@ def _parquet(content: bytes) -> bytes:
     places = pa.array([at + (table.num_rows if op == "d" else 0) for at, op in enumerate(ops)], pa.int64())
     after, before = (table.column(side).combine_chunks() for side in ("after", "before"))
     columns = {
-        part.name: pa.concat_arrays([pc.struct_field(after, part.name), pc.struct_field(before, part.name)]).take(places)
+        part.name: pa.concat_arrays([pc.struct_field(side, part.name) for side in (after, before)]).take(places)
         for part in after.type
     }
     source = table.column("source").to_pylist()

@@ -102,6 +102,40 @@ def test_a_reload_of_one_shard_sweeps_its_rows_alone(tmp_path: Path) -> None:
     assert one.replica == one.expected
 
 
+@pytest.mark.parametrize("delete", ["hard", "soft"])
+def test_a_truncate_of_one_shard_deletes_its_rows_alone(delete: str, tmp_path: Path) -> None:
+    one = Sharded(tmp_path, TWO, fields={"truncate": "apply", "delete": delete})
+    for shard in TWO:
+        one.load(shard, {1: shard, 2: shard})
+        one.change(shard, ("I", 3, shard))
+    one.done()
+    one.land("crm_eu", 5, [("T", 0, ""), ("I", 2, "new")])
+    result = one.done()
+    assert [w.code for w in result.warnings] == ["TRUNCATE_APPLIED"]
+    one.truth["crm_eu"] = {2: "new"}
+    one.land("crm_eu", 4, [("I", 9, "late")])
+    one.land("crm_us", 4, [("I", 9, "not late")])
+    one.done()
+    one.truth["crm_us"][9] = "not late"
+    rows = pa.table(DeltaTable(one.lake.layout(one.spec).replica).scan()).to_pylist()
+    assert rows_of([row for row in rows if not row["_gddl"].get("deleted")]) == one.expected
+    assert one.done(action="verify").details["verdict"] == "equal"
+
+
+def test_a_truncate_of_one_shard_holds_no_other(tmp_path: Path) -> None:
+    one = Sharded(tmp_path, TWO)
+    for shard in TWO:
+        one.load(shard, {1: shard})
+    one.done()
+    one.land("crm_eu", 5, [("T", 0, ""), ("I", 2, "new")])
+    one.change("crm_us", ("I", 2, "us"))
+    assert [w.code for w in one.done().warnings] == ["TRUNCATE_HELD"]
+    assert one.replica == one.expected
+    one.done(action="truncate_release")
+    one.truth["crm_eu"] = {2: "new"}
+    assert one.replica == one.expected
+
+
 def test_a_deleted_key_of_one_shard_stays_in_the_others(tmp_path: Path) -> None:
     one = Sharded(tmp_path, TWO)
     for shard in TWO:
@@ -285,7 +319,6 @@ def test_one_row_is_loaded_explained_verified_and_erased_by_command(tmp_path: Pa
         ("{table: s.t, keys: [], shards: [crm_eu, crm_us]}", "SHARDS_REFUSED"),
         ("{table: s.t, keys: [_Source, id], shards: [crm_eu, crm_us]}", "SHARDS_REFUSED"),
         ("{table: s.t, keys: [id], shards: [crm_us], target: '{source}.t'}", "SHARDS_REFUSED"),
-        ("{table: s.t, keys: [id], shards: [crm_us], history: true}", "SHARDS_REFUSED"),
         ("{table: s.t, keys: [id], shards: [crm_us], iceberg: true}", "SHARDS_REFUSED"),
         ("{table: s.t, keys: [id], shards: [crm_us], trigger: 5s}", "SHARDS_REFUSED"),
         ("{table: s.t, keys: [id], shards: [crm_us], changes_retention: 30d}", "SHARDS_REFUSED"),

@@ -18,6 +18,7 @@ from airflow_gddl.contract.errors import RetriableError
 from airflow_gddl.contract.sql_types import parse_type
 from airflow_gddl.stores import Storage
 from spark_jobs.delta import log as log_upkeep
+from spark_jobs.delta.snapshots import BESIDE_SPARK
 from spark_jobs.delta.table_definition import TableDefinition
 from spark_jobs.delta.tables import Tables, Write
 from spark_jobs.plan.columns import Column
@@ -140,3 +141,24 @@ def test_small_files_have_no_dictionaries_of_different_values(rows: int, plain: 
     found = [group.column(number) for number in range(group.num_columns)]
     assert {c.path_in_schema for c in found if "RLE_DICTIONARY" not in c.encodings} == plain
     assert len(found) == 7
+
+
+@pytest.mark.parametrize("vectors", [True, False])
+@pytest.mark.parametrize("rows", [3, 1_000, 30_000])
+def test_rising_numbers_are_packed_where_readers_know_vectors(*, vectors: bool, rows: int, tmp_path: Path) -> None:
+    kinds = {"id": "bigint", "small": "int", "equal": "int", "falling": "bigint", "some": "bigint", "text": "string"}
+    columns = tuple(Column(name, parse_type(kind)) for name, kind in kinds.items())
+    properties = {"delta.enableDeletionVectors": str(vectors).lower()}
+    path, tables = str(tmp_path / "t"), Tables(Storage(), utc_now, features=BESIDE_SPARK)
+    tables.create(TableDefinition(path=path, columns=columns, properties=properties))
+    numbers = list(range(-1, 2 * rows - 1, 2))
+    values = {"id": numbers, "small": numbers, "equal": [7] * rows, "falling": numbers[::-1],
+              "some": [None, *numbers[1:]], "text": [str(n) for n in numbers]}  # fmt: skip
+    added = pa.table(values, schema=tables.existing(path).schema.arrow)
+    tables.commit(path, Write(added=[added]))
+    snapshot = tables.existing(path)
+    assert tables.read_files(snapshot, snapshot.files).equals(added)
+    group = pq.ParquetFile(Path(path, snapshot.files[0].path)).metadata.row_group(0)
+    chunks = [group.column(number) for number in range(group.num_columns)]
+    packed = {c.path_in_schema for c in chunks if "DELTA_BINARY_PACKED" in c.encodings}
+    assert packed == ({"id", "small", "equal"} if vectors else set())

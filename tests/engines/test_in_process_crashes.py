@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,17 @@ from airflow_gddl.contract.spec import TableSpec
 from spark_jobs.table.runtime import Observer, Step
 from tests.engines.in_process_lake import InProcessLake
 from tests.oracle import Run, replay
-from tests.spark.crash_tables import COLUMNS, LOADED, RUNS, TYPES, change, spec_of
+from tests.spark.crash_tables import (
+    BEFORE,
+    COLUMNS,
+    LOADED,
+    RUNS,
+    SECOND_CHANGES,
+    SECOND_COPIES,
+    TYPES,
+    change,
+    spec_of,
+)
 from tests.spark.table_lines import by_engine, by_oracle, differences, everything
 from tests.strategies import file_of
 
@@ -113,3 +124,48 @@ def test_batch_with_changed_files(step: str, tmp_path: Path) -> None:
     runs = (*RUNS, again) if appended else (RUNS[0], Run(tuple(files.values())))
     found = by_engine(lake.layout(spec), lake.port.read)
     assert differences(by_oracle(replay(spec, runs), spec), found) == []
+
+
+TRUNCATED = Run((
+    file_of("20240101-000000002.parquet", load=False, rows=[*SECOND_CHANGES, change("T", 22, None)], columns=COLUMNS),
+    file_of("20240101-000000003.parquet", load=False, rows=SECOND_COPIES, columns=COLUMNS),
+))  # fmt: skip
+
+
+@pytest.mark.parametrize("delete", ["hard", "soft"])
+@pytest.mark.parametrize("step", [*STEPS[:3], "truncate", *STEPS[3:]])
+def test_truncate_is_resumed(step: str, delete: str, tmp_path: Path) -> None:
+    spec = replace(spec_of("t", delete="soft" if delete == "soft" else "hard"), truncate="apply")
+    runs = (BEFORE, TRUNCATED)
+    whole, broken = _played(tmp_path / "whole", spec, runs), _played(tmp_path / "broken", spec, runs, step)
+    broken.run(spec)
+    assert _tables(broken, spec) == _tables(whole, spec)
+    wanted = by_oracle(replay(spec, runs), spec)
+    assert differences(wanted, by_engine(broken.layout(spec), broken.port.read)) == []
+
+
+def test_files_of_an_applied_truncate_change(tmp_path: Path) -> None:
+    """The batch goes on from the change table, and knows the truncate by its plan."""
+    spec = replace(spec_of("t"), truncate="apply")
+    lake = _played(tmp_path, spec, (BEFORE, TRUNCATED), "append")
+    again = Run(
+        (file_of("20240101-000000003.parquet", load=False, rows=[change("U", 30, 7, "again")], columns=COLUMNS),)
+    )
+    lake.land(spec, again, TYPES)
+    lake.run(spec)
+    wanted = by_oracle(replay(spec, (BEFORE, TRUNCATED, again)), spec)
+    assert differences(wanted, by_engine(lake.layout(spec), lake.port.read)) == []
+
+
+@pytest.mark.parametrize("step", ["plan", "commit", "committed"])
+def test_hold_is_resumed(step: str, tmp_path: Path) -> None:
+    spec = spec_of("t")
+    lake = _played(tmp_path, spec, (BEFORE, TRUNCATED), step)
+    before = _tables(lake, spec)
+    for _ in range(2):
+        result = lake.run(spec)
+        assert [warning.code for warning in result.warnings] == ["TRUNCATE_HELD"]
+    assert _tables(lake, spec) == before
+    lake.run(spec, action="truncate_release")
+    wanted = by_oracle(replay(replace(spec, truncate="apply"), (BEFORE, TRUNCATED)), spec)
+    assert differences(wanted, by_engine(lake.layout(spec), lake.port.read)) == []

@@ -37,7 +37,7 @@ BAD_ROWS = [
     ("{table: s.a, keys: [id], history: 'true'}", "FIELD_TYPE", "history", "'true'", "without quotes"),
     ("{table: s.a, keys: [id], history: yes}", "FIELD_TYPE", "history", "'yes'", "true or false"),
     ("{table: s.a, keys: [id], history: 1}", "FIELD_TYPE", "history", "1", "true or false"),
-    ("{table: s.a, keys: [id], delete: Soft}", "FIELD_VALUE", "delete", "'Soft'", "'hard' or 'soft'"),
+    ("{table: s.a, keys: [id], delete: Soft}", "FIELD_VALUE", "delete", "'Soft'", "did you mean soft?"),
     ("{table: s.a, keys: [id], priority: 1}", "FIELD_VALUE", "priority", "1", "'critical'"),
     ("{table: s.a, keys: [id], dialect: qlik}", "FIELD_VALUE", "dialect", "'qlik'", "'dms'"),
     ("{table: s.a, keys: [id], size: huge}", "SIZE_UNKNOWN", "size", "'huge'", "tier"),

@@ -204,9 +204,9 @@ def _names_of_types(metadata: Mapping[bytes, bytes], flat: FlatForm) -> dict[str
     except ValueError:
         return {}
     records = {str(found.get("name")).rpartition(".")[2]: found for found in _records(schema)}
-    for record in records.values():
-        if flat.is_flat(dict.fromkeys(str(part.get("name")) for part in record.get("fields") or ())):
-            return _connect_names(record, records)
+    for one in records.values():
+        if flat.is_flat(dict.fromkeys(str(part.get("name")) for part in one.get("fields") or ())):
+            return _connect_names(one, records)
     for part in ("after", "before"):
         for row in _branches(_field(schema, part)):
             record = _resolved(row, records)

@@ -1,0 +1,202 @@
+"""`Lake`: the tables of a metadata folder for notebooks and scripts, as Arrow tables; what `gddl` shows, as values."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import json
+import os
+import typing
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, fields, replace
+from datetime import datetime
+from operator import attrgetter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from airflow_gddl.cli import context
+from airflow_gddl.cli import metadata as metadata_folder
+from airflow_gddl.cli.context import CliContext
+from airflow_gddl.cli.job import Request, run_tables
+from airflow_gddl.cli.status import StatusLine, status_lines
+from airflow_gddl.cli.views import published_table
+from airflow_gddl.contract.codec import plain
+from airflow_gddl.contract.errors import FatalError
+from airflow_gddl.contract.layout import Layout
+from airflow_gddl.contract.spec import JobOptions, TableSpec
+from airflow_gddl.runtime.delta_tables import opened, unresolved
+from airflow_gddl.topology.rows import select
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from airflow_gddl.metadata.loading import Catalog
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableLine:
+    """A valid row, and the paths of its Delta tables; `history` is null where it keeps none."""
+
+    table: str
+    source: str
+    name_in_source: str
+    keys: list[str]
+    size: str
+    schedule: str | None
+    owner: str | None
+    enabled: bool
+    description: str | None
+    replica: str
+    history: str | None
+    changes: str
+    errors: str
+
+    @classmethod
+    def of(cls, catalog: Catalog, spec: TableSpec) -> TableLine:
+        layout, cadence = Layout.of(catalog.roots, spec), spec.cadence
+        return cls(
+            table=spec.table,
+            source=spec.source,
+            name_in_source=spec.name_in_source,
+            keys=list(spec.keys),
+            size=spec.size,
+            schedule=cadence if isinstance(cadence, str) or cadence is None else json.dumps(plain(cadence)),
+            owner=spec.owner,
+            enabled=spec.enabled,
+            description=spec.description,
+            replica=layout.replica,
+            history=layout.history if spec.history else None,
+            changes=layout.changes,
+            errors=layout.errors,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class QuarantineLine:
+    """A row or a file in quarantine; `record`, its values as JSON text, and `position` are null for a file."""
+
+    table: str
+    code: str
+    reason: str | None
+    column: str | None
+    record: str | None
+    source_file: str
+    position: int | None
+    kind: str
+    occurred_at: datetime
+    batch_id: str
+
+
+@dataclass(frozen=True)
+class Lake:
+    """The tables of a metadata folder. Each call reads metadata and lake again; nothing is changed.
+
+    Results are `pyarrow.Table`; `.to_pandas()` makes a DataFrame of each.
+
+    Attributes:
+        metadata: the folder, or its `s3://` URL; null: `GDDL_METADATA`, else `metadata`.
+        environ: variables that override settings and say how S3 is reached; those of the process unless given.
+
+    Raises:
+        MetadataError: by each method, as the command of its name: `METADATA_MISSING`, `SETTINGS_INVALID`, ...
+    """
+
+    metadata: str | Path | None = None
+    environ: Mapping[str, str] = field(default_factory=lambda: os.environ, repr=False)
+
+    def tables(self) -> pa.Table:
+        """A row for each valid table: names, keys, size, schedule, owner, and the paths of its Delta tables.
+
+        `history` is null where the row keeps none; a path says nothing of whether the table was loaded.
+        """
+        catalog = self._catalog()
+        return _arrow(TableLine, [TableLine.of(catalog, spec) for spec in catalog.tables])
+
+    def status(self, *tables: str) -> pa.Table:
+        """A row for each of the named tables (none: all enabled ones), with the keys of `gddl status --json`."""
+        return _arrow(StatusLine, status_lines(self._cli(), self._folder, tables))
+
+    def errors(self, *tables: str, codes: Collection[str] = ()) -> pa.Table:
+        """Rows and files in quarantine, oldest first.
+
+        Args:
+            tables: none: all enabled ones.
+            codes: of the rows that are wanted; empty: all.
+        """
+        catalog = self._catalog()
+        parts = [self._quarantined(catalog, one) for one in self._chosen(catalog, tables)]
+        rows = [QuarantineLine(**row) for part in parts for row in part if not codes or row["code"] in codes]
+        return _arrow(QuarantineLine, sorted(rows, key=attrgetter("occurred_at")))
+
+    def explain(self, table: str, **key: object) -> dict[str, Any]:
+        """What happened to one key: `details` of `gddl explain --json`. Starts a job, as the command does.
+
+        Args:
+            key: value by key column; for names that Python can't write, `**{"order id": 7}`.
+
+        Raises:
+            FatalError: the code that the command shows, e.g. `KEY_NOT_FOUND`, `EXPLAIN_KEY_INVALID`.
+        """
+        catalog = self._catalog()
+        asked = JobOptions(action="explain", key={name: str(value) for name, value in key.items()})
+        request = Request(metadata=self._folder, tables=(table,), options=asked)
+        (result,) = run_tables(self._cli(), catalog, self._chosen(catalog, (table,)), request).results
+        if result.error is not None:
+            raise FatalError(result.error.code, result.error.message, where=result.table)
+        return dict(result.details or {})
+
+    def read(self, table: str) -> pa.Table:
+        """The published columns of a table, without rows that are marked as deleted; in memory, whole.
+
+        Raises:
+            FatalError: `REPLICA_MISSING`, `TABLE_NOT_PUBLISHED`, `DELTALAKE_MISSING`.
+        """
+        pyarrow, catalog = _pyarrow(), self._catalog()
+        (spec,) = self._chosen(catalog, (table,))
+        found = published_table(catalog.roots, spec, self.environ)
+        with opened(found.path, self.environ) as delta:
+            is_left = "NOT _gddl['deleted']" if found.marks_deletes else None
+            return pyarrow.table(delta.scan(columns=list(found.columns), predicate=is_left))
+
+    def _quarantined(self, catalog: Catalog, spec: TableSpec) -> Iterator[dict[str, Any]]:
+        pyarrow, names = _pyarrow(), [one.name for one in fields(QuarantineLine) if one.name != "table"]
+        with opened(Layout.of(catalog.roots, spec).errors, self.environ) as delta:
+            for batch in () if delta is None else unresolved(delta, names):
+                yield from ({"table": spec.table, **row} for row in pyarrow.record_batch(batch).to_pylist())
+
+    @property
+    def _folder(self) -> str:
+        return str(self.metadata or self.environ.get("GDDL_METADATA") or "metadata")
+
+    def _cli(self) -> CliContext:
+        return replace(context.real(), environ=self.environ)
+
+    def _catalog(self) -> Catalog:
+        return metadata_folder.read(self._cli(), self._folder)
+
+    @staticmethod
+    def _chosen(catalog: Catalog, names: tuple[str, ...]) -> tuple[TableSpec, ...]:
+        bad = [problem.table for problem in catalog.problems if problem.table is not None]
+        return select(catalog.tables, names, bad)
+
+
+def _pyarrow() -> Any:
+    """
+    Raises:
+        FatalError: `PYARROW_MISSING`.
+    """
+    if importlib.util.find_spec("pyarrow") is None:
+        what, remedy = "the package pyarrow is not installed here", "pip install 'airflow-gddl[cli,spark]'"
+        raise FatalError("PYARROW_MISSING", what, remedy=remedy)
+    return importlib.import_module("pyarrow")
+
+
+def _arrow(kind: type, lines: Iterable[object]) -> pa.Table:
+    """A column for each field of a dataclass, with its type also where there are no rows."""
+    pyarrow, hints = _pyarrow(), typing.get_type_hints(kind)
+    types = {str: pyarrow.string(), bool: pyarrow.bool_(), int: pyarrow.int64(), float: pyarrow.float64(),
+             datetime: pyarrow.timestamp("us", "UTC"), list[str]: pyarrow.list_(pyarrow.string())}  # fmt: skip
+    found = {name: next(one for one in (typing.get_args(hint) or (hint,)) if one is not type(None))
+             if hint != list[str] else hint for name, hint in hints.items()}  # fmt: skip
+    schema = pyarrow.schema([(name, types[of]) for name, of in found.items()])
+    return pyarrow.Table.from_pylist([vars(line) for line in lines], schema=schema)
