@@ -22,6 +22,7 @@ from spark_jobs.dialects.debezium.connect_values import (
     mentions_unavailable,
     unavailable_forms,
 )
+from spark_jobs.dialects.debezium.flat_events import is_added, is_flat, operation_of, require_order, source_of
 from spark_jobs.dialects.debezium.technical import Translated, with_technical
 
 Json = Any
@@ -45,6 +46,7 @@ class Event:
         source: its position in the source's log.
         before: of an update the known columns of the row before; may be empty.
         fields: Connect schemas of the columns, by this record's own schema; empty where it has none.
+        is_flat: `flat_events`.
     """
 
     op: str | None
@@ -52,6 +54,7 @@ class Event:
     source: Mapping[str, Json] = field(default_factory=dict)
     before: Mapping[str, Json] = field(default_factory=dict)
     fields: Mapping[str, Schema] = field(default_factory=dict)
+    is_flat: bool = False
 
 
 NO_EVENT = Event(None)
@@ -80,13 +83,14 @@ class Events:
         return pa.array([self.broken.get(at) for at in range(len(self.found))], pa.string())
 
 
-def read_events(data: bytes, keys: Sequence[str] = ()) -> Events:
+def read_events(data: bytes, keys: Sequence[str] = (), sequence_by: Sequence[str] = ()) -> Events:
     """
     Args:
         keys: key columns of the table, which a delete may have in the key of its record alone.
+        sequence_by: of the row; empty: the places and times of events order them.
 
     Raises:
-        ValueError: it ends inside a record, or holds no event though it has records.
+        ValueError: it ends inside a record, holds no event though it has records, or nothing orders its flat events.
     """
     # With surrogates for bytes that are not UTF-8. JSON itself can hold one half of a surrogate pair.
     text = data.removeprefix(codecs.BOM_UTF8).decode("utf-8", "surrogateescape")
@@ -108,11 +112,14 @@ def read_events(data: bytes, keys: Sequence[str] = ()) -> Events:
         found.append(event or NO_EVENT)
     if broken and len(broken) == len(found):
         raise ValueError(f"none of its {len(found)} records is a change event of Debezium")
+    require_order([event.source for event in found if event.is_flat], sequence_by=sequence_by)
     return Events(found, broken, schemas.versions, text)
 
 
 def event_of(value: Json, fields: Mapping[str, Schema]) -> Event | None:
     """Null if it is no event: no `op`, no `source`, or not the `before` or `after` that the operation needs."""
+    if isinstance(value, Mapping) and is_flat(value):
+        return _flat_event(value, fields)
     if not isinstance(value, Mapping) or not isinstance(value.get("op"), str):
         return None
     op, source, before = value["op"], value.get("source"), value.get("before")
@@ -124,6 +131,15 @@ def event_of(value: Json, fields: Mapping[str, Schema]) -> Event | None:
     row = row if isinstance(row, Mapping) else {}
     before = before if op == "u" and isinstance(before, Mapping) else {}
     return Event(OPERATIONS.get(op, op.upper()), row, source, before, fields)
+
+
+def _flat_event(record: Mapping[str, Json], fields: Mapping[str, Schema]) -> Event | None:
+    """Of a delete, the row is that before."""
+    op = operation_of(record)
+    if op is None:
+        return None
+    row = {name: value for name, value in record.items() if not is_added(name)}
+    return Event(OPERATIONS.get(op, op.upper()), row, source_of(record), fields=fields, is_flat=True)
 
 
 def _with_key(event: Event, key: Json, keys: Sequence[str], schemas: _Schemas) -> Event:
@@ -241,7 +257,7 @@ def _unwrapped(value: Json) -> _Record:
     schema, key = None, None
     if isinstance(value, str):  # of a converter that knows only texts
         value = _parsed(value)
-    while isinstance(value, Mapping) and "op" not in value:
+    while isinstance(value, Mapping) and "op" not in value and not is_flat(value):
         if "payload" in value:
             schema, value = value.get("schema"), value["payload"]
         elif "value" in value:
@@ -259,10 +275,12 @@ def _parsed(text: str) -> Json:
 
 
 def _row_fields(envelope: Schema) -> dict[str, Schema]:
-    """Schemas of the columns: those of `after`, or of `before`."""
+    """Schemas of the columns: those of `after`, or of `before`; of a flat event its own."""
     parts = {part.get("field"): part for part in envelope.get("fields") or ()}
-    row = parts.get("after") or parts.get("before") or {}
+    row = envelope if is_flat(parts) else parts.get("after") or parts.get("before") or {}
     named = [part for part in row.get("fields") or () if isinstance(part.get("field"), str)]
+    if row is envelope:
+        named = [part for part in named if not is_added(part["field"])]
     return {part["field"]: part for part in named if _in_utf8(part["field"])}
 
 

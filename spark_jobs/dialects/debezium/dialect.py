@@ -224,8 +224,10 @@ class DebeziumDialect(Dialect):
             images = self.spec.before_image_prefix
             if data[:4] == _PARQUET:
                 require_bounded(io.BytesIO(data), file, self.bounds, pq.read_metadata(io.BytesIO(data)))
-                return self._probed(file, read_parquet(data, self.options, self.spec.keys, images))
-            events = read_events(data, self.spec.keys)
+                return self._probed(
+                    file, read_parquet(data, self.options, self.spec.keys, images, self.spec.sequence_by)
+                )
+            events = read_events(data, self.spec.keys, self.spec.sequence_by)
             return self._probed(file, table_of(events, self.options, images), events.malformed)
 
     def _probed(self, file: PlannedFile, rows: Translated, malformed: pa.Array | None = None) -> Probed:

@@ -25,24 +25,39 @@ from spark_jobs.dialects.debezium.connect_values import (
     texts,
     unavailable_forms,
 )
+from spark_jobs.dialects.debezium.flat_events import (
+    DELETED_FIELD,
+    OP_FIELD,
+    is_added,
+    is_flat,
+    operation_of,
+    require_order,
+    source_of,
+)
 from spark_jobs.dialects.debezium.technical import Translated, with_technical
 
 _AVRO = b"parquet.avro.schema"
 
 
 def read_parquet(
-    data: bytes, options: DebeziumOptions, keys: Sequence[str] = (), before_images: str | None = None
+    data: bytes,
+    options: DebeziumOptions,
+    keys: Sequence[str] = (),
+    before_images: str | None = None,
+    sequence_by: Sequence[str] = (),
 ) -> Translated:
     """
     Args:
-        keys: see `events.read_events`.
+        keys, sequence_by: see `change_events.read_events`.
         before_images: prefix of the columns of rows before updates; null: these are left out.
 
     Raises:
-        ValueError: its columns are not those of an envelope.
+        ValueError: its columns are not those of an envelope, or of flat events that something orders.
         pyarrow.ArrowException: it is no parquet file, or a damaged one.
     """
     table = _envelopes(pq.ParquetFile(io.BytesIO(data), coerce_int96_timestamp_unit="us").read(use_threads=False))
+    if is_flat(table.column_names):
+        table = _of_flat(table, sequence_by)
     raw = [None if op is None else str(op) for op in table.column("op").to_pylist()]
     fields = _names_of_types(table.schema.metadata or {})
     data_columns: dict[str, Values] = {}
@@ -63,13 +78,28 @@ def read_parquet(
 
 def _envelopes(table: pa.Table) -> pa.Table:
     """The envelopes, from the column `value` that sinks write next to `key` and `offset`."""
-    if "op" not in table.column_names and (inner := _parts(table, "value")):
+    if not {"op", OP_FIELD, DELETED_FIELD} & {*table.column_names} and (inner := _parts(table, "value")):
         there = table.column("value").is_valid()  # the others are tombstones
-        inner = {**inner, **({"key": table.column("key")} if "key" in table.column_names else {})}
+        keyed = "key" in table.column_names and not is_flat(inner)
+        inner = {**inner, **({"key": table.column("key")} if keyed else {})}
         table = pa.table(inner).replace_schema_metadata(table.schema.metadata).filter(there)
+    if is_flat(table.column_names):
+        return table
     if not {"op", "source"} <= {*table.column_names} or not (_parts(table, "before") or _parts(table, "after")):
         raise ValueError(f"not change events of Debezium: its columns are {', '.join(table.column_names)}")
     return table
+
+
+def _of_flat(table: pa.Table, sequence_by: Sequence[str]) -> pa.Table:
+    """Flat events in envelopes: the row is `after`, of a delete `before`."""
+    added = table.select([name for name in table.column_names if is_added(name)]).to_pylist()
+    ops, sources = [operation_of(record) for record in added], [source_of(record) for record in added]
+    require_order(sources, sequence_by=sequence_by)
+    columns = table.select([name for name in table.column_names if not is_added(name)])
+    rows = columns.to_struct_array().combine_chunks()
+    deleted = pa.array([at if op == "d" else None for at, op in enumerate(ops)], pa.int64())
+    envelopes = {"op": pa.array(ops, pa.string()), "source": sources, "before": rows.take(deleted), "after": rows}
+    return pa.table(envelopes).replace_schema_metadata(table.schema.metadata)
 
 
 def _row_columns(table: pa.Table, ops: Sequence[str | None], keys: Sequence[str]) -> dict[str, pa.Array]:
@@ -180,7 +210,8 @@ def _names_of_types(metadata: Mapping[bytes, bytes]) -> dict[str, str]:
             record = _resolved(row, records)
             if record is not None:
                 return _connect_names(record, records)
-    return {}
+    flat = (row for row in records.values() if is_flat([field.get("name") for field in row.get("fields") or ()]))
+    return next((_connect_names(row, records) for row in flat), {})
 
 
 def _resolved(kind: Any, records: Mapping[str, dict[str, Any]]) -> dict[str, Any] | None:
