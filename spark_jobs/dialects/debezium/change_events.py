@@ -22,6 +22,7 @@ from spark_jobs.dialects.debezium.connect_values import (
     mentions_unavailable,
     unavailable_forms,
 )
+from spark_jobs.dialects.debezium.documents import document_of, is_of_documents
 from spark_jobs.dialects.debezium.flat_events import is_added, is_flat, operation_of, require_order, source_of
 from spark_jobs.dialects.debezium.technical import Translated, with_technical
 
@@ -102,8 +103,9 @@ def read_events(data: bytes, keys: Sequence[str] = (), sequence_by: Sequence[str
         value = record.value
         if value is None:
             continue
-        event = event_of(value, schemas.fields(record.schema))
-        if event is not None and event.op == "D":
+        of_documents = is_of_documents(value) and value["op"] in OPERATIONS
+        event = _of_document(value, record.key) if of_documents else event_of(value, schemas.fields(record.schema))
+        if event is not None and event.op == "D" and not of_documents:
             event = _with_key(event, record.key, keys, schemas)
         if event is None or (may_be_cut and not _is_encodable(event)):
             event = None
@@ -142,6 +144,11 @@ def _flat_event(record: Mapping[str, Json], fields: Mapping[str, Schema]) -> Eve
     return Event(OPERATIONS.get(op, op.upper()), row, source_of(record), fields=fields, is_flat=True)
 
 
+def _of_document(value: Mapping[str, Json], key: Json) -> Event | None:
+    found = document_of(value, _unwrapped(key).value)
+    return None if found is None else Event(found.op, found.row, value["source"])
+
+
 def _with_key(event: Event, key: Json, keys: Sequence[str], schemas: _Schemas) -> Event:
     """A delete with key columns of its record's key, a struct in Connect's wrapper or not, which its row lacks."""
     bare = _unwrapped(key)
@@ -157,7 +164,7 @@ def _with_key(event: Event, key: Json, keys: Sequence[str], schemas: _Schemas) -
 def _is_encodable(event: Event) -> bool:
     """Whether UTF-8 can hold the names, the operation and nested values; other texts are looked at in their columns."""
     nested = [value for row in (event.row, event.before) for value in row.values() if not isinstance(value, str)]
-    return _in_utf8(json.dumps([event.op, *event.row, *event.before, nested], ensure_ascii=False))
+    return _in_utf8(json.dumps([event.op, *event.row, *event.before, nested], ensure_ascii=False, default=str))
 
 
 def _in_utf8(text: str) -> bool:

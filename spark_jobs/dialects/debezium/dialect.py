@@ -18,7 +18,7 @@ from airflow_gddl.contract.extensions import DebeziumOptions
 from airflow_gddl.contract.file_names import Names, PathFormat, is_temporary
 from airflow_gddl.stores.readers import GZIP_MAGIC, Inflating
 from spark_jobs.dialects.debezium.change_events import read_events, table_of
-from spark_jobs.dialects.debezium.parquet_table import read_parquet
+from spark_jobs.dialects.debezium.parquet_table import documents_in, read_parquet
 from spark_jobs.dialects.debezium.technical import (
     CARRIED,
     OP,
@@ -224,9 +224,11 @@ class DebeziumDialect(Dialect):
             images = self.spec.before_image_prefix
             if data[:4] == _PARQUET:
                 require_bounded(io.BytesIO(data), file, self.bounds, pq.read_metadata(io.BytesIO(data)))
-                return self._probed(
-                    file, read_parquet(data, self.options, self.spec.keys, images, self.spec.sequence_by)
-                )
+                documents = documents_in(data)
+                if documents is None:
+                    rows = read_parquet(data, self.options, self.spec.keys, images, self.spec.sequence_by)
+                    return self._probed(file, rows)
+                data = documents
             events = read_events(data, self.spec.keys, self.spec.sequence_by)
             return self._probed(file, table_of(events, self.options, images), events.malformed)
 

@@ -13,11 +13,12 @@ _OF_SOURCE = (
     "version", "connector", "name", "ts_ms", "ts_us", "ts_ns", "snapshot", "db", "sequence", "schema", "table", "txId",
     "lsn", "xmin", "server_id", "gtid", "file", "pos", "row", "thread", "query", "change_lsn", "commit_lsn",
     "event_serial_no", "scn", "commit_scn", "rs_id", "ssn", "redo_thread", "user_name", "ts_id",
+    "ord", "rs", "collection",
 )  # fmt: skip
 _OF_EVENT = ("ts_ms", "ts_us", "ts_ns")
 """Without `source.`, these are of the event: the time at which the connector processed it, and no commit time."""
 _ADDED = frozenset({OP_FIELD, DELETED_FIELD, *(f"__{name}" for name in _OF_SOURCE)})
-_MARKS = (("commit_lsn", "sqlserver"), ("scn", "oracle"), ("file", "mysql"), ("lsn", "postgresql"))
+_MARKS = (("commit_lsn", "sqlserver"), ("scn", "oracle"), ("file", "mysql"), ("lsn", "postgresql"), ("ord", "mongodb"))
 """Field of `source` that only connectors of one kind have, and the kind, where no `connector` is added."""
 WITHOUT_ORDER = (
     "its flat events (ExtractNewRecordState) have no place in the log and no commit time; set add.fields of the "
