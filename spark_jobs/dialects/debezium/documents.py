@@ -33,8 +33,11 @@ class Document:
 
 
 def is_of_documents(event: Json) -> bool:
+    """Whether it is an event of MongoDB whose documents are texts: a transform may have made structs of them."""
     source = event.get("source") if isinstance(event, Mapping) else None
-    return isinstance(source, Mapping) and source.get("connector") == "mongodb" and isinstance(event.get("op"), str)
+    if not isinstance(source, Mapping) or source.get("connector") != "mongodb" or not isinstance(event.get("op"), str):
+        return False
+    return not any(isinstance(event.get(side), Mapping) for side in ("before", "after"))
 
 
 def document_of(event: Mapping[str, Json], key: Json) -> Document | None:
