@@ -38,9 +38,8 @@ from spark_jobs.rules.derived import landed_as_named, raw_as_named
 from spark_jobs.rules.erasure import ErasedKeys, without_erased
 from spark_jobs.rules.measure import DecodedBatch, Figures, PartFigures, combined, distinct, figures_of, measure
 from spark_jobs.rules.read import FileRows, RawGroup, grouped, read_file
-from spark_jobs.rules.row_filter import within_filter
-from spark_jobs.rules.stale_rows import suspects
-from spark_jobs.rules.sweep import undeleted, with_shard, with_shard_column
+from spark_jobs.rules.rewrite import within_filter
+from spark_jobs.rules.sweep import suspects, undeleted, with_shard, with_shard_column
 from spark_jobs.rules.truncates import without_truncates
 
 _PARTS_A_SLOT = 4

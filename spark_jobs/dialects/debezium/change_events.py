@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from airflow_gddl.contract.extensions import DebeziumOptions
+from airflow_gddl.contract.flat_events import FlatForm
 from spark_jobs.dialects.debezium.connect_values import (
     Values,
     array_of,
@@ -23,7 +24,6 @@ from spark_jobs.dialects.debezium.connect_values import (
     unavailable_forms,
 )
 from spark_jobs.dialects.debezium.documents import document_of, is_of_documents
-from spark_jobs.dialects.debezium.flat_events import is_added, is_flat, operation_of, require_order, source_of
 from spark_jobs.dialects.debezium.technical import Translated, with_technical
 
 Json = Any
@@ -47,7 +47,6 @@ class Event:
         source: its position in the source's log.
         before: of an update the known columns of the row before; may be empty.
         fields: Connect schemas of the columns, by this record's own schema; empty where it has none.
-        is_flat: `flat_events`.
     """
 
     op: str | None
@@ -55,10 +54,10 @@ class Event:
     source: Mapping[str, Json] = field(default_factory=dict)
     before: Mapping[str, Json] = field(default_factory=dict)
     fields: Mapping[str, Schema] = field(default_factory=dict)
-    is_flat: bool = False
 
 
 NO_EVENT = Event(None)
+FLAT = FlatForm()
 
 
 @dataclass(frozen=True)
@@ -84,27 +83,30 @@ class Events:
         return pa.array([self.broken.get(at) for at in range(len(self.found))], pa.string())
 
 
-def read_events(data: bytes, keys: Sequence[str] = (), sequence_by: Sequence[str] = ()) -> Events:
+def read_events(data: bytes, keys: Sequence[str] = (), flat: FlatForm = FLAT) -> Events:
     """
     Args:
         keys: key columns of the table, which a delete may have in the key of its record alone.
-        sequence_by: of the row; empty: the places and times of events order them.
 
     Raises:
-        ValueError: it ends inside a record, holds no event though it has records, or nothing orders its flat events.
+        ValueError: it ends inside a record, or holds no event though it has records.
+        FatalError: flat events lack fields, see `FlatForm.require`.
     """
     # With surrogates for bytes that are not UTF-8. JSON itself can hold one half of a surrogate pair.
     text = data.removeprefix(codecs.BOM_UTF8).decode("utf-8", "surrogateescape")
     may_be_cut = _SURROGATE.search(text) is not None or not _in_utf8(text)
     found: list[Event] = []
     broken: dict[int, str] = {}
-    schemas = _Schemas()
-    for original, record in _records(text):
+    schemas = _Schemas(flat)
+    for original, record in _records(text, flat):
         value = record.value
         if value is None:
             continue
         of_documents = is_of_documents(value) and value["op"] in OPERATIONS
-        event = _of_document(value, record.key) if of_documents else event_of(value, schemas.fields(record.schema))
+        if of_documents:
+            event = _of_document(value, _unwrapped(record.key, flat).value)
+        else:
+            event = event_of(value, schemas.fields(record.schema), flat)
         if event is not None and event.op == "D" and not of_documents:
             event = _with_key(event, record.key, keys, schemas)
         if event is None or (may_be_cut and not _is_encodable(event)):
@@ -113,15 +115,21 @@ def read_events(data: bytes, keys: Sequence[str] = (), sequence_by: Sequence[str
             broken[len(found)] = written.encode("utf-8", "backslashreplace").decode()
         found.append(event or NO_EVENT)
     if broken and len(broken) == len(found):
-        raise ValueError(f"none of its {len(found)} records is a change event of Debezium")
-    require_order([event.source for event in found if event.is_flat], sequence_by=sequence_by)
+        raise ValueError(
+            f"none of its {len(found)} records is a change event of Debezium; rows that ExtractNewRecordState has made "
+            "of events need its settings add.fields and delete.tombstone.handling.mode=rewrite"
+        )
     return Events(found, broken, schemas.versions, text)
 
 
-def event_of(value: Json, fields: Mapping[str, Schema]) -> Event | None:
-    """Null if it is no event: no `op`, no `source`, or not the `before` or `after` that the operation needs."""
-    if isinstance(value, Mapping) and is_flat(value):
-        return _flat_event(value, fields)
+def event_of(value: Json, fields: Mapping[str, Schema], flat: FlatForm = FLAT) -> Event | None:
+    """Null if it is no event: no `op`, no `source`, or not the `before` or `after` that the operation needs.
+
+    Raises:
+        FatalError: see `FlatForm.require`.
+    """
+    if isinstance(value, Mapping) and flat.is_flat(value):
+        value = flat.enveloped(value)
     if not isinstance(value, Mapping) or not isinstance(value.get("op"), str):
         return None
     op, source, before = value["op"], value.get("source"), value.get("before")
@@ -135,23 +143,14 @@ def event_of(value: Json, fields: Mapping[str, Schema]) -> Event | None:
     return Event(OPERATIONS.get(op, op.upper()), row, source, before, fields)
 
 
-def _flat_event(record: Mapping[str, Json], fields: Mapping[str, Schema]) -> Event | None:
-    """Of a delete, the row is that before."""
-    op = operation_of(record)
-    if op is None:
-        return None
-    row = {name: value for name, value in record.items() if not is_added(name)}
-    return Event(OPERATIONS.get(op, op.upper()), row, source_of(record), fields=fields, is_flat=True)
-
-
 def _of_document(value: Mapping[str, Json], key: Json) -> Event | None:
-    found = document_of(value, _unwrapped(key).value)
+    found = document_of(value, key)
     return None if found is None else Event(found.op, found.row, value["source"])
 
 
 def _with_key(event: Event, key: Json, keys: Sequence[str], schemas: _Schemas) -> Event:
     """A delete with key columns of its record's key, a struct in Connect's wrapper or not, which its row lacks."""
-    bare = _unwrapped(key)
+    bare = _unwrapped(key, schemas.flat)
     wanted = {name.lower() for name in keys}
     given = bare.value.items() if isinstance(bare.value, Mapping) else ()
     parts = {name: value for name, value in given if name.lower() in wanted and event.row.get(name) is None}
@@ -178,7 +177,8 @@ def _in_utf8(text: str) -> bool:
 class _Schemas:
     """The distinct schemas of records."""
 
-    def __init__(self) -> None:
+    def __init__(self, flat: FlatForm) -> None:
+        self.flat = flat
         self._known: list[tuple[Schema, Mapping[str, Schema]]] = []
 
     @property
@@ -192,7 +192,7 @@ class _Schemas:
         for known, fields in reversed(self._known):
             if schema is known or schema == known:
                 return fields
-        self._known.append((schema, _row_fields(schema)))
+        self._known.append((schema, _row_fields(schema, self.flat)))
         return self._known[-1][1]
 
 
@@ -205,11 +205,11 @@ class _Record:
     key: Json = None
 
 
-def _records(text: str) -> Iterator[tuple[str | None, _Record]]:
+def _records(text: str, flat: FlatForm) -> Iterator[tuple[str | None, _Record]]:
     """Original text (null: not at hand) and record."""
     if text.lstrip()[:1] == "[":
         for value in DECODER.decode(text):
-            yield None, _unwrapped(value)
+            yield None, _unwrapped(value, flat)
         return
     wrapper = _Wrapper()
     lines = text.split("\n")
@@ -219,7 +219,7 @@ def _records(text: str) -> Iterator[tuple[str | None, _Record]]:
             continue
         try:
             quick = wrapper.read(stripped)
-            found = [(stripped, quick)] if quick is not None else list(_concatenated(stripped))
+            found = [(stripped, quick)] if quick is not None else list(_concatenated(stripped, flat))
         except json.JSONDecodeError as error:
             if number == len(lines) - 1:
                 raise ValueError(f"the file ends inside a record: {error}") from error
@@ -229,12 +229,12 @@ def _records(text: str) -> Iterator[tuple[str | None, _Record]]:
         yield from found
 
 
-def _concatenated(line: str) -> Iterator[tuple[str, _Record]]:
+def _concatenated(line: str, flat: FlatForm) -> Iterator[tuple[str, _Record]]:
     """Firehose writes objects without separators: each with its own text."""
     at = 0
     while at < len(line):
         value, end = DECODER.raw_decode(line, at)
-        yield line[at:end], _unwrapped(value)
+        yield line[at:end], _unwrapped(value, flat)
         at = _SPACE.match(line, end).end()  # type: ignore[union-attr]  # it matches nothing, too
 
 
@@ -259,12 +259,12 @@ class _Wrapper:
         return _Record(DECODER.decode(line[len(self._prefix) : -1]), self._schema)
 
 
-def _unwrapped(value: Json) -> _Record:
+def _unwrapped(value: Json, flat: FlatForm) -> _Record:
     """Unwrap Connect's `schema` and `payload`, and the `key`, `value`, `offset` that sinks add to records."""
     schema, key = None, None
     if isinstance(value, str):  # of a converter that knows only texts
         value = _parsed(value)
-    while isinstance(value, Mapping) and "op" not in value and not is_flat(value):
+    while isinstance(value, Mapping) and "op" not in value and not flat.is_flat(value):
         if "payload" in value:
             schema, value = value.get("schema"), value["payload"]
         elif "value" in value:
@@ -281,13 +281,16 @@ def _parsed(text: str) -> Json:
         return text
 
 
-def _row_fields(envelope: Schema) -> dict[str, Schema]:
-    """Schemas of the columns: those of `after`, or of `before`; of a flat event its own."""
-    parts = {part.get("field"): part for part in envelope.get("fields") or ()}
-    row = envelope if is_flat(parts) else parts.get("after") or parts.get("before") or {}
-    named = [part for part in row.get("fields") or () if isinstance(part.get("field"), str)]
-    if row is envelope:
-        named = [part for part in named if not is_added(part["field"])]
+def _row_fields(schema: Schema, flat: FlatForm) -> dict[str, Schema]:
+    """Schemas of the columns: of an envelope those of `after`, or of `before`."""
+    parts = _named_parts(schema)
+    if flat.is_flat(parts):
+        return {name: parts[name] for name in flat.columns(parts).row}
+    return _named_parts(parts.get("after") or parts.get("before") or {})
+
+
+def _named_parts(schema: Schema) -> dict[str, Schema]:
+    named = [part for part in schema.get("fields") or () if isinstance(part.get("field"), str)]
     return {part["field"]: part for part in named if _in_utf8(part["field"])}
 
 
