@@ -33,6 +33,7 @@ from airflow_gddl.onboarding.plan import (
     TASK_SETTINGS,
     OnboardingPlan,
     Overlay,
+    connector_settings,
     endpoint_settings,
     make_plan,
     pasted,
@@ -120,6 +121,9 @@ def next_steps(tables: Sequence[TableSpec], landing: str, metadata: str, *, from
         yield json.dumps(TASK_SETTINGS)
         yield "  Settings of its target endpoint, which is of type S3:"
         yield json.dumps(endpoint_settings(landing))
+    if from_database and (captured := [table for table in tables if table.dialect == "debezium"]):
+        yield "- Debezium: create a source connector, and a sink as docs/debezium.md describes it. Connector settings:"
+        yield json.dumps(connector_settings(captured))
     yield "- Files are expected in:"
     yield from (f"  {LandingFolder(landing, table.name_in_source).path}/" for table in tables[:_SHOWN])
     if len(tables) > _SHOWN:

@@ -23,6 +23,7 @@ from spark_jobs.dialects.debezium.connect_values import (
     mentions_unavailable,
     unavailable_forms,
 )
+from spark_jobs.dialects.debezium.documents import document_of, is_of_documents
 from spark_jobs.dialects.debezium.technical import Translated, with_technical
 
 Json = Any
@@ -101,8 +102,12 @@ def read_events(data: bytes, keys: Sequence[str] = (), flat: FlatForm = FLAT) ->
         value = record.value
         if value is None:
             continue
-        event = event_of(value, schemas.fields(record.schema), flat)
-        if event is not None and event.op == "D":
+        of_documents = is_of_documents(value) and value["op"] in OPERATIONS
+        if of_documents:
+            event = _of_document(value, _unwrapped(record.key, flat).value)
+        else:
+            event = event_of(value, schemas.fields(record.schema), flat)
+        if event is not None and event.op == "D" and not of_documents:
             event = _with_key(event, record.key, keys, schemas)
         if event is None or (may_be_cut and not _is_encodable(event)):
             event = None
@@ -138,6 +143,11 @@ def event_of(value: Json, fields: Mapping[str, Schema], flat: FlatForm = FLAT) -
     return Event(OPERATIONS.get(op, op.upper()), row, source, before, fields)
 
 
+def _of_document(value: Mapping[str, Json], key: Json) -> Event | None:
+    found = document_of(value, key)
+    return None if found is None else Event(found.op, found.row, value["source"])
+
+
 def _with_key(event: Event, key: Json, keys: Sequence[str], schemas: _Schemas) -> Event:
     """A delete with key columns of its record's key, a struct in Connect's wrapper or not, which its row lacks."""
     bare = _unwrapped(key, schemas.flat)
@@ -153,7 +163,7 @@ def _with_key(event: Event, key: Json, keys: Sequence[str], schemas: _Schemas) -
 def _is_encodable(event: Event) -> bool:
     """Whether UTF-8 can hold the names, the operation and nested values; other texts are looked at in their columns."""
     nested = [value for row in (event.row, event.before) for value in row.values() if not isinstance(value, str)]
-    return _in_utf8(json.dumps([event.op, *event.row, *event.before, nested], ensure_ascii=False))
+    return _in_utf8(json.dumps([event.op, *event.row, *event.before, nested], ensure_ascii=False, default=str))
 
 
 def _in_utf8(text: str) -> bool:

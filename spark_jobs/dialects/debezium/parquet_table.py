@@ -68,6 +68,20 @@ def read_parquet(
     return with_technical(ops, data_columns, sources, kept)
 
 
+def documents_in(data: bytes) -> bytes | None:
+    """Events of documents in a parquet file as JSON lines; null for a file of others."""
+    schema = pq.read_schema(io.BytesIO(data))
+    inner = schema if "op" in schema.names else schema.field("value").type if "value" in schema.names else schema
+    if isinstance(inner, pa.DataType) and not pt.is_struct(inner):
+        return None
+    fields = {field.name: field.type for field in inner}
+    after = fields.get("after", pa.null())
+    if not {"op", "source"} <= fields.keys() or not (pt.is_string(after) or pt.is_large_string(after)):
+        return None
+    rows = pq.ParquetFile(io.BytesIO(data)).read(use_threads=False).to_pylist()
+    return b"".join(json.dumps(row, default=str).encode() + b"\n" for row in rows)
+
+
 def _envelopes(table: pa.Table, flat: FlatForm) -> pa.Table:
     """The envelopes, from the column `value` that sinks write next to `key` and `offset`."""
     if "op" not in table.column_names and not _is_flat(table, flat) and (inner := _parts(table, "value")):
