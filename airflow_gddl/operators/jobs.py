@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.sdk import Asset, BaseOperator, BaseOperatorLink, Context
 
+from airflow_gddl import configuration
 from airflow_gddl.assets import alias_of
 from airflow_gddl.links.jobs import AssetsLink, JobLogLink
+from airflow_gddl.version_compat import TaskDeferred
 
 if TYPE_CHECKING:
     from airflow_gddl.reporting.results import LoadedTables
@@ -21,6 +23,7 @@ class JobTask(BaseOperator):
     Args:
         metadata: folder or `s3://` URL.
         runner: name of the runner; null: the one that the metadata names.
+        deferrable: wait in the triggerer for a job that runs elsewhere; null: as `[gddl] deferrable` says.
 
     Attributes:
         job_log: where the log of the last job is; null before, and when there is none.
@@ -30,10 +33,13 @@ class JobTask(BaseOperator):
     execution: ClassVar[str]
     operator_extra_links: Collection[BaseOperatorLink] = (JobLogLink(),)
 
-    def __init__(self, *, metadata: str, runner: str | None = None, **kwargs: Any) -> None:
+    def __init__(
+        self, *, metadata: str, runner: str | None = None, deferrable: bool | None = None, **kwargs: Any
+    ) -> None:
         super().__init__(**kwargs)
         self.metadata = metadata
         self.runner = runner
+        self.deferrable = configuration.is_deferrable() if deferrable is None else deferrable
         self.job_log: str | None = None
         self.stop: Callable[[], None] | None = None
 
@@ -45,7 +51,14 @@ class JobTask(BaseOperator):
             AirflowFailException: a retry would fail, too.
             AirflowException: a table failed, or a transient error.
         """
-        return self._execute(context)
+        try:
+            return self._execute(context)
+        except TaskDeferred as deferred:
+            if self.deferrable:
+                raise
+            from airflow_gddl.triggers.in_task import run_in_task  # noqa: PLC0415 - imported when needed
+
+            return run_in_task(self, context, deferred)
 
     def resumed(self, context: Context, event: Mapping[str, Any]) -> Any:
         """Resume after the triggerer: the run has ended, or could not be watched.

@@ -101,7 +101,7 @@ class GddlRunTrigger(BaseTrigger):
     async def on_kill(self) -> None:
         """Cancel the run after a user marked or cleared its task; the next try starts a new run."""
         try:
-            await sync_to_async(self._cancel, thread_sensitive=False)()
+            await sync_to_async(self.cancel, thread_sensitive=False)()
         except GddlError as error:
             self.log.warning("run %s could not be cancelled: %s", self._watch.run.handle.run, error)
 
@@ -207,7 +207,12 @@ class GddlRunTrigger(BaseTrigger):
         for name, url in platform.links(self._watch.run.handle).items():
             self.log.info("%s: %s", name, url)
 
-    def _cancel(self) -> None:
+    def cancel(self) -> None:
+        """Cancel the run, or ask a continuous job to end. Blocks.
+
+        Raises:
+            GddlError: the lake or the platform does not respond.
+        """
         watch = self._watch
         store = open_store(self._environ())
         attempts = Attempts(store, watch.lake, watch.task)

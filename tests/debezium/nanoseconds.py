@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from airflow_gddl.contract.extensions import DebeziumOptions
-from spark_jobs.dialects.debezium.dialect import read_parquet
+from spark_jobs.dialects.debezium.parquet_table import read_parquet
 from spark_jobs.spark.tasks import leave_pandas_out
 
 _ROW = pa.struct([("id", pa.int64()), ("t", pa.time64("ns")), ("seen", pa.list_(pa.timestamp("ns")))])

@@ -1,36 +1,25 @@
-"""Debezium as a dialect. Parquet events, whose envelope is a row of structs, are read here as a table of rows."""
+"""Debezium as a dialect."""
 
 from __future__ import annotations
 
 import io
-import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, time
+from datetime import datetime
 from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
-import pyarrow.types as pt
 
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.extensions import DebeziumOptions
 from airflow_gddl.contract.file_names import Names, PathFormat, is_temporary
-from airflow_gddl.contract.sql_types import MAX_PRECISION
+from airflow_gddl.contract.flat_events import FlatForm
 from airflow_gddl.stores.readers import GZIP_MAGIC, Inflating
-from spark_jobs.dialects.debezium.change_events import OPERATIONS, read_events, table_of
-from spark_jobs.dialects.debezium.connect_values import (
-    Kind,
-    Values,
-    array_of,
-    kind_for,
-    named_kind,
-    texts,
-    unavailable_forms,
-)
+from spark_jobs.dialects.debezium.change_events import read_events, table_of
+from spark_jobs.dialects.debezium.parquet_table import read_parquet
 from spark_jobs.dialects.debezium.technical import (
     CARRIED,
     OP,
@@ -41,208 +30,12 @@ from spark_jobs.dialects.debezium.technical import (
     with_epochs,
     with_keys,
     with_other_epochs,
-    with_technical,
 )
 from spark_jobs.dialects.probe import reading, require_bounded
 from spark_jobs.dialects.protocol import EVERYTHING, Dialect, InputOpener, Probed, Window
 from spark_jobs.plan.discover import FileTimes
 from spark_jobs.plan.planned_batch import PlannedFile
 from spark_jobs.plan.source_snapshots import MOST_NAMED, KnownSnapshots, SnapshotMarks, SnapshotPart
-
-_AVRO = b"parquet.avro.schema"
-
-
-def read_parquet(
-    data: bytes, options: DebeziumOptions, keys: Sequence[str] = (), before_images: str | None = None
-) -> Translated:
-    """
-    Args:
-        keys: see `events.read_events`.
-        before_images: prefix of the columns of rows before updates; null: these are left out.
-
-    Raises:
-        ValueError: its columns are not those of an envelope.
-        pyarrow.ArrowException: it is no parquet file, or a damaged one.
-    """
-    table = _envelopes(pq.ParquetFile(io.BytesIO(data), coerce_int96_timestamp_unit="us").read(use_threads=False))
-    raw = [None if op is None else str(op) for op in table.column("op").to_pylist()]
-    fields = _names_of_types(table.schema.metadata or {})
-    data_columns: dict[str, Values] = {}
-    kept: dict[str, Sequence[bool]] = {}
-    for name, values in _row_columns(table, raw, keys).items():
-        found, flags = _available(values, options)
-        if any(flags):
-            kept[name] = flags
-        data_columns[name] = _meant(found, _kind(name, fields, options))
-    if before_images is not None:
-        for name, values in _before(table, raw).items():
-            found, _ = _available(values, options)
-            data_columns[f"{before_images}{name}"] = _meant(found, _kind(name, fields, options))
-    sources = [source or {} for source in table.column("source").to_pylist()]
-    ops = [OPERATIONS.get(op, op.upper()) if op else None for op in raw]
-    return with_technical(ops, data_columns, sources, kept)
-
-
-def _envelopes(table: pa.Table) -> pa.Table:
-    """The envelopes, from the column `value` that sinks write next to `key` and `offset`."""
-    if "op" not in table.column_names and (inner := _members(table, "value")):
-        there = table.column("value").is_valid()  # the others are tombstones
-        inner = {**inner, **({"key": table.column("key")} if "key" in table.column_names else {})}
-        table = pa.table(inner).replace_schema_metadata(table.schema.metadata).filter(there)
-    if not {"op", "source"} <= {*table.column_names} or not (_members(table, "before") or _members(table, "after")):
-        raise ValueError(f"not change events of Debezium: its columns are {', '.join(table.column_names)}")
-    return table
-
-
-def _row_columns(table: pa.Table, ops: Sequence[str | None], keys: Sequence[str]) -> dict[str, pa.Array]:
-    """Columns of the row after, for deletes of the row before, whose key may be in the key of its record alone."""
-    deleted = pa.array([op == "d" for op in ops], pa.bool_())
-    after, before = _members(table, "after"), _members(table, "before")
-    found = {}
-    for name in dict.fromkeys((*after, *before)):
-        empty = pa.nulls(table.num_rows, (after[name] if name in after else before[name]).type)
-        found[name] = _chosen(deleted, before.get(name, empty), after.get(name, empty))
-    wanted = {name.lower() for name in keys}
-    for name, values in _members(table, "key").items():
-        if name in found and name.lower() in wanted and not pt.is_nested(values.type):
-            lacking = pc.and_(deleted, found[name].is_null())
-            found[name] = pc.if_else(lacking, values.cast(found[name].type), found[name])
-    return found
-
-
-def _before(table: pa.Table, ops: Sequence[str | None]) -> dict[str, pa.Array]:
-    """Columns of the row before, for updates; none where they are not delivered."""
-    if "u" not in ops or table.column("before").null_count == table.num_rows:
-        return {}
-    updated = pa.array([op == "u" for op in ops], pa.bool_())
-    return {name: _chosen(updated, found, pa.nulls(len(found), found.type))
-            for name, found in _members(table, "before").items()}  # fmt: skip
-
-
-def _chosen(where: pa.Array, yes: pa.Array, no: pa.Array) -> pa.Array:
-    """As `pc.if_else`, also for nested types."""
-    if not pt.is_nested(yes.type):
-        return pc.if_else(where, yes, no)
-    both = pa.concat_arrays([yes, no])
-    rows = len(yes)
-    return both.take(pa.array([at if flag else at + rows for at, flag in enumerate(where.to_pylist())], pa.int64()))
-
-
-def _members(table: pa.Table, name: str) -> Mapping[str, pa.Array]:
-    if name not in table.column_names or not pt.is_struct(table.schema.field(name).type):
-        return {}
-    column = table.column(name).combine_chunks()
-    return {field.name: pc.struct_field(column, field.name) for field in column.type}
-
-
-def _available(values: pa.Array, options: DebeziumOptions) -> tuple[pa.Array, Sequence[bool]]:
-    """The values with nulls for the placeholder, and the mask of placeholders."""
-    kind = values.type
-    forms = unavailable_forms(options)
-    if pt.is_nested(kind):
-        try:
-            flags = [value in forms for value in values.to_pylist()]
-        except ValueError:  # times in nanoseconds, which no placeholder has and Python can't hold
-            return values, ()
-    elif pt.is_string(kind) or pt.is_large_string(kind) or pt.is_binary(kind):
-        wanted = [form for form in forms if isinstance(form, bytes if pt.is_binary(kind) else str)]
-        flags = pc.is_in(values, value_set=pa.array(wanted, kind)).to_pylist()
-    else:
-        return values, ()
-    if not any(flags):
-        return values, ()
-    empty = pa.nulls(len(values), kind)
-    return _chosen(pa.array(flags, pa.bool_()), empty, values), flags
-
-
-def _kind(name: str, fields: Mapping[str, str], options: DebeziumOptions) -> Kind | None:
-    return named_kind(fields[name], {}) if name in fields else kind_for(name, {}, options)
-
-
-def _meant(values: pa.Array, kind: Kind | None) -> Values:
-    """Converted by the type's name; parquet's own decimals, dates and times of day are unchanged."""
-    own = values.type
-    if pt.is_time(own):
-        times = values.cast(pa.time64("us"), safe=False).to_pylist()  # Python's have no nanoseconds
-        return Values(pa.array([None if v is None else _time_text(v) for v in times], pa.string()))
-    if pt.is_decimal(own) and own.precision > MAX_PRECISION:  # Connect's converter writes 64 for unknown
-        return _short(values)
-    if kind is None or pt.is_temporal(own) or pt.is_decimal(own) or (own == pa.string() and kind.type == pa.string()):
-        return Values(values)
-    return array_of(values.to_pylist(), kind)
-
-
-def _short(values: pa.Array) -> Values:
-    """Numbers as decimals of 38 digits; one that needs more is a misfit."""
-    scale = values.type.scale
-    try:
-        kind = pa.decimal128(MAX_PRECISION, scale)
-    except ValueError:  # no decimal of 38 digits has as many of them after the point
-        return Values(texts(values))
-    try:
-        return Values(values.cast(kind))
-    except pa.ArrowException:
-        return Values(texts(values), kind)
-
-
-def _time_text(value: time) -> str:
-    text = value.isoformat()
-    return text.rstrip("0") if "." in text else text
-
-
-def _names_of_types(metadata: Mapping[bytes, bytes]) -> dict[str, str]:
-    """Column to Connect type name, from the Avro schema that the sinks' writer leaves in the file."""
-    try:
-        schema = json.loads(metadata.get(_AVRO, b"{}"))
-    except ValueError:
-        return {}
-    records = {str(found.get("name")).rpartition(".")[2]: found for found in _records(schema)}
-    for part in ("after", "before"):
-        for row in _branches(_field(schema, part)):
-            record = _resolved(row, records)
-            if record is not None:
-                return _connect_names(record, records)
-    return {}
-
-
-def _resolved(kind: Any, records: Mapping[str, dict[str, Any]]) -> dict[str, Any] | None:
-    """Avro describes a record at its first use, and refers to it by name afterwards."""
-    name = kind.get("name") if isinstance(kind, dict) else kind
-    return records.get(str(name).rpartition(".")[2])
-
-
-def _connect_names(row: Mapping[str, Any], records: Mapping[str, dict[str, Any]]) -> dict[str, str]:
-    named = {}
-    for field in row.get("fields") or ():
-        for kind in _branches(field.get("type")):
-            branch = kind if isinstance(kind, dict) else _resolved(kind, records)
-            if branch is not None and isinstance(branch.get("connect.name"), str):
-                named[field["name"]] = branch["connect.name"]
-    return named
-
-
-def _records(schema: Any) -> list[dict[str, Any]]:
-    found = []
-    for branch in _branches(schema):
-        if isinstance(branch, dict) and branch.get("type") == "record":
-            found.append(branch)
-            for field in branch.get("fields") or ():
-                found += _records(field.get("type"))
-    return found
-
-
-def _field(schema: Any, name: str) -> Any:
-    for record in _branches(schema):
-        for field in record.get("fields") or () if isinstance(record, dict) else ():
-            if field.get("name") == name:
-                return field.get("type")
-    return None
-
-
-def _branches(kind: Any) -> Sequence[Any]:
-    """The branches of a union; any other type itself."""
-    return kind if isinstance(kind, list) else () if kind is None else (kind,)
-
 
 _ENDING = r"(?:\.(?:snappy|gz|zstd))?\.(?:jsonl?|ndjson|parquet)(?:\.gz)?"
 _OFFSET = re.compile(rf"(?:.*[+-](?P<partition>\d+)[+-])?(?P<offset>\d+)(?:{_ENDING}|\.gz)?", re.IGNORECASE)
@@ -321,10 +114,10 @@ def _parts(table: pa.Table, sources: Sequence[Source]) -> tuple[SnapshotPart, ..
         return ()
     chosen = table.select([SEQUENCE, TIME]).take(pa.array(rows))
     found: dict[str, dict[str, Any]] = {}
-    for row, position, at in zip(rows, *(column.to_pylist() for column in chosen.columns), strict=True):
+    for row, position, time in zip(rows, *(column.to_pylist() for column in chosen.columns), strict=True):
         if position is not None:
             part = found.setdefault(position, {"since": None, "finished": {}, "whole": False})
-            part["since"] = min((t for t in (part["since"], at) if t is not None), default=None)
+            part["since"] = min((t for t in (part["since"], time) if t is not None), default=None)
             part["whole"] |= marks[row] == _LAST
             if marks[row] == _LAST_OF_TABLE:
                 part["finished"][_collection(sources[row])] = True
@@ -429,11 +222,11 @@ class DebeziumDialect(Dialect):
                 data = stream.read()
             if data[:2] == GZIP_MAGIC:
                 data = Inflating(io.BytesIO(data), self.bounds.inflated(file.size), file.path).readall()
-            images = self.spec.before_image_prefix
+            images, flat = self.spec.before_image_prefix, FlatForm.of(self.spec, self.options, file.path)
             if data[:4] == _PARQUET:
                 require_bounded(io.BytesIO(data), file, self.bounds, pq.read_metadata(io.BytesIO(data)))
-                return self._probed(file, read_parquet(data, self.options, self.spec.keys, images))
-            events = read_events(data, self.spec.keys)
+                return self._probed(file, read_parquet(data, self.options, self.spec.keys, images, flat))
+            events = read_events(data, self.spec.keys, flat)
             return self._probed(file, table_of(events, self.options, images), events.malformed)
 
     def _probed(self, file: PlannedFile, rows: Translated, malformed: pa.Array | None = None) -> Probed:
