@@ -82,8 +82,7 @@ def _records(stream: BinaryIO, flat: FlatForm) -> Iterator[Any]:
         batch = next(pq.ParquetFile(stream).iter_batches(_SAMPLED_RECORDS, use_threads=False), None)
         found: Sequence[Any] = () if batch is None else batch.to_pylist()
     else:
-        lines = gzip.open(stream) if head.startswith(GZIP_MAGIC) else stream
-        found = list(_parsed(lines))
+        found = list(_parsed(gzip.GzipFile(fileobj=stream) if head.startswith(GZIP_MAGIC) else stream))
     for record in found:
         yield _bare(record, flat)
 
