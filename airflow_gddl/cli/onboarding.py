@@ -236,9 +236,7 @@ def _facts(cli: CliContext, options: OnboardingOptions, settings: Settings) -> S
             "check landing, --schema and --table; files lie in <landing>/<schema>/<table>/, named as DMS names them;"
             " for files of another service, read the database: --connection NAME"
         )
-        raise MetadataError(
-            "ONBOARD_NOTHING_FOUND", "no table has files of AWS DMS or Debezium there", where=root, remedy=remedy
-        )
+        raise MetadataError("ONBOARD_NOTHING_FOUND", "no table has files of AWS DMS there", where=root, remedy=remedy)
     return facts
 
 
