@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import itertools
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,6 +27,7 @@ from airflow_gddl.metadata.folder import FILE, Folder, open_folder
 from airflow_gddl.metadata.loading import load
 from airflow_gddl.metadata.settings import Settings, read_settings
 from airflow_gddl.onboarding.database import Database
+from airflow_gddl.onboarding.debezium_files import debezium_findings
 from airflow_gddl.onboarding.inspection import Finding, inspect_folder, judge
 from airflow_gddl.onboarding.landing import Landing
 from airflow_gddl.onboarding.merging import FOLDER, Absent, KeptValue, ProposedChange
@@ -298,19 +300,25 @@ def carry_out_inspect(
     count = 0
     for place, specs in places.items():
         landing = Landing(place, announced(access, cli.environ))
-        # There are no rules for files of other services.
+        # There are no rules for files of other services than DMS and Debezium.
         others = {table for table, spec in specs.items() if spec.dialect != "dms"}
         folders = [folder for folder in landing.folders(tables) if folder.table not in others]
         count += len(folders)
-        for folder in folders:
-            for finding in judge(inspect_folder(landing, folder, specs.get(folder.table))):
-                found.append(finding)
-                if as_json:
-                    cli.screen.record(finding)
+        judged = [judge(inspect_folder(landing, folder, specs.get(folder.table))) for folder in folders]
+        for table, spec in specs.items():
+            if spec.dialect == "debezium" and (not tables or table in tables):
+                there, findings = debezium_findings(landing, table, spec)
+                count += there
+                judged.append(findings)
+        found += itertools.chain.from_iterable(judged)
+    for finding in found if as_json else ():
+        cli.screen.record(finding)
     if not count:
         remedy = "check the root and --table; files lie in <landing>/<schema>/<table>/, named as DMS names them"
         where = ", ".join(places)
-        raise MetadataError("INSPECT_NOTHING_FOUND", "no table has files of AWS DMS there", where=where, remedy=remedy)
+        raise MetadataError(
+            "INSPECT_NOTHING_FOUND", "no table has files of AWS DMS or Debezium there", where=where, remedy=remedy
+        )
     if not as_json:
         show(cli.screen, found, count)
     return tuple(found)

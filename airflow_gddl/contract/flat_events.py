@@ -26,6 +26,7 @@ _POSITIONS: Mapping[str, Sequence[str]] = {
     "postgresql": ("lsn",),
     "db2": ("commit_lsn", "change_lsn"),
     "mariadb": ("file", "pos", "row"),
+    "mongodb": ("ord",),
 }
 """Fields of `source` that make the position in the log. A connector that no field names is the first one of them."""
 _TIMES = ("ts_ms", "ts_us", "ts_ns")
