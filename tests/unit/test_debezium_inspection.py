@@ -41,7 +41,8 @@ def findings(root: Path, content: bytes | str, name: str = "t+0+1.json", **optio
     text(event("c", {"id": 1})), text(None, GOOD), text({"schema": None, "payload": GOOD}), json.dumps([GOOD, GOOD]),
     json.dumps([GOOD, GOOD], indent=1), text(json.dumps(GOOD)), gzip.compress(text(GOOD).encode()),
     parquet(pa.Table.from_pylist([GOOD])), parquet(pa.table({"key": ["k"], "value": [GOOD]})), text(None),
-])  # fmt: skip
+], ids=["envelope", "tombstone first", "with schema", "array", "array on lines", "text", "gzip", "parquet",
+        "parquet of records", "tombstone"])  # fmt: skip
 def test_good_files(tmp_path: Path, content: bytes | str) -> None:
     assert findings(tmp_path, content) == ()
 
