@@ -65,10 +65,7 @@ def avro_records(data: bytes, most: int, where: str) -> Iterator[tuple[None, Rec
 
 
 def _missing(error: Exception, where: str) -> FatalError:
-    what, remedy = (
-        f"a package that Avro files need is not installed: {error}",
-        "install airflow-gddl[avro] where the job runs",
-    )
+    what = f"a package that Avro files need is not installed: {error}"
     return FatalError("JOB_PACKAGE_MISSING", what, where=where, remedy="install airflow-gddl[avro] where the job runs")
 
 
