@@ -48,7 +48,10 @@ def avro_records(data: bytes, most: int, where: str) -> Iterator[tuple[None, Rec
         size = 0
         for block in blocks:
             content = block.bytes_
-            size += content.seek(0, io.SEEK_END)
+            length = content.seek(0, io.SEEK_END)
+            size += length
+            if block.num_records > length:  # no event has no byte
+                raise ValueError(f"a block of {length:,} bytes states {block.num_records:,} records")
             if size > most:
                 raise too_large(f"it holds more than {most:,} bytes without compression", where)
             content.seek(0)
