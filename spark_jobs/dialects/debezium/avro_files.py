@@ -48,12 +48,8 @@ def avro_records(data: bytes, most: int, where: str) -> Iterator[tuple[None, Rec
         size = 0
         for block in blocks:
             content = block.bytes_
-            length = content.seek(0, io.SEEK_END)
-            size += length
-            if block.num_records > length:  # no event has no byte
-                raise ValueError(f"a block of {length:,} bytes states {block.num_records:,} records")
-            if size > most:
-                raise too_large(f"it holds more than {most:,} bytes without compression", where)
+            size += content.seek(0, io.SEEK_END)
+            _require_bounded(block.num_records, size, most, where)
             content.seek(0)
             for _ in range(block.num_records):
                 yield None, _record(fastavro.schemaless_reader(content, bare), schema)
@@ -65,6 +61,17 @@ def avro_records(data: bytes, most: int, where: str) -> Iterator[tuple[None, Rec
         raise
     except (EOFError, IndexError, KeyError, StopIteration) as error:
         raise ValueError(f"a damaged Avro file, or one that ends inside a block: {error!r}") from error
+
+
+def _require_bounded(records: int, size: int, most: int, where: str) -> None:
+    """
+    Args:
+        records: of the newest block; `size`: bytes of it and all before.
+    """
+    if records > size:  # no event has no byte
+        raise ValueError(f"{size:,} bytes can't hold {records:,} records")
+    if size > most:
+        raise too_large(f"it holds more than {most:,} bytes without compression", where)
 
 
 def _missing(error: Exception, where: str) -> FatalError:
