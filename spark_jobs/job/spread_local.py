@@ -236,7 +236,7 @@ class Pool:
             yield task, self._given_up(task, worker) if answer is _DIED else answer
 
     def _stopped(self) -> Iterator[tuple[Task, Answer]]:
-        """Once the job was asked to end: answers of tasks that wait, while workers are told to end their tables."""
+        """Once the job was asked to end: answers of tasks that wait, while workers are asked to end their tables."""
         if not (signal := self.spread.stopped_by()):
             return
         for worker in [w for w in self.staff if w.task is not None and not w.is_stopped]:

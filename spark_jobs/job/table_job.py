@@ -23,7 +23,7 @@ from spark_jobs.actions.rebuild_run import rebuild_table
 from spark_jobs.actions.refresh import refresh_table
 from spark_jobs.discovery import FileStreamSource, NotifiedFile, drain
 from spark_jobs.engines.port import DeclinedError
-from spark_jobs.iceberg.publish import is_behind, publish
+from spark_jobs.iceberg import is_behind, publish
 from spark_jobs.job.job_faults import translated
 from spark_jobs.job.run_results import in_order, is_recorded, write_record
 from spark_jobs.job.stop import NEEDS_MEMORY
