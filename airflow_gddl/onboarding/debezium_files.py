@@ -8,7 +8,7 @@ import json
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -52,7 +52,7 @@ def debezium_findings(landing: Landing, table: str, spec: TableSpec) -> tuple[bo
 
 
 def _of_file(landing: Landing, table: str, name: str, spec: TableSpec) -> Iterator[Finding]:
-    options = cast("DebeziumOptions", codec.decode(DebeziumOptions, dict(spec.options)))
+    options = codec.decode(DebeziumOptions, dict(spec.options))
     flat = FlatForm.of(spec, options, name)
     try:
         with landing.store.open_input(join(landing.folder(table), name)) as stream:
