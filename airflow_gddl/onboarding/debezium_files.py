@@ -79,7 +79,10 @@ def _records(stream: BinaryIO, flat: FlatForm) -> Iterator[Any]:
     head = stream.read(len(GZIP_MAGIC) + 2)
     stream.seek(0)
     if head == b"PAR1":
-        batch = next(pq.ParquetFile(stream).iter_batches(_SAMPLED_RECORDS, use_threads=False), None)
+        batch = next(
+            pq.ParquetFile(stream, coerce_int96_timestamp_unit="us").iter_batches(_SAMPLED_RECORDS, use_threads=False),
+            None,
+        )
         found: Sequence[Any] = () if batch is None else batch.to_pylist()
     else:
         found = list(_parsed(gzip.GzipFile(fileobj=stream) if head.startswith(GZIP_MAGIC) else stream))
