@@ -8,7 +8,7 @@ import json
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -52,7 +52,7 @@ def debezium_findings(landing: Landing, table: str, spec: TableSpec) -> tuple[bo
 
 
 def _of_file(landing: Landing, table: str, name: str, spec: TableSpec) -> Iterator[Finding]:
-    options = cast("DebeziumOptions", codec.decode(DebeziumOptions, dict(spec.options)))
+    options = codec.decode(DebeziumOptions, dict(spec.options))
     flat = FlatForm.of(spec, options, name)
     try:
         with landing.store.open_input(join(landing.folder(table), name)) as stream:
@@ -79,7 +79,10 @@ def _records(stream: BinaryIO, flat: FlatForm) -> Iterator[Any]:
     head = stream.read(len(GZIP_MAGIC) + 2)
     stream.seek(0)
     if head == b"PAR1":
-        batch = next(pq.ParquetFile(stream).iter_batches(_SAMPLED_RECORDS, use_threads=False), None)
+        batch = next(
+            pq.ParquetFile(stream, coerce_int96_timestamp_unit="us").iter_batches(_SAMPLED_RECORDS, use_threads=False),
+            None,
+        )
         found: Sequence[Any] = () if batch is None else batch.to_pylist()
     else:
         found = list(_parsed(gzip.GzipFile(fileobj=stream) if head.startswith(GZIP_MAGIC) else stream))

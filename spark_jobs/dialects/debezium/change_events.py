@@ -5,7 +5,7 @@ from __future__ import annotations
 import codecs
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -21,6 +21,7 @@ from spark_jobs.dialects.debezium.connect_values import (
     joined,
     kind_for,
     mentions_unavailable,
+    text_of,
     unavailable_forms,
 )
 from spark_jobs.dialects.debezium.documents import document_of, is_of_documents
@@ -67,13 +68,13 @@ class Events:
     Attributes:
         broken: index in `found` to the original text of an invalid event; `found` has `NO_EVENT` there.
         versions: the `fields` of events, each once, and no empty ones.
-        text: all of the file.
+        text: all of the file; null: it is none.
     """
 
     found: Sequence[Event]
     broken: Mapping[int, str]
     versions: Sequence[Mapping[str, Schema]]
-    text: str
+    text: str | None = None
 
     @cached_property
     def malformed(self) -> pa.Array | None:
@@ -95,23 +96,29 @@ def read_events(data: bytes, keys: Sequence[str] = (), flat: FlatForm = FLAT) ->
     # With surrogates for bytes that are not UTF-8. JSON itself can hold one half of a surrogate pair.
     text = data.removeprefix(codecs.BOM_UTF8).decode("utf-8", "surrogateescape")
     may_be_cut = _SURROGATE.search(text) is not None or not _in_utf8(text)
+    return replace(events_of(_records(text, flat), keys, flat, may_be_cut=may_be_cut), text=text)
+
+
+def events_of(
+    records: Iterable[tuple[str | None, Record]], keys: Sequence[str], flat: FlatForm, *, may_be_cut: bool = False
+) -> Events:
+    """As `read_events`.
+
+    Args:
+        records: original text (null: not at hand) and record.
+        may_be_cut: texts may hold what UTF-8 has no form for.
+    """
     found: list[Event] = []
     broken: dict[int, str] = {}
     schemas = _Schemas(flat)
-    for original, record in _records(text, flat):
+    for original, record in records:
         value = record.value
         if value is None:
             continue
-        of_documents = is_of_documents(value) and value["op"] in OPERATIONS
-        if of_documents:
-            event = _of_document(value, _unwrapped(record.key, flat).value)
-        else:
-            event = event_of(value, schemas.fields(record.schema), flat)
-        if event is not None and event.op == "D" and not of_documents:
-            event = _with_key(event, record.key, keys, schemas)
+        event = _event(record, keys, schemas)
         if event is None or (may_be_cut and not _is_encodable(event)):
             event = None
-            written = original if original is not None else json.dumps(value, ensure_ascii=False)
+            written = original if original is not None else json.dumps(value, ensure_ascii=False, default=text_of)
             broken[len(found)] = written.encode("utf-8", "backslashreplace").decode()
         found.append(event or NO_EVENT)
     if broken and len(broken) == len(found):
@@ -119,7 +126,14 @@ def read_events(data: bytes, keys: Sequence[str] = (), flat: FlatForm = FLAT) ->
             f"none of its {len(found)} records is a change event of Debezium; rows that ExtractNewRecordState has made "
             "of events need its settings add.fields and delete.tombstone.handling.mode=rewrite"
         )
-    return Events(found, broken, schemas.versions, text)
+    return Events(found, broken, schemas.versions)
+
+
+def _event(record: Record, keys: Sequence[str], schemas: _Schemas) -> Event | None:
+    if is_of_documents(record.value) and record.value["op"] in OPERATIONS:
+        return _of_document(record.value, _unwrapped(record.key, schemas.flat).value)
+    event = event_of(record.value, schemas.fields(record.schema), schemas.flat)
+    return event if event is None or event.op != "D" else _with_key(event, record.key, keys, schemas)
 
 
 def event_of(value: Json, fields: Mapping[str, Schema], flat: FlatForm = FLAT) -> Event | None:
@@ -197,7 +211,7 @@ class _Schemas:
 
 
 @dataclass(frozen=True)
-class _Record:
+class Record:
     """Value without wrappers (null: a tombstone), its Connect schema (null: none), and the key that a sink adds."""
 
     value: Json
@@ -205,7 +219,7 @@ class _Record:
     key: Json = None
 
 
-def _records(text: str, flat: FlatForm) -> Iterator[tuple[str | None, _Record]]:
+def _records(text: str, flat: FlatForm) -> Iterator[tuple[str | None, Record]]:
     """Original text (null: not at hand) and record."""
     if text.lstrip()[:1] == "[":
         for value in DECODER.decode(text):
@@ -223,13 +237,13 @@ def _records(text: str, flat: FlatForm) -> Iterator[tuple[str | None, _Record]]:
         except json.JSONDecodeError as error:
             if number == len(lines) - 1:
                 raise ValueError(f"the file ends inside a record: {error}") from error
-            found = [(stripped, _Record(""))]
+            found = [(stripped, Record(""))]
         except (ValueError, RecursionError):  # a number of too many digits, or nested too deeply to be read
-            found = [(stripped, _Record(""))]
+            found = [(stripped, Record(""))]
         yield from found
 
 
-def _concatenated(line: str, flat: FlatForm) -> Iterator[tuple[str, _Record]]:
+def _concatenated(line: str, flat: FlatForm) -> Iterator[tuple[str, Record]]:
     """Firehose writes objects without separators: each with its own text."""
     at = 0
     while at < len(line):
@@ -245,7 +259,7 @@ class _Wrapper:
         self._prefix = ""
         self._schema: Schema | None = None
 
-    def read(self, line: str) -> _Record | None:
+    def read(self, line: str) -> Record | None:
         """Null for a line that is not wrapped, or not so tersely."""
         if not line.startswith(_WRAPPER):
             return None
@@ -256,10 +270,10 @@ class _Wrapper:
             self._prefix, self._schema = line[: end + len(_PAYLOAD)], schema
         if not line.endswith("}"):
             raise json.JSONDecodeError("no closing brace", line, len(line))
-        return _Record(DECODER.decode(line[len(self._prefix) : -1]), self._schema)
+        return Record(DECODER.decode(line[len(self._prefix) : -1]), self._schema)
 
 
-def _unwrapped(value: Json, flat: FlatForm) -> _Record:
+def _unwrapped(value: Json, flat: FlatForm) -> Record:
     """Unwrap Connect's `schema` and `payload`, and the `key`, `value`, `offset` that sinks add to records."""
     schema, key = None, None
     if isinstance(value, str):  # of a converter that knows only texts
@@ -271,7 +285,7 @@ def _unwrapped(value: Json, flat: FlatForm) -> _Record:
             key, value = value.get("key"), value["value"]
         else:
             break
-    return _Record(value, schema if isinstance(schema, Mapping) else None, key)
+    return Record(value, schema if isinstance(schema, Mapping) else None, key)
 
 
 def _parsed(text: str) -> Json:
@@ -331,7 +345,8 @@ class _Table:
         self._found: Sequence[Event] = events.found
         self._versions = events.versions
         self._options = options
-        self._unavailable = unavailable_forms(options) if mentions_unavailable(events.text, options) else []
+        there = events.text is None or mentions_unavailable(events.text, options)
+        self._unavailable = unavailable_forms(options) if there else []
 
     def sent(self, values: Sequence[Any]) -> tuple[list[Any], Sequence[bool]]:
         """The values, null where absent or a placeholder, and the mask of placeholders, if there can be any."""

@@ -18,7 +18,9 @@ from airflow_gddl.contract.extensions import DebeziumOptions
 from airflow_gddl.contract.file_names import Names, PathFormat, is_temporary
 from airflow_gddl.contract.flat_events import FlatForm
 from airflow_gddl.stores.readers import GZIP_MAGIC, Inflating
-from spark_jobs.dialects.debezium.change_events import read_events, table_of
+from spark_jobs.dialects.debezium.avro_files import MAGIC as AVRO
+from spark_jobs.dialects.debezium.avro_files import avro_records
+from spark_jobs.dialects.debezium.change_events import events_of, read_events, table_of
 from spark_jobs.dialects.debezium.parquet_table import documents_in, read_parquet
 from spark_jobs.dialects.debezium.technical import (
     CARRIED,
@@ -37,7 +39,7 @@ from spark_jobs.plan.discover import FileTimes
 from spark_jobs.plan.planned_batch import PlannedFile
 from spark_jobs.plan.source_snapshots import MOST_NAMED, KnownSnapshots, SnapshotMarks, SnapshotPart
 
-_ENDING = r"(?:\.(?:snappy|gz|zstd))?\.(?:jsonl?|ndjson|parquet)(?:\.gz)?"
+_ENDING = r"(?:\.(?:snappy|gz|zstd))?\.(?:jsonl?|ndjson|parquet|avro)(?:\.gz)?"
 _OFFSET = re.compile(rf"(?:.*[+-](?P<partition>\d+)[+-])?(?P<offset>\d+)(?:{_ENDING}|\.gz)?", re.IGNORECASE)
 _AIVEN = re.compile(r".+-\d+-\d+(?:\.gz)?")
 _DATA = re.compile(rf".*{_ENDING}", re.IGNORECASE)
@@ -229,7 +231,11 @@ class DebeziumDialect(Dialect):
                 if documents is None:
                     return self._probed(file, read_parquet(data, self.options, self.spec.keys, images, flat))
                 data = documents
-            events = read_events(data, self.spec.keys, flat)
+            if data[:4] == AVRO:
+                records = avro_records(data, self.bounds.decoded(file.size), file.path)
+                events = events_of(records, self.spec.keys, flat)
+            else:
+                events = read_events(data, self.spec.keys, flat)
             return self._probed(file, table_of(events, self.options, images), events.malformed)
 
     def _probed(self, file: PlannedFile, rows: Translated, malformed: pa.Array | None = None) -> Probed:

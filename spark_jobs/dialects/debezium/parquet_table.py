@@ -78,7 +78,7 @@ def documents_in(data: bytes) -> bytes | None:
     after = fields.get("after", pa.null())
     if not {"op", "source"} <= fields.keys() or not (pt.is_string(after) or pt.is_large_string(after)):
         return None
-    rows = pq.ParquetFile(io.BytesIO(data)).read(use_threads=False).to_pylist()
+    rows = pq.ParquetFile(io.BytesIO(data), coerce_int96_timestamp_unit="us").read(use_threads=False).to_pylist()
     return b"".join(json.dumps(row, default=str).encode() + b"\n" for row in rows)
 
 

@@ -1,0 +1,144 @@
+"""Avro container files of Debezium's events, with Connect's names of types in their schemas."""
+
+from __future__ import annotations
+
+import importlib
+import io
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from airflow_gddl.contract.errors import FatalError
+from airflow_gddl.stores.readers import too_large
+from spark_jobs.dialects.debezium.change_events import Record
+
+MAGIC = b"Obj\x01"
+Schema = Any
+
+_PRIMITIVES = {"int": "int32", "long": "int64", "enum": "string", "fixed": "bytes"}
+_LOGICAL = {
+    "date": "org.apache.kafka.connect.data.Date",
+    "time-millis": "org.apache.kafka.connect.data.Time",
+    "timestamp-millis": "org.apache.kafka.connect.data.Timestamp",
+    "decimal": "org.apache.kafka.connect.data.Decimal",
+    "time-micros": "io.debezium.time.MicroTime",
+    "local-timestamp-millis": "io.debezium.time.Timestamp",
+    "local-timestamp-micros": "io.debezium.time.MicroTimestamp",
+}
+"""Avro's logical types to Connect's names, where a schema has no name of Connect."""
+
+
+def avro_records(data: bytes, most: int, where: str) -> Iterator[tuple[None, Record]]:
+    """Records of a file in order, without their text, with their schema in Connect's form.
+
+    Args:
+        most: bytes that the records may take without compression.
+        where: the file, for errors.
+
+    Raises:
+        FatalError: `JOB_PACKAGE_MISSING`: fastavro, or the package of a compression.
+        QuarantinableError: `FILE_TOO_LARGE`.
+        ValueError: it is damaged, or cut short.
+    """
+    try:
+        fastavro = importlib.import_module("fastavro")
+        blocks = fastavro.block_reader(io.BytesIO(data))
+        written = blocks.writer_schema
+        schema = _Connect().of(written)
+        bare = _without_logical_types(written)
+        size = 0
+        for block in blocks:
+            content = block.bytes_
+            size += content.seek(0, io.SEEK_END)
+            _require_bounded(block.num_records, size, most, where)
+            content.seek(0)
+            for _ in range(block.num_records):
+                yield None, _record(fastavro.schemaless_reader(content, bare), schema)
+    except ImportError as error:
+        raise _missing(error, where) from error
+    except ValueError as error:
+        if "need to install" in str(error):  # of a compression: cramjam, zstandard
+            raise _missing(error, where) from error
+        raise
+    except (EOFError, IndexError, KeyError, StopIteration) as error:
+        raise ValueError(f"a damaged Avro file, or one that ends inside a block: {error!r}") from error
+
+
+def _require_bounded(records: int, size: int, most: int, where: str) -> None:
+    """
+    Args:
+        records: of the newest block; `size`: bytes of it and all before.
+    """
+    if records > size:  # no event has no byte
+        raise ValueError(f"{size:,} bytes can't hold {records:,} records")
+    if size > most:
+        raise too_large(f"it holds more than {most:,} bytes without compression", where)
+
+
+def _missing(error: Exception, where: str) -> FatalError:
+    what = f"a package that Avro files need is not installed: {error}"
+    return FatalError("JOB_PACKAGE_MISSING", what, where=where, remedy="install airflow-gddl[avro] where the job runs")
+
+
+def _record(value: Any, schema: Mapping[str, Any]) -> Record:
+    """Without the `key` and `value` that a sink may write around events."""
+    parts = {part["field"]: part for part in schema.get("fields", ())}
+    if isinstance(value, Mapping) and "value" in parts and parts.keys() <= _OF_SINK:
+        return Record(value["value"], parts["value"], _key(value.get("key"), parts.get("key")))
+    return Record(value, schema)
+
+
+_OF_SINK = frozenset({"key", "value", "offset", "timestamp", "headers", "topic", "partition"})
+
+
+def _key(value: Any, schema: Mapping[str, Any] | None) -> Any:
+    return None if value is None else {"schema": schema, "payload": value}
+
+
+def _without_logical_types(schema: Schema) -> Schema:
+    """The values are converted by their names in Connect, of which Avro knows few."""
+    if isinstance(schema, Mapping):
+        return {name: _without_logical_types(part) for name, part in schema.items() if name != "logicalType"}
+    return [_without_logical_types(part) for part in schema] if isinstance(schema, list) else schema
+
+
+class _Connect:
+    """Schemas of Connect, in the form that its JSON converter gives them, of Avro's."""
+
+    def __init__(self) -> None:
+        self._records: dict[str, Schema] = {}
+
+    def of(self, schema: Schema) -> dict[str, Any]:
+        if isinstance(schema, list):
+            branches = [branch for branch in schema if branch != "null"]
+            return self.of(branches[0]) if len(branches) == 1 else {"type": "union"}
+        if isinstance(schema, str):
+            return self._records.get(schema) or {"type": _PRIMITIVES.get(schema, schema)}
+        kind = schema["type"]
+        if not isinstance(kind, str):
+            return self.of(kind)
+        found: dict[str, Any] = {"type": schema.get("connect.type") or _PRIMITIVES.get(kind, kind)}
+        if kind in ("record", "enum", "fixed"):
+            self._remember(schema, found)
+        if kind == "record":
+            found["type"] = "struct"
+            found["fields"] = [{**self.of(part["type"]), "field": part["name"]} for part in schema["fields"]]
+        elif kind == "array":
+            found["items"] = self.of(schema["items"])
+        elif kind == "map":
+            found |= {"keys": {"type": "string"}, "values": self.of(schema["values"])}
+        found.update(_named(schema))
+        return found
+
+    def _remember(self, schema: Schema, found: dict[str, Any]) -> None:
+        name, namespace = str(schema["name"]), schema.get("namespace")
+        for known in (name, name.rpartition(".")[2], f"{namespace}.{name}"):
+            self._records[known] = found
+
+
+def _named(schema: Mapping[str, Any]) -> dict[str, Any]:
+    name = schema.get("connect.name") or _LOGICAL.get(str(schema.get("logicalType")))
+    if name is None:
+        return {}
+    digits = {"scale": schema.get("scale"), "connect.decimal.precision": schema.get("precision")}
+    given = {key: value for key, value in digits.items() if value is not None}
+    return {"name": name, "parameters": {**(schema.get("connect.parameters") or {}), **given}}
