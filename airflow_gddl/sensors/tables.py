@@ -12,7 +12,7 @@ from airflow_gddl import configuration
 from airflow_gddl.assets import alias_of
 from airflow_gddl.version_compat import STARTS_FROM_TRIGGER
 
-_TRIGGER = "airflow_gddl.triggers.tables.GddlTablesTrigger"
+_TRIGGER = "airflow_gddl.triggers.GddlTablesTrigger"
 
 
 class GddlTablesSensor(BaseSensorOperator):
@@ -53,7 +53,7 @@ class GddlTablesSensor(BaseSensorOperator):
         Raises:
             TaskDeferred: always.
         """
-        from airflow_gddl.triggers.tables import GddlTablesTrigger  # noqa: PLC0415 - see the class
+        from airflow_gddl.triggers import GddlTablesTrigger  # noqa: PLC0415 - see the class
 
         trigger = GddlTablesTrigger(**self._arguments())
         self.defer(trigger=trigger, method_name="polled", timeout=self.execution_timeout)
