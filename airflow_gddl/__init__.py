@@ -5,15 +5,12 @@ Airflow imports this module before its configuration is ready, so nothing heavy 
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import Any
-
 __all__ = ["Lake", "__version__"]
 __version__ = "0.1.0"
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str):  # type: ignore[no-untyped-def]  # importing typing takes a while
     """`Lake`, imported when it is used."""
     if name == "Lake":
-        return import_module("airflow_gddl.cli.lake").Lake
+        return __import__("airflow_gddl.cli.lake", fromlist=[name]).Lake
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -99,6 +99,18 @@ def own_metadata_place(given: str | None = None) -> str:
     return metadata_place(given, f"{dags_folder()}/gddl.py")
 
 
+def is_deferrable() -> bool:
+    """Whether tasks wait in the triggerer; else in their own process.
+
+    Raises:
+        MetadataError: `OPTION_INVALID`.
+    """
+    given = text("deferrable").lower()
+    if given not in {"true", "false"}:
+        raise _wrong("deferrable", "neither True nor False", "write True or False")
+    return given == "true"
+
+
 _LIMIT = 60.0
 _PARSE_LIMIT = 5.0
 

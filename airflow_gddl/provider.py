@@ -35,6 +35,8 @@ run_poll_seconds (float) = 5
   Initial poll interval of a remote run; it grows up to twelvefold.
 claim_wait_seconds (float) = 90
   How long a job waits for a table that another run holds.
+deferrable (boolean) = True
+  Sensors, and tasks whose job runs elsewhere, wait in the triggerer. False: in their own process, with its slot.
 job_command (string) =
   The embedded job's program and first arguments, a JSON list. Empty: this Python.
 sensor_pool (string) = default_pool

@@ -1,16 +1,18 @@
-"""Triggers: for new files in landing folders, for tables that have work, and for runs on other platforms."""
+"""Triggers: for new files in landing folders, tables that have work, and runs elsewhere; and the wait in the task."""
 
 from __future__ import annotations
 
 import asyncio
 import math
 import os
+import threading
 import time
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from airflow.sdk import Context
 from airflow.triggers.base import BaseEventTrigger, BaseTrigger, TaskSkippedEvent, TriggerEvent
 from asgiref.sync import sync_to_async
 
@@ -30,7 +32,7 @@ from airflow_gddl.runtime.landing.run_request import from_params
 from airflow_gddl.runtime.landing.work import PipelineWork
 from airflow_gddl.runtime.state.documents import end_running, place
 from airflow_gddl.stores import open_store
-from airflow_gddl.version_compat import TELLS_TRIGGERS_OF_KILLS, is_still_deferred
+from airflow_gddl.version_compat import TELLS_TRIGGERS_OF_KILLS, AirflowException, TaskDeferred, is_still_deferred
 
 
 class GddlFilesTrigger(BaseEventTrigger):
@@ -148,7 +150,7 @@ class GddlRunTrigger(BaseTrigger):
     async def on_kill(self) -> None:
         """Cancel the run after a user marked or cleared its task; the next try starts a new run."""
         try:
-            await sync_to_async(self._cancel, thread_sensitive=False)()
+            await sync_to_async(self.cancel, thread_sensitive=False)()
         except GddlError as error:
             self.log.warning("run %s could not be cancelled: %s", self._watch.run.handle.run, error)
 
@@ -254,7 +256,12 @@ class GddlRunTrigger(BaseTrigger):
         for name, url in platform.links(self._watch.run.handle).items():
             self.log.info("%s: %s", name, url)
 
-    def _cancel(self) -> None:
+    def cancel(self) -> None:
+        """Cancel the run, or ask a continuous job to end. Blocks.
+
+        Raises:
+            GddlError: the lake or the platform does not respond.
+        """
         watch = self._watch
         store = open_store(self._environ())
         attempts = Attempts(store, watch.lake, watch.task)
@@ -367,3 +374,49 @@ class GddlTablesTrigger(BaseTrigger):
                 self.log.warning("poll %d of %d failed: %s", tried, _FAILURES_BORNE, error)
                 time.sleep(tried)
         return poll_once(self.metadata, self.pipeline, question)
+
+
+_TIME_TO_CANCEL = 60.0
+
+
+def run_in_task(operator: Any, context: Context, deferred: TaskDeferred) -> Any:
+    """The result of a task whose triggers run here, one after the other; it holds its slot meanwhile.
+
+    Airflow's `execution_timeout` and a stop of the task end it like any other. `operator.stop` then cancels what the
+    trigger watches.
+
+    Raises:
+        AirflowException: the task was stopped; as `resumed` and `polled`.
+    """
+    while True:
+        waiting = _Waiting(deferred.trigger)
+        waiting.trigger.task_instance = context["ti"]
+        operator.stop = waiting.stop
+        event = asyncio.run(waiting.first_event())
+        if waiting.stopped:  # its run has ended, and another must not be started
+            raise AirflowException("the task was stopped")
+        try:
+            return getattr(operator, deferred.method_name)(context, event.payload, **(deferred.kwargs or {}))
+        except TaskDeferred as again:
+            deferred = again
+
+
+class _Waiting:
+    def __init__(self, trigger: Any) -> None:
+        self.trigger = trigger
+        self.stopped = False
+
+    async def first_event(self) -> TriggerEvent:
+        events = self.trigger.run()
+        try:
+            return await anext(events)
+        finally:
+            await events.aclose()
+
+    def stop(self) -> None:
+        """Called by the signal that stops the task, beside the trigger's loop, where connections can't be asked for."""
+        self.stopped = True
+        if cancel := getattr(self.trigger, "cancel", None):
+            thread = threading.Thread(target=cancel)
+            thread.start()
+            thread.join(_TIME_TO_CANCEL)

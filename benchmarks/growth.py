@@ -14,6 +14,7 @@ import os
 import shutil
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -22,8 +23,9 @@ from typing import Any
 import pyarrow.parquet as pq
 import this_engine
 import workload
+from many_runs import counting
 from measuring import say, tree_cpu_seconds
-from this_engine import Side
+from this_engine import Side, Stopwatch
 from workload import KEY, Folders, Workload
 
 from airflow_gddl.contract.spec import JobOptions
@@ -31,7 +33,7 @@ from airflow_gddl.stores import Storage
 from spark_jobs.engines import table_rows
 from spark_jobs.job.job_tables import run_job
 from spark_jobs.spark.session import SessionSettings
-from spark_jobs.table.runtime import LazySpark, Runtime
+from spark_jobs.table.runtime import LazySpark, Runtime, Step
 
 _ROWS, _CHANGES = (100_000, 1_000_000, 10_000_000, 50_000_000), 10_000
 _PATTERNS = ("random", "newest")
@@ -75,6 +77,8 @@ class Batch:
     keys: where they are, see `_PATTERNS`.
     cpu_seconds: of all processes of the job, which say more than `seconds` on a busy machine.
     files, key_bytes: data files searched for the keys, and bytes of their key column.
+    written_bytes: of the files that it added to the lake.
+    steps: seconds of each, and its calls of the store, those of `deltalake` left out.
     """
 
     rows: int
@@ -83,6 +87,30 @@ class Batch:
     cpu_seconds: float
     files: int
     key_bytes: int
+    written_bytes: int
+    steps: dict[str, tuple[float, int]]
+
+
+@dataclass
+class StepCosts:
+    """Observes the steps of a job."""
+
+    watch: Stopwatch = field(default_factory=Stopwatch)
+    calls: Counter[str] = field(default_factory=Counter)
+    of_step: Counter[str] = field(default_factory=Counter)
+
+    def observe(self, step: Step) -> None:
+        self.watch.observe(step)
+        self.of_step[step.step] += self.calls.total()
+        self.calls.clear()
+
+    @property
+    def steps(self) -> dict[str, tuple[float, int]]:
+        return {step: (round(spent, 3), self.of_step[step]) for step, spent in self.watch.seconds.items()}
+
+
+def _lake_files(folders: Folders) -> dict[Path, int]:
+    return {path: path.stat().st_size for path in folders.lake(this_engine.SIDE).rglob("*") if path.is_file()}
 
 
 def measure(rows: int, changes: int, seed: int, side: Side, searched: Searched, root: Path) -> list[Batch]:
@@ -100,8 +128,9 @@ def measure(rows: int, changes: int, seed: int, side: Side, searched: Searched, 
     for pattern, file in zip(_PATTERNS, folders.change_files(), strict=True):
         (folders.landed / file.name).hardlink_to(file)
         searched.files.clear()
+        before, costs = _lake_files(folders), StepCosts()
         started, cpu = time.perf_counter(), tree_cpu_seconds(os.getpid())
-        this_engine.run(folders, side, lambda _: None, changes)
+        this_engine.run(folders, side, costs.observe, changes, counting(costs.calls))
         seconds, cpu = time.perf_counter() - started, tree_cpu_seconds(os.getpid()) - cpu
         found.append(
             Batch(
@@ -111,6 +140,8 @@ def measure(rows: int, changes: int, seed: int, side: Side, searched: Searched, 
                 cpu_seconds=round(cpu, 2),
                 files=len(set(searched.files)),
                 key_bytes=searched.key_bytes(),
+                written_bytes=sum(size for path, size in _lake_files(folders).items() if path not in before),
+                steps=costs.steps,
             )
         )
         say(str(found[-1]))
@@ -145,7 +176,9 @@ def main() -> None:
     for batch in found:
         spent = f"{batch.seconds:6.2f} s, {batch.cpu_seconds:6.2f} s of CPU"
         read = f"{batch.files:4} files, {batch.key_bytes / 2**20:8.1f} MiB of keys"
-        print(f"{batch.rows:12,} rows, {batch.keys} keys: {spent}, {read}")
+        written = f"{batch.written_bytes / 2**20:.1f} MiB written"
+        print(f"{batch.rows:12,} rows, {batch.keys} keys: {spent}, {read}, {written}")
+        print(", ".join(f"{step} {seconds:.3f} s {calls} calls" for step, (seconds, calls) in batch.steps.items()))
     print(json.dumps({"growth": [asdict(batch) for batch in found]}))
 
 

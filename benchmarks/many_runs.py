@@ -27,8 +27,8 @@ import pyarrow.parquet as pq
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.spec import DEFAULT_TIERS, JobSpec, Roots, TableSpec
 from airflow_gddl.stores import Storage
+from spark_jobs.job.spread_local import NoSpark
 from spark_jobs.job.table_job import run_guarded
-from spark_jobs.job.worker import NoSpark
 from spark_jobs.table.runtime import Runtime, TableOutcome
 
 SPEC = TableSpec(table="s.t", keys=("id",), sequence_by=("seq",), settle="0s")

@@ -16,7 +16,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from spark_jobs.spark.class_archive import archive_of
+from spark_jobs.spark.jars import archive_of
 from spark_jobs.spark.session import SessionSettings, class_path_of
 
 _CHILD = """

@@ -51,7 +51,9 @@ class Side:
     tier: TierSpec
 
 
-def run(folders: Folders, side: Side, observe: Callable[[Step], None], rows: int) -> JobResult:
+def run(
+    folders: Folders, side: Side, observe: Callable[[Step], None], rows: int, storage: Storage | None = None
+) -> JobResult:
     """One job over what has landed.
 
     Raises:
@@ -59,7 +61,7 @@ def run(folders: Folders, side: Side, observe: Callable[[Step], None], rows: int
     """
     job = job_of(folders, side)
     shown: list[JobResult] = []
-    run_job(job, Runtime(storage=Storage(), spark=side.spark, observe=observe), shown.append)
+    run_job(job, Runtime(storage=storage or Storage(), spark=side.spark, observe=observe), shown.append)
     result = shown[0]
     done = (result.status, result.engine, result.rows_read, result.changes_written)
     if done != ("succeeded", side.tier.engine, rows, rows):

@@ -31,8 +31,8 @@ from airflow_gddl.metadata.loading import load
 from airflow_gddl.runtime.snapshot.building import compile_catalog
 from airflow_gddl.stores import Storage
 from airflow_gddl.topology import Placed
+from spark_jobs.job.spread_local import NoSpark
 from spark_jobs.job.table_job import run_guarded
-from spark_jobs.job.worker import NoSpark
 from spark_jobs.table.runtime import Runtime
 
 ROOT = Path(__file__).parents[1]

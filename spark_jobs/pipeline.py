@@ -16,15 +16,15 @@ from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.result import JobResult, MainCounts
 from spark_jobs.discovery import keep
 from spark_jobs.engines.port import AppendedWork, TableContext
-from spark_jobs.iceberg.publish import publish
+from spark_jobs.iceberg import publish
 from spark_jobs.ledger.claim import Claim
 from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.plan.applied_settings import history_begins, settings_of
 from spark_jobs.plan.discover import generation_low_watermarks_of, tombstones_since
 from spark_jobs.plan.planned_batch import BatchPlan, HeldTruncate, TableState
 from spark_jobs.plan.sharding import require_same_order
-from spark_jobs.plan.truncates import unknown_truncates
 from spark_jobs.rules.errors_table import MISFIT_CODE
+from spark_jobs.rules.truncates import unknown_truncates
 from spark_jobs.table import notices
 from spark_jobs.table.current_batch import (
     NOT_SWEPT,

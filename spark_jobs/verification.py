@@ -132,7 +132,7 @@ def opened(url: URL, schema: str, name: str) -> Iterator[SourceTable]:
     """The table in one read-only transaction, at the strictest isolation level that the database supports.
 
     Raises:
-        FatalError: `SOURCE_TABLE_MISSING`, `SOURCE_DRIVER_MISSING`.
+        FatalError: `SOURCE_TABLE_MISSING`, `SOURCE_DRIVER_MISSING`, `SOURCE_REFUSED`.
         RetriableError: `SOURCE_UNREACHABLE`.
     """
     sa = _sqlalchemy()

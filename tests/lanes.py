@@ -220,6 +220,7 @@ ON_SPARK = (
     "r14_history_switched_on",
     "r14_soft_delete_switched_on_and_off",
     "rename_derive_where",
+    "truncate_soft_and_history",
     "where_updates_cross_the_filter",
 )
 """Scenarios that Spark plays each time, at least one of each rule: those with steps of its own (merge, history, reload,

@@ -48,6 +48,8 @@ class Command:
         command = typer.main.get_command(target)
         command.name = name
         command.epilog = f"Example: {self.example}\n\nMore: docs/{self.page}"
+        for part in getattr(command, "commands", {}).values():
+            part.epilog = f"More: docs/{self.page}"
         command.context_settings = {**_SETTINGS, **command.context_settings}
         command.rich_help_panel = self.panel  # type: ignore[attr-defined] # read by typer when it shows help
         return command

@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
 import json as parser
-from collections.abc import Mapping
-from typing import Annotated, Any
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from airflow_gddl.cli import context, job, options
+from airflow_gddl.cli.context import CliContext
 from airflow_gddl.cli.job import Request, carry_out, each, perform
-from airflow_gddl.cli.options import read_key
+from airflow_gddl.cli.options import read_key, require_whole_key
 from airflow_gddl.cli.screen import Cell, Screen, ScreenColumn, count, counted
 from airflow_gddl.contract.checks import CONNECTION_NAME
+from airflow_gddl.contract.connections import url_of
 from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.contract.result import JobResult
-from airflow_gddl.contract.spec import JobOptions
+from airflow_gddl.contract.spec import JobOptions, TableSpec
+
+if TYPE_CHECKING:
+    from airflow_gddl.metadata.loading import Catalog
 
 
 def verify(
@@ -34,7 +42,8 @@ def verify(
     require_name(source_connection)
     cli = context.of(ctx).lending(source_connection)
     asked = JobOptions(action="verify", source_connection=source_connection, settle_seconds=settle)
-    done = perform(cli, Request(metadata=metadata, tables=tuple(table or ()), options=asked, as_json=json))
+    check = partial(require_connection, cli, source_connection)
+    done = perform(cli, Request(metadata=metadata, tables=tuple(table or ()), options=asked, as_json=json, check=check))
     if not json:
         job.show_verdicts(cli.screen, done.outcome.results)
     job.show_troubles(cli.screen, done.outcome)
@@ -50,6 +59,18 @@ def require_name(connection: str) -> None:
     if connection and not CONNECTION_NAME.fullmatch(connection):
         remedy = "put the URL into a variable, and pass its name, e.g. SHOP_DB"
         raise MetadataError("CONNECTION_INVALID", "not the name of a connection", remedy=remedy)
+
+
+def require_connection(cli: CliContext, connection: str, catalog: Catalog, _tables: Sequence[TableSpec]) -> None:
+    """Look for a named connection where jobs run on this machine, before one is started.
+
+    Raises:
+        FatalError: `SOURCE_CONNECTION_MISSING`.
+    """
+    from airflow_gddl.metadata.settings import is_remote  # noqa: PLC0415 - pydantic, as in `metadata.read`
+
+    if connection and not is_remote(catalog.runner) and importlib.util.find_spec("sqlalchemy") is not None:
+        url_of(importlib.import_module("sqlalchemy"), connection, cli.environ)
 
 
 _COLUMNS = (
@@ -91,7 +112,9 @@ def explain(
     cli = context.of(ctx)
     code = "EXPLAIN_KEY_INVALID"
     asked = JobOptions(action="explain", key=read_key(key, code, alone=True), limit=limit)
-    carry_out(cli, Request(metadata=metadata, tables=(table,), options=asked, as_json=json), each(show_history))
+    check = partial(require_whole_key, asked.key, code)
+    request = Request(metadata=metadata, tables=(table,), options=asked, as_json=json, check=check)
+    carry_out(cli, request, each(show_history))
 
 
 def show_history(screen: Screen, result: JobResult) -> None:

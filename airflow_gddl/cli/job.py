@@ -218,16 +218,21 @@ class Lines:
         self._screen = screen
         self._tables = tables
         self._as_json = as_json
+        self._clock = clock
         self._heartbeat = Heartbeat(clock)
-        self._is_starting = False
+        self._starting: dict[str, float] = {}
         self._done = 0
 
     def on_progress(self, event: ProgressEvent) -> None:
         self._heartbeat.moved(event)
-        is_starting = event.step == STARTING_SPARK
-        if is_starting and not self._is_starting:
-            self._screen.warn(STARTING_SPARK, "dim")
-        self._is_starting = is_starting
+        if event.step == STARTING_SPARK:
+            if not self._starting:
+                self._screen.warn(STARTING_SPARK, "dim")
+            self._starting.setdefault(event.table, self._clock())
+        elif event.table in self._starting:
+            first = min(self._starting.values())
+            self._starting.clear()
+            self._screen.warn(f"Spark started in {duration(self._clock() - first)}", "dim")
 
     def tick(self) -> None:
         """Called several times a second while the job runs."""

@@ -10,6 +10,7 @@ import typing
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -124,8 +125,8 @@ class Lake:
         """
         catalog = self._catalog()
         parts = [self._quarantined(catalog, one) for one in self._chosen(catalog, tables)]
-        rows = [row for part in parts for row in part if not codes or row["code"] in codes]
-        return _arrow(QuarantineLine, sorted((QuarantineLine(**row) for row in rows), key=lambda row: row.occurred_at))
+        rows = [QuarantineLine(**row) for part in parts for row in part if not codes or row["code"] in codes]
+        return _arrow(QuarantineLine, sorted(rows, key=attrgetter("occurred_at")))
 
     def explain(self, table: str, **key: object) -> dict[str, Any]:
         """What happened to one key: `details` of `gddl explain --json`. Starts a job, as the command does.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import getpass
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -159,14 +160,17 @@ def erase(  # noqa: PLR0913 - typer reads each option of the command from one pa
     cli = context.of(ctx)
     code = "ERASE_KEY_INVALID"
     named = read_key(key, code)
+    check = partial(options.require_whole_key, named, code)
     if dry_run:
         from airflow_gddl.cli.explain import show_history  # noqa: PLC0415 - of a dry run alone
 
         asked = JobOptions(action="explain", key=named)
-        carry_out(cli, Request(metadata=metadata, tables=(table,), options=asked, as_json=json), each(show_history))
+        request = Request(metadata=metadata, tables=(table,), options=asked, as_json=json, check=check)
+        carry_out(cli, request, each(show_history))
     ask(f"Erase one key ({', '.join(named)}) from all tables of {table}, for good?", yes=yes)
     asked = JobOptions(action="erase", key=named, asked_by=getpass.getuser(), wait_seconds=wait)
-    carry_out(cli, Request(metadata=metadata, tables=(table,), options=asked, as_json=json), each(show_erasure))
+    request = Request(metadata=metadata, tables=(table,), options=asked, as_json=json, check=check)
+    carry_out(cli, request, each(show_erasure))
 
 
 def show_erasure(screen: Screen, result: JobResult) -> None:
@@ -261,4 +265,5 @@ def _show(screen: Screen, result: JobResult, *, has_target: bool) -> None:
         return
     screen.say(f"{found['from']} is {found['to']} now; {counted(found['files'], 'file')} copied", "green")
     if not has_target:
-        screen.say(f"set the row's target to {found['to']}: until then its runs fail with TABLE_MOVED", "yellow")
+        until = f"until then `gddl status` shows {found['from']} as new, and its runs fail with TABLE_MOVED"
+        screen.say(f"set the row's target to {found['to']}: {until}", "yellow")

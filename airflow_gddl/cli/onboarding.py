@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import itertools
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,6 +27,7 @@ from airflow_gddl.metadata.folder import FILE, Folder, open_folder
 from airflow_gddl.metadata.loading import load
 from airflow_gddl.metadata.settings import Settings, read_settings
 from airflow_gddl.onboarding.database import Database
+from airflow_gddl.onboarding.debezium_files import debezium_findings
 from airflow_gddl.onboarding.inspection import Finding, inspect_folder, judge
 from airflow_gddl.onboarding.landing import Landing
 from airflow_gddl.onboarding.merging import FOLDER, Absent, KeptValue, ProposedChange
@@ -33,6 +35,7 @@ from airflow_gddl.onboarding.plan import (
     TASK_SETTINGS,
     OnboardingPlan,
     Overlay,
+    connector_settings,
     endpoint_settings,
     make_plan,
     pasted,
@@ -120,6 +123,9 @@ def next_steps(tables: Sequence[TableSpec], landing: str, metadata: str, *, from
         yield json.dumps(TASK_SETTINGS)
         yield "  Settings of its target endpoint, which is of type S3:"
         yield json.dumps(endpoint_settings(landing))
+    if from_database and (captured := [table for table in tables if table.dialect == "debezium"]):
+        yield "- Debezium: create a source connector, and a sink as docs/debezium.md describes it. Connector settings:"
+        yield json.dumps(connector_settings(captured))
     yield "- Files are expected in:"
     yield from (f"  {LandingFolder(landing, table.name_in_source).path}/" for table in tables[:_SHOWN])
     if len(tables) > _SHOWN:
@@ -294,19 +300,25 @@ def carry_out_inspect(
     count = 0
     for place, specs in places.items():
         landing = Landing(place, announced(access, cli.environ))
-        # There are no rules for files of other services.
+        # There are no rules for files of other services than DMS and Debezium.
         others = {table for table, spec in specs.items() if spec.dialect != "dms"}
         folders = [folder for folder in landing.folders(tables) if folder.table not in others]
         count += len(folders)
-        for folder in folders:
-            for finding in judge(inspect_folder(landing, folder, specs.get(folder.table))):
-                found.append(finding)
-                if as_json:
-                    cli.screen.record(finding)
+        judged = [judge(inspect_folder(landing, folder, specs.get(folder.table))) for folder in folders]
+        for table, spec in specs.items():
+            if spec.dialect == "debezium" and (not tables or table in tables):
+                there, findings = debezium_findings(landing, table, spec)
+                count += there
+                judged.append(findings)
+        found += itertools.chain.from_iterable(judged)
+    for finding in found if as_json else ():
+        cli.screen.record(finding)
     if not count:
         remedy = "check the root and --table; files lie in <landing>/<schema>/<table>/, named as DMS names them"
         where = ", ".join(places)
-        raise MetadataError("INSPECT_NOTHING_FOUND", "no table has files of AWS DMS there", where=where, remedy=remedy)
+        raise MetadataError(
+            "INSPECT_NOTHING_FOUND", "no table has files of AWS DMS or Debezium there", where=where, remedy=remedy
+        )
     if not as_json:
         show(cli.screen, found, count)
     return tuple(found)

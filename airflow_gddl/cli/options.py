@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from airflow_gddl.contract.checks import table_name_fault
-from airflow_gddl.contract.errors import GddlError, MetadataError
+from airflow_gddl.contract.column_names import landed_name, renamed
+from airflow_gddl.contract.errors import FatalError, GddlError, MetadataError
 from airflow_gddl.contract.s3 import is_s3
+from airflow_gddl.contract.spec import TableSpec
 
 
 def complete_table(ctx: typer.Context, incomplete: str) -> list[str]:
@@ -118,3 +120,24 @@ def _key_of(parts: list[str], code: str) -> dict[str, str]:
             raise MetadataError(code, what, remedy="write e.g. --key region=EU --key id=5")
         found[name] = value
     return found
+
+
+def require_whole_key(named: Mapping[str, str], code: str, _: object, tables: Iterable[TableSpec]) -> None:
+    """Compare the names of a key with the rows', before a job is started; the job checks the values.
+
+    Args:
+        named: of `read_key`.
+        code: of the error; its message shows no value.
+
+    Raises:
+        FatalError: `code`.
+    """
+    for spec in tables:
+        keys = {landed_name(name).lower() for name in spec.keys}
+        forms = {name: (name.lower(), landed_name(name).lower(), renamed(name, spec).lower()) for name in named}
+        given = {next((one for one in found if one in keys), name) for name, found in forms.items()}
+        if keys and keys != given and not (set(named) == {""} and len(keys) == 1):
+            shown = ", ".join(name or "a value alone" for name in named)
+            what = f"the key of {spec.table} is {', '.join(spec.keys)}, not {shown}"
+            remedy = f"name the whole key: {' '.join(f'--key {name}=…' for name in spec.keys)}"
+            raise FatalError(code, what, remedy=remedy)

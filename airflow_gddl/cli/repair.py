@@ -17,7 +17,7 @@ import typer
 from airflow_gddl.cli import context, job, options
 from airflow_gddl.cli.commands import Group
 from airflow_gddl.cli.context import CliContext
-from airflow_gddl.cli.explain import require_name
+from airflow_gddl.cli.explain import require_connection, require_name
 from airflow_gddl.cli.job import Done, Request, ask_for_all, carry_out, perform, show_counts
 from airflow_gddl.cli.screen import Cell, Screen, count, counted
 from airflow_gddl.contract.errors import QUARANTINE_REMEDIES, FatalError, GddlError, MetadataError
@@ -128,7 +128,8 @@ def resync(
     require_name(source_connection)
     cli = context.of(ctx).lending(source_connection)
     asked = JobOptions(resync=True, source_connection=source_connection, full_listing=True, wait_seconds=wait)
-    request = Request(metadata=metadata, tables=tuple(table), options=asked, as_json=json)
+    check = partial(require_connection, cli, source_connection)
+    request = Request(metadata=metadata, tables=tuple(table), options=asked, as_json=json, check=check)
     carry_out(cli, request, show_distances)
 
 

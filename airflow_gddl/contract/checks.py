@@ -38,6 +38,10 @@ def dms_problems(options: Mapping[str, object]) -> Iterator[SpecProblem]:
 def debezium_problems(options: Mapping[str, object]) -> Iterator[SpecProblem]:
     yield from _path_format(options.get("path_format"))
     yield from _log_began(options.get("log_began"))
+    if (prefix := options.get("flat_prefix")) is not None and not prefix:
+        what = "without a prefix, the fields of an event are not distinguished from columns of the table"
+        remedy = "set add.fields.prefix in the transform, e.g. __, and name it here"
+        yield SpecProblem("FIELD_VALUE", ("options", "flat_prefix"), str(prefix), what, remedy)
 
 
 def _types(types: object) -> Iterator[SpecProblem]:
@@ -119,7 +123,7 @@ def _refused_fields(spec: TableSpec) -> Iterator[SpecProblem]:
     if spec.target is not None and not template_fault(spec.target) and has_source(spec.target):
         message = "a target of several sources can't have the name of one"
         yield _refused(("target",), spec.target, message, "write a target without {source} into the row")
-    for name, is_set in (("history", spec.history), ("iceberg", spec.iceberg),
+    for name, is_set in (("iceberg", spec.iceberg),
                          ("changes_retention", spec.changes_retention is not None)):  # fmt: skip
         if is_set:
             message = f"{name} is not built for tables of several sources"

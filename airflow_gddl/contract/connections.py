@@ -126,8 +126,18 @@ def no_driver(url: Any, error: Exception) -> FatalError:
     return FatalError("SOURCE_DRIVER_MISSING", f"no driver for {url.drivername}: {error}", remedy=remedy)
 
 
-def unreachable(url: Any, error: Any) -> RetriableError:
-    """`SOURCE_UNREACHABLE`, with host and port.
+_REFUSED = re.compile(
+    r"(?:database|role|user) .{1,200} does not exist|authentication failed|no pg_hba\.conf entry|permission denied"
+    r"|access denied for user|unknown database|cannot open database|login failed|ORA-(?:01017|12514|12505|28000)"
+    r"|unable to open database file",
+    re.IGNORECASE,
+)
+"""What PostgreSQL, MySQL, SQL Server, Oracle and SQLite say of a database or a user that they don't know or let in."""
+
+
+def unreachable(url: Any, error: Any) -> FatalError | RetriableError:
+    """`SOURCE_REFUSED` where the database answered that it has no such database or user; else `SOURCE_UNREACHABLE`,
+    with host and port.
 
     Args:
         url: an `sqlalchemy.engine.URL`; no user, password or query of it is shown.
@@ -136,6 +146,9 @@ def unreachable(url: Any, error: Any) -> RetriableError:
     first = str(error.orig).strip().splitlines()[0] if error.orig else type(error).__name__
     port = f":{url.port}" if url.port else ""
     where = f"{url.drivername} at {url.host}{port}" if url.host else url.drivername
+    if _REFUSED.search(str(error.orig)):
+        remedy = "correct user, password and database of the connection, or the user's rights"
+        return FatalError("SOURCE_REFUSED", f"the source refuses the connection: {first}", where=where, remedy=remedy)
     remedy = "check host and port of the connection, that the database runs, and the network; then try again"
     return RetriableError("SOURCE_UNREACHABLE", f"the source can't be read: {first}", where=where, remedy=remedy)
 

@@ -360,6 +360,10 @@ class DebeziumOptions:
     """When the source's log was reset (failover, reset, restored backup), ISO 8601: later changes come after all."""
     snapshots: Literal["reload", "merge"] = "reload"
     """Meaning of a snapshot after the first: the whole table, whose rows replace all before; or rows to be merged."""
+    flat_prefix: str = "__"
+    """`add.fields.prefix` of `ExtractNewRecordState`, for flat events."""
+    flat_deletes: Literal["rewrite", "drop"] = "rewrite"
+    """`delete.tombstone.handling.mode` of `ExtractNewRecordState`; `drop`: its files need not show deletes."""
     lookback: str = LOOKBACK
     """How far behind the newest folder each run lists for late files; needs `path_format`, else all are listed."""
     missing_folder: Literal["report", "empty", "ignore"] = "report"

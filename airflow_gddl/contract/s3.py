@@ -258,7 +258,7 @@ _LOG_STORE = "io.delta.storage.S3SingleDriverLogStore"
 def s3a_settings(environ: Mapping[str, str], places: Iterable[str]) -> dict[str, str]:
     """Spark settings (`spark.…`) for jobs on these roots; empty when all are local.
 
-    No credentials: S3A reads those of the process it runs in, as `AWS_ACCESS_KEY_ID` and the like.
+    No credentials: S3A reads those of the process it runs in, such as `AWS_ACCESS_KEY_ID`.
 
     Raises:
         FatalError: `S3_ENDPOINT_INVALID`.

@@ -42,7 +42,7 @@ class GddlSourceHook(_BaseHook):  # type: ignore[misc] # its place differs betwe
         """An `sqlalchemy.engine.Connection`; close it.
 
         Raises:
-            FatalError: `SOURCE_CONNECTION_MISSING`, `SOURCE_DRIVER_MISSING`.
+            FatalError: `SOURCE_CONNECTION_MISSING`, `SOURCE_DRIVER_MISSING`, `SOURCE_REFUSED`.
             RetriableError: `SOURCE_UNREACHABLE`.
         """
         import sqlalchemy  # noqa: PLC0415 - Airflow 3 needs it in its own processes only

@@ -190,7 +190,7 @@ class Database:
 
         Raises:
             MetadataError: `ONBOARD_SCHEMA_MISSING`.
-            FatalError: `SOURCE_CONNECTION_MISSING`, `SOURCE_DRIVER_MISSING`.
+            FatalError: `SOURCE_CONNECTION_MISSING`, `SOURCE_DRIVER_MISSING`, `SOURCE_REFUSED`.
             RetriableError: `SOURCE_UNREACHABLE`.
         """
         with self._connected() as (connection, inspector):
@@ -210,7 +210,8 @@ class Database:
         """Connect as a row's `verify_connection` does; return host and database.
 
         Raises:
-            FatalError: `SOURCE_CONNECTION_REFUSED`, `SOURCE_CONNECTION_MISSING`, `SOURCE_DRIVER_MISSING`.
+            FatalError: `SOURCE_CONNECTION_REFUSED`, `SOURCE_CONNECTION_MISSING`, `SOURCE_DRIVER_MISSING`,
+                `SOURCE_REFUSED`.
             RetriableError: `SOURCE_UNREACHABLE`.
         """
         url = lent_url_of(self._sqlalchemy(), self.connection, self.environ)

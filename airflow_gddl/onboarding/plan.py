@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -242,6 +243,21 @@ def endpoint_settings(landing: str) -> dict[str, Any]:
         "ParquetVersion": "parquet-2-0",
         "TimestampColumnName": "dms_timestamp",
         "IncludeOpForFullLoad": True,
+    }
+
+
+def connector_settings(tables: Sequence[TableSpec]) -> dict[str, str]:
+    """Settings of a Debezium source connector besides its connection: whole events of all operations."""
+    return {
+        "table.include.list": ",".join(re.escape(table.name_in_source) for table in tables),
+        "skipped.operations": "none",
+        "tombstones.on.delete": "false",
+        "value.converter": "org.apache.kafka.connect.json.JsonConverter",
+        "value.converter.schemas.enable": "true",
+        "transforms": "route",
+        "transforms.route.type": "org.apache.kafka.connect.transforms.RegexRouter",
+        "transforms.route.regex": r".*\.([^.]+)",
+        "transforms.route.replacement": "$1",
     }
 
 

@@ -10,9 +10,10 @@ from urllib.parse import quote
 
 from airflow.sdk import Asset, BaseOperator, BaseOperatorLink, Context
 
+from airflow_gddl import configuration
 from airflow_gddl.assets import alias_of
 from airflow_gddl.links import is_page, log_page
-from airflow_gddl.version_compat import conf
+from airflow_gddl.version_compat import TaskDeferred, conf
 
 if TYPE_CHECKING:
     from airflow_gddl.reporting.results import LoadedTables
@@ -50,6 +51,7 @@ class JobTask(BaseOperator):
     Args:
         metadata: folder or `s3://` URL.
         runner: name of the runner; null: the one that the metadata names.
+        deferrable: wait in the triggerer for a job that runs elsewhere; null: as `[gddl] deferrable` says.
 
     Attributes:
         job_log: where the log of the last job is; null before, and when there is none.
@@ -59,10 +61,13 @@ class JobTask(BaseOperator):
     execution: ClassVar[str]
     operator_extra_links: Collection[BaseOperatorLink] = (JobLogLink(),)
 
-    def __init__(self, *, metadata: str, runner: str | None = None, **kwargs: Any) -> None:
+    def __init__(
+        self, *, metadata: str, runner: str | None = None, deferrable: bool | None = None, **kwargs: Any
+    ) -> None:
         super().__init__(**kwargs)
         self.metadata = metadata
         self.runner = runner
+        self.deferrable = configuration.is_deferrable() if deferrable is None else deferrable
         self.job_log: str | None = None
         self.stop: Callable[[], None] | None = None
 
@@ -74,7 +79,14 @@ class JobTask(BaseOperator):
             AirflowFailException: a retry would fail, too.
             AirflowException: a table failed, or a transient error.
         """
-        return self._execute(context)
+        try:
+            return self._execute(context)
+        except TaskDeferred as deferred:
+            if self.deferrable:
+                raise
+            from airflow_gddl.triggers import run_in_task  # noqa: PLC0415 - imported when needed
+
+            return run_in_task(self, context, deferred)
 
     def resumed(self, context: Context, event: Mapping[str, Any]) -> Any:
         """Resume after the triggerer: the run has ended, or could not be watched.

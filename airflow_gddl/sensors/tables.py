@@ -10,7 +10,7 @@ from airflow.triggers.base import StartTriggerArgs
 
 from airflow_gddl import configuration
 from airflow_gddl.assets import alias_of
-from airflow_gddl.version_compat import STARTS_FROM_TRIGGER
+from airflow_gddl.version_compat import STARTS_FROM_TRIGGER, TaskDeferred
 
 _TRIGGER = "airflow_gddl.triggers.GddlTablesTrigger"
 
@@ -26,12 +26,15 @@ class GddlTablesSensor(BaseSensorOperator):
         metadata: folder or `s3://` URL.
         pipeline: DAG id.
         forever: wait until some table has work.
+        deferrable: poll in the triggerer; null: as `[gddl] deferrable` says. In the task's own process otherwise.
     """
 
     template_fields: Sequence[str] = ("asked", "run_id", "try_number")
     ui_color = "#dcefe6"
 
-    def __init__(self, *, metadata: str, pipeline: str, forever: bool = False, **kwargs: Any) -> None:
+    def __init__(
+        self, *, metadata: str, pipeline: str, forever: bool = False, deferrable: bool | None = None, **kwargs: Any
+    ) -> None:
         super().__init__(outlets=[alias_of(pipeline)], **kwargs)
         self.metadata = metadata
         self.pipeline = pipeline
@@ -39,7 +42,8 @@ class GddlTablesSensor(BaseSensorOperator):
         self.asked = "{{ params | tojson }}"
         self.run_id = "{{ run_id }}"
         self.try_number = "{{ ti.try_number }}"
-        self.start_from_trigger = STARTS_FROM_TRIGGER
+        self.deferrable = configuration.is_deferrable() if deferrable is None else deferrable
+        self.start_from_trigger = STARTS_FROM_TRIGGER and self.deferrable
         self.start_trigger_args = StartTriggerArgs(
             trigger_cls=_TRIGGER,
             trigger_kwargs=self._arguments(),
@@ -47,16 +51,19 @@ class GddlTablesSensor(BaseSensorOperator):
             timeout=self.execution_timeout,
         )
 
-    def execute(self, context: Context) -> None:  # noqa: ARG002 - Airflow's signature
-        """Used only where a task can't start in the triggerer.
+    def execute(self, context: Context) -> None:
+        """Used only where a task does not start in the triggerer.
 
         Raises:
-            TaskDeferred: always.
+            TaskDeferred: where it can defer; else as `polled`.
         """
-        from airflow_gddl.triggers import GddlTablesTrigger  # noqa: PLC0415 - see the class
+        from airflow_gddl.triggers import GddlTablesTrigger, run_in_task  # noqa: PLC0415 - see the class
 
         trigger = GddlTablesTrigger(**self._arguments())
-        self.defer(trigger=trigger, method_name="polled", timeout=self.execution_timeout)
+        deferred = TaskDeferred(trigger=trigger, method_name="polled", timeout=self.execution_timeout)
+        if self.deferrable:
+            raise deferred
+        run_in_task(self, context, deferred)
 
     def polled(self, context: Context, event: Mapping[str, Any] | str) -> None:
         """Resume after the triggerer.

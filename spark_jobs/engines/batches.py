@@ -48,8 +48,7 @@ from spark_jobs.rules.order import events
 from spark_jobs.rules.quarantine import good_again, to_replay
 from spark_jobs.rules.read import FileRows, RawGroup, grouped, read_file
 from spark_jobs.rules.redelivery import TIED, new_changes, tie_warnings
-from spark_jobs.rules.stale_rows import suspects
-from spark_jobs.rules.sweep import appended
+from spark_jobs.rules.sweep import appended, suspects
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,7 +16,6 @@ from airflow_gddl.stores import Storage
 from spark_jobs.delta import table_definition
 from spark_jobs.delta.data_files import FileWriter, Target
 from spark_jobs.delta.log import Action
-from spark_jobs.delta.table_definition import TableDefinition
 from spark_jobs.delta.tables import DataFile, Tables, Write, Written
 from spark_jobs.engines.places import stream_of, stream_rows
 from spark_jobs.engines.table_rows import AT_FILE, AT_ROW, Source, by_file, by_row
@@ -109,7 +108,7 @@ def rewrite(tables: Tables, path: str, schema: DeltaSchema, rule: Callable[[pa.T
         rule: from rows of a file to their columns in the schema; sent to tasks.
     """
     snapshot = tables.existing(path)
-    metadata = {name: _without_changes(one) for name, one in schema.metadata.items()}
+    metadata = {name: without_type_changes(one) for name, one in schema.metadata.items()}
     schema = replace(schema, metadata=metadata)
     keys = () if snapshot.feeds_changes else None
     output = Output(target=tables.target(path, schema), now=tables.moment, keys=keys)
@@ -131,52 +130,9 @@ def _without_places(rows: pa.Table) -> pa.Table:
     return rows.drop_columns([AT_FILE, AT_ROW])
 
 
-def _without_changes(metadata: Mapping[str, Any]) -> dict[str, Any]:
+def without_type_changes(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """Metadata of a column whose files are all written anew."""
     return {name: value for name, value in metadata.items() if name != _TYPE_CHANGES}
-
-
-@dataclass(frozen=True, kw_only=True)
-class Replacing:
-    """The replacement of a table's rows and schema in one commit; columns keep the table's order and comments."""
-
-    tables: Tables
-    definition: TableDefinition
-    schema: DeltaSchema
-    now: int
-
-    @classmethod
-    def of(cls, tables: Tables, definition: TableDefinition, now: int) -> Replacing:
-        """
-        Args:
-            definition: of a table that exists.
-        """
-        stored = tables.existing(definition.path).schema
-        columns = table_definition.in_stored_order(definition, stored.names)
-        known = {c.name: stored.metadata[c.name] for c in columns if c.name in stored.metadata}
-        metadata = {name: _without_changes(one) for name, one in known.items()}
-        return cls(tables=tables, definition=definition, schema=DeltaSchema(columns, metadata), now=now)
-
-    def output(self, keys: Sequence[str]) -> Output:
-        snapshot = self.tables.existing(self.definition.path)
-        target = Target(
-            path=self.definition.path, schema=self.schema.arrow, partition_by=self.definition.partition_by,
-            cluster_by=snapshot.cluster_by, indexed=self._indexed, packed=snapshot.writes_vectors,
-        )  # fmt: skip
-        feed = tuple(keys) if snapshot.feeds_changes else None
-        return Output(target=self.tables.placed(target), now=self.now, keys=feed)
-
-    @property
-    def _indexed(self) -> tuple[tuple[str, ...], ...]:
-        return self.tables.indexed_with(self.definition.path, self.schema.columns, self.definition.skipping)
-
-    def commit(self, app: str, version: int, found: Written, metrics: Mapping[str, int]) -> None:
-        """Once for each transaction."""
-        write = Write(
-            app=app, version=version, removed=None, schema=self.schema, partition_by=self.definition.partition_by,
-            metrics=metrics, written=found,
-        )  # fmt: skip
-        self.tables.commit(self.definition.path, write)
-        self.tables.index(self.definition)
 
 
 Hit = Callable[[pa.Table], pa.Array | pa.ChunkedArray]

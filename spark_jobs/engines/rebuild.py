@@ -20,14 +20,14 @@ from airflow_gddl.contract.sql_types import StructType
 from airflow_gddl.stores import Storage
 from spark_jobs.delta import table_definition
 from spark_jobs.delta.commits import HISTORY, MERGE, REWRITE, TOMBSTONES, version_of
+from spark_jobs.delta.data_files import Target
 from spark_jobs.delta.table_definition import TableDefinition
 from spark_jobs.delta.tables import Tables, Write, Written
 from spark_jobs.engines import file_rules, whole_tables
-from spark_jobs.engines.file_rules import Output, Replacing, deleted, output_of, written
+from spark_jobs.engines.file_rules import Output, deleted, output_of, without_type_changes, written
 from spark_jobs.engines.places import stream_of, stream_rows
 from spark_jobs.engines.port import RebuildRequest, RebuildWork, TableContext
 from spark_jobs.engines.table_rows import AT_FILE, AT_ROW, Source, by_key, by_row
-from spark_jobs.engines.whole_tables import prepare_replacement
 from spark_jobs.plan.columns import Column
 from spark_jobs.plan.planned_batch import BatchPlan
 from spark_jobs.plan.table_schema import GDDL, TableSchema
@@ -379,13 +379,56 @@ class _Rewritten:
         return json.dumps(self.output.report(storage, found, rows[STORED])).encode()
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Replacing:
+    """The replacement of a table's rows and schema in one commit; columns keep the table's order and comments."""
+
+    tables: Tables
+    definition: TableDefinition
+    schema: DeltaSchema
+    now: int
+
+    @classmethod
+    def of(cls, tables: Tables, definition: TableDefinition, now: int) -> _Replacing:
+        """Creates the table, or prepares an existing one for new rows, columns and partitions."""
+        tables.create(definition)
+        whole_tables.settle_properties(tables, definition)
+        tables.prepare_replacement(definition)
+        stored = tables.existing(definition.path).schema
+        columns = table_definition.in_stored_order(definition, stored.names)
+        known = {c.name: stored.metadata[c.name] for c in columns if c.name in stored.metadata}
+        metadata = {name: without_type_changes(one) for name, one in known.items()}
+        return cls(tables=tables, definition=definition, schema=DeltaSchema(columns, metadata), now=now)
+
+    def output(self, keys: Sequence[str]) -> Output:
+        snapshot = self.tables.existing(self.definition.path)
+        target = Target(
+            path=self.definition.path, schema=self.schema.arrow, partition_by=self.definition.partition_by,
+            cluster_by=snapshot.cluster_by, indexed=self._indexed, packed=snapshot.writes_vectors,
+        )  # fmt: skip
+        feed = tuple(keys) if snapshot.feeds_changes else None
+        return Output(target=self.tables.placed(target), now=self.now, keys=feed)
+
+    @property
+    def _indexed(self) -> tuple[tuple[str, ...], ...]:
+        return self.tables.indexed_with(self.definition.path, self.schema.columns, self.definition.skipping)
+
+    def commit(self, app: str, version: int, found: Written, metrics: Mapping[str, int]) -> None:
+        """Once for each transaction."""
+        write = Write(
+            app=app, version=version, removed=None, schema=self.schema, partition_by=self.definition.partition_by,
+            metrics=metrics, written=found,
+        )  # fmt: skip
+        self.tables.commit(self.definition.path, write)
+        self.tables.index(self.definition)
+
+
 def rewrite_changes(tables: Tables, context: TableContext, plan: BatchPlan, how: Rewrite) -> None:
     """See `Engine.rewrite_changes`."""
     definition = table_definition.changes(how.schema, context.layout.changes, context.tier)
     if tables.last_transaction(definition.path, REWRITE) >= version_of(plan):
         return
-    prepare_replacement(tables, definition)
-    replacing = Replacing.of(tables, definition, version_of(plan) // 1000)
+    replacing = _Replacing.of(tables, definition, version_of(plan) // 1000)
     stored = Source.of(tables.existing(definition.path), _without_numbers)
     rule = _Rewritten(how, replacing.output(how.schema.keys))
     found, rows = written(map(json.loads, by_row(tables, {STORED: stored}, rule)))
@@ -513,9 +556,8 @@ class Rebuild:
 
     def _replace_changes(self, definition: TableDefinition) -> int:
         app, version, path = "refresh:changes", version_of(self.order.plan), definition.path
-        prepare_replacement(self.tables, definition)
         if self.tables.last_transaction(path, app) < version:
-            replacing = Replacing.of(self.tables, definition, self._now)
+            replacing = _Replacing.of(self.tables, definition, self._now)
             rule = _ReplaceChanges(self._rules, replacing.output(self.table_schema.keys))
             stored, sources = self._stored(), {FRESH: self._fresh()}
             if self.order.archives and stored is not None:
@@ -534,9 +576,7 @@ class Rebuild:
         left = {s: d for s, d in self._definitions().items() if tables.last_transaction(d.path, _app(s)) < version}
         if not left:
             return {}
-        for definition in left.values():
-            prepare_replacement(self.tables, definition)
-        replacing = {step: Replacing.of(tables, definition, self._now) for step, definition in left.items()}
+        replacing = {step: _Replacing.of(tables, definition, self._now) for step, definition in left.items()}
         outputs = {step: one.output(self.table_schema.keys) for step, one in replacing.items()}
         rule = _Derive(self._rules, outputs, self.order.generation_low_watermarks)
         sources = {STORED: Source.of(tables.existing(self.order.live.layout.changes), self._rules.by_moves)}
@@ -603,7 +643,7 @@ class Rebuild:
 class _Derived:
     """A table that is written but for its commit, and its number of rows."""
 
-    replacing: Replacing
+    replacing: _Replacing
     files: Written
     rows: int
 

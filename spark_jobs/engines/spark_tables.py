@@ -116,8 +116,14 @@ class SparkTables:
         return int(found.get()) if found.isDefined() else -1
 
     def _snapshot(self, path: str) -> Any:
-        """Delta's own, at the newest version."""
+        """Delta's own, at the newest version.
+
+        Delta reads checkpoints with the active session of Java's thread, which may have served no query yet.
+        """
         jvm: Any = self.spark._jvm  # noqa: SLF001 - Delta has no public way to a table's transactions
+        named = getattr(self.spark, "_get_j_spark_session_class", None)  # of Spark 4
+        java = jvm.org.apache.spark.sql.SparkSession if named is None else named(jvm)
+        java.setActiveSession(self.spark._jsparkSession)  # noqa: SLF001 - as above
         none = jvm.scala.Option.empty()
         return self._delta_log(path).update(False, none, none)
 

@@ -32,8 +32,7 @@ from spark_jobs.rules.convert import with_texts
 from spark_jobs.rules.history import differences, retyped_bounds, versions
 from spark_jobs.rules.merge import ACTION, AT
 from spark_jobs.rules.order import as_events, events, for_both_keys
-from spark_jobs.rules.stale_rows import stale_keys, stale_warning
-from spark_jobs.rules.sweep import undeleted, unmarked
+from spark_jobs.rules.sweep import stale_keys, stale_warning, undeleted, unmarked
 from spark_jobs.rules.truncates import truncated
 
 
@@ -180,13 +179,6 @@ def settle_properties(tables: Tables, definition: TableDefinition) -> None:
         tables.cluster(path, definition.cluster_by)
 
 
-def prepare_replacement(tables: Tables, definition: TableDefinition) -> None:
-    """Create the table, or prepare an existing one for new rows, columns and partitions."""
-    tables.create(definition)
-    settle_properties(tables, definition)
-    tables.prepare_replacement(definition)
-
-
 _CHANGES, _STORED = "changes", "stored"
 """Names of tables for rules."""
 
@@ -245,7 +237,7 @@ def update_history(
 
 @dataclass(frozen=True)
 class _Versions:
-    """The versions of all keys; sent to tasks."""
+    """The versions of all keys, of a table with several sources of those of the batch's; sent to tasks."""
 
     schema: TableSchema
     generation_low_watermarks: tuple[str | None, ...]
@@ -253,7 +245,11 @@ class _Versions:
     output: Output
 
     def prepare(self, rows: pa.Table) -> pa.Table:
-        return for_both_keys(by_name(rows, change_schema(self.schema)), self.schema)
+        own = sweep.of_shard(by_name(rows, change_schema(self.schema)), self.schema.spec.shard)
+        return for_both_keys(own, self.schema)
+
+    def stored(self, rows: pa.Table) -> pa.Table:
+        return sweep.of_shard(rows, self.schema.spec.shard)
 
     def __call__(self, storage: Storage, rows: Mapping[str, pa.Table]) -> bytes:
         happened, stored = as_events(rows[_CHANGES], self.schema), rows[_STORED]
@@ -269,7 +265,7 @@ def _update_all(batch_context: BatchContext, generation_low_watermarks: tuple[st
     rule = _Versions(schema, generation_low_watermarks, swept, output)
     sources = {
         _CHANGES: Source.of(tables.existing(layout.changes), rule.prepare),
-        _STORED: Source.of(tables.existing(layout.history), lambda rows: rows),
+        _STORED: Source.of(tables.existing(layout.history), rule.stored),
     }
     kinds = change_schema(schema)
     keys = pa.schema([kinds.field(name) for name in schema.keys])

@@ -30,7 +30,6 @@ from spark_jobs.plan.planned_batch import BatchPlan, TableState, Truncate
 from spark_jobs.plan.sequence import sort_key
 from spark_jobs.plan.source_snapshots import IgnoredSnapshot, LedgerBefore, SnapshotMarks, snapshots_after
 from spark_jobs.plan.table_schema import TableSchema
-from spark_jobs.plan.truncates import are_applied, truncates_after
 from spark_jobs.rules import quarantine
 from spark_jobs.rules.batch_schema import BatchSchema, GroupDecoding, Landed, plan_batch
 from spark_jobs.rules.decode import DecodedGroup, Stamp, are_deletes, decode
@@ -38,10 +37,9 @@ from spark_jobs.rules.derived import landed_as_named, raw_as_named
 from spark_jobs.rules.erasure import ErasedKeys, without_erased
 from spark_jobs.rules.measure import DecodedBatch, Figures, PartFigures, combined, distinct, figures_of, measure
 from spark_jobs.rules.read import FileRows, RawGroup, grouped, read_file
-from spark_jobs.rules.row_filter import within_filter
-from spark_jobs.rules.stale_rows import suspects
-from spark_jobs.rules.sweep import undeleted, with_shard, with_shard_column
-from spark_jobs.rules.truncates import without_truncates
+from spark_jobs.rules.rewrite import within_filter
+from spark_jobs.rules.sweep import suspects, undeleted, with_shard, with_shard_column
+from spark_jobs.rules.truncates import are_applied, kept_truncates, without_truncates
 
 _PARTS_A_SLOT = 4
 """Enough that one long part doesn't leave the other slots idle."""
@@ -232,7 +230,7 @@ class Decoding:
 def with_truncates(schema: BatchSchema, found: Iterable[Truncate], batch_id: str) -> BatchSchema:
     """The schema with truncates that take effect in a batch."""
     table = schema.table_schema
-    known = truncates_after(table.truncates, found, history=table.spec.history)
+    known = kept_truncates(table.truncates, found, history=table.spec.history)
     return replace(schema, table_schema=replace(table, truncates=known, batch_id=batch_id))
 
 

@@ -31,9 +31,9 @@ from airflow_gddl.stores import Storage
 from spark_jobs.discovery import DeepListings
 from spark_jobs.job.job_faults import translated
 from spark_jobs.job.run_results import is_recorded, write_record
+from spark_jobs.job.spread_local import NoSpark
 from spark_jobs.job.stop import NEEDS_MEMORY, Watchdog, died_twice, failed, refused, too_late
 from spark_jobs.job.table_job import attempt, poll_table, totals_of
-from spark_jobs.job.worker import NoSpark
 from spark_jobs.ledger.claim import TTL_SECONDS
 from spark_jobs.spark.cluster_check import check_executors, is_this_python
 from spark_jobs.spark.tasks import map_in_arrow

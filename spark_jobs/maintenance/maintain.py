@@ -21,7 +21,7 @@ from airflow_gddl.contract.layout import Layout, join
 from airflow_gddl.contract.result import JobResult, RunWarning
 from airflow_gddl.stores import Storage, StoredObject
 from spark_jobs.engines.port import Maintenance, TableContext
-from spark_jobs.iceberg.publish import clean, publish
+from spark_jobs.iceberg import clean, publish
 from spark_jobs.ledger.claim import Claim
 from spark_jobs.ledger.ledger import Ledger, read_small
 from spark_jobs.maintenance.landing_retention import CleanedFiles, clean_landing

@@ -18,7 +18,7 @@ from airflow_gddl.contract.published import RegistrationState
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.stores.lake_files import RegistrationStore
-from spark_jobs.iceberg.publish import MetadataVersions, publish
+from spark_jobs.iceberg import MetadataVersions, publish
 from spark_jobs.ledger.claim import Claim
 from spark_jobs.ledger.erasures import ErasureRegister
 from spark_jobs.ledger.ledger import NOTE, Ledger, MoveNote, read_note, write_note

@@ -97,7 +97,7 @@ class DeltaSchema:
     """Columns of a Delta table in order.
 
     Attributes:
-        metadata: column to what the log says of it besides: comments and the like.
+        metadata: column to what else the log says of it, such as comments.
     """
 
     columns: tuple[Column, ...]

@@ -28,7 +28,7 @@ from spark_jobs.dialects.protocol import (
 from spark_jobs.plan.applied_settings import MARKED, ChangeSettings, KnownSchemas, change_settings, columns_of
 from spark_jobs.plan.columns import Column, IncomingSchema, Schema, select_columns, unknown_columns, unknown_described
 from spark_jobs.plan.planned_batch import TableState
-from spark_jobs.plan.schema import LATER, ColumnAction, GroupPlan, SchemaPlan, SchemaRules, plan_schema
+from spark_jobs.plan.schema_evolution import LATER, ColumnAction, GroupPlan, SchemaPlan, SchemaRules, plan_schema
 from spark_jobs.plan.sequence import has_instants, has_normal_text
 from spark_jobs.plan.source_snapshots import KnownSnapshots, openings_of
 from spark_jobs.plan.table_schema import GDDL, RESCUED, TableSchema

@@ -1,6 +1,7 @@
 """Stored changes by the current settings of their row: what a rebuild writes into the change table.
 
-`plan_rewrite` decides; `rewritten` and `refused_values` hold row by row.
+`plan_rewrite` decides; `rewritten` and `refused_values` hold row by row. So does what becomes of rows outside the row
+filter (`where`, docs/semantics.md, section 17).
 """
 
 from __future__ import annotations
@@ -30,11 +31,12 @@ from spark_jobs.rules.arrays import arrow_type, flat, recast
 from spark_jobs.rules.batch_schema import STRING, Stored, change_columns, plan_batch
 from spark_jobs.rules.conditions import UNDECIDED_CODE, outside_filter
 from spark_jobs.rules.convert import Mask, but, fit, hashed, mask_of, masked
-from spark_jobs.rules.decode import stored_sequence
+from spark_jobs.rules.decode import DecodedGroup, stored_sequence
 from spark_jobs.rules.derived import derived_type, derived_values
+from spark_jobs.rules.erasure import emptied
 from spark_jobs.rules.errors_table import MISFIT_CODE
-from spark_jobs.rules.order import gddl_fields, with_gddl
-from spark_jobs.rules.row_filter import as_left
+from spark_jobs.rules.evaluate import holds
+from spark_jobs.rules.order import gddl_fields, moved_rows, old_keys, with_gddl
 from spark_jobs.rules.texts import forms
 
 Problem = tuple[str, str, Mask]
@@ -402,3 +404,37 @@ def count_of(tables: Sequence[pa.Table]) -> dict[tuple[str, str], int]:
     rows = pa.concat_tables(tables).group_by([PROBLEM, COLUMN]).aggregate([(COUNT, "sum")]) if tables else None
     found = [] if rows is None else rows.to_pylist()
     return {(row[PROBLEM], row[COLUMN]): row[f"{COUNT}_sum"] for row in found if row[f"{COUNT}_sum"]}
+
+
+def within_filter(group: DecodedGroup, schema: TableSchema) -> DecodedGroup:
+    """The group without rows outside the filter; an update that leaves it is a delete, which has its key alone."""
+    if group.outside is None:
+        return group
+    rows, leaving = as_left(group.rows, schema, group.outside)
+    gone = group.outside & ~leaving
+    return replace(replace(group, rows=rows).without(gone), outside=None, filtered=int(gone.sum()))
+
+
+def as_left(rows: pa.Table, schema: TableSchema, outside: np.ndarray) -> tuple[pa.Table, np.ndarray]:
+    """Rows with updates outside the filter as deletes, and which these are."""
+    leaving: np.ndarray = outside & holds(pc.equal(gddl_fields(rows)["op"], "U"))
+    if not leaving.any():
+        return rows, leaving
+    rows = _with_old_keys(rows, schema, leaving & moved_rows(rows, schema))
+    rows = with_gddl(rows, op=pc.if_else(pa.array(leaving), "D", gddl_fields(rows)["op"]))
+    rows = emptied(rows, schema, leaving)
+    kept = pa.array(np.arange(rows.num_rows), mask=leaving)
+    for name in schema.columns:
+        if name not in schema.keys and not schema.is_technical(name):
+            at = rows.schema.get_field_index(name)
+            rows = rows.set_column(at, rows.schema.field(at), flat(rows.column(at)).take(kept))
+    return rows, leaving
+
+
+def _with_old_keys(rows: pa.Table, schema: TableSchema, moved: np.ndarray) -> pa.Table:
+    """Rows that an update moved, under the key that they had before."""
+    for key, before in old_keys(rows, schema).items() if moved.any() else ():
+        at = rows.schema.get_field_index(key)
+        values = pc.if_else(pa.array(moved), before, flat(rows.column(at)))
+        rows = rows.set_column(at, rows.schema.field(at), values)
+    return rows

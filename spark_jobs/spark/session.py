@@ -22,7 +22,7 @@ from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.sql_types import NO_SUBSTITUTION
 from airflow_gddl.stores import Storage
 from airflow_gddl.stores import scratch as scratch_folders
-from spark_jobs.spark import class_archive, jars
+from spark_jobs.spark import jars
 from spark_jobs.spark.cluster_check import check_versions, wait_for_executors
 from spark_jobs.spark.session_settings import STARTED_ELSEWHERE, WORKER_MEMORY, SessionSettings, is_on_a_cluster
 
@@ -318,7 +318,7 @@ def _java_options(settings: SessionSettings, scratch: Path) -> str:
 def _static_settings(settings: SessionSettings) -> dict[str, str]:
     scratch = scratch_folders.make("spark")
     class_path = class_path_of(settings, scratch)
-    java = f"{_java_options(settings, scratch)} {class_archive.java_options(class_path, settings.extra, os.environ)}"
+    java = f"{_java_options(settings, scratch)} {jars.java_options(class_path, settings.extra, os.environ)}"
     return {
         "spark.gddl.scratch": str(scratch),
         "spark.master": os.environ.get("GDDL_SPARK_MASTER", f"local[{settings.cores},{_TRIES}]"),

@@ -1,4 +1,4 @@
-"""Write the archive of Java classes with which an embedded Spark starts sooner (`spark_jobs.spark.class_archive`).
+"""Write the archive of Java classes with which an embedded Spark starts sooner (`spark_jobs.spark.jars`).
 
     python -m spark_jobs.spark.write_class_archive
 
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from delta.tables import DeltaTable
 
-from spark_jobs.spark.class_archive import WRITE, archive_of
+from spark_jobs.spark.jars import WRITE, archive_of
 from spark_jobs.spark.session import FOR_FEW_ROWS, class_path_of, open_session, scratch_of
 from spark_jobs.spark.session_settings import SessionSettings
 

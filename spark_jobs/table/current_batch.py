@@ -46,12 +46,12 @@ from spark_jobs.plan.sequence import (
 from spark_jobs.plan.sharding import refreshed
 from spark_jobs.plan.source_snapshots import generation_after
 from spark_jobs.plan.table_schema import TableSchema
-from spark_jobs.plan.truncates import unknown_truncates
 from spark_jobs.rules.batch_schema import BatchSchema
 from spark_jobs.rules.conditions import require_within_limits
 from spark_jobs.rules.errors_table import MISFIT_CODE
 from spark_jobs.rules.measure import NOTHING_APPENDED, Appended, DecodedBatch, Figures, FileFigures, LogRestart, Overlap
 from spark_jobs.rules.texts import forms_of
+from spark_jobs.rules.truncates import unknown_truncates
 from spark_jobs.table.notices import versions_of
 from spark_jobs.table.pending import NextBatch
 from spark_jobs.table.table_run import TableRun

@@ -183,7 +183,7 @@ def test_json_is_the_result(shop: Shop) -> None:
     [
         (["42"], {"": "42"}),
         (["id=4=2"], {"id": "4=2"}),
-        (["order_id=1", "line_no=2"], {"order_id": "1", "line_no": "2"}),
+        (["order_id=1", "n=2"], {"order_id": "1", "n": "2"}),
         (["@-"], {"": "7"}),
         (["@-", "b=z"], None),
         (["1", "2"], None),
@@ -197,8 +197,8 @@ def test_the_key_that_reaches_the_job(
 ) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO("7\n"))
     keys = [argument for part in parts for argument in ("--key", part)]
-    results = {"sales.orders": {"details": FOUND}}
-    answer = shop.gddl("explain", "--table", "sales.orders", *keys, "--limit", "7", results=results)
+    table = "sales.lines" if key is not None and len(key) > 1 else "sales.orders"
+    answer = shop.gddl("explain", "--table", table, *keys, "--limit", "7", results={table: {"details": FOUND}})
     if key is None:
         assert (answer.status, "[EXPLAIN_KEY_INVALID]" in answer.err) == (2, True)
         return
@@ -217,3 +217,33 @@ def test_a_key_that_was_never_seen_ends_with_1(shop: Shop) -> None:
 def test_a_table_that_is_unknown_ends_with_2(shop: Shop) -> None:
     answer = shop.gddl("explain", "--table", "sales.other", "--key", "42")
     assert (answer.status, "[TABLE_UNKNOWN]" in answer.err) == (2, True)
+
+
+LINES = "the key of sales.lines is order_id, n, not"
+NO_DB = "the connection 'NO_DB' is not set"
+
+
+@pytest.mark.parametrize(
+    ("command", "code", "text"),
+    [
+        (("explain", "orders", "--key", "nr=5"), "EXPLAIN_KEY_INVALID", "the key of sales.orders is id, not nr"),
+        (("explain", "lines", "--key", "5"), "EXPLAIN_KEY_INVALID", f"{LINES} a value alone"),
+        (("erase", "lines", "--key", "n=5", "--yes"), "ERASE_KEY_INVALID", f"{LINES} n"),
+        (("erase", "lines", "--key", "n=5", "--dry-run"), "ERASE_KEY_INVALID", f"{LINES} n"),
+        (("verify", "orders", "--source-connection", "NO_DB"), "SOURCE_CONNECTION_MISSING", NO_DB),
+        (("resync", "orders", "--source-connection", "NO_DB"), "SOURCE_CONNECTION_MISSING", NO_DB),
+    ],
+)
+def test_a_mistake_of_the_user_ends_before_a_job_starts(
+    shop: Shop, command: tuple[str, ...], code: str, text: str
+) -> None:
+    name, table, *more = command
+    answer = shop.gddl(name, "--table", f"sales.{table}", *more)
+    assert (answer.status, answer.out, answer.err.partition(". Remedy: ")[0]) == (2, "", f"[{code}] {text}")
+    assert not (shop.folder / "order.json").exists()
+
+
+def test_keys_are_named_without_case_and_as_files_have_them(shop: Shop) -> None:
+    shop.write("metadata/tables/odd.yaml", "tables:\n  - {table: s.odd, keys: [__v, a b]}\n")
+    answer = shop.gddl("explain", "--table", "s.odd", "--key", "__V_source=1", "--key", "A_B=2", exit=1)
+    assert ("EXPLAIN_KEY_INVALID" in answer.err, (shop.folder / "order.json").exists()) == (False, True)

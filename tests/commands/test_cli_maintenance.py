@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 
 import pytest
 
@@ -31,11 +32,11 @@ ERASED = {
 
 
 def test_erase_sends_the_whole_key_and_says_what_is_left(shop: Shop) -> None:
-    results = {"sales.orders": {"details": ERASED}}
-    answer = shop.gddl("erase", "--table", "sales.orders", "--key", "id=5", "--key", "b=x=y", results=results)
+    results = {"sales.lines": {"details": ERASED}}
+    answer = shop.gddl("erase", "--table", "sales.lines", "--key", "order_id=5", "--key", "n=x=y", results=results)
     assert answer.status == 0
     options = shop.order["options"]
-    assert (options["action"], options["key"]) == ("erase", {"id": "5", "b": "x=y"})
+    assert (options["action"], options["key"]) == ("erase", {"order_id": "5", "n": "x=y"})
     assert options["asked_by"]
     assert "erased; rows removed: changes 4, replica 1" in answer.out
     assert "after 2024-01-09T00:00:00+00:00" in answer.out
@@ -54,20 +55,21 @@ def test_a_key_that_is_none_is_refused_without_its_value(parts: list[str], shop:
 
 def test_a_personal_key_comes_from_a_file_or_standard_input(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     file = shop.folder / "key.txt"
-    file.write_text("\ufeffid=5\n\nb=x=y\n", encoding="utf-8")
-    shop.gddl("erase", "--table", "sales.orders", "--key", f"@{file}", results={"sales.orders": {"details": ERASED}})
-    assert shop.order["options"]["key"] == {"id": "5", "b": "x=y"}
-    monkeypatch.setattr("sys.stdin", io.StringIO("id=6\n"))
-    parts = ("--key", "@-", "--key", "b=z")
-    shop.gddl("erase", "--table", "sales.orders", *parts, results={"sales.orders": {"details": ERASED}})
-    assert shop.order["options"]["key"] == {"id": "6", "b": "z"}
-    answer = shop.gddl("erase", "--table", "sales.orders", "--key", f"@{shop.folder}/none")
+    file.write_text("\ufefforder_id=5\n\nn=x=y\n", encoding="utf-8")
+    shop.gddl("erase", "--table", "sales.lines", "--key", f"@{file}", results={"sales.lines": {"details": ERASED}})
+    assert shop.order["options"]["key"] == {"order_id": "5", "n": "x=y"}
+    monkeypatch.setattr("sys.stdin", io.StringIO("order_id=6\n"))
+    parts = ("--key", "@-", "--key", "n=z")
+    shop.gddl("erase", "--table", "sales.lines", *parts, results={"sales.lines": {"details": ERASED}})
+    assert shop.order["options"]["key"] == {"order_id": "6", "n": "z"}
+    answer = shop.gddl("erase", "--table", "sales.lines", "--key", f"@{shop.folder}/none")
     assert (answer.status, "ERASE_KEY_INVALID" in answer.err) == (2, True)
 
 
 def test_resync_is_a_checked_refresh(shop: Shop) -> None:
     checked = {"rows": 5000, "appear": 1, "vanish": 0, "change": 2, "far_before": 3, "far_after": 0}
     results = {"sales.orders": {"details": {"resync": checked}}}
+    shop.around = replace(shop.around, environ={**shop.around.environ, "SHOP_DB": "sqlite:///shop.db"})
     answer = shop.gddl("resync", "--table", "sales.orders", "--source-connection", "SHOP_DB", results=results)
     assert answer.status == 0
     options = shop.order["options"]

@@ -9,17 +9,17 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 from airflow_gddl.contract.spec import JobSpec
-from spark_jobs.job import worker
-from spark_jobs.job.worker import Answer, Task
+from spark_jobs.job import spread_local
+from spark_jobs.job.spread_local import Answer, Task
 from spark_jobs.table.runtime import Runtime
 
-_answer = worker.answer
+_answer = spread_local.answer
 
 
 def serve(orders: Connection, job: JobSpec) -> None:
     """`worker.serve` that dies, hangs or lacks memory at tables of such names."""
-    worker.answer = answer
-    worker.serve(orders, job)
+    spread_local.answer = answer
+    spread_local.serve(orders, job)
 
 
 def answer(task: Task, job: JobSpec, runtime: Runtime) -> Answer:

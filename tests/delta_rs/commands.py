@@ -21,7 +21,7 @@ from airflow_gddl.runners.interface import JobOutcome, Listener
 from airflow_gddl.runners.job_process import JobProcess
 from airflow_gddl.stores import Storage
 from spark_jobs.job.job_tables import exit_status, run_job
-from spark_jobs.job.worker import NoSpark, Task, answer
+from spark_jobs.job.spread_local import NoSpark, Task, answer
 from spark_jobs.table.runtime import Declined, Runtime, TableOutcome
 
 GDDL = [sys.executable, "-m", "airflow_gddl.cli.main"]

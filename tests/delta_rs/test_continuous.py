@@ -22,8 +22,7 @@ from airflow_gddl.contract.spec import Continuous, JobOptions, JobSpec, TableSpe
 from airflow_gddl.runtime.landing.monitoring import DesiredStateKeeper
 from airflow_gddl.stores import Storage
 from spark_jobs.job.job_tables import run_job
-from spark_jobs.job.spread_local import LocalSpread
-from spark_jobs.job.worker import NoSpark
+from spark_jobs.job.spread_local import LocalSpread, NoSpark
 from spark_jobs.ledger.claim import Claim
 from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.table.runtime import Runtime, utc_now

@@ -19,7 +19,8 @@ from tests.landing import write
 
 ROW: dict[str, Any] = {
     "table": "s.t", "keys": ["id"], "sequence_by": ["seq"], "freshness": "30m", "owner": "sales",
-    "mask": {"mail": "hmac"}, "description": "Orders.", "column_descriptions": {"day": "Day of the order."}, "exclude_columns": ["secret"],
+    "mask": {"mail": "hmac"}, "description": "Orders.",
+    "column_descriptions": {"day": "Day of the order."}, "exclude_columns": ["secret"],
     "expect": {"good": {"rule": "price > 0", "on": "warn"}}, "tags": {"domain": "sales"},
 }  # fmt: skip
 

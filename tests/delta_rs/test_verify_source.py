@@ -20,8 +20,8 @@ from airflow_gddl.contract.connections import LENT
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from airflow_gddl.stores import Storage
+from spark_jobs.job.spread_local import NoSpark
 from spark_jobs.job.table_job import attempt, totals_of
-from spark_jobs.job.worker import NoSpark
 from spark_jobs.table.runtime import Runtime, TableOutcome
 from spark_jobs.table.table_run import TableRun
 from tests.delta_rs.postgres import postgres

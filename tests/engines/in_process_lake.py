@@ -15,7 +15,7 @@ from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import DEFAULT_TIERS, Action, JobOptions, JobSpec, Roots, TableSpec
 from airflow_gddl.stores import Storage
 from spark_jobs.job.job_tables import run_job
-from spark_jobs.job.worker import NoSpark
+from spark_jobs.job.spread_local import NoSpark
 from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.pipeline import run_table
 from spark_jobs.table.runtime import Clock, Observer, Runtime, RunTotals, silent, utc_now

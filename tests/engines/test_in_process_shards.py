@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from airflow_gddl.contract.result import JobResult
+from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.contract.table_spec import SchemaEvolution
 from spark_jobs.table.runtime import Step
 from tests.engines.in_process_lake import InProcessLake
@@ -44,8 +45,8 @@ class Breaking:
 class World:
     """Sources, lake and oracle."""
 
-    def __init__(self, root: Path) -> None:
-        self.landed = Sharded(root, SHARDS, FIELDS)
+    def __init__(self, root: Path, **fields: Any) -> None:
+        self.landed = Sharded(root, SHARDS, FIELDS | fields)
         self.lake = InProcessLake(root)
 
     def run(self) -> JobResult:
@@ -62,13 +63,35 @@ class World:
     def replica(self) -> dict[tuple[str, int], str]:
         return rows_of(self.lake.port.read(self.lake.layout(self.landed.spec).replica))
 
+    def versions(self, shard: str) -> set[tuple[Any, ...]]:
+        """Of a source in the history."""
+        rows = self.lake.port.read(self.lake.layout(self.landed.spec).history)
+        return _versions([row for row in rows if row["_source"] == shard])
+
+    def alone(self, shard: str) -> set[tuple[Any, ...]]:
+        """The same of a table of its own that has the source's files, after one more run."""
+        lake = InProcessLake(self.landed.root / f"alone-{shard}")
+        spec = TableSpec(
+            table="s.t", keys=("id",), sequence_by=("seq",), settle="0s",
+            landing=self.landed.spec.shard_landings[shard], **self.landed.fields,
+        )  # fmt: skip
+        lake.run(spec)
+        return _versions(lake.port.read(lake.layout(spec).history))
+
     @property
     def changes(self) -> int:
         return len(self.lake.port.read(self.lake.layout(self.landed.spec).changes))
 
 
-def full(root: Path) -> World:
-    world = World(root)
+def _versions(rows: list[dict[str, Any]]) -> set[tuple[Any, ...]]:
+    names = ("id", "v", "__start_at", "__end_at", "__start_generation", "__end_generation")
+    found = [tuple(row[name] for name in names) for row in rows]
+    assert len(set(found)) == len(found)
+    return set(found)
+
+
+def full(root: Path, **fields: Any) -> World:
+    world = World(root, **fields)
     for shard in SHARDS:
         world.landed.load(shard, dict.fromkeys(range(4), shard))
     world.run()
@@ -133,6 +156,29 @@ ROUNDS = st.lists(
     min_size=2,
     max_size=6,
 )
+
+
+@settings(max_examples=examples(8), suppress_health_check=list(HealthCheck))
+@given(ROUNDS)
+def test_each_source_has_its_own_history(rounds: list[tuple[dict[str, Any], int, bool]]) -> None:
+    """That of a table of its own, whatever breaks off, reloads and truncates."""
+    with tempfile.TemporaryDirectory() as folder:
+        world = full(Path(folder), history=True, truncate="apply")
+        for shard in SHARDS:  # sequences of all sources have one type, which a table of loads alone lacks
+            world.landed.change(shard, ("I", 50, "first"))
+            world.run()
+            world.alone(shard)
+        for number, (events, at, kill) in enumerate(rounds):
+            for shard, (kind, rows) in events.items():
+                if kind == "load":
+                    world.landed.load(shard, {**rows, 100: f"load {number}"})
+                else:
+                    truncate = [("T", 0, "")] if number % 3 == 2 else []
+                    world.landed.change(shard, *rows[:2], *truncate, *rows[2:])
+            if at:
+                world.broken(Breaking(at, kill=kill))
+            world.run()
+            assert {shard: world.versions(shard) for shard in SHARDS} == {s: world.alone(s) for s in SHARDS}
 
 
 @settings(max_examples=examples(12), suppress_health_check=list(HealthCheck))

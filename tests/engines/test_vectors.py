@@ -25,7 +25,7 @@ from spark_jobs.delta import deletion_vectors
 from spark_jobs.delta.snapshots import VECTORS, active_files
 from spark_jobs.delta.tables import Tables
 from spark_jobs.engines.delta_rs import DeltaRsEngine
-from spark_jobs.job.worker import NoSpark
+from spark_jobs.job.spread_local import NoSpark
 from spark_jobs.pipeline import run_table
 from spark_jobs.table.runtime import Runtime, RunTotals
 from spark_jobs.table.table_run import TableRun

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from spark_jobs.spark.class_archive import archive_of, java_options
+from spark_jobs.spark.jars import archive_of, java_options
 from spark_jobs.spark.session import SessionSettings, class_path_of
 
 _START = """

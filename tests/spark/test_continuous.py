@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from airflow_gddl.contract.spec import Continuous, JobOptions
-from spark_jobs.continuous.spark_files import SETTINGS, SparkFiles
+from spark_jobs.continuous.streams import SETTINGS, SparkFiles
 from tests.background_job import BackgroundJob
 from tests.conftest import LocalPort
 from tests.spark.crash_tables import RUNS, TYPES, spec_of

@@ -49,3 +49,25 @@ def test_loads_changes_reloads_and_verification(tmp_path: Path) -> None:
     result = done(lake, spec, JobOptions(action="explain", key={"_source": "us", "id": "4"}), port)
     assert result.details["tombstone"]["op"] == "D"
     assert replica() == landed.expected
+
+
+def test_each_source_has_its_own_history(tmp_path: Path) -> None:
+    """A reload and a truncate of one source leave the versions of the other."""
+    fields = {"sweep_after": "0s", "sweep_limit": 1.0, "history": True, "truncate": "apply"}
+    port, landed = LocalPort("spark"), Sharded(tmp_path, SHARDS, fields)
+    lake, spec = SmallLake(tmp_path, TIER), landed.spec
+    for shard in SHARDS:
+        landed.load(shard, {1: f"{shard} 1", 2: f"{shard} 2"})
+        landed.change(shard, ("U", 1, f"{shard} changed"))
+    done(lake, spec, JobOptions(), port)
+    landed.load("eu", {2: "reloaded"})
+    landed.change("us", ("T", 0, ""), ("I", 3, "us 3"))
+    done(lake, spec, JobOptions(), port)
+    rows = pa.table(DeltaTable(lake.layout(spec).history).scan()).to_pylist()
+    found = {(r["_source"], r["id"], r["v"], r["__start_at"], r["__end_at"], r["__end_generation"]) for r in rows}
+    assert found == {
+        ("eu", 1, "eu 1", None, 100, 1), ("eu", 1, "eu changed", 100, 100, 2), ("eu", 2, "eu 2", None, 100, 2),
+        ("eu", 2, "reloaded", 100, None, None),
+        ("us", 1, "us 1", None, 100, 1), ("us", 1, "us changed", 100, 200, 1), ("us", 2, "us 2", None, 200, 1),
+        ("us", 3, "us 3", 201, None, None),
+    }  # fmt: skip

@@ -17,7 +17,7 @@ from airflow_gddl.contract.spec import TierSpec
 from airflow_gddl.stores import Storage, StoredObject
 from spark_jobs.discovery import AUTO_LOADER, SPARK_FILES, FileStreamSource
 from spark_jobs.job.job_tables import run_job
-from spark_jobs.job.worker import NoSpark
+from spark_jobs.job.spread_local import NoSpark
 from spark_jobs.ledger.claim import Claim
 from spark_jobs.table.runtime import utc_now
 from tests.conftest import SPARK, LocalPort

@@ -17,7 +17,7 @@ from airflow_gddl.stores import Storage
 from spark_jobs.delta.commits import DeltaCommits
 from spark_jobs.engines.spark_tables import SparkTables
 from spark_jobs.job.job_tables import run_job
-from spark_jobs.job.worker import NoSpark
+from spark_jobs.job.spread_local import NoSpark
 from spark_jobs.table.runtime import Runtime
 from tests.conftest import LocalPort
 from tests.engine_port import EnginePort

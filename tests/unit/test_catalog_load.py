@@ -273,7 +273,7 @@ def test_a_wrong_keys_file_is_named(tmp_path: Path, content: str, code: str, pla
         ("a.yaml", "source: 5\ntables: []\n", "FIELD_TYPE", 1, "short name"),
         ("a.yaml", "source: a\ntables: {}\n", "FIELD_TYPE", 2, "dash"),
         ("a.yaml", "tables: []\ntables: []\n", "NAME_TWICE", 2, "keep one"),
-        ("a.yaml", "defaults:\n  delete: sotf\ntables: []\n", "FIELD_VALUE", 2, "'hard' or 'soft'"),
+        ("a.yaml", "defaults:\n  delete: sotf\ntables: []\n", "FIELD_VALUE", 2, "did you mean soft?"),
         ("a.yaml", "defaults:\n  keys: [id]\ntables: []\n", "FIELD_REFUSED", 2, "each row"),
         ("a.yaml", "defaults: 5\ntables: []\n", "FIELD_TYPE", 1, "name: value"),
         ("a.json", '{"tables": [\n{"table": "a.a",}]}', "JSON_INVALID", 2, "commas"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import chain, count
 from pathlib import Path
 
 import pytest
@@ -15,27 +14,40 @@ from airflow_gddl.runners.interface import ProgressEvent
 
 
 def test_a_log_says_that_spark_starts_once(capsys: pytest.CaptureFixture[str]) -> None:
-    lines = Lines(Screen(), 2)
-    for table, step in (("s.a", "discover"), ("s.a", "starting Spark"), ("s.b", "starting Spark"), ("s.a", "plan")):
+    now = [0.0]
+    lines = Lines(Screen(), 2, clock=lambda: now[0])
+    steps = (
+        ("s.a", "discover"),
+        ("s.a", "starting Spark"),
+        ("s.b", "starting Spark"),
+        ("s.c", "merge"),
+        ("s.a", "plan"),
+    )
+    for at, (table, step) in enumerate(steps):
+        now[0] = float(at)
         lines.on_progress(ProgressEvent(table=table, step=step))
-    assert capsys.readouterr().err == "starting Spark\n"
+    assert capsys.readouterr().err == "starting Spark\nSpark started in 3.0s\n"
 
 
 def test_progress_is_logged_every_half_minute(capsys: pytest.CaptureFixture[str]) -> None:
-    moments = chain([0.0, 29.0, 30.0, 45.0, 60.0, 70.0, 80.0, 100.0], count(100))
-    lines = Lines(Screen(), 2, clock=lambda: next(moments))
+    now = [0.0]
+    lines = Lines(Screen(), 2, clock=lambda: now[0])
     lines.on_progress(ProgressEvent(table="s.a", step="starting Spark"))
-    for _ in range(4):
+    for now[0] in (29.0, 30.0, 45.0, 60.0):
         lines.tick()
+    now[0] = 70.0
     lines.on_result(JobResult(table="s.b", status="skipped"))
+    now[0] = 80.0
     lines.tick()
     lines.on_progress(ProgressEvent(table="s.a", step="merge", batch=2, batches=4, rows=90))
+    now[0] = 100.0
     lines.tick()
     assert capsys.readouterr().err.splitlines() == [
         "starting Spark",
         "running for 30 s, tables done: 0; s.a: starting Spark",
         "running for 60 s, tables done: 0; s.a: starting Spark",
         "1 of 2  s.b: skipped in 0ms",
+        "Spark started in 1m 20s",
         "running for 100 s, tables done: 1; s.a: merge, batch 2 of 4, 90 rows read",
     ]
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 from rich.text import Text
 
-from airflow_gddl.cli.repair import show_quarantine
+from airflow_gddl.cli.repair import show_rows
 from airflow_gddl.cli.screen import Screen, ScreenColumn, _kept
 from airflow_gddl.contract.result import JobResult
 
@@ -119,7 +119,7 @@ def test_a_quarantined_row_is_a_line_a_value() -> None:
     screen = Screen()
     kept = io.StringIO()
     screen.out = Console(file=kept, width=80, highlight=False)
-    show_quarantine(screen, result)
+    show_rows(screen, result)
     assert kept.getvalue().splitlines() == [
         "shop.t: 1 in quarantine",
         "",

@@ -15,8 +15,8 @@ from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.spec import EngineName, TierSpec
 from airflow_gddl.stores import Storage
 from spark_jobs.job.job_tables import run_job
+from spark_jobs.job.spread_local import NoSpark
 from spark_jobs.job.spread_spark import SparkSpread
-from spark_jobs.job.worker import NoSpark
 from spark_jobs.spark import cluster_check
 from spark_jobs.spark.cluster_check import check_versions
 from spark_jobs.table.runtime import Runtime

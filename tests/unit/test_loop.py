@@ -18,12 +18,10 @@ from airflow_gddl.contract.errors import FatalError, GddlError
 from airflow_gddl.contract.result import ErrorInfo, JobResult
 from airflow_gddl.contract.spec import DEFAULT_TIERS, Continuous, JobOptions, JobSpec, Roots, TableSpec, TierSpec
 from airflow_gddl.stores import Storage
-from spark_jobs.continuous.executor import ExecutorPools, Found
-from spark_jobs.continuous.loop import POLL_SECONDS, Loop
+from spark_jobs.continuous.loop import POLL_SECONDS, ExecutorPools, Found, Loop
 from spark_jobs.continuous.schedule import ANYWAY_SECONDS, BATCHES_A_TURN, pause_seconds
-from spark_jobs.job.spread_local import LocalSpread
+from spark_jobs.job.spread_local import LocalSpread, NoSpark
 from spark_jobs.job.stop import Stop
-from spark_jobs.job.worker import NoSpark
 from spark_jobs.table.runtime import Declined, Runtime, TableOutcome
 
 TABLES = {

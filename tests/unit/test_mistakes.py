@@ -115,7 +115,8 @@ MISTAKES: dict[str, dict[str, str]] = {
     "settings key": {"gddl.yaml": "landng: ../landing\nlake: ../lake\n", "tables/shop.yaml": ROWS % ""},
     "runner": settings("runner: databrick\n"),
     "runners": {
-        "gddl.yaml": "landing: s3://b/in\nlake: s3://b/lake\nrunner: databricks\nrunners: {databrick: {wheel: /a.whl}}\n",
+        "gddl.yaml": "landing: s3://b/in\nlake: s3://b/lake\nrunner: databricks\n"
+        "runners: {databrick: {wheel: /a.whl}}\n",
         "tables/shop.yaml": ROWS % "",
     },
     "runners field": settings("runners: {databricks: {whel: /a.whl}}\n"),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -75,6 +77,17 @@ def test_steps_after_a_database() -> None:
         "- gddl inspect --metadata meta      # once files are there: is the task set up well?",
         "- gddl run --metadata meta",
     ]
+
+
+def test_steps_of_debezium_name_its_connector() -> None:
+    lines = list(next_steps([replace(ORDERS, dialect="debezium")], "s3://raw/cdc", "metadata", from_database=True))
+    assert lines[2].startswith("- Debezium: create a source connector")
+    settings = json.loads(lines[3])
+    assert re.fullmatch(settings["table.include.list"], "sales.order_lines")
+    topic = re.fullmatch(settings["transforms.route.regex"], "shop.sales.order_lines")
+    assert topic is not None
+    assert (topic[1], settings["skipped.operations"]) == ("order_lines", "none")
+    assert not any("DMS" in line for line in lines)
 
 
 def test_steps_after_a_landing_folder_name_a_few_folders() -> None:

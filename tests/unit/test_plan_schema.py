@@ -6,7 +6,7 @@ import pytest
 
 from airflow_gddl.contract.table_spec import SchemaEvolution
 from spark_jobs.plan.columns import IncomingSchema
-from spark_jobs.plan.schema import ColumnAction, SchemaPlan, SchemaRules, plan_schema
+from spark_jobs.plan.schema_evolution import ColumnAction, SchemaPlan, SchemaRules, plan_schema
 from tests.typed_columns import schema_of, types_of
 
 Types = dict[str, str]

@@ -28,7 +28,7 @@ from airflow_gddl.contract.table_spec import (
     TypeChangePolicy,
 )
 from spark_jobs.plan.columns import Column, IncomingSchema, Schema
-from spark_jobs.plan.schema import SchemaPlan, SchemaRules, plan_schema
+from spark_jobs.plan.schema_evolution import SchemaPlan, SchemaRules, plan_schema
 from spark_jobs.plan.types import NOTHING, lossless, merge
 
 NAMES = ["id", "Id", "a", "b", "a b", "c", "_gddl", "__v"]

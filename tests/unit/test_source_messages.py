@@ -26,6 +26,40 @@ def test_a_source_that_does_not_answer_is_named_by_host_and_port(url: str, where
 
 
 @pytest.mark.parametrize(
+    "answer",
+    [
+        'connection to server at "db" failed: FATAL:  database "shp" does not exist',
+        'FATAL:  password authentication failed for user "me"',
+        'FATAL:  role "me" does not exist',
+        'FATAL:  no pg_hba.conf entry for host "10.0.0.1"',
+        "(1049, \"Unknown database 'shp'\")",
+        "(1045, \"Access denied for user 'me'@'10.0.0.1' (using password: YES)\")",
+        "ORA-01017: invalid credential or not authorized; logon denied",
+        "ORA-12514: Cannot connect to database. Service shp is not registered",
+        '[42000] Cannot open database "shp" requested by the login. The login failed.',
+        "unable to open database file",
+    ],
+)
+def test_a_database_or_user_that_is_refused_is_not_tried_again(answer: str) -> None:
+    found = unreachable(sa.make_url(URL), sa.exc.OperationalError("SELECT 1", {}, Exception(answer)))
+    assert (type(found).__name__, found.code, answer in found.what) == ("FatalError", "SOURCE_REFUSED", True)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "connection refused", "FATAL:  the database system is starting up", "timeout expired",
+        "Name or service not known",
+        "SSL connection has been closed unexpectedly", "(2013, 'Lost connection to MySQL server during query')",
+        "FATAL:  sorry, too many clients already", "ORA-12170: Cannot connect. TCP connect timeout",
+    ],
+)  # fmt: skip
+def test_what_may_pass_is_tried_again(answer: str) -> None:
+    found = unreachable(sa.make_url(URL), sa.exc.OperationalError("SELECT 1", {}, Exception(answer)))
+    assert (type(found).__name__, found.code) == ("RetriableError", "SOURCE_UNREACHABLE")
+
+
+@pytest.mark.parametrize(
     ("driver", "remedy"),
     [
         ("postgresql+psycopg2", "pip install psycopg2-binary"),

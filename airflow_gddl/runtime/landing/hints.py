@@ -104,7 +104,7 @@ def held(watermarks: Watermarks, tables: Iterable[str], now: datetime) -> dict[s
 
 
 def _sorting_time(name: str) -> str | None:
-    """The time in a name if names like it sort by their times: flat, or in folders of year, month, day and the like."""
+    """The time in a name if names like it sort by their times: flat, or in folders such as year, month, day."""
     time = change_time(name)
     folders = re.sub(r"\D", "", name.rpartition("/")[0])
     return time if time is not None and name[0].isdigit() and time.startswith(folders) else None

@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from airflow_gddl.contract.extensions import DebeziumOptions
+from airflow_gddl.contract.flat_events import FlatForm
 from spark_jobs.dialects.debezium.connect_values import (
     Values,
     array_of,
@@ -22,6 +23,7 @@ from spark_jobs.dialects.debezium.connect_values import (
     mentions_unavailable,
     unavailable_forms,
 )
+from spark_jobs.dialects.debezium.documents import document_of, is_of_documents
 from spark_jobs.dialects.debezium.technical import Translated, with_technical
 
 Json = Any
@@ -55,6 +57,7 @@ class Event:
 
 
 NO_EVENT = Event(None)
+FLAT = FlatForm()
 
 
 @dataclass(frozen=True)
@@ -80,26 +83,31 @@ class Events:
         return pa.array([self.broken.get(at) for at in range(len(self.found))], pa.string())
 
 
-def read_events(data: bytes, keys: Sequence[str] = ()) -> Events:
+def read_events(data: bytes, keys: Sequence[str] = (), flat: FlatForm = FLAT) -> Events:
     """
     Args:
         keys: key columns of the table, which a delete may have in the key of its record alone.
 
     Raises:
         ValueError: it ends inside a record, or holds no event though it has records.
+        FatalError: flat events lack fields, see `FlatForm.require`.
     """
     # With surrogates for bytes that are not UTF-8. JSON itself can hold one half of a surrogate pair.
     text = data.removeprefix(codecs.BOM_UTF8).decode("utf-8", "surrogateescape")
     may_be_cut = _SURROGATE.search(text) is not None or not _in_utf8(text)
     found: list[Event] = []
     broken: dict[int, str] = {}
-    schemas = _Schemas()
-    for original, record in _records(text):
+    schemas = _Schemas(flat)
+    for original, record in _records(text, flat):
         value = record.value
         if value is None:
             continue
-        event = event_of(value, schemas.fields(record.schema))
-        if event is not None and event.op == "D":
+        of_documents = is_of_documents(value) and value["op"] in OPERATIONS
+        if of_documents:
+            event = _of_document(value, _unwrapped(record.key, flat).value)
+        else:
+            event = event_of(value, schemas.fields(record.schema), flat)
+        if event is not None and event.op == "D" and not of_documents:
             event = _with_key(event, record.key, keys, schemas)
         if event is None or (may_be_cut and not _is_encodable(event)):
             event = None
@@ -107,12 +115,21 @@ def read_events(data: bytes, keys: Sequence[str] = ()) -> Events:
             broken[len(found)] = written.encode("utf-8", "backslashreplace").decode()
         found.append(event or NO_EVENT)
     if broken and len(broken) == len(found):
-        raise ValueError(f"none of its {len(found)} records is a change event of Debezium")
+        raise ValueError(
+            f"none of its {len(found)} records is a change event of Debezium; rows that ExtractNewRecordState has made "
+            "of events need its settings add.fields and delete.tombstone.handling.mode=rewrite"
+        )
     return Events(found, broken, schemas.versions, text)
 
 
-def event_of(value: Json, fields: Mapping[str, Schema]) -> Event | None:
-    """Null if it is no event: no `op`, no `source`, or not the `before` or `after` that the operation needs."""
+def event_of(value: Json, fields: Mapping[str, Schema], flat: FlatForm = FLAT) -> Event | None:
+    """Null if it is no event: no `op`, no `source`, or not the `before` or `after` that the operation needs.
+
+    Raises:
+        FatalError: see `FlatForm.require`.
+    """
+    if isinstance(value, Mapping) and flat.is_flat(value):
+        value = flat.enveloped(value)
     if not isinstance(value, Mapping) or not isinstance(value.get("op"), str):
         return None
     op, source, before = value["op"], value.get("source"), value.get("before")
@@ -126,9 +143,14 @@ def event_of(value: Json, fields: Mapping[str, Schema]) -> Event | None:
     return Event(OPERATIONS.get(op, op.upper()), row, source, before, fields)
 
 
+def _of_document(value: Mapping[str, Json], key: Json) -> Event | None:
+    found = document_of(value, key)
+    return None if found is None else Event(found.op, found.row, value["source"])
+
+
 def _with_key(event: Event, key: Json, keys: Sequence[str], schemas: _Schemas) -> Event:
     """A delete with key columns of its record's key, a struct in Connect's wrapper or not, which its row lacks."""
-    bare = _unwrapped(key)
+    bare = _unwrapped(key, schemas.flat)
     wanted = {name.lower() for name in keys}
     given = bare.value.items() if isinstance(bare.value, Mapping) else ()
     parts = {name: value for name, value in given if name.lower() in wanted and event.row.get(name) is None}
@@ -141,7 +163,7 @@ def _with_key(event: Event, key: Json, keys: Sequence[str], schemas: _Schemas) -
 def _is_encodable(event: Event) -> bool:
     """Whether UTF-8 can hold the names, the operation and nested values; other texts are looked at in their columns."""
     nested = [value for row in (event.row, event.before) for value in row.values() if not isinstance(value, str)]
-    return _in_utf8(json.dumps([event.op, *event.row, *event.before, nested], ensure_ascii=False))
+    return _in_utf8(json.dumps([event.op, *event.row, *event.before, nested], ensure_ascii=False, default=str))
 
 
 def _in_utf8(text: str) -> bool:
@@ -155,7 +177,8 @@ def _in_utf8(text: str) -> bool:
 class _Schemas:
     """The distinct schemas of records."""
 
-    def __init__(self) -> None:
+    def __init__(self, flat: FlatForm) -> None:
+        self.flat = flat
         self._known: list[tuple[Schema, Mapping[str, Schema]]] = []
 
     @property
@@ -169,7 +192,7 @@ class _Schemas:
         for known, fields in reversed(self._known):
             if schema is known or schema == known:
                 return fields
-        self._known.append((schema, _row_fields(schema)))
+        self._known.append((schema, _row_fields(schema, self.flat)))
         return self._known[-1][1]
 
 
@@ -182,11 +205,11 @@ class _Record:
     key: Json = None
 
 
-def _records(text: str) -> Iterator[tuple[str | None, _Record]]:
+def _records(text: str, flat: FlatForm) -> Iterator[tuple[str | None, _Record]]:
     """Original text (null: not at hand) and record."""
     if text.lstrip()[:1] == "[":
         for value in DECODER.decode(text):
-            yield None, _unwrapped(value)
+            yield None, _unwrapped(value, flat)
         return
     wrapper = _Wrapper()
     lines = text.split("\n")
@@ -196,7 +219,7 @@ def _records(text: str) -> Iterator[tuple[str | None, _Record]]:
             continue
         try:
             quick = wrapper.read(stripped)
-            found = [(stripped, quick)] if quick is not None else list(_concatenated(stripped))
+            found = [(stripped, quick)] if quick is not None else list(_concatenated(stripped, flat))
         except json.JSONDecodeError as error:
             if number == len(lines) - 1:
                 raise ValueError(f"the file ends inside a record: {error}") from error
@@ -206,12 +229,12 @@ def _records(text: str) -> Iterator[tuple[str | None, _Record]]:
         yield from found
 
 
-def _concatenated(line: str) -> Iterator[tuple[str, _Record]]:
+def _concatenated(line: str, flat: FlatForm) -> Iterator[tuple[str, _Record]]:
     """Firehose writes objects without separators: each with its own text."""
     at = 0
     while at < len(line):
         value, end = DECODER.raw_decode(line, at)
-        yield line[at:end], _unwrapped(value)
+        yield line[at:end], _unwrapped(value, flat)
         at = _SPACE.match(line, end).end()  # type: ignore[union-attr]  # it matches nothing, too
 
 
@@ -236,12 +259,12 @@ class _Wrapper:
         return _Record(DECODER.decode(line[len(self._prefix) : -1]), self._schema)
 
 
-def _unwrapped(value: Json) -> _Record:
+def _unwrapped(value: Json, flat: FlatForm) -> _Record:
     """Unwrap Connect's `schema` and `payload`, and the `key`, `value`, `offset` that sinks add to records."""
     schema, key = None, None
     if isinstance(value, str):  # of a converter that knows only texts
         value = _parsed(value)
-    while isinstance(value, Mapping) and "op" not in value:
+    while isinstance(value, Mapping) and "op" not in value and not flat.is_flat(value):
         if "payload" in value:
             schema, value = value.get("schema"), value["payload"]
         elif "value" in value:
@@ -258,11 +281,16 @@ def _parsed(text: str) -> Json:
         return text
 
 
-def _row_fields(envelope: Schema) -> dict[str, Schema]:
-    """Schemas of the columns: those of `after`, or of `before`."""
-    parts = {part.get("field"): part for part in envelope.get("fields") or ()}
-    row = parts.get("after") or parts.get("before") or {}
-    named = [part for part in row.get("fields") or () if isinstance(part.get("field"), str)]
+def _row_fields(schema: Schema, flat: FlatForm) -> dict[str, Schema]:
+    """Schemas of the columns: of an envelope those of `after`, or of `before`."""
+    parts = _named_parts(schema)
+    if flat.is_flat(parts):
+        return {name: parts[name] for name in flat.columns(parts).row}
+    return _named_parts(parts.get("after") or parts.get("before") or {})
+
+
+def _named_parts(schema: Schema) -> dict[str, Schema]:
+    named = [part for part in schema.get("fields") or () if isinstance(part.get("field"), str)]
     return {part["field"]: part for part in named if _in_utf8(part["field"])}
 
 

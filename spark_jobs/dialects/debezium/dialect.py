@@ -16,9 +16,10 @@ import pyarrow.parquet as pq
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.extensions import DebeziumOptions
 from airflow_gddl.contract.file_names import Names, PathFormat, is_temporary
+from airflow_gddl.contract.flat_events import FlatForm
 from airflow_gddl.stores.readers import GZIP_MAGIC, Inflating
 from spark_jobs.dialects.debezium.change_events import read_events, table_of
-from spark_jobs.dialects.debezium.parquet_table import read_parquet
+from spark_jobs.dialects.debezium.parquet_table import documents_in, read_parquet
 from spark_jobs.dialects.debezium.technical import (
     CARRIED,
     OP,
@@ -221,11 +222,14 @@ class DebeziumDialect(Dialect):
                 data = stream.read()
             if data[:2] == GZIP_MAGIC:
                 data = Inflating(io.BytesIO(data), self.bounds.inflated(file.size), file.path).readall()
-            images = self.spec.before_image_prefix
+            images, flat = self.spec.before_image_prefix, FlatForm.of(self.spec, self.options, file.path)
             if data[:4] == _PARQUET:
                 require_bounded(io.BytesIO(data), file, self.bounds, pq.read_metadata(io.BytesIO(data)))
-                return self._probed(file, read_parquet(data, self.options, self.spec.keys, images))
-            events = read_events(data, self.spec.keys)
+                documents = documents_in(data)
+                if documents is None:
+                    return self._probed(file, read_parquet(data, self.options, self.spec.keys, images, flat))
+                data = documents
+            events = read_events(data, self.spec.keys, flat)
             return self._probed(file, table_of(events, self.options, images), events.malformed)
 
     def _probed(self, file: PlannedFile, rows: Translated, malformed: pa.Array | None = None) -> Probed:

@@ -14,8 +14,9 @@ import pyarrow.parquet as pq
 import pyarrow.types as pt
 
 from airflow_gddl.contract.extensions import DebeziumOptions
+from airflow_gddl.contract.flat_events import FlatForm
 from airflow_gddl.contract.sql_types import MAX_PRECISION
-from spark_jobs.dialects.debezium.change_events import OPERATIONS
+from spark_jobs.dialects.debezium.change_events import FLAT, OPERATIONS
 from spark_jobs.dialects.debezium.connect_values import (
     Kind,
     Values,
@@ -31,7 +32,11 @@ _AVRO = b"parquet.avro.schema"
 
 
 def read_parquet(
-    data: bytes, options: DebeziumOptions, keys: Sequence[str] = (), before_images: str | None = None
+    data: bytes,
+    options: DebeziumOptions,
+    keys: Sequence[str] = (),
+    before_images: str | None = None,
+    flat: FlatForm = FLAT,
 ) -> Translated:
     """
     Args:
@@ -40,11 +45,13 @@ def read_parquet(
 
     Raises:
         ValueError: its columns are not those of an envelope.
+        FatalError: flat events lack fields, see `FlatForm.require`.
         pyarrow.ArrowException: it is no parquet file, or a damaged one.
     """
-    table = _envelopes(pq.ParquetFile(io.BytesIO(data), coerce_int96_timestamp_unit="us").read(use_threads=False))
+    found = pq.ParquetFile(io.BytesIO(data), coerce_int96_timestamp_unit="us").read(use_threads=False)
+    table = _envelopes(found, flat)
     raw = [None if op is None else str(op) for op in table.column("op").to_pylist()]
-    fields = _names_of_types(table.schema.metadata or {})
+    fields = _names_of_types(table.schema.metadata or {}, flat)
     data_columns: dict[str, Values] = {}
     kept: dict[str, Sequence[bool]] = {}
     for name, values in _row_columns(table, raw, keys).items():
@@ -61,15 +68,51 @@ def read_parquet(
     return with_technical(ops, data_columns, sources, kept)
 
 
-def _envelopes(table: pa.Table) -> pa.Table:
+def documents_in(data: bytes) -> bytes | None:
+    """Events of documents in a parquet file as JSON lines; null for a file of others."""
+    schema = pq.read_schema(io.BytesIO(data))
+    inner = schema if "op" in schema.names else schema.field("value").type if "value" in schema.names else schema
+    if isinstance(inner, pa.DataType) and not pt.is_struct(inner):
+        return None
+    fields = {field.name: field.type for field in inner}
+    after = fields.get("after", pa.null())
+    if not {"op", "source"} <= fields.keys() or not (pt.is_string(after) or pt.is_large_string(after)):
+        return None
+    rows = pq.ParquetFile(io.BytesIO(data)).read(use_threads=False).to_pylist()
+    return b"".join(json.dumps(row, default=str).encode() + b"\n" for row in rows)
+
+
+def _envelopes(table: pa.Table, flat: FlatForm) -> pa.Table:
     """The envelopes, from the column `value` that sinks write next to `key` and `offset`."""
-    if "op" not in table.column_names and (inner := _parts(table, "value")):
+    if "op" not in table.column_names and not _is_flat(table, flat) and (inner := _parts(table, "value")):
         there = table.column("value").is_valid()  # the others are tombstones
         inner = {**inner, **({"key": table.column("key")} if "key" in table.column_names else {})}
         table = pa.table(inner).replace_schema_metadata(table.schema.metadata).filter(there)
+    if _is_flat(table, flat):
+        return _of_flat(table, flat)
     if not {"op", "source"} <= {*table.column_names} or not (_parts(table, "before") or _parts(table, "after")):
         raise ValueError(f"not change events of Debezium: its columns are {', '.join(table.column_names)}")
     return table
+
+
+def _is_flat(table: pa.Table, flat: FlatForm) -> bool:
+    return flat.is_flat(dict.fromkeys(table.column_names))
+
+
+def _of_flat(table: pa.Table, flat: FlatForm) -> pa.Table:
+    """The envelopes of flat events; `key` is a column of theirs, unless it is the struct that a sink adds."""
+    key = {"key": table.column("key")} if _parts(table, "key") else {}
+    columns = flat.columns(name for name in table.column_names if name not in key)
+    names = [name for name in (columns.op, columns.deleted, *columns.source.values()) if name is not None]
+    added = table.select(list(dict.fromkeys(names))).to_pylist()
+    ops = [flat.operation(columns, row) for row in added]
+    sources = [flat.source(columns, row) for row in added] or [{}]
+    arrays = [table.column(name).combine_chunks() for name in columns.row]
+    deleted = pa.array([op == "d" for op in ops], pa.bool_())
+    sides = {"before": pc.invert(deleted), "after": deleted}
+    rows = {side: pa.StructArray.from_arrays(arrays, list(columns.row), mask=mask) for side, mask in sides.items()}
+    envelopes = {**rows, "op": pa.array(ops, pa.string()), "source": pa.array(sources).slice(0, len(ops)), **key}
+    return pa.table(envelopes).replace_schema_metadata(table.schema.metadata)
 
 
 def _row_columns(table: pa.Table, ops: Sequence[str | None], keys: Sequence[str]) -> dict[str, pa.Array]:
@@ -168,13 +211,16 @@ def _time_text(value: time) -> str:
     return text.rstrip("0") if "." in text else text
 
 
-def _names_of_types(metadata: Mapping[bytes, bytes]) -> dict[str, str]:
+def _names_of_types(metadata: Mapping[bytes, bytes], flat: FlatForm) -> dict[str, str]:
     """Column to Connect type name, from the Avro schema that the sinks' writer leaves in the file."""
     try:
         schema = json.loads(metadata.get(_AVRO, b"{}"))
     except ValueError:
         return {}
     records = {str(found.get("name")).rpartition(".")[2]: found for found in _records(schema)}
+    for one in records.values():
+        if flat.is_flat(dict.fromkeys(str(part.get("name")) for part in one.get("fields") or ())):
+            return _connect_names(one, records)
     for part in ("after", "before"):
         for row in _branches(_field(schema, part)):
             record = _resolved(row, records)

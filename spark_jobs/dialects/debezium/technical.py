@@ -109,6 +109,12 @@ def _oracle(source: Source) -> str | None:
     return f"{_number(first)}.{_number(scn)}.{redo}.{_number(source.get('ssn') or 0, 10)}"
 
 
+def _mongodb(source: Source) -> str | None:
+    """The cluster's time and the number of the event in its second, which an oplog entry has once."""
+    time, at = source.get("ts_ms"), source.get("ord")
+    return None if time is None or at is None else f"{_number(time)}.{_number(at, 10)}"
+
+
 _BY_CONNECTOR: Mapping[str, Callable[[Source], str | None]] = {
     "postgresql": _postgresql,
     "mysql": _mysql,
@@ -116,6 +122,7 @@ _BY_CONNECTOR: Mapping[str, Callable[[Source], str | None]] = {
     "sqlserver": _sqlserver,
     "db2": _sqlserver,
     "oracle": _oracle,
+    "mongodb": _mongodb,
 }
 
 

@@ -1,0 +1,110 @@
+"""MongoDB's events: documents as texts of extended JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from tests.debezium.lake import Lake, parquet, warnings_of
+from tests.debezium.probing import probe, rows_of, text
+from tests.engine_port import EnginePort
+
+Json = dict[str, Any]
+
+
+def oid(number: int) -> Json:
+    return {"$oid": f"{number:024x}"}
+
+
+def event(op: str, key: int, at: int, document: Json | None = None, **more: Any) -> Json:
+    """A record with its key beside it, as sinks write them."""
+    source = {"connector": "mongodb", "name": "shop", "db": "shop", "collection": "t", "ts_ms": 1_700_000_000_000,
+              "ord": at, "snapshot": "false"}  # fmt: skip
+    after = None if document is None else json.dumps({"_id": oid(key), **document})
+    described = {"removedFields": None, "updatedFields": None, "truncatedArrays": None, **more} if more else None
+    value = {"before": None, "after": after, "updateDescription": described, "source": source, "op": op}
+    return {"key": {"id": json.dumps(oid(key))}, "value": value}
+
+
+def as_lines(*events: Json) -> bytes:
+    return text(*events).encode()
+
+
+def as_parquet(*events: Json) -> bytes:
+    return parquet(pa.Table.from_pylist(list(events)))
+
+
+@pytest.mark.parametrize("form", [as_lines, as_parquet])
+def test_documents_are_rows(engine: EnginePort, tmp_path: Path, form: Callable[..., bytes]) -> None:
+    lake = Lake(engine, tmp_path, keys=["_id"])
+    lake.land(form(
+        event("r", 1, 1, {"v": "a", "n": {"$numberLong": "5"}}), event("c", 2, 2, {"v": "b", "n": 6}),
+        event("c", 3, 3, {"v": "c", "n": 7, "deep": {"x": [1, {"$date": 0}]}}), event("c", 4, 4, {"v": "d"}),
+    ))  # fmt: skip
+    assert (warnings_of(lake.run()), lake.errors()) == ([], [])
+    lake.land(form(
+        event("u", 1, 11, {"v": "a2"}),  # $unset of n
+        event("d", 2, 12),
+        event("u", 3, 13, updatedFields=json.dumps({"v": "c2"}), removedFields=["deep"]),
+    ))  # fmt: skip
+    assert (warnings_of(lake.run()), lake.errors()) == ([], [])
+    key = [oid(number)["$oid"] for number in range(5)]
+    expected = [(key[1], "a2", None, None), (key[3], "c2", 7, None), (key[4], "d", None, None)]
+    assert sorted(lake.replica("_id", "v", "n", "deep"), key=lambda row: row[0]) == expected
+    lake.land(form(event("u", 1, 5, {"v": "late", "n": 1}), event("u", 2, 6, {"v": "late", "n": 1})))
+    assert lake.run().late_ignored == 2
+    assert sorted(lake.replica("_id", "v", "n", "deep"), key=lambda row: row[0]) == expected
+    assert lake.run(action="verify").details["verdict"] == "equal"
+
+
+def test_whole_document_empties_fields_that_its_file_lacks(engine: EnginePort, tmp_path: Path) -> None:
+    lake = Lake(engine, tmp_path, keys=["_id"])
+    lake.land(as_lines(event("c", 1, 1, {"v": "a", "n": 5})))
+    lake.run()
+    lake.land(as_lines(event("u", 1, 2, {"v": "b"})))
+    lake.run()
+    assert lake.replica("v", "n") == [("b", None)]
+
+
+@pytest.mark.parametrize(("value", "column"), [
+    ("t", "t"), (5, 5), (1.5, 1.5), (True, True), (None, None),
+    ({"$oid": "5f" * 12}, "5f" * 12),
+    ({"$numberLong": "9007199254740993"}, 9007199254740993), ({"$numberInt": "3"}, 3), ({"$numberDouble": "1.5"}, 1.5),
+    ({"$numberDecimal": "1.10"}, "1.10"),
+    ({"$date": 1_000}, datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC)),
+    ({"$date": {"$numberLong": "-1000"}}, datetime(1969, 12, 31, 23, 59, 59, tzinfo=UTC)),
+    ({"$date": "1970-01-01T00:00:01Z"}, datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC)),
+    ({"$binary": "AQI=", "$type": "00"}, b"\x01\x02"),
+    ({"$binary": {"base64": "AQI=", "subType": "00"}}, b"\x01\x02"),
+    ({"$timestamp": {"t": 1, "i": 2}}, '{"$timestamp":{"t":1,"i":2}}'),
+    ({"a": {"b": {"$oid": "ab"}}}, '{"a":{"b":"ab"}}'), ([1, "x"], '[1,"x"]'), ([], "[]"), ({}, "{}"),
+])  # fmt: skip
+def test_values(tmp_path: Path, value: Any, column: Any) -> None:
+    (found,) = rows_of(probe(tmp_path, as_lines(event("c", 1, 1, {"v": value}))))
+    assert found["v"] == column
+
+
+@pytest.mark.parametrize("key", [{"id": '"abc"'}, {"schema": None, "payload": {"id": '"abc"'}}])
+def test_key_of_a_delete(tmp_path: Path, key: Json) -> None:
+    (found,) = rows_of(probe(tmp_path, as_lines({**event("d", 1, 1), "key": key})))
+    assert (found["_dbz_op"], found["_id"]) == ("D", "abc")
+
+
+@pytest.mark.parametrize("broken", [
+    event("u", 1, 2, updatedFields='{"deep.x": 5}'),
+    event("u", 1, 2, truncatedArrays=[{"field": "a", "newSize": 1}]),
+    event("u", 1, 2),
+    {"key": None, "value": {**event("c", 1, 2)["value"], "after": "[5]"}},
+    {"key": None, "value": {**event("c", 1, 2)["value"], "after": "{"}},
+    {"key": None, "value": {**event("c", 1, 2)["value"], "after": '{"_id": 1, "v": {"$numberLong": "x"}}'}},
+])  # fmt: skip
+def test_events_without_a_row_are_quarantined(tmp_path: Path, broken: Json) -> None:
+    found = probe(tmp_path, as_lines(event("c", 1, 1, {"v": "a"}), broken))
+    assert found.malformed is not None
+    assert [original is not None for original in found.malformed.to_pylist()] == [False, True]
