@@ -114,15 +114,13 @@ def get_provider_info() -> dict[str, Any]:
             _modules(*(f"airflow_gddl.operators.{name}" for name in _OPERATORS)),
         ],
         "sensors": [_modules("airflow_gddl.sensors.tables", "airflow_gddl.sensors.loaded")],
-        "triggers": [
-            _modules("airflow_gddl.triggers.tables", "airflow_gddl.triggers.files", "airflow_gddl.triggers.runs")
-        ],
-        "extra-links": ["airflow_gddl.links.jobs.JobLogLink", "airflow_gddl.links.jobs.AssetsLink"],
+        "triggers": [_modules("airflow_gddl.triggers", "airflow_gddl.triggers", "airflow_gddl.triggers")],
+        "extra-links": ["airflow_gddl.operators.jobs.JobLogLink", "airflow_gddl.operators.jobs.AssetsLink"],
         "notifications": [
             "airflow_gddl.notifications.webhook.GddlNotifier",
-            "airflow_gddl.notifications.services.TeamsNotifier",
-            "airflow_gddl.notifications.services.PagerDutyNotifier",
-            "airflow_gddl.notifications.services.MailNotifier",
+            "airflow_gddl.notifications.webhook.TeamsNotifier",
+            "airflow_gddl.notifications.webhook.PagerDutyNotifier",
+            "airflow_gddl.notifications.webhook.MailNotifier",
         ],
         "config": {
             "gddl": {

@@ -20,7 +20,7 @@ from airflow_gddl.dags.factory import build_dags
 globals().update(build_dags({metadata!r}))
 """
 _PROBLEMS_FILE = """\
-from airflow_gddl.dags.problems import raise_problems
+from airflow_gddl.dags.factory import raise_problems
 
 raise_problems({metadata!r})  # no airflow DAG
 """

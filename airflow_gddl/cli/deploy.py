@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from airflow_gddl.bundle.archives import EPOCH, Target, here
-from airflow_gddl.bundle.platforms import MWAA, Bundle, Extra, JobFiles
+from airflow_gddl.bundle import EPOCH, MWAA, Bundle, Extra, JobFiles, Target, here
 from airflow_gddl.cli import context, options
 from airflow_gddl.cli import metadata as catalogs
 from airflow_gddl.cli.commands import Group

@@ -6,7 +6,7 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from airflow_gddl.bundle.archives import DAG_FILES
+from airflow_gddl.bundle import DAG_FILES
 from airflow_gddl.contract.errors import MetadataError
 
 SETTINGS = """\

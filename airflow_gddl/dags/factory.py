@@ -1,38 +1,179 @@
-"""Pipelines to Airflow DAGs."""
+"""Pipelines to Airflow DAGs, and to task groups of a user's own DAG."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import timedelta
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from functools import cached_property
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
-from airflow.sdk import DAG, Asset, Param, get_parsing_context
+from airflow.sdk import DAG, Asset, Param, TaskGroup, get_parsing_context
 from airflow.sdk.definitions.param import ParamsDict
 
 from airflow_gddl import configuration
 from airflow_gddl.assets import table_asset
-from airflow_gddl.dags.customization import Customization, OnDag
+from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.dags.forms import documentation, params
-from airflow_gddl.dags.limits import POLL, of_run, of_task
-from airflow_gddl.dags.problems import MetadataProblems, problems_text
 from airflow_gddl.notifications.webhook import GddlNotifier
-from airflow_gddl.operators.load import (
+from airflow_gddl.operators.jobs import (
     GddlContinuousOperator,
     GddlIncrementalLoadOperator,
     GddlInitialLoadOperator,
+    GddlLoadOperator,
     GddlTableOperator,
 )
 from airflow_gddl.plugins.timetables import GddlCronTimetable
+from airflow_gddl.runtime.landing.run_request import loaded_by, requested
 from airflow_gddl.runtime.snapshot import MetadataSnapshot
 from airflow_gddl.sensors.tables import GddlTablesSensor
 from airflow_gddl.topology import CONTINUOUS_POOL, Pipeline, Timing
-from airflow_gddl.topology.pipelines import NO_OWNER
-from airflow_gddl.topology.pools import pool_of_instances
-from airflow_gddl.topology.selection import selected
+from airflow_gddl.topology.pipelines import NO_OWNER, pool_of_instances
+from airflow_gddl.topology.rows import selected
 from airflow_gddl.version_compat import deadline
+
+OnDag = Callable[[DAG], object]
+_ON_FAILURE = "on_failure_callback"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Customization:
+    """Arguments of `build_dags` and `build_upkeep_dags`.
+
+    Raises:
+        MetadataError: `OPTION_INVALID`: there is no such time zone.
+
+    Attributes:
+        default_args: Airflow's, for every task. They take precedence over section [gddl] of Airflow's configuration,
+            not over the metadata; a failure callback is called beside that of `notify_connection`.
+        on_dag: called with each DAG when it is complete; its result is not used.
+        timezone: IANA name of the zone that cron lines and presets are in.
+        paused: whether new DAGs start paused; null: as `[gddl] paused_upon_creation` says, else Airflow.
+    """
+
+    default_args: Mapping[str, Any] = field(default_factory=dict)
+    on_dag: OnDag | None = None
+    timezone: str = "UTC"
+    paused: bool | None = None
+
+    def __post_init__(self) -> None:
+        _ = self.start
+
+    @cached_property
+    def start(self) -> datetime:
+        """Start date of DAGs: any fixed past moment, since nothing in a DAG may depend on when it is parsed."""
+        try:
+            return datetime(2024, 1, 1, tzinfo=ZoneInfo(self.timezone))
+        except (KeyError, OSError, ValueError) as error:  # unknown, a folder of the database, no name at all
+            where, remedy = "timezone of build_dags", "use a name of the IANA database, e.g. Europe/Berlin"
+            what = f"no such time zone: {self.timezone!r:.80}"
+            raise MetadataError("OPTION_INVALID", what, where=where, remedy=remedy) from error
+
+    @property
+    def starts_paused(self) -> bool | None:
+        """Null: as `[core] dags_are_paused_at_creation` says."""
+        if self.paused is not None or not configuration.text("paused_upon_creation"):
+            return self.paused
+        return configuration.is_on("paused_upon_creation")
+
+    def task_defaults(self) -> dict[str, Any]:
+        """Arguments of every task: those of section [gddl] that `default_args` leaves out, and the failure callbacks.
+
+        Raises:
+            MetadataError: `OPTION_INVALID`.
+        """
+        configured: dict[str, Any] = {
+            "retries": int(configuration.number("retries")),
+            "retry_delay": timedelta(seconds=configuration.number("retry_delay_seconds")),
+            "weight_rule": "absolute",
+        }
+        found = {name: value for name, value in configured.items() if name not in self.default_args}
+        connection = configuration.text("notify_connection") or None
+        if connection is not None:
+            found[_ON_FAILURE] = [*_listed(self.default_args.get(_ON_FAILURE)), GddlNotifier(connection=connection)]
+        return found
+
+    def complete(self, dag: DAG) -> DAG:
+        if self.on_dag is not None:
+            self.on_dag(dag)
+        return dag
+
+
+def _listed(callbacks: Any) -> list[Any]:
+    if callbacks is None:
+        return []
+    return list(callbacks) if isinstance(callbacks, (list, tuple)) else [callbacks]
+
+
+POLL = timedelta(hours=1)
+"""Timeout of polling landing folders or the state of all tables, without a sensor's wait for dependencies."""
+_QUEUED = timedelta(hours=1)
+"""Time that a run may wait for slots, in addition to a load and one of a cleared instance."""
+
+
+def of_task(pipeline: Pipeline, continuous_hours: float) -> timedelta | None:
+    """As its tier's `run_timeout` says; a continuous job has its hours, and that time for its last batch.
+
+    Null: no timeout, for a job without a time limit (`continuous_hours` = 0).
+    """
+    longest = timedelta(seconds=pipeline.run_timeout)
+    if pipeline.timing.kind != "continuous":
+        return longest
+    return timedelta(hours=continuous_hours) + longest if continuous_hours > 0 else None
+
+
+def of_run(longest: timedelta | None) -> timedelta | None:
+    """Of a DAG whose tasks may each take so long; null for null."""
+    return None if longest is None else 2 * longest + _QUEUED
+
+
+class MetadataProblems(Exception):  # noqa: N818 - the name is the headline of the import error
+    """The metadata has problems; the text is for its author."""
+
+
+def raise_problems(metadata_dir: str | Path | None = None, *, beside: str | Path | None = None) -> None:
+    """
+    Raises:
+        MetadataProblems: naming each invalid row, and files that can't be read.
+        FatalError: `CACHE_UNUSABLE`.
+    """
+    place = configuration.metadata_place(metadata_dir, beside)
+    text = problems_text(configuration.snapshot(place, parsing=True))
+    if text:
+        raise MetadataProblems(f"\n{text}")
+
+
+def problems_text(snapshot: MetadataSnapshot) -> str:
+    """Why the metadata is not as its author wants it, in lines; empty when it is."""
+    state, problems, unbuilt, taken = snapshot.state, snapshot.problems(), snapshot.unbuilt(), snapshot.taken()
+    lines = []
+    if state.stale_since is not None:
+        serves = "the last good copy is used" if snapshot.pipelines() else "no table is scheduled"
+        lines += [f"The metadata can't be read since {state.stale_since}; {serves}:", f"  {state.why}"]
+    if state.placement_why:
+        lines += ["The DAGs that tables belong to can't be read; the last that were known are used:"]
+        lines += [f"  {state.placement_why}"]
+    if snapshot.cache_trouble:
+        lines += ["The compiled metadata is in a temporary folder:", f"  {snapshot.cache_trouble}"]
+    lines += taken
+    if problems:
+        lines += [f"{_count(len(problems), 'problem')} in the metadata; every other row is scheduled:"]
+        lines += [f"  {problem}" for problem in problems]
+    if unbuilt:
+        pipelines = _count(len(unbuilt), "pipeline")
+        lines += [f"{pipelines} can't be made a DAG; change their rows, the others are scheduled:"]
+        lines += [f"  {line}" for line in unbuilt]
+    if state.carried:
+        lines += [f"{_count(len(state.carried), 'table')} kept as before, because a file can't be read."]
+    return "\n".join(lines)
+
+
+def _count(number: int, thing: str) -> str:
+    return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
+
 
 _LOG = logging.getLogger(__name__)
 
@@ -244,3 +385,49 @@ def schedule_of(timing: Timing, timezone: str, **of_cron: Any) -> Any:
     if timing.kind == "assets":
         return [Asset(name) for name in timing.assets]
     return {"once": "@once", "continuous": "@continuous", "never": None}[timing.kind]
+
+
+class GddlTaskGroup(TaskGroup):
+    """A `GddlLoadOperator` for each selected table, or for each DAG that loads some of them otherwise.
+
+    The metadata decides which tasks there are: a new table that is selected is a new version of the DAG.
+
+    Args:
+        tables, select, exclude: see `GddlLoadOperator`; not templated, since they are read when the DAG is parsed.
+        metadata: folder or `s3://` URL; null: see `configuration.metadata_place`.
+        beside: the DAG file, for finding the folder.
+        by_table: a task and a job for each table; false: a task for each DAG, whose tables share a job, in the order of
+            `depends_on`.
+        operator_args: arguments of every `GddlLoadOperator`.
+
+    Raises:
+        MetadataProblems: the metadata could never be read.
+        MetadataError: `REQUEST_INVALID`: no table; `SELECTOR_INVALID`, `TABLE_AMBIGUOUS`.
+    """
+
+    def __init__(  # noqa: PLR0913 - what a DAG file may say
+        self,
+        group_id: str = "gddl",
+        *,
+        tables: Sequence[str] = (),
+        select: Sequence[str] = (),
+        exclude: Sequence[str] = (),
+        metadata: str | Path | None = None,
+        beside: str | Path | None = None,
+        by_table: bool = True,
+        operator_args: Mapping[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(group_id=group_id, **kwargs)
+        place = configuration.metadata_place(metadata, beside)
+        snapshot = configuration.snapshot(place, parsing=True)
+        directory = snapshot.directory()
+        if directory is None:
+            raise MetadataProblems(f"\n{problems_text(snapshot)}")
+        homes = loaded_by(requested(directory, tables, select, exclude), directory)
+        parts: dict[str, list[str]] = {}
+        for table, dag_id in homes.items():
+            parts.setdefault(table if by_table else dag_id, []).append(table)
+        with self:
+            for task_id, names in parts.items():
+                GddlLoadOperator(task_id=task_id, tables=names, metadata=place, **(operator_args or {}))

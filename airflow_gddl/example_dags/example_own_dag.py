@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 from airflow.sdk import dag, task
 
-from airflow_gddl.operators.tables import GddlLoadOperator
+from airflow_gddl.operators.jobs import GddlLoadOperator
 from airflow_gddl.sensors.loaded import GddlSensor
 
 

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 from airflow.sdk import DAG, Asset, AssetWatcher, task
 
-from airflow_gddl.triggers.files import GddlFilesTrigger
+from airflow_gddl.triggers import GddlFilesTrigger
 
 trigger = GddlFilesTrigger(landing="/data/landing", tables=["shop.orders"], poll_seconds=30)
 files = Asset("shop.orders.files", watchers=[AssetWatcher(name="shop.orders.files", trigger=trigger)])

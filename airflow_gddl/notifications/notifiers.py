@@ -51,11 +51,11 @@ class MailArguments:
     """Addresses."""
 
 
-WEBHOOK = NotifierDescriptor(notifier="airflow_gddl.notifications.webhook:GddlNotifier", arguments=WebhookArguments)
-_SERVICES = "airflow_gddl.notifications.services"
-TEAMS = NotifierDescriptor(notifier=f"{_SERVICES}:TeamsNotifier", arguments=WebhookArguments)
-PAGERDUTY = NotifierDescriptor(notifier=f"{_SERVICES}:PagerDutyNotifier", arguments=WebhookArguments)
-MAIL = NotifierDescriptor(notifier=f"{_SERVICES}:MailNotifier", arguments=MailArguments)
+_MODULE = "airflow_gddl.notifications.webhook"
+WEBHOOK = NotifierDescriptor(notifier=f"{_MODULE}:GddlNotifier", arguments=WebhookArguments)
+TEAMS = NotifierDescriptor(notifier=f"{_MODULE}:TeamsNotifier", arguments=WebhookArguments)
+PAGERDUTY = NotifierDescriptor(notifier=f"{_MODULE}:PagerDutyNotifier", arguments=WebhookArguments)
+MAIL = NotifierDescriptor(notifier=f"{_MODULE}:MailNotifier", arguments=MailArguments)
 NOTIFIERS: ExtensionPoint[NotifierDescriptor] = ExtensionPoint(
     what="notifier",
     group="airflow_gddl.notifiers",

@@ -25,11 +25,11 @@ from airflow_gddl.runtime.landing.monitoring import ContinuousJobMonitor
 from airflow_gddl.runtime.landing.observing import Question, observe
 from airflow_gddl.runtime.landing.run_request import RunRequestForm, from_params
 from airflow_gddl.topology.rows import in_order
-from airflow_gddl.triggers.tables import utc_now
+from airflow_gddl.triggers import utc_now
 from airflow_gddl.version_compat import AirflowException
 
 if TYPE_CHECKING:
-    from airflow_gddl.operators.load import GddlContinuousOperator
+    from airflow_gddl.operators.jobs import GddlContinuousOperator
 
 _STAGES: tuple[Stage, ...] = ("initial", "increments")
 

@@ -11,8 +11,18 @@ from airflow.sdk import Context
 from airflow_gddl import configuration
 from airflow_gddl.contract.codec import decode
 from airflow_gddl.contract.errors import MetadataError
-from airflow_gddl.operators.job_runs import TryState, agreed, begun_of, defer, job_id, runner_of
-from airflow_gddl.operators.outcomes import failure, is_last_try, outcomes, round_of
+from airflow_gddl.operators.job_runs import (
+    TryState,
+    agreed,
+    begun_of,
+    defer,
+    failure,
+    is_last_try,
+    job_id,
+    outcomes,
+    round_of,
+    runner_of,
+)
 from airflow_gddl.reporting.alerting import notify
 from airflow_gddl.reporting.continuous_monitor import MonitoredPipeline
 from airflow_gddl.reporting.results import LoadedTables, Reporter, add_events, airflow_errors, is_final, summary
@@ -24,13 +34,11 @@ from airflow_gddl.runtime.landing.loading import Loading, LoadRequest, Stage
 from airflow_gddl.runtime.landing.observing import Question, observe
 from airflow_gddl.runtime.landing.work import PipelineWork
 from airflow_gddl.runtime.snapshot import PipelineDocument
-from airflow_gddl.triggers.runs import ends_at
-from airflow_gddl.triggers.tables import utc_now
+from airflow_gddl.triggers import ends_at, utc_now
 from airflow_gddl.version_compat import AirflowException, AirflowFailException, AirflowSkipException, AirflowTaskTimeout
 
 if TYPE_CHECKING:
-    from airflow_gddl.operators.jobs import JobOperator
-    from airflow_gddl.operators.load import LoadOperator
+    from airflow_gddl.operators.jobs import JobOperator, LoadOperator
 
 Summary = dict[str, Any] | list[dict[str, Any]]
 """Result of a load task."""

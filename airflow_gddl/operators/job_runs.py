@@ -1,4 +1,4 @@
-"""Jobs that tasks start: the state of their try, their ids, what runs them, and the wait for a run elsewhere."""
+"""Jobs that tasks start: the state of a try, ids, runners, the wait for a run elsewhere, and outcomes."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, Literal
 
-from airflow.sdk import Context
+from airflow.sdk import BaseOperator, Context
 
 from airflow_gddl import configuration
 from airflow_gddl.contract.codec import decode, plain
@@ -18,13 +18,15 @@ from airflow_gddl.contract.result import JobResult
 from airflow_gddl.hooks.aws import FromAirflow
 from airflow_gddl.operators.jobs import JobTask
 from airflow_gddl.reporting.continuous_monitor import MonitoredPipeline
-from airflow_gddl.reporting.results import Logger
+from airflow_gddl.reporting.results import Logger, explained, is_final, reason
 from airflow_gddl.runners.interface import Runner, WaitPolicy
 from airflow_gddl.runners.registry import RunnerSettings, SubmissionContext, make_runner
 from airflow_gddl.runners.remote import RemoteRunner
+from airflow_gddl.runtime.landing.loading import Loading
 from airflow_gddl.runtime.landing.work import PipelineWork, by_rows, differing_rows
 from airflow_gddl.runtime.snapshot import PipelineDocument
-from airflow_gddl.triggers.runs import TIME_TO_END, GddlRunTrigger, Watch
+from airflow_gddl.triggers import TIME_TO_END, GddlRunTrigger, Watch
+from airflow_gddl.version_compat import AirflowException, AirflowFailException
 
 _SHOWN = 5
 
@@ -155,3 +157,88 @@ def defer(
     if ends is not None:
         limit = timedelta(seconds=max(0.0, ends - time.time())) + TIME_TO_END
     operator.defer(trigger=GddlRunTrigger(watch=plain(watch)), method_name="resumed", timeout=limit)
+
+
+_LONGEST = 1000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Round:
+    """The round of a run that a task instance belongs to: each clearing of a finished run starts a new round.
+
+    Attributes:
+        number: how often the run was cleared, as Airflow counts.
+        cleared: whether this instance was cleared.
+    """
+
+    number: int = 0
+    cleared: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableOutcome:
+    """A table's result, short enough for an XCom of all tables.
+
+    Attributes:
+        why: code, reason and remedy of a failure; empty otherwise.
+        changes: rows written to the change table.
+        log: of the job, of a failed table; null if there is none.
+        of_round: round of the load.
+    """
+
+    table: str
+    status: Literal["succeeded", "skipped", "failed"]
+    why: str = ""
+    changes: int = 0
+    log: str | None = None
+    of_round: Round = Round()
+
+    def is_new_to(self, try_number: int, own: Round) -> bool:
+        """Whether a mapped instance shows this outcome; otherwise it was cleared or retried, and loads its table.
+
+        Args:
+            try_number: of the instance.
+            own: round of the instance.
+        """
+        return try_number == 1 or (self.of_round.cleared and own.number <= self.of_round.number)
+
+
+def round_of(context: Context, operator: BaseOperator) -> Round:
+    """Clearing a task instance raises its `max_tries` above the retries of its task."""
+    number = getattr(context["dag_run"], "clear_number", None) or 0
+    return Round(number=number, cleared=context["ti"].max_tries > (operator.retries or 0))
+
+
+def is_last_try(context: Context) -> bool:
+    """Whether no retry follows when this try fails."""
+    return bool(context["ti"].try_number > context["ti"].max_tries)
+
+
+def failure(failed: Sequence[JobResult], total: int) -> Exception:
+    """What a task of `total` tables raises; it is retried unless each retry would fail with the same errors."""
+    final = is_final(failed)
+    error: Exception = (AirflowFailException if final else AirflowException)(explained(failed, total, final=final))
+    return error
+
+
+def outcomes(loading: Loading, of_round: Round) -> list[dict[str, Any]]:
+    """The outcomes of a load in plain data, sorted by table.
+
+    Args:
+        loading: done; tables of its work without a result were loaded by an earlier try.
+    """
+    made = {table: TableOutcome(table=table, status="succeeded") for table in loading.order.marks}
+    made |= {result.table: _outcome(result, loading.log) for result in loading.results}
+    return [_plain(made[table], of_round) for table in sorted(made)]
+
+
+def _outcome(result: JobResult, log: str | None) -> TableOutcome:
+    if result.status != "failed":
+        return TableOutcome(table=result.table, status=result.status, changes=result.changes_written)
+    return TableOutcome(table=result.table, status="failed", why=reason(result)[:_LONGEST], log=log)
+
+
+def _plain(outcome: TableOutcome, of_round: Round) -> dict[str, Any]:
+    """Without empty fields, so that an XCom of 200 tables stays small."""
+    given = {name: value for name, value in plain(outcome).items() if value and name != "of_round"}
+    return given if of_round == Round() else {**given, "of_round": plain(of_round)}

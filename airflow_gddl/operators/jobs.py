@@ -1,20 +1,48 @@
-"""Base classes of the tasks that run jobs."""
+"""The operators and their links. What they do when they run is in other modules, which are imported only then."""
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from urllib.parse import quote
 
 from airflow.sdk import Asset, BaseOperator, BaseOperatorLink, Context
 
 from airflow_gddl import configuration
 from airflow_gddl.assets import alias_of
-from airflow_gddl.links.jobs import AssetsLink, JobLogLink
-from airflow_gddl.version_compat import TaskDeferred
+from airflow_gddl.links import is_page, log_page
+from airflow_gddl.version_compat import TaskDeferred, conf
 
 if TYPE_CHECKING:
     from airflow_gddl.reporting.results import LoadedTables
+
+
+class JobLogLink(BaseOperatorLink):
+    """Log of the task's last job: on this package's page, or on the runner's."""
+
+    name = "Job log"
+
+    def get_link(self, operator: BaseOperator, *, ti_key: object) -> str:  # noqa: ARG002 - Airflow's signature
+        """Empty when no job was started, or its log is not in the lake."""
+        place = str(getattr(operator, "job_log", None) or "")
+        return place if is_page(place) else log_page(_base(), place)
+
+
+class AssetsLink(BaseOperatorLink):
+    """Airflow's page of the tables' assets, with events and consumers."""
+
+    name = "Assets"
+
+    def get_link(self, operator: BaseOperator, *, ti_key: object) -> str:  # noqa: ARG002 - Airflow's signature
+        loaded: tuple[str, ...] = getattr(operator, "loaded", ())
+        search = f"?name_pattern={quote(loaded[0])}" if len(loaded) == 1 else ""
+        return f"{_base()}/assets{search}"
+
+
+def _base() -> str:
+    return str(conf.get("api", "base_url", fallback="") or "").rstrip("/")
 
 
 class JobTask(BaseOperator):
@@ -56,7 +84,7 @@ class JobTask(BaseOperator):
         except TaskDeferred as deferred:
             if self.deferrable:
                 raise
-            from airflow_gddl.triggers.in_task import run_in_task  # noqa: PLC0415 - imported when needed
+            from airflow_gddl.triggers import run_in_task  # noqa: PLC0415 - imported when needed
 
             return run_in_task(self, context, deferred)
 
@@ -118,3 +146,219 @@ class JobOperator(JobTask):
         """
         module = importlib.import_module("airflow_gddl.operators.lineage")
         return module.lineage_of(self.lineage, self.log)
+
+
+class LoadOperator(JobOperator):
+    """Loads its part of the sensor's work in one job, and fails at the end if a table failed.
+
+    A retry loads only the remaining tables; a cleared task that had succeeded loads all of its tables again. The ledger
+    ensures that no file is loaded twice. At the end, tables that `depends_on` held back are loaded, if they can be: by
+    the load of increments, or by the other where there are none.
+
+    Args:
+        sensor: task id of the pipeline's `GddlTablesSensor`.
+        by_table: a mapped task shows each table: the last try succeeds though tables failed, and the result is a
+            `TableOutcome` in plain data for each table, instead of counts.
+    """
+
+    stage: ClassVar[Literal["initial", "increments"]]
+    execution = "airflow_gddl.operators.execution"
+
+    def __init__(self, *, sensor: str = "landed", by_table: bool = False, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.sensor = sensor
+        self.by_table = by_table
+
+
+class GddlInitialLoadOperator(LoadOperator):
+    """Loads tables that have no replica yet, and does full refreshes; skips itself when there are none."""
+
+    stage = "initial"
+    ui_color = "#c7e0f4"
+
+
+class GddlIncrementalLoadOperator(LoadOperator):
+    """Brings tables that have a replica up to date."""
+
+    stage = "increments"
+    ui_color = "#e3eefa"
+
+
+class GddlContinuousOperator(JobOperator):
+    """Runs a continuous job until its time limit; the next run of its DAG starts a new job immediately.
+
+    Rows that are added, changed or removed reach the job while it runs. When the task is stopped, the job finishes its
+    current batch. A run with params (the form's fields) runs only that request, in an ordinary job.
+    """
+
+    execution = "airflow_gddl.operators.continuous_execution"
+    ui_color = "#d6ecec"
+
+
+class GddlTableOperator(JobOperator):
+    """Shows the outcome of one table in the pack's shared job: succeeds or fails with that table.
+
+    When cleared or retried, it loads its table in a separate job.
+
+    Args:
+        outcome: a `TableOutcome` in plain data.
+        sensor: task id of the pipeline's `GddlTablesSensor`.
+    """
+
+    execution = "airflow_gddl.operators.table_execution"
+    ui_color = "#e3eefa"
+
+    def __init__(self, *, outcome: Mapping[str, Any], sensor: str = "landed", **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.outcome = outcome
+        self.sensor = sensor
+
+    @property
+    def job_key(self) -> str:
+        """Instances of the task load different tables."""
+        return f"{self.task_id} {self.outcome['table']}"
+
+
+Upkeep = Literal["maintain", "verify"]
+
+
+class GddlUpkeepOperator(JobTask):
+    """Maintains or verifies all enabled tables of a tier in jobs, and fails at the end if a table failed.
+
+    A retry skips tables that succeeded in this run.
+
+    Args:
+        tier: tier of the tables; the run's param `tables` selects some of them.
+        action: action to run on them.
+    """
+
+    execution = "airflow_gddl.operators.maintenance_execution"
+    ui_color = "#e8e4f0"
+
+    def __init__(self, *, tier: str, action: Upkeep, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.tier = tier
+        self.action: Upkeep = action
+
+
+class GddlFindOperator(BaseOperator):
+    """Finds the DAGs that load the run's tables: `trigger_dag_id`, and the `conf` that asks each for its own.
+
+    Args:
+        metadata: folder or `s3://` URL.
+    """
+
+    ui_color = "#e8e4f0"
+
+    def __init__(self, *, metadata: str, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.metadata = metadata
+
+    def execute(self, context: Context) -> list[dict[str, Any]]:
+        """Sorted by DAG id; never empty.
+
+        Raises:
+            AirflowFailException: `REQUEST_INVALID`: the request is invalid, or no DAG loads one of the tables;
+                `DAG_PAUSED`: a run of one of the DAGs would stay queued, so that none is triggered.
+        """
+        from airflow_gddl import configuration  # noqa: PLC0415 - only a task that runs needs the rest
+        from airflow_gddl.contract.errors import FatalError, GddlError  # noqa: PLC0415 - as above
+        from airflow_gddl.runtime.landing.run_request import requests_of  # noqa: PLC0415 - as above
+        from airflow_gddl.version_compat import AirflowFailException, is_paused  # noqa: PLC0415 - as above
+
+        try:
+            found = requests_of(dict(context["params"]), configuration.snapshot(self.metadata).directory())
+            if paused := [dag_id for dag_id in found if is_paused(context.get("ti"), dag_id)]:
+                what = "the run of a paused DAG stays queued; nothing was triggered"
+                remedy = "unpause it, then clear this task"
+                raise FatalError("DAG_PAUSED", what, where=", ".join(paused), remedy=remedy)
+        except GddlError as error:
+            raise AirflowFailException(str(error)) from error
+        for dag_id, its_conf in found.items():
+            self.log.info("%s: %s", dag_id, ", ".join(its_conf["tables"]))
+        return [{"trigger_dag_id": dag_id, "conf": its_conf} for dag_id, its_conf in found.items()]
+
+
+class GddlWatchOperator(BaseOperator):
+    """Notifies `[gddl] alert_notifiers` once when a problem of a table, row or the metadata begins, once when it ends.
+
+    Args:
+        metadata: folder or `s3://` URL.
+    """
+
+    ui_color = "#fdeacc"
+
+    def __init__(self, *, metadata: str, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.metadata = metadata
+
+    def execute(self, context: Context) -> dict[str, int]:
+        """Return how many problems began, and how many ended.
+
+        Raises:
+            AirflowException: the lake or the metadata can't be read.
+        """
+        from airflow_gddl import configuration  # noqa: PLC0415 - imported when needed
+        from airflow_gddl.contract.errors import GddlError  # noqa: PLC0415 - imported when needed
+        from airflow_gddl.reporting.alerting import watch  # noqa: PLC0415 - imported when needed
+        from airflow_gddl.version_compat import AirflowException  # noqa: PLC0415 - imported when needed
+
+        serving = configuration.snapshot(self.metadata)
+        directory = serving.directory()
+        if directory is None:
+            raise AirflowException(f"the metadata can't be read: {serving.state.why}")
+        try:
+            sent = watch(context, directory, self.dag_id, self.log, configuration.environ_of(directory))
+        except GddlError as error:
+            raise AirflowException(str(error)) from error
+        for alert in sent:
+            self.log.info("%s", alert.line)
+        return {change: sum(alert.change == change for alert in sent) for change in ("began", "over")}
+
+
+ALIAS = "gddl_load"
+"""Asset alias of these tasks."""
+
+
+class GddlLoadOperator(JobOperator):
+    """Loads tables of the metadata, beside the DAGs that load them by schedule.
+
+    The ledger keeps files from being loaded twice, and a table that another run loads is waited for.
+
+    Tables of one DAG share a job. A table that fails does not stop the others; the task fails at the end. Events of
+    changed tables' assets are sent when the task succeeds.
+
+    Args:
+        tables: names, `schema.name`; a text is split at commas and blanks.
+        select, exclude: selectors of tables, `tag:finance`; see `selection.selected`. Without `tables` and `select`,
+            the task fails.
+        full_refresh: rebuild them from their change tables.
+        metadata: folder or `s3://` URL; null: as for the DAGs, from the configuration.
+        runner: see `JobTask`.
+    """
+
+    execution = "airflow_gddl.operators.tables_execution"
+    template_fields: Sequence[str] = ("tables", "select", "exclude", "metadata")
+    ui_color = "#e3eefa"
+
+    def __init__(
+        self,
+        *,
+        tables: Sequence[str] | str = (),
+        select: Sequence[str] | str = (),
+        exclude: Sequence[str] | str = (),
+        full_refresh: bool = False,
+        metadata: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(metadata=metadata or "", pipeline=ALIAS, **kwargs)
+        self.tables = tables
+        self.select = select
+        self.exclude = exclude
+        self.full_refresh = full_refresh
+
+    @property
+    def job_key(self) -> str:
+        """Other DAGs may have a task of this name, and mapped instances load other tables."""
+        what = f"{self.tables} {self.select} {self.exclude}"
+        return f"{self.dag_id} {self.task_id} {hashlib.sha256(what.encode()).hexdigest()[:8]}"

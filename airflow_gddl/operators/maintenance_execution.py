@@ -17,8 +17,7 @@ from airflow_gddl.contract.errors import RetriableError
 from airflow_gddl.contract.layout import STATE, join
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, JobSpec, TableSpec
-from airflow_gddl.operators.job_runs import TryState, begun_of, defer, job_id, runner_of
-from airflow_gddl.operators.outcomes import failure
+from airflow_gddl.operators.job_runs import TryState, begun_of, defer, failure, job_id, runner_of
 from airflow_gddl.reporting.results import Reporter, airflow_errors, summary
 from airflow_gddl.runners.interface import Runner
 from airflow_gddl.runners.registry import SubmissionContext
@@ -27,7 +26,7 @@ from airflow_gddl.runtime.landing.run_request import loaded_by, refuse_unknown
 from airflow_gddl.runtime.snapshot import PipelineDocument
 from airflow_gddl.runtime.state.recording import StateRecorder, recorded
 from airflow_gddl.stores import open_store, read_document
-from airflow_gddl.triggers.runs import ends_at
+from airflow_gddl.triggers import ends_at
 from airflow_gddl.version_compat import AirflowSkipException, connection
 
 
@@ -81,7 +80,7 @@ class ProgressFile:
 
 
 if TYPE_CHECKING:
-    from airflow_gddl.operators.maintenance import GddlUpkeepOperator
+    from airflow_gddl.operators.jobs import GddlUpkeepOperator
 
 TABLES_PER_JOB = 1000
 

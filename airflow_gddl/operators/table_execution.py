@@ -13,8 +13,7 @@ from airflow_gddl.contract.codec import decode
 from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.operators.execution import Load, decided, document_of
-from airflow_gddl.operators.job_runs import agreed, begun_of
-from airflow_gddl.operators.outcomes import TableOutcome, failure, round_of
+from airflow_gddl.operators.job_runs import TableOutcome, agreed, begun_of, failure, round_of
 from airflow_gddl.reporting.results import add_events, airflow_errors, summary
 from airflow_gddl.runtime.landing.hints import HintBook
 from airflow_gddl.runtime.landing.loading import Stage
@@ -23,7 +22,7 @@ from airflow_gddl.runtime.snapshot import PipelineDocument
 from airflow_gddl.version_compat import AirflowFailException
 
 if TYPE_CHECKING:
-    from airflow_gddl.operators.load import GddlTableOperator
+    from airflow_gddl.operators.jobs import GddlTableOperator
 
 
 def execute(operator: GddlTableOperator, context: Context, resumed: Mapping[str, Any] | None = None) -> dict[str, Any]:

@@ -13,9 +13,8 @@ from airflow_gddl.contract.codec import decode, plain
 from airflow_gddl.contract.errors import MetadataError, RetriableError
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.operators.execution import Load, document_of
-from airflow_gddl.operators.job_runs import TryState, begun_of
-from airflow_gddl.operators.outcomes import failure
-from airflow_gddl.operators.tables import ALIAS
+from airflow_gddl.operators.job_runs import TryState, begun_of, failure
+from airflow_gddl.operators.jobs import ALIAS
 from airflow_gddl.reporting.results import add_events, airflow_errors, summary
 from airflow_gddl.runners.interface import Runner
 from airflow_gddl.runtime.landing.hints import HintBook
@@ -23,10 +22,10 @@ from airflow_gddl.runtime.landing.loading import Stage
 from airflow_gddl.runtime.landing.observing import Question, observe
 from airflow_gddl.runtime.landing.run_request import from_params, requested, requests_of
 from airflow_gddl.runtime.landing.work import PipelineWork
-from airflow_gddl.triggers.tables import utc_now
+from airflow_gddl.triggers import utc_now
 
 if TYPE_CHECKING:
-    from airflow_gddl.operators.tables import GddlLoadOperator
+    from airflow_gddl.operators.jobs import GddlLoadOperator
 
 _WORK = "work"
 """Key of the XCom that holds the work of a try while it is deferred."""

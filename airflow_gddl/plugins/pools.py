@@ -20,7 +20,7 @@ from airflow.listeners import hookimpl
 from airflow.plugins_manager import AirflowPlugin
 
 from airflow_gddl.contract.errors import MetadataError
-from airflow_gddl.links.addresses import PREFIX
+from airflow_gddl.links import PREFIX
 from airflow_gddl.plugins.timetables import GddlCronTimetable
 from airflow_gddl.version_compat import conf
 

@@ -173,6 +173,6 @@ RUNNER = RunnerDescriptor(
     package="databricks-sdk",
     extra="databricks",
     deployed=True,
-    bundle="airflow_gddl.bundle.platforms:DATABRICKS",
+    bundle="airflow_gddl.bundle:DATABRICKS",
     capacity="airflow_gddl.planning.plan:DATABRICKS",
 )

@@ -85,5 +85,5 @@ RUNNER = RunnerDescriptor(
     package="boto3",
     extra="emr-serverless",
     capacity="airflow_gddl.planning.plan:EMR_SERVERLESS",
-    bundle="airflow_gddl.bundle.platforms:EMR_SERVERLESS",
+    bundle="airflow_gddl.bundle:EMR_SERVERLESS",
 )

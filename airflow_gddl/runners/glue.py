@@ -114,5 +114,5 @@ RUNNER = RunnerDescriptor(
     package="boto3",
     extra="glue",
     deployed=True,
-    bundle="airflow_gddl.bundle.platforms:GLUE",
+    bundle="airflow_gddl.bundle:GLUE",
 )

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from airflow_gddl.bundle.archives import write_code
+from airflow_gddl.bundle import write_code
 from airflow_gddl.contract import durations
 from airflow_gddl.contract import spec as sizes
 from airflow_gddl.contract.codec import decode
@@ -310,5 +310,5 @@ RUNNER = RunnerDescriptor(
     compute=SparkSubmitCompute,
     check_compute=check_compute,
     check="airflow_gddl.runners.this_machine:check",
-    bundle="airflow_gddl.bundle.platforms:SPARK",
+    bundle="airflow_gddl.bundle:SPARK",
 )

@@ -13,7 +13,7 @@ from airflow_gddl.reporting.results import airflow_errors, announce
 from airflow_gddl.runtime.landing.observing import Question
 from airflow_gddl.runtime.landing.run_request import from_params
 from airflow_gddl.runtime.landing.work import PipelineWork
-from airflow_gddl.triggers.tables import POLL_ON_WORKER, poll_once, utc_now
+from airflow_gddl.triggers import POLL_ON_WORKER, poll_once, utc_now
 from airflow_gddl.version_compat import (
     AirflowException,
     AirflowFailException,

@@ -12,7 +12,7 @@ from airflow_gddl import configuration
 from airflow_gddl.assets import alias_of
 from airflow_gddl.version_compat import STARTS_FROM_TRIGGER, TaskDeferred
 
-_TRIGGER = "airflow_gddl.triggers.tables.GddlTablesTrigger"
+_TRIGGER = "airflow_gddl.triggers.GddlTablesTrigger"
 
 
 class GddlTablesSensor(BaseSensorOperator):
@@ -57,8 +57,7 @@ class GddlTablesSensor(BaseSensorOperator):
         Raises:
             TaskDeferred: where it can defer; else as `polled`.
         """
-        from airflow_gddl.triggers.in_task import run_in_task  # noqa: PLC0415 - see the class
-        from airflow_gddl.triggers.tables import GddlTablesTrigger  # noqa: PLC0415 - see the class
+        from airflow_gddl.triggers import GddlTablesTrigger, run_in_task  # noqa: PLC0415 - see the class
 
         trigger = GddlTablesTrigger(**self._arguments())
         deferred = TaskDeferred(trigger=trigger, method_name="polled", timeout=self.execution_timeout)

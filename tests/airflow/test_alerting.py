@@ -19,7 +19,7 @@ from airflow_gddl.contract.result import ErrorInfo, JobResult, RunWarning
 from airflow_gddl.contract.spec import DEFAULT_TIERS, Roots, TableSpec
 from airflow_gddl.dags.maintenance import WATCH, build_upkeep_dags
 from airflow_gddl.notifications.webhook import message_of
-from airflow_gddl.operators.maintenance import GddlWatchOperator
+from airflow_gddl.operators.jobs import GddlWatchOperator
 from airflow_gddl.reporting import alerting
 from airflow_gddl.runtime.snapshot import PipelineDocument
 from airflow_gddl.runtime.state.alerts import Alert

@@ -20,7 +20,7 @@ from airflow_gddl.contract.codec import decode, plain
 from airflow_gddl.contract.desired_state import DesiredState, desired_path, stop_path
 from airflow_gddl.contract.errors import GddlError
 from airflow_gddl.dags.factory import build_dags
-from airflow_gddl.operators.load import GddlContinuousOperator
+from airflow_gddl.operators.jobs import GddlContinuousOperator
 from airflow_gddl.reporting.continuous_monitor import MonitoredPipeline, current_desired_state
 from airflow_gddl.runtime.state.board import BoardRow, read_pipeline, standings
 from airflow_gddl.topology.rows import row_of

@@ -14,9 +14,8 @@ from airflow.sdk import DAG
 from airflow.utils.session import create_session
 
 from airflow_gddl.contract.errors import MetadataError
-from airflow_gddl.dags.factory import build_dags
+from airflow_gddl.dags.factory import MetadataProblems, build_dags, raise_problems
 from airflow_gddl.dags.maintenance import build_upkeep_dags
-from airflow_gddl.dags.problems import MetadataProblems, raise_problems
 from airflow_gddl.plugins.pools import create_missing_pools
 from airflow_gddl.plugins.timetables import GddlCronTimetable
 from tests.airflow.bag import kept, serialised

@@ -13,9 +13,8 @@ import jsonschema
 import pytest
 
 from airflow_gddl import configuration
-from airflow_gddl.dags.factory import build_dags
+from airflow_gddl.dags.factory import MetadataProblems, build_dags, raise_problems
 from airflow_gddl.dags.maintenance import build_upkeep_dags
-from airflow_gddl.dags.problems import MetadataProblems, raise_problems
 from tests.airflow.bag import ROOT, kept, parse, serialised
 from tests.airflow.stage import Stage
 

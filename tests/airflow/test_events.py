@@ -35,7 +35,7 @@ from airflow_gddl.runtime.landing.queue import (
     places_with_news,
 )
 from airflow_gddl.stores import open_store
-from airflow_gddl.triggers.tables import GddlTablesTrigger
+from airflow_gddl.triggers import GddlTablesTrigger
 from tests.airflow.stage import Stage
 from tests.airflow.test_triggers import PACK, fired
 from tests.s3_server import Bucket

@@ -12,8 +12,7 @@ import pytest
 
 from airflow_gddl import configuration
 from airflow_gddl.contract.errors import FatalError
-from airflow_gddl.dags.factory import build_dags
-from airflow_gddl.dags.problems import MetadataProblems, raise_problems
+from airflow_gddl.dags.factory import MetadataProblems, build_dags, raise_problems
 from airflow_gddl.runtime.snapshot import MetadataSnapshot, SnapshotSettings
 from tests.airflow.stage import Stage
 from tests.s3_server import Bucket

@@ -15,12 +15,10 @@ from airflow.sdk import DAG
 
 from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.contract.spec import DEFAULT_TIERS
-from airflow_gddl.dags.factory import build_dags
-from airflow_gddl.dags.task_group import GddlTaskGroup
-from airflow_gddl.operators.tables import GddlLoadOperator
+from airflow_gddl.dags.factory import GddlTaskGroup, build_dags
+from airflow_gddl.operators.jobs import GddlLoadOperator
 from airflow_gddl.sensors.loaded import GddlSensor
-from airflow_gddl.topology.rows import TableRow
-from airflow_gddl.topology.selection import selected
+from airflow_gddl.topology.rows import TableRow, selected
 from tests.airflow.stage import Stage
 from tests.airflow.stored import put
 from tests.airflow.test_run import PACK, events

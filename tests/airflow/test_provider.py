@@ -26,8 +26,8 @@ from airflow_gddl import version_compat as capabilities
 from airflow_gddl.cli.context import real
 from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.dags.factory import build_dags
-from airflow_gddl.links.jobs import AssetsLink, JobLogLink
 from airflow_gddl.notifications.webhook import GddlNotifier, message_of, url_of
+from airflow_gddl.operators.jobs import AssetsLink, JobLogLink
 from airflow_gddl.plugins import pools
 from airflow_gddl.plugins.pools import GddlPlugin, create_missing_pools
 from airflow_gddl.provider import DEFAULTS, get_provider_info

@@ -23,7 +23,7 @@ import pytest
 pytest.importorskip("databricks.sdk")
 pytest.importorskip("airflow.providers.databricks")
 
-from airflow_gddl import configuration
+from airflow_gddl import configuration, triggers
 from airflow_gddl import version_compat as capabilities
 from airflow_gddl.contract.codec import plain
 from airflow_gddl.contract.desired_state import DesiredState
@@ -31,7 +31,7 @@ from airflow_gddl.contract.layout import join, result_name, results_folder
 from airflow_gddl.contract.spec import DEFAULT_TIERS
 from airflow_gddl.dags.factory import build_dags
 from airflow_gddl.dags.maintenance import build_upkeep_dags
-from airflow_gddl.operators.load import LoadOperator
+from airflow_gddl.operators.jobs import LoadOperator
 from airflow_gddl.reporting.continuous_monitor import MonitoredPipeline
 from airflow_gddl.runners.databricks import DatabricksSettings
 from airflow_gddl.runners.databricks_jobs import jobs_of
@@ -40,8 +40,7 @@ from airflow_gddl.runners.remote import Attempts, Submission, TaskKey
 from airflow_gddl.runtime.landing.monitoring import DesiredStateKeeper
 from airflow_gddl.runtime.state.board import read_pipeline
 from airflow_gddl.stores import open_store
-from airflow_gddl.triggers import runs
-from airflow_gddl.triggers.runs import TIME_TO_END, GddlRunTrigger, Watch
+from airflow_gddl.triggers import TIME_TO_END, GddlRunTrigger, Watch
 from devtools.fake_databricks.server import FakeServer, serving
 from devtools.fake_databricks.workspace import LIVE, FakeRun
 from tests.airflow.clearing import clear
@@ -232,10 +231,10 @@ async def watched(trigger: GddlRunTrigger, until: Callable[[], object] = lambda:
 @contextmanager
 def is_deferred(still: bool) -> Iterator[None]:
     """Where Airflow tells triggers nothing of kills, its database has this of the task; a test may say it, too."""
-    if capabilities.TELLS_TRIGGERS_OF_KILLS or runs.is_still_deferred is not capabilities.is_still_deferred:
+    if capabilities.TELLS_TRIGGERS_OF_KILLS or triggers.is_still_deferred is not capabilities.is_still_deferred:
         yield
         return
-    with patch("airflow_gddl.triggers.runs.is_still_deferred", AsyncMock(return_value=still)):
+    with patch("airflow_gddl.triggers.is_still_deferred", AsyncMock(return_value=still)):
         yield
 
 
@@ -303,7 +302,7 @@ def test_rows_that_come_while_it_runs_elsewhere_reach_it_by_the_triggerer(stage:
 
 def test_rows_reach_a_remote_job_independent_of_the_poll_interval(stage: Stage, fake: FakeServer) -> None:
     stage.monkeypatch.setattr("airflow_gddl.runtime.landing.monitoring.FRESH_SECONDS", 0.1)
-    stage.monkeypatch.setattr("airflow_gddl.triggers.runs.KEPT_EVERY", 0.1)
+    stage.monkeypatch.setattr("airflow_gddl.triggers.KEPT_EVERY", 0.1)
     stage.monkeypatch.setenv("AIRFLOW__GDDL__RUN_POLL_SECONDS", "600")
     trigger, started = kept_job(stage, fake)
 
@@ -357,7 +356,7 @@ def test_the_triggerer_logs_how_far_a_run_is(
     attempts.begin(1, submission)
     answers = open_store()
     answers.write(join(results_folder(str(stage.lake), "j"), result_name("shop.b")), b"{}")
-    monkeypatch.setattr("airflow_gddl.triggers.runs.LOGGED_EVERY", 0.2)
+    monkeypatch.setattr("airflow_gddl.triggers.LOGGED_EVERY", 0.2)
     monkeypatch.setattr(GddlRunTrigger, "log", logging.getLogger("trigger"))
     caplog.set_level(logging.INFO, "trigger")
     logged = lambda: [line for line in caplog.messages if "is watched since" in line]  # noqa: E731 - as it reads
@@ -375,7 +374,7 @@ def test_a_triggerer_that_ends_leaves_the_run_alone(
     async def deferred(_: object) -> bool:
         return True
 
-    monkeypatch.setattr("airflow_gddl.triggers.runs.is_still_deferred", deferred)
+    monkeypatch.setattr("airflow_gddl.triggers.is_still_deferred", deferred)
     trigger, started, _ = going(stage, fake)
     assert asyncio.run(watched(trigger, polled(fake, 2))) is None
     assert started.is_going
@@ -387,8 +386,8 @@ def test_triggers_query_their_task_where_airflow_gives_no_cancel_reason(
     async def marked(_: object) -> bool:
         return False
 
-    monkeypatch.setattr("airflow_gddl.triggers.runs.TELLS_TRIGGERS_OF_KILLS", False)
-    monkeypatch.setattr("airflow_gddl.triggers.runs.is_still_deferred", marked)
+    monkeypatch.setattr("airflow_gddl.triggers.TELLS_TRIGGERS_OF_KILLS", False)
+    monkeypatch.setattr("airflow_gddl.triggers.is_still_deferred", marked)
     trigger, started, _ = going(stage, fake)
     assert asyncio.run(watched(trigger, polled(fake, 2))) is None
     assert ended(started)

@@ -18,7 +18,7 @@ pytest.importorskip("airflow.providers.databricks")
 from airflow_gddl.dags.factory import build_dags
 from airflow_gddl.dags.maintenance import build_upkeep_dags
 from airflow_gddl.operators import maintenance_execution
-from airflow_gddl.triggers.runs import GddlRunTrigger, ends_at
+from airflow_gddl.triggers import GddlRunTrigger, ends_at
 from airflow_gddl.version_compat import AirflowException
 from devtools.fake_databricks.server import FakeServer
 from devtools.fake_databricks.workspace import LIVE

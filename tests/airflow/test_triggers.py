@@ -28,8 +28,7 @@ from airflow_gddl.runtime.landing.work import PipelineWork
 from airflow_gddl.runtime.state.recording import write_record
 from airflow_gddl.sensors.tables import GddlTablesSensor
 from airflow_gddl.stores import open_store
-from airflow_gddl.triggers.files import GddlFilesTrigger
-from airflow_gddl.triggers.tables import POLL_ON_WORKER, GddlTablesTrigger, poll_once, utc_now
+from airflow_gddl.triggers import POLL_ON_WORKER, GddlFilesTrigger, GddlTablesTrigger, poll_once, utc_now
 from airflow_gddl.version_compat import (
     STARTS_FROM_TRIGGER,
     AirflowException,
@@ -225,7 +224,7 @@ def events_of(
         return found
 
     with monkeypatch.context() as patch:
-        patch.setattr("airflow_gddl.triggers.files.poll", counted)
+        patch.setattr("airflow_gddl.triggers.poll", counted)
         return asyncio.run(asyncio.wait_for(events(), 60))
 
 

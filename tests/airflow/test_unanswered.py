@@ -18,8 +18,7 @@ from pathlib import Path
 import pytest
 
 from airflow_gddl import configuration
-from airflow_gddl.dags.factory import build_dags
-from airflow_gddl.dags.problems import MetadataProblems
+from airflow_gddl.dags.factory import MetadataProblems, build_dags
 from airflow_gddl.runtime.snapshot import keeper
 from tests.airflow.bag import parse
 from tests.airflow.stage import Stage
@@ -145,7 +144,7 @@ def test_a_place_without_an_answer_is_not_asked_again_by_another_process(
     stage: Stage, way: Silent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("GDDL_METADATA", "s3://bucket/meta")
-    code = "from airflow_gddl.dags.problems import raise_problems; raise_problems()"
+    code = "from airflow_gddl.dags.factory import raise_problems; raise_problems()"
 
     def seen() -> tuple[bool, int]:
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

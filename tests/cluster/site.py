@@ -18,7 +18,7 @@ import psutil
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from airflow_gddl.bundle.archives import Target, here, link_python, write_tar
+from airflow_gddl.bundle import Target, here, link_python, write_tar
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.spec import Roots, TableSpec
 from airflow_gddl.stores import Storage

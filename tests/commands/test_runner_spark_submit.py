@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from airflow_gddl.bundle.archives import write_code
+from airflow_gddl.bundle import write_code
 from airflow_gddl.contract.errors import FatalError, MetadataError, RetriableError
 from airflow_gddl.contract.spec import JobSpec, Roots, TableSpec, TierSpec
 from airflow_gddl.contract.sql_types import NO_SUBSTITUTION

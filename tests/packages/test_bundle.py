@@ -19,9 +19,8 @@ from pathlib import Path
 import pytest
 
 import airflow_gddl
-from airflow_gddl.bundle import archives
-from airflow_gddl.bundle.archives import Target, write_tar
-from airflow_gddl.bundle.platforms import (
+from airflow_gddl import bundle
+from airflow_gddl.bundle import (
     DAGS,
     DATABRICKS,
     EMR_SERVERLESS,
@@ -32,6 +31,8 @@ from airflow_gddl.bundle.platforms import (
     Bundle,
     Extra,
     JobFiles,
+    Target,
+    write_tar,
 )
 from airflow_gddl.cli import context
 from airflow_gddl.cli.main import invoke
@@ -170,7 +171,7 @@ def test_the_wheel_has_the_requirements_of_the_source_tree(tmp_path: Path) -> No
 
 
 def test_clusters_bring_spark_themselves() -> None:
-    found = {line.split(">")[0].split("=")[0].split("<")[0] for line in archives.requirements()}
+    found = {line.split(">")[0].split("=")[0].split("<")[0] for line in bundle.requirements()}
     assert found == {"deltalake", "numpy", "obstore", "pandas", "psutil", "pyarrow", "pyroaring"}
 
 

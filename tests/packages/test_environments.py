@@ -13,8 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_gddl.bundle.archives import Target, here
-from airflow_gddl.bundle.platforms import EMR_SERVERLESS, SPARK, Bundle
+from airflow_gddl.bundle import EMR_SERVERLESS, SPARK, Bundle, Target, here
 from airflow_gddl.contract.codec import from_json, to_json
 from airflow_gddl.contract.layout import result_name, results_folder, spec_path
 from airflow_gddl.contract.result import JobResult

@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from airflow_gddl.bundle.platforms import DATABRICKS, MWAA, PINS, Bundle
+from airflow_gddl.bundle import DATABRICKS, MWAA, PINS, Bundle
 from tests.unit.pages import ROOT
 
 VERSIONS = ("3.0.6", "3.2.1", "3.3.1")

@@ -19,7 +19,7 @@ from typing import Any
 import boto3
 from botocore.awsrequest import AWSResponse
 
-from airflow_gddl.bundle.platforms import ENTRY_GLUE
+from airflow_gddl.bundle import ENTRY_GLUE
 
 Answer = Mapping[str, Any]
 

@@ -12,7 +12,7 @@ from typing import Literal, Protocol
 from airflow_gddl.contract.layout import join, log_folder
 from airflow_gddl.contract.result import ErrorInfo, JobResult
 from airflow_gddl.contract.spec import Action, JobOptions, JobSpec, TableSpec
-from airflow_gddl.links.addresses import is_page
+from airflow_gddl.links import is_page
 from airflow_gddl.runners.interface import Listener, ProgressEvent, Runner, WaitPolicy
 from airflow_gddl.runtime.landing.hints import HintBook, TableHint
 from airflow_gddl.runtime.landing.run_request import What, is_by_person

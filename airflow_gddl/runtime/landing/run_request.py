@@ -15,7 +15,7 @@ from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.contract.table_names import NamedTable, TableNames
 from airflow_gddl.runtime.landing.polling import PollWindow
 from airflow_gddl.runtime.snapshot import Directory
-from airflow_gddl.topology.selection import selected
+from airflow_gddl.topology.rows import selected
 
 What = Literal["run", "verify", "replay", "reload"]
 _BY_AIRFLOW = ("scheduled__", "backfill__", "asset_triggered__", "asset_materialization__")

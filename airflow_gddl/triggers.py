@@ -1,21 +1,23 @@
-"""Watches a remote run from the triggerer, and cancels it when its task is stopped."""
+"""Triggers: for new files in landing folders, tables that have work, and runs elsewhere; and the wait in the task."""
 
 from __future__ import annotations
 
 import asyncio
 import math
 import os
+import threading
 import time
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass
-from datetime import timedelta
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from airflow.triggers.base import BaseTrigger, TriggerEvent
+from airflow.sdk import Context
+from airflow.triggers.base import BaseEventTrigger, BaseTrigger, TaskSkippedEvent, TriggerEvent
 from asgiref.sync import sync_to_async
 
 from airflow_gddl import configuration
-from airflow_gddl.contract.codec import decode
+from airflow_gddl.contract.codec import decode, plain
 from airflow_gddl.contract.desired_state import stop_path
 from airflow_gddl.contract.errors import GddlError, RetriableError
 from airflow_gddl.contract.layout import results_folder, standing_folder
@@ -24,9 +26,56 @@ from airflow_gddl.reporting.continuous_monitor import MonitoredPipeline, RemoteJ
 from airflow_gddl.runners.interface import Platform, RunStatus, WaitPolicy
 from airflow_gddl.runners.registry import make_platform
 from airflow_gddl.runners.remote import Attempts, TaskKey, cancel, pauses, polled, time_out
+from airflow_gddl.runtime.landing.observing import Question, observe
+from airflow_gddl.runtime.landing.polling import Poll, poll
+from airflow_gddl.runtime.landing.run_request import from_params
+from airflow_gddl.runtime.landing.work import PipelineWork
 from airflow_gddl.runtime.state.documents import end_running, place
 from airflow_gddl.stores import open_store
-from airflow_gddl.version_compat import TELLS_TRIGGERS_OF_KILLS, is_still_deferred
+from airflow_gddl.version_compat import TELLS_TRIGGERS_OF_KILLS, AirflowException, TaskDeferred, is_still_deferred
+
+
+class GddlFilesTrigger(BaseEventTrigger):
+    """Fires an event whenever files in the landing folders of some tables are added, removed or changed.
+
+    Files that exist at the start fire no event. The payload names the tables: `{"tables": ["shop.orders"]}`.
+
+    Args:
+        landing: root of the landing folders, local or `s3://`.
+        tables: `schema.name` each.
+        poll_seconds: time between two polls.
+        aws_conn_id: connection that reaches S3; empty: the configured one, else environment or role.
+    """
+
+    def __init__(self, *, landing: str, tables: list[str], poll_seconds: float = 60.0, aws_conn_id: str = "") -> None:
+        super().__init__()  # type: ignore[no-untyped-call]  # Airflow's own has no annotations
+        self.landing, self.tables, self.poll_seconds = landing, sorted(tables), poll_seconds
+        self.aws_conn_id = aws_conn_id
+
+    def serialize(self) -> tuple[str, dict[str, Any]]:
+        names = ("landing", "tables", "poll_seconds", "aws_conn_id")
+        return f"{type(self).__module__}.{type(self).__name__}", {name: getattr(self, name) for name in names}
+
+    async def run(self) -> AsyncIterator[TriggerEvent]:
+        """Runs until cancelled; retries while the store does not respond."""
+        before = await self._poll()
+        while True:
+            await asyncio.sleep(self.poll_seconds)
+            now = await self._poll()
+            if before is not None and now is not None:
+                changed = [table for table in self.tables if now[table].digest != before[table].digest]
+                if changed:
+                    yield TriggerEvent({"tables": changed})
+            before = now or before
+
+    async def _poll(self) -> dict[str, Poll] | None:
+        try:
+            store = open_store(configuration.environ_for(self.landing, aws_conn_id=self.aws_conn_id))
+            return await sync_to_async(poll, thread_sensitive=False)(store, self.landing, self.tables)
+        except RetriableError as error:
+            self.log.warning("%s", error)
+            return None
+
 
 KEPT_EVERY = 10.0
 """Seconds between two polls of the tables of a continuous job; its run is polled at growing intervals."""
@@ -227,3 +276,147 @@ class GddlRunTrigger(BaseTrigger):
     def _platform(self) -> Platform:
         watch = self._watch
         return make_platform(watch.runner, watch.settings, os.environ, FromAirflow())
+
+
+POLL_ON_WORKER = {"look": "on_worker"}
+"""Payload when this machine has no metadata of the pipeline: the task polls itself."""
+_FAILURES_BORNE = 3
+
+
+def poll_once(metadata: str, dag_id: str, question: Question) -> PipelineWork | None:
+    """Poll the pipeline with the current metadata; None when there is no such pipeline. Blocks.
+
+    Raises:
+        RetriableError, FatalError: as `Store`; `CACHE_UNUSABLE`, `REQUEST_INVALID`, `AWS_CONNECTION_INVALID`.
+    """
+    document = configuration.snapshot(metadata).pipeline(dag_id)
+    if document is None:
+        return None
+    environ = configuration.environ_of(document)
+    return observe(document, question, environ, configuration.following(environ))
+
+
+def utc_now() -> str:
+    return datetime.now(UTC).isoformat(timespec="microseconds")
+
+
+class GddlTablesTrigger(BaseTrigger):
+    """Polls once, or with `forever` repeatedly.
+
+    The event's payload is a `PipelineWork` in plain data. When nothing has work, the task ends here, skipped, without a
+    worker.
+
+    Args:
+        metadata: folder or `s3://` URL.
+        pipeline: DAG id.
+        asked: the run's params as JSON, or a template that gives it.
+        run_id: the run's id, or a template that gives it.
+        try_number: of the sensor, or a template that gives it.
+        forever: poll until there is work.
+        poll_seconds: time between two polls.
+        patience_seconds: how long to wait for tables of `depends_on` when there is nothing else to do.
+    """
+
+    def __init__(  # noqa: PLR0913 - Airflow rebuilds a trigger from the keywords that `serialize` gives
+        self,
+        *,
+        metadata: str,
+        pipeline: str,
+        asked: str,
+        run_id: str,
+        try_number: str = "1",
+        forever: bool,
+        poll_seconds: float,
+        patience_seconds: float,
+    ) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]  # Airflow's own has no annotations
+        self.metadata, self.pipeline, self.asked, self.run_id = metadata, pipeline, asked, run_id
+        self.try_number = try_number
+        self.forever, self.poll_seconds, self.patience_seconds = forever, poll_seconds, patience_seconds
+
+    def serialize(self) -> tuple[str, dict[str, Any]]:
+        names = ("metadata", "pipeline", "asked", "run_id", "try_number", "forever", "poll_seconds", "patience_seconds")
+        return f"{type(self).__module__}.{type(self).__name__}", {name: getattr(self, name) for name in names}
+
+    async def run(self) -> AsyncIterator[TriggerEvent]:
+        """Always yields one event: the task raises errors, so that retries are counted."""
+        try:
+            yield await self._answer()
+        except GddlError as error:
+            yield TriggerEvent({"error": str(error), "passing": isinstance(error, RetriableError)})
+
+    async def _answer(self) -> TriggerEvent:
+        asked = from_params(self.asked)
+        question = Question(run=self.run_id, now=utc_now(), asked=asked, again=str(self.try_number) not in ("", "1"))
+        patience = time.monotonic() + self.patience_seconds
+        while True:
+            # Listing blocks; the triggerer's loop serves other triggers meanwhile, and answers for connections.
+            work = await sync_to_async(self._poll, thread_sensitive=False)(question)
+            if work is None:
+                return TriggerEvent(POLL_ON_WORKER)
+            if work.is_some:
+                return TriggerEvent(plain(work))
+            waits_for_others = bool(work.held) and time.monotonic() < patience
+            if not self.forever and not waits_for_others:
+                self.log.info("nothing to do: %s", work.why_none)
+                return TaskSkippedEvent()
+            first = dict.fromkeys(work.held, work.looked_at)
+            await asyncio.sleep(self.poll_seconds)
+            since = {table: question.since.get(table, moment) for table, moment in first.items()}
+            question = replace(question, now=utc_now(), since=since)
+
+    def _poll(self, question: Question) -> PipelineWork | None:
+        """A poll that retries while the store does not respond."""
+        for tried in range(1, _FAILURES_BORNE):
+            try:
+                return poll_once(self.metadata, self.pipeline, question)
+            except RetriableError as error:
+                self.log.warning("poll %d of %d failed: %s", tried, _FAILURES_BORNE, error)
+                time.sleep(tried)
+        return poll_once(self.metadata, self.pipeline, question)
+
+
+_TIME_TO_CANCEL = 60.0
+
+
+def run_in_task(operator: Any, context: Context, deferred: TaskDeferred) -> Any:
+    """The result of a task whose triggers run here, one after the other; it holds its slot meanwhile.
+
+    Airflow's `execution_timeout` and a stop of the task end it like any other. `operator.stop` then cancels what the
+    trigger watches.
+
+    Raises:
+        AirflowException: the task was stopped; as `resumed` and `polled`.
+    """
+    while True:
+        waiting = _Waiting(deferred.trigger)
+        waiting.trigger.task_instance = context["ti"]
+        operator.stop = waiting.stop
+        event = asyncio.run(waiting.first_event())
+        if waiting.stopped:  # its run has ended, and another must not be started
+            raise AirflowException("the task was stopped")
+        try:
+            return getattr(operator, deferred.method_name)(context, event.payload, **(deferred.kwargs or {}))
+        except TaskDeferred as again:
+            deferred = again
+
+
+class _Waiting:
+    def __init__(self, trigger: Any) -> None:
+        self.trigger = trigger
+        self.stopped = False
+
+    async def first_event(self) -> TriggerEvent:
+        events = self.trigger.run()
+        try:
+            return await anext(events)
+        finally:
+            await events.aclose()
+
+    def stop(self) -> None:
+        """Called by the signal that stops the task, beside the trigger's loop, where connections can't be asked for."""
+        self.stopped = True
+        if cancel := getattr(self.trigger, "cancel", None):
+            thread = threading.Thread(target=cancel)
+            thread.start()
+            thread.join(_TIME_TO_CANCEL)

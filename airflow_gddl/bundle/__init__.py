@@ -1,1 +1,0 @@
-"""What platforms need to run this package: a wheel, an archive of the job's code, requirements, environments."""
