@@ -88,7 +88,6 @@ _CONNECTIONS = (
     ("gddl_source", "GddlSourceHook", "GDDL source database"),
     ("gddl_webhook", "GddlWebhookHook", "GDDL webhook"),
 )
-_OPERATORS = ("load", "maintenance", "tables")
 DEFAULTS = {name: option["default"] for name, option in _OPTIONS.items()}
 
 
@@ -111,10 +110,10 @@ def get_provider_info() -> dict[str, Any]:
             for kind, hook, name in _CONNECTIONS
         ],
         "operators": [
-            _modules(*(f"airflow_gddl.operators.{name}" for name in _OPERATORS)),
+            _modules("airflow_gddl.operators.jobs"),
         ],
         "sensors": [_modules("airflow_gddl.sensors.tables", "airflow_gddl.sensors.loaded")],
-        "triggers": [_modules("airflow_gddl.triggers", "airflow_gddl.triggers", "airflow_gddl.triggers")],
+        "triggers": [_modules("airflow_gddl.triggers")],
         "extra-links": ["airflow_gddl.operators.jobs.JobLogLink", "airflow_gddl.operators.jobs.AssetsLink"],
         "notifications": [
             "airflow_gddl.notifications.webhook.GddlNotifier",
