@@ -182,6 +182,7 @@ _LONG_ON_SPARK = {
 _LONG_MODULES_ON_SPARK = (
     "test_barred_folder",
     "test_debezium_scenarios",
+    "test_flat_scenarios",
     "test_interrupted_refresh",
     "test_lived_histories",
     "test_lost_ledger",
