@@ -136,7 +136,6 @@ PROMISES = re.compile(
 SNAPSHOTS = "debezium/test_snapshots.py"
 OF_PAGES = {
     "debezium.md": {
-        "which says how many rows and changes go": f"{SNAPSHOTS}::test_reload_follows_what_only_a_person_knows",
         "lacks more than a third of the rows": f"{SNAPSHOTS}::test_sweep_limit_holds",
         "Where rows that are gone remain": f"{SNAPSHOTS}::test_reload_follows_what_only_a_person_knows",
         "(`LOG_BEGAN_LATE`)": "debezium/test_log_restarts.py::test_full_refresh_reorders_changes_after_a_log_reset",

@@ -292,7 +292,7 @@ def test_one_row_is_loaded_explained_verified_and_erased_by_command(tmp_path: Pa
     (explained,), _ = gddl(tmp_path, "explain", "--table", "s.t", "--key", "_source=crm_us", "--key", "id=1")
     assert json.loads(explained["details"]["keys"][0]) == {"_source": "crm_us", "id": "1"}
     assert [change["state"] for change in explained["details"]["changes"]] == ["superseded", "winner"]
-    _, said = gddl(tmp_path, "explain", "--table", "s.t", "--key", "id=1", status=1)
+    _, said = gddl(tmp_path, "explain", "--table", "s.t", "--key", "id=1", status=2)
     assert "[EXPLAIN_KEY_INVALID]" in said
     (erased,), _ = gddl(tmp_path, "erase", "--table", "s.t", "--key", "_source=crm_us", "--key", "id=1")
     assert [Path(file).parts[-4] for file in erased["details"]["files"]] == ["landing-crm_us"] * 2

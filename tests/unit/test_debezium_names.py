@@ -41,7 +41,7 @@ def test_other_files_of_the_sink_cause_no_warning(name: str) -> None:
     assert is_beside(name)
 
 
-@pytest.mark.parametrize("name", ["orders+0+0000000042.avro", "readme.txt", "orders.gz"])
+@pytest.mark.parametrize("name", ["orders+0+0000000042.orc", "readme.txt", "orders.gz"])
 def test_unknown_files_are_reported(name: str) -> None:
     assert classify(name) is None
     assert not is_beside(name)
