@@ -143,13 +143,14 @@ OF_PAGES = {
     "on-call.md": {
         "rows and files are in quarantine": "commands/test_cli.py::test_errors_replay",
         "`SEQUENCE_TIE`": f"{SNAPSHOTS}::test_rebuild_by_another_sequence_decides_ties",
-        "shows record, code, column and file": "spark/test_replay_of_codes.py::test_rows_of_other_codes_are_kept",
+        "shows key, reason, record and file": "spark/test_replay_of_codes.py::test_rows_of_other_codes_are_kept",
         "no landing file is needed": "delta_rs/test_repairs.py::test_rebuild_repairs_a_replica",
         "`LEDGER_MISSING`": "spark/test_lost_ledger.py::test_refresh_without_ledger_derives_reload_from_change_table",
     },
     "operate.md": {"They are no changes yet": "spark/test_replay_of_codes.py::test_rows_of_other_codes_are_kept"},
     "repair.md": {
         "differs from its own changes (`VERIFY_DIFFERENT`)": "delta_rs/test_repair_page.py::damaged",
+        "reads no landing file, and": "delta_rs/test_landing_retention.py::test_a_rebuild_afterwards_is_equal",
         **{situation: f"delta_rs/test_repair_page.py::{play.__name__}" for situation, (_, play) in PLAYED.items()},
     },
     "security.md": {"To change the key": "spark/test_masks.py::test_another_key_needs_the_files"},

@@ -19,7 +19,7 @@ from airflow_gddl.contract.spec import JobSpec
 from tests.waiting import wait_for
 
 ROOT = Path(__file__).parents[2]
-TIMEOUT = 240.0
+TIMEOUT = 600.0
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from airflow_gddl.contract.checks import check_table
 from airflow_gddl.contract.expressions import Term
 from airflow_gddl.contract.extensions import DIALECTS
 from airflow_gddl.contract.spec import EngineName, JobOptions, TableSpec
-from airflow_gddl.contract.table_spec import Expectation, LandingRetention
+from airflow_gddl.contract.table_spec import Expectation, LandingRetention, SchemaGate
 from tests.conftest import LocalPort
 from tests.landing import write, write_bytes
 from tests.spark.children import job_child
@@ -189,6 +189,7 @@ def usual_values(hint: Any) -> list[Any]:
     kinds = {
         Expectation: [Expectation(rule=RULE)],
         LandingRetention: [LandingRetention(after="1d")],
+        SchemaGate: [SchemaGate()],
         Term: [TREE],
         tuple: [("v",)],
     }
