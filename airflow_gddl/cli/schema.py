@@ -18,11 +18,10 @@ from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.published import Publication, ReplicaSchema
 from airflow_gddl.contract.spec import Roots, TableSpec
+from airflow_gddl.contract.sql_types import type_text
 from airflow_gddl.contract.table_spec import lowered
 from airflow_gddl.runtime.delta_tables import schema_json
 
-_SQL = {"long": "bigint", "integer": "int", "short": "smallint", "byte": "tinyint"}
-"""Delta's names of types that SQL names otherwise."""
 _JSON: dict[str, dict[str, Any]] = {
     "string": {"type": "string"},
     **{key: {"type": "integer"} for key in ("long", "integer", "short", "byte")},
@@ -70,9 +69,9 @@ def schema(
     fields = published_fields(catalog.roots, spec, cli.environ)
     if form is SchemaFormat.SQL and not json:
         width = max(len(str(field["name"])) for field in fields)
-        cli.screen.dictate("\n".join(f"{field['name']:<{width}}  {sql_type(field['type'])}" for field in fields))
+        cli.screen.dictate("\n".join(f"{field['name']:<{width}}  {type_text(field['type'])}" for field in fields))
         return
-    found: Mapping[str, Any] = {"table": spec.table, "columns": {f["name"]: sql_type(f["type"]) for f in fields}}
+    found: Mapping[str, Any] = {"table": spec.table, "columns": {f["name"]: type_text(f["type"]) for f in fields}}
     if form is SchemaFormat.JSON_SCHEMA:
         found = json_schema(spec, fields)
     elif form is SchemaFormat.DATA_CONTRACT:
@@ -98,18 +97,6 @@ def published_fields(roots: Roots, spec: TableSpec, environ: Mapping[str, str]) 
     known: dict[str, dict[str, Any]] = {field["name"]: field for field in json.loads(text)["fields"]}
     columns = Publication.of(spec).columns_of(ReplicaSchema.of_json(text))
     return [known[name] for name in columns]
-
-
-def sql_type(kind: Any) -> str:
-    """A type of Delta's schema as SQL writes it."""
-    if not isinstance(kind, Mapping):
-        return _SQL.get(str(kind), str(kind))
-    if kind["type"] == "array":
-        return f"array<{sql_type(kind['elementType'])}>"
-    if kind["type"] == "map":
-        return f"map<{sql_type(kind['keyType'])},{sql_type(kind['valueType'])}>"
-    inner = ",".join(f"{field['name']}:{sql_type(field['type'])}" for field in kind["fields"])
-    return f"struct<{inner}>"
 
 
 def json_schema(spec: TableSpec, fields: list[dict[str, Any]]) -> dict[str, Any]:
@@ -188,7 +175,7 @@ def _contract_table(spec: TableSpec, fields: list[dict[str, Any]]) -> dict[str, 
         properties.append({
             "name": name,
             "logicalType": _logical(field["type"]),
-            "physicalType": sql_type(field["type"]),
+            "physicalType": type_text(field["type"]),
             **({"description": text} if text else {}),
             "required": place is not None,
             **({"primaryKey": True, "primaryKeyPosition": place} if place else {}),

@@ -7,10 +7,10 @@ backticks unless they are plain identifiers.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Literal, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias, get_args
 
 from airflow_gddl.contract.errors import FatalError
 
@@ -34,12 +34,11 @@ REMEDY = "write it as Spark does, e.g. decimal(12,2), array<string> or struct<na
 NO_SUBSTITUTION = {"spark.sql.variable.substitute": "false"}
 """Setting of every Spark session: `${env:NAME}` in a statement is text, not a variable of the driver's environment."""
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+SQL_NAMES: dict[str, ScalarName] = {"byte": "tinyint", "short": "smallint", "integer": "int", "long": "bigint"}
+"""Names of the Delta log that SQL has otherwise."""
 _SCALARS: dict[str, ScalarName] = {
     **{name: name for name in get_args(ScalarName)},
-    "byte": "tinyint",
-    "short": "smallint",
-    "integer": "int",
-    "long": "bigint",
+    **SQL_NAMES,
     "real": "float",
     "timestamp_ltz": "timestamp",
 }
@@ -120,6 +119,22 @@ class UnsupportedType:
 
 SqlType: TypeAlias = ScalarType | DecimalType | ArrayType | MapType | StructType | UnsupportedType
 VOID = ScalarType("void")
+
+
+def type_text(kind: Any, names: Mapping[str, str] = SQL_NAMES) -> str:
+    """A type of the Delta log as Spark's `catalogString`; without comments of nested fields.
+
+    Args:
+        names: of scalar types; those that it lacks are spelled as in the log.
+    """
+    if isinstance(kind, str):
+        return names.get(kind, kind)
+    if kind["type"] == "array":
+        return f"array<{type_text(kind['elementType'], names)}>"
+    if kind["type"] == "map":
+        return f"map<{type_text(kind['keyType'], names)},{type_text(kind['valueType'], names)}>"
+    fields = ",".join(f"{field['name']}:{type_text(field['type'], names)}" for field in kind["fields"])
+    return f"struct<{fields}>"
 
 
 def quote(name: str) -> str:

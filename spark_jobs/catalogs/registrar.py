@@ -21,6 +21,7 @@ from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.published import CatalogProblem, RegisteredTable, RegistrationState
 from airflow_gddl.contract.result import RunWarning
 from airflow_gddl.contract.spec import JobSpec, TableSpec
+from airflow_gddl.contract.sql_types import SQL_NAMES, type_text
 from airflow_gddl.stores import Storage
 from airflow_gddl.stores.lake_files import RegistrationStore
 from spark_jobs.catalogs.catalog_port import (
@@ -38,7 +39,6 @@ from spark_jobs.catalogs.catalog_port import (
     open_catalog,
     plan,
 )
-from spark_jobs.rules.arrays import SQL_NAMES
 
 
 def read_info(storage: Storage, path: str) -> DeltaTableInfo | None:
@@ -59,24 +59,8 @@ def _column(field: dict[str, Any]) -> TableColumn:
     return TableColumn(name=field["name"], type=field["type"], comment=comment, nullable=field.get("nullable", True))
 
 
-def type_text(kind: Any, names: Mapping[str, str] = SQL_NAMES) -> str:
-    """A type of the Delta log as Spark's `catalogString`; without comments of nested fields.
-
-    Args:
-        names: of scalar types; those that it lacks are spelled as in the log.
-    """
-    if isinstance(kind, str):
-        return names.get(kind, kind)
-    if kind["type"] == "array":
-        return f"array<{type_text(kind['elementType'], names)}>"
-    if kind["type"] == "map":
-        return f"map<{type_text(kind['keyType'], names)},{type_text(kind['valueType'], names)}>"
-    fields = ",".join(f"{field['name']}:{type_text(field['type'], names)}" for field in kind["fields"])
-    return f"struct<{fields}>"
-
-
 def hive_type(kind: Any) -> str:
-    """The same as Hive, Glue and Athena write it."""
+    """`type_text` as Hive, Glue and Athena write it."""
     return type_text(kind, _HIVE)
 
 

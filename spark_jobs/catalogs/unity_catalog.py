@@ -11,6 +11,7 @@ from urllib.parse import quote, urlsplit
 
 from airflow_gddl.contract import durations
 from airflow_gddl.contract.extensions import CatalogSpec, EntryName, code_of_status, token_of
+from airflow_gddl.contract.sql_types import type_text
 from spark_jobs.catalogs.catalog_port import (
     CatalogContext,
     CatalogError,
@@ -20,7 +21,7 @@ from spark_jobs.catalogs.catalog_port import (
     Registration,
     TableColumn,
 )
-from spark_jobs.catalogs.registrar import same_place, type_text
+from spark_jobs.catalogs.registrar import same_place
 
 _API = "/api/2.1/unity-catalog"
 _MOST_BYTES = 10_000_000

@@ -15,6 +15,7 @@ import pyarrow.types as pt
 
 from airflow_gddl.contract.column_names import clean_name
 from airflow_gddl.contract.sql_types import (
+    SQL_NAMES,
     ArrayType,
     DecimalType,
     MapType,
@@ -41,9 +42,7 @@ _ARROW: Mapping[str, pa.DataType] = {
     "timestamp": pa.timestamp("us", "UTC"),
     "timestamp_ntz": pa.timestamp("us"),
 }
-_DELTA = {"tinyint": "byte", "smallint": "short", "int": "integer", "bigint": "long"}
-SQL_NAMES = {delta: sql for sql, delta in _DELTA.items()}
-"""Names of the Delta log that SQL has otherwise."""
+_DELTA: dict[str, str] = {sql: delta for delta, sql in SQL_NAMES.items()}
 
 
 @functools.cache
