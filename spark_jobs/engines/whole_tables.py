@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -320,19 +321,16 @@ class TableWriter:
         return self.batch_context.tables.existing(self.batch_context.layout.replica)
 
     def sweep(self) -> MainCounts:
-        context = self.batch_context
-        output = output_of(context.tables, context.layout.replica, context.table_schema.keys, context.transaction)
-        return self._remove(SWEEP, _Sweep(context.table_schema, context.plan.generation, output))
+        return self._remove(SWEEP, partial(_Sweep, self.batch_context.table_schema, self.batch_context.plan.generation))
 
     def truncate(self) -> MainCounts:
-        context = self.batch_context
-        output = output_of(context.tables, context.layout.replica, context.table_schema.keys, context.transaction)
-        return self._remove(TRUNCATE, _Truncate(context.table_schema, output))
+        return self._remove(TRUNCATE, partial(_Truncate, self.batch_context.table_schema))
 
-    def _remove(self, step: str, rule: _Sweep | _Truncate) -> MainCounts:
+    def _remove(self, step: str, rule_of: Callable[[Output], _Sweep | _Truncate]) -> MainCounts:
         """Rows that are deleted, or written again marked deleted, by one commit of a step."""
         context, path = self.batch_context, self.batch_context.layout.replica
         if not context.has_made(path, step):
+            rule = rule_of(output_of(context.tables, path, context.table_schema.keys, context.transaction))
             replica = Source.of(self._replica, _as_they_are)
             reports = [json.loads(report) for report in by_file(context.tables, {REPLICA: replica}, rule)]
             metric = "numUpdatedRows" if sweep.marks(context.table_schema) else "numDeletedRows"
