@@ -67,9 +67,9 @@ def clean_landing(run: TableRun, ledger: Ledger, now: datetime, *, dry_run: bool
     valid = [(found, row) for found, row in chosen if not row.quarantined]
     if dry_run:
         return CleanedFiles(removed=len(valid), kept=len(quarantined), sample=tuple(quarantined[:_SAMPLE]))
-    taken = list(_moved(run, retention, valid)) if retention.action == "move" else []
-    kept = [*quarantined, *taken]
-    doomed = [found.path for found, _ in valid if found.path not in set(taken)]
+    taken: set[str] = set(_moved(run, retention, valid)) if retention.action == "move" else set()
+    kept = [*quarantined, *sorted(taken)]
+    doomed = [found.path for found, _ in valid if found.path not in taken]
     for start in range(0, len(doomed), _DELETED_AT_ONCE):
         run.go_on()
         run.runtime.storage.delete(*doomed[start : start + _DELETED_AT_ONCE])
