@@ -130,7 +130,8 @@ def cost_of(day: Day, prices: Prices, today: date) -> Cost:
     """
     metadata = day.metadata
     now = datetime.combine(today, time.max, UTC).timestamp()
-    tables = {name: amount for one in metadata.pipelines for name, amount in _tables(day, one, prices, now)}
+    known = {name: found for name, record in metadata.records.items() if (found := _recorded(record, now))}
+    tables = {name: amount for one in metadata.pipelines for name, amount in _tables(day, one, prices, known)}
     tiers: defaultdict[str, Amount] = defaultdict(lambda: ZERO)
     owners: defaultdict[str, Amount] = defaultdict(lambda: ZERO)
     for name, amount in tables.items():
@@ -143,7 +144,7 @@ def cost_of(day: Day, prices: Prices, today: date) -> Cost:
         tiers=_dearest_first(tiers),
         owners=_dearest_first(owners),
         tables=_dearest_first(tables),
-        recorded=sum(_recorded(metadata.records.get(name), now) is not None for name in tables),
+        recorded=len(tables.keys() & known.keys()),
     )
 
 
@@ -158,25 +159,25 @@ class _Recorded(NamedTuple):
     runs: float
 
 
-def _recorded(record: TableRecord | None, now: float) -> _Recorded | None:
+def _recorded(record: TableRecord, now: float) -> _Recorded | None:
     """Null: no run is known, or less than a day of them."""
-    newest = record.newest if record else None
-    if record is None or newest is None or newest.status != "succeeded" or record.changed_since is None:
+    newest = record.newest
+    if newest is None or newest.status != "succeeded" or record.changed_since is None:
         return None
     days = (now - record.changed_since) / DAY_SECONDS
     return None if days < 1 else _Recorded(newest.seconds, record.changing_runs / days)
 
 
-def _tables(day: Day, pipeline: Pipeline, prices: Prices, now: float) -> Iterator[tuple[str, Amount]]:
+def _tables(
+    day: Day, pipeline: Pipeline, prices: Prices, known: Mapping[str, _Recorded]
+) -> Iterator[tuple[str, Amount]]:
     """What each table costs: its own seconds, and an equal share of the start of the runs that it needs."""
     pace, polls = day.paces[pipeline.tier], len(day.starts.of.get(pipeline.dag_id, ()))
     is_continuous = pipeline.timing.kind == "continuous"
-    known = {name: _recorded(day.metadata.records.get(name), now) for name in pipeline.tables}
-    runs = {name: min(found.runs, polls) if found and polls else float(polls) for name, found in known.items()}
+    runs = {name: min(known[name].runs, polls) if name in known else float(polls) for name in pipeline.tables}
     together = max(runs.values(), default=0.0)
     for name in pipeline.tables:
-        found = known[name]
-        own = (found.seconds if found else pace.table_seconds) / pace.at_once * runs[name]
+        own = (known[name].seconds if name in known else pace.table_seconds) / pace.at_once * runs[name]
         seconds = own + together * pace.start_seconds / len(pipeline.tables)
         if is_continuous:
             seconds = DAY_SECONDS / len(pipeline.tables)
