@@ -87,15 +87,15 @@ def release(
     ask(f"Remove the rows of {', '.join(table)} that the newest full load lacks?", yes=yes)
     asked = JobOptions(action="sweep_release", wait_seconds=wait)
     request = Request(metadata=metadata, tables=tuple(table), options=asked, as_json=json)
-    carry_out(cli, request, show_releases)
+    carry_out(cli, request, partial(show_releases, unheld="no rows are held, nothing was removed"))
 
 
-def show_releases(screen: Screen, results: Sequence[JobResult]) -> None:
+def show_releases(screen: Screen, results: Sequence[JobResult], *, unheld: str) -> None:
     """What was removed, and the tables where nothing was held."""
     job.show_runs(screen, results)
     for result in results:
         if result.status == "skipped":
-            screen.say(f"{result.table}: no rows are held, nothing was removed", "yellow")
+            screen.say(f"{result.table}: {unheld}", "yellow")
 
 
 truncate_app = Group("Truncates of source tables that are held: release them to be applied.")
@@ -121,15 +121,8 @@ def release_truncate(
     cli = context.of(ctx)
     ask(f"Delete the rows of {', '.join(table)} that were there before the truncate of its source?", yes=yes)
     asked = JobOptions(action="truncate_release", wait_seconds=wait)
-    carry_out(cli, Request(metadata=metadata, tables=tuple(table), options=asked, as_json=json), show_released)
-
-
-def show_released(screen: Screen, results: Sequence[JobResult]) -> None:
-    """What was deleted, and the tables where nothing was held."""
-    job.show_runs(screen, results)
-    for result in results:
-        if result.status == "skipped":
-            screen.say(f"{result.table}: no truncate is held, nothing was deleted", "yellow")
+    shown = partial(show_releases, unheld="no truncate is held, nothing was deleted")
+    carry_out(cli, Request(metadata=metadata, tables=tuple(table), options=asked, as_json=json), shown)
 
 
 def erase(  # noqa: PLR0913 - typer reads each option of the command from one parameter
