@@ -41,10 +41,10 @@ from airflow_gddl.runtime.landing.monitoring import DesiredStateKeeper
 from airflow_gddl.runtime.state.board import read_pipeline
 from airflow_gddl.stores import open_store
 from airflow_gddl.triggers import TIME_TO_END, GddlRunTrigger, Watch
+from airflow_gddl.version_compat import TaskDeferred
 from devtools.fake_databricks.server import FakeServer, serving
 from devtools.fake_databricks.workspace import LIVE, FakeRun
 from tests.airflow.clearing import clear
-from tests.airflow.deferral import TaskDeferred
 from tests.airflow.stage import Stage
 from tests.airflow.test_alerting import ListNotifier
 from tests.waiting import wait_for

@@ -19,10 +19,9 @@ from airflow_gddl.dags.factory import build_dags
 from airflow_gddl.dags.maintenance import build_upkeep_dags
 from airflow_gddl.operators import maintenance_execution
 from airflow_gddl.triggers import GddlRunTrigger, ends_at
-from airflow_gddl.version_compat import AirflowException
+from airflow_gddl.version_compat import AirflowException, TaskDeferred
 from devtools.fake_databricks.server import FakeServer
 from devtools.fake_databricks.workspace import LIVE
-from tests.airflow.deferral import TaskDeferred
 from tests.airflow.stage import Stage
 from tests.airflow.test_remote import DATES, PACK, fake, run, tables
 from tests.airflow.test_stopping import out_of_time
