@@ -24,7 +24,7 @@ from spark_jobs.dialects.debezium.connect_values import (
     text_of,
     unavailable_forms,
 )
-from spark_jobs.dialects.debezium.documents import document_of, is_of_documents
+from spark_jobs.dialects.debezium.mongodb import document_of, is_of_documents
 from spark_jobs.dialects.debezium.technical import Translated, with_technical
 
 Json = Any
