@@ -129,7 +129,7 @@ class Threads:
         """See `SparkExecutor`."""
         self._open[self._pool.submit(self._one, spec, run)] = spec.table
 
-    def finished(self, within: float) -> list[Found]:  # noqa: ARG002 - see the protocol: it wakes whoever waits
+    def finished(self, within: float) -> list[Found]:  # noqa: ARG002 - see the protocol: the loop is woken
         # Finished ones first: their outcomes are available without waiting.
         self._open = {future: table for future, table in self._open.items() if not future.done()}
         found = []

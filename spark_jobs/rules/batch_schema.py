@@ -465,8 +465,7 @@ def plan_batch(dialect: Dialect, groups: Sequence[Landed], stored: Stored, state
         earlier=known.earlier,
         file_order=dialect.file_order,
         rescued=stored.rescued,
-        openings=openings_of(state.snapshots), swept=max(state.swept, 1),
-        truncates=state.truncates,
+        openings=openings_of(state.snapshots), swept=max(state.swept, 1), truncates=state.truncates,
     )  # fmt: skip
     applied = applied_columns(dialect, sequence)
     shaped = tuple(

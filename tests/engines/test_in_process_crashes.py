@@ -145,7 +145,7 @@ def test_truncate_is_resumed(step: str, delete: str, tmp_path: Path) -> None:
 
 
 def test_files_of_an_applied_truncate_change(tmp_path: Path) -> None:
-    """The batch goes on from the change table, and knows the truncate by its plan."""
+    """The batch continues from the change table, and knows the truncate by its plan."""
     spec = replace(spec_of("t"), truncate="apply")
     lake = _played(tmp_path, spec, (BEFORE, TRUNCATED), "append")
     again = Run(
