@@ -367,10 +367,11 @@ def _pip(arguments: Sequence[str], target: Target) -> None:
         raise FatalError("ENVIRONMENT_FAILED", f"pip could not fetch the libraries: {said}", remedy=remedy)
 
 
-ENTRY = '"""Entry point for spark-submit; code and libraries are passed separately."""\n\nimport sys\n\n'
-ENTRY += 'from spark_jobs.main import main\n\nif __name__ == "__main__":\n    sys.exit(main())\n'
+ENTRY = '"""Entry point for spark-submit; code and libraries are passed separately."""\n\n'
+ENTRY += 'from spark_jobs.main import script\n\nif __name__ == "__main__":\n    script()\n'
 ENTRY_TASK = '"""Entry point on EMR Serverless: the details of a failed run name the error."""\n\n'
-ENTRY_TASK += 'from spark_jobs.main import task\n\nif __name__ == "__main__":\n    task()\n'
+ENTRY_TASK += "from airflow_gddl.contract.python_command import exit_process\nfrom spark_jobs.main import task\n\n"
+ENTRY_TASK += 'if __name__ == "__main__":\n    task()\n    exit_process(0)\n'
 ENTRY_GLUE = '''"""Entry point on Glue: Glue's own arguments are ignored."""
 
 import argparse

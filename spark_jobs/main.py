@@ -11,12 +11,13 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, NoReturn, TextIO
 
 from airflow_gddl.contract import codec
 from airflow_gddl.contract.durations import seconds
 from airflow_gddl.contract.errors import FatalError, GddlError, RetriableError
 from airflow_gddl.contract.layout import places_of
+from airflow_gddl.contract.python_command import exit_process
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.s3 import s3a_settings
 from airflow_gddl.contract.source_access import announce
@@ -51,6 +52,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(error, file=sys.stderr)
         return 2
     return _run(job, args, results)
+
+
+def script() -> NoReturn:
+    """`main` of a process of its own, which ends with the exit status."""
+    exit_process(main())
 
 
 def task() -> None:
@@ -244,4 +250,4 @@ def _printer(out: TextIO, answers: ResultStore | None) -> Callable[[JobResult], 
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    script()

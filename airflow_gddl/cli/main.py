@@ -22,8 +22,9 @@ def main() -> None:
         sys.stdout.write(f"gddl {__version__}\n")
         sys.exit()
     from airflow_gddl.cli import context  # noqa: PLC0415 - see above
+    from airflow_gddl.contract.python_command import exit_process  # noqa: PLC0415 - see above
 
-    sys.exit(invoke(sys.argv[1:], context.real()))
+    exit_process(invoke(sys.argv[1:], context.real()))
 
 
 def invoke(arguments: Sequence[str], cli: CliContext) -> int:

@@ -12,9 +12,10 @@ from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from types import FrameType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from airflow_gddl.contract.durations import seconds
+from airflow_gddl.contract.python_command import exit_process
 from airflow_gddl.contract.source_access import announce
 from airflow_gddl.contract.spec import JobSpec, TableSpec, size_bytes
 from airflow_gddl.stores import Storage
@@ -83,6 +84,12 @@ def serve(orders: Connection, job: JobSpec) -> None:
         stop.works = False
         if stop.signal:
             return
+
+
+def run_process(target: Callable[[Connection, JobSpec], None], orders: Connection, job: JobSpec) -> NoReturn:
+    """Run `serve`, or what takes its place, and end this process."""
+    target(orders, job)
+    exit_process(0)
 
 
 @dataclass
@@ -269,7 +276,7 @@ class Pool:
     def _start(self) -> _Worker:
         context = multiprocessing.get_context("spawn")
         mine, theirs = context.Pipe()
-        process = context.Process(target=self.spread.target, args=(theirs, self.job), daemon=True)
+        process = context.Process(target=run_process, args=(self.spread.target, theirs, self.job), daemon=True)
         process.start()
         theirs.close()
         worker = _Worker(process, mine)

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from airflow_gddl.contract.extensions import DebeziumOptions
+from airflow_gddl.contract.python_command import exit_process
 from spark_jobs.dialects.debezium.parquet_table import read_parquet
 from spark_jobs.spark.tasks import leave_pandas_out
 
@@ -29,3 +30,4 @@ def read() -> dict[str, str]:
 if __name__ == "__main__":
     leave_pandas_out()
     print(json.dumps(read()))
+    exit_process(0)
