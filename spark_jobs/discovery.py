@@ -17,7 +17,7 @@ from airflow_gddl.contract.durations import seconds, wait_seconds
 from airflow_gddl.contract.errors import RetriableError
 from airflow_gddl.contract.file_names import LISTED_IN_PART, is_listing_due, moment
 from airflow_gddl.contract.layout import join, landing_root
-from airflow_gddl.contract.spec import TableSpec
+from airflow_gddl.contract.spec import Generations, TableSpec
 from airflow_gddl.stores import Storage, StoredObject
 from spark_jobs.dialects.protocol import EVERYTHING, Dialect, Window
 from spark_jobs.ledger.ledger import Ledger
@@ -122,6 +122,7 @@ class LandingLocation:
     Attributes:
         cheap_names: known files up to which everything is listed.
         settling: how long new files must rest.
+        generations: instead of the row's; null: the row's.
     """
 
     storage: Storage
@@ -129,6 +130,7 @@ class LandingLocation:
     dialect: Dialect
     cheap_names: int = LISTED_IN_PART
     settling: Settling = AT_ONCE
+    generations: Generations | None = None
 
     @property
     def root(self) -> str:
@@ -162,7 +164,8 @@ def discover(
     listed = list(landed)
     within = landed.within(known)
     files, unsettled = place.settling.split(place.storage, listed, within, now)
-    found = find(files, within, ledger.state, place.storage.fingerprint, place.dialect.spec.generations)
+    said = place.generations or place.dialect.spec.generations
+    found = find(files, within, ledger.state, place.storage.fingerprint, said)
     is_all = scope.is_full and not unsettled
     is_missing = landed.listed == 0 and not place.storage.exists(place.landing)
     found = replace(

@@ -67,6 +67,7 @@ COMMANDS: Mapping[str, Command] = {
     ),
     "demo": Command("simulate:demo", START, "gddl demo --scale 0.01 --rounds 1", "cli.md"),
     "run": Command("run:run", RUN, "gddl run --table shop.orders", "tasks/rerun-or-backfill.md"),
+    "load": Command("run:load", RUN, "gddl load --table shop.orders", "initial-load.md"),
     "status": Command("status:status", RUN, "gddl status --late", "operate.md"),
     "verify": Command("explain:verify", RUN, "gddl verify --source-connection CRM_DB", "repair.md#verify"),
     "explain": Command(

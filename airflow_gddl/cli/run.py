@@ -1,15 +1,29 @@
-"""`gddl run`, once or `--continuous`."""
+"""`gddl run`, once or `--continuous`, and `gddl load`."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from airflow_gddl.cli import context, job, metadata, options
 from airflow_gddl.cli.context import CliContext, of_outcome
-from airflow_gddl.cli.job import Done, Lines, Request, ask_for_all, carry_out, recorder_of, runner_of, show_plans
+from airflow_gddl.cli.explain import require_connection
+from airflow_gddl.cli.job import (
+    Done,
+    Lines,
+    Request,
+    ask_for_all,
+    carry_out,
+    recorder_of,
+    runner_of,
+    show_counts,
+    show_plans,
+)
+from airflow_gddl.cli.screen import Screen, count
 from airflow_gddl.contract.desired_state import DesiredState
 from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.contract.result import JobResult
@@ -163,3 +177,43 @@ def run(  # noqa: PLR0913 - typer reads each option of the command from one para
                        wait_seconds=wait)  # fmt: skip
     request = Request(metadata=metadata, tables=names, options=asked, as_json=json)
     carry_out(cli, request, show_plans if dry_run else job.show_runs)
+
+
+_AGAIN = "Also a table that is loaded already: rows that its source lacks are removed by the next run."
+
+
+def load(  # noqa: PLR0913 - typer reads each option of the command from one parameter
+    ctx: typer.Context,
+    *,
+    table: options.NamedTables,
+    again: Annotated[bool, typer.Option("--again", help=_AGAIN)] = False,
+    source_connection: Annotated[
+        str,
+        typer.Option("--source-connection", metavar="NAME", help="Connection to the source, instead of the row's."),
+    ] = "",
+    metadata: options.Metadata = "metadata",
+    json: options.Json = False,
+    wait: options.Wait = 0.0,
+) -> None:
+    """Read the full load of tables from their source database into their landing folders, as files of AWS DMS. The next
+    run loads them. An interrupted load is resumed.
+
+    The CDC service must have captured changes of the tables since before the load.
+    """
+    cli = context.of(ctx)
+    asked = JobOptions(action="load", confirmed=again, source_connection=source_connection, wait_seconds=wait)
+    check = partial(require_connection, cli, source_connection)
+    request = Request(metadata=metadata, tables=tuple(table), options=asked, as_json=json, check=check)
+    carry_out(cli, request, show_loads)
+
+
+def show_loads(screen: Screen, results: Sequence[JobResult]) -> None:
+    """Rows and files of each table's full load."""
+    show_counts(screen, ("rows", "files", "position of the log"), results, _load_figures)
+    if any(result.status == "succeeded" for result in results):
+        screen.say("The next `gddl run`, or run of the DAG, loads these files.")
+
+
+def _load_figures(result: JobResult) -> list[str]:
+    found = job.answer(result)
+    return [count(found.get("rows")), count(found.get("files")), str(found.get("position", ""))]

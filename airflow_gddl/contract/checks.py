@@ -18,7 +18,14 @@ from airflow_gddl.contract.file_names import PathFormat
 from airflow_gddl.contract.published import published_problems
 from airflow_gddl.contract.sql_types import REMEDY, parse_type, unsupported_part
 from airflow_gddl.contract.table_names import has_source, template_fault
-from airflow_gddl.contract.table_spec import SHARD_COLUMN, Expectation, LandingRetention, TableSpec, lowered
+from airflow_gddl.contract.table_spec import (
+    SHARD_COLUMN,
+    Expectation,
+    InitialLoad,
+    LandingRetention,
+    TableSpec,
+    lowered,
+)
 
 
 def check_options(spec: TableSpec) -> Iterator[SpecProblem]:
@@ -298,7 +305,7 @@ def _texts(value: object, path: FieldPath) -> Iterator[tuple[FieldPath, str]]:
     """All texts in a field, names in mappings included."""
     if isinstance(value, str):
         yield path, value
-    elif isinstance(value, (Expectation, LandingRetention)):
+    elif isinstance(value, (Expectation, InitialLoad, LandingRetention)):
         for item in fields(value):
             yield from _texts(getattr(value, item.name), (*path, item.name))
     elif isinstance(value, Mapping):
@@ -364,6 +371,33 @@ def _landing_retention(spec: TableSpec) -> Iterator[SpecProblem]:
         message = "move needs a folder, and delete takes none"
         remedy = "write action: move and to: s3://bucket/folder, or neither"
         yield SpecProblem("FIELD_VALUE", (*path, "to"), kept.to, message, remedy)
+
+
+_MOST_CONNECTIONS = 64
+
+
+def _initial_load(spec: TableSpec) -> Iterator[SpecProblem]:
+    load, path = spec.initial_load, ("initial_load",)
+    if load is None:
+        return
+    if not durations.is_duration(load.statement_timeout):
+        text, remedy = load.statement_timeout, durations.remedy(load.statement_timeout)
+        yield SpecProblem("DURATION_INVALID", (*path, "statement_timeout"), text, "not a duration", remedy)
+    bounds = {"chunk_rows": (1, None), "parallel": (1, _MOST_CONNECTIONS), "max_rows_per_second": (1, None)}
+    for name, (least, most) in bounds.items():
+        value = getattr(load, name)
+        if value is not None and (value < least or (most is not None and value > most)):
+            remedy = f"write a number from {least}" + (f" to {most}" if most is not None else " on")
+            yield SpecProblem("FIELD_VALUE", (*path, name), value, "out of range", remedy)
+    if spec.dialect != "dms":
+        message, remedy = "files of a full load are those of AWS DMS", "let the CDC service take a snapshot"
+        yield SpecProblem("FIELD_VALUE", path, spec.dialect, message, remedy)
+    elif spec.shards:
+        message, remedy = "the table has several sources", "let the CDC service load each of them"
+        yield SpecProblem("FIELD_VALUE", path, list(spec.shards), message, remedy)
+    elif not spec.options.get("verify_connection"):
+        message, remedy = "no connection to the source is named", "set connection in the row's source"
+        yield SpecProblem("FIELD_VALUE", path, None, message, remedy)
 
 
 def _sweep_limit(spec: TableSpec) -> Iterator[SpecProblem]:
@@ -522,6 +556,7 @@ _VALUE_CHECKS = (
     _durations,
     _retention,
     _landing_retention,
+    _initial_load,
     _connection,
     check_options,
     _properties,

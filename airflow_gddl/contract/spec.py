@@ -19,6 +19,7 @@ from airflow_gddl.contract.table_spec import (
     AirflowView,
     DeleteMode,
     Generations,
+    InitialLoad,
     MaskMethod,
     Priority,
     SchemaGate,
@@ -146,6 +147,7 @@ __all__ = [
     "DeleteMode",
     "EngineName",
     "Generations",
+    "InitialLoad",
     "JobOptions",
     "JobSpec",
     "MaskMethod",
@@ -163,7 +165,7 @@ CONTRACT_VERSION = 1
 
 Action = Literal[
     "run", "plan", "verify", "explain", "errors_list", "errors_replay", "maintain", "erase", "sweep_release", "move",
-    "truncate_release",
+    "truncate_release", "load",
     "catalog_diff", "catalog_sync",
 ]  # fmt: skip
 
@@ -202,7 +204,7 @@ class JobOptions:
     reload: bool = False
     """Load the tables again from the files that are there, and from nothing else."""
     confirmed: bool = False
-    """With `reload`: also where columns, rows or changes of the tables go."""
+    """With `reload`: also where columns, rows or changes of the tables go. With `load`: also a table that is loaded."""
     resync: bool = False
     """As `reload`, but the tables are only replaced if they equal the source."""
 
@@ -226,7 +228,7 @@ class JobOptions:
     key: Mapping[str, str] = field(default_factory=dict)
     """`erase`, `explain`: key column to its value as text; an empty name means the only key column."""
     source_connection: str = ""
-    """`verify`: name of the connection to the source, instead of the row's `verify_connection`."""
+    """`verify`, `load`: name of the connection to the source, instead of the row's `verify_connection`."""
     settle_seconds: float | None = None
     """`verify`: how long a change may take from the source to the replica; null: the row's freshness, or an hour."""
     move_to: str = ""

@@ -111,6 +111,22 @@ class LandingRetention:
 
 
 @dataclass(frozen=True, kw_only=True)
+class InitialLoad:
+    """How `gddl load` reads the table from its source database (docs/initial-load.md)."""
+
+    __pydantic_config__ = STRICT
+
+    chunk_rows: int = 500_000
+    """Rows of a file, which are read by one query, and kept in memory compressed; at least 1."""
+    parallel: int = 4
+    """Connections to the source at once, 1 to 64."""
+    max_rows_per_second: int | None = None
+    """Most rows a second of all connections together; null: any number."""
+    statement_timeout: str = "10m"
+    """Time after which the database ends a query."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class TableSpec:
     """One metadata row, defaults filled in. `table` is the permanent identity: tables, ledger, results, DAG ids.
 
@@ -231,6 +247,8 @@ class TableSpec:
     """How long files that no version references stay in storage; at least `1d`."""
     landing_retention: LandingRetention | None = None
     """Removal of landed files after they were ingested, by maintenance; null: they stay."""
+    initial_load: InitialLoad | None = None
+    """Full load from the source database itself, by `gddl load` or the table's first run; null: from landed files."""
     settle: str | None = None
     """Time without modification before a landed file is loaded; null: `3s` on file systems, none on S3."""
     generations: Generations = "auto"

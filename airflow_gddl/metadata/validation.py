@@ -22,7 +22,7 @@ from airflow_gddl.contract.checks import DURATIONS, WAITS, check_table, check_va
 from airflow_gddl.contract.errors import FatalError, FieldPath, SpecProblem
 from airflow_gddl.contract.extensions import DIALECTS
 from airflow_gddl.contract.spec import TableSpec
-from airflow_gddl.contract.table_spec import Expectation, LandingRetention, SchemaEvolution, SchemaGate
+from airflow_gddl.contract.table_spec import Expectation, InitialLoad, LandingRetention, SchemaEvolution, SchemaGate
 from airflow_gddl.metadata.expression_text import expression_problems
 from airflow_gddl.metadata.problems import looks_secret, one_or_more
 
@@ -200,6 +200,7 @@ _INNER = {
         ("schema", SchemaGate),
         ("expect", Expectation),
         ("landing_retention", LandingRetention),
+        ("initial_load", InitialLoad),
     )
 }
 """Fields of a row that have fields of their own, which are known by name."""

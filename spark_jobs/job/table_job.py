@@ -32,7 +32,7 @@ from spark_jobs.maintenance.maintain import maintain
 from spark_jobs.pipeline import bring_up_to_date, finished, idle_result, run_table
 from spark_jobs.plan.planned_batch import TableState
 from spark_jobs.table import notices
-from spark_jobs.table.pending import require_supported
+from spark_jobs.table.pending import require_supported, wants_source_load
 from spark_jobs.table.runtime import Declined, Runtime, RunTotals, TableOutcome, cancelled, is_busy, iso, spark_gone
 from spark_jobs.table.table_run import TableRun
 
@@ -229,6 +229,12 @@ def _move(run: TableRun, totals: RunTotals) -> JobResult:
     return move(run, totals)
 
 
+def _load(run: TableRun, totals: RunTotals) -> JobResult:
+    from spark_jobs.actions.initial_load import load_from_source  # noqa: PLC0415 - rarely used, slow to import
+
+    return load_from_source(run, totals)
+
+
 _ACTIONS: Mapping[str, Callable[[TableRun, RunTotals], JobResult]] = {
     "plan": actions.show_plan,
     "verify": actions.verify,
@@ -237,6 +243,7 @@ _ACTIONS: Mapping[str, Callable[[TableRun, RunTotals], JobResult]] = {
     "maintain": maintain,
     "errors_list": actions.list_errors,
     "move": _move,
+    "load": _load,
 }
 """Actions that load nothing."""
 
@@ -250,6 +257,8 @@ def _run(run: TableRun, totals: RunTotals) -> JobResult:
         return refresh_table(run, totals)
     if options.full_refresh or begun:
         return rebuild_table(run, totals)
+    if wants_source_load(run, ledger):
+        _load(run, totals)
     source = run.runtime.files
     read_by_spark = not of_tables(run.job.access, [run.spec])  # whose clients have the credentials of the job alone
     if source is not None and pending is None and read_by_spark and takes_stream(run, ledger.state):

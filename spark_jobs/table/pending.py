@@ -83,6 +83,7 @@ def next_plan(
         waiting, released = to_release(found, state) if releases_truncates(run) else (found.waiting, False)
         plan = next_batch(waiting, limits=run.limits, state=state, now=now)
         plan = None if plan is None else replace(with_sweep(plan, found, SweepRule.of(run.spec)), releases=released)
+        plan = replace(plan, sweep=False) if plan is not None and plan.sweep and run.is_loading else plan
     return None if plan is None else NextBatch(plan=replace(plan, shard=run.shard))
 
 
@@ -134,7 +135,8 @@ def without_held(run: TableRun, found: Discovery, state: TableState) -> Discover
 def sweep_of(run: TableRun, found: Discovery, state: TableState) -> SweepState:
     """State of the newest generation's sweep; a user's release makes it due."""
     rule = RELEASED if releases(run) else SweepRule.of(run.spec)
-    return sweep_state(state, found, rule, run.runtime.clock())
+    standing = sweep_state(state, found, rule, run.runtime.clock())
+    return "pending" if standing == "due" and not rule.released and run.is_loading else standing
 
 
 def moment(run: TableRun, ledger: Ledger, dropped: BatchPlan | None = None) -> datetime:
@@ -213,7 +215,8 @@ def find_pending(run: TableRun, outcome: RunTotals) -> PendingWork | None:
     require_same_identity(run.spec, ledger.state)
     due = is_emptied(run, found, ledger) or sweep_of(run, found, ledger.state) == "due"
     replaying = run.job.options.action == "errors_replay" or ledger.awaits_replay
-    if not (found.waiting or pending or due or replaying or waits_for_files(run, found)):
+    asked = replaying or wants_source_load(run, ledger)
+    if not (found.waiting or pending or due or asked or waits_for_files(run, found)):
         outcome.warn(notices.of_discovery(found, run.layout.landing, run.dialect))
         report_left(run, ledger, found, outcome)
         if run.job.options.full_listing:  # requested by a user
@@ -222,6 +225,14 @@ def find_pending(run: TableRun, outcome: RunTotals) -> PendingWork | None:
         notices.require_first_load(run.spec.table, ledger)
         return None
     return PendingWork(state=ledger.state, found=found)
+
+
+def wants_source_load(run: TableRun, ledger: Ledger) -> bool:
+    """Whether the row asks for a full load from the source database, and the table has none yet."""
+    if run.spec.initial_load is None or run.job.options.action != "run" or ledger.state.batch > 0:
+        return False
+    found = run.source_load
+    return found is None or found.ended is None
 
 
 def waits_for_files(run: TableRun, found: Discovery) -> bool:

@@ -18,7 +18,8 @@ from spark_jobs.discovery import LandingLocation, NotifiedFile, Settling, Wait, 
 from spark_jobs.engines.port import Engine, TableContext
 from spark_jobs.ledger.claim import Claim
 from spark_jobs.ledger.ledger import Ledger
-from spark_jobs.plan.discover import BatchLimits, Discovery
+from spark_jobs.ledger.source_loads import LoadProgress, read_progress
+from spark_jobs.plan.discover import CERTAIN, BatchLimits, Discovery
 from spark_jobs.plan.planned_batch import TableState
 from spark_jobs.plan.sharding import require_same_kind
 from spark_jobs.table.runtime import Runtime, RunTotals, Step, cancelled
@@ -175,13 +176,32 @@ class TableRun:
             return discover_notified(place, ledger, self.runtime.clock(), self.notified)
         options, now = self.job.options, self.runtime.clock()
         if not brief or options.continuous is None or options.full_listing:
-            return discover(place, ledger, now, full=options.full_listing)
+            found = discover(place, ledger, now, full=options.full_listing)
+            if found.inference == CERTAIN or self.source_load is None:
+                return found
+            # Changes from before a load by `gddl load` are captured for it.
+            return discover(replace(place, generations="one"), ledger, now, full=options.full_listing)
         deep_listings = self.runtime.deep_listings
         back = deep_listings.reach(place.root, now)
         found = discover(place, ledger, now, back=back)
         if back is None:
             deep_listings.record(place.root, found, ledger.state.cursor, now, self.runtime.clock(), self.dialect.times)
         return found
+
+    @property
+    def source_load(self) -> LoadProgress | None:
+        """The newest load of the table from its source database; None: it had none.
+
+        Raises:
+            FatalError: `LEDGER_DAMAGED`.
+        """
+        return read_progress(self.runtime.storage, Layout.of(self.job.roots, self.spec).state)
+
+    @property
+    def is_loading(self) -> bool:
+        """Whether more files of a load from the source database will come. Raises as `source_load`."""
+        found = self.source_load
+        return found is not None and found.ended is None
 
     def claim(self) -> Claim:
         """The table's: its Delta tables have one writer, whichever shard is processed."""

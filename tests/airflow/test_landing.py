@@ -12,7 +12,7 @@ import pytest
 
 from airflow_gddl.contract.errors import FatalError, MetadataError
 from airflow_gddl.contract.layout import LandingFolder
-from airflow_gddl.contract.spec import DEFAULT_TIERS, Roots, TableSpec
+from airflow_gddl.contract.spec import DEFAULT_TIERS, InitialLoad, Roots, TableSpec
 from airflow_gddl.runtime.landing import hints
 from airflow_gddl.runtime.landing import polling as looking
 from airflow_gddl.runtime.landing.hints import WRITE_EVERY, HintBook, Hints, StageEnd, TableHint
@@ -297,6 +297,13 @@ def test_tables_with_new_files_have_work() -> None:
     world.replicas = {"s.a"}
     work = world.decide()
     assert (sorted(work.initial), sorted(work.increments)) == ([], ["s.a", "s.b"])
+
+
+def test_table_that_is_loaded_from_its_source_waits_for_no_file() -> None:
+    world = World((replace(spec("s.a"), initial_load=InitialLoad()), spec("s.b")))
+    assert sorted(world.decide().initial) == ["s.a"]
+    world.taken("s.a")
+    assert not world.decide().is_some
 
 
 def test_a_changed_row_is_shown_to_the_job_without_new_files() -> None:

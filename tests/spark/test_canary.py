@@ -19,7 +19,7 @@ from airflow_gddl.contract.checks import check_table
 from airflow_gddl.contract.expressions import Term
 from airflow_gddl.contract.extensions import DIALECTS
 from airflow_gddl.contract.spec import EngineName, JobOptions, TableSpec
-from airflow_gddl.contract.table_spec import Expectation, LandingRetention, SchemaGate
+from airflow_gddl.contract.table_spec import Expectation, InitialLoad, LandingRetention, SchemaGate
 from tests.conftest import LocalPort
 from tests.landing import write, write_bytes
 from tests.spark.children import job_child
@@ -188,6 +188,7 @@ def hostile_values(hint: Any) -> list[Any]:
 def usual_values(hint: Any) -> list[Any]:
     kinds = {
         Expectation: [Expectation(rule=RULE)],
+        InitialLoad: [InitialLoad()],
         LandingRetention: [LandingRetention(after="1d")],
         SchemaGate: [SchemaGate()],
         Term: [TREE],

@@ -234,6 +234,7 @@ def files_with(title: str, name: str, example: str) -> dict[str, str | bytes]:
         settings[name] = example
     elif title == "A row":
         row[name] = example
+        row |= {"initial_load": {"options": "{verify_connection: GDDL_SOURCE_CRM}"}}.get(name, {})
         if name == "shards":
             settings["sources"] = "{crm_eu: {landing: eu}, crm_us: {landing: us}}"
     elif title == "A source":

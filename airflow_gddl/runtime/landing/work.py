@@ -200,7 +200,7 @@ def _has_work(
         return True
     hint = seen.hints.tables.get(spec.table)
     if hint is None:
-        return seen.polls[spec.table].files > 0
+        return seen.polls[spec.table].files > 0 or spec.initial_load is not None
     return hint.mark != marks[spec.table] or seen.polls[spec.table].refused
 
 

@@ -1,0 +1,482 @@
+"""`gddl load`: the full load of a table read from its source database, in the files that AWS DMS would write.
+
+`LOAD00000000.parquet`, which has no rows, is written first: what the CDC service writes after it belongs to this load.
+Then each range of keys becomes one file, by a short query of its own. Changes during the load are in the CDC service's
+files, which come after the load in order, so it must have captured the table since before the load
+(docs/initial-load.md, decision 390).
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import date, datetime
+from decimal import Decimal
+from typing import Any
+from uuid import UUID
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from airflow_gddl.contract.column_names import is_kept
+from airflow_gddl.contract.durations import seconds
+from airflow_gddl.contract.errors import FatalError
+from airflow_gddl.contract.layout import join
+from airflow_gddl.contract.result import JobResult, RunWarning
+from airflow_gddl.contract.spec import InitialLoad
+from airflow_gddl.contract.sql_types import MAX_PRECISION
+from airflow_gddl.contract.table_spec import lowered
+from airflow_gddl.stores import Storage
+from spark_jobs.ledger.claim import Claim
+from spark_jobs.ledger.source_loads import FOLDER, LoadedRange, LoadProgress, read_progress, write_progress
+from spark_jobs.table.runtime import RunTotals, iso
+from spark_jobs.table.table_run import TableRun
+from spark_jobs.verification import SourceTable, opened, url_of
+
+_ROWS_AT_ONCE = 10_000
+_MARK = b"gddl_load"
+"""Key of the metadata of a file: the load and the number of the file in it."""
+
+
+def load_from_source(run: TableRun, totals: RunTotals) -> JobResult:
+    """Write the files of a full load; the next run takes them. A load that was interrupted is resumed.
+
+    Raises:
+        FatalError: `INITIAL_LOAD_REFUSED`, `INITIAL_LOAD_VALUE`; as `url_of` and `opened`.
+        RetriableError: `TABLE_BUSY`: another process loads the table; `SOURCE_UNREACHABLE`, `JOB_CANCELLED`.
+    """
+    _require_possible(run)
+    runtime, folder = run.runtime, join(run.layout.state, FOLDER)
+    settings = run.spec.initial_load or InitialLoad()
+    with Claim.acquire(runtime.storage, folder, run.job.run_id, runtime.clock, run.job.options.wait_seconds) as claim:
+        found = read_progress(runtime.storage, run.layout.state)
+        resumed = found is not None and found.ended is None
+        if not resumed:
+            _require_wanted(run, found)
+        source = Source.of(run, settings)
+        totals.warn(source.warnings())
+        done = _Load(run, source, settings, claim, found if resumed else None, found).carry_out()
+    rows = [one.rows or 0 for one in done.ranges]
+    details = {
+        "rows": sum(rows), "files": len(rows), "resumed": resumed, "began": done.began, "position": done.position,
+        "keys": list(done.keys),
+    }  # fmt: skip
+    return run.result(totals, status="succeeded", details=details)
+
+
+def _require_possible(run: TableRun) -> None:
+    """Refuse tables whose files would not be understood, or not be the whole of the table."""
+    spec, what = run.spec, ""
+    if spec.dialect != "dms":
+        what = f"files of a full load are those of AWS DMS, and the row has dialect {spec.dialect}"
+        remedy = "let the CDC service take a snapshot"
+    elif spec.shards:
+        what, remedy = "the table has several sources", "let the CDC service load each of them"
+    elif not (run.job.options.source_connection or run.dialect.options.verify_connection):
+        what, remedy = (
+            "no connection to the source is named",
+            "set connection in the row's source",
+        )
+    if what:
+        raise FatalError("INITIAL_LOAD_REFUSED", f"{spec.table}: {what}", where=spec.table, remedy=remedy)
+
+
+def _require_wanted(run: TableRun, former: LoadProgress | None) -> None:
+    """Refuse a second load that was not confirmed, and one beside load files of another writer."""
+    spec, storage = run.spec, run.runtime.storage
+    mine = {_file_name(number) for number in range(len(former.ranges) + 1)} if former else set()
+    names = (item.path.rpartition("/")[2] for item in storage.list(run.layout.landing))
+    foreign = sorted(n for n in names if n not in mine and (known := run.dialect.classify(n)) and known[0] == "load")
+    if foreign:
+        what = f"{spec.table}: the landing folder has {len(foreign)} load files of another writer, e.g. {foreign[0]}"
+        remedy = "remove them there if the source is to be loaded again, or run `gddl run` to load them"
+        raise FatalError("INITIAL_LOAD_REFUSED", what, where=run.layout.landing, remedy=remedy)
+    if run.ledger().state.keys is not None and not run.job.options.confirmed:
+        what = f"{spec.table} is loaded already; rows that the source lacks would be removed"
+        raise FatalError("INITIAL_LOAD_REFUSED", what, where=spec.table, remedy="confirm it by --again")
+
+
+@dataclass
+class RowRate:
+    """Bounds rows a second over all connections; null: any number."""
+
+    most: int | None
+    clock: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], object] = time.sleep
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _next: float = 0.0
+
+    def take(self, rows: int) -> None:
+        """Wait until so many rows may be read."""
+        if self.most is None:
+            return
+        with self._lock:
+            now = self.clock()
+            pause = max(0.0, self._next - now)
+            self._next = max(self._next, now) + rows / self.most
+        self.sleep(pause)
+
+
+@dataclass
+class _Load:
+    """One load, from the start or resumed.
+
+    Attributes:
+        former: the load before it; null: there was none.
+    """
+
+    run: TableRun
+    source: Source
+    settings: InitialLoad
+    claim: Claim
+    resumed: LoadProgress | None
+    former: LoadProgress | None
+    _rate: RowRate = field(init=False)
+    _progress: LoadProgress = field(init=False)
+
+    def carry_out(self) -> LoadProgress:
+        self._rate = RowRate(self.settings.max_rows_per_second)
+        if self.resumed is not None and self.resumed.keys == self.source.keys:
+            self._progress = self.resumed
+        else:
+            self._begin()
+        self._write(0, lambda: iter(()))
+        with ThreadPoolExecutor(self.settings.parallel, thread_name_prefix="load") as pool:
+            self._fill(pool)
+        self._remove_older()
+        self._keep(ended=iso(self.run.runtime.clock()))
+        return self._progress
+
+    def _begin(self) -> None:
+        former = self.former
+        before = max(former.before, len(former.ranges)) if former else 0
+        self._progress = LoadProgress(
+            began=iso(self.run.runtime.clock()), keys=self.source.keys, before=before, position=self.source.position
+        )
+        self._keep()
+
+    def _fill(self, pool: ThreadPoolExecutor) -> None:
+        """Write the files that are missing, while the ranges after them are found."""
+        pending: dict[Future[int], int] = {}
+        try:
+            for number in self._missing():
+                while len(pending) >= 2 * self.settings.parallel:
+                    self._note(pending)
+                pending[pool.submit(self._load_range, number, self._progress.ranges[number - 1])] = number
+            while pending:
+                self._note(pending)
+        finally:
+            for future in pending:
+                future.cancel()
+
+    def _missing(self) -> Iterator[int]:
+        """Numbers of files to write; ranges are found as they are asked for."""
+        number = 0
+        while number < len(self._progress.ranges) or not self._progress.is_divided:
+            if number == len(self._progress.ranges):
+                self._divide()
+            number += 1
+            if self._progress.ranges[number - 1].rows is None:
+                yield number
+
+    def _divide(self) -> None:
+        """Find the next range."""
+        ranges = self._progress.ranges
+        after = ranges[-1].to if ranges else None
+        to = self.source.boundary(after, self.settings.chunk_rows) if self._progress.keys else None
+        self._keep(ranges=(*ranges, LoadedRange(after=after, to=to)), is_divided=to is None)
+
+    def _note(self, pending: dict[Future[int], int]) -> None:
+        """Wait for a file, and note that it is written."""
+        done, _ = wait(pending, timeout=1.0, return_when=FIRST_COMPLETED)
+        self.run.go_on()
+        for future in done:
+            number, rows = pending.pop(future), future.result()
+            ranges = list(self._progress.ranges)
+            ranges[number - 1] = replace(ranges[number - 1], rows=rows)
+            self._keep(ranges=tuple(ranges))
+            self.run.report("loaded from the source", number, self._progress.rows)
+
+    def _load_range(self, number: int, within: LoadedRange) -> int:
+        return self._write(number, lambda: self.source.rows(within.after, within.to))
+
+    def _write(self, number: int, rows: Any) -> int:
+        """Write a file unless this load has written it; returns its rows.
+
+        A file that is there is not written again: with other content it would open a generation.
+        """
+        path = join(self.run.layout.landing, _file_name(number))
+        mark = f"{self._progress.began} {number}".encode()
+        storage = self.run.runtime.storage
+        if (there := _rows_of(storage, path, mark)) is not None:
+            return there
+        schema = self.source.schema.with_metadata({_MARK: mark})
+        content, count = io.BytesIO(), 0
+        with pq.ParquetWriter(content, schema, compression="zstd") as writer:
+            for batch in rows():
+                self.run.go_on()
+                self._rate.take(batch.num_rows)
+                writer.write_batch(batch)
+                count += batch.num_rows
+        self.claim.check()
+        storage.write(path, content.getvalue())
+        return count
+
+    def _remove_older(self) -> None:
+        """Remove files of the load before, which was divided into more ranges."""
+        names = [_file_name(n) for n in range(len(self._progress.ranges) + 1, self._progress.before + 1)]
+        if names:
+            self.run.runtime.storage.delete(*(join(self.run.layout.landing, name) for name in names))
+
+    def _keep(self, **changes: Any) -> None:
+        self.claim.check()
+        self._progress = replace(self._progress, **changes)
+        write_progress(self.run.runtime.storage, self.run.layout.state, self._progress)
+
+
+def _file_name(number: int) -> str:
+    return f"LOAD{number:08X}.parquet"
+
+
+def _rows_of(storage: Storage, path: str, mark: bytes) -> int | None:
+    """Rows of a file with this mark; null: there is none."""
+    if storage.stat(path) is None:
+        return None
+    with storage.open_input(path) as stream:
+        try:
+            footer = pq.read_metadata(stream)
+        except pa.ArrowException:
+            return None
+        return int(footer.num_rows) if (footer.metadata or {}).get(_MARK) == mark else None
+
+
+_KINDS: Mapping[str, tuple[type, Any, Any]] = {
+    "i": (int, str, int), "s": (str, str, str), "n": (Decimal, str, Decimal), "f": (float, repr, float),
+    "t": (datetime, datetime.isoformat, datetime.fromisoformat), "d": (date, date.isoformat, date.fromisoformat),
+    "u": (UUID, str, UUID), "b": (bytes, bytes.hex, bytes.fromhex),
+}  # fmt: skip
+"""Types of key values, a `datetime` before the `date` that it is, too; how each becomes text and is read from it."""
+
+
+def key_text(values: Sequence[Any]) -> str | None:
+    """A key as JSON, a list of pairs of type and text; null: a value has a type that ranges are not made of."""
+    found = []
+    for value in values:
+        kind = next((k for k, (known, _, _) in _KINDS.items() if isinstance(value, known)), None)
+        if kind is None:
+            return None
+        found.append((kind, _KINDS[kind][1](value)))
+    return json.dumps(found)
+
+
+def key_values(text: str) -> tuple[Any, ...]:
+    """The key that `key_text` has written."""
+    return tuple(_KINDS[kind][2](value) for kind, value in json.loads(text))
+
+
+_PLAIN: Mapping[str, pa.DataType] = {
+    "boolean": pa.bool_(), "single": pa.float32(), "double": pa.float64(), "date": pa.date32(), "text": pa.string(),
+    "binary": pa.binary(), "naive": pa.timestamp("us"), "aware": pa.timestamp("us", tz="UTC"),
+}  # fmt: skip
+"""By `SourceType.kind`."""
+
+
+def arrow_type(column: Any, kind: str, database: str) -> pa.DataType | None:
+    """The type of a column's values in a file; null: the database writes them as text.
+
+    Args:
+        column: of SQLAlchemy, reflected.
+        kind: as in `SourceType`.
+        database: SQLAlchemy's name of it.
+    """
+    from sqlalchemy import types as T  # noqa: PLC0415 - imported when needed
+
+    of_column = column.type
+    if kind == "decimal":
+        precision, scale = of_column.precision, of_column.scale
+        fits = precision is not None and 0 <= (scale or 0) <= precision <= MAX_PRECISION
+        return pa.decimal128(precision, scale or 0) if fits else None
+    if kind == "whole":
+        if getattr(of_column, "unsigned", False) or database == "sqlite":
+            return pa.decimal128(20, 0) if isinstance(of_column, T.BigInteger) and database != "sqlite" else pa.int64()
+        widths = ((T.SmallInteger, pa.int16()), (T.BigInteger, pa.int64()))
+        return next((made for known, made in widths if isinstance(of_column, known)), pa.int32())
+    if isinstance(of_column, T.CHAR):
+        return pa.string()
+    if isinstance(of_column, (T.BINARY, T.VARBINARY)):
+        return pa.binary()
+    return _PLAIN.get(kind)
+
+
+@dataclass(frozen=True)
+class SourceColumn:
+    """A column that is read; `as_text`: the database writes its values as text."""
+
+    name: str
+    type: pa.DataType
+    as_text: bool
+
+    def array(self, values: Sequence[Any]) -> pa.Array:
+        """
+        Raises:
+            FatalError: `INITIAL_LOAD_VALUE`.
+        """
+        convert = {pa.float64(): float, pa.float32(): float, pa.binary(): bytes}.get(self.type)
+        convert = Decimal if pa.types.is_decimal(self.type) else convert
+        try:
+            read = values if convert is None else [None if value is None else convert(value) for value in values]
+            return pa.array(read, self.type)
+        except (pa.ArrowException, ValueError, TypeError, OverflowError, ArithmeticError) as error:
+            what = f"a value of column {self.name} is no {self.type}: {error}"
+            remedy = "correct it in the source, or leave the column out by exclude_columns"
+            raise FatalError("INITIAL_LOAD_VALUE", what, where=self.name, remedy=remedy) from error
+
+
+@dataclass(frozen=True)
+class Source:
+    """The table in its database, with a connection for each statement.
+
+    Attributes:
+        keys: its primary key, whose ranges become files; empty: it has none, or one of a type without ranges.
+    """
+
+    url: Any
+    table: str
+    settings: InitialLoad
+    columns: tuple[SourceColumn, ...]
+    keys: tuple[str, ...]
+    position: str
+
+    @classmethod
+    def of(cls, run: TableRun, settings: InitialLoad) -> Source:
+        """
+        Raises:
+            FatalError: as `url_of` and `opened`; `INITIAL_LOAD_REFUSED`: it is the replica of a database, which lags
+                behind, and the table is loaded already.
+            RetriableError: `SOURCE_UNREACHABLE`.
+        """
+        name = run.job.options.source_connection or run.dialect.options.verify_connection
+        url = url_of(str(name), run.runtime.environ)
+        spec = run.spec
+        with opened(url, *spec.name_in_source.split(".", 1)) as found:
+            database, kinds = found.connection.dialect.name, found.types
+            columns = tuple(
+                SourceColumn(column.name, kind or pa.string(), kind is None)
+                for column in found.table.columns
+                if is_kept(column.name, spec) or column.name.lower() in lowered(spec.sequence_by)
+                for kind in [arrow_type(column, kinds[column.name].kind, database)]
+            )
+            _require_primary(run, found)
+            keys = tuple(column.name for column in found.table.primary_key.columns)
+            ranged = all(column.name not in keys or not column.as_text for column in columns)
+            position = log_position(found.connection)
+        return cls(url, spec.name_in_source, settings, columns, keys if ranged else (), position)
+
+    @property
+    def schema(self) -> pa.Schema:
+        return pa.schema([pa.field(column.name, column.type) for column in self.columns])
+
+    def warnings(self) -> tuple[RunWarning, ...]:
+        texts = tuple(column.name for column in self.columns if column.as_text)
+        if not texts:
+            return ()
+        message = "columns whose types have no equal are loaded as text; options.types gives them one"
+        return (RunWarning(code="INITIAL_LOAD_TEXT", message=message, count=len(texts), sample=texts[:5]),)
+
+    def boundary(self, after: str | None, rows: int) -> str | None:
+        """The last key of the next `rows` rows; null: so many do not follow."""
+        with self._opened() as (sa, found):
+            keys = [found.table.c[name] for name in self.keys]
+            wanted = sa.select(*keys).where(*_beyond(sa, keys, after)).order_by(*keys).offset(rows - 1).limit(1)
+            row = found.connection.execute(wanted).first()
+        return None if row is None else key_text(tuple(row))
+
+    def rows(self, after: str | None, to: str | None) -> Iterator[pa.RecordBatch]:
+        """Rows of a range in the order of their keys."""
+        with self._opened() as (sa, found):
+            keys = [found.table.c[name] for name in self.keys]
+            wanted = sa.select(*(self._selected(sa, found.table, column) for column in self.columns))
+            wanted = wanted.where(*_beyond(sa, keys, after), *_up_to(sa, keys, to)).order_by(*keys)
+            streamed = found.connection.execution_options(yield_per=_ROWS_AT_ONCE).execute(wanted)
+            for rows in streamed.partitions():
+                values = zip(*rows, strict=True)
+                arrays = [column.array(one) for column, one in zip(self.columns, values, strict=True)]
+                yield pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+    @staticmethod
+    def _selected(sa: Any, table: Any, column: SourceColumn) -> Any:
+        found = table.c[column.name]
+        return sa.cast(found, sa.String).label(column.name) if column.as_text else found
+
+    @contextmanager
+    def _opened(self) -> Iterator[tuple[Any, SourceTable]]:
+        import sqlalchemy as sa  # noqa: PLC0415 - `url_of` has said so if it is missing
+
+        with opened(self.url, *self.table.split(".", 1)) as found:
+            limit = statement_limit(found.connection.dialect, float(seconds(self.settings.statement_timeout)))
+            if limit:
+                found.connection.execute(sa.text(limit))
+            yield sa, found
+
+
+def statement_limit(dialect: Any, limit: float) -> str:
+    """The statement that limits how long a query may take; empty where the database has none that is known here."""
+    if dialect.name == "postgresql":
+        return f"SET LOCAL statement_timeout = {int(limit * 1000)}"
+    if dialect.name in ("mysql", "mariadb"):
+        is_mariadb = getattr(dialect, "is_mariadb", False)
+        return f"SET max_statement_time = {limit}" if is_mariadb else f"SET max_execution_time = {int(limit * 1000)}"
+    return ""
+
+
+_POSITIONS = {
+    "postgresql": "SELECT CAST(CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() "
+    "ELSE pg_current_wal_lsn() END AS text)",
+    "mysql": "SELECT @@gtid_executed",
+    "mariadb": "SELECT @@gtid_current_pos",
+}
+
+
+def log_position(connection: Any) -> str:
+    """Where the source's log is, as the database writes it; empty where that is not known here."""
+    import sqlalchemy as sa  # noqa: PLC0415 - see above
+
+    dialect = connection.dialect
+    name = "mariadb" if getattr(dialect, "is_mariadb", False) else dialect.name
+    found = connection.execute(sa.text(_POSITIONS[name])).scalar() if name in _POSITIONS else None
+    return str(found or "")
+
+
+def _require_primary(run: TableRun, found: SourceTable) -> None:
+    """Refuse to load a table again from a standby: it may lack changes that are older than the load's first file."""
+    import sqlalchemy as sa  # noqa: PLC0415 - see above
+
+    if found.connection.dialect.name != "postgresql" or run.ledger().state.keys is None:
+        return
+    if found.connection.execute(sa.text("SELECT pg_is_in_recovery()")).scalar():
+        what = f"{run.spec.table} is loaded already, and its connection leads to a standby, which may lag behind"
+        remedy = "load it again from the primary: name its connection by --source-connection"
+        raise FatalError("INITIAL_LOAD_REFUSED", what, where=run.spec.table, remedy=remedy)
+
+
+def _beyond(sa: Any, keys: Sequence[Any], after: str | None) -> list[Any]:
+    """Keys after this one, compared left to right; written out, which every database understands."""
+    return [] if after is None else [_greater(sa, keys, key_values(after))]
+
+
+def _up_to(sa: Any, keys: Sequence[Any], to: str | None) -> list[Any]:
+    return [] if to is None else [sa.not_(_greater(sa, keys, key_values(to)))]
+
+
+def _greater(sa: Any, keys: Sequence[Any], values: Sequence[Any]) -> Any:
+    if len(keys) == 1:
+        return keys[0] > values[0]
+    rest = sa.and_(keys[0] == values[0], _greater(sa, keys[1:], values[1:]))
+    # The first condition alone lets the database use its index.
+    return sa.and_(keys[0] >= values[0], sa.or_(keys[0] > values[0], rest))
