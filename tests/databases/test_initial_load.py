@@ -195,10 +195,9 @@ def test_second_load_under_writers_equals_the_source(seed: int, source: sa.Engin
     assert lake.replica(SPEC) == rows_of(source)
 
 
-@pytest.mark.parametrize("when", ["before", "after"])
-@pytest.mark.parametrize("again", [False, True])
+@pytest.mark.parametrize(("when", "again"), [("before", False), ("after", True)])
 def test_load_is_resumed_after_each_write(when: str, *, again: bool, source: sa.Engine, tmp_path: Path) -> None:
-    filled(source)
+    filled(source, 350)
     lake, chance = SmallLake(tmp_path), random.Random(when)  # noqa: S311 - repeatable by its seed
     capture = Capture(lake, source)
     if again:
@@ -214,7 +213,7 @@ def test_load_is_resumed_after_each_write(when: str, *, again: bool, source: sa.
         if _has_ended(lake):
             break
     done(lake, source)
-    assert kills >= 5
+    assert kills >= 4
     assert lake.replica(SPEC) == rows_of(source)
     assert files(lake)[0] == "LOAD00000000.parquet"
 
