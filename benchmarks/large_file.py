@@ -42,7 +42,8 @@ _GIB, _CHUNK, _TENTHS = 1024**3, 1_000_000, 10
 @dataclass
 class Job:
     """Attributes:
-    peak_mib: most resident memory of its processes together in the last run, looked at ten times a second.
+    peak_mib: most resident memory of its processes together in the last run, shared pages counted once, looked at ten
+        times a second.
     """
 
     root: Path

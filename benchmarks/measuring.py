@@ -125,8 +125,8 @@ def peak_mib() -> float:
 
 
 def tree_mib(root: int) -> float:
-    """Sum of the resident memory now of a process and all below it (Linux)."""
-    return sum(_kib(pid, "VmRSS") for pid in _tree(root)) / 1024
+    """Resident memory now of a process and all below it, pages that they share counted once (Linux)."""
+    return sum(_kib(pid, "Pss", "smaps_rollup") for pid in _tree(root)) / 1024
 
 
 def tree_cpu_seconds(root: int) -> float:
@@ -154,17 +154,14 @@ def _ticks(pid: int) -> int:
     return sum(map(int, text.rpartition(")")[2].split()[11:15]))
 
 
-def _kib(pid: int, name: str) -> int:
-    return int(_status(pid).get(name, "0 kB").split()[0])
-
-
-def _status(pid: int) -> dict[str, str]:
-    """Of a process that may have ended meanwhile: then empty."""
+def _kib(pid: int, name: str, file: str = "status") -> int:
+    """A line of a file of `/proc`; 0 where the process has ended meanwhile."""
     try:
-        lines = Path(f"/proc/{pid}/status").read_text(encoding="utf-8").splitlines()
+        lines = Path(f"/proc/{pid}/{file}").read_text(encoding="utf-8").splitlines()
     except OSError:
-        return {}
-    return {key: value.strip() for key, _, value in (line.partition(":") for line in lines)}
+        return 0
+    found = {key: value.strip() for key, _, value in (line.partition(":") for line in lines)}
+    return int(found.get(name, "0 kB").split()[0])
 
 
 @dataclass(frozen=True)
