@@ -154,6 +154,25 @@ def opened(url: URL, schema: str, name: str) -> Iterator[SourceTable]:
         engine.dispose()
 
 
+@contextmanager
+def connected(url: URL) -> Iterator[Any]:
+    """A connection whose statements are transactions of their own.
+
+    Raises:
+        FatalError: `SOURCE_DRIVER_MISSING`, `SOURCE_REFUSED`.
+        RetriableError: `SOURCE_UNREACHABLE`.
+    """
+    sa = _sqlalchemy()
+    engine = connections.engine_of(sa, url)
+    try:
+        with engine.connect() as connection:
+            yield connection.execution_options(isolation_level="AUTOCOMMIT")
+    except sa.exc.DBAPIError as error:
+        raise connections.unreachable(url, error) from error
+    finally:
+        engine.dispose()
+
+
 def _type_of(kind: Any) -> SourceType:
     from sqlalchemy import types as T  # noqa: PLC0415 - imported when needed
 

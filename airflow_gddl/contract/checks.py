@@ -13,7 +13,7 @@ from dataclasses import fields
 from airflow_gddl.contract import durations, table_names
 from airflow_gddl.contract.durations import moment_of
 from airflow_gddl.contract.errors import FatalError, FieldPath, SpecProblem
-from airflow_gddl.contract.extensions import DIALECTS
+from airflow_gddl.contract.extensions import CARRIED_COLUMNS, DIALECTS
 from airflow_gddl.contract.file_names import PathFormat
 from airflow_gddl.contract.published import published_problems
 from airflow_gddl.contract.sql_types import REMEDY, parse_type, unsupported_part
@@ -373,6 +373,25 @@ def _landing_retention(spec: TableSpec) -> Iterator[SpecProblem]:
         yield SpecProblem("FIELD_VALUE", (*path, "to"), kept.to, message, remedy)
 
 
+_SLOT = re.compile(r"[a-z0-9_]{1,63}")
+
+
+def _replication_slot(spec: TableSpec) -> Iterator[SpecProblem]:
+    slot, path = spec.options.get("replication_slot"), ("options", "replication_slot")
+    if slot is None or spec.dialect != "dms":
+        return
+    if not isinstance(slot, str) or not _SLOT.fullmatch(slot):
+        remedy = "write lower-case letters, digits and _, 63 at most"
+        yield SpecProblem("FIELD_VALUE", path, slot, "no name of a slot", remedy)
+    if not spec.options.get("verify_connection"):
+        message, remedy = "no connection to the source is named", "set connection in the row's source"
+        yield SpecProblem("FIELD_VALUE", path, slot, message, remedy)
+    if spec.columns_to_update != CARRIED_COLUMNS:
+        message = "updates leave out large values that they did not change"
+        remedy = f"write columns_to_update: {CARRIED_COLUMNS} into the source's defaults"
+        yield SpecProblem("FIELD_VALUE", ("columns_to_update",), spec.columns_to_update, message, remedy)
+
+
 _MOST_CONNECTIONS = 64
 
 
@@ -557,6 +576,7 @@ _VALUE_CHECKS = (
     _retention,
     _landing_retention,
     _initial_load,
+    _replication_slot,
     _connection,
     check_options,
     _properties,

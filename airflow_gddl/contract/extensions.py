@@ -296,6 +296,8 @@ DATES_OUT_OF_ORDER: Mapping[DatePartition, tuple[str, ...]] = {
     "MMYYYYDD": ("%m", "%Y", "%d"),
     "DDMMYYYY": ("%d", "%m", "%Y"),
 }
+CARRIED_COLUMNS = "AR_H_COLUMNS"
+"""Column of changes from a `replication_slot`: the columns that an update carries."""
 TOTAL_ORDER = ("AR_H_CHANGE_SEQ", "transact_seq")
 """Columns that may order changes; the first that exists is used."""
 COMMIT_TIMES = ("AR_H_COMMIT_TIMESTAMP", "AR_H_TIMESTAMP", "dms_timestamp")
@@ -334,6 +336,8 @@ class DmsOptions:
     """Meaning of a missing folder: a warning, an empty table, or no new files."""
     verify_connection: str | None = None
     """Name of the connection to the source that `gddl verify` compares with; null: none. Never its content."""
+    replication_slot: str | None = None
+    """PostgreSQL without a CDC service: slot, and publication of that name, that jobs read; null: files alone."""
 
 
 def date_folder(partition: DatePartition, delimiter: DateDelimiter, time: datetime) -> str:

@@ -159,6 +159,7 @@ def poll_table(run: TableRun) -> TableOutcome | int:
     totals = totals_of(run.job)
     totals.started_at, totals.engine = iso(run.runtime.clock()), run.engine
     try:
+        _capture(run)
         found = idle_result(run, totals)
         behind = is_behind(run.runtime.storage, run.layout, run.spec)
     except Exception:  # noqa: BLE001 - the next run raises it again, and reports it
@@ -229,6 +230,14 @@ def _move(run: TableRun, totals: RunTotals) -> JobResult:
     return move(run, totals)
 
 
+def _capture(run: TableRun) -> None:
+    """Where jobs read changes from the source themselves: write them as files."""
+    if run.spec.dialect == "dms" and run.dialect.options.replication_slot and run.job.options.action == "run":
+        from spark_jobs.actions.slot_capture import capture  # noqa: PLC0415 - rarely used, slow to import
+
+        capture(run)
+
+
 def _load(run: TableRun, totals: RunTotals) -> JobResult:
     from spark_jobs.actions.initial_load import load_from_source  # noqa: PLC0415 - rarely used, slow to import
 
@@ -250,6 +259,7 @@ _ACTIONS: Mapping[str, Callable[[TableRun, RunTotals], JobResult]] = {
 
 def _run(run: TableRun, totals: RunTotals) -> JobResult:
     """The requested run, or an unfinished full refresh of an earlier run."""
+    _capture(run)
     ledger = run.ledger()
     pending = ledger.plan()
     options, begun = run.job.options, pending is not None and pending.mode == "refresh"

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from collections.abc import Callable
+from typing import Any
 
 from airflow_gddl.stores import Storage
 from spark_jobs.job.spread_local import NoSpark
@@ -13,22 +15,28 @@ from spark_jobs.main import read_spec
 from spark_jobs.table.runtime import Runtime, TableOutcome
 from spark_jobs.table.table_run import TableRun
 
-_write = Storage.write
 _left = int(sys.argv[2])
 
 
-def _killing(storage: Storage, path: str, data: bytes) -> None:
-    global _left  # noqa: PLW0603 - counts the writes of the process
-    _left -= "/claims/" not in path
-    if _left == 0 and sys.argv[3] == "before":
-        os.kill(os.getpid(), signal.SIGKILL)
-    _write(storage, path, data)
-    if _left == 0:
-        os.kill(os.getpid(), signal.SIGKILL)
+def killing(write: Callable[[Storage, str, bytes], Any]) -> Callable[[Storage, str, bytes], Any]:
+    """The method, which ends the process before or after the n-th write of all."""
+
+    def found(storage: Storage, path: str, data: bytes) -> Any:
+        global _left  # noqa: PLW0603 - counts the writes of the process
+        _left -= "/claims/" not in path
+        if _left == 0 and sys.argv[3] == "before":
+            os.kill(os.getpid(), signal.SIGKILL)
+        done = write(storage, path, data)
+        if _left == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return done
+
+    return found
 
 
 if __name__ == "__main__":
-    Storage.write = _killing  # type: ignore[method-assign] # counts the writes
+    for name in ("write", "create"):
+        setattr(Storage, name, killing(getattr(Storage, name)))
     job = read_spec(sys.argv[1])
     run = TableRun(job=job, spec=job.tables[0], runtime=Runtime(storage=Storage(), spark=NoSpark()))
     outcome = attempt(run, totals_of(job))

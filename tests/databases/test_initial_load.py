@@ -21,7 +21,7 @@ from deltalake import DeltaTable
 
 from airflow_gddl.contract import codec
 from airflow_gddl.contract.result import JobResult
-from airflow_gddl.contract.spec import InitialLoad, JobOptions, TableSpec
+from airflow_gddl.contract.spec import InitialLoad, JobOptions, JobSpec, TableSpec
 from airflow_gddl.stores import Storage
 from spark_jobs.actions.initial_load import RowRate
 from spark_jobs.job.spread_local import NoSpark
@@ -74,8 +74,11 @@ def environ(engine: sa.Engine) -> dict[str, str]:
     return {NAME: engine.url.render_as_string(hide_password=False)}
 
 
-def run(lake: SmallLake, engine: sa.Engine, spec: TableSpec = SPEC, options: JobOptions | None = None) -> JobResult:
-    job = lake.job([spec], options)
+def run(
+    lake: SmallLake, engine: sa.Engine, spec: TableSpec = SPEC, options: JobOptions | None = None,
+    job: JobSpec | None = None,
+) -> JobResult:  # fmt: skip
+    job = job or lake.job([spec], options)
     runtime = Runtime(storage=Storage(), spark=NoSpark(), environ=environ(engine))
     found = attempt(TableRun(job=job, spec=spec, runtime=runtime), totals_of(job))
     assert isinstance(found, TableOutcome), found

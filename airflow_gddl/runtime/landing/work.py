@@ -196,8 +196,8 @@ def _has_work(
     if asked.is_some:
         in_window = asked.window is None or seen.polls[spec.table].in_window
         return spec.table in forced and in_window
-    if spec.table in forced:
-        return True
+    if spec.table in forced or spec.options.get("replication_slot"):
+        return True  # what the slot holds is not listed
     hint = seen.hints.tables.get(spec.table)
     if hint is None:
         return seen.polls[spec.table].files > 0 or spec.initial_load is not None
