@@ -33,6 +33,7 @@ from airflow_gddl.contract.spec import InitialLoad
 from airflow_gddl.contract.sql_types import MAX_PRECISION
 from airflow_gddl.contract.table_spec import lowered
 from airflow_gddl.stores import Storage
+from spark_jobs.dialects.replication_log import name_in_files
 from spark_jobs.ledger.claim import Claim
 from spark_jobs.ledger.source_loads import FOLDER, LoadedRange, LoadProgress, read_progress, write_progress
 from spark_jobs.table.runtime import RunTotals, iso
@@ -316,9 +317,10 @@ def arrow_type(column: Any, kind: str, database: str) -> pa.DataType | None:
 
 @dataclass(frozen=True)
 class SourceColumn:
-    """A column that is read; `as_text`: the database writes its values as text."""
+    """A column that is read; `in_files`: its name there; `as_text`: the database writes its values as text."""
 
     name: str
+    in_files: str
     type: pa.DataType
     as_text: bool
 
@@ -367,7 +369,9 @@ class Source:
         with opened(url, *spec.name_in_source.split(".", 1)) as found:
             database, kinds = found.connection.dialect.name, found.types
             columns = tuple(
-                SourceColumn(column.name, kind or pa.string(), kind is None)
+                SourceColumn(
+                    column.name, name_in_files(column.name, run.dialect.op_column), kind or pa.string(), kind is None
+                )
                 for column in found.table.columns
                 if is_kept(column.name, spec) or column.name.lower() in lowered(spec.sequence_by)
                 for kind in [arrow_type(column, kinds[column.name].kind, database)]
@@ -380,7 +384,7 @@ class Source:
 
     @property
     def schema(self) -> pa.Schema:
-        return pa.schema([pa.field(column.name, column.type) for column in self.columns])
+        return pa.schema([pa.field(column.in_files, column.type) for column in self.columns])
 
     def warnings(self) -> tuple[RunWarning, ...]:
         texts = tuple(column.name for column in self.columns if column.as_text)

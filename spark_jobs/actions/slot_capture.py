@@ -17,6 +17,7 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from airflow_gddl.contract import codec
+from airflow_gddl.contract.checks import table_name_fault
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.layout import STATE, join
 from spark_jobs.dialects.replication_log import LoggedChange, ReplicationLog, change_file
@@ -165,11 +166,12 @@ class _Capture:
     def _write(self, group: Sequence[LoggedChange], name: str) -> None:
         by_table: defaultdict[str, list[LoggedChange]] = defaultdict(list)
         for change in group:
-            by_table[change.table.title].append(change)
+            if not table_name_fault(change.table.title):  # others can have no row
+                by_table[change.table.title].append(change)
         root = self.run.layout.landing.removesuffix(self.run.spec.name_in_source.replace(".", "/", 1))
         for title, changes in by_table.items():
             content = io.BytesIO()
-            pq.write_table(change_file(changes), content, compression="zstd")
+            pq.write_table(change_file(changes, self.run.dialect.op_column), content, compression="zstd")
             self.claim.check()
             path = join(root.rstrip("/"), title.replace(".", "/", 1), f"{name}.parquet")
             self.run.runtime.storage.create_once(path, content.getvalue())

@@ -226,3 +226,19 @@ def test_slot_that_was_dropped_is_an_error_until_the_tables_are_loaded_again(sou
 )
 def test_bad_rows_are_refused(fields: dict[str, Any], path: tuple[str, ...]) -> None:
     assert [(one.code, one.path) for one in check_table(replace(SPEC, **fields))] == [("FIELD_VALUE", path)]
+
+
+def test_names_of_tables_and_columns_do_no_harm(source: sa.Engine, tmp_path: Path) -> None:
+    lake = SmallLake(tmp_path)
+    again(lake, source, 0)
+    execute(source, 'CREATE TABLE s."../../../x" (id int PRIMARY KEY)', 'INSERT INTO s."../../../x" VALUES (1)')
+    execute(source, "INSERT INTO s.t VALUES (5000, 'x')")
+    again(lake, source, 1)
+    assert replica(lake) == rows_of(source)
+    assert list(tmp_path.parent.glob("**/x*")) == []
+    execute(source, 'CREATE TABLE s.o (id int PRIMARY KEY, "OP" text)', "INSERT INTO s.o VALUES (1, 'D')")
+    other = replace(SPEC, table="s.o")
+    again(lake, source, 2, other)
+    execute(source, "INSERT INTO s.o VALUES (2, 'D')", """UPDATE s.o SET "OP" = 'I' WHERE id = 1""")
+    again(lake, source, 3, other)
+    assert [(row["id"], row["OP_source"]) for row in replica(lake, other)] == [(1, "I"), (2, "D")]
