@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -17,7 +18,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from airflow_gddl.contract.errors import RetriableError
-from airflow_gddl.contract.layout import Layout
+from airflow_gddl.contract.layout import Layout, join
 from airflow_gddl.contract.sql_types import quoted
 from airflow_gddl.stores import Storage
 from spark_jobs.delta import deletion_vectors
@@ -275,6 +276,8 @@ class SparkMaintenance:
 
     def vacuum(self, path: str, hours: int, *, dry_run: bool) -> int:
         hours = max(hours, own_hours(self.tables.properties(path), path))
+        if not self._may_have_unneeded(path, hours):
+            return 0
         # `hours` includes the table's setting; Delta's check is for callers without a retention.
         spark = self.tables.suited(few_rows=True).spark
         for setting, value in VACUUMING.items():
@@ -285,6 +288,26 @@ class SparkMaintenance:
         before = self._stored(path)
         spark.sql(statement)
         return before - self._stored(path)
+
+    def _may_have_unneeded(self, path: str, hours: int) -> bool:
+        """Whether a file is older than that and is none of the current version: `VACUUM` takes seconds to find none."""
+        limit = time.time() - hours * 3600
+        listed = self.tables.log.storage.list(path)
+        old = {item.path for item in listed if item.modified < limit and not item.name.startswith("_delta_log/")}
+        if not old:
+            return False
+        try:
+            snapshot = self.known.snapshot(path)
+            files = () if snapshot is None else snapshot.files
+        except DeclinedError:
+            return True
+        vectors = (file.vector for file in files)
+        named = {
+            deletion_vectors.path_of(path, vector)
+            for vector in vectors
+            if vector is not None and vector["storageType"] != "i"
+        }
+        return not old <= named | {join(path, file.path) for file in files}
 
     def checkpoint(self, path: str) -> None:
         # Delta has no statement for it; it writes one with each commit whose version is a multiple of the interval.
