@@ -29,7 +29,7 @@ from spark_jobs.verification import connected, url_of
 
 _CHANGES_AT_ONCE = 100_000
 """A group ends with the transaction that reaches it."""
-_WAIT_SECONDS = 600.0
+_WAIT_SECONDS, _FRESH_SECONDS = 600.0, 60.0
 _DOCUMENT = "position.json"
 _REMEDY = "drop the slot, delete this file, and load the source's tables again: gddl load --again"
 
@@ -55,11 +55,11 @@ class SlotPosition:
 def capture(run: TableRun) -> None:
     """Write the changes that the row's slot holds, of all its tables, as files of their landing folders.
 
-    A job does so once for all its tables, a continuous job once a second.
+    A job does so once a minute for all its tables, a continuous job once a second.
 
     Raises:
-        FatalError: `SOURCE_LOG_LOST`: the slot was dropped, or the database has removed what it had not read; as
-            `url_of`.
+        FatalError: `SOURCE_LOG_LOST`: the slot was dropped, or the database has removed what it had not read;
+            `SOURCE_LOG_REFUSED`: the database has no logical replication, or not this publication; as `url_of`.
         RetriableError: `SOURCE_UNREACHABLE`; `TABLE_BUSY`: another job reads the slot for longer than ten minutes.
     """
     options, runtime = run.dialect.options, run.runtime
@@ -83,9 +83,8 @@ def _is_read(run: TableRun, known: SlotPosition | None) -> bool:
     """Whether this job has just read all that the slot holds, for another of its tables."""
     if known is None or not known.is_written or known.read_by != run.job.run_id:
         return False
-    if run.job.options.continuous is None:
-        return True
-    return (run.runtime.clock() - datetime.fromisoformat(known.read_at)).total_seconds() < 1
+    age = (run.runtime.clock() - datetime.fromisoformat(known.read_at)).total_seconds()
+    return age < (_FRESH_SECONDS if run.job.options.continuous is None else 1)
 
 
 @dataclass
@@ -133,6 +132,7 @@ class _Capture:
 
     def _require_slot(self, connection: Any, known: SlotPosition | None) -> None:
         """Create the slot at its first use."""
+        self._require_settings(connection)
         query = "SELECT COALESCE(wal_status, '') FROM pg_replication_slots WHERE slot_name = :slot"
         status = _execute(connection, query, slot=self.slot).scalar()
         if status is None and known is None:
@@ -142,6 +142,24 @@ class _Capture:
             what = "was dropped" if status is None else "is lost: the database has removed changes that were not read"
             remedy = f"delete {self.document}, then load the source's tables again: gddl load --again"
             raise FatalError("SOURCE_LOG_LOST", f"the slot {self.slot} {what}", where=self.slot, remedy=remedy)
+
+    def _require_settings(self, connection: Any) -> None:
+        """Refuse a database that has no logical replication, or not this publication."""
+        what, remedy = "", ""
+        if (name := connection.dialect.name) != "postgresql":
+            what, remedy = (
+                f"the source is {name}, and only PostgreSQL has such slots",
+                "remove options.replication_slot",
+            )
+        elif (level := _execute(connection, "SELECT current_setting('wal_level')").scalar()) != "logical":
+            what, remedy = f"wal_level of the source is {level}", "set it to logical, and restart the database"
+        elif not _execute(
+            connection, "SELECT count(*) FROM pg_publication WHERE pubname = :slot", slot=self.slot
+        ).scalar():
+            what = f"the source has no publication {self.slot}"
+            remedy = f"CREATE PUBLICATION {self.slot} FOR TABLE …, or FOR TABLES IN SCHEMA …"
+        if what:
+            raise FatalError("SOURCE_LOG_REFUSED", what, where=self.run.spec.source, remedy=remedy)
 
     def _peek(self, connection: Any, upto: str | None) -> tuple[list[LoggedChange], str]:
         """The next changes, and where their last transaction ends; they stay in the slot."""

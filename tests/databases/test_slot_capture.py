@@ -216,6 +216,22 @@ def test_slot_that_was_dropped_is_an_error_until_the_tables_are_loaded_again(sou
     assert replica(lake) == rows_of(source)
 
 
+def test_missing_publication_is_named(source: sa.Engine, tmp_path: Path) -> None:
+    execute(source, "DROP PUBLICATION gddl")
+    found = run(SmallLake(tmp_path), source, SPEC)
+    assert found.error is not None
+    assert (found.error.code, found.error.fatal) == ("SOURCE_LOG_REFUSED", True)
+    assert "CREATE PUBLICATION gddl" in found.error.message
+
+
+def test_database_without_logical_replication_is_named(tmp_path: Path) -> None:
+    with postgres() as engine:
+        execute(engine, "CREATE SCHEMA s", "CREATE TABLE s.t (id int PRIMARY KEY)")
+        found = run(SmallLake(tmp_path), engine, SPEC)
+    assert found.error is not None
+    assert "wal_level of the source is replica" in found.error.message
+
+
 @pytest.mark.parametrize(
     ("fields", "path"),
     [

@@ -1,7 +1,8 @@
 """Every recipe of docs/recipes does what its page says: its rows, files, commands and results, one after the other.
 
 Marks beside those of the README: `landed: PATH` is a file of the CDC service, shown as CSV and landed as parquet;
-`rows: PATH` is what a table of the lake then holds, in these columns; `endpoint` and `mapping` are settings as
+`rows: PATH` is what a table of the lake then holds, in these columns; `sql` runs in a PostgreSQL, whose connection is
+GDDL_SOURCE_CRM; `endpoint` and `mapping` are settings as
 `gddl onboard` prints them; `dag: NAME` is a DAG file that Airflow parses.
 """
 
@@ -13,16 +14,19 @@ import json
 import os
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 import pytest
+import sqlalchemy as sa
 from deltalake import DeltaTable
 
 from airflow_gddl.metadata.loading import load
 from airflow_gddl.onboarding.plan import endpoint_settings, table_mapping
+from tests.delta_rs.postgres import postgres
 from tests.readme.walk import ROOT, WITHOUT_SPARK, Block, Walk, blocks
 
 RECIPES = sorted((ROOT / "docs" / "recipes").glob("*.md"))
@@ -67,9 +71,16 @@ def assert_parsed(folder: Path, name: str, text: str) -> None:
     assert answer["dags"][Path(name).stem]
 
 
-def take(walk: Walk, block: Block) -> None:
-    """A block of a recipe."""
-    if block.what == "landed":
+def take(walk: Walk, block: Block, source: sa.Engine | None) -> None:
+    """A block of a recipe.
+
+    Args:
+        source: where its SQL runs; null: it has none.
+    """
+    if block.what == "sql" and source is not None:
+        with source.begin() as connection:
+            connection.execute(sa.text(block.text))
+    elif block.what == "landed":
         land(walk.folder / "landing" / block.name, block.text)
     elif block.what == "rows":
         assert_rows(walk.folder / "lake" / block.name, block.text)
@@ -89,11 +100,16 @@ def take(walk: Walk, block: Block) -> None:
 def test_the_recipe_works(page: Path, tmp_path: Path) -> None:
     (tmp_path / "metadata").mkdir()
     (tmp_path / "metadata" / "gddl.yaml").write_text(ROOTS)
-    walk = Walk(tmp_path, Path(sys.executable).parent, kept=WITHOUT_SPARK)
     marked = blocks(page.read_text())
-    assert page.stem == "index" or {"file", "landed", "run", "rows"} <= {block.what for block in marked}
-    for block in marked:
-        take(walk, block)
+    kinds = {block.what for block in marked}
+    assert page.stem == "index" or {"file", "run", "rows"} <= kinds
+    assert page.stem == "index" or kinds & {"landed", "sql"}
+    with postgres(settings="wal_level = logical") if "sql" in kinds else nullcontext() as source:
+        url = {} if source is None else {"GDDL_SOURCE_CRM": source.url.render_as_string(hide_password=False)}
+        kept = (*WITHOUT_SPARK, *url)
+        walk = Walk(tmp_path, Path(sys.executable).parent, environ={**os.environ, **url}, kept=kept)
+        for block in marked:
+            take(walk, block, source)
 
 
 def test_every_recipe_is_in_the_gallery() -> None:
