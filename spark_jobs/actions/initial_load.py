@@ -13,7 +13,7 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime
@@ -41,6 +41,8 @@ from spark_jobs.table.table_run import TableRun
 from spark_jobs.verification import SourceTable, opened, url_of
 
 _ROWS_AT_ONCE = 10_000
+_AFTER_DIGITS = ":"
+"""Load files sort after it, change files and folders of dates before it."""
 _MARK = b"gddl_load"
 """Key of the metadata of a file: the load and the number of the file in it."""
 
@@ -80,10 +82,7 @@ def _require_possible(run: TableRun) -> None:
     elif spec.shards:
         what, remedy = "the table has several sources", "let the CDC service load each of them"
     elif not (run.job.options.source_connection or run.dialect.options.verify_connection):
-        what, remedy = (
-            "no connection to the source is named",
-            "set connection in the row's source",
-        )
+        what, remedy = "no connection to the source is named", "set connection in the row's source"
     if what:
         raise FatalError("INITIAL_LOAD_REFUSED", f"{spec.table}: {what}", where=spec.table, remedy=remedy)
 
@@ -92,7 +91,7 @@ def _require_wanted(run: TableRun, former: LoadProgress | None) -> None:
     """Refuse a second load that was not confirmed, and one beside load files of another writer."""
     spec, storage = run.spec, run.runtime.storage
     mine = {_file_name(number) for number in range(len(former.ranges) + 1)} if former else set()
-    names = (item.path.rpartition("/")[2] for item in storage.list(run.layout.landing))
+    names = (item.path.rpartition("/")[2] for item in storage.list(run.layout.landing, _AFTER_DIGITS))
     foreign = sorted(n for n in names if n not in mine and (known := run.dialect.classify(n)) and known[0] == "load")
     if foreign:
         what = f"{spec.table}: the landing folder has {len(foreign)} load files of another writer, e.g. {foreign[0]}"
@@ -140,6 +139,7 @@ class _Load:
     former: LoadProgress | None
     _rate: RowRate = field(init=False)
     _progress: LoadProgress = field(init=False)
+    _failed: threading.Event = field(default_factory=threading.Event)
 
     def carry_out(self) -> LoadProgress:
         self._rate = RowRate(self.settings.max_rows_per_second)
@@ -172,9 +172,11 @@ class _Load:
                 pending[pool.submit(self._load_range, number, self._progress.ranges[number - 1])] = number
             while pending:
                 self._note(pending)
-        finally:
+        except BaseException:
+            self._failed.set()  # else the pool would wait until the others have read their ranges
             for future in pending:
                 future.cancel()
+            raise
 
     def _missing(self) -> Iterator[int]:
         """Numbers of files to write; ranges are found as they are asked for."""
@@ -207,7 +209,7 @@ class _Load:
     def _load_range(self, number: int, within: LoadedRange) -> int:
         return self._write(number, lambda: self.source.rows(within.after, within.to))
 
-    def _write(self, number: int, rows: Any) -> int:
+    def _write(self, number: int, rows: Callable[[], Iterator[pa.RecordBatch]]) -> int:
         """Write a file unless this load has written it; returns its rows.
 
         A file that is there is not written again: with other content it would open a generation.
@@ -222,6 +224,8 @@ class _Load:
         with pq.ParquetWriter(content, schema, compression="zstd") as writer:
             for batch in rows():
                 self.run.go_on()
+                if self._failed.is_set():
+                    raise CancelledError
                 self._rate.take(batch.num_rows)
                 writer.write_batch(batch)
                 count += batch.num_rows
@@ -258,11 +262,12 @@ def _rows_of(storage: Storage, path: str, mark: bytes) -> int | None:
 
 
 _KINDS: Mapping[str, tuple[type, Any, Any]] = {
-    "i": (int, str, int), "s": (str, str, str), "n": (Decimal, str, Decimal), "f": (float, repr, float),
+    "o": (bool, str, "True".__eq__), "i": (int, str, int), "s": (str, str, str), "n": (Decimal, str, Decimal),
+    "f": (float, repr, float),
     "t": (datetime, datetime.isoformat, datetime.fromisoformat), "d": (date, date.isoformat, date.fromisoformat),
     "u": (UUID, str, UUID), "b": (bytes, bytes.hex, bytes.fromhex),
 }  # fmt: skip
-"""Types of key values, a `datetime` before the `date` that it is, too; how each becomes text and is read from it."""
+"""Types of key values, each before those that it is, too; how they become text, and are read from it."""
 
 
 def key_text(values: Sequence[Any]) -> str | None:

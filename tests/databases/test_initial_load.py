@@ -10,8 +10,11 @@ import sys
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -23,7 +26,7 @@ from airflow_gddl.contract import codec
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import InitialLoad, JobOptions, JobSpec, TableSpec
 from airflow_gddl.stores import Storage
-from spark_jobs.actions.initial_load import RowRate
+from spark_jobs.actions.initial_load import RowRate, key_text, key_values
 from spark_jobs.job.spread_local import NoSpark
 from spark_jobs.job.table_job import attempt, totals_of
 from spark_jobs.ledger.source_loads import read_progress
@@ -363,6 +366,17 @@ def test_query_that_takes_too_long_is_ended_by_the_database(source: sa.Engine, t
     found = run(SmallLake(tmp_path), source, slow, LOAD)
     assert found.error is not None
     assert "statement timeout" in found.error.message
+
+
+def test_keys_are_read_as_they_were_written() -> None:
+    key = (
+        True, -5, "\u00fc'\"", Decimal("1.20"), 1.5, datetime(2020, 1, 1, tzinfo=UTC), datetime.fromisoformat("2020-01-01T00:00:00.000001"),
+        date(2020, 1, 1), UUID(int=5), b"\x00",
+    )  # fmt: skip
+    text = key_text(key)
+    assert text is not None
+    assert [(type(value), value) for value in key_values(text)] == [(type(value), value) for value in key]
+    assert key_text((object(),)) is None
 
 
 def test_rows_a_second_are_limited_over_all_connections() -> None:
