@@ -254,7 +254,7 @@ def check(ctx: typer.Context, metadata: options.Metadata = "metadata", json: opt
 
 
 def check_all(cli: CliContext, folder: str) -> Iterator[Checked]:
-    """Versions, extensions, metadata, roots, runner, source connections and catalogs, in this order.
+    """Versions, extensions, metadata, roots, runner, source connections, slots and catalogs, in this order.
 
     With unreadable metadata, later checks are skipped.
     """
@@ -274,6 +274,9 @@ def check_all(cli: CliContext, folder: str) -> Iterator[Checked]:
     names = {str(spec.options["verify_connection"]) for spec in catalog.tables if spec.options.get("verify_connection")}
     for name in sorted(names):
         yield _tried(f"connection {name}", Database(name, cli.environ).connect_once)
+    options = [spec.options for spec in catalog.tables if spec.options.get("replication_slot")]
+    for slot, name in sorted({(str(one["replication_slot"]), str(one["verify_connection"])) for one in options}):
+        yield _tried(f"slot {slot}", partial(Database(name, cli.environ).replicates, slot))
     for name in catalog.catalogs:
         yield _catalog(cli, catalog, name)
 

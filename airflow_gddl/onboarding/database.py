@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from airflow_gddl.contract.checks import table_name_fault
-from airflow_gddl.contract.connections import engine_of, lent_url_of, unreachable, url_of
+from airflow_gddl.contract.connections import engine_of, lent_url_of, require_replication, unreachable, url_of
 from airflow_gddl.contract.errors import FatalError, MetadataError
 from airflow_gddl.metadata.problems import looks_secret
 from airflow_gddl.onboarding.rules import Activity, KeyFact, Notice, SourceFacts, TableFacts
@@ -217,6 +217,20 @@ class Database:
         url = lent_url_of(self._sqlalchemy(), self.connection, self.environ)
         with self._connected():
             return f"{url.drivername} at {url.host or url.database} answers"
+
+    def replicates(self, slot: str) -> str:
+        """Try what a job needs to read a replication slot, and return what was found.
+
+        Raises:
+            FatalError: as `connect_once`; `SOURCE_LOG_REFUSED`.
+            RetriableError: `SOURCE_UNREACHABLE`.
+        """
+        sa = self._sqlalchemy()
+        with self._connected() as (connection, _):
+            require_replication(sa, connection, slot)
+            query = sa.text("SELECT wal_status FROM pg_replication_slots WHERE slot_name = :slot")
+            status = connection.execute(query, {"slot": slot}).scalar()
+        return f"publication {slot}; the slot " + (f"is {status}" if status else "will be made by the first run")
 
     def _schemas(self, inspector: Any, asked: frozenset[str]) -> list[str]:
         there = [name for name in inspector.get_schema_names() if name not in _SYSTEM and not name.startswith("pg_")]

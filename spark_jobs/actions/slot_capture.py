@@ -16,7 +16,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from airflow_gddl.contract import codec
+from airflow_gddl.contract import codec, connections
 from airflow_gddl.contract.checks import table_name_fault
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.layout import STATE, join
@@ -132,7 +132,9 @@ class _Capture:
 
     def _require_slot(self, connection: Any, known: SlotPosition | None) -> None:
         """Create the slot at its first use."""
-        self._require_settings(connection)
+        import sqlalchemy as sa  # noqa: PLC0415 - `url_of` has said so if it is missing
+
+        connections.require_replication(sa, connection, self.slot)
         query = "SELECT COALESCE(wal_status, '') FROM pg_replication_slots WHERE slot_name = :slot"
         status = _execute(connection, query, slot=self.slot).scalar()
         if status is None and known is None:
@@ -142,24 +144,6 @@ class _Capture:
             what = "was dropped" if status is None else "is lost: the database has removed changes that were not read"
             remedy = f"delete {self.document}, then load the source's tables again: gddl load --again"
             raise FatalError("SOURCE_LOG_LOST", f"the slot {self.slot} {what}", where=self.slot, remedy=remedy)
-
-    def _require_settings(self, connection: Any) -> None:
-        """Refuse a database that has no logical replication, or not this publication."""
-        what, remedy = "", ""
-        if (name := connection.dialect.name) != "postgresql":
-            what, remedy = (
-                f"the source is {name}, and only PostgreSQL has such slots",
-                "remove options.replication_slot",
-            )
-        elif (level := _execute(connection, "SELECT current_setting('wal_level')").scalar()) != "logical":
-            what, remedy = f"wal_level of the source is {level}", "set it to logical, and restart the database"
-        elif not _execute(
-            connection, "SELECT count(*) FROM pg_publication WHERE pubname = :slot", slot=self.slot
-        ).scalar():
-            what = f"the source has no publication {self.slot}"
-            remedy = f"CREATE PUBLICATION {self.slot} FOR TABLE …, or FOR TABLES IN SCHEMA …"
-        if what:
-            raise FatalError("SOURCE_LOG_REFUSED", what, where=self.run.spec.source, remedy=remedy)
 
     def _peek(self, connection: Any, upto: str | None) -> tuple[list[LoggedChange], str]:
         """The next changes, and where their last transaction ends; they stay in the slot."""

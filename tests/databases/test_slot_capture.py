@@ -21,8 +21,10 @@ from deltalake import DeltaTable
 
 from airflow_gddl.contract import codec
 from airflow_gddl.contract.checks import check_table
+from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import InitialLoad, JobOptions, TableSpec
+from airflow_gddl.onboarding.database import Database
 from tests.databases.test_initial_load import NAME, done, environ, execute, run
 from tests.delta_rs.postgres import postgres
 from tests.delta_rs.small_lake import SmallLake
@@ -222,6 +224,15 @@ def test_missing_publication_is_named(source: sa.Engine, tmp_path: Path) -> None
     assert found.error is not None
     assert (found.error.code, found.error.fatal) == ("SOURCE_LOG_REFUSED", True)
     assert "CREATE PUBLICATION gddl" in found.error.message
+    with pytest.raises(FatalError, match=r"SOURCE_LOG_REFUSED.*no publication gddl"):
+        Database(NAME, environ(source)).replicates("gddl")
+
+
+def test_check_says_what_a_slot_is(source: sa.Engine, tmp_path: Path) -> None:
+    database = Database(NAME, environ(source))
+    assert database.replicates("gddl") == "publication gddl; the slot will be made by the first run"
+    again(SmallLake(tmp_path), source, 0)
+    assert database.replicates("gddl") == "publication gddl; the slot is reserved"
 
 
 def test_database_without_logical_replication_is_named(tmp_path: Path) -> None:
