@@ -137,12 +137,16 @@ class _Capture:
         connections.require_replication(sa, connection, self.slot)
         query = "SELECT COALESCE(wal_status, '') FROM pg_replication_slots WHERE slot_name = :slot"
         status = _execute(connection, query, slot=self.slot).scalar()
-        if status is None and known is None:
+        if known is None and status is not None:
+            what = f"the slot {self.slot} is there, and no job of this lake has made it: another program may read it"
+            remedy = "name another slot, or drop this one if nothing reads it"
+            raise FatalError("SOURCE_LOG_REFUSED", what, where=self.slot, remedy=remedy)
+        if status is None and (known is None or not known.read_by):
+            self._keep(SlotPosition())  # first: else a slot that was made right before a kill would be nobody's
             _execute(connection, "SELECT pg_create_logical_replication_slot(:slot, 'pgoutput')", slot=self.slot)
-            self._keep(SlotPosition())
         elif status is None or status == "lost":
             what = "was dropped" if status is None else "is lost: the database has removed changes that were not read"
-            remedy = f"delete {self.document}, then load the source's tables again: gddl load --again"
+            remedy = f"drop it, delete {self.document}, then load the source's tables again: gddl load --again"
             raise FatalError("SOURCE_LOG_LOST", f"the slot {self.slot} {what}", where=self.slot, remedy=remedy)
 
     def _peek(self, connection: Any, upto: str | None) -> tuple[list[LoggedChange], str]:

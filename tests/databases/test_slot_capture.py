@@ -134,6 +134,7 @@ def test_replica_equals_the_source_under_writers(seed: int, source: sa.Engine, t
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_capture_is_resumed_after_each_write(when: str, source: sa.Engine, tmp_path: Path) -> None:
     lake, chance = SmallLake(tmp_path), random.Random(when)  # noqa: S311 - repeatable by its seed
+    assert _killed(lake, source, 1, when), "before the slot is made"
     again(lake, source, 0)
     for number in range(1, 5):
         change_some(source, chance)
@@ -216,6 +217,21 @@ def test_slot_that_was_dropped_is_an_error_until_the_tables_are_loaded_again(sou
     done(lake, source, spec, JobOptions(action="load", confirmed=True))
     again(lake, source, 2, spec)
     assert replica(lake) == rows_of(source)
+
+
+def test_slot_of_another_program_is_left_alone(source: sa.Engine, tmp_path: Path) -> None:
+    execute(
+        source, "SELECT pg_create_logical_replication_slot('gddl', 'pgoutput')", "INSERT INTO s.t VALUES (777, 'x')"
+    )
+    found = run(SmallLake(tmp_path), source, SPEC)
+    assert found.error is not None
+    assert "another program may read it" in found.error.message
+    with source.connect() as connection:
+        peeked = (
+            "SELECT count(*) FROM pg_logical_slot_peek_binary_changes('gddl', NULL, NULL, 'proto_version', '1', {})"
+        )
+        names = "'publication_names', 'gddl'"
+        assert connection.execute(sa.text(peeked.format(names))).scalar() == 4
 
 
 def test_missing_publication_is_named(source: sa.Engine, tmp_path: Path) -> None:
