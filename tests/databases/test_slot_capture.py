@@ -278,7 +278,7 @@ def test_names_of_tables_and_columns_do_no_harm(source: sa.Engine, tmp_path: Pat
     execute(source, "INSERT INTO s.t VALUES (5000, 'x')")
     again(lake, source, 1)
     assert replica(lake) == rows_of(source)
-    assert list(tmp_path.parent.glob("**/x*")) == []
+    assert not Path(lake.roots.landing, "s", "../../../x").exists()
     execute(source, 'CREATE TABLE s.o (id int PRIMARY KEY, "OP" text)', "INSERT INTO s.o VALUES (1, 'D')")
     other = replace(SPEC, table="s.o")
     again(lake, source, 2, other)
