@@ -9,7 +9,7 @@ from deltalake import DeltaTable
 
 from airflow_gddl.contract.spec import JobOptions
 from tests.delta_rs.small_lake import SmallLake, spec_of
-from tests.spark.change_feeds import FEED, differing_versions, feed_at
+from tests.spark.change_feeds import FEED, differing_versions, latest_feed
 
 
 def test_feed_distinguishes_updates_from_deletes_and_inserts(tmp_path: Path) -> None:
@@ -19,7 +19,7 @@ def test_feed_distinguishes_updates_from_deletes_and_inserts(tmp_path: Path) -> 
     lake.change(spec, 1, [("U", 1, "new"), ("D", 2, None), ("I", 9, "nine")])
     assert not lake.done(spec).warnings
     path = lake.layout(spec).replica
-    feed = {(row["id"], row["v"], row["_change_type"]) for row in feed_at(path, DeltaTable(path).version())}
+    feed = {(row["id"], row["v"], row["_change_type"]) for row in latest_feed(path)}
     assert feed == {
         (1, "load 1", "update_preimage"),
         (1, "new", "update_postimage"),
@@ -37,7 +37,7 @@ def test_change_feed_enabled_later(tmp_path: Path) -> None:
     assert not lake.done(spec).warnings
     path = lake.layout(spec).replica
     assert DeltaTable(path).protocol().min_writer_version == 4
-    assert len(feed_at(path, DeltaTable(path).version())) == 2
+    assert len(latest_feed(path)) == 2
 
 
 def test_compaction_is_no_change(tmp_path: Path) -> None:
@@ -52,5 +52,5 @@ def test_compaction_is_no_change(tmp_path: Path) -> None:
     details = lake.done(spec, JobOptions(action="maintain")).details
     assert details is not None
     assert details["compacted"]["replica"]["files_after"] == 1
-    assert feed_at(path, DeltaTable(path).version()) == []
+    assert latest_feed(path) == []
     assert differing_versions(path) == []
