@@ -140,7 +140,15 @@ def _json(value: Any) -> str:
     """Like `json.dumps`, with decimals as numbers."""
     if isinstance(value, dict):
         return "{" + ",".join(f"{_encode(key)}:{_json(part)}" for key, part in value.items()) + "}"
+    if isinstance(value, _Number):
+        return str(value)
     return format(value, "f") if isinstance(value, Decimal) else _encode(value)
+
+
+class _Number(str):
+    """A fraction as the log has it: a float would round a decimal, and a bound may not be rounded inwards."""
+
+    __slots__ = ()
 
 
 _CHANGE_DATA = "_change_data/"
@@ -434,8 +442,8 @@ class FileWriter:
         vectors = written(self.storage, self.target.path, [one.rows for one in found]) if found else []
         for one, vector in zip(found, vectors, strict=True):
             add = dict(one.file.add or {})
-            figures = {"numRecords": one.count, **json.loads(add.get("stats") or "{}"), "tightBounds": False}
-            text = json.dumps(figures, ensure_ascii=False, separators=(",", ":"))
+            stored = json.loads(add.get("stats") or "{}", parse_float=_Number)
+            text = _json({"numRecords": one.count, **stored, "tightBounds": False})
             made.append({"add": {**add, "dataChange": True, "stats": text, "deletionVector": vector}})
         return made
 
