@@ -14,6 +14,10 @@ LITTLE_WORK = 512 * 1024**2
 """Work (`PendingWork.cost`) that is done sooner by code that is compiled quickly: see docs/decisions/175."""
 
 
+_SMALL_HEAP = ("-XX:GCTimeRatio=4", "-XX:MinHeapFreeRatio=10", "-XX:MaxHeapFreeRatio=30")
+"""Collect rather than let the heap grow to `memory`: rows are with the Python processes, which need the memory."""
+
+
 @dataclass(frozen=True)
 class SessionSettings:
     """Size of the embedded Spark.
@@ -50,9 +54,9 @@ class SessionSettings:
     def java_flags(self, environ: Mapping[str, str]) -> tuple[str, ...]:
         """How Java collects and compiles, as far as the environment does not say so: Java refuses two collectors."""
         given = " ".join(environ.get(name, "") for name in ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS"))
-        flags = []
-        if self.brief and "GC" not in given:
-            flags.append("-XX:+UseSerialGC")
+        flags: list[str] = []
+        if "GC" not in given:
+            flags += ["-XX:+UseSerialGC"] if self.brief else _SMALL_HEAP
         if self.quick_code or (self.brief and not self.lasting):
             flags.append("-XX:TieredStopAtLevel=1")
         if (self.quick_code or self.brief) and "CodeCacheSize" not in given:

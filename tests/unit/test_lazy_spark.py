@@ -134,3 +134,9 @@ def test_a_session_for_little_work_compiles_quickly(
 def test_flags_of_the_environment_are_kept(given: str, left: tuple[str, ...]) -> None:
     for name in ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS"):
         assert SessionSettings(brief=True).java_flags({name: given}) == left
+
+
+def test_heap_of_a_long_job_stays_near_what_it_holds() -> None:
+    heap = ("-XX:GCTimeRatio=4", "-XX:MinHeapFreeRatio=10", "-XX:MaxHeapFreeRatio=30")
+    assert SessionSettings().java_flags({}) == heap
+    assert SessionSettings().java_flags({"JDK_JAVA_OPTIONS": "-XX:+UseParallelGC"}) == ()
