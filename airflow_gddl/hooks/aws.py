@@ -11,6 +11,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
+from urllib.parse import urlsplit
 
 from airflow_gddl import version_compat as capabilities
 from airflow_gddl.contract.errors import FatalError, MetadataError
@@ -152,32 +153,33 @@ def _wrong(what: str, remedy: str) -> MetadataError:
     return MetadataError("AWS_CONNECTION_INVALID", what, remedy=remedy)
 
 
+_AZURE_SCOPE = "2ff814a6-3304-4ab8-85cb-cd0e6f879c1d/.default"
+"""Scope of Azure's token for any workspace: learn.microsoft.com, "Get a Microsoft Entra ID access token"."""
+_AZURE_MANAGEMENT = "https://management.azure.com/.default"
+
+
 class FromAirflow:
-    """See `Connections`. Uses the providers' hooks, which support all authentication methods; their packages must be
-    installed."""
+    """See `Connections`. AWS logs in by the hook of Amazon's provider, Databricks by its SDK."""
 
     def databricks(self, name: str) -> DatabricksAccess:
-        hooks = _provider("airflow.providers.databricks.hooks.databricks_base", "databricks")
-
-        # A subclass, since only subclasses can request a token.
-        class Keys(hooks.BaseDatabricksHook):  # type: ignore[name-defined,misc] # known when the package is there
-            """Headers that authenticate a request."""
-
-            def headers(self) -> Mapping[str, str]:
-                return {"Authorization": f"Bearer {self._get_token(raise_error=True)}", **self._get_aad_headers()}
-
-            @property
-            def url(self) -> str:
-                return str(self._endpoint_url("")).rstrip("/")
-
+        _require("databricks.sdk", "databricks-sdk")
         try:
-            keys = Keys(databricks_conn_id=name)
-            return DatabricksAccess(host=keys.url, headers=keys.headers)
+            connection = capabilities.connection(name)
+            host = str(connection.extra_dejson.get("host") or connection.host or "").rstrip("/")
+            host = f"https://{urlsplit(host).hostname or host}" if host else ""
+            login = _databricks_login(connection)
+        except FatalError:
+            raise
         except Exception as error:
             raise _unusable(name, error) from error
+        if not host or not login:
+            what = "has no host" if not host else "names no way to log in"
+            remedy = "set the host, and the token as password or another login of docs/platforms/databricks.md"
+            raise FatalError("CONNECTION_UNUSABLE", f"connection {name!r} {what}", remedy=remedy)
+        return DatabricksAccess(host=host, login=login)
 
     def aws(self, name: str, region: str | None) -> Any:
-        hooks = _provider("airflow.providers.amazon.aws.hooks.base_aws", "amazon")
+        hooks = _require("airflow.providers.amazon.aws.hooks.base_aws", "apache-airflow-providers-amazon")
         try:
             require_credentials(capabilities.connection(name))
             return hooks.AwsGenericHook(aws_conn_id=name, region_name=region).get_session()
@@ -187,12 +189,54 @@ class FromAirflow:
             raise _unusable(name, error) from error
 
 
-def _provider(module: str, package: str) -> Any:
+def _databricks_login(connection: Any) -> dict[str, Any]:
+    """Fields of the SDK's `Config`, from those of a connection of the provider's type; empty: there is no login.
+
+    docs/platforms/databricks.md lists them.
+    """
+    extra, login, password = connection.extra_dejson, connection.login, connection.password
+    of_azure = {"azure_workspace_resource_id": extra.get("azure_resource_id")}
+    fields: dict[str, Any] = {}
+    if token := extra.get("token") or (password if not login else None):
+        fields = {"auth_type": "pat", "token": token}
+    elif tenant := extra.get("azure_tenant_id"):
+        fields = {"azure_tenant_id": tenant, "azure_client_id": login, "azure_client_secret": password, **of_azure}
+        fields["auth_type"] = "azure-client-secret"
+    elif extra.get("use_azure_managed_identity"):
+        identity = {"client_id": extra["managed_identity_client_id"]} if "managed_identity_client_id" in extra else {}
+        fields = {"credentials_strategy": _of_azure("ManagedIdentityCredential", identity, extra)}
+    elif extra.get("use_default_azure_credential"):
+        fields = {"credentials_strategy": _of_azure("DefaultAzureCredential", {}, extra)}
+    elif extra.get("service_principal_oauth"):
+        fields = {"auth_type": "oauth-m2m", "client_id": login, "client_secret": password}
+    elif path := extra.get("k8s_projected_volume_token_path"):
+        fields = {"auth_type": "file-oidc", "oidc_token_filepath": path, "client_id": extra.get("client_id")}
+        fields["token_audience"] = extra.get("audience")
+    return fields
+
+
+def _of_azure(kind: str, arguments: Mapping[str, Any], extra: Mapping[str, Any]) -> Any:
+    """Logs in by a credential of `azure-identity`, which keeps its tokens; the SDK has none of a managed identity."""
+    credential = getattr(_require("azure.identity", "azure-identity"), kind)(**arguments)
+    workspace = extra.get("azure_resource_id")
+
+    def headers() -> dict[str, str]:
+        found = {"Authorization": f"Bearer {credential.get_token(_AZURE_SCOPE).token}"}
+        if workspace:  # the identity is no user of it
+            found["X-Databricks-Azure-SP-Management-Token"] = credential.get_token(_AZURE_MANAGEMENT).token
+            found["X-Databricks-Azure-Workspace-Resource-Id"] = workspace
+        return found
+
+    strategy = importlib.import_module("databricks.sdk.credentials_provider").credentials_strategy
+    return strategy("azure-identity", [])(lambda _config: headers)
+
+
+def _require(module: str, package: str) -> Any:
     try:
         return importlib.import_module(module)
     except ImportError as error:
-        remedy = f"pip install apache-airflow-providers-{package}"
-        raise FatalError("RUNNER_PACKAGE_MISSING", f"connections need a package: {error}", remedy=remedy) from error
+        what = f"connections need a package: {error}"
+        raise FatalError("RUNNER_PACKAGE_MISSING", what, remedy=f"pip install {package}") from error
 
 
 def _unusable(name: str, error: Exception) -> FatalError:

@@ -13,7 +13,6 @@ import requests
 import yaml
 from databricks.sdk import WorkspaceClient
 from databricks.sdk.config import Config
-from databricks.sdk.credentials_provider import credentials_strategy
 from databricks.sdk.errors import (
     BadRequest,
     DeadlineExceeded,
@@ -204,26 +203,20 @@ def connect(access: DatabricksAccess) -> Workspace:
     Raises:
         FatalError: `CONNECTION_UNUSABLE`.
     """
-    strategy = None if access.headers is None else _by_headers(access.headers)
     try:
         config = Config(
             product="airflow-gddl",
             product_version=__version__,
             retry_timeout_seconds=_PATIENCE_SECONDS,
             http_timeout_seconds=30,
-            credentials_strategy=strategy,
             host=access.host or None,
+            **access.login,
         )
         return Workspace(WorkspaceClient(config=config).jobs)
     except ValueError as error:
         remedy = "set databricks_conn_id to an Airflow connection, or DATABRICKS_HOST and DATABRICKS_TOKEN"
         what = f"no way to log in to Databricks: {_first_line(error)}"
         raise FatalError("CONNECTION_UNUSABLE", what, remedy=remedy) from error
-
-
-def _by_headers(headers: Callable[[], Mapping[str, str]]) -> Any:
-    """Authenticates each request with these headers."""
-    return credentials_strategy("airflow-connection", [])(lambda _config: lambda: dict(headers()))
 
 
 def _told(error: Exception) -> GddlError:

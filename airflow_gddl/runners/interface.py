@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, Literal, Protocol, TypeVar
 
@@ -17,11 +17,11 @@ class DatabricksAccess:
 
     Attributes:
         host: its URL; empty: as the SDK finds it (`DATABRICKS_HOST`, `~/.databrickscfg`).
-        headers: the headers that authenticate a request, fresh for each; null: as the SDK finds them.
+        login: fields of the SDK's `Config`; empty: as the SDK finds them.
     """
 
     host: str = ""
-    headers: Callable[[], Mapping[str, str]] | None = field(default=None, repr=False)
+    login: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
 
 class Connections(Protocol):

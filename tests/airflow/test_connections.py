@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import base64
 import json
+import sys
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import boto3
 import moto
 import pytest
 import responses
+from databricks.sdk.core import Config
 
 from airflow_gddl.contract.errors import FatalError, MetadataError
 from airflow_gddl.hooks.aws import FromAirflow, fetch
+from airflow_gddl.runners.interface import DatabricksAccess
 
 DATABRICKS = {"conn_type": "databricks", "host": "adb-1.azuredatabricks.net", "password": "s3cr3t-token"}
 ROLE, ASSUMED = "arn:aws:iam::123456789012:role/loader", "arn:aws:sts::123456789012:assumed-role/loader/"
@@ -23,57 +28,125 @@ def connect(monkeypatch: pytest.MonkeyPatch, name: str, fields: dict[str, Any]) 
     monkeypatch.setenv(f"AIRFLOW_CONN_{name.upper()}", json.dumps(fields))
 
 
-def test_a_databricks_token_goes_into_the_headers(monkeypatch: pytest.MonkeyPatch) -> None:
-    connect(monkeypatch, "dbx", DATABRICKS)
+HOST = "https://adb-1.azuredatabricks.net"
+KNOWN = {"oidc_endpoint": f"{HOST}/oidc", "cloud": "Azure"}
+AZURE = "https://login.microsoftonline.com/tenant/oauth2/token"
+
+
+def headers_of(access: DatabricksAccess) -> dict[str, str]:
+    """Of a request of the SDK."""
+    return dict(Config(host=access.host, **access.login).authenticate())
+
+
+@pytest.mark.parametrize("extra", [{}, {"token": "s3cr3t-token"}, {"host": f"{HOST}/?o=1"}])
+def test_a_databricks_token_goes_into_the_headers(monkeypatch: pytest.MonkeyPatch, extra: dict[str, Any]) -> None:
+    monkeypatch.setenv("DATABRICKS_CLIENT_ID", "another way to log in, which the connection overrides")
+    login = {"login": "ignored", "password": ""} if "token" in extra else {}
+    connect(monkeypatch, "dbx", {**DATABRICKS, **login, "extra": extra})
     access = FromAirflow().databricks("dbx")
-    assert access.host == "https://adb-1.azuredatabricks.net"
-    assert access.headers is not None
-    assert access.headers() == {"Authorization": "Bearer s3cr3t-token"}
+    assert access.host == HOST
+    with responses.RequestsMock(assert_all_requests_are_fired=False) as answers:
+        answers.get(f"{HOST}/.well-known/databricks-config", json=KNOWN)
+        assert headers_of(access) == {"Authorization": "Bearer s3cr3t-token"}
     assert "s3cr3t" not in repr(access)
 
 
-def test_a_missing_connection_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(FatalError, match=r"CONNECTION_UNUSABLE.*nowhere"):
-        FromAirflow().databricks("nowhere")
+@pytest.mark.parametrize(
+    ("fields", "what"),
+    [
+        (None, "dbx"),
+        ({**DATABRICKS, "host": ""}, "has no host"),
+        ({**DATABRICKS, "password": ""}, "no way to log in"),
+        ({**DATABRICKS, "login": "user"}, "no way to log in"),
+        ({**DATABRICKS, "password": "", "extra": {"federated_token_provider": "x.y"}}, "no way to log in"),
+    ],
+)
+def test_an_unusable_connection_is_reported(
+    monkeypatch: pytest.MonkeyPatch, fields: dict[str, Any] | None, what: str
+) -> None:
+    if fields is not None:
+        connect(monkeypatch, "dbx", fields)
+    with pytest.raises(FatalError, match=rf"CONNECTION_UNUSABLE.*{what}") as caught:
+        FromAirflow().databricks("dbx")
+    assert "s3cr3t" not in str(caught.value)
 
 
-@pytest.mark.filterwarnings("ignore:ProvidersManager.hooks is deprecated")
-def test_a_service_principal_logs_in_by_oauth_and_its_token_is_renewed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_service_principal_logs_in_by_oauth(monkeypatch: pytest.MonkeyPatch) -> None:
     extra = {"service_principal_oauth": True}
     connect(monkeypatch, "dbx", {**DATABRICKS, "login": "client-id", "password": "s3cr3t-client", "extra": extra})
-    with responses.RequestsMock() as answers:
-        # A token that ends within two minutes is not used twice.
-        for token in ("first", "second"):
-            found = {"access_token": token, "expires_in": 60, "token_type": "Bearer"}
-            answers.post("https://adb-1.azuredatabricks.net/oidc/v1/token", json=found)
-        access = FromAirflow().databricks("dbx")
-        assert access.headers is not None
-        tokens = [access.headers()["Authorization"] for _ in range(2)]
-        sent = [call.request for call in answers.calls]
-    assert tokens == ["Bearer first", "Bearer second"]
-    login = base64.b64encode(b"client-id:s3cr3t-client").decode()
-    assert [request.headers["Authorization"] for request in sent] == [f"Basic {login}"] * 2
-    assert sent[0].body == "grant_type=client_credentials&scope=all-apis"
+    with responses.RequestsMock(assert_all_requests_are_fired=False) as answers:
+        answers.get(f"{HOST}/.well-known/databricks-config", json=KNOWN)
+        endpoint = f"{HOST}/oidc/v1/token"
+        known = {"token_endpoint": endpoint, "authorization_endpoint": endpoint}
+        answers.get(f"{HOST}/oidc/.well-known/oauth-authorization-server", json=known)
+        answers.post(endpoint, json={"access_token": "first", "expires_in": 3600, "token_type": "Bearer"})
+        assert headers_of(FromAirflow().databricks("dbx")) == {"Authorization": "Bearer first"}
+        sent = next(call.request for call in answers.calls if call.request.method == "POST")
+    assert sent.headers["Authorization"] == f"Basic {base64.b64encode(b'client-id:s3cr3t-client').decode()}"
+    assert "grant_type=client_credentials" in str(sent.body)
 
 
-def test_an_azure_service_principal_names_its_workspace(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_principal_of_azure_names_its_workspace(monkeypatch: pytest.MonkeyPatch) -> None:
     """A principal that is no user of the workspace has to say which one it manages."""
-    extra = {
-        "azure_tenant_id": "tenant",
-        "azure_resource_id": "/subscriptions/1/w",
-        "use_azure_managed_identity": False,
-    }
+    extra = {"azure_resource_id": "/subscriptions/1/w", "azure_tenant_id": "tenant"}
     connect(monkeypatch, "dbx", {**DATABRICKS, "login": "app", "password": "s3cr3t-app", "extra": extra})
-    access = FromAirflow().databricks("dbx")
-    monkeypatch.setattr(
-        "airflow.providers.databricks.hooks.databricks_base.BaseDatabricksHook._get_aad_token",
-        lambda _hook, resource: f"token of {resource}",
-    )
-    assert access.headers is not None
-    headers = access.headers()
-    assert headers["X-Databricks-Azure-Workspace-Resource-Id"] == "/subscriptions/1/w"
-    assert headers["Authorization"].startswith("Bearer token of 2ff814a6")
-    assert "X-Databricks-Azure-SP-Management-Token" in headers
+    with responses.RequestsMock() as answers:
+        answers.get(f"{HOST}/.well-known/databricks-config", json=KNOWN)
+        answers.post(AZURE, json={"access_token": "of azure", "expires_in": 3600, "token_type": "Bearer"})
+        headers = headers_of(FromAirflow().databricks("dbx"))
+    assert headers == {
+        "Authorization": "Bearer of azure",
+        "X-Databricks-Azure-SP-Management-Token": "of azure",
+        "X-Databricks-Azure-Workspace-Resource-Id": "/subscriptions/1/w",
+    }
+
+
+class Credential:
+    """Of `azure-identity`, which no other test needs: `get_token(*scopes)` returns an access token with `token`."""
+
+    def __init__(self, *, client_id: str = "default") -> None:
+        self.client_id = client_id
+
+    def get_token(self, *scopes: str) -> SimpleNamespace:
+        return SimpleNamespace(token=f"{self.client_id}: {scopes[0]}", expires_on=4102444800)
+
+
+def test_an_identity_of_azure_needs_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    extra = {"use_azure_managed_identity": True, "managed_identity_client_id": "m", "azure_resource_id": "/w"}
+    connect(monkeypatch, "dbx", {**DATABRICKS, "login": "", "password": "", "extra": extra})
+    monkeypatch.setitem(sys.modules, "azure.identity", None)
+    with pytest.raises(FatalError, match=r"RUNNER_PACKAGE_MISSING.*pip install azure-identity"):
+        FromAirflow().databricks("dbx")
+    kinds = {"ManagedIdentityCredential": Credential, "DefaultAzureCredential": Credential}
+    monkeypatch.setitem(sys.modules, "azure.identity", SimpleNamespace(**kinds))
+    monkeypatch.setitem(sys.modules, "azure", SimpleNamespace())
+    with responses.RequestsMock() as answers:
+        answers.get(f"{HOST}/.well-known/databricks-config", json=KNOWN)
+        assert headers_of(FromAirflow().databricks("dbx")) == {
+            "Authorization": "Bearer m: 2ff814a6-3304-4ab8-85cb-cd0e6f879c1d/.default",
+            "X-Databricks-Azure-SP-Management-Token": "m: https://management.azure.com/.default",
+            "X-Databricks-Azure-Workspace-Resource-Id": "/w",
+        }
+    connect(monkeypatch, "dbx", {**DATABRICKS, "password": "", "extra": {"use_default_azure_credential": True}})
+    with responses.RequestsMock() as answers:
+        answers.get(f"{HOST}/.well-known/databricks-config", json=KNOWN)
+        headers = headers_of(FromAirflow().databricks("dbx"))
+    assert headers == {"Authorization": "Bearer default: 2ff814a6-3304-4ab8-85cb-cd0e6f879c1d/.default"}
+
+
+def test_a_token_of_kubernetes_is_exchanged(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("of the pod")
+    extra = {"k8s_projected_volume_token_path": str(tmp_path / "token"), "client_id": "principal"}
+    connect(monkeypatch, "dbx", {**DATABRICKS, "login": "federated_k8s", "password": "", "extra": extra})
+    with responses.RequestsMock(assert_all_requests_are_fired=False) as answers:
+        answers.get(f"{HOST}/.well-known/databricks-config", json=KNOWN)
+        endpoint = f"{HOST}/oidc/v1/token"
+        known = {"token_endpoint": endpoint, "authorization_endpoint": endpoint}
+        answers.get(f"{HOST}/oidc/.well-known/oauth-authorization-server", json=known)
+        answers.post(endpoint, json={"access_token": "exchanged", "expires_in": 3600, "token_type": "Bearer"})
+        assert headers_of(FromAirflow().databricks("dbx")) == {"Authorization": "Bearer exchanged"}
+        sent = next(call.request for call in answers.calls if call.request.method == "POST")
+    assert "subject_token=of+the+pod" in str(sent.body)
 
 
 def test_aws_keys_come_from_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
