@@ -117,7 +117,7 @@ def measure(root: Path, tables: int, view: AirflowView, on_postgres: bool) -> Sp
         runs.create_pools(pools(dags))
         airflow.wait("all DAGs", lambda: airflow.rest.get("dags", limit=1)["total_entries"] == len(dags))
         spent = timed(airflow, runs, [dag.dag_id for dag in dags], engine)
-    loaded = sorted(record.read_text().split())
+    loaded = sorted(line.partition("\t")[0] for line in record.read_text().splitlines())
     if loaded != sorted(f"shop.t{n}" for n in range(tables)):
         raise WrongResultError(f"{len(loaded)} loads of {len(set(loaded))} tables instead of {tables}")
     sys.stdout.write(f"{view}: {len(dags)} DAGs, {tables} tables: {spent.wall:.1f} s, {spent.cpu:.1f} s of CPU\n")

@@ -1,0 +1,209 @@
+"""An hour of a fleet: many tables on a schedule, and files that arrive all the time; see README.md beside this file.
+
+    python benchmarks/airflow_hour.py [--tables 10000] [--minutes 60] [--every 5]
+
+The last line on standard output is JSON.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import shutil
+import sys
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from statistics import median, quantiles
+
+import psutil
+import sqlalchemy as sa
+from airflow_run import order
+from measuring import WrongResultError, say
+from onboard_source import postgres
+
+from airflow_gddl.metadata.loading import load
+from airflow_gddl.runners.child import stoppable
+from airflow_gddl.topology import pipelines, pools
+from devtools.standalone import supervisor
+from devtools.standalone.runs import Runs
+from devtools.standalone.supervisor import Standalone
+
+_PACK, _SLOTS = 200, 4
+_SETTINGS = """\
+landing: ../landing
+lake: ../lake
+defaults: {{schedule: "*/{every} * * * *", size: bench}}
+tiers:
+  bench: {{tables_per_job: {pack}, slots: {slots}, airflow: pack}}
+"""
+_PARTS = ("scheduler", "triggerer", "dag-processor", "api-server")
+
+
+@dataclass
+class Fleet:
+    """Tables with landing folders, and what arrived in them.
+
+    Attributes:
+        arrived: seconds since the epoch of each table's files after its first load.
+    """
+
+    root: Path
+    tables: int
+    arrived: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
+
+    def write(self, every: int) -> None:
+        (self.root / "metadata" / "tables").mkdir(parents=True)
+        settings = _SETTINGS.format(every=every, pack=_PACK, slots=_SLOTS)
+        (self.root / "metadata" / "gddl.yaml").write_text(settings)
+        rows = "".join(f"  - {{table: shop.t{n}, keys: [id]}}\n" for n in range(self.tables))
+        (self.root / "metadata" / "tables" / "shop.yaml").write_text(f"source: shop\ntables:\n{rows}")
+        for n in range(self.tables):
+            self._land(n, "LOAD00000001.parquet")
+
+    def feed(self, chosen: random.Random, count: int) -> None:
+        """A change file for so many tables, chosen at random."""
+        for n in chosen.sample(range(self.tables), count):
+            times = self.arrived[f"shop.t{n}"]
+            self._land(n, f"20240101-{len(times) + 1:09d}.parquet")
+            times.append(time.time())
+
+    def _land(self, number: int, name: str) -> None:
+        folder = self.root / "landing" / "shop" / f"t{number}"
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text("not read by the stand-in")
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("--tables", type=int, default=10_000)
+    options.add_argument("--minutes", type=int, default=60, help="of schedules, after the first load of all tables")
+    options.add_argument("--every", type=int, default=5, help="minutes between two runs of a DAG; divides 60")
+    options.add_argument("--seed", type=int, default=1)
+    asked = options.parse_args()
+    root = Path(tempfile.mkdtemp(prefix="gddl-hour-"))
+    try:
+        with stoppable():
+            answer = measure(Fleet(root, asked.tables), asked.minutes, asked.every, random.Random(asked.seed))  # noqa: S311 - no secret
+    finally:
+        shutil.rmtree(root, ignore_errors=True)
+    sys.stdout.write(f"{json.dumps(answer)}\n")
+
+
+def measure(fleet: Fleet, minutes: int, every: int, chosen: random.Random) -> dict[str, float]:
+    """
+    Raises:
+        WrongResultError: a run failed, or a file was not loaded.
+        GddlError: Airflow did not start.
+    """
+    fleet.write(every)
+    catalog = load(fleet.root / "metadata", {})
+    dags = pipelines(catalog.tables, catalog.tiers, catalog.dag_prefix)
+    record = fleet.root / "record"
+    with ExitStack() as stack:
+        engine = stack.enter_context(postgres())
+        airflow = stack.enter_context(Standalone(order(fleet.root, record, engine)))
+        airflow.begin()
+        airflow.start()
+        airflow.wait_ready()
+        Runs(airflow, lambda _: None).create_pools(pools(dags))
+        airflow.wait("all DAGs", lambda: airflow.rest.get("dags", limit=1)["total_entries"] == len(dags), 600)
+        first = time.monotonic()
+        airflow.wait("first loads", lambda: len({name for name, _ in loads(record)}) == fleet.tables, 3600)
+        say(f"{fleet.tables:,} tables in {len(dags)} DAGs: first loads in {time.monotonic() - first:.0f} s")
+        begun, cpu = datetime.now(UTC), cpu_by_part(airflow.mark)
+        for minute in range(minutes):
+            fleet.feed(chosen, max(1, fleet.tables // 60))
+            _wait(begun + timedelta(minutes=minute + 1))
+        ended = datetime.now(UTC)
+        spent = {part: seconds - cpu.get(part, 0.0) for part, seconds in cpu_by_part(airflow.mark).items()}
+        _wait(ended + timedelta(minutes=2 * every))
+        ticks = list(_ticks(begun, ended, every))
+        answer = scheduled(engine, len(dags), ticks)
+    answer |= {f"{part}_cpu_seconds": round(seconds, 1) for part, seconds in sorted(spent.items())}
+    return {"tables": fleet.tables, "minutes": minutes, **answer, **freshness(fleet, loads(record))}
+
+
+def _wait(until: datetime) -> None:
+    time.sleep(max(0.0, (until - datetime.now(UTC)).total_seconds()))
+
+
+def _ticks(begun: datetime, ended: datetime, every: int) -> Iterator[datetime]:
+    """Moments of the schedule between the two."""
+    tick = begun.replace(minute=0, second=0, microsecond=0)
+    while tick <= ended:
+        if tick > begun:
+            yield tick
+        tick += timedelta(minutes=every)
+
+
+def scheduled(engine: sa.Engine, dags: int, ticks: Sequence[datetime]) -> dict[str, float]:
+    """Scheduled runs of these moments: how many are missing, and how late the others began.
+
+    Raises:
+        WrongResultError: one failed.
+    """
+    text = "select run_after, start_date, end_date, state from dag_run where run_type = 'scheduled'"
+    with engine.connect() as database:
+        rows = [row for row in database.execute(sa.text(text)) if row.run_after.astimezone(UTC) in set(ticks)]
+    if failed := sum(row.state == "failed" for row in rows):
+        raise WrongResultError(f"{failed} runs failed")
+    late = [(row.start_date - row.run_after).total_seconds() for row in rows if row.start_date is not None]
+    took = [(row.end_date - row.start_date).total_seconds() for row in rows if row.end_date is not None]
+    return {
+        "schedules": dags * len(ticks),
+        "missed": dags * len(ticks) - len(late),
+        "late_seconds_median": round(median(late), 1),
+        "late_seconds_p95": round(quantiles(late, n=20)[-1], 1),
+        "late_seconds_most": round(max(late), 1),
+        "run_seconds_median": round(median(took), 1),
+    }
+
+
+def loads(record: Path) -> list[tuple[str, float]]:
+    """Table and moment of each load so far."""
+    lines = record.read_text().splitlines() if record.exists() else []
+    return [(name, float(at)) for name, at in (line.split("\t") for line in lines)]
+
+
+def freshness(fleet: Fleet, found: Sequence[tuple[str, float]]) -> dict[str, float]:
+    """From a file to the first load after it.
+
+    Raises:
+        WrongResultError: a file has none.
+    """
+    by_table: dict[str, list[float]] = defaultdict(list)
+    for name, at in found:
+        by_table[name].append(at)
+    waits, files = [], 0
+    for name, times in fleet.arrived.items():
+        for arrived in times:
+            files += 1
+            waits += [min(later) - arrived for later in [[at for at in by_table[name] if at > arrived]] if later]
+    if len(waits) != files:
+        raise WrongResultError(f"{files - len(waits)} of {files} files were not loaded")
+    return {"files": files, "loads": len(found), "fresh_seconds_median": round(median(waits), 1),
+            "fresh_seconds_p95": round(quantiles(waits, n=20)[-1], 1)}  # fmt: skip
+
+
+def cpu_by_part(mark: str) -> dict[str, float]:
+    """CPU seconds of each part of Airflow, tasks with the scheduler that started them, and of the database."""
+    spent: dict[str, float] = defaultdict(float)
+    for process in supervisor.marked(mark):
+        with suppress(psutil.NoSuchProcess):
+            words = process.cmdline()
+            spent[next((part for part in _PARTS if part in words), "tasks")] += sum(process.cpu_times()[:4])
+    for process in psutil.process_iter(["name", "cpu_times"]):
+        if process.info["name"] == "postgres" and process.info["cpu_times"] is not None:
+            spent["database"] += sum(process.info["cpu_times"][:2])
+    return dict(spent)
+
+
+if __name__ == "__main__":
+    main()
