@@ -165,9 +165,7 @@ class FromAirflow:
         _require("databricks.sdk", "databricks-sdk")
         try:
             connection = capabilities.connection(name)
-            host = str(connection.extra_dejson.get("host") or connection.host or "").rstrip("/")
-            host = f"https://{urlsplit(host).hostname or host}" if host else ""
-            login = _databricks_login(connection)
+            host, login = _workspace(connection), _databricks_login(connection)
         except FatalError:
             raise
         except Exception as error:
@@ -187,6 +185,13 @@ class FromAirflow:
             raise
         except Exception as error:
             raise _unusable(name, error) from error
+
+
+def _workspace(connection: Any) -> str:
+    """Address of a workspace, as the provider makes it of a connection; empty: the connection has no host."""
+    host = str(connection.extra_dejson.get("host") or connection.host or "").rstrip("/")
+    port = f":{connection.port}" if connection.port else ""
+    return f"{connection.schema or 'https'}://{urlsplit(host).hostname or host}{port}" if host else ""
 
 
 def _databricks_login(connection: Any) -> dict[str, Any]:

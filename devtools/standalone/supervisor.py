@@ -35,6 +35,13 @@ def marked(value: str) -> list[psutil.Process]:
     return [process for process, found in _marks() if found == value]
 
 
+def _is_java(process: psutil.Process) -> bool:
+    try:
+        return "java" in process.name()
+    except psutil.NoSuchProcess:  # it has ended since
+        return False
+
+
 def marks() -> set[str]:
     """The marks of all processes of this user."""
     return {found for _, found in _marks()}
@@ -262,7 +269,7 @@ class Standalone:
             for part in self.parts.values():
                 part.ask_to_end()
             # Java processes end with their job.
-            end([process for process in marked(self.mark) if "java" not in process.name()], _GRACE_SECONDS)
+            end([process for process in marked(self.mark) if not _is_java(process)], _GRACE_SECONDS)
         finally:
             with unstoppable():
                 for part in self.parts.values():

@@ -51,6 +51,11 @@ def test_a_databricks_token_goes_into_the_headers(monkeypatch: pytest.MonkeyPatc
     assert "s3cr3t" not in repr(access)
 
 
+def test_scheme_and_port_are_those_of_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    connect(monkeypatch, "dbx", {**DATABRICKS, "host": "127.0.0.1", "schema": "http", "port": 8080})
+    assert FromAirflow().databricks("dbx").host == "http://127.0.0.1:8080"
+
+
 @pytest.mark.parametrize(
     ("fields", "what"),
     [
