@@ -16,7 +16,7 @@ import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -24,25 +24,13 @@ from statistics import median, quantiles
 
 import psutil
 import sqlalchemy as sa
-from airflow_run import order
+from airflow_run import land, loads, started, write
 from measuring import WrongResultError, say
 from onboard_source import postgres
 
-from airflow_gddl.metadata.loading import load
 from airflow_gddl.runners.child import stoppable
-from airflow_gddl.topology import pipelines, pools
 from devtools.standalone import supervisor
-from devtools.standalone.runs import Runs
-from devtools.standalone.supervisor import Standalone
 
-_PACK, _SLOTS = 200, 4
-_SETTINGS = """\
-landing: ../landing
-lake: ../lake
-defaults: {{schedule: "*/{every} * * * *", size: bench}}
-tiers:
-  bench: {{tables_per_job: {pack}, slots: {slots}, airflow: pack}}
-"""
 _PARTS = ("scheduler", "triggerer", "dag-processor", "api-server")
 
 
@@ -58,26 +46,12 @@ class Fleet:
     tables: int
     arrived: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
 
-    def write(self, every: int) -> None:
-        (self.root / "metadata" / "tables").mkdir(parents=True)
-        settings = _SETTINGS.format(every=every, pack=_PACK, slots=_SLOTS)
-        (self.root / "metadata" / "gddl.yaml").write_text(settings)
-        rows = "".join(f"  - {{table: shop.t{n}, keys: [id]}}\n" for n in range(self.tables))
-        (self.root / "metadata" / "tables" / "shop.yaml").write_text(f"source: shop\ntables:\n{rows}")
-        for n in range(self.tables):
-            self._land(n, "LOAD00000001.parquet")
-
     def feed(self, chosen: random.Random, count: int) -> None:
         """A change file for so many tables, chosen at random."""
         for n in chosen.sample(range(self.tables), count):
             times = self.arrived[f"shop.t{n}"]
-            self._land(n, f"20240101-{len(times) + 1:09d}.parquet")
+            land(self.root, n, f"20240101-{len(times) + 1:09d}.parquet")
             times.append(time.time())
-
-    def _land(self, number: int, name: str) -> None:
-        folder = self.root / "landing" / "shop" / f"t{number}"
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text("not read by the stand-in")
 
 
 def main() -> None:
@@ -102,27 +76,18 @@ def measure(fleet: Fleet, minutes: int, every: int, chosen: random.Random) -> di
         WrongResultError: a run failed, or a file was not loaded.
         GddlError: Airflow did not start.
     """
-    fleet.write(every)
-    catalog = load(fleet.root / "metadata", {})
-    dags = pipelines(catalog.tables, catalog.tiers, catalog.dag_prefix)
+    write(fleet.root, fleet.tables, "pack", f'"*/{every} * * * *"')
     record = fleet.root / "record"
-    with ExitStack() as stack:
-        engine = stack.enter_context(postgres())
-        airflow = stack.enter_context(Standalone(order(fleet.root, record, engine)))
-        airflow.begin()
-        airflow.start()
-        airflow.wait_ready()
-        Runs(airflow, lambda _: None).create_pools(pools(dags))
-        airflow.wait("all DAGs", lambda: airflow.rest.get("dags", limit=1)["total_entries"] == len(dags), 600)
+    with postgres() as engine, started(fleet.root, record, engine) as (airflow, dags):
         first = time.monotonic()
         airflow.wait("first loads", lambda: len({name for name, _ in loads(record)}) == fleet.tables, 3600)
         say(f"{fleet.tables:,} tables in {len(dags)} DAGs: first loads in {time.monotonic() - first:.0f} s")
-        begun, cpu = datetime.now(UTC), cpu_by_part(airflow.mark)
+        begun, cpu = datetime.now(UTC), cpu_by_part(airflow.mark, engine)
         for minute in range(minutes):
             fleet.feed(chosen, max(1, fleet.tables // 60))
             _wait(begun + timedelta(minutes=minute + 1))
         ended = datetime.now(UTC)
-        spent = {part: seconds - cpu.get(part, 0.0) for part, seconds in cpu_by_part(airflow.mark).items()}
+        spent = {part: seconds - cpu.get(part, 0.0) for part, seconds in cpu_by_part(airflow.mark, engine).items()}
         _wait(ended + timedelta(minutes=2 * every))
         ticks = list(_ticks(begun, ended, every))
         answer = scheduled(engine, len(dags), ticks)
@@ -166,12 +131,6 @@ def scheduled(engine: sa.Engine, dags: int, ticks: Sequence[datetime]) -> dict[s
     }
 
 
-def loads(record: Path) -> list[tuple[str, float]]:
-    """Table and moment of each load so far."""
-    lines = record.read_text().splitlines() if record.exists() else []
-    return [(name, float(at)) for name, at in (line.split("\t") for line in lines)]
-
-
 def freshness(fleet: Fleet, found: Sequence[tuple[str, float]]) -> dict[str, float]:
     """From a file to the first load after it.
 
@@ -181,27 +140,28 @@ def freshness(fleet: Fleet, found: Sequence[tuple[str, float]]) -> dict[str, flo
     by_table: dict[str, list[float]] = defaultdict(list)
     for name, at in found:
         by_table[name].append(at)
-    waits, files = [], 0
-    for name, times in fleet.arrived.items():
-        for arrived in times:
-            files += 1
-            waits += [min(later) - arrived for later in [[at for at in by_table[name] if at > arrived]] if later]
-    if len(waits) != files:
-        raise WrongResultError(f"{files - len(waits)} of {files} files were not loaded")
-    return {"files": files, "loads": len(found), "fresh_seconds_median": round(median(waits), 1),
+    files = [(name, arrived) for name, times in fleet.arrived.items() for arrived in times]
+    loaded = [min((at for at in by_table[name] if at > arrived), default=None) for name, arrived in files]
+    if lost := loaded.count(None):
+        raise WrongResultError(f"{lost} of {len(files)} files were not loaded")
+    waits = [at - arrived for at, (_, arrived) in zip(loaded, files, strict=True) if at is not None]
+    return {"files": len(files), "loads": len(found), "fresh_seconds_median": round(median(waits), 1),
             "fresh_seconds_p95": round(quantiles(waits, n=20)[-1], 1)}  # fmt: skip
 
 
-def cpu_by_part(mark: str) -> dict[str, float]:
-    """CPU seconds of each part of Airflow, tasks with the scheduler that started them, and of the database."""
+def cpu_by_part(mark: str, engine: sa.Engine) -> dict[str, float]:
+    """CPU seconds of each part of Airflow, of `tasks` (all its other processes), and of the database's server."""
     spent: dict[str, float] = defaultdict(float)
     for process in supervisor.marked(mark):
         with suppress(psutil.NoSuchProcess):
             words = process.cmdline()
-            spent[next((part for part in _PARTS if part in words), "tasks")] += sum(process.cpu_times()[:4])
-    for process in psutil.process_iter(["name", "cpu_times"]):
-        if process.info["name"] == "postgres" and process.info["cpu_times"] is not None:
-            spent["database"] += sum(process.info["cpu_times"][:2])
+            spent[next((part for part in _PARTS if part in words), "tasks")] += supervisor.cpu_of(process)
+    with engine.connect() as database:
+        server = psutil.Process(database.scalar(sa.text("select pg_backend_pid()"))).parent()
+        assert server is not None
+        for process in (server, *server.children()):
+            with suppress(psutil.NoSuchProcess):
+                spent["database"] += supervisor.cpu_of(process)
     return dict(spent)
 
 

@@ -12,7 +12,8 @@ import shutil
 import sys
 import tempfile
 import time
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -48,7 +49,7 @@ HERE = Path(__file__).parent
 _SETTINGS = """\
 landing: ../landing
 lake: ../lake
-defaults: {schedule: null, size: bench}
+defaults: {schedule: %s, size: bench}
 tiers:
   bench: {tables_per_job: %d, slots: %d, airflow: %s}
 """
@@ -103,26 +104,38 @@ def measure(root: Path, tables: int, view: AirflowView, on_postgres: bool) -> Sp
         GddlError: Airflow did not start, or a run failed.
     """
     write(root, tables, view)
-    catalog = load(root / "metadata", {})
-    dags = pipelines(catalog.tables, catalog.tiers, catalog.dag_prefix)
     record = root / "record"
     with ExitStack() as stack:
         engine = stack.enter_context(postgres()) if on_postgres else None
-        airflow = stack.enter_context(Standalone(order(root, record, engine)))
+        airflow, dag_ids = stack.enter_context(started(root, record, engine))
         engine = engine or sa.create_engine(f"sqlite:///{airflow.order.home.database}")
+        spent = timed(airflow, Runs(airflow, lambda _: None), dag_ids, engine)
+    loaded = sorted(name for name, _ in loads(record))
+    if loaded != sorted(f"shop.t{n}" for n in range(tables)):
+        raise WrongResultError(f"{len(loaded)} loads of {len(set(loaded))} tables instead of {tables}")
+    sys.stdout.write(f"{view}: {len(dag_ids)} DAGs, {tables} tables: {spent.wall:.1f} s, {spent.cpu:.1f} s of CPU\n")
+    sys.stdout.flush()
+    return spent
+
+
+@contextmanager
+def started(root: Path, record: Path, engine: sa.Engine | None) -> Iterator[tuple[Standalone, list[str]]]:
+    """All of Airflow's parts, with the pools and every DAG of the metadata; and the ids of these."""
+    catalog = load(root / "metadata", {})
+    dags = pipelines(catalog.tables, catalog.tiers, catalog.dag_prefix)
+    with Standalone(order(root, record, engine)) as airflow:
         airflow.begin()
         airflow.start()
         airflow.wait_ready()
-        runs = Runs(airflow, lambda _: None)
-        runs.create_pools(pools(dags))
+        Runs(airflow, lambda _: None).create_pools(pools(dags))
         airflow.wait("all DAGs", lambda: airflow.rest.get("dags", limit=1)["total_entries"] == len(dags))
-        spent = timed(airflow, runs, [dag.dag_id for dag in dags], engine)
-    loaded = sorted(line.partition("\t")[0] for line in record.read_text().splitlines())
-    if loaded != sorted(f"shop.t{n}" for n in range(tables)):
-        raise WrongResultError(f"{len(loaded)} loads of {len(set(loaded))} tables instead of {tables}")
-    sys.stdout.write(f"{view}: {len(dags)} DAGs, {tables} tables: {spent.wall:.1f} s, {spent.cpu:.1f} s of CPU\n")
-    sys.stdout.flush()
-    return spent
+        yield airflow, [dag.dag_id for dag in dags]
+
+
+def loads(record: Path) -> list[tuple[str, float]]:
+    """Table and moment, in seconds since the epoch, of each load of the stand-in so far."""
+    lines = record.read_text().splitlines() if record.exists() else []
+    return [(name, float(at)) for name, at in (line.split("\t") for line in lines)]
 
 
 def timed(airflow: Standalone, runs: Runs, dag_ids: list[str], engine: sa.Engine) -> Spent:
@@ -147,15 +160,21 @@ def _green(airflow: Standalone) -> int:
     return int(ended["total_entries"])
 
 
-def write(root: Path, tables: int, view: AirflowView) -> None:
+def write(root: Path, tables: int, view: AirflowView, schedule: str = "null") -> None:
+    """Metadata, and a first file for each table."""
     (root / "metadata" / "tables").mkdir(parents=True)
-    (root / "metadata" / "gddl.yaml").write_text(_SETTINGS % (_PACK, _PARALLELISM, view))
+    (root / "metadata" / "gddl.yaml").write_text(_SETTINGS % (schedule, _PACK, _PARALLELISM, view))
     rows = "".join(f"  - {{table: shop.t{n}, keys: [id]}}\n" for n in range(tables))
     (root / "metadata" / "tables" / "shop.yaml").write_text(f"source: shop\ntables:\n{rows}")
     for n in range(tables):
-        folder = root / "landing" / "shop" / f"t{n}"
-        folder.mkdir(parents=True)
-        (folder / "LOAD00000001.parquet").write_text("not read by the stand-in")
+        land(root, n, "LOAD00000001.parquet")
+
+
+def land(root: Path, number: int, name: str) -> None:
+    """A file of a table."""
+    folder = root / "landing" / "shop" / f"t{number}"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / name).write_text("not read by the stand-in")
 
 
 def _on(engine: sa.Engine | None) -> dict[str, dict[str, str]]:

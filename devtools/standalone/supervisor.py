@@ -52,8 +52,17 @@ def cpu_seconds(value: str) -> float:
     total = 0.0
     for process in marked(value):
         with suppress(psutil.NoSuchProcess):
-            total += sum(process.cpu_times()[:4])  # user, system, and both of children that were waited for
+            total += cpu_of(process)
     return total
+
+
+def cpu_of(process: psutil.Process) -> float:
+    """User and system, and both of children that it has waited for.
+
+    Raises:
+        psutil.NoSuchProcess: it has ended.
+    """
+    return sum(process.cpu_times()[:4])
 
 
 def end(processes: Iterable[psutil.Process], grace_seconds: float) -> None:
