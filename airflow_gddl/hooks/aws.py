@@ -200,13 +200,12 @@ def _databricks_login(connection: Any) -> dict[str, Any]:
     docs/platforms/databricks.md lists them.
     """
     extra, login, password = connection.extra_dejson, connection.login, connection.password
-    of_azure = {"azure_workspace_resource_id": extra.get("azure_resource_id")}
     fields: dict[str, Any] = {}
     if token := extra.get("token") or (password if not login else None):
         fields = {"auth_type": "pat", "token": token}
     elif tenant := extra.get("azure_tenant_id"):
-        fields = {"azure_tenant_id": tenant, "azure_client_id": login, "azure_client_secret": password, **of_azure}
-        fields["auth_type"] = "azure-client-secret"
+        fields = {"auth_type": "azure-client-secret", "azure_tenant_id": tenant, "azure_client_id": login}
+        fields |= {"azure_client_secret": password, "azure_workspace_resource_id": extra.get("azure_resource_id")}
     elif extra.get("use_azure_managed_identity"):
         identity = {"client_id": extra["managed_identity_client_id"]} if "managed_identity_client_id" in extra else {}
         fields = {"credentials_strategy": _of_azure("ManagedIdentityCredential", identity, extra)}
@@ -215,8 +214,8 @@ def _databricks_login(connection: Any) -> dict[str, Any]:
     elif extra.get("service_principal_oauth"):
         fields = {"auth_type": "oauth-m2m", "client_id": login, "client_secret": password}
     elif path := extra.get("k8s_projected_volume_token_path"):
-        fields = {"auth_type": "file-oidc", "oidc_token_filepath": path, "client_id": extra.get("client_id")}
-        fields["token_audience"] = extra.get("audience")
+        fields = {"auth_type": "file-oidc", "oidc_token_filepath": path}
+        fields |= {"client_id": extra.get("client_id"), "token_audience": extra.get("audience")}
     return fields
 
 

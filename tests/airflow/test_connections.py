@@ -5,6 +5,8 @@ from __future__ import annotations
 import base64
 import json
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -35,7 +37,25 @@ AZURE = "https://login.microsoftonline.com/tenant/oauth2/token"
 
 def headers_of(access: DatabricksAccess) -> dict[str, str]:
     """Of a request of the SDK."""
-    return dict(Config(host=access.host, **access.login).authenticate())
+    return dict(sdk(access).authenticate())
+
+
+def sdk(access: DatabricksAccess) -> Config:
+    return Config(host=access.host, **access.login)
+
+
+@contextmanager
+def answering(*tokens: str, seconds: int = 3600) -> Iterator[responses.RequestsMock]:
+    """A workspace that gives these tokens, one a request, each for so many seconds."""
+    endpoint = f"{HOST}/oidc/v1/token"
+    with responses.RequestsMock(assert_all_requests_are_fired=False) as answers:
+        answers.get(f"{HOST}/.well-known/databricks-config", json=KNOWN)
+        known = {"token_endpoint": endpoint, "authorization_endpoint": endpoint}
+        answers.get(f"{HOST}/oidc/.well-known/oauth-authorization-server", json=known)
+        for token in tokens:
+            found = {"access_token": token, "expires_in": seconds, "token_type": "Bearer"}
+            answers.post(endpoint, json=found)
+        yield answers
 
 
 @pytest.mark.parametrize("extra", [{}, {"token": "s3cr3t-token"}, {"host": f"{HOST}/?o=1"}])
@@ -76,19 +96,17 @@ def test_an_unusable_connection_is_reported(
     assert "s3cr3t" not in str(caught.value)
 
 
-def test_a_service_principal_logs_in_by_oauth(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_service_principal_logs_in_by_oauth_and_its_token_is_renewed(monkeypatch: pytest.MonkeyPatch) -> None:
     extra = {"service_principal_oauth": True}
     connect(monkeypatch, "dbx", {**DATABRICKS, "login": "client-id", "password": "s3cr3t-client", "extra": extra})
-    with responses.RequestsMock(assert_all_requests_are_fired=False) as answers:
-        answers.get(f"{HOST}/.well-known/databricks-config", json=KNOWN)
-        endpoint = f"{HOST}/oidc/v1/token"
-        known = {"token_endpoint": endpoint, "authorization_endpoint": endpoint}
-        answers.get(f"{HOST}/oidc/.well-known/oauth-authorization-server", json=known)
-        answers.post(endpoint, json={"access_token": "first", "expires_in": 3600, "token_type": "Bearer"})
-        assert headers_of(FromAirflow().databricks("dbx")) == {"Authorization": "Bearer first"}
-        sent = next(call.request for call in answers.calls if call.request.method == "POST")
-    assert sent.headers["Authorization"] == f"Basic {base64.b64encode(b'client-id:s3cr3t-client').decode()}"
-    assert "grant_type=client_credentials" in str(sent.body)
+    with answering("first", "second", seconds=30) as answers:  # the SDK uses no token in its last 40 seconds
+        config = sdk(FromAirflow().databricks("dbx"))
+        tokens = [config.authenticate()["Authorization"] for _ in range(2)]
+        sent = [call.request for call in answers.calls if call.request.method == "POST"]
+    assert tokens == ["Bearer first", "Bearer second"]
+    login = base64.b64encode(b"client-id:s3cr3t-client").decode()
+    assert [request.headers["Authorization"] for request in sent] == [f"Basic {login}"] * 2
+    assert sent[0].body == "grant_type=client_credentials&scope=all-apis"
 
 
 def test_a_principal_of_azure_names_its_workspace(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -143,14 +161,9 @@ def test_a_token_of_kubernetes_is_exchanged(monkeypatch: pytest.MonkeyPatch, tmp
     (tmp_path / "token").write_text("of the pod")
     extra = {"k8s_projected_volume_token_path": str(tmp_path / "token"), "client_id": "principal"}
     connect(monkeypatch, "dbx", {**DATABRICKS, "login": "federated_k8s", "password": "", "extra": extra})
-    with responses.RequestsMock(assert_all_requests_are_fired=False) as answers:
-        answers.get(f"{HOST}/.well-known/databricks-config", json=KNOWN)
-        endpoint = f"{HOST}/oidc/v1/token"
-        known = {"token_endpoint": endpoint, "authorization_endpoint": endpoint}
-        answers.get(f"{HOST}/oidc/.well-known/oauth-authorization-server", json=known)
-        answers.post(endpoint, json={"access_token": "exchanged", "expires_in": 3600, "token_type": "Bearer"})
+    with answering("exchanged") as answers:
         assert headers_of(FromAirflow().databricks("dbx")) == {"Authorization": "Bearer exchanged"}
-        sent = next(call.request for call in answers.calls if call.request.method == "POST")
+        (sent,) = [call.request for call in answers.calls if call.request.method == "POST"]
     assert "subject_token=of+the+pod" in str(sent.body)
 
 
