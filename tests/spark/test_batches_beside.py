@@ -22,6 +22,7 @@ from spark_jobs.engines.large_batch import LargeBatch
 from spark_jobs.engines.spark import VACUUMING, BatchesBesideSpark
 from spark_jobs.engines.spark_tables import MergedTables
 from spark_jobs.plan.planned_batch import BatchPlan
+from tests import exact_bounds
 from tests.conftest import LocalPort
 from tests.delta_rs.small_lake import SmallLake, spec_of
 from tests.landing import write
@@ -191,6 +192,14 @@ def test_tables_change_between(beside: Taken, tmp_path: Path) -> None:
     truth = {0: "late", 1: "load 1", 2: "load 2", 3: "late", 4: "late", 5: "late", 2**40: "wide"}
     assert {row["id"]: row["v"] for row in port.read_by_spark(lake.layout(spec).replica)} == truth
     assert (beside.taken, beside.left) == (5, 0)
+
+
+def test_bounds_beside_a_vector_are_those_of_the_file(beside: Taken, tmp_path: Path) -> None:
+    port, lake, spec = LocalPort("spark"), SmallLake(tmp_path, TIER), spec_of()
+    for _ in exact_bounds.landings(Path(lake.layout(spec).landing)):
+        done(lake, spec, JobOptions(), port)
+    assert beside.left == 0
+    assert exact_bounds.wrong(lake.layout(spec).replica) == []
 
 
 @pytest.mark.parametrize("vectors", [False, True])
