@@ -133,13 +133,27 @@ def events(changes: pa.Table, schema: TableSchema) -> pa.Table:
 
 
 def with_truncates(happened: pa.Table, schema: TableSchema) -> pa.Table:
-    """Events, and at the end a delete of each key that has events before a truncate, at the next one after these."""
+    """Events, and at the end a delete of each key at the first truncate after each of its events, once."""
     if not schema.truncates or not happened.num_rows:
         return happened
-    following, equal = _following(happened, schema)
-    last = len(schema.truncates) - 1
-    rows = np.concatenate([np.flatnonzero(following <= last), np.flatnonzero(equal & (following < last))])
-    numbers = np.concatenate([following[following <= last], following[equal & (following < last)] + 1])
+    placed, passed = happened, np.full(happened.num_rows, -1)
+    forced = forced_rows(happened, schema)
+    if forced.any():
+        passed[forced] = _truncates_passed(happened.filter(pa.array(forced)), schema)
+        placed = _with_truncates_at(happened, passed, schema)
+        key = row_codes(placed.select(schema.keys).columns, placed.num_rows)
+        placed = _with_effective_sequences(placed, key, forced_rows(placed, schema)).slice(0, happened.num_rows)
+    return _with_truncates_at(happened, np.stack([passed, truncates_after(placed, schema)]), schema)
+
+
+def _with_truncates_at(happened: pa.Table, numbers: np.ndarray, schema: TableSchema) -> pa.Table:
+    """Events, and at the end a delete of the key of each at a truncate, once.
+
+    Args:
+        numbers: of truncates, one or several for each event; -1: none.
+    """
+    rows = np.broadcast_to(np.arange(happened.num_rows), numbers.shape)[numbers >= 0]
+    numbers = numbers[numbers >= 0]
     keys = happened.select(schema.keys).take(pa.array(rows))
     group = row_codes([*keys.columns, pa.array(numbers)], len(rows))
     once = np.unique(group, return_index=True)[1]
@@ -151,6 +165,23 @@ def with_truncates(happened: pa.Table, schema: TableSchema) -> pa.Table:
     columns[GDDL] = truncates_gddl(happened.schema.field(GDDL).type, schema).take(pa.array(numbers[once]))
     columns[MOVED] = pa.repeat(False, len(once))
     return pa.concat_tables([happened, pa.table(columns, schema=happened.schema)])
+
+
+def _truncates_passed(forced: pa.Table, schema: TableSchema) -> np.ndarray:
+    """Number of the last truncate after each forced change, in generation and sequence, that arrived before it.
+
+    The change is applied nevertheless, at the sequence of that truncate. -1: there is none.
+    """
+    own, stones = gddl_fields(forced), truncates_gddl(forced.schema.field(GDDL).type, schema)
+    count, names = forced.num_rows, ("generation", "batch_id", "position")
+    rank = ranks([pa.concat_arrays([own[name], stones.field(name)]) for name in names], count + len(stones))
+    arrived = np.argsort(rank[count:], kind="stable")
+    place = np.searchsorted(rank[count:][arrived], rank[:count], side="left")
+    last = np.concatenate([[-1], np.maximum.accumulate(arrived)])[place]  # truncates are sorted as the order is
+    same = np.asarray(own["generation"]) == np.asarray(stones.field("generation"))[last]
+    following, equal = _following(forced, schema)
+    result: np.ndarray = np.where((last >= 0) & same & (last >= following + equal), last, -1)
+    return result
 
 
 def truncates_gddl(kind: pa.StructType, schema: TableSchema) -> pa.StructArray:

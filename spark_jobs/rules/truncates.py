@@ -41,8 +41,13 @@ def place_of(truncate: Truncate) -> Place:
 def kept_truncates(
     known: Sequence[Truncate], found: Iterable[Truncate], *, history: bool = True
 ) -> tuple[Truncate, ...]:
-    """Truncates of a table after a batch, in the order of changes; of deliveries of one the first is kept."""
-    every = {(one.generation, one.sequence): one for one in (*reversed(list(found)), *known)}
+    """Truncates of a table after a batch, in the order of changes; of deliveries of one the first is kept.
+
+    Without a history one before a known one changes nothing, and is left out: else a rebuild would mark deleted rows
+    with other sequences than the batches did.
+    """
+    found = list(found) if history else unknown_truncates(known, found)
+    every = {(one.generation, one.sequence): one for one in (*reversed(found), *known)}
     in_order = tuple(sorted(every.values(), key=place_of))
     return in_order if history else in_order[-MOST_KEPT:]
 

@@ -9,11 +9,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from airflow_gddl.contract.spec import DeleteMode, TableSpec
 from tests.engines.in_process_lake import InProcessLake
-from tests.oracle import replay
+from tests.oracle import Run, replay
 from tests.spark.playing import examples
 from tests.spark.table_lines import by_engine, by_oracle, counts_of, differences
-from tests.strategies import EVERYTHING, Case, Traits, cases, dense
+from tests.strategies import EVERYTHING, TYPES, Case, Traits, cases, dense, file_of, sequence_value
 
 SORTS = {
     "everything": dense(EVERYTHING),
@@ -38,6 +39,53 @@ def test_pipeline_and_oracle_agree(sort: str) -> None:
             _play(case, InProcessLake(Path(folder)))
 
     agree()
+
+
+def _change(op: str, number: int, **values: object) -> dict[str, object]:
+    row = {"Op": op, "transact_seq": sequence_value(number, numbered=False), "id": None, "v": "x", "forced": False}
+    return row | values
+
+
+def _landed(number: int, *rows: dict[str, object]) -> Run:
+    return Run((file_of(f"20240101-{number:09d}.parquet", False, rows),))
+
+
+_INSERT = _landed(1, _change("I", 1, id="a"), _change("I", 9, id="b"))
+
+
+@pytest.mark.parametrize("delete", ["hard", "soft"])
+@pytest.mark.parametrize(
+    "runs",
+    {
+        "of a change at the same sequence, again by a later full load": [
+            Run((file_of("LOAD00000001.parquet", True, [{"id": "b", "v": "x"}]),)),
+            _landed(1, _change("I", 2, id="a")),
+            _landed(2, _change("T", 2), _change("I", 9, id="b")),
+            Run((file_of("LOAD00000001.parquet", True, [{"id": "b", "v": "y"}]),)),
+            _landed(2, _change("T", 2)),
+        ],
+        "that come before known ones": [
+            Run((file_of("LOAD00000001.parquet", True, [{"id": "a", "v": "x"}]),)),
+            _landed(2, _change("T", 4), _change("T", 2)), _landed(3, _change("T", 1)), _landed(4, _change("T", 3)),
+        ],
+        "of a forced change that came after one": [
+            _INSERT, _landed(2, _change("T", 3)), _landed(3, _change("U", 2, id="a", forced=True)),
+            _landed(4, _change("T", 5)),
+        ],
+        "of a forced change that came after two": [
+            _INSERT, _landed(2, _change("T", 3), _change("T", 5)), _landed(3, _change("U", 2, id="a", forced=True)),
+            _landed(4, _change("U", 4, id="a")), _landed(5, _change("T", 6)),
+        ],
+        "of a forced insert of a new key": [
+            _INSERT, _landed(2, _change("T", 3), _change("T", 5)), _landed(3, _change("I", 2, id="c", forced=True)),
+            _landed(4, _change("T", 4)), _landed(5, _change("U", 5, id="c", v="y")),
+        ],
+    }.items(),
+    ids=lambda case: case[0],
+)  # fmt: skip
+def test_truncates(runs: tuple[str, list[Run]], delete: DeleteMode, tmp_path: Path) -> None:
+    spec = TableSpec(table="s.t", keys=("id",), delete=delete, history=True, truncate="apply", force_update="forced")
+    _play(Case(spec, tuple(runs[1]), TYPES), InProcessLake(tmp_path))
 
 
 def _play(case: Case, lake: InProcessLake) -> None:

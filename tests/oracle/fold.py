@@ -36,39 +36,38 @@ class Event:
 
 
 def events_by_key(changes: Iterable[Change], truncates: Iterable[Change] = ()) -> dict[Key, list[Event]]:
-    """Each key's events in the order that decides; a truncate deletes keys with events since the last."""
+    """Each key's events in the order that decides; the first truncate after each event deletes the key."""
     arrived: dict[Key, list[tuple[Change, Op]]] = defaultdict(list)
     for change in changes:
         if change.old_key is not None:
             arrived[change.old_key].append((change, "D"))
         arrived[change.key].append((change, change.op))
+    cuts = [Event(one, "D", one.sequence) for one in truncates]
     events: dict[Key, list[Event]] = {}
     for key, own in arrived.items():
-        cuts = [(one, "D") for one in _concerning([change for change, _ in own], truncates)]
         events[key] = []
-        for change, op in sorted([*own, *cuts], key=lambda pair: (pair[0].run, pair[0].position)):
-            _arrive(events[key], change, op)
+        for change, op in sorted(own, key=lambda pair: (pair[0].run, pair[0].position)):
+            _arrive(events[key], change, op, cuts)
+        events[key] += _concerning(events[key], cuts)
     return {key: sorted(found, key=_order) for key, found in events.items()}
 
 
-def _concerning(changes: Listing[Change], truncates: Iterable[Change]) -> list[Change]:
-    """Truncates with a change between the one before and them; at equal sequences the order of files decides later."""
+def _concerning(events: Listing[Event], truncates: Iterable[Event]) -> list[Event]:
+    """Truncates with an event between the one before and them."""
     found, before = [], None
-    for truncate in sorted(truncates, key=_place):
-        if any((before is None or before <= _place(one)) and _place(one) <= _place(truncate) for one in changes):
+    for truncate in sorted(truncates, key=_order):
+        if any((before is None or before < _order(one)) and _order(one) < _order(truncate) for one in events):
             found.append(truncate)
-        before = _place(truncate)
+        before = _order(truncate)
     return found
 
 
-def _place(change: Change) -> tuple[Value, ...]:
-    return change.generation, rank(change.sequence)
-
-
-def _arrive(earlier: list[Event], change: Change, op: Op) -> None:
-    sequence = change.sequence
+def _arrive(earlier: list[Event], change: Change, op: Op, truncates: Iterable[Event]) -> None:
+    """A forced change comes after all that arrived before it: changes of its key, and truncates."""
+    sequence, event = change.sequence, Event(change, op, change.sequence)
     if change.forced:
-        same_load = (e.change for e in earlier if e.change.generation == change.generation)
+        before = [*earlier, *(one for one in truncates if one.arrival < event.arrival)]
+        same_load = (other for other in before if other.change.generation == change.generation)
         sequence = max([sequence, *(other.sequence for other in same_load)], key=rank)
     earlier.append(Event(change, op, sequence))
 

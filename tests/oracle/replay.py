@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterable
 from collections.abc import Sequence as Listing
 
 from airflow_gddl.contract.spec import TableSpec
@@ -11,7 +12,7 @@ from tests.oracle.history import history
 from tests.oracle.ingest import ingest
 from tests.oracle.late import late_ignored
 from tests.oracle.ledger import Ledger
-from tests.oracle.model import Key, Outcome, Run, Sequence
+from tests.oracle.model import Change, Key, Outcome, Run, Sequence, rank
 from tests.oracle.replica import replica
 from tests.oracle.table_schema import Shape
 
@@ -24,12 +25,14 @@ def replay(spec: TableSpec, runs: Listing[Run]) -> Outcome:
     """
     table_schema = Shape.of(spec, runs)
     ledger = ingest(table_schema, runs)
-    events = events_by_key(ledger.changes, ledger.truncates.values())
+    truncates = ledger.truncates.values()
+    events = events_by_key(ledger.changes, _deciding(truncates))
+    versions = events_by_key(ledger.changes, truncates)
     return Outcome(
         columns=table_schema.replica,
         replica=tuple(replica(table_schema, ledger, events)),
         changes=tuple(ledger.changes),
-        history=tuple(history(table_schema, ledger, events)),
+        history=tuple(history(table_schema, ledger, versions)),
         settled=tuple(ledger.settled),
         quarantined=tuple(sorted(ledger.quarantined, key=lambda q: (q.file, q.position or 0))),
         ties=_ties(table_schema, ledger),
@@ -37,6 +40,13 @@ def replay(spec: TableSpec, runs: Listing[Run]) -> Outcome:
         late=late_ignored(events if table_schema.keys else {}, len(runs)),
         held=ledger.held,
     )
+
+
+def _deciding(truncates: Iterable[Change]) -> list[Change]:
+    """Those before which no later one had come: others delete no row that isn't deleted."""
+    found = sorted(truncates, key=lambda one: (one.run, one.generation, rank(one.sequence)))
+    places = [(one.generation, rank(one.sequence)) for one in found]
+    return [one for at, one in enumerate(found) if all(places[at] > known for known in places[:at])]
 
 
 def _ties(table_schema: Shape, ledger: Ledger) -> frozenset[tuple[Key, Sequence]]:
