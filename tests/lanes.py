@@ -28,7 +28,7 @@ def group_of(item: pytest.Item, root: Path) -> str | None:
     return f"{_engine(item)} {folder} {name}"
 
 
-_SORTS_BESIDE = ("composite", "bad_rows", "reloads", "partial", "everything, files written again")
+_SORTS_BESIDE = ("composite", "bad_rows", "reloads", "partial", "conditions", "everything, files written again")
 
 _LONG_ON_SPARK = {
     "test_scenarios": ("test_in_another_order", "test_in_one_go"),
@@ -126,7 +126,7 @@ _LONG_ON_SPARK = {
         "test_log_drops_the_key_after_retention",
     ),
     "test_replay_of_excluded": ("test_column_that_is_excluded_no_more_is_null",),
-    "test_shards": ("test_loads_changes_reloads_and_verification",),
+    "test_shards": ("test_loads_changes_reloads_and_verification", "test_each_source_has_its_own_history"),
     "test_explain": ("test_explain_is_equal_on_both_engines",),
     "test_forgotten_commits": ("test_resume_after_log_cut",),
     "test_histories": ("test_engine_and_oracle_agree",),
@@ -134,12 +134,14 @@ _LONG_ON_SPARK = {
     "test_batches_beside": (  # each time with everything that a history may have at once
         *(f"test_engine_and_oracle_agree[{sort}]" for sort in _SORTS_BESIDE),
         "test_feed_has_what_changed[False]",
+        "test_spark_maintains_the_tables_between[v2]",
     ),
     "test_merged_tables": (
         "test_changes_and_repairs[row tracking]",
         "test_changes_and_repairs[commit times]",
         "test_changes_and_repairs[check]",
         "test_changes_and_repairs[hidden commits]",
+        "test_large_batch_that_repeats_changes",
     ),
     "test_bounded_batches": (  # one scenario of rule 5 is played each time, and limits are the plan's, not the engine's
         "test_kill_between_batches_resumes",
@@ -151,6 +153,7 @@ _LONG_ON_SPARK = {
         "test_two_tasks_never_work_on_one_table",
         "test_stopped_job_and_killed_driver_resume",
         "test_small_cluster_is_awaited_and_reported",
+        "test_incomplete_executors_are_reported_before_any_write",
     ),
     "test_masks_of_renamed": ("test_a_refresh_holds_back_what_is_stored_under_another_name",),
     "test_layout_histories": ("test_tables_and_change_feeds_match_the_oracle",),

@@ -16,9 +16,9 @@ from airflow_gddl.contract.table_spec import SchemaEvolution
 from tests.delta_rs.small_lake import SmallLake, spec_of
 from tests.landing import write
 
-FEW, MANY = 500, 4_000
+FEW, MANY = 400, 2_400
 _GROWTH, _NOTICED = 3.0, 0.5
-"""Times the columns: 1 where time is linear, 8 where it is quadratic; and the least CPU seconds of few columns."""
+"""Times the columns: 1 where time is linear, 6 where it is quadratic; and the least CPU seconds of few columns."""
 
 
 def columns(count: int, prefix: str = "c") -> dict[str, Any]:

@@ -158,7 +158,7 @@ ROUNDS = st.lists(
 )
 
 
-@settings(max_examples=examples(8), suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(5), suppress_health_check=list(HealthCheck))
 @given(ROUNDS)
 def test_each_source_has_its_own_history(rounds: list[tuple[dict[str, Any], int, bool]]) -> None:
     """That of a table of its own, whatever breaks off, reloads and truncates."""
@@ -181,7 +181,7 @@ def test_each_source_has_its_own_history(rounds: list[tuple[dict[str, Any], int,
             assert {shard: world.versions(shard) for shard in SHARDS} == {s: world.alone(s) for s in SHARDS}
 
 
-@settings(max_examples=examples(12), suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(8), suppress_health_check=list(HealthCheck))
 @given(ROUNDS)
 def test_histories_give_each_shard_its_own_rows(rounds: list[tuple[dict[str, Any], int, bool]]) -> None:
     with tempfile.TemporaryDirectory() as folder:
