@@ -223,6 +223,13 @@ def _parts(values: pa.Array) -> list[pa.Array]:
     return [values.flatten()] if pt.is_list(kind) or pt.is_large_list(kind) else []
 
 
+def has_nan(values: pa.Array) -> bool:
+    """Whether a value, or a part of one, is NaN."""
+    if pt.is_floating(values.type):
+        return bool(pc.any(pc.is_nan(values)).as_py())
+    return any(has_nan(part) for part in _parts(values))
+
+
 def texts(values: pa.Array) -> pa.Array:
     """Times of day as `03:04:05.25`, decimals of more than 38 digits as all their digits, others as Arrow does."""
     if pt.is_time(values.type):

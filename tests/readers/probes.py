@@ -31,18 +31,19 @@ class Probe:
         return f"{'.'.join(self.path)} {'is null' if self.value is None else f'= {self.value}'}: {self.rows} rows"
 
 
-def probes(rows: pa.Table, deep: str) -> Iterator[Probe]:
-    """Probes of every column whose values can be compared, and of the fields of the struct `deep`.
+def probes(rows: pa.Table, *deep: str) -> Iterator[Probe]:
+    """Probes of every column whose values can be compared, and of the fields of the structs `deep`.
 
     Args:
         rows: the whole table, read without a filter.
     """
     for name in rows.column_names:
         yield from _of((name,), rows.column(name))
-    if deep in rows.column_names:
-        struct = rows.column(deep)
-        for field in struct.type:
-            yield from _of((deep, field.name), pc.struct_field(struct, field.name))
+    for name in deep:
+        if name in rows.column_names:
+            struct = rows.column(name)
+            for field in struct.type:
+                yield from _of((name, field.name), pc.struct_field(struct, field.name))
 
 
 def _of(path: tuple[str, ...], values: pa.ChunkedArray) -> Iterator[Probe]:

@@ -6,23 +6,30 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
+import duckdb
+import polars as pl
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.result import JobResult
-from airflow_gddl.contract.spec import JobOptions, JobSpec, Roots
+from airflow_gddl.contract.spec import DEFAULT_TIERS, JobOptions, JobSpec, Roots, TierSpec
 from airflow_gddl.stores import Storage
 from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.plan.planned_batch import BatchCommit
 from tests.conftest import LocalPort
+from tests.delta_rs.small_lake import SmallLake, spec_of
+from tests.landing import write
 from tests.readers.probes import Probe, probes
 from tests.readers.reading import READERS, Reader, by_spark
 from tests.readers.wide_table import SPEC, Row, land
 
 ALIKE = {f"n{number:02d}" for number in range(1, 23)}
 """Columns that no reader is asked of: `n00` and `n23` stand for them."""
+DOTTED = {"nested.a": pa.int32()}
+"""A column whose name is the path of a field."""
 KINDS = ("replica", "changes", "history", "errors", "tombstones")
 pytestmark = pytest.mark.timeout(900)
 
@@ -30,15 +37,15 @@ pytestmark = pytest.mark.timeout(900)
 class Lake:
     """The wide table in a lake of its own, on one engine."""
 
-    def __init__(self, root: Path, engine: LocalPort) -> None:
-        self._engine = engine
+    def __init__(self, root: Path, engine: LocalPort, tiers: Mapping[str, TierSpec] = DEFAULT_TIERS) -> None:
+        self._engine, self._tiers = engine, tiers
         self._roots = Roots(landing=str(root / "landing"), lake=str(root / "lake"))
         self.layout = Layout.of(self._roots, SPEC)
         self.landing = Path(self.layout.landing)
 
     def run(self, options: JobOptions | None = None) -> JobResult:
         (result,) = self._engine.run(
-            JobSpec(run_id="r", roots=self._roots, tables=(SPEC,), options=options or JobOptions())
+            JobSpec(run_id="r", roots=self._roots, tables=(SPEC,), tiers=self._tiers, options=options or JobOptions())
         )
         assert result.error is None, result.error
         return result
@@ -65,6 +72,10 @@ class Lake:
         """The same with Spark as a reader, where the engine is."""
         return list(self.each_wrong({**READERS, "Spark": by_spark(self._engine)} if self.is_spark else READERS))
 
+    def wrong_beside_vectors(self) -> list[str]:
+        """The same with the readers that know deletion vectors."""
+        return list(self.each_wrong({name: READERS[name] for name in ("Polars", "QueryBuilder")}))
+
     def each_wrong(self, readers: Mapping[str, Reader]) -> Iterator[str]:
         return (line for kind in KINDS for line in self._wrong_in(kind, readers))
 
@@ -74,11 +85,19 @@ class Lake:
 
     def _wrong_in(self, kind: str, readers: Mapping[str, Reader]) -> Iterator[str]:
         path = getattr(self.layout, kind)
-        asked = [p for p in probes(DeltaTable(path).to_pyarrow_table(), "_gddl") if p.path[0] not in ALIKE]
+        asked = [p for p in probes(whole(path), "_gddl", "nested") if p.path[0] not in ALIKE]
         assert asked, kind
         for name, reader in readers.items():
             found = reader(path, asked)
             yield from (_line(kind, name, probe, n) for probe, n in zip(asked, found, strict=True) if n != probe.rows)
+
+
+def whole(path: str) -> pa.Table:
+    """All rows of a table, with or without deletion vectors."""
+    if "deletionVectors" not in (DeltaTable(path).protocol().reader_features or ()):
+        return DeltaTable(path).to_pyarrow_table()
+    found = pl.scan_delta(path).collect().to_arrow(compat_level=pl.CompatLevel.oldest())
+    return found.cast(pa.schema(DeltaTable(path).schema().to_arrow()))
 
 
 def _line(kind: str, reader: str, probe: Probe, found: int) -> str:
@@ -88,7 +107,7 @@ def _line(kind: str, reader: str, probe: Probe, found: int) -> str:
 @pytest.fixture(scope="module")
 def lake(engine: LocalPort, tmp_path_factory: pytest.TempPathFactory) -> Lake:
     lake = Lake(tmp_path_factory.mktemp(engine.name), engine)
-    land(lake.landing, "LOAD00000001.parquet", [Row(i, i) for i in range(40)] + [Row(None, 41)])
+    land(lake.landing, "LOAD00000001.parquet", [Row(i, i) for i in range(40)] + [Row(None, 41)], DOTTED)
     lake.run()
     return lake
 
@@ -117,3 +136,34 @@ def test_after_maintenance(lake: Lake) -> None:
 def test_after_a_full_refresh(lake: Lake) -> None:
     lake.run(JobOptions(full_refresh=True))
     assert lake.wrong_with_spark() == []
+
+
+def test_beside_deletion_vectors(tmp_path: Path) -> None:
+    """Statistics of files without some of their rows are as wide as before, whatever the columns' types."""
+    tiers = {size: replace(tier, deletion_vectors=True) for size, tier in DEFAULT_TIERS.items()}
+    lake = Lake(tmp_path, LocalPort("delta_rs"), tiers)
+    land(lake.landing, "LOAD00000001.parquet", [Row(i, i) for i in range(40)], DOTTED)
+    lake.run()
+    rows = [Row(1, 101), Row(2, 2), Row(50, 50)]
+    land(lake.landing, "20240101-000000001.parquet", rows, Op=["U", "D", "I"], seq=[1, 2, 3])
+    land(lake.landing, "20240101-000000002.parquet", [Row(None, 51)], {"added": pa.int64()}, Op=["I"], seq=[4])
+    lake.run()
+    land(lake.landing, "20240101-000000003.parquet", [Row(50, 60), Row(7, 70)], Op=["U", "U"], seq=[5, 6])
+    lake.run()
+    assert list(Path(lake.layout.replica).glob("deletion_vector_*.bin"))
+    assert lake.wrong_beside_vectors() == []
+
+
+def test_nan_inside_a_struct(tmp_path: Path) -> None:
+    """NaN is above all numbers for most readers: bounds without it would leave it out."""
+    part = pa.array([{"x": 1.0}, {"x": float("nan")}, None], pa.struct([("x", pa.float64())]))
+    lake, spec = SmallLake(tmp_path), spec_of()
+    write(Path(lake.layout(spec).landing), "LOAD00000001.parquet", pa.table({"id": [1, 2, 3], "part": part}))
+    lake.done(spec)
+    (file,) = DeltaTable(lake.layout(spec).replica).file_uris()
+    count = "SELECT count(*) FROM read_parquet(?) WHERE part.x > 100"
+    assert duckdb.execute(count, [file]).fetchone() == (1,)
+    group = pq.read_metadata(file).row_group(0)
+    bounded = {column.path_in_schema for column in map(group.column, range(group.num_columns)) if column.statistics}
+    assert {"id", "_gddl.op"} <= bounded
+    assert "part.x" not in bounded
