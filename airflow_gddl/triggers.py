@@ -23,13 +23,12 @@ from airflow_gddl.contract.errors import GddlError, RetriableError
 from airflow_gddl.contract.layout import results_folder, standing_folder
 from airflow_gddl.hooks.aws import FromAirflow
 from airflow_gddl.reporting.continuous_monitor import MonitoredPipeline, RemoteJobMonitor
+from airflow_gddl.runners.descriptor import make_platform
 from airflow_gddl.runners.interface import Platform, RunStatus, WaitPolicy
-from airflow_gddl.runners.registry import make_platform
 from airflow_gddl.runners.remote import Attempts, TaskKey, cancel, pauses, polled, time_out
-from airflow_gddl.runtime.landing.observing import Question, observe
 from airflow_gddl.runtime.landing.polling import Poll, poll
 from airflow_gddl.runtime.landing.run_request import from_params
-from airflow_gddl.runtime.landing.work import PipelineWork
+from airflow_gddl.runtime.landing.work import PipelineWork, Question, observe
 from airflow_gddl.runtime.state.documents import end_running, place
 from airflow_gddl.stores import open_store
 from airflow_gddl.version_compat import TELLS_TRIGGERS_OF_KILLS, AirflowException, TaskDeferred, is_still_deferred

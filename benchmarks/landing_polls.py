@@ -17,7 +17,7 @@ from datetime import UTC, datetime, timedelta
 from xml.sax.saxutils import escape
 
 from airflow_gddl.contract.spec import DEFAULT_TIERS, Roots, TableSpec
-from airflow_gddl.runtime.landing.observing import Question, observe
+from airflow_gddl.runtime.landing.work import Question, observe
 from airflow_gddl.runtime.snapshot import PipelineDocument
 from airflow_gddl.topology import pipelines
 from tests.s3_server import Bucket, serving

@@ -42,9 +42,8 @@ from airflow_gddl.contract.source_access import announced
 from airflow_gddl.notifications.notifiers import NOTIFIERS
 from airflow_gddl.onboarding.database import Database
 from airflow_gddl.runners import this_machine
-from airflow_gddl.runners.descriptor import RUNNERS, RunnerCheck
+from airflow_gddl.runners.descriptor import RUNNERS, RunnerCheck, make_platform
 from airflow_gddl.runners.interface import FromEnvironment
-from airflow_gddl.runners.registry import make_platform
 from airflow_gddl.stores import open_store
 
 _CONTENT = b"gddl check"

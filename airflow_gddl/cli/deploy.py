@@ -180,9 +180,8 @@ def databricks(
     cli = context.of(ctx)
     require_package("databricks", "databricks-sdk", "databricks")
     # Imported here, since the SDK takes a second to import.
-    from airflow_gddl.runners import databricks_jobs as saved  # noqa: PLC0415 - imported when needed
-    from airflow_gddl.runners.databricks import DatabricksSettings  # noqa: PLC0415 - imported when needed
-    from airflow_gddl.runners.databricks_jobs import connect  # noqa: PLC0415 - imported when needed
+    from airflow_gddl.runners import databricks as saved  # noqa: PLC0415 - imported when needed
+    from airflow_gddl.runners.databricks import DatabricksSettings, connect  # noqa: PLC0415 - imported when needed
 
     catalog = catalogs.read(cli, metadata)
     settings = settings_of("databricks", DatabricksSettings, catalog.runners.get("databricks", {}))
@@ -211,7 +210,7 @@ def glue(
     """Create or update the saved Glue jobs, one for each tier with tables."""
     cli = context.of(ctx)
     require_package("boto3", "boto3", "glue")
-    from airflow_gddl.runners import glue_jobs as saved  # noqa: PLC0415 - imported when needed
+    from airflow_gddl.runners import glue as saved  # noqa: PLC0415 - imported when needed
     from airflow_gddl.runners.glue import GlueSettings  # noqa: PLC0415 - imported when needed
     from airflow_gddl.runners.interface import FromEnvironment  # noqa: PLC0415 - imported when needed
 

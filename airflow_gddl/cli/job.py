@@ -21,10 +21,10 @@ from airflow_gddl.contract.result import ExpectationCount, JobResult, Status
 from airflow_gddl.contract.source_access import of_tables
 from airflow_gddl.contract.spec import JobOptions, JobSpec, TableSpec
 from airflow_gddl.runners.child import nothing
+from airflow_gddl.runners.descriptor import RunnerSettings, SubmissionContext, make_runner
 from airflow_gddl.runners.interface import STARTING_SPARK, JobOutcome, ProgressEvent, Runner
-from airflow_gddl.runners.job_process import Heartbeat
-from airflow_gddl.runners.registry import RunnerSettings, SubmissionContext, make_runner
 from airflow_gddl.runners.remote import RemoteRunner, TaskKey
+from airflow_gddl.runners.this_machine import Heartbeat
 from airflow_gddl.runtime.state.documents import BY_HAND
 from airflow_gddl.runtime.state.recording import StateRecorder
 

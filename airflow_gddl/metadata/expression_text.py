@@ -16,8 +16,7 @@ from typing import Any, ClassVar
 from airflow_gddl.contract.checks import RESERVED_COLUMNS, named_columns
 from airflow_gddl.contract.column_names import clean_name, is_kept, mask_method, renamed
 from airflow_gddl.contract.errors import FieldPath, SpecProblem
-from airflow_gddl.contract.expressions import COLUMN, FUNCTIONS, Term
-from airflow_gddl.contract.table_spec import TableSpec, lowered
+from airflow_gddl.contract.table_spec import COLUMN, FUNCTIONS, TableSpec, Term, lowered
 
 MAX_TEXT = 2_000
 """Characters of an expression."""

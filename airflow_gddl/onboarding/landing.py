@@ -20,11 +20,18 @@ from airflow_gddl.contract.extensions import COMMIT_TIMES, DATE_DELIMITERS, DIAL
 from airflow_gddl.contract.file_names import FileFormat, FileKind, change_time, classify, is_temporary, moment
 from airflow_gddl.contract.layout import join
 from airflow_gddl.contract.spec import DEFAULT_TIERS
-from airflow_gddl.onboarding.key_columns import key_columns, key_rank
-from airflow_gddl.onboarding.rules import MEASURED, Activity, KeyFact, Notice, SourceFacts, TableFacts
+from airflow_gddl.onboarding.rules import (
+    MEASURED,
+    Activity,
+    KeyFact,
+    Notice,
+    SourceFacts,
+    TableFacts,
+    key_columns,
+    key_rank,
+)
 from airflow_gddl.stores import Storage, StoredObject, open_store
-from airflow_gddl.stores.footers import Chunk, chunks_of
-from airflow_gddl.stores.readers import GZIP_MAGIC, Inflating
+from airflow_gddl.stores.readers import GZIP_MAGIC, Chunk, Inflating, chunks_of
 
 MOST_FOOTERS = 25
 """Maximum number of files read for each kind and table."""

@@ -17,13 +17,13 @@ from airflow_gddl.reporting.alerting import notify
 from airflow_gddl.reporting.continuous_monitor import MonitoredPipeline, alert_of, desired_state, monitor_of
 from airflow_gddl.reporting.results import add_events, explained, summary
 from airflow_gddl.runners.interface import JobOutcome
-from airflow_gddl.runners.job_process import how_it_ended
 from airflow_gddl.runners.remote import RemoteRunner
+from airflow_gddl.runners.this_machine import how_it_ended
 from airflow_gddl.runtime.landing.hints import HintBook
 from airflow_gddl.runtime.landing.loading import Loading, Stage
 from airflow_gddl.runtime.landing.monitoring import ContinuousJobMonitor
-from airflow_gddl.runtime.landing.observing import Question, observe
 from airflow_gddl.runtime.landing.run_request import RunRequestForm, from_params
+from airflow_gddl.runtime.landing.work import Question, observe
 from airflow_gddl.topology.rows import in_order
 from airflow_gddl.triggers import utc_now
 from airflow_gddl.version_compat import AirflowException

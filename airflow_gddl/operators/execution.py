@@ -26,13 +26,12 @@ from airflow_gddl.operators.job_runs import (
 from airflow_gddl.reporting.alerting import notify
 from airflow_gddl.reporting.continuous_monitor import MonitoredPipeline
 from airflow_gddl.reporting.results import LoadedTables, Reporter, add_events, airflow_errors, is_final, summary
+from airflow_gddl.runners.descriptor import SubmissionContext
 from airflow_gddl.runners.interface import Runner, WaitPolicy
-from airflow_gddl.runners.registry import SubmissionContext
 from airflow_gddl.runners.remote import RemoteRunner, TaskKey, out_of_time
 from airflow_gddl.runtime.landing.hints import HintBook
 from airflow_gddl.runtime.landing.loading import Loading, LoadRequest, Stage
-from airflow_gddl.runtime.landing.observing import Question, observe
-from airflow_gddl.runtime.landing.work import PipelineWork
+from airflow_gddl.runtime.landing.work import PipelineWork, Question, observe
 from airflow_gddl.runtime.snapshot import PipelineDocument
 from airflow_gddl.triggers import ends_at, utc_now
 from airflow_gddl.version_compat import AirflowException, AirflowFailException, AirflowSkipException, AirflowTaskTimeout

@@ -19,8 +19,8 @@ from airflow_gddl.hooks.aws import FromAirflow
 from airflow_gddl.operators.jobs import JobTask
 from airflow_gddl.reporting.continuous_monitor import MonitoredPipeline
 from airflow_gddl.reporting.results import Logger, explained, is_final, reason
+from airflow_gddl.runners.descriptor import RunnerSettings, SubmissionContext, make_runner
 from airflow_gddl.runners.interface import Runner, WaitPolicy
-from airflow_gddl.runners.registry import RunnerSettings, SubmissionContext, make_runner
 from airflow_gddl.runners.remote import RemoteRunner
 from airflow_gddl.runtime.landing.loading import Loading
 from airflow_gddl.runtime.landing.work import PipelineWork, by_rows, differing_rows

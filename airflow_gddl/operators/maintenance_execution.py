@@ -19,8 +19,8 @@ from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, JobSpec, TableSpec
 from airflow_gddl.operators.job_runs import TryState, begun_of, defer, failure, job_id, runner_of
 from airflow_gddl.reporting.results import Reporter, airflow_errors, summary
+from airflow_gddl.runners.descriptor import SubmissionContext
 from airflow_gddl.runners.interface import Runner
-from airflow_gddl.runners.registry import SubmissionContext
 from airflow_gddl.runners.remote import RemoteRunner, TaskKey, out_of_time_result
 from airflow_gddl.runtime.landing.run_request import loaded_by, refuse_unknown
 from airflow_gddl.runtime.snapshot import PipelineDocument

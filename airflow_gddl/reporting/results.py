@@ -23,7 +23,7 @@ from airflow_gddl.contract.layout import LOADS
 from airflow_gddl.contract.result import JobResult, MainCounts, RunWarning, summed
 from airflow_gddl.contract.spec import Roots, TableSpec
 from airflow_gddl.runners.interface import ProgressEvent
-from airflow_gddl.runners.job_process import Heartbeat
+from airflow_gddl.runners.this_machine import Heartbeat
 from airflow_gddl.runtime.landing import hints
 from airflow_gddl.runtime.landing.hints import Hints
 from airflow_gddl.stores import open_store

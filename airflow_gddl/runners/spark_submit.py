@@ -21,12 +21,11 @@ from airflow_gddl.contract.sql_types import NO_SUBSTITUTION
 from airflow_gddl.contract.table_spec import STRICT
 from airflow_gddl.runners.descriptor import RunnerDescriptor, settings_of
 from airflow_gddl.runners.interface import JobOutcome, Listener
-from airflow_gddl.runners.job_process import JobProcess
-from airflow_gddl.runners.this_machine import find_java
+from airflow_gddl.runners.this_machine import JobProcess, find_java
 from airflow_gddl.stores.scratch import scratch
 
 if TYPE_CHECKING:
-    from airflow_gddl.runners.registry import RunnerSettings
+    from airflow_gddl.runners.descriptor import RunnerSettings
 
 _MASTER = re.compile(r"spark://[^\s:,/]+:\d+(,[^\s:,/]+:\d+)*|yarn|k8s://\S+")
 _OWN_CONF = {

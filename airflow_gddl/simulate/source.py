@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pyarrow.types as pt
 
 from airflow_gddl.contract.errors import MetadataError
-from airflow_gddl.onboarding.key_columns import key_columns, unique
+from airflow_gddl.onboarding.rules import key_columns, unique
 from airflow_gddl.simulate.spec import SimulateSpec, TableShape
 from airflow_gddl.simulate.values import Key, SimulatedColumns
 

@@ -17,8 +17,7 @@ import pyarrow.types as pt
 
 from airflow_gddl.contract.errors import GddlError, QuarantinableError
 from airflow_gddl.contract.extensions import DmsOptions
-from airflow_gddl.stores.footers import chunks_of
-from airflow_gddl.stores.readers import GZIP_MAGIC, Inflating, too_large
+from airflow_gddl.stores.readers import GZIP_MAGIC, Inflating, chunks_of, too_large
 from spark_jobs.dialects.protocol import (
     DEFAULT_BOUNDS,
     Dialect,

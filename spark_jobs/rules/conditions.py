@@ -10,8 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_gddl.contract.errors import FatalError
-from airflow_gddl.contract.expressions import Term
-from airflow_gddl.contract.table_spec import Expectation, TableSpec
+from airflow_gddl.contract.table_spec import Expectation, TableSpec, Term
 from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.rules.batch_schema import RowProblem
 from spark_jobs.rules.carried import carried

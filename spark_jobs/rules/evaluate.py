@@ -19,9 +19,9 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from airflow_gddl.contract.errors import FatalError
-from airflow_gddl.contract.expressions import ARITHMETIC, COLUMN, COMPARISONS, LITERALS, Term
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.contract.sql_types import ScalarType, parse_type
+from airflow_gddl.contract.table_spec import ARITHMETIC, COLUMN, COMPARISONS, LITERALS, Term
 from spark_jobs.dialects.protocol import sql_type
 from spark_jobs.rules.arrays import flat, is_text
 from spark_jobs.rules.convert import fit

@@ -11,8 +11,7 @@ import pytest
 from airflow_gddl import configuration
 from airflow_gddl.contract.errors import RetriableError
 from airflow_gddl.operators.job_runs import agreed
-from airflow_gddl.runtime.landing.observing import Question, observe
-from airflow_gddl.runtime.landing.work import PipelineWork
+from airflow_gddl.runtime.landing.work import PipelineWork, Question, observe
 from airflow_gddl.runtime.snapshot import PipelineDocument
 from tests.airflow.stage import Stage
 

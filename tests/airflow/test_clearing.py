@@ -9,8 +9,7 @@ import pytest
 from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.runtime.landing.hints import HintBook, TableHint
-from airflow_gddl.runtime.landing.observing import Question, observe
-from airflow_gddl.runtime.landing.work import PipelineWork
+from airflow_gddl.runtime.landing.work import PipelineWork, Question, observe
 from airflow_gddl.runtime.snapshot import PipelineDocument
 from tests.airflow.test_loading import ListRunner, attempt, document, stored
 

@@ -31,7 +31,7 @@ from airflow_gddl.operators.jobs import AssetsLink, JobLogLink
 from airflow_gddl.plugins import pools
 from airflow_gddl.plugins.pools import GddlPlugin, create_missing_pools
 from airflow_gddl.provider import DEFAULTS, get_provider_info
-from airflow_gddl.runners.registry import RunnerSettings, make_runner
+from airflow_gddl.runners.descriptor import RunnerSettings, make_runner
 from tests.airflow.stage import Stage
 from tests.waiting import wait_for
 

@@ -11,10 +11,10 @@ from airflow_gddl.contract.desired_state import DesiredState
 from airflow_gddl.contract.spec import Continuous, JobOptions, JobSpec
 from airflow_gddl.reporting.continuous_monitor import MonitoredPipeline, monitor_of
 from airflow_gddl.reporting.results import Reporter
-from airflow_gddl.runners.registry import RunnerSettings, make_runner
+from airflow_gddl.runners.descriptor import RunnerSettings, make_runner
 from airflow_gddl.runtime.landing.hints import HintBook
 from airflow_gddl.runtime.landing.loading import Loading, LoadRequest
-from airflow_gddl.runtime.landing.observing import Question, observe
+from airflow_gddl.runtime.landing.work import Question, observe
 from airflow_gddl.runtime.snapshot import PipelineDocument
 
 

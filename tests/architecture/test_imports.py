@@ -116,7 +116,7 @@ def test_no_client_of_s3_is_imported_before_a_path_on_s3_is_opened() -> None:
     code = """
 import sys
 sys.path.insert(0, sys.argv[1])
-import airflow_gddl.metadata.loading, airflow_gddl.runtime.landing.polling, airflow_gddl.runners.registry
+import airflow_gddl.metadata.loading, airflow_gddl.runtime.landing.polling, airflow_gddl.runners.descriptor
 from airflow_gddl.stores import open_store
 found = list(open_store().list(sys.argv[1] + "/docs"))
 print(len(found) > 10, "obstore" in sys.modules)

@@ -18,8 +18,15 @@ from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, JobSpec, Roots, TableSpec, TierSpec
 from airflow_gddl.runners.interface import JobOutcome, ProgressEvent
-from airflow_gddl.runners.job_process import KEPT_AT_LEAST, KEPT_AT_MOST, KEPT_DAYS, JobLog, expired, open_log
-from airflow_gddl.runners.this_machine import LocalRunner
+from airflow_gddl.runners.this_machine import (
+    KEPT_AT_LEAST,
+    KEPT_AT_MOST,
+    KEPT_DAYS,
+    JobLog,
+    LocalRunner,
+    expired,
+    open_log,
+)
 from tests.waiting import is_alive, wait_for
 
 FAKE = Path(__file__).with_name("fake_job.py")

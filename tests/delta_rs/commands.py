@@ -18,7 +18,7 @@ from airflow_gddl.contract.codec import from_json, to_json
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobSpec, TableSpec
 from airflow_gddl.runners.interface import JobOutcome, Listener
-from airflow_gddl.runners.job_process import JobProcess
+from airflow_gddl.runners.this_machine import JobProcess
 from airflow_gddl.stores import Storage
 from spark_jobs.job.job_tables import exit_status, run_job
 from spark_jobs.job.spread_local import NoSpark, Task, answer

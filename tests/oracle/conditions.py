@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from airflow_gddl.contract.expressions import Term
+from airflow_gddl.contract.table_spec import Term
 from tests.oracle.model import NotModelledError, Value
 
 _COMPARED: Mapping[str, Callable[[Any, Any], bool]] = {

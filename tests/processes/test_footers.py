@@ -16,7 +16,7 @@ import pytest
 from airflow_gddl.contract.extensions import DmsOptions
 from airflow_gddl.onboarding.landing import Landing
 from airflow_gddl.stores import Storage
-from airflow_gddl.stores.footers import chunks_of
+from airflow_gddl.stores.readers import chunks_of
 from spark_jobs.dialects.probe import probe
 from spark_jobs.dialects.protocol import ReadBounds, Unreadable
 from spark_jobs.plan.planned_batch import PlannedFile
@@ -43,7 +43,7 @@ def planned(path: Path) -> PlannedFile:
 
 
 def test_pyarrow_still_ends_the_process() -> None:
-    """Else `stores/footers.py` can go."""
+    """Else the footers' reader in `stores/readers.py` can go."""
     code = "import pyarrow.parquet as p, sys, io\n"
     code += "p.read_metadata(io.BytesIO(sys.stdin.buffer.read())).row_group(0).column(2)"
     done = subprocess.run([sys.executable, "-c", code], input=contradictory(), capture_output=True, check=False)

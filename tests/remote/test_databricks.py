@@ -10,12 +10,10 @@ import pytest
 
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.spec import DEFAULT_TIERS, JobSpec
-from airflow_gddl.runners import databricks_jobs
-from airflow_gddl.runners.databricks import DatabricksSettings
-from airflow_gddl.runners.databricks_jobs import connect, jobs_of
-from airflow_gddl.runners.descriptor import settings_of
+from airflow_gddl.runners import databricks
+from airflow_gddl.runners.databricks import DatabricksSettings, connect, jobs_of
+from airflow_gddl.runners.descriptor import RunnerSettings, SubmissionContext, make_runner, settings_of
 from airflow_gddl.runners.interface import DatabricksAccess
-from airflow_gddl.runners.registry import RunnerSettings, SubmissionContext, make_runner
 from airflow_gddl.runners.remote import RemoteRunner, TaskKey
 from devtools.fake_databricks.server import FakeServer
 from tests.delta_rs.small_lake import SmallLake, spec_of
@@ -28,8 +26,8 @@ def deployed(**own: Any) -> list[str]:
     """Jobs made from default tiers; what was done to each."""
     settings = settings_of("databricks", DatabricksSettings, {**OWN, **own})
     workspace = connect(DatabricksAccess())
-    changes = databricks_jobs.plan(workspace, jobs_of({"small": DEFAULT_TIERS["small"]}, settings))
-    databricks_jobs.apply(workspace, changes)
+    changes = databricks.plan(workspace, jobs_of({"small": DEFAULT_TIERS["small"]}, settings))
+    databricks.apply(workspace, changes)
     return [f"{change.name}: {change.action}" for change in changes]
 
 

@@ -11,9 +11,8 @@ import pytest
 
 from airflow_gddl.contract.errors import FatalError, RetriableError
 from airflow_gddl.contract.spec import CONTRACT_VERSION, DEFAULT_TIERS, JobSpec, TierSpec
-from airflow_gddl.runners import glue_jobs
-from airflow_gddl.runners.glue import GlueSettings, GlueTier, check_settings
-from airflow_gddl.runners.glue_jobs import GluePlatform, job_of, jobs_of, make
+from airflow_gddl.runners import glue
+from airflow_gddl.runners.glue import GluePlatform, GlueSettings, GlueTier, check_settings, job_of, jobs_of, make
 from airflow_gddl.runners.interface import ENDED, FromEnvironment, Handle, RunRequest
 from airflow_gddl.runners.remote import Attempts, RemoteRunner, TaskKey
 from airflow_gddl.stores import Storage
@@ -58,8 +57,8 @@ def platform(service: GlueService, **own: Any) -> GluePlatform:
 
 def deployed(service: GlueService, **own: Any) -> list[str]:
     settings, client = GlueSettings(**{**OWN, **own}), service.client()
-    changes = glue_jobs.plan(client, jobs_of(TIERS, settings))
-    glue_jobs.apply(client, changes, settings.tags)
+    changes = glue.plan(client, jobs_of(TIERS, settings))
+    glue.apply(client, changes, settings.tags)
     return [f"{change.name}: {change.action} {[field.path for field in change.fields]}" for change in changes]
 
 

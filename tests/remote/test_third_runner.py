@@ -20,7 +20,7 @@ from airflow_gddl.contract.spec import DEFAULT_TIERS
 from airflow_gddl.metadata.loading import load
 from airflow_gddl.metadata.settings import SettingsError
 from airflow_gddl.planning import AIRFLOW, Metadata, Plan, make_plan
-from airflow_gddl.runners.registry import RunnerSettings, SubmissionContext, make_runner
+from airflow_gddl.runners.descriptor import RunnerSettings, SubmissionContext, make_runner
 from airflow_gddl.runners.remote import TaskKey
 from tests.delta_rs.small_lake import SmallLake, spec_of
 from tests.remote.heard import Heard

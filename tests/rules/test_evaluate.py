@@ -142,7 +142,7 @@ def test_columns_that_the_table_lacks_are_named() -> None:
 
 @pytest.mark.parametrize("pattern", ["((a{1000}){1000}){1000}", "(", "a**"])
 def test_patterns_that_re2_refuses_are_no_fault_of_a_file(pattern: str) -> None:
-    from airflow_gddl.contract.expressions import COLUMN, Term  # noqa: PLC0415 - beside its only use
+    from airflow_gddl.contract.table_spec import COLUMN, Term  # noqa: PLC0415 - beside its only use
 
     tree = Term(op="regexp_like", args=(Term(op=COLUMN, value="s"), Term(op="text", value=pattern)))
     with pytest.raises(FatalError) as caught:

@@ -16,10 +16,9 @@ import pyarrow as pa
 import pytest
 
 from airflow_gddl.contract.checks import check_table
-from airflow_gddl.contract.expressions import Term
 from airflow_gddl.contract.extensions import DIALECTS
 from airflow_gddl.contract.spec import EngineName, JobOptions, TableSpec
-from airflow_gddl.contract.table_spec import Expectation, InitialLoad, LandingRetention, SchemaGate
+from airflow_gddl.contract.table_spec import Expectation, InitialLoad, LandingRetention, SchemaGate, Term
 from tests.conftest import LocalPort
 from tests.landing import write, write_bytes
 from tests.spark.children import job_child

@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 
 from airflow_gddl.contract.codec import decode, to_document
-from airflow_gddl.contract.expressions import FUNCTIONS
 from airflow_gddl.contract.spec import TableSpec
-from airflow_gddl.contract.table_spec import Expectation
+from airflow_gddl.contract.table_spec import FUNCTIONS, Expectation
 from airflow_gddl.metadata.expression_text import MAX_TEXT, ExpressionError, parsed, with_expressions
 from airflow_gddl.metadata.validation import check_spec
 from tests.unit.metadata_folder import loaded
