@@ -27,11 +27,10 @@ from spark_jobs.rules.arrays import arrow_type, is_text, recast
 from spark_jobs.rules.batch_schema import STRING, DeliveredColumns, GroupDecoding, RowProblem
 from spark_jobs.rules.carried import before_image, incomplete
 from spark_jobs.rules.codes import in_one_form
-from spark_jobs.rules.conditions import CheckedRows, Tally, checked, outside_filter
 from spark_jobs.rules.convert import Fitted, Mask, but, either, fit, mask_of
 from spark_jobs.rules.delta_values import unfit_texts
 from spark_jobs.rules.errors_table import BYTES, MISFIT_CODE, NANOS, ROW_BITS, record_ddl
-from spark_jobs.rules.evaluate import tree_of
+from spark_jobs.rules.evaluate import CheckedRows, Tally, checked, outside_filter, tree_of
 from spark_jobs.rules.order import generations, moved_rows
 from spark_jobs.rules.read import RawGroup
 from spark_jobs.rules.texts import BLANKS, as_text, forms, json_writer, nano_text, normal_form, read_json, rows_json

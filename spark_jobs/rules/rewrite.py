@@ -29,13 +29,12 @@ from spark_jobs.plan.table_schema import GDDL, RESCUED, TableSchema
 from spark_jobs.plan.types import NOTHING, merge
 from spark_jobs.rules.arrays import arrow_type, flat, recast
 from spark_jobs.rules.batch_schema import STRING, Stored, change_columns, plan_batch
-from spark_jobs.rules.conditions import UNDECIDED_CODE, outside_filter
 from spark_jobs.rules.convert import Mask, but, fit, hashed, mask_of, masked
 from spark_jobs.rules.decode import DecodedGroup, stored_sequence
 from spark_jobs.rules.derived import derived_type, derived_values
 from spark_jobs.rules.erasure import emptied
 from spark_jobs.rules.errors_table import MISFIT_CODE
-from spark_jobs.rules.evaluate import holds
+from spark_jobs.rules.evaluate import UNDECIDED_CODE, holds, outside_filter
 from spark_jobs.rules.order import gddl_fields, moved_rows, old_keys, with_gddl
 from spark_jobs.rules.texts import forms
 

@@ -47,8 +47,8 @@ from spark_jobs.plan.sharding import refreshed
 from spark_jobs.plan.source_snapshots import generation_after
 from spark_jobs.plan.table_schema import TableSchema
 from spark_jobs.rules.batch_schema import BatchSchema
-from spark_jobs.rules.conditions import require_within_limits
 from spark_jobs.rules.errors_table import MISFIT_CODE
+from spark_jobs.rules.evaluate import require_within_limits
 from spark_jobs.rules.measure import NOTHING_APPENDED, Appended, DecodedBatch, Figures, FileFigures, LogRestart, Overlap
 from spark_jobs.rules.texts import forms_of
 from spark_jobs.rules.truncates import unknown_truncates

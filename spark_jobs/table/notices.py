@@ -16,7 +16,7 @@ from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.plan.discover import Discovery, Inference, SweepState, is_due_by_time, snapshot_of
 from spark_jobs.plan.planned_batch import BatchPlan, ForeignCommit, TableState, Truncate
 from spark_jobs.plan.sharding import refreshed
-from spark_jobs.rules.conditions import FAILED_CODE, Tally
+from spark_jobs.rules.evaluate import FAILED_CODE, Tally
 from spark_jobs.rules.truncates import are_applied, unknown_truncates
 
 SAMPLE = 5
