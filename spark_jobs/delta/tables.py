@@ -18,7 +18,16 @@ from airflow_gddl.contract.sql_types import SqlType
 from airflow_gddl.stores import Storage
 from spark_jobs.delta import log
 from spark_jobs.delta.commits import OURS, DeltaCommits, app_of, user_metadata
-from spark_jobs.delta.data_files import FileWriter, Restated, Target, WithoutRows, read_file, without
+from spark_jobs.delta.data_files import (
+    FileWriter,
+    Remaining,
+    Restated,
+    Target,
+    WithoutRows,
+    may_have_vector,
+    read_file,
+    without,
+)
 from spark_jobs.delta.log import Action, keep_log_short
 from spark_jobs.delta.snapshots import (
     CLUSTERING,
@@ -441,9 +450,9 @@ class Tables:
         )
 
     def _deleted(self, snapshot: TableSnapshot, files: FileWriter, write: Write) -> list[Action]:
-        """Removal of single rows: by vectors, or by writing the files again where most rows of a file are gone."""
+        """Removal of single rows: by vectors, or by writing the files again that get none."""
         found = files.remaining(write.deleted)
-        vectors = [one for one in found if snapshot.writes_vectors and one.gone <= one.count * _LARGEST_SHARE]
+        vectors = [one for one in found if snapshot.writes_vectors and _gets_vector(one)]
         again = [one for one in found if one not in vectors and one.gone < one.count]
         made = [files.removal(one.file, data_change=True) for one in found]
         made += files.with_vectors(vectors)
@@ -468,3 +477,7 @@ class Tables:
         log.commit(self.storage, path, snapshot.delta.version() + 1, [*head, *actions])
         keep_log_short(snapshot.delta)
         self._versions[path] = snapshot.delta.version() + 1
+
+
+def _gets_vector(one: Remaining) -> bool:
+    return one.gone <= one.count * _LARGEST_SHARE and may_have_vector(one.file.stored_path)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
@@ -31,6 +32,7 @@ from spark_jobs.table.runtime import Runtime, RunTotals
 from spark_jobs.table.table_run import TableRun
 from tests import exact_bounds
 from tests.engines.in_process_lake import InProcessLake
+from tests.landing import write
 from tests.oracle import replay
 from tests.spark.playing import examples
 from tests.spark.table_lines import by_engine, by_oracle, counts_of, differences
@@ -145,3 +147,21 @@ def test_bounds_beside_a_vector_are_those_of_the_file(tmp_path: Path) -> None:
     for _ in exact_bounds.landings(Path(lake.layout(spec).landing)):
         assert lake.run_once(spec).error is None
     assert exact_bounds.wrong(lake.layout(spec).replica) == []
+
+
+def test_polars_reads_no_deleted_row_of_any_partition(tmp_path: Path) -> None:
+    """It misses vectors of files whose paths have special characters."""
+    texts = ["plain", "a b", "100%", "\u00e9", "{n}", "'q'", "x=y/z", None]
+    spec = TableSpec(table="s.t", keys=("id",), sequence_by=("seq",), settle="0s", partition_by=("p",))
+    lake = VectorLake(tmp_path)
+    folder, replica = Path(lake.layout(spec).landing), lake.layout(spec).replica
+    loaded = [(4 * number + row, text) for number, text in enumerate(texts) for row in range(4)]
+    write(folder, "LOAD00000001.parquet", pa.table({"id": [i for i, _ in loaded], "p": [p for _, p in loaded]}))
+    lake.run_once(spec)
+    gone = [4 * number for number in range(len(texts))]
+    changes = {"Op": ["D"] * len(gone), "seq": gone, "id": gone}
+    write(folder, "20240101-000000001.parquet", pa.table(changes))
+    assert lake.run_once(spec).main.deleted == len(gone)
+    found = pl.scan_delta(replica).select("id", "p").collect().rows()
+    assert sorted(found) == [row for row in loaded if row[0] not in gone]
+    assert list(Path(replica).glob("deletion_vector_*.bin"))
