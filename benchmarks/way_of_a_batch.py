@@ -28,7 +28,7 @@ import pyarrow.parquet as pq
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.spec import DEFAULT_TIERS, JobSpec, Roots, TableSpec
 from airflow_gddl.metadata.loading import load
-from airflow_gddl.runtime.snapshot.keeper import compile_catalog
+from airflow_gddl.runtime.snapshot.building import compile_catalog
 from airflow_gddl.stores import Storage
 from airflow_gddl.topology import Placed
 from spark_jobs.job.spread_local import NoSpark
