@@ -224,6 +224,7 @@ ON_SPARK = (
     "r14_history_switched_on",
     "r14_soft_delete_switched_on_and_off",
     "rename_derive_where",
+    "truncate_forced",
     "truncate_soft_and_history",
     "where_updates_cross_the_filter",
 )
