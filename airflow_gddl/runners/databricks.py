@@ -500,7 +500,7 @@ _NOT_OURS = {TerminationTypeType.CLOUD_FAILURE, TerminationTypeType.INTERNAL_ERR
 
 
 def make(own: Mapping[str, Any], _environ: Mapping[str, str], connections: Connections) -> Platform:
-    """See `registry.make_platform`."""
+    """See `descriptor.make_platform`."""
     settings = settings_of("databricks", DatabricksSettings, own)
     return DatabricksPlatform(settings, connect(connections.databricks(settings.databricks_conn_id)))
 

@@ -200,7 +200,7 @@ _SERVICE = "EMR Serverless"
 
 
 def make(own: Mapping[str, Any], _environ: Mapping[str, str], connections: Connections) -> Platform:
-    """See `registry.make_platform`."""
+    """See `descriptor.make_platform`."""
     settings = settings_of("emr_serverless", EmrSettings, own)
     with translated(_SERVICE):
         session = connections.aws(settings.aws_conn_id, settings.region)

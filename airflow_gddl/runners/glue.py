@@ -266,7 +266,7 @@ _LOOKBACK = timedelta(days=7)
 
 
 def make(own: Mapping[str, Any], _environ: Mapping[str, str], connections: Connections) -> Platform:
-    """See `registry.make_platform`."""
+    """See `descriptor.make_platform`."""
     settings = settings_of("glue", GlueSettings, own)
     return GluePlatform(settings, connect(settings, connections))
 

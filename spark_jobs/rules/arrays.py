@@ -223,8 +223,8 @@ def _parts(values: pa.Array) -> list[pa.Array]:
     return [values.flatten()] if pt.is_list(kind) or pt.is_large_list(kind) else []
 
 
-def has_nan(values: pa.Array) -> bool:
-    """Whether a value, or a part of one, is NaN."""
+def has_nan(values: pa.Array | pa.ChunkedArray) -> bool:
+    """Whether a value, or a part of one, is NaN. Nested values have to be in one array."""
     if pt.is_floating(values.type):
         return bool(pc.any(pc.is_nan(values)).as_py())
     return any(has_nan(part) for part in _parts(values))

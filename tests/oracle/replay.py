@@ -26,8 +26,9 @@ def replay(spec: TableSpec, runs: Listing[Run]) -> Outcome:
     table_schema = Shape.of(spec, runs)
     ledger = ingest(table_schema, runs)
     truncates = ledger.truncates.values()
-    events = events_by_key(ledger.changes, _deciding(truncates))
-    versions = events_by_key(ledger.changes, truncates)
+    deciding = _deciding(truncates)
+    events = events_by_key(ledger.changes, deciding)
+    versions = events if len(deciding) == len(truncates) else events_by_key(ledger.changes, truncates)
     return Outcome(
         columns=table_schema.replica,
         replica=tuple(replica(table_schema, ledger, events)),

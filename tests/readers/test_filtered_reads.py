@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import duckdb
-import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -25,6 +24,7 @@ from tests.landing import write
 from tests.readers.probes import Probe, probes
 from tests.readers.reading import READERS, Reader, by_spark
 from tests.readers.wide_table import SPEC, Row, land
+from tests.spark.lake import read_table
 
 ALIKE = {f"n{number:02d}" for number in range(1, 23)}
 """Columns that no reader is asked of: `n00` and `n23` stand for them."""
@@ -85,19 +85,12 @@ class Lake:
 
     def _wrong_in(self, kind: str, readers: Mapping[str, Reader]) -> Iterator[str]:
         path = getattr(self.layout, kind)
-        asked = [p for p in probes(whole(path), "_gddl", "nested") if p.path[0] not in ALIKE]
+        rows = read_table(path).cast(pa.schema(DeltaTable(path).schema().to_arrow()))  # without views
+        asked = [p for p in probes(rows, "_gddl", "nested") if p.path[0] not in ALIKE]
         assert asked, kind
         for name, reader in readers.items():
             found = reader(path, asked)
             yield from (_line(kind, name, probe, n) for probe, n in zip(asked, found, strict=True) if n != probe.rows)
-
-
-def whole(path: str) -> pa.Table:
-    """All rows of a table, with or without deletion vectors."""
-    if "deletionVectors" not in (DeltaTable(path).protocol().reader_features or ()):
-        return DeltaTable(path).to_pyarrow_table()
-    found = pl.scan_delta(path).collect().to_arrow(compat_level=pl.CompatLevel.oldest())
-    return found.cast(pa.schema(DeltaTable(path).schema().to_arrow()))
 
 
 def _line(kind: str, reader: str, probe: Probe, found: int) -> str:

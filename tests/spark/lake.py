@@ -73,7 +73,12 @@ def read(path: str) -> list[Row]:
     """All rows of a Delta table by a reader that isn't Spark; empty when there is no table."""
     if not DeltaTable.is_deltatable(path):
         return []
+    rows: list[Row] = read_table(path).to_pylist()
+    return rows
+
+
+def read_table(path: str) -> pa.Table:
+    """All rows of a Delta table, with or without deletion vectors."""
     table = DeltaTable(path)
     vectors = "deletionVectors" in (table.protocol().reader_features or ())  # which the dataset of pyarrow lacks
-    rows: list[Row] = pa.table(table.scan() if vectors else table.to_pyarrow_table()).to_pylist()
-    return rows
+    return pa.table(table.scan()) if vectors else table.to_pyarrow_table()

@@ -1,4 +1,7 @@
-"""A catalog compiled into a snapshot's documents; apart from the keeper, which reads without pydantic and YAML."""
+"""Compiles a catalog into the documents of a snapshot.
+
+Separate from the keeper, which imports neither pydantic nor a YAML reader unless it rebuilds.
+"""
 
 from __future__ import annotations
 
