@@ -112,13 +112,14 @@ def scheduled(engine: sa.Engine, dags: int, ticks: Sequence[datetime]) -> dict[s
     """Scheduled runs of these moments: how many are missing, and how late the others began.
 
     Raises:
-        WrongResultError: one failed.
+        WrongResultError: a scheduled run failed, at any moment.
     """
     text = "select run_after, start_date, end_date, state from dag_run where run_type = 'scheduled'"
     with engine.connect() as database:
-        rows = [row for row in database.execute(sa.text(text)) if row.run_after.astimezone(UTC) in set(ticks)]
-    if failed := sum(row.state == "failed" for row in rows):
+        all_runs = list(database.execute(sa.text(text)))
+    if failed := sum(row.state == "failed" for row in all_runs):
         raise WrongResultError(f"{failed} runs failed")
+    rows = [row for row in all_runs if row.run_after.astimezone(UTC) in set(ticks)]
     late = [(row.start_date - row.run_after).total_seconds() for row in rows if row.start_date is not None]
     took = [(row.end_date - row.start_date).total_seconds() for row in rows if row.end_date is not None]
     return {
@@ -135,7 +136,7 @@ def freshness(fleet: Fleet, found: Sequence[tuple[str, float]]) -> dict[str, flo
     """From a file to the first load after it.
 
     Raises:
-        WrongResultError: a file has none.
+        WrongResultError: a file has none, or there are more loads than the first ones and one for each file.
     """
     by_table: dict[str, list[float]] = defaultdict(list)
     for name, at in found:
@@ -144,6 +145,8 @@ def freshness(fleet: Fleet, found: Sequence[tuple[str, float]]) -> dict[str, flo
     loaded = [min((at for at in by_table[name] if at > arrived), default=None) for name, arrived in files]
     if lost := loaded.count(None):
         raise WrongResultError(f"{lost} of {len(files)} files were not loaded")
+    if len(found) > fleet.tables + len(files):
+        raise WrongResultError(f"{len(found)} loads for {fleet.tables} tables and {len(files)} files")
     waits = [at - arrived for at, (_, arrived) in zip(loaded, files, strict=True) if at is not None]
     return {"files": len(files), "loads": len(found), "fresh_seconds_median": round(median(waits), 1),
             "fresh_seconds_p95": round(quantiles(waits, n=20)[-1], 1)}  # fmt: skip

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -78,14 +79,17 @@ def attempt(
     stage: Stage = "initial",
     asked: RunRequestForm | None = None,
     max_tries: int = 3,
+    *,
+    again: bool = True,
 ) -> Loading:
-    """One try of a task whose sensor found every table."""
+    """One try of a task whose sensor found every table; not `again`: because of new files."""
     marks = {spec.table: "m" for spec in made.specs}
     work = PipelineWork(
         looked_at="2024-01-01T00:00:00.000000+00:00",
         initial=marks if stage == "initial" else {},
         increments=marks if stage == "increments" else {},
         asked=asked or RunRequestForm(),
+        again=tuple(marks) if again else (),
     )
     order = LoadRequest(document=made, work=work, stage=stage, run=run, job_id="j", wait_seconds=5, max_tries=max_tries)
     loading = Loading(order, HintBook(made.roots, made.pipeline.dag_id), Quiet())
@@ -317,6 +321,76 @@ def test_tables_count_as_running_while_their_job_works(tmp_path: Path) -> None:
     assert running(str(tmp_path), hours - 60) == set(NAMES[:3]), "nobody reports while the triggerer waits"
     assert running(str(tmp_path), hours + 60) == set()
     attempt(made, ListRunner(), run="r2")
+    assert running(str(tmp_path)) == set()
+
+
+@dataclass
+class BesideRunner(ListRunner):
+    """While its job runs, another run of the same pipeline with the same listing begins and ends."""
+
+    made: PipelineDocument | None = None
+    other: ListRunner = field(default_factory=ListRunner)
+    asked: RunRequestForm | None = None
+    again: bool = False
+
+    def run(self, spec: JobSpec, listener: Listener) -> JobOutcome:
+        assert self.made is not None
+        attempt(self.made, self.other, run="other", asked=self.asked, again=self.again)
+        return super().run(spec, listener)
+
+
+FAMILY = (
+    TableSpec(table="s.a", keys=("id",), source="s"),
+    TableSpec(table="s.b", keys=("id",), source="s"),
+    TableSpec(table="s.c", keys=("id",), source="s", depends_on=("s.b",)),
+    TableSpec(table="s.d", keys=("id",), source="s", depends_on=("s.c",)),
+)
+
+
+def test_of_runs_that_overlap_one_loads_a_table(tmp_path: Path) -> None:
+    made = document(tmp_path, *FAMILY)
+    runner = BesideRunner(made=made)
+    first = attempt(replace(made, specs=FAMILY[1:2]), runner, again=False)
+    assert runner.other.loaded == [["s.a"]], "without what depends on a table that another run loads"
+    assert first.book.is_loaded_by_another("s.b", "m", "other")
+    assert not StateReader(str(tmp_path), time.time).read().running
+    late = ListRunner()
+    attempt(made, late, run="late", again=False)
+    assert late.loaded == [["s.c"], ["s.d"]], "the others were loaded since they were listed"
+    attempt(made, late, run="later", again=False)
+    assert late.loaded[2:] == []
+
+
+@pytest.mark.parametrize(("asked", "again"), [(None, True), (RunRequestForm(tables=("s.b",)), False)])
+def test_a_table_that_is_loaded_again_waits_for_no_other_run(
+    tmp_path: Path, asked: RunRequestForm | None, again: bool
+) -> None:
+    made = document(tmp_path, *FAMILY[:2])
+    runner = BesideRunner(made=made, asked=asked, again=again)
+    attempt(made, runner, again=False)
+    assert runner.loaded == runner.other.loaded == [["s.a", "s.b"]], "its job waits for the other one's claim"
+
+
+def test_a_table_that_changed_since_another_run_loaded_it_is_loaded(tmp_path: Path) -> None:
+    made, runner = document(tmp_path, *FAMILY[:2]), ListRunner(unfinished={"s.b"})
+    attempt(made, runner, again=False)
+    attempt(made, runner, run="r2", again=False)
+    assert runner.loaded == [["s.a", "s.b"], ["s.b"]], "one with files left counts as changed"
+
+
+def test_runs_that_begin_at_once_share_the_tables(tmp_path: Path) -> None:
+    roots = Roots(landing="/l", lake=str(tmp_path))
+    runs = [StateRecorder(roots, "p", NAMES, run=f"r{n}") for n in range(6)]
+    with ThreadPoolExecutor(len(runs)) as threads:
+        left = list(threads.map(lambda one: one.begin(NAMES, leave=NAMES), runs))
+    taken = [set(NAMES) - one for one in left]
+    assert sorted(name for one in taken for name in one) == sorted(NAMES)
+    held = StateReader(str(tmp_path), time.time).read().running
+    assert {f"r{n}": one for n, one in enumerate(taken) if one} == {
+        run: {name for name, job in held.items() if job.run == run} for run in {job.run for job in held.values()}
+    }
+    for one in runs:
+        one.end()
     assert running(str(tmp_path)) == set()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,6 +22,7 @@ from airflow_gddl.runtime.snapshot import PipelineDocument
 from airflow_gddl.runtime.state.recording import StateRecorder
 from airflow_gddl.topology.rows import in_order
 
+_LOG = logging.getLogger(__name__)
 Stage = Literal["initial", "increments"]
 _ACTIONS: Mapping[What, Action] = {"run": "run", "verify": "verify", "replay": "errors_replay", "reload": "run"}
 
@@ -101,7 +103,8 @@ class Loading:
     def todo(self) -> tuple[TableSpec, ...]:
         """Tables of the request that this run has not loaded yet; all, when a finished run was cleared.
 
-        For a resumed try: the tables that it started with.
+        For a resumed try: the tables that it started with. Without those that another run has loaded since they were
+        listed: runs overlap, and a task may wait long for a slot of its pool.
         """
         marks = self.order.marks
         if self.order.begun is not None:
@@ -110,19 +113,36 @@ class Loading:
         if self.book.is_cleared(self.order.stage, self.order.run, self.order.max_tries):
             self.book.reopen(self.order.stage, self.order.run, marks)
         run, looked_at = self.order.run, self.order.work.looked_at
-        return tuple(
+        open_ = [
             spec
             for spec in self.order.document.specs
             if spec.table in marks and not self.book.is_done(spec.table, marks[spec.table], run, looked_at)
-        )
+        ]
+        loaded = [
+            spec.table
+            for spec in open_
+            if self._may_leave(spec) and self.book.is_loaded_by_another(spec.table, marks[spec.table], run)
+        ]
+        if loaded:
+            _LOG.info("loaded by another run since they were listed: %s", ", ".join(loaded))
+        return tuple(spec for spec in open_ if spec.table not in loaded)
+
+    def _may_leave(self, spec: TableSpec) -> bool:
+        """Whether another run may load the table in place of this one."""
+        work = self.order.work
+        return not work.asked.is_some and spec.table not in work.again
 
     def load(self, runner: Runner, specs: Sequence[TableSpec], marks: Mapping[str, str]) -> None:
         """Load tables, each after its dependencies and only if these were loaded.
+
+        Those that another run loads now are left to the next run, and so are those that depend on them; see
+        `PipelineWork.elsewhere`. The sensor has left out those that it saw: two runs that begin together see none.
 
         Raises:
             GddlError: a job could not be started.
         """
         self._marks.update(marks)
+        elsewhere: set[str] = set()
         try:
             for wave in waves(specs):
                 bad = {result.table: result for result in self.failed}
@@ -130,13 +150,27 @@ class Loading:
                 for spec in wave:
                     if spec not in ready:
                         self.on_result(_left_out(spec, [bad[name] for name in sorted(bad.keys() & spec.depends_on)]))
+                late = {spec.table for spec in ready if elsewhere & set(spec.depends_on) and self._may_leave(spec)}
+                ready = [spec for spec in ready if spec.table not in late]
+                taken = self._begin(ready) if ready and not self.stopped else frozenset()
+                elsewhere |= late | taken
+                ready = [spec for spec in ready if spec.table not in taken]
                 if ready and not self.stopped:
                     self._job(runner, ready)
                 if self.waiting is not None:
                     break
         finally:
+            for table in elsewhere:
+                self._marks.pop(table, None)
             self.book.flush()
             self._note_end()
+
+    def _begin(self, specs: Sequence[TableSpec]) -> frozenset[str]:
+        """Report the tables as running; return those that another run loads now."""
+        found = self._state.begin((spec.table for spec in specs), leave={s.table for s in specs if self._may_leave(s)})
+        if found:
+            _LOG.info("left to the next run, since another run loads them now: %s", ", ".join(sorted(found)))
+        return found
 
     def tick(self) -> None:
         """Called while a job runs on this machine."""
@@ -221,7 +255,6 @@ class Loading:
             access=self.order.document.access,
         )
         self._kept = []
-        self._state.begin(spec.table for spec in specs)
         self._job_started = (job, time.monotonic())
         outcome = runner.run(job, self)
         self._job_started = None

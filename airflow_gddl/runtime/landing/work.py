@@ -46,6 +46,7 @@ class PipelineWork:
         unmet: table to tables that it depends on and that nothing loads; it does not wait for them.
         elsewhere: tables with work that another run of the pipeline loads now, and those that depend on them; the next
             run finds what is left.
+        again: tables whose files and row are those of their last load, and that are loaded all the same.
         pending: whether asset events of an earlier run are still to be sent.
         metadata_at: when the newest file of the metadata that it was decided by was last modified, seconds since the
             epoch.
@@ -58,6 +59,7 @@ class PipelineWork:
     unmet: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     asked: RunRequestForm = field(default_factory=RunRequestForm)
     elsewhere: tuple[str, ...] = ()
+    again: tuple[str, ...] = ()
     pending: bool = False
     metadata_at: float = 0.0
 
@@ -172,6 +174,7 @@ def decide(document: PipelineDocument, asked: RunRequestForm, run: str, seen: Li
     }
     ready = {name: spec for name, spec in busy.items() if name not in held}
     first = _initial(ready, asked, seen)
+    loaded = {name: hint.mark for name, hint in seen.hints.tables.items()}
     return PipelineWork(
         looked_at=seen.looked_at,
         initial={name: marks[name] for name in sorted(first)},
@@ -180,6 +183,7 @@ def decide(document: PipelineDocument, asked: RunRequestForm, run: str, seen: Li
         unmet={name: missing for name, missing in unmet.items() if missing},
         asked=asked,
         elsewhere=tuple(sorted(elsewhere)),
+        again=tuple(sorted(name for name in ready if name in requested or loaded.get(name) == marks[name])),
         pending=bool(seen.hints.pending),
         metadata_at=document.metadata_at,
     )
@@ -319,7 +323,7 @@ def _running_elsewhere(document: PipelineDocument, question: Question, environ: 
     except ValueError:  # damaged, and rebuilt by the next load
         return frozenset()
     now = seconds_of(question.now) or 0.0
-    return frozenset(name for name, job in running.items() if job.until > now and job.run not in ("", question.run))
+    return frozenset(name for name, job in running.items() if job.is_of_another(question.run, now))
 
 
 def _tables_of_older_run(document: PipelineDocument, run: str, environ: Mapping[str, str]) -> frozenset[str]:

@@ -74,6 +74,10 @@ class RunningJob:
     until: float
     run: str = ""
 
+    def is_of_another(self, run: str, now: float) -> bool:
+        """Whether another run than this one of the same pipeline works on the table."""
+        return self.until > now and self.run not in ("", run)
+
 
 @dataclass(frozen=True, kw_only=True)
 class TableStatus:

@@ -9,12 +9,13 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
+from typing import TypeVar
 
 from airflow_gddl.contract.codec import from_json_or_none, to_json
 from airflow_gddl.contract.errors import GddlError, RetriableError
@@ -200,6 +201,7 @@ _COMPACTED_AT_ONCE = 10
 
 
 Change = Callable[[TableRecord], TableRecord]
+T = TypeVar("T")
 
 
 @dataclass
@@ -252,8 +254,15 @@ class StateRecorder:
         self._waiting += [(result.table, partial(_after, result=result, now=now)) for result in results]
         self.flush()
 
-    def begin(self, tables: Iterable[str], seconds: float = RUNNING_FOR) -> None:
-        """Report that a job loads these tables; expires unless `renew` is called."""
+    def begin(self, tables: Iterable[str], seconds: float = RUNNING_FOR, leave: Collection[str] = ()) -> frozenset[str]:
+        """Report that a job loads these tables; expires unless `renew` is called.
+
+        Args:
+            leave: tables that are not reported where another run loads them now.
+
+        Returns:
+            those. Of two runs that begin at once, one gets the table.
+        """
         now = self.clock()
         known = self._running
         self._running |= {
@@ -261,7 +270,7 @@ class StateRecorder:
         }
         self._ended -= self._running.keys()
         self._renewed = now
-        _logged(self.pipeline, lambda: self._write(()))
+        return _logged(self.pipeline, lambda: self._write((), leave)) or frozenset()
 
     def renew(self) -> None:
         """Report that the job is still running; at most once a minute."""
@@ -285,20 +294,28 @@ class StateRecorder:
         self._written = self.clock()
         _logged(self.pipeline, lambda: self._write(taken))
 
-    def _write(self, taken: Sequence[tuple[str, Change]]) -> None:
+    def _write(self, taken: Sequence[tuple[str, Change]], leave: Collection[str] = ()) -> frozenset[str]:
+        left: set[str] = set()
+
         def with_taken(before: RunsDocument) -> RunsDocument:
+            now = self.clock()
+            left.update(
+                name for name, job in before.running.items() if name in leave and job.is_of_another(self.run, now)
+            )
+            for name in left:
+                self._running.pop(name, None)
             tables = dict(before.tables)
             for table, with_run in taken:
                 tables[table] = with_run(tables.get(table, TableRecord()))
-            now = self.clock()
             others = {name: job for name, job in before.running.items() if job.until > now and name not in self._ended}
             return replace(before, tables=tables, written=now, running={**others, **self._running})
 
         after = self.change(with_taken)
         many = [name for name, record in after.tables.items() if record.loose > LOOSE_AT_MOST][:_COMPACTED_AT_ONCE]
-        left = {name: compact(open_store(self.environ), self.roots, name) for name in many}
-        if left:
-            self.change(lambda document: _left(document, left))
+        loose = {name: compact(open_store(self.environ), self.roots, name) for name in many}
+        if loose:
+            self.change(lambda document: _left(document, loose))
+        return frozenset(left)
 
     def change(self, change: Callable[[RunsDocument], RunsDocument]) -> RunsDocument:
         """Change the stored state, and return the new one; unlike the others, this raises errors.
@@ -334,8 +351,9 @@ def _left(document: RunsDocument, left: dict[str, int]) -> RunsDocument:
     return replace(document, tables={**document.tables, **changed})
 
 
-def _logged(what: str, call: Callable[[], object]) -> None:
+def _logged(what: str, call: Callable[[], T]) -> T | None:
     try:
-        call()
+        return call()
     except GddlError as error:
         _LOG.warning("the state of %s could not be written: %s", what, error)
+        return None
