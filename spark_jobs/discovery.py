@@ -167,7 +167,9 @@ def discover(
     said = place.generations or place.dialect.spec.generations
     found = find(files, within, ledger.state, place.storage.fingerprint, said)
     is_all = scope.is_full and not unsettled
-    is_missing = landed.listed == 0 and not place.storage.exists(place.landing)
+    # Change files of snapshots are removed when they were ingested; their capture reports missing folders.
+    is_expected = place.dialect.spec.mode == "changes"
+    is_missing = is_expected and landed.listed == 0 and not place.storage.exists(place.landing)
     found = replace(
         landed.noted(found, unsettled),
         missing=tuple(path for path in found.missing if path not in unsettled),

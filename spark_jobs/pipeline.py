@@ -302,7 +302,8 @@ def apply(
     outcome.late_ignored += applied.late
     if work.decoded_batch.figures.quarantined:
         outcome.warn(work.stale_rows())
-    if is_late_as_a_whole(work.decoded_batch.figures, state):
+    is_of_changes = run.spec.mode == "changes"  # a late snapshot is as a whole between two others
+    if is_of_changes and is_late_as_a_whole(work.decoded_batch.figures, state):
         outcome.warn(notices.of_late_batch(applied.late))
     swept = sweep(context, work.tables, plan) if sweeps else NOT_SWEPT
     run.report("merge", plan.number, applied.main.inserted + applied.main.updated + applied.main.deleted)

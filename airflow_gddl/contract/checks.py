@@ -39,6 +39,7 @@ def check_options(spec: TableSpec) -> Iterator[SpecProblem]:
 
 
 def dms_problems(options: Mapping[str, object]) -> Iterator[SpecProblem]:
+    yield from _path_format(options.get("path_format"))
     yield from _csv_delimiter(options.get("csv_delimiter"))
 
 
@@ -419,6 +420,48 @@ def _initial_load(spec: TableSpec) -> Iterator[SpecProblem]:
         yield SpecProblem("FIELD_VALUE", path, None, message, remedy)
 
 
+_NOT_OF_SNAPSHOTS = (
+    "shards", "initial_load", "landing_retention", "columns_to_update", "force_update", "before_image_prefix",
+    "ignore_null_updates", "sequence_by", "trigger",
+)  # fmt: skip
+_OPTIONS_OF_SNAPSHOTS = ("path_format", "complete")
+_OPTIONS_OF_CHANGES = ("replication_slot", "missing_folder", "date_partition", "timestamp_column")
+
+
+def _snapshots(spec: TableSpec) -> Iterator[SpecProblem]:
+    """A table of snapshots has what they need, and nothing of changes; any other has nothing of snapshots."""
+    if spec.mode != "snapshots":
+        for name in _OPTIONS_OF_SNAPSHOTS if spec.dialect == "dms" else ():
+            if name in spec.options:
+                remedy = "write mode: snapshots, or drop it"
+                yield SpecProblem("FIELD_VALUE", ("options", name), spec.options[name], "for snapshots alone", remedy)
+        return
+    yield from _needed_of_snapshots(spec)
+    fields: dict[tuple[str, ...], object] = {(name,): getattr(spec, name) for name in _NOT_OF_SNAPSHOTS}
+    fields |= {("options", name): spec.options.get(name) for name in _OPTIONS_OF_CHANGES}
+    for path, value in fields.items():
+        if value:
+            message = "not for snapshots, which have no changes"
+            yield SpecProblem("FIELD_VALUE", path, str(value), message, f"drop {path[-1]}")
+
+
+def _needed_of_snapshots(spec: TableSpec) -> Iterator[SpecProblem]:
+    if spec.dialect != "dms":
+        message, remedy = "snapshots are parquet or CSV files", "drop dialect"
+        yield SpecProblem("FIELD_VALUE", ("dialect",), spec.dialect, message, remedy)
+    if not spec.keys:
+        yield SpecProblem("FIELD_VALUE", ("keys",), [], "snapshots are compared by key", "name the key columns")
+    if not spec.options.get("path_format"):
+        message, remedy = "says which folders are snapshots", "write path_format: \"'dt='yyyy-MM-dd\" into options"
+        yield SpecProblem("FIELD_VALUE", ("options", "path_format"), None, message, remedy)
+    if spec.options.get("complete") == "settle" and spec.settle is None:
+        message = "a snapshot is complete when it has settled, and the row does not say after what time"
+        yield SpecProblem("FIELD_VALUE", ("settle",), None, message, "write settle: 10m")
+    if spec.sub_microseconds != "truncate":
+        message, remedy = "times of snapshots are truncated", "drop sub_microseconds"
+        yield SpecProblem("FIELD_VALUE", ("sub_microseconds",), spec.sub_microseconds, message, remedy)
+
+
 def _sweep_limit(spec: TableSpec) -> Iterator[SpecProblem]:
     if not 0 <= spec.sweep_limit <= 1:  # also true for NaN
         message = "not a fraction"
@@ -581,6 +624,7 @@ _VALUE_CHECKS = (
     check_options,
     _properties,
     _prefix,
+    _snapshots,
     _sweep_limit,
 )
 _ROW_CHECKS = (

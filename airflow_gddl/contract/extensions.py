@@ -336,6 +336,10 @@ class DmsOptions:
     """Meaning of a missing folder: a warning, an empty table, or no new files."""
     verify_connection: str | None = None
     """Name of the connection to the source that `gddl verify` compares with; null: none. Never its content."""
+    path_format: str | None = None
+    """Folder of a snapshot below the table's, `'dt='yyyy-MM-dd`; for `mode: snapshots` alone."""
+    complete: str = "_SUCCESS"
+    """What shows that a snapshot is complete: the name of a file in its folder, a number of files, or `settle`."""
     replication_slot: str | None = None
     """PostgreSQL without a CDC service: slot, and publication of that name, that jobs read; null: files alone."""
 

@@ -100,7 +100,11 @@ def places_of(job: JobSpec) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Layout:
-    """Paths of one table; all but `landing` are below the lake."""
+    """Paths of one table; all but `landing` are below the lake.
+
+    Attributes:
+        landing: of change files; for `mode: snapshots` a folder of the lake, where their differences are written.
+    """
 
     landing: str
     replica: str
@@ -121,8 +125,9 @@ class Layout:
     @classmethod
     def of(cls, roots: Roots, spec: TableSpec) -> Layout:
         schema, name = spec.schema_name, spec.name
+        captured = join(roots.lake, STATE, "captured", schema, name)
         return cls(
-            landing=LandingFolder.of(roots, spec).path,
+            landing=captured if spec.mode == "snapshots" else LandingFolder.of(roots, spec).path,
             replica=join(roots.lake, schema, name),
             changes=join(roots.lake, schema, f"{name}__changes"),
             history=join(roots.lake, schema, f"{name}__history"),

@@ -98,6 +98,7 @@ MaskMethod = Literal["hash", "hmac", "null"]
 SubMicrosecondPolicy = Literal["truncate", "round", "quarantine"]
 Compatibility = Literal["none", "backward"]
 TruncatePolicy = Literal["apply", "hold", "report"]
+TableMode = Literal["changes", "snapshots"]
 AirflowView = Literal["table", "mapped", "pack"]
 Generations = Literal["auto", "one", "by_time"]
 ExpectationPolicy = Literal["warn", "quarantine", "fail"]
@@ -226,6 +227,8 @@ class TableSpec:
     """Sources of `gddl.yaml` that each hold a part of the table; `_source` becomes its first key column."""
     shard_landings: Mapping[str, str] = field(default_factory=dict)
     """Landing root of each of the `shards`. Resolved, never written."""
+    mode: TableMode = "changes"
+    """What lands: `changes` of a CDC service, or `snapshots`: exports of the whole table (docs/snapshots.md)."""
     sequence_by: tuple[str, ...] = ()
     """Columns that order changes, compared left to right; empty: the dialect's own choice."""
     size: str = "small"

@@ -159,7 +159,9 @@ def poll_table(run: TableRun) -> TableOutcome | int:
     totals = totals_of(run.job)
     totals.started_at, totals.engine = iso(run.runtime.clock()), run.engine
     try:
-        _capture(run)
+        if _has_snapshots(run):
+            return 0
+        _capture(run, totals)
         found = idle_result(run, totals)
         behind = is_behind(run.runtime.storage, run.layout, run.spec)
     except Exception:  # noqa: BLE001 - the next run raises it again, and reports it
@@ -230,12 +232,25 @@ def _move(run: TableRun, totals: RunTotals) -> JobResult:
     return move(run, totals)
 
 
-def _capture(run: TableRun) -> None:
-    """Where jobs read changes from the source themselves: write them as files."""
-    if run.spec.dialect == "dms" and run.dialect.options.replication_slot and run.job.options.action == "run":
+def _capture(run: TableRun, totals: RunTotals) -> None:
+    """Where jobs make the change files themselves, from the source or its snapshots: write them."""
+    if run.spec.mode == "snapshots" and run.job.options.action in LOADS:
+        from spark_jobs.actions import snapshot_capture  # noqa: PLC0415 - as below
+
+        snapshot_capture.capture(run, totals)
+    elif run.spec.dialect == "dms" and run.dialect.options.replication_slot and run.job.options.action == "run":
         from spark_jobs.actions.slot_capture import capture  # noqa: PLC0415 - rarely used, slow to import
 
         capture(run)
+
+
+def _has_snapshots(run: TableRun) -> bool:
+    """Whether there are snapshots to take, which is no part of a poll: they are read whole."""
+    if run.spec.mode != "snapshots":
+        return False
+    from spark_jobs.actions.snapshot_capture import survey  # noqa: PLC0415 - as above
+
+    return survey(run).is_some
 
 
 def _load(run: TableRun, totals: RunTotals) -> JobResult:
@@ -259,14 +274,22 @@ _ACTIONS: Mapping[str, Callable[[TableRun, RunTotals], JobResult]] = {
 
 def _run(run: TableRun, totals: RunTotals) -> JobResult:
     """The requested run, or an unfinished full refresh of an earlier run."""
-    _capture(run)
+    _capture(run, totals)
+    result = _loaded(run, totals)
+    if run.spec.mode == "snapshots":
+        from spark_jobs.actions.snapshot_capture import end_capture  # noqa: PLC0415 - as above
+
+        end_capture(run)
+    return result
+
+
+def _loaded(run: TableRun, totals: RunTotals) -> JobResult:
     ledger = run.ledger()
     pending = ledger.plan()
     options, begun = run.job.options, pending is not None and pending.mode == "refresh"
-    if options.reload or options.resync:
-        return refresh_table(run, totals)
-    if options.full_refresh or begun:
-        return rebuild_table(run, totals)
+    if options.repairs or begun:
+        of_files = options.reload or options.resync
+        return refresh_table(run, totals) if of_files else rebuild_table(run, totals)
     if wants_source_load(run, ledger):
         _load(run, totals)
     source = run.runtime.files

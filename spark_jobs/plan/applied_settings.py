@@ -9,7 +9,7 @@ from typing import Any
 from airflow_gddl.contract.codec import ALWAYS
 from airflow_gddl.contract.spec import DeleteMode, MaskMethod, TableSpec
 from airflow_gddl.contract.sql_types import VOID
-from airflow_gddl.contract.table_spec import TieBreak, lowered
+from airflow_gddl.contract.table_spec import TableMode, TieBreak, lowered
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,6 +106,7 @@ class AppliedSettings:
     """
 
     layout: int = field(default=MARKED, metadata={ALWAYS: True})
+    mode: TableMode = "changes"
     history: bool = False
     delete: DeleteMode = "hard"
     columns: tuple[str, ...] | None = None

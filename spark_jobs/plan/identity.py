@@ -21,10 +21,12 @@ def require_same_identity(spec: TableSpec, state: TableState) -> None:
     """Refuse a row whose keys, explicit sequence or partitions differ from those the tables were built with.
 
     Raises:
-        FatalError: `KEYS_CHANGED`, `SEQUENCE_CHANGED`, `MASK_CHANGED`, `COLUMNS_CHANGED`, `PARTITION_CHANGED`,
-            `BEFORE_IMAGES_CHANGED`.
+        FatalError: `MODE_CHANGED`, `KEYS_CHANGED`, `SEQUENCE_CHANGED`, `MASK_CHANGED`, `COLUMNS_CHANGED`,
+            `PARTITION_CHANGED`, `BEFORE_IMAGES_CHANGED`.
     """
     _require_same_selection(spec, state)
+    if state.applied is not None and state.applied.mode != spec.mode:
+        raise _mode_changed(spec, state.applied.mode)
     if state.keys is not None and lowered(spec.keys) != lowered(state.keys):
         raise _refused("KEYS_CHANGED", "keys", spec, state.keys, spec.keys)
     ordered = tuple(c.lower() for c in spec.sequence_by)
@@ -122,6 +124,12 @@ def _renaming_changed(spec: TableSpec, columns: Sequence[str]) -> FatalError:
     reload = f"load the files that are there with `gddl reload --from-files --table {spec.table}`"
     what = f"{spec.table}: {', '.join(columns)} came into other columns of the tables than `rename` now says"
     return FatalError("RENAME_CHANGED", what, remedy=f"restore rename, or {refreshed(spec, reload)}")
+
+
+def _mode_changed(spec: TableSpec, before: str) -> FatalError:
+    reload = f"load the files that are there with `gddl reload --from-files --table {spec.table}`"
+    what = f"{spec.table}: the tables were built from {before}, the metadata says mode: {spec.mode}"
+    return FatalError("MODE_CHANGED", what, remedy=f"restore mode, or {refreshed(spec, reload)}")
 
 
 def _filter_changed(spec: TableSpec, before: str | None) -> FatalError:

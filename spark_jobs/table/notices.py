@@ -30,9 +30,11 @@ def of_discovery(found: Discovery, landing: str, dialect: Dialect) -> tuple[RunW
     """
     warnings: list[RunWarning] = []
     if found.folder_missing and dialect.options.missing_folder == "report":
-        warnings.append(RunWarning(code="FOLDER_MISSING", message=_missing(landing, found.folders_there)))
+        warnings.append(of_missing_folder(landing, found.folders_there))
     if found.ignored:
         message = f"files with names that {dialect.title} doesn't give were left alone"
+        if dialect.spec.dialect == "dms":
+            message += "; if each folder is an export of the whole table, write mode: snapshots"
         warnings.append(
             RunWarning(code="FILES_IGNORED", message=message, count=found.ignored, sample=found.ignored_sample)
         )
@@ -51,11 +53,12 @@ def _of_paths(code: str, message: str, paths: Sequence[str]) -> tuple[RunWarning
     return (RunWarning(code=code, message=message, count=len(paths), sample=tuple(paths[:SAMPLE])),) if paths else ()
 
 
-def _missing(landing: str, there: Sequence[str]) -> str:
-    """One text for all tables without files, so that it is reported once."""
-    if not there:
-        return f"there are no landing folders below {landing_root(landing)} yet; nothing was changed"
-    return f"there is no landing folder {landing}; nothing was changed; folders there: {', '.join(there)}"
+def of_missing_folder(landing: str, there: Sequence[str]) -> RunWarning:
+    """`FOLDER_MISSING`: one text for all tables without files, so that it is reported once."""
+    message = f"there are no landing folders below {landing_root(landing)} yet; nothing was changed"
+    if there:
+        message = f"there is no landing folder {landing}; nothing was changed; folders there: {', '.join(there)}"
+    return RunWarning(code="FOLDER_MISSING", message=message)
 
 
 def of_unsettled(found: Discovery) -> tuple[RunWarning, ...]:

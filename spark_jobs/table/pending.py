@@ -104,8 +104,8 @@ def batches_ahead(
 
 
 def releases(run: TableRun) -> bool:
-    """Whether a user has released the sweep of rows that the newest full load lacks."""
-    return run.job.options.action == "sweep_release"
+    """Whether a user has released the sweep of rows that the newest full load lacks; a snapshot is no full load."""
+    return run.job.options.action == "sweep_release" and run.spec.mode == "changes"
 
 
 def releases_truncates(run: TableRun) -> bool:
@@ -245,7 +245,7 @@ def report_left(run: TableRun, ledger: Ledger, found: Discovery, outcome: RunTot
     standing = sweep_of(run, found, ledger.state)
     outcome.warn((*notices.of_unsettled(found), *notices.of_sweep(standing, ledger.state, found)))
     outcome.warn(notices.of_held_truncate(found, run.spec.table))
-    outcome.revisit = bool(found.unsettled) or is_due_by_time(ledger.state, standing)
+    outcome.revisit = outcome.revisit or bool(found.unsettled) or is_due_by_time(ledger.state, standing)
 
 
 _COUNTED = 20_000

@@ -226,6 +226,14 @@ def test_settings_are_those_of_the_catalog() -> None:
     assert SETTINGS[:2] == tuple(f.name for f in fields(Roots))
 
 
+ROWS_OF_OPTIONS = {
+    ("DMS options", "replication_slot"): {"columns_to_update": "AR_H_COLUMNS"},
+    ("DMS options", "path_format"): {"mode": "snapshots"},
+    ("DMS options", "complete"): {"mode": "snapshots"},
+}
+"""Fields of the row that an option needs."""
+
+
 def files_with(title: str, name: str, example: str) -> dict[str, str | bytes]:
     """A metadata folder in which one field has its example."""
     entry = f"{name}: {example}"
@@ -234,7 +242,8 @@ def files_with(title: str, name: str, example: str) -> dict[str, str | bytes]:
         settings[name] = example
     elif title == "A row":
         row[name] = example
-        row |= {"initial_load": {"options": "{verify_connection: GDDL_SOURCE_CRM}"}}.get(name, {})
+        options = {"initial_load": "{verify_connection: GDDL_SOURCE_CRM}", "mode": "{path_format: yyyy}"}
+        row |= {"options": options[name]} if name in options else {}
         if name == "shards":
             settings["sources"] = "{crm_eu: {landing: eu}, crm_us: {landing: us}}"
     elif title == "A source":
@@ -254,8 +263,9 @@ def files_with(title: str, name: str, example: str) -> dict[str, str | bytes]:
     elif title == "Tiers":
         settings["tiers"] = f"{{large: {{{entry}}}}}"
     elif title.endswith(" options"):
-        row |= {"replication_slot": {"columns_to_update": "AR_H_COLUMNS"}}.get(name, {})
-        entry += {"replication_slot": ", verify_connection: GDDL_SOURCE_CRM"}.get(name, "")
+        row |= ROWS_OF_OPTIONS.get((title, name), {})
+        beside = {"replication_slot": ", verify_connection: GDDL_SOURCE_CRM", "complete": ", path_format: yyyy"}
+        entry += beside.get(name, "")
         row |= {"dialect": title.split(maxsplit=1)[0].lower(), "options": f"{{{entry}}}"}
     else:
         row["schema_evolution"] = f"{{{entry}}}"

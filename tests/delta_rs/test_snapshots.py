@@ -1,0 +1,373 @@
+"""Snapshots as a source: what each run makes of exports of the whole table, in any order of arrival."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable
+
+from airflow_gddl.contract.checks import check_table
+from airflow_gddl.contract.result import JobResult
+from airflow_gddl.contract.spec import JobOptions, TableSpec
+from airflow_gddl.stores import Storage
+from spark_jobs.actions import snapshot_capture
+from spark_jobs.table.runtime import TableOutcome
+from tests.delta_rs.small_lake import SmallLake
+
+Rows = Mapping[int, str]
+FORMAT = {"path_format": "'dt='yyyy-MM-dd"}
+SPEC = TableSpec(table="s.t", keys=("id",), mode="snapshots", options=FORMAT, sweep_limit=1.0, settle="0s")
+
+
+@dataclass(frozen=True)
+class Exports:
+    """A lake, and the folder in which a table's exports land."""
+
+    lake: SmallLake
+    spec: TableSpec = SPEC
+
+    def folder(self, day: int) -> Path:
+        return self.lake.root / "landing" / "s" / "t" / f"dt=2024-01-{day:02d}"
+
+    def land(self, day: int, rows: Rows | pa.Table, *, complete: bool = True, files: int = 1) -> None:
+        table = rows if isinstance(rows, pa.Table) else table_of(rows)
+        self.folder(day).mkdir(parents=True, exist_ok=True)
+        share = -(-table.num_rows // files)
+        for number in range(files):
+            part = table.slice(number * share, share)
+            pq.write_table(part, self.folder(day) / f"part-{number:05d}.parquet", row_group_size=2)
+        if complete:
+            (self.folder(day) / "_SUCCESS").touch()
+
+    def run(self, **options: Any) -> JobResult:
+        return self.lake.done(self.spec, JobOptions(**options))
+
+    def fault(self) -> str:
+        """Code of the error of a run; empty: it had none."""
+        outcome = self.lake.run(self.spec)
+        assert isinstance(outcome, TableOutcome)
+        return outcome.result.error.code if outcome.result.error is not None else ""
+
+    def replica(self) -> dict[int, str]:
+        rows = pa.table(DeltaTable(self.lake.layout(self.spec).replica).scan()).to_pylist()
+        return {row["id"]: row["v"] for row in rows if not row["_gddl"].get("deleted")}
+
+    def as_of(self, day: int) -> dict[int, str]:
+        """The history's state at the version of a snapshot."""
+        version = f"202401{day:02d}{0:09d}"
+        rows = pa.table(DeltaTable(self.lake.layout(self.spec).history).scan()).to_pylist()
+        found = [
+            (row["id"], row["v"])
+            for row in rows
+            if row["__start_at"] <= version and (row["__end_at"] is None or version < row["__end_at"])
+        ]
+        assert len(found) == len(dict(found))
+        return dict(found)
+
+    def captured(self) -> list[Path]:
+        """Change files that are there."""
+        return sorted(Path(self.lake.layout(self.spec).landing).glob("*"))
+
+
+def table_of(rows: Rows) -> pa.Table:
+    return pa.table({"id": pa.array(list(rows), pa.int32()), "v": pa.array(list(rows.values()), pa.string())})
+
+
+def codes(result: JobResult) -> dict[str, int]:
+    return {warning.code: warning.count for warning in result.warnings}
+
+
+@pytest.fixture
+def exports(tmp_path: Path) -> Exports:
+    return Exports(SmallLake(tmp_path))
+
+
+def test_only_differences_are_appended(exports: Exports) -> None:
+    exports.land(1, {1: "a", 2: "b", 3: "c"}, files=2)
+    assert (exports.run().changes_written, exports.replica()) == (3, {1: "a", 2: "b", 3: "c"})
+    assert exports.run().status == "skipped"
+    exports.land(2, {1: "a", 2: "B", 4: "d"})
+    assert (exports.run().changes_written, exports.replica()) == (3, {1: "a", 2: "B", 4: "d"})
+    exports.land(3, {4: "d", 2: "B", 1: "a"}, files=3)
+    assert exports.run().status == "skipped"
+    changes = pa.table(DeltaTable(exports.lake.layout(SPEC).changes).scan()).to_pylist()
+    assert sorted((row["AR_H_CHANGE_SEQ"][6:8], row["_gddl"]["op"], row["id"]) for row in changes) == [
+        *(("01", "I", n) for n in (1, 2, 3)), ("02", "D", 3), ("02", "I", 4), ("02", "U", 2),
+    ]  # fmt: skip
+    exports.run()
+    assert not exports.captured(), "what was ingested is in the change table"
+
+
+@pytest.mark.parametrize(("seed", "days"), [(0, 30), *((seed, 10) for seed in range(1, 8))])
+def test_snapshots_out_of_order(seed: int, days: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    play_out_of_order(seed, days, tmp_path, monkeypatch)
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("seed", range(10, 40))
+def test_many_snapshots_out_of_order(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    play_out_of_order(seed, 30, tmp_path, monkeypatch)
+
+
+def play_out_of_order(seed: int, days: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After each run the replica is the newest snapshot that came, and the history at each version that came is it."""
+    chosen = random.Random(seed)  # noqa: S311 - no secret
+    if seed % 3 == 0:
+        monkeypatch.setattr(snapshot_capture, "_DECODED_BYTES", 20_000)
+    spec = replace(SPEC, history=True, delete=chosen.choice(["hard", "soft"]))
+    exports, landed = Exports(SmallLake(tmp_path), spec), dict[int, dict[int, str]]()
+    truth = dict[int, dict[int, str]]()
+    state: dict[int, str] = {}
+    for day in range(1, days + 1):
+        for key in chosen.sample(range(6), chosen.randint(0, 3)):
+            if chosen.random() < 0.4:
+                state.pop(key, None)
+            else:
+                state[key] = chosen.choice("abc")
+        truth[day] = dict(state)
+    for group in in_groups(chosen.sample(range(1, days + 1), days), chosen):
+        for day in group:
+            exports.land(day, truth[day], files=chosen.randint(1, 2))
+            landed[day] = truth[day]
+        assert codes(exports.run()) == {}
+        if Path(exports.lake.layout(spec).replica).exists():
+            assert exports.replica() == landed[max(landed)]
+            assert {day: exports.as_of(day) for day in landed} == landed
+        else:
+            assert not any(landed.values())
+
+
+def in_groups(days: Sequence[int], chosen: random.Random) -> Iterator[Sequence[int]]:
+    at = 0
+    while at < len(days):
+        count = chosen.choice([1, 3, 6])
+        yield days[at : at + count]
+        at += count
+
+
+def test_a_snapshot_that_lacks_too_much_is_held_until_it_is_released(exports: Exports) -> None:
+    exports = replace(exports, spec=replace(SPEC, sweep_limit=0.4))
+    exports.land(1, dict.fromkeys(range(10), "a"))
+    exports.run()
+    exports.land(2, dict.fromkeys(range(5), "b"))
+    result = exports.run()
+    assert codes(result) == {"SNAPSHOT_HELD": 1}
+    assert "lacks 5 of 10 keys" in result.warnings[0].message
+    assert exports.replica() == dict.fromkeys(range(10), "a"), "nothing of it is loaded"
+    assert codes(exports.run()) == {"SNAPSHOT_HELD": 1}
+    exports.land(3, dict.fromkeys(range(9), "c"))
+    assert codes(exports.run()) == {"SNAPSHOT_HELD": 1}, "it does not hold the ones after it"
+    assert exports.replica() == dict.fromkeys(range(9), "c")
+    assert codes(exports.run(action="sweep_release")) == {}
+    assert exports.replica() == dict.fromkeys(range(9), "c")
+    exports.land(4, {})
+    assert codes(exports.run()) == {"SNAPSHOT_HELD": 1}, "an empty one"
+    assert codes(exports.run(action="sweep_release")) == {}
+    assert exports.replica() == {}
+
+
+@pytest.mark.parametrize(("complete", "last"), [("_SUCCESS", "_SUCCESS"), ("2", "part-1.parquet")])
+def test_a_snapshot_that_is_not_complete_waits(complete: str, last: str, tmp_path: Path) -> None:
+    exports = Exports(SmallLake(tmp_path), replace(SPEC, options={**FORMAT, "complete": complete}))
+    exports.land(1, {1: "a"}, complete=False)
+    result = exports.run()
+    assert (codes(result), result.revisit) == ({"SNAPSHOT_WAITING": 1}, True), "a marker alone starts no run"
+    assert result.status == "skipped"
+    pq.write_table(table_of({2: "b"}), exports.folder(1) / last)
+    assert codes(exports.run()) == {}
+    assert exports.replica() == ({1: "a"} if last == complete else {1: "a", 2: "b"})
+
+
+def test_a_snapshot_settles(tmp_path: Path) -> None:
+    exports = Exports(SmallLake(tmp_path), replace(SPEC, options={**FORMAT, "complete": "settle"}, settle="10m"))
+    exports.land(1, {1: "a"}, complete=False)
+    assert codes(exports.run()) == {"SNAPSHOT_WAITING": 1}
+    later = datetime.now(UTC) + timedelta(minutes=11)
+    assert codes(exports.lake.done(exports.spec, clock=lambda: later)) == {}
+    assert exports.replica() == {1: "a"}
+
+
+def test_a_snapshot_that_changes_after_it_was_taken_is_named(exports: Exports) -> None:
+    exports.land(1, {1: "a"})
+    exports.run()
+    exports.land(1, {1: "other"})
+    result = exports.run()
+    assert codes(result) == {"SNAPSHOT_HELD": 1}
+    assert "changed after it was taken" in result.warnings[0].message
+    assert exports.replica() == {1: "a"}
+
+
+def test_a_snapshot_whose_neighbour_is_gone_waits_for_a_reload(exports: Exports) -> None:
+    exports.land(1, {1: "a", 2: "b"})
+    exports.run()
+    for path in exports.folder(1).iterdir():
+        path.unlink()
+    exports.land(2, {2: "B"})
+    result = exports.run()
+    assert codes(result) == {"SNAPSHOT_HELD": 1}
+    assert "gddl reload --from-files --table s.t" in result.warnings[0].message
+    assert exports.replica() == {1: "a", 2: "b"}
+    assert codes(exports.run(reload=True, confirmed=True)) == {}
+    assert exports.replica() == {2: "B"}
+    exports.land(3, {2: "B", 3: "c"})
+    assert codes(exports.run()) == {}
+    assert exports.replica() == {2: "B", 3: "c"}
+
+
+def test_a_late_snapshot_whose_deletes_are_forgotten_is_held(exports: Exports) -> None:
+    exports.land(1, {1: "a", 2: "b"})
+    exports.run()
+    exports.land(5, {2: "b"})
+    exports.run()
+    exports.land(3, {1: "late", 2: "b"})
+    later = datetime.now(UTC) + timedelta(days=8)
+    result = exports.lake.done(SPEC, clock=lambda: later)
+    assert codes(result) == {"SNAPSHOT_HELD": 1}
+    assert "tombstone_retention" in result.warnings[0].message
+    assert exports.replica() == {2: "b"}
+
+
+@pytest.mark.parametrize("damage", ["cut", "no_key", "other_key"])
+def test_an_unreadable_snapshot_is_held_whole(damage: str, exports: Exports) -> None:
+    exports.land(1, {1: "a", 2: "b"})
+    exports.run()
+    rows = {"no_key": pa.table({"v": ["x"]}), "other_key": pa.table({"id": ["one"], "v": ["x"]})}
+    exports.land(2, rows.get(damage, table_of({1: "x", 3: "y"})), files=1 if damage in rows else 2)
+    path = exports.folder(2) / "part-00000.parquet"
+    if damage == "cut":
+        path.write_bytes(path.read_bytes()[:-20])
+    assert codes(exports.run()) == {"SNAPSHOT_HELD": 1}
+    assert exports.replica() == {1: "a", 2: "b"}
+    for path in exports.folder(2).iterdir():
+        path.unlink()
+    exports.land(2, {1: "x", 3: "y"})
+    assert codes(exports.run()) == {}, "it was written again"
+    assert exports.replica() == {1: "x", 3: "y"}
+
+
+def test_columns_come_go_and_change_their_types(exports: Exports) -> None:
+    exports.land(1, pa.table({"id": pa.array([1, 2], pa.int32()), "v": ["a", "b"], "n": pa.array([1, 2], pa.int32())}))
+    assert exports.run().changes_written == 2
+    exports.land(2, pa.table({"id": pa.array([1, 2], pa.int64()), "v": ["a", "b"], "n": pa.array([1, 2], pa.int64())}))
+    assert exports.run().status == "skipped", "the same values"
+    exports.land(3, pa.table({"id": [1, 2], "v": ["a", "b"], "n": [1, 2], "w": [None, "new"]}))
+    assert exports.run().changes_written == 1
+    exports.land(4, pa.table({"id": [1, 2], "v": ["a", "c"]}))
+    assert exports.run().changes_written == 1
+    assert exports.replica() == {1: "a", 2: "c"}
+
+
+def test_csv_exports(exports: Exports) -> None:
+    options = {**FORMAT, "csv_header": True, "types": {"id": "int"}}
+    exports = replace(exports, spec=replace(SPEC, options=options))
+    for day, text in ((1, "id,v\n1,a\n2,\n"), (2, 'id,v\n1,a\n2,""\n3,c\n'), (3, "id,v\n1,a\n2\n")):
+        exports.folder(day).mkdir(parents=True)
+        (exports.folder(day) / "orders.csv").write_text(text)
+        (exports.folder(day) / "_SUCCESS").touch()
+        found = codes(exports.run())
+        assert found == ({"SNAPSHOT_HELD": 1} if day == 3 else {}), "a line is cut"
+    assert exports.replica() == {1: "a", 2: "", 3: "c"}
+
+
+def test_a_key_that_comes_twice_is_compared_as_a_whole(exports: Exports) -> None:
+    twice = pa.table({"id": pa.array([1, 1, 2], pa.int32()), "v": ["a", "b", "c"]})
+    exports.land(1, twice)
+    exports.run()
+    exports.land(2, twice.take([1, 0, 2]))
+    assert exports.run().status == "skipped"
+    exports.land(3, {1: "b", 2: "c"})
+    exports.run()
+    assert exports.replica() == {1: "b", 2: "c"}
+
+
+def test_files_outside_of_snapshots_are_counted(exports: Exports) -> None:
+    exports.land(1, {1: "a"})
+    pq.write_table(table_of({2: "b"}), exports.folder(1).parent / "orders.parquet")
+    assert codes(exports.run()) == {"FILES_IGNORED": 1}
+    assert codes(exports.run()) == {"FILES_IGNORED": 1}
+
+
+def test_a_table_of_changes_becomes_one_of_snapshots_by_a_reload(exports: Exports) -> None:
+    changes = replace(SPEC, mode="changes", options={})
+    exports.lake.load(changes, 3)
+    exports.lake.done(changes)
+    exports.land(1, {1: "a"})
+    assert exports.fault() == "MODE_CHANGED"
+    exports.run(reload=True, confirmed=True)
+    assert exports.replica() == {1: "a"}
+
+
+class KilledError(BaseException):
+    """In place of a SIGKILL: nothing catches it, and what is stored is all that stays."""
+
+
+@pytest.mark.parametrize("again", [{}, {"reload": True, "confirmed": True}])
+def test_killed_at_each_write(again: Mapping[str, bool], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(snapshot_capture, "_ROWS_A_FILE", 2)
+    exports = Exports(SmallLake(tmp_path / "now"))
+    exports.land(1, dict.fromkeys(range(5), "a"))
+    exports.land(5, dict.fromkeys(range(1, 6), "a"))
+    exports.run()
+    exports.land(3, dict.fromkeys(range(2, 7), "b"))
+    exports.land(7, dict.fromkeys(range(3, 8), "d"))
+    shutil.copytree(tmp_path / "now", tmp_path / "before")
+    at = 0
+    while is_killed(exports, at, again, monkeypatch):
+        if again:
+            assert exports.fault() in {"", "RELOAD_UNFINISHED"}
+        assert codes(exports.run(**again)) == {}
+        assert exports.replica() == dict.fromkeys(range(3, 8), "d")
+        shutil.rmtree(tmp_path / "now")
+        shutil.copytree(tmp_path / "before", tmp_path / "now")
+        at += 1
+    assert exports.replica() == dict.fromkeys(range(3, 8), "d")
+    assert at > 8
+
+
+def is_killed(exports: Exports, after: int, options: Mapping[str, bool], monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Whether a run ends by a kill after so many writes of the capture."""
+    left, write = [after], Storage.write
+
+    def dying(self: Storage, path: str, data: bytes) -> None:
+        if "captured" in path or path.endswith("taken.json"):
+            left[0] -= 1
+            if left[0] == -1:
+                raise KilledError
+        write(self, path, data)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Storage, "write", dying)
+        try:
+            exports.run(**options)
+        except KilledError:
+            return True
+    return False
+
+
+@pytest.mark.parametrize(
+    ("changes", "place"),
+    [
+        ({"keys": ()}, ("keys",)),
+        ({"options": {}}, ("options", "path_format")),
+        ({"options": {"path_format": "dd/yyyy"}}, ("options", "path_format")),
+        ({"options": {**FORMAT, "complete": "settle"}, "settle": None}, ("settle",)),
+        ({"options": {**FORMAT, "replication_slot": "s"}}, ("options", "replication_slot")),
+        ({"shards": ("a", "b")}, ("shards",)),
+        ({"sequence_by": ("n",)}, ("sequence_by",)),
+        ({"dialect": "debezium"}, ("dialect",)),
+        ({"mode": "changes"}, ("options", "path_format")),
+    ],
+)
+def test_rows_that_cannot_be_are_refused(changes: Mapping[str, Any], place: tuple[str, ...]) -> None:
+    assert check_table(SPEC) == ()
+    problems = check_table(replace(SPEC, **changes))
+    assert place in [problem.path for problem in problems]

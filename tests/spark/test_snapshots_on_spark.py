@@ -1,0 +1,22 @@
+"""Snapshots as a source, where tasks of Spark work on the table."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from tests.conftest import LocalPort
+from tests.delta_rs.small_lake import SmallLake
+from tests.delta_rs.test_snapshots import SPEC, Exports, codes
+
+
+def test_snapshots_out_of_order_with_a_history(tmp_path: Path) -> None:
+    exports = Exports(SmallLake(tmp_path, port=LocalPort("spark")), replace(SPEC, history=True, delete="soft"))
+    truth = {1: {1: "a", 2: "b", 3: "c"}, 2: {1: "x", 3: "c"}, 3: {1: "a", 2: "b", 4: "d"}}
+    landed = {}
+    for day in (1, 3, 2):
+        exports.land(day, truth[day], files=2)
+        landed[day] = truth[day]
+        assert codes(exports.run()) == {}
+        assert exports.replica() == landed[max(landed)]
+        assert {one: exports.as_of(one) for one in landed} == landed
