@@ -82,6 +82,8 @@ def _reason(delta: DeltaTable, others: frozenset[str]) -> str:
     text = delta.schema().to_json()
     if column := next((name for name in _REFUSED_COLUMNS if f'"{name}' in text), None):
         return f"a column has the property {column}"
+    if has_files_elsewhere(delta):
+        return "it has files outside of its folder, as a shallow clone has"
     return "a column may not be null" if '"nullable":false' in text.replace(" ", "") else ""
 
 
@@ -92,14 +94,23 @@ def _refused_setting(settings: Mapping[str, Any], refused: tuple[str, ...]) -> s
     return ""
 
 
+_SCHEME = re.compile(r"/[A-Za-z][A-Za-z0-9+.-]*:/")
+
+
+def has_files_elsewhere(delta: DeltaTable) -> bool:
+    """Whether the log names a data file by an absolute URI, which `deltalake` appends to the path of the table."""
+    own = len(_SCHEME.findall(delta.table_uri.removeprefix("file://")))
+    return any(len(_SCHEME.findall(uri)) > own for uri in delta.file_uris())
+
+
 def is_readable(delta: DeltaTable, *, vectors: bool) -> bool:
-    """Whether the table's files hold its rows under the names and in the types of its schema.
+    """Whether the table's files are in its folder, and hold its rows under the names and in the types of its schema.
 
     Args:
         vectors: whether deletion vectors can be read.
     """
     needed, settings = set(delta.protocol().reader_features or ()), delta.metadata().configuration
-    if _refused_setting(settings, ("delta.columnmapping.",)):
+    if _refused_setting(settings, ("delta.columnmapping.",)) or has_files_elsewhere(delta):
         return False
     return needed <= {NTZ, WIDENING, CHECKPOINTS, *([VECTORS] if vectors else [])}
 

@@ -11,7 +11,7 @@ import pytest
 
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.result import JobResult
-from airflow_gddl.contract.spec import JobOptions, TableSpec
+from airflow_gddl.contract.spec import DEFAULT_TIERS, EngineName, JobOptions, TableSpec
 from spark_jobs.delta.tables import Write
 from spark_jobs.engines.spark_tables import MergedTables
 from tests.conftest import LocalPort
@@ -58,6 +58,31 @@ def test_changes_and_repairs(feature: str, monkeypatch: pytest.MonkeyPatch, tmp_
     assert rows(spark, layout.replica) == truth
     assert len(spark.read_by_spark(layout.history)) == 7
     assert not [path for path in Path(layout.state).rglob("staged/**/*") if path.is_file()]
+
+
+@pytest.mark.parametrize("asked", ["delta_rs", "spark"])
+def test_shallow_clone(asked: EngineName, tmp_path: Path) -> None:
+    """Its log names files and vectors of another table by URI."""
+    spark, lake = LocalPort("spark"), Lake(tmp_path, {"small": replace(DEFAULT_TIERS["small"], deletion_vectors=True)})
+    small, layout = SmallLake(tmp_path), lake.layout(SPEC)
+    small.load(SPEC, 9)
+    small.change(SPEC, 1, [("D", 7, None)])
+    for _ in range(2):
+        assert lake.run(spark, lake.job([SPEC]))[SPEC.table].error is None
+    source = f"{layout.replica}_cloned"
+    Path(layout.replica).rename(source)
+    session = spark.spark.for_table()
+    session._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()
+    session.sql(f"CREATE TABLE delta.`{layout.replica}` SHALLOW CLONE delta.`{source}`")
+    assert '"storageType":"p"' in Path(layout.replica, f"_delta_log/{0:020d}.json").read_text()
+    truth = {number: f"load {number}" for number in range(9) if number != 7}
+    for number in (2, 3):
+        small.change(SPEC, number, [("U", number, "changed"), ("D", number + 2, None)])
+        done = lake.run(LocalPort(asked), lake.job([SPEC]))[SPEC.table]
+        assert done.error is None, done.error
+        truth[number] = "changed"
+        truth.pop(number + 2)
+        assert rows(spark, layout.replica) == truth
 
 
 def test_logs_that_an_interrupted_writer_began(tmp_path: Path) -> None:
