@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from importlib.metadata import version
 
 import pytest
 
@@ -102,6 +103,7 @@ def test_rows_come_break_and_go(site: Site) -> None:
     assert [job["tables"] for job in site.jobs("life")][2:] == [["life.a"]]
 
     site.rows("life", good, "{table: life.own, keys: [id], size: solo, enabled: false}", source="life")
-    gone = lambda: "gddl.life.own" not in site.runs.dags() and not site.import_errors()  # noqa: E731 - read where it is used
-    site.running.wait("the DAG to go", gone)
+    site.running.wait("the DAG to go", lambda: "gddl.life.own" not in site.runs.dags())
+    if not version("apache-airflow-core").startswith("3.0."):  # which keeps import errors of files without DAGs
+        site.running.wait("the import error to go", lambda: not site.import_errors())
     assert pack in site.runs.dags()
