@@ -198,8 +198,9 @@ def test_a_task_that_starts_in_a_worker_defers_only_to_wait(stage: Stage, monkey
         assert isinstance(sensor, GddlTablesSensor)
         sensor.asked, sensor.run_id, sensor.try_number = asked, "r", "1"
         instance = Instance()
+        context: Any = {"ti": instance, "run_id": "r", "params": {}}
         with contextlib.suppress(DownstreamTasksSkipped):
-            sensor.execute({"ti": instance, "run_id": "r", "params": {}})  # type: ignore[typeddict-item]
+            sensor.execute(context)
         return instance.pushed["return_value"]
 
     with pytest.raises(AirflowSkipException):
