@@ -48,10 +48,10 @@ test-quick: $(VENV)/.dev
 	$(BIN)/python -m pytest $(SPREAD) $(QUICK) tests/oracle
 
 # The oldest Airflow that is supported, in an environment of its own, with libraries of its time.
-OLDEST := apache-airflow==3.0.6 fastapi==0.116.1 starlette==0.47.3 cadwyn==5.4.4 pydantic==2.11.7
+OLDEST := apache-airflow==3.0.6 fastapi==0.116.1 starlette==0.47.3 cadwyn==5.4.4 pydantic==2.11.7 pyjwt==2.10.1
 test-airflow-oldest:
 	$(MAKE) --no-print-directory VENV=$(VENV)-oldest PINS="$(OLDEST)" $(VENV)-oldest/.dev
-	$(VENV)-oldest/bin/python -m pytest tests/airflow
+	$(VENV)-oldest/bin/python -m pytest -n $(WORKERS) --dist loadgroup -m '' tests/airflow tests/e2e --ignore tests/e2e/test_clusters.py
 
 # A pair of Spark and Delta as a platform has it, in an environment of its own: docs/platforms/tested.md. Python is chosen by
 # PYTHON=python3.13, S3 by the server that .ci/run builds.

@@ -342,27 +342,42 @@ class GddlTablesTrigger(BaseTrigger):
         try:
             yield await self._answer()
         except GddlError as error:
-            yield TriggerEvent({"error": str(error), "passing": isinstance(error, RetriableError)})
+            yield _failed(error)
+
+    def event_at_once(self) -> TriggerEvent | None:
+        """The event of a first poll, as `run` would yield it; None where that would wait. Blocks."""
+        try:
+            return self._event(self._poll(self._question()), self.patience_seconds > 0)
+        except GddlError as error:
+            return _failed(error)
 
     async def _answer(self) -> TriggerEvent:
-        asked = from_params(self.asked)
-        question = Question(run=self.run_id, now=utc_now(), asked=asked, again=str(self.try_number) not in ("", "1"))
+        question = self._question()
         patience = time.monotonic() + self.patience_seconds
         while True:
             # Listing blocks; the triggerer's loop serves other triggers meanwhile, and answers for connections.
             work = await sync_to_async(self._poll, thread_sensitive=False)(question)
-            if work is None:
-                return TriggerEvent(POLL_ON_WORKER)
-            if work.is_some:
-                return TriggerEvent(plain(work))
-            waits_for_others = bool(work.held) and time.monotonic() < patience
-            if not self.forever and not waits_for_others:
-                self.log.info("nothing to do: %s", work.why_none)
-                return TaskSkippedEvent()
-            first = dict.fromkeys(work.held, work.looked_at)
+            if (event := self._event(work, time.monotonic() < patience)) is not None:
+                return event
+            first = dict.fromkeys(work.held, work.looked_at) if work else {}
             await asyncio.sleep(self.poll_seconds)
             since = {table: question.since.get(table, moment) for table, moment in first.items()}
             question = replace(question, now=utc_now(), since=since)
+
+    def _question(self) -> Question:
+        asked = from_params(self.asked)
+        return Question(run=self.run_id, now=utc_now(), asked=asked, again=str(self.try_number) not in ("", "1"))
+
+    def _event(self, work: PipelineWork | None, has_patience: bool) -> TriggerEvent | None:
+        """What a poll's answer means; None: poll again later."""
+        if work is None:
+            return TriggerEvent(POLL_ON_WORKER)
+        if work.is_some:
+            return TriggerEvent(plain(work))
+        if self.forever or (work.held and has_patience):
+            return None
+        self.log.info("nothing to do: %s", work.why_none)
+        return TaskSkippedEvent()
 
     def _poll(self, question: Question) -> PipelineWork | None:
         """A poll that retries while the store does not respond."""
@@ -373,6 +388,10 @@ class GddlTablesTrigger(BaseTrigger):
                 self.log.warning("poll %d of %d failed: %s", tried, _FAILURES_BORNE, error)
                 time.sleep(tried)
         return poll_once(self.metadata, self.pipeline, question)
+
+
+def _failed(error: GddlError) -> TriggerEvent:
+    return TriggerEvent({"error": str(error), "passing": isinstance(error, RetriableError)})
 
 
 _TIME_TO_CANCEL = 60.0

@@ -18,9 +18,9 @@ _TRIGGER = "airflow_gddl.triggers.GddlTablesTrigger"
 class GddlTablesSensor(BaseSensorOperator):
     """Polls the landing folders of a pipeline's tables once; its result is a `PipelineWork` in plain data.
 
-    Skipped when no table has work. It occupies no worker while it polls or waits: it runs in the triggerer, from the
-    start where Airflow hands a trigger the run's params. The class imports little, since every parse and every task of
-    a DAG imports it.
+    Skipped when no table has work. It occupies no worker while it waits: it runs in the triggerer, from the start where
+    Airflow hands a trigger the run's params; elsewhere the first poll is in a worker. The class imports little, since
+    every parse and every task of a DAG imports it.
 
     Args:
         metadata: folder or `s3://` URL.
@@ -55,15 +55,20 @@ class GddlTablesSensor(BaseSensorOperator):
         """Used only where a task does not start in the triggerer.
 
         Raises:
-            TaskDeferred: where it can defer; else as `polled`.
+            TaskDeferred: no table has work yet, and it is to wait for some; else as `polled`.
         """
         from airflow_gddl.triggers import GddlTablesTrigger, run_in_task  # noqa: PLC0415 - see the class
 
         trigger = GddlTablesTrigger(**self._arguments())
         deferred = TaskDeferred(trigger=trigger, method_name="polled", timeout=self.execution_timeout)
-        if self.deferrable:
+        if not self.deferrable:
+            run_in_task(self, context, deferred)
+            return
+        # A scheduler that learns of the deferral only after the trigger's event fails the task (apache/airflow#66374,
+        # #72716): the triggerer gets only what must wait.
+        if (event := trigger.event_at_once()) is None:
             raise deferred
-        run_in_task(self, context, deferred)
+        self.polled(context, event.payload)
 
     def polled(self, context: Context, event: Mapping[str, Any] | str) -> None:
         """Resume after the triggerer.

@@ -34,6 +34,7 @@ from airflow_gddl.version_compat import (
     AirflowFailException,
     AirflowSkipException,
     DownstreamTasksSkipped,
+    TaskDeferred,
 )
 from tests.airflow.bag import serialised
 from tests.airflow.stage import Stage
@@ -185,6 +186,34 @@ def test_the_worker_polls_where_the_triggerer_could_not(stage: Stage) -> None:
         back(stage, POLL_ON_WORKER)
     stage.land("shop.a")
     assert list(back(stage, POLL_ON_WORKER)["return_value"]["initial"]) == ["shop.a"]
+
+
+def test_a_task_that_starts_in_a_worker_defers_only_to_wait(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Airflow may fail a task whose trigger fires at once (apache/airflow#66374, #72716)."""
+    monkeypatch.setenv("AIRFLOW__GDDL__DEPENDENCY_WAIT_SECONDS", "60")
+    stage.rows("{table: shop.x, keys: [id], depends_on: [shop.y]}", "{table: shop.y, keys: [id], size: large}")
+
+    def work(asked: str = "{}") -> Any:
+        sensor = build_dags()[PACK].get_task("landed")
+        assert isinstance(sensor, GddlTablesSensor)
+        sensor.asked, sensor.run_id, sensor.try_number = asked, "r", "1"
+        instance = Instance()
+        context: Any = {"ti": instance, "run_id": "r", "params": {}}
+        with contextlib.suppress(DownstreamTasksSkipped):
+            sensor.execute(context)
+        return instance.pushed["return_value"]
+
+    with pytest.raises(AirflowSkipException):
+        work()
+    with pytest.raises(AirflowFailException, match="REQUEST_INVALID"):
+        work('{"tables": 1}')
+    stage.land("shop.x")
+    stage.land("shop.y")
+    with pytest.raises(TaskDeferred) as deferred:
+        work()
+    assert deferred.value.method_name == "polled"
+    stage.rows("{table: shop.x, keys: [id]}", "{table: shop.y, keys: [id], size: large}")
+    assert list(work()["initial"]) == ["shop.x"]
 
 
 def test_a06_the_task_starts_in_the_triggerer_where_that_knows_the_params(stage: Stage) -> None:

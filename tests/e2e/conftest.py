@@ -25,6 +25,9 @@ defaults: {schedule: null}
 tiers:
   solo: {tables_per_job: 1, slots: 1}
   spark: {engine: spark}
+  pack: {airflow: pack}
+  mapped: {airflow: mapped}
+  table: {airflow: table}
 """
 
 
@@ -50,6 +53,12 @@ def populate(site: Site) -> None:
     site.rows(
         "queue", *(f"{{table: queue.{p}, keys: [id], size: solo, priority: {p}}}" for p in urgency), source="queue"
     )
+    views = (
+        f"{{table: viewed.{view}_{name}, keys: [id], size: {view}}}"
+        for view in ("pack", "mapped", "table")
+        for name in "ab"
+    )
+    site.rows("viewed", *views, source="viewed")
     own = "keys: [id], size: solo, schedule: null"
     tells = (
         "{table: tell.broken, keys: [id], size: solo}",

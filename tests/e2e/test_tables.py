@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from importlib.metadata import version
 
 import pytest
 
@@ -18,11 +19,37 @@ def test_a_rerun_loads_the_tables_of_its_conf(site: Site) -> None:
     site.land("shop.b")
     site.load(SHOP)
     assert [job["tables"] for job in site.jobs("shop")] == [["shop.a", "shop.b"]]
-    site.load(SHOP)
-    assert len(site.jobs("shop")) == 1, "nothing new must start no job"
     site.load(SHOP, tables=["shop.b"], full_refresh=True)
     assert [job["tables"] for job in site.jobs("shop")][1:] == [["shop.b"]]
     assert [job["options"]["full_refresh"] for job in site.jobs("shop")] == [False, True]
+
+
+@pytest.mark.deep  # tests/airflow runs each view without a scheduler, workers and a triggerer
+@pytest.mark.parametrize(
+    ("view", "dag_ids"),
+    [
+        ("pack", ["gddl_pack.viewed.pack.1"]),
+        ("mapped", ["gddl_pack.viewed.mapped.1"]),
+        ("table", ["gddl.viewed.table_a", "gddl.viewed.table_b"]),
+    ],
+)
+def test_each_view_loads_its_tables(site: Site, view: str, dag_ids: list[str]) -> None:
+    tables = [f"viewed.{view}_{name}" for name in "ab"]
+    jobs = [[table] for table in tables] if view == "table" else [tables]
+    for stage, instance, file in (
+        ("initial_load", "new_table", "LOAD00000001.parquet"),
+        ("incremental_load", "table", "20240101-000000000.parquet"),
+    ):
+        before = len(site.jobs("viewed", "end"))
+        for table in tables:
+            site.land(table, file)
+        runs = [site.runs.trigger(dag_id) for dag_id in dag_ids]
+        site.runs.finish(runs)
+        shown = {f"{instance} {table}" for table in tables} if view == "mapped" else set()
+        for run in runs:
+            succeeded = {task for task, state in site.runs.tasks(run).items() if state == "success"}
+            assert succeeded == {"landed", stage, *shown}
+        assert sorted(job["tables"] for job in site.jobs("viewed", "end")[before:]) == jobs
 
 
 def test_a_table_starts_a_dag_of_its_users_and_tells_it_what_is_new(site: Site) -> None:
@@ -76,6 +103,7 @@ def test_rows_come_break_and_go(site: Site) -> None:
     assert [job["tables"] for job in site.jobs("life")][2:] == [["life.a"]]
 
     site.rows("life", good, "{table: life.own, keys: [id], size: solo, enabled: false}", source="life")
-    gone = lambda: "gddl.life.own" not in site.runs.dags() and not site.import_errors()  # noqa: E731 - read where it is used
-    site.running.wait("the DAG to go", gone)
+    site.running.wait("the DAG to go", lambda: "gddl.life.own" not in site.runs.dags())
+    if not version("apache-airflow-core").startswith("3.0."):  # which keeps import errors of files without DAGs
+        site.running.wait("the import error to go", lambda: not site.import_errors())
     assert pack in site.runs.dags()
