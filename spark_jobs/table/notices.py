@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 
 from airflow_gddl.contract.errors import FatalError
@@ -20,6 +21,8 @@ from spark_jobs.rules.evaluate import FAILED_CODE, Tally
 from spark_jobs.rules.truncates import are_applied, unknown_truncates
 
 SAMPLE = 5
+_EXPORT = re.compile(r"/[^/]*\.(parquet|csv)(\.gz)?$", re.IGNORECASE)
+"""A file in a folder below the table's."""
 UNFINISHED_CODE = "BATCH_UNFINISHED"
 
 
@@ -33,7 +36,7 @@ def of_discovery(found: Discovery, landing: str, dialect: Dialect) -> tuple[RunW
         warnings.append(of_missing_folder(landing, found.folders_there))
     if found.ignored:
         message = f"files with names that {dialect.title} doesn't give were left alone"
-        if dialect.spec.dialect == "dms":
+        if dialect.spec.dialect == "dms" and any(_EXPORT.search(path) for path in found.ignored_sample):
             message += "; if each folder is an export of the whole table, write mode: snapshots"
         warnings.append(
             RunWarning(code="FILES_IGNORED", message=message, count=found.ignored, sample=found.ignored_sample)

@@ -296,6 +296,19 @@ def test_files_outside_of_snapshots_are_counted(exports: Exports) -> None:
     assert codes(exports.run()) == {"FILES_IGNORED": 1}
 
 
+def test_exports_of_a_table_of_changes_are_named_with_the_way_out(exports: Exports) -> None:
+    changes = replace(exports, spec=replace(SPEC, mode="changes", options={}))
+    changes.land(1, {1: "a"})
+    (warning,) = changes.run().warnings
+    assert (warning.code, warning.count) == ("FILES_IGNORED", 1)
+    assert "write mode: snapshots" in warning.message
+    pq.write_table(table_of({}), changes.folder(1).parent / "notes.parquet")
+    for path in changes.folder(1).iterdir():
+        path.unlink()
+    (warning,) = changes.run().warnings
+    assert "snapshots" not in warning.message
+
+
 def test_a_table_of_changes_becomes_one_of_snapshots_by_a_reload(exports: Exports) -> None:
     changes = replace(SPEC, mode="changes", options={})
     exports.lake.load(changes, 3)
