@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from airflow_gddl.contract.errors import QuarantinableError
 from spark_jobs.rules.arrays import flat, is_text
-from spark_jobs.rules.codes import table_codes
+from spark_jobs.rules.codes import shared_codes, table_codes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,6 +35,11 @@ class SnapshotChanges:
     @property
     def deletes(self) -> int:
         return int(pc.sum(pc.equal(self.ops, "D")).as_py() or 0)
+
+    def where(self, *, is_delete: bool) -> SnapshotChanges:
+        """The deletes alone, or the others."""
+        chosen = (pc.equal if is_delete else pc.not_equal)(self.ops, "D")
+        return SnapshotChanges(ops=self.ops.filter(chosen), rows=self.rows.filter(chosen))
 
 
 def differences(
@@ -129,15 +134,30 @@ def _as(rows: pa.Table, field: pa.Field, *, is_key: bool) -> pa.Array | None:
         QuarantinableError: `SNAPSHOT_HELD`: it is a key.
     """
     at = rows.schema.get_field_index(field.name)
+    if at >= 0 and rows.schema.field(at).type == field.type:
+        return flat(rows.column(at))
     if at < 0 or not rows.num_rows:
         return pa.nulls(rows.num_rows, field.type)
     values = flat(rows.column(at))
     try:
-        if is_key and is_text(values.type) != is_text(field.type):
-            raise pa.ArrowInvalid("text is no number")  # whose values would all be other keys
-        return values.cast(field.type)
+        return _cast(values, field.type, is_key=is_key)
     except pa.ArrowException as error:
         if not is_key:
             return None
         what = f"key column {field.name} is {field.type}, and was {values.type} in another snapshot"
         raise QuarantinableError("SNAPSHOT_HELD", what, where=field.name) from error
+
+
+def _cast(values: pa.Array, kind: pa.DataType, *, is_key: bool) -> pa.Array:
+    """The values in another type; an error of pyarrow where it can't hold all of them as they are."""
+    if is_key and is_text(values.type) != is_text(kind):
+        raise pa.ArrowInvalid("text is no number")  # whose values would all be other keys
+    cast = values.cast(kind)
+    if values.null_count < len(values) and not _are_same(values, cast.cast(values.type)):
+        raise pa.ArrowInvalid("values are rounded")
+    return cast
+
+
+def _are_same(values: pa.Array, others: pa.Array) -> bool:
+    mine, theirs = shared_codes([[values], [others]], [len(values), len(others)])
+    return bool((mine == theirs).all())
