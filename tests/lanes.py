@@ -142,7 +142,9 @@ _LONG_ON_SPARK = {
         "test_changes_and_repairs[check]",
         "test_changes_and_repairs[hidden commits]",
         "test_large_batch_that_repeats_changes",
+        "test_shallow_clone[delta_rs]",
     ),
+    "test_key_ranges": ("test_feed_of_a_rebuild_has_what_it_changes",),
     "test_bounded_batches": (  # one scenario of rule 5 is played each time, and limits are the plan's, not the engine's
         "test_kill_between_batches_resumes",
         "test_stop_request_ends_batches",

@@ -118,7 +118,9 @@ CATALOG_PROBLEMS = frozenset(
     }
 )
 """Codes of warnings: the data is correct, but the table's catalog entry is not."""
-RECORDED_WHEN_IDLE = frozenset({"FOREIGN_COMMIT", "ICEBERG_BEHIND", "CATALOG_REGISTERED"}) | CATALOG_PROBLEMS
+RECORDED_WHEN_IDLE = CATALOG_PROBLEMS | {
+    *("CATALOG_REGISTERED", "FOREIGN_COMMIT", "ICEBERG_BEHIND", "SNAPSHOT_CLEARED", "SNAPSHOT_HELD"),
+}
 """Codes of warnings for which an idle run still writes a record."""
 
 

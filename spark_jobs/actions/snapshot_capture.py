@@ -14,7 +14,7 @@ import hashlib
 import io
 import zlib
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -108,6 +108,16 @@ class SnapshotsTaken:
     reloading: bool = False
     format: int = 1
 
+    @property
+    def faulty(self) -> tuple[str, ...]:
+        """Versions that were held, and those that changed after they were taken."""
+        return (*(one.version for one in self.held), *(one.version for one in self.taken if one.changed))
+
+    def only_of(self, landed: Container[str]) -> SnapshotsTaken:
+        """Without the faults of snapshots that are no longer there."""
+        taken = (replace(one, changed=one.changed and one.version in landed) for one in self.taken)
+        return replace(self, held=tuple(one for one in self.held if one.version in landed), taken=tuple(taken))
+
 
 @dataclass(frozen=True, kw_only=True)
 class _Snapshot:
@@ -141,6 +151,7 @@ class SnapshotSurvey:
     Attributes:
         new: to be taken, the oldest version first.
         touched: taken ones whose files have other tags than when they were seen last.
+        is_outdated: whether some that were held, or had changed, are no longer there.
         waits: whether some may still be written.
         warnings: of snapshots that are not taken.
     """
@@ -149,12 +160,13 @@ class SnapshotSurvey:
     landed: Mapping[str, _Snapshot]
     new: tuple[_Snapshot, ...]
     touched: tuple[TakenSnapshot, ...]
+    is_outdated: bool
     waits: bool
     warnings: tuple[RunWarning, ...]
 
     @property
     def is_some(self) -> bool:
-        return bool(self.new or self.touched) or self.known.begun is not None
+        return bool(self.new or self.touched) or self.is_outdated or self.known.begun is not None
 
 
 def survey(run: TableRun) -> SnapshotSurvey:
@@ -188,8 +200,9 @@ def survey(run: TableRun) -> SnapshotSurvey:
         warnings.append(notices.of_missing_folder(place, folders_like(run.runtime.storage, place)))
     ready = tuple(one for one in new if not one.waits)
     return SnapshotSurvey(
-        known=known, landed=landed, new=ready, touched=touched, waits=bool(waiting), warnings=tuple(warnings)
-    )
+        known=known, landed=landed, new=ready, touched=touched, waits=bool(waiting), warnings=tuple(warnings),
+        is_outdated=any(version not in landed for version in known.faulty),
+    )  # fmt: skip
 
 
 def capture(run: TableRun, totals: RunTotals) -> None:
@@ -209,6 +222,7 @@ def capture(run: TableRun, totals: RunTotals) -> None:
         require_same_identity(run.spec, ledger.state)
     _remove_ingested(run, ledger)
     found = survey(run)
+    faulty = found.known.faulty
     if found.known.reloading and not (again or is_resumed):
         what = f"{run.spec.table}: a reload from its snapshots was interrupted before it began"
         raise FatalError("RELOAD_UNFINISHED", what, remedy=f"{_RELOAD} {run.spec.table}")
@@ -221,6 +235,9 @@ def capture(run: TableRun, totals: RunTotals) -> None:
             found = survey(run)
             _Capture(run, claim, found.landed, found.known).take(found)
         found = survey(run)
+    if faulty and not found.known.faulty:
+        message = "snapshots that were held were taken, or removed, or are again as they were when they were taken"
+        totals.warn([RunWarning(code="SNAPSHOT_CLEARED", message=message, count=len(faulty), sample=faulty[:5])])
     totals.warn(found.warnings)
     totals.revisit = found.waits
 
@@ -247,7 +264,7 @@ def _of_snapshots(problems: Sequence[tuple[str, str]]) -> dict[str, Any]:
     """Fields of a warning about versions, each with its reason."""
     version, why = problems[0]
     more = f" ({len(problems) - 1} more)" if len(problems) > 1 else ""
-    sample = tuple(version for version, _ in problems[:5])
+    sample = tuple(version for version, _ in problems[1:5])
     return {"message": f"snapshot {_title(version)}: {why}{more}", "count": len(problems), "sample": sample}
 
 
@@ -339,6 +356,9 @@ class _Capture:
     def take(self, found: SnapshotSurvey) -> None:
         """Take snapshots, in order of their versions; one that can't be taken does not hold the others."""
         self._drop_begun()
+        if found.is_outdated:
+            now = self.known.only_of(self.landed)
+            self._keep(held=now.held, taken=now.taken)
         for one in found.touched:
             self._look_again(one)
         for snapshot in found.new:
@@ -401,7 +421,9 @@ class _Capture:
         if self.run.job.options.action == "sweep_release" or not rows or deletes <= self.run.spec.sweep_limit * rows:
             return
         what = f"it lacks {deletes} of {rows} keys of the one before, more than sweep_limit allows"
-        raise QuarantinableError("SNAPSHOT_HELD", f"{what}; if that is right: gddl sweep release {self.run.spec.table}")
+        raise QuarantinableError(
+            "SNAPSHOT_HELD", f"{what}; if that is right: gddl sweep release --table {self.run.spec.table}"
+        )
 
     def _write(self, version: str, changes: SnapshotChanges) -> None:
         operation = self.run.dialect.op_column

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 from dataclasses import replace
 
 import pytest
@@ -119,6 +120,18 @@ def test_a_release_says_that_nothing_was_held(shop: Shop) -> None:
         0,
         ["1 table: 1 skipped; 0 rows read", "sales.orders: no rows are held, nothing was removed"],
     )
+
+
+@pytest.mark.parametrize(("of", "code"), [("sweep", "SWEEP_HELD"), ("truncate", "TRUNCATE_HELD")])
+def test_a_released_table_needs_no_attention(of: str, code: str, shop: Shop) -> None:
+    warning = {"code": code, "message": "held"}
+    for started, command, warnings in (("08", ("run",), [warning]), ("09", (of, "release"), [])):
+        moment = f"2024-01-01T{started}:00:00.000000+00:00"
+        result = {"status": "succeeded", "run_id": started, "started_at": moment, "warnings": warnings}
+        shop.gddl(*command, "--table", "sales.orders", results={"sales.orders": result})
+        rows = map(json.loads, shop.gddl("status", "--json").out.splitlines())
+        states = {row["table"]: row["attention"] for row in rows if "table" in row}
+        assert states["sales.orders"] == [one["code"] for one in warnings]
 
 
 class Terminal(io.StringIO):

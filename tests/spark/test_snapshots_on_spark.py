@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tests.conftest import LocalPort
 from tests.delta_rs.small_lake import SmallLake
-from tests.delta_rs.test_snapshots import SPEC, Exports, codes
+from tests.delta_rs.test_table_snapshots import SPEC, Exports, codes
 
 
 def test_snapshots_out_of_order_with_a_history(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import shutil
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -20,6 +21,8 @@ from airflow_gddl.contract.checks import check_table
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, TableSpec
+from airflow_gddl.runtime.state.judging import NEEDS_ATTENTION
+from airflow_gddl.runtime.state.recording import records_of
 from airflow_gddl.stores import Storage
 from spark_jobs.actions import snapshot_capture
 from spark_jobs.ledger.ledger import Ledger
@@ -54,6 +57,11 @@ class Exports:
 
     def run(self, **options: Any) -> JobResult:
         return self.lake.done(self.spec, JobOptions(**options))
+
+    def attention(self) -> tuple[str, ...]:
+        """Why the status page says so, by the records of the table's runs."""
+        record = records_of(self.lake.roots, [self.spec.table], time.time())[self.spec.table]
+        return tuple(sorted(record.warned.intersection(NEEDS_ATTENTION)))
 
     def fault(self) -> str:
         """Code of the error of a run; empty: it had none."""
@@ -171,11 +179,11 @@ def test_a_snapshot_that_lacks_too_much_is_held_until_it_is_released(exports: Ex
     exports.land(3, dict.fromkeys(range(9), "c"))
     assert codes(exports.run()) == {"SNAPSHOT_HELD": 1}, "it does not hold the ones after it"
     assert exports.replica() == dict.fromkeys(range(9), "c")
-    assert codes(exports.run(action="sweep_release")) == {}
+    assert codes(exports.run(action="sweep_release")) == {"SNAPSHOT_CLEARED": 1}
     assert exports.replica() == dict.fromkeys(range(9), "c")
     exports.land(4, {})
     assert codes(exports.run()) == {"SNAPSHOT_HELD": 1}, "an empty one"
-    assert codes(exports.run(action="sweep_release")) == {}
+    assert codes(exports.run(action="sweep_release")) == {"SNAPSHOT_CLEARED": 1}
     assert exports.replica() == {}
 
 
@@ -208,6 +216,9 @@ def test_a_snapshot_that_changes_after_it_was_taken_is_named(exports: Exports) -
     assert codes(result) == {"SNAPSHOT_HELD": 1}
     assert "changed after it was taken" in result.warnings[0].message
     assert exports.replica() == {1: "a"}
+    exports.land(1, {1: "a"})
+    assert codes(exports.run()) == {"SNAPSHOT_CLEARED": 1}
+    assert codes(exports.run()) == {}
 
 
 def test_a_snapshot_whose_neighbour_is_gone_waits_for_a_reload(exports: Exports) -> None:
@@ -220,11 +231,24 @@ def test_a_snapshot_whose_neighbour_is_gone_waits_for_a_reload(exports: Exports)
     assert codes(result) == {"SNAPSHOT_HELD": 1}
     assert "gddl reload --from-files --table s.t" in result.warnings[0].message
     assert exports.replica() == {1: "a", 2: "b"}
-    assert codes(exports.run(reload=True, confirmed=True)) == {}
+    assert codes(exports.run(reload=True, confirmed=True)) == {"SNAPSHOT_CLEARED": 1}
     assert exports.replica() == {2: "B"}
     exports.land(3, {2: "B", 3: "c"})
     assert codes(exports.run()) == {}
     assert exports.replica() == {2: "B", 3: "c"}
+
+
+def test_a_held_snapshot_needs_attention_until_it_is_gone(exports: Exports) -> None:
+    exports = replace(exports, spec=replace(SPEC, sweep_limit=0.4))
+    exports.land(1, {1: "a", 2: "b"})
+    exports.run()
+    exports.land(2, {})
+    exports.run()
+    assert "SNAPSHOT_HELD" in exports.attention()
+    shutil.rmtree(exports.folder(2))
+    assert codes(exports.run()) == {"SNAPSHOT_CLEARED": 1}
+    assert exports.attention() == ()
+    assert codes(exports.run()) == {}
 
 
 def test_a_late_snapshot_whose_deletes_are_forgotten_is_held(exports: Exports) -> None:
@@ -254,7 +278,7 @@ def test_an_unreadable_snapshot_is_held_whole(damage: str, exports: Exports) -> 
     for path in exports.folder(2).iterdir():
         path.unlink()
     exports.land(2, {1: "x", 3: "y"})
-    assert codes(exports.run()) == {}, "it was written again"
+    assert codes(exports.run()) == {"SNAPSHOT_CLEARED": 1}, "it was written again"
     assert exports.replica() == {1: "x", 3: "y"}
 
 
@@ -453,7 +477,7 @@ def test_killed_at_each_write(again: Mapping[str, bool], tmp_path: Path, monkeyp
         assert exports.replica() == dict.fromkeys(range(3, 8), "d")
         shutil.rmtree(tmp_path / "now")
         shutil.copytree(tmp_path / "before", tmp_path / "now")
-        at += 1
+        at += 6 if again else 3
     assert exports.replica() == dict.fromkeys(range(3, 8), "d")
     assert at > 8
 
