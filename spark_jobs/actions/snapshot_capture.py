@@ -96,6 +96,7 @@ class SnapshotsTaken:
         begun: the snapshot whose files are being written; null: none.
         first: name, without its ending, of the first file of the one that was begun last.
         last: name of the newest file.
+        columns: names in lower case of all columns of those that were taken.
         reloading: whether the change files are those of a reload that has not ended; the tables don't have their rows
             alone until then.
     """
@@ -105,6 +106,7 @@ class SnapshotsTaken:
     begun: TakenSnapshot | None = None
     first: str = ""
     last: str = ""
+    columns: tuple[str, ...] = ()
     reloading: bool = False
     format: int = 1
 
@@ -380,14 +382,16 @@ class _Capture:
         begun = TakenSnapshot(version=snapshot.version, files=snapshot.digest, content=content, at=iso(now))
         first = self._next_name(self.known.last)
         self._keep(begun=begun, first=first)
-        with _Compared(self.run, before, snapshot, after) as compared:
+        columns = frozenset(self.known.columns)
+        with _Compared(self.run, before, snapshot, after, columns) as compared:
             self._require_within_limit(compared)
             for version, changes in compared.changes():
                 self._write(version, changes)
         if compared.changed:
             self.run.report("changes of a snapshot written", rows=compared.changed)
         held = tuple(one for one in self.known.held if one.version != snapshot.version)
-        self._keep(begun=None, taken=(*self.known.taken, begun), held=held)
+        names = tuple(sorted(columns | compared.names))
+        self._keep(begun=None, taken=(*self.known.taken, begun), held=held, columns=names)
 
     def _look_again(self, taken: TakenSnapshot) -> None:
         """Note whether files that were written again have another content."""
@@ -482,16 +486,20 @@ class _Compared:
     Attributes:
         deletes: keys of the one before that the snapshot lacks.
         rows_before: rows of the one before.
+        columns: names in lower case of all columns that came in earlier ones.
         changed: changes, of this snapshot and the one after.
+        names: names in lower case of the columns of all three.
     """
 
     run: TableRun
     before: _Snapshot | None
     snapshot: _Snapshot
     after: _Snapshot | None
+    columns: frozenset[str]
     deletes: int = 0
     rows_before: int = 0
     changed: int = 0
+    names: set[str] = field(default_factory=set)
     _keys: tuple[str, ...] = ()
     _parts: int = 1
     _rows: dict[tuple[str, int], list[pa.Table]] = field(default_factory=dict)
@@ -551,7 +559,7 @@ class _Compared:
         before, snapshot = (nothing if one is None else one for one in (before, snapshot))
         if after is None and self.after is not None:
             after = nothing
-        own, back = differences(before, snapshot, after, self._keys)
+        own, back = differences(before, snapshot, after, self._keys, self.columns)
         yield self.snapshot.version, own
         if self.after is not None:
             yield self.after.version, back
@@ -588,6 +596,7 @@ class _Compared:
         if len(set(rows.column_names)) < rows.num_columns:
             what = f"a column comes twice in a file; it has {', '.join(rows.column_names[:10])}"
             raise QuarantinableError("SNAPSHOT_HELD", what)
+        self.names.update(name.lower() for name in rows.column_names)
         keys = _keys_of(rows, self.run)
         if self._keys and keys != self._keys:
             what = f"its key columns are {', '.join(keys)}, and {', '.join(self._keys)} in another snapshot"

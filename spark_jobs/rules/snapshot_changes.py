@@ -43,7 +43,11 @@ class SnapshotChanges:
 
 
 def differences(
-    before: pa.Table, snapshot: pa.Table, after: pa.Table | None, keys: Sequence[str]
+    before: pa.Table,
+    snapshot: pa.Table,
+    after: pa.Table | None,
+    keys: Sequence[str],
+    columns: frozenset[str] = frozenset(),
 ) -> tuple[SnapshotChanges, SnapshotChanges]:
     """Changes of a snapshot, and those that the one after it gets.
 
@@ -53,17 +57,21 @@ def differences(
         before: rows of the snapshot before; no rows, and any columns, where there is none.
         after: rows of the snapshot after; None where there is none.
         keys: key columns, as the snapshots name them.
+        columns: names in lower case of all columns that came before. Where the first of two snapshots lacks one of
+            them, the table may have kept older values, so that all rows of the second are changes.
 
     Raises:
         QuarantinableError: `SNAPSHOT_HELD`: a key column of one can't be compared with that of another.
     """
-    own = _Pair.of(before, snapshot, keys)
+    own = _Pair.of(before, snapshot, keys, columns)
     changed = own.changed()
     changes = own.changes(changed)
     if after is None:
         return changes, SnapshotChanges(ops=pa.array([], pa.string()), rows=snapshot.slice(0, 0))
-    later, undone = _Pair.of(before, after, keys), _Pair.of(snapshot, after, keys)
-    back = _not_in(undone.changed(), later.changed(), undone, later, keys)
+    later, undone = (_Pair.of(one, after, keys, columns) for one in (before, snapshot))
+    back = undone.changed()
+    if not later.all_differ:  # else it is not known which of them had a change
+        back = _not_in(back, later.changed(), undone, later, keys)
     return changes, undone.changes(back)
 
 
@@ -73,7 +81,7 @@ class _Pair:
 
     Attributes:
         old_keys, new_keys: codes of the keys of each row, comparable between the two.
-        all_differ: a column has another type, so that its values can't be compared.
+        all_differ: values of a column can't be compared: they have another type, or the first lacks it.
     """
 
     old: pa.Table
@@ -83,13 +91,16 @@ class _Pair:
     all_differ: bool
 
     @classmethod
-    def of(cls, old: pa.Table, new: pa.Table, keys: Sequence[str]) -> _Pair:
+    def of(cls, old: pa.Table, new: pa.Table, keys: Sequence[str], known: frozenset[str]) -> _Pair:
+        lacks = bool(old.num_rows) and any(
+            name not in old.column_names and name.lower() in known for name in new.column_names
+        )
         columns = {field.name: _as(old, field, is_key=field.name in keys) for field in new.schema}
         nothing = {field.name: pa.nulls(old.num_rows, field.type) for field in new.schema}
         found = {name: nothing[name] if values is None else values for name, values in columns.items()}
         old = pa.table(found, schema=new.schema)
         old_keys, new_keys = table_codes([old, new], keys)
-        return cls(old, new, old_keys, new_keys, None in columns.values())
+        return cls(old, new, old_keys, new_keys, lacks or None in columns.values())
 
     def changed(self) -> np.ndarray:
         """Codes of the keys whose rows differ."""

@@ -294,6 +294,21 @@ def test_columns_come_go_and_change_their_types(exports: Exports) -> None:
     assert exports.replica() == {1: "a", 2: "c"}
 
 
+@pytest.mark.parametrize("back", ["n", "N"])
+def test_a_column_that_comes_back_empty_is_empty(back: str, exports: Exports) -> None:
+    """Rows that did not change while it was gone kept their values."""
+    exports.land(1, pa.table({"id": [1, 2], "v": ["a", "b"], "n": ["x", "y"]}))
+    exports.run()
+    exports.land(2, pa.table({"id": [1, 2], "v": ["a", "B"]}))
+    exports.run()
+    exports.land(4, pa.table({"id": [1, 2], "v": ["a", "B"], back: pa.array([None, None], pa.string())}))
+    exports.run()
+    exports.land(3, pa.table({"id": [1, 2], "v": ["a", "late"]}))
+    exports.run()
+    rows = pa.table(DeltaTable(exports.lake.layout(SPEC).replica).scan()).to_pylist()
+    assert sorted((row["id"], row["v"], row["n"]) for row in rows) == [(1, "a", None), (2, "B", None)]
+
+
 def test_csv_exports(exports: Exports) -> None:
     options = {**FORMAT, "csv_header": True, "types": {"id": "int"}}
     exports = replace(exports, spec=replace(SPEC, options=options))
