@@ -421,10 +421,10 @@ class _Capture:
             raise QuarantinableError("SNAPSHOT_HELD", what)
 
     def _require_within_limit(self, compared: _Compared) -> None:
-        deletes, rows = compared.deletes, compared.rows_before
-        if self.run.job.options.action == "sweep_release" or not rows or deletes <= self.run.spec.sweep_limit * rows:
+        deletes, keys = compared.deletes, compared.keys_before
+        if self.run.job.options.action == "sweep_release" or not keys or deletes <= self.run.spec.sweep_limit * keys:
             return
-        what = f"it lacks {deletes} of {rows} keys of the one before, more than sweep_limit allows"
+        what = f"it lacks {deletes} of {keys} keys of the one before, more than sweep_limit allows"
         raise QuarantinableError(
             "SNAPSHOT_HELD", f"{what}; if that is right: gddl sweep release --table {self.run.spec.table}"
         )
@@ -485,7 +485,7 @@ class _Compared:
 
     Attributes:
         deletes: keys of the one before that the snapshot lacks.
-        rows_before: rows of the one before.
+        keys_before: keys of the one before.
         columns: names in lower case of all columns that came in earlier ones.
         changed: changes, of this snapshot and the one after.
         names: names in lower case of the columns of all three.
@@ -497,7 +497,7 @@ class _Compared:
     after: _Snapshot | None
     columns: frozenset[str]
     deletes: int = 0
-    rows_before: int = 0
+    keys_before: int = 0
     changed: int = 0
     names: set[str] = field(default_factory=set)
     _keys: tuple[str, ...] = ()
@@ -546,7 +546,9 @@ class _Compared:
         for part in range(self._parts):
             found = list(self._of_part(part))
             self.run.go_on()
-            self.deletes += sum(one.deletes for version, one in found if version == self.snapshot.version)
+            own = [one for version, one in found if version == self.snapshot.version]
+            self.deletes += sum(one.deletes for one in own)
+            self.keys_before += sum(one.keys_before for one in own)
             self.changed += sum(one.rows.num_rows for _, one in found)
             self._found = found
 
@@ -591,8 +593,6 @@ class _Compared:
                 yield pa.table(list(rows.columns), names=[name for name, _ in found.columns])
 
     def _keep(self, side: str, number: int, rows: pa.Table) -> None:
-        if side == "before":
-            self.rows_before += rows.num_rows
         if len(set(rows.column_names)) < rows.num_columns:
             what = f"a column comes twice in a file; it has {', '.join(rows.column_names[:10])}"
             raise QuarantinableError("SNAPSHOT_HELD", what)

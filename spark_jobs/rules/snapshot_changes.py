@@ -9,7 +9,7 @@ change, back to what B says, at the version of B.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -27,10 +27,12 @@ class SnapshotChanges:
     Attributes:
         ops: `I`, `U` or `D` of each row.
         rows: columns of the snapshot; of deleted keys as they were before.
+        keys_before: how many keys the snapshot before has.
     """
 
     ops: pa.Array
     rows: pa.Table
+    keys_before: int
 
     @property
     def deletes(self) -> int:
@@ -39,7 +41,7 @@ class SnapshotChanges:
     def where(self, *, is_delete: bool) -> SnapshotChanges:
         """The deletes alone, or the others."""
         chosen = (pc.equal if is_delete else pc.not_equal)(self.ops, "D")
-        return SnapshotChanges(ops=self.ops.filter(chosen), rows=self.rows.filter(chosen))
+        return replace(self, ops=self.ops.filter(chosen), rows=self.rows.filter(chosen))
 
 
 def differences(
@@ -67,7 +69,7 @@ def differences(
     changed = own.changed()
     changes = own.changes(changed)
     if after is None:
-        return changes, SnapshotChanges(ops=pa.array([], pa.string()), rows=snapshot.slice(0, 0))
+        return changes, replace(changes, ops=changes.ops.slice(0, 0), rows=changes.rows.slice(0, 0))
     later, undone = (_Pair.of(one, after, keys, columns) for one in (before, snapshot))
     back = undone.changed()
     if not later.all_differ:  # else it is not known which of them had a change
@@ -121,7 +123,7 @@ class _Pair:
         gone = first[np.isin(lost, keys) & ~np.isin(lost, self.new_keys)]
         ops = [*["D"] * len(gone), *np.where(known, "U", "I").tolist()]
         rows = pa.concat_tables([self.old.take(pa.array(gone)), self.new.take(pa.array(here))])
-        return SnapshotChanges(ops=pa.array(ops, pa.string()), rows=rows)
+        return SnapshotChanges(ops=pa.array(ops, pa.string()), rows=rows, keys_before=len(lost))
 
 
 def _not_in(keys: np.ndarray, others: np.ndarray, of: _Pair, of_others: _Pair, names: Sequence[str]) -> np.ndarray:

@@ -332,6 +332,15 @@ def test_a_key_that_comes_twice_is_compared_as_a_whole(exports: Exports) -> None
     assert exports.replica() == {1: "b", 2: "c"}
 
 
+def test_the_sweep_limit_is_a_share_of_keys(exports: Exports) -> None:
+    """Not of rows, of which a key can have many."""
+    exports = replace(exports, spec=replace(SPEC, sweep_limit=0.34))
+    exports.land(1, pa.table({"id": [1] * 50 + [2, 3], "v": ["a"] * 52}))
+    exports.run()
+    exports.land(2, {1: "a"})
+    assert codes(exports.run()) == {"SNAPSHOT_HELD": 1}
+
+
 def test_files_outside_of_snapshots_are_counted(exports: Exports) -> None:
     exports.land(1, {1: "a"})
     pq.write_table(table_of({2: "b"}), exports.folder(1).parent / "orders.parquet")
