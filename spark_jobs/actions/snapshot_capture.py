@@ -611,8 +611,10 @@ class _Compared:
 
 
 def _planned(item: StoredObject) -> PlannedFile:
+    name = item.name.rpartition("/")[2].lower()
+    is_csv = ".csv" in name and not name.endswith(".parquet")
     return PlannedFile(
-        path=item.path, kind="change", format="csv" if ".csv" in item.name.lower() else "parquet", size=item.size,
+        path=item.path, kind="change", format="csv" if is_csv else "parquet", size=item.size,
         etag=item.etag, modified="", fingerprint="", generation=0,
     )  # fmt: skip
 

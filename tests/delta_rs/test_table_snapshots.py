@@ -439,6 +439,15 @@ def test_a_file_that_shows_completeness_is_no_data(tmp_path: Path) -> None:
     assert exports.replica() == {1: "a"}
 
 
+def test_the_format_is_that_of_the_file_not_of_its_folder(exports: Exports) -> None:
+    exports.land(1, {})
+    (exports.folder(1) / "orders.csv").mkdir()
+    pq.write_table(table_of({1: "a"}), exports.folder(1) / "orders.csv" / "part.parquet")
+    pq.write_table(table_of({2: "b"}), exports.folder(1) / "orders.csv.parquet")
+    assert codes(exports.run()) == {}
+    assert exports.replica() == {1: "a", 2: "b"}
+
+
 def test_a_marker_in_a_folder_below_shows_that_a_part_is_complete(exports: Exports) -> None:
     exports.land(1, {1: "a", 2: "b"})
     exports.run()
@@ -530,6 +539,7 @@ def is_killed(exports: Exports, after: int, options: Mapping[str, bool], monkeyp
     ("changes", "place"),
     [
         ({"keys": ()}, ("keys",)),
+        *(({"options": {**FORMAT, "complete": text}}, ("options", "complete")) for text in ("", "0", "²", "a/b")),
         ({"options": {}}, ("options", "path_format")),
         ({"options": {"path_format": "dd/yyyy"}}, ("options", "path_format")),
         ({"options": {**FORMAT, "complete": "settle"}, "settle": None}, ("settle",)),
