@@ -454,7 +454,11 @@ def _needed_of_snapshots(spec: TableSpec) -> Iterator[SpecProblem]:
     if not spec.options.get("path_format"):
         message, remedy = "says which folders are snapshots", "write path_format: \"'dt='yyyy-MM-dd\" into options"
         yield SpecProblem("FIELD_VALUE", ("options", "path_format"), None, message, remedy)
-    if spec.options.get("complete") == "settle" and spec.settle is None:
+    complete = str(spec.options.get("complete", "_SUCCESS"))
+    if not complete or "/" in complete or (complete.isdigit() and not (complete.isascii() and int(complete))):
+        message, remedy = "shows no complete snapshot", "write the name of a file, a number from 1 on, or settle"
+        yield SpecProblem("FIELD_VALUE", ("options", "complete"), complete, message, remedy)
+    if complete == "settle" and spec.settle is None:
         message = "a snapshot is complete when it has settled, and the row does not say after what time"
         yield SpecProblem("FIELD_VALUE", ("settle",), None, message, "write settle: 10m")
     if spec.sub_microseconds != "truncate":

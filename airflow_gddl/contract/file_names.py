@@ -156,6 +156,16 @@ class PathFormat:
         match = self._pattern.match(relative)
         if match is None:
             return None
+        return self._digits(match)
+
+    def whole_time(self, relative: str) -> str | None:
+        """The same, of files for which all folders of the format are there."""
+        match = self._pattern.match(relative)
+        depth = self.text.strip("/").count("/") + 1
+        return None if match is None or match[0].count("/") < depth else self._digits(match)
+
+    @staticmethod
+    def _digits(match: re.Match[str]) -> str | None:
         found = match.groupdict()
         digits = found["year"] + "".join(found.get(part) or f"{least:02d}" for part, least in _LEAST.items())
         return digits.ljust(TIME_DIGITS, "0") if _is_date(digits[:8]) else None

@@ -17,6 +17,7 @@ from collections import defaultdict
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -95,6 +96,7 @@ class SnapshotsTaken:
         begun: the snapshot whose files are being written; null: none.
         first: name, without its ending, of the first file of the one that was begun last.
         last: name of the newest file.
+        columns: names in lower case of all columns of those that were taken.
         reloading: whether the change files are those of a reload that has not ended; the tables don't have their rows
             alone until then.
     """
@@ -104,6 +106,7 @@ class SnapshotsTaken:
     begun: TakenSnapshot | None = None
     first: str = ""
     last: str = ""
+    columns: tuple[str, ...] = ()
     reloading: bool = False
     format: int = 1
 
@@ -214,7 +217,8 @@ def capture(run: TableRun, totals: RunTotals) -> None:
         RetriableError: `TABLE_BUSY`, `JOB_CANCELLED`; as `Storage`.
     """
     options, ledger = run.job.options, run.ledger()
-    is_resumed = ledger.plan() is not None
+    plan = ledger.plan()
+    is_resumed = plan is not None and plan.mode == "refresh" and plan.source != "changes"
     again = options.reload and not is_resumed
     if not options.reload:
         require_same_identity(run.spec, ledger.state)
@@ -280,36 +284,46 @@ def _landed(run: TableRun) -> tuple[dict[str, _Snapshot], list[str]]:
     """Snapshots by version, and names of data files outside of their folders."""
     options, folder = run.dialect.options, LandingFolder.of(run.job.roots, run.spec)
     pattern = PathFormat.parsed(str(options.path_format))
-    depth = pattern.text.strip("/").count("/") + 1
+    complete = str(options.complete)
     found: defaultdict[str, list[StoredObject]] = defaultdict(list)
     others = []
     for item in run.runtime.storage.list(folder.path, within=folder.root):
-        version = pattern.time(item.name) if item.name.count("/") >= depth else None
+        version = pattern.whole_time(item.name)
         if version is not None:
             found[version].append(item)
         elif not is_temporary(item.name) and not item.name.endswith("/"):
             others.append(item.name)
+    depth = pattern.text.strip("/").count("/") + 1
     now, settle = run.runtime.clock().timestamp(), settle_of(run.spec, folder.path, run.runtime.environ)
     made = {
         version: _Snapshot(
             version=version,
-            files=tuple(one for one in items if not is_temporary(one.name) and not one.name.endswith("/")),
-            waits=_why_incomplete(items, str(options.complete), settle, now),
+            files=tuple(one for one in items if _is_data(one.name, complete, depth)),
+            waits=_why_incomplete(items, complete, depth, (settle, now)),
         )
         for version, items in found.items()
     }  # fmt: skip
     return made, others
 
 
-def _why_incomplete(items: Sequence[StoredObject], complete: str, settle: timedelta, now: float) -> str:
+def _is_data(name: str, complete: str, depth: int) -> bool:
+    return not (is_temporary(name) or name.endswith("/") or _is_marker(name, complete, depth))
+
+
+def _is_marker(name: str, complete: str, depth: int) -> bool:
+    """Whether it is the file that shows that a snapshot is complete; those in folders below show that of a part."""
+    return name.count("/") == depth and name.rpartition("/")[2] == complete
+
+
+def _why_incomplete(items: Sequence[StoredObject], complete: str, depth: int, settled: tuple[timedelta, float]) -> str:
     """Why a snapshot may still be written; empty: it is complete."""
-    data = [one for one in items if not is_temporary(one.name) and not one.name.endswith("/")]
+    data, (settle, now) = [one for one in items if _is_data(one.name, complete, depth)], settled
     if refused := next((f"{one.name} is refused: {one.refused}" for one in items if one.refused), ""):
         return refused
     if complete.isdigit():
         return "" if len(data) >= int(complete) else f"it has {len(data)} of {complete} files"
     if complete != "settle":
-        there = any(one.name.rpartition("/")[2] == complete for one in items)
+        there = any(_is_marker(one.name, complete, depth) for one in items)
         return "" if there else f"it has no file {complete}, which is written when a snapshot is complete"
     newest = max((one.modified for one in items), default=now)
     left = settle.total_seconds() - (now - newest)
@@ -362,20 +376,22 @@ class _Capture:
         before = self._neighbour(max((one for one in taken if one < snapshot.version), default=None))
         after = self._neighbour(min((one for one in taken if one > snapshot.version), default=None))
         if after is not None:
-            self._require_remembered(after.version)
+            self._require_remembered(snapshot.version)
         now = self.run.runtime.clock()
         content = snapshot.content(self.run.runtime.storage)
         begun = TakenSnapshot(version=snapshot.version, files=snapshot.digest, content=content, at=iso(now))
         first = self._next_name(self.known.last)
         self._keep(begun=begun, first=first)
-        with _Compared(self.run, before, snapshot, after) as compared:
+        columns = frozenset(self.known.columns)
+        with _Compared(self.run, before, snapshot, after, columns) as compared:
             self._require_within_limit(compared)
             for version, changes in compared.changes():
                 self._write(version, changes)
         if compared.changed:
             self.run.report("changes of a snapshot written", rows=compared.changed)
         held = tuple(one for one in self.known.held if one.version != snapshot.version)
-        self._keep(begun=None, taken=(*self.known.taken, begun), held=held)
+        names = tuple(sorted(columns | compared.names))
+        self._keep(begun=None, taken=(*self.known.taken, begun), held=held, columns=names)
 
     def _look_again(self, taken: TakenSnapshot) -> None:
         """Note whether files that were written again have another content."""
@@ -395,20 +411,20 @@ class _Capture:
         what = f"snapshot {_title(version)}, which it is compared with, {became}"
         raise QuarantinableError("SNAPSHOT_HELD", f"{what}; restore its files, or {_RELOAD} {self.run.spec.table}")
 
-    def _require_remembered(self, after: str) -> None:
-        """Refuse a late snapshot whose follower's deletes may be forgotten: its rows would come back."""
-        taken = next(one for one in self.known.taken if one.version == after)
-        age = self.run.runtime.clock() - datetime.fromisoformat(taken.at)
+    def _require_remembered(self, version: str) -> None:
+        """Refuse a late snapshot if deletes of one after it may be forgotten: its rows would come back."""
+        oldest = min(datetime.fromisoformat(one.at) for one in self.known.taken if one.version > version)
+        age = self.run.runtime.clock() - oldest
         if age > timedelta(seconds=seconds(self.run.spec.tombstone_retention)):
-            what = f"the one after it was taken {age.days} days ago, and deletes are remembered for tombstone_retention"
+            what = f"one after it was taken {age.days} days ago, and deletes are remembered for tombstone_retention"
             what += f", {self.run.spec.tombstone_retention}; remove it, or {_RELOAD} {self.run.spec.table}"
             raise QuarantinableError("SNAPSHOT_HELD", what)
 
     def _require_within_limit(self, compared: _Compared) -> None:
-        deletes, rows = compared.deletes, compared.rows_before
-        if self.run.job.options.action == "sweep_release" or not rows or deletes <= self.run.spec.sweep_limit * rows:
+        deletes, keys = compared.deletes, compared.keys_before
+        if self.run.job.options.action == "sweep_release" or not keys or deletes <= self.run.spec.sweep_limit * keys:
             return
-        what = f"it lacks {deletes} of {rows} keys of the one before, more than sweep_limit allows"
+        what = f"it lacks {deletes} of {keys} keys of the one before, more than sweep_limit allows"
         raise QuarantinableError(
             "SNAPSHOT_HELD", f"{what}; if that is right: gddl sweep release --table {self.run.spec.table}"
         )
@@ -469,17 +485,21 @@ class _Compared:
 
     Attributes:
         deletes: keys of the one before that the snapshot lacks.
-        rows_before: rows of the one before.
+        keys_before: keys of the one before.
+        columns: names in lower case of all columns that came in earlier ones.
         changed: changes, of this snapshot and the one after.
+        names: names in lower case of the columns of all three.
     """
 
     run: TableRun
     before: _Snapshot | None
     snapshot: _Snapshot
     after: _Snapshot | None
+    columns: frozenset[str]
     deletes: int = 0
-    rows_before: int = 0
+    keys_before: int = 0
     changed: int = 0
+    names: set[str] = field(default_factory=set)
     _keys: tuple[str, ...] = ()
     _parts: int = 1
     _rows: dict[tuple[str, int], list[pa.Table]] = field(default_factory=dict)
@@ -510,18 +530,25 @@ class _Compared:
             scratch.remove(self._spill)
 
     def changes(self) -> Iterator[tuple[str, SnapshotChanges]]:
-        """Changes, and the version that they have as their sequence."""
+        """Changes, and the version that they have as their sequence.
+
+        Deletes of all parts come first, for the reason that they do in one.
+        """
         if self._parts == 1:
             yield from self._found
             return
-        for part in range(self._parts):
-            yield from self._of_part(part)
+        for is_delete in (True, False):
+            for part in range(self._parts):
+                for version, changes in self._of_part(part):
+                    yield version, changes.where(is_delete=is_delete)
 
     def _compare(self) -> None:
         for part in range(self._parts):
             found = list(self._of_part(part))
             self.run.go_on()
-            self.deletes += sum(one.deletes for version, one in found if version == self.snapshot.version)
+            own = [one for version, one in found if version == self.snapshot.version]
+            self.deletes += sum(one.deletes for one in own)
+            self.keys_before += sum(one.keys_before for one in own)
             self.changed += sum(one.rows.num_rows for _, one in found)
             self._found = found
 
@@ -534,7 +561,7 @@ class _Compared:
         before, snapshot = (nothing if one is None else one for one in (before, snapshot))
         if after is None and self.after is not None:
             after = nothing
-        own, back = differences(before, snapshot, after, self._keys)
+        own, back = differences(before, snapshot, after, self._keys, self.columns)
         yield self.snapshot.version, own
         if self.after is not None:
             yield self.after.version, back
@@ -545,7 +572,10 @@ class _Compared:
             tables = self._rows.get((side, part), [])
         else:
             tables = [_stored(path) for path in sorted(self._spill.glob(f"{side}-{part}-*"))]
-        return pa.concat_tables(tables, promote_options="permissive") if tables else None
+        try:
+            return pa.concat_tables(tables, promote_options="permissive") if tables else None
+        except pa.ArrowException as error:
+            raise QuarantinableError("SNAPSHOT_HELD", f"columns of its files differ: {error}") from error
 
     def _read(self, snapshot: _Snapshot) -> Iterator[pa.Table]:
         storage, dialect = self.run.runtime.storage, self.run.dialect
@@ -563,8 +593,10 @@ class _Compared:
                 yield pa.table(list(rows.columns), names=[name for name, _ in found.columns])
 
     def _keep(self, side: str, number: int, rows: pa.Table) -> None:
-        if side == "before":
-            self.rows_before += rows.num_rows
+        if len(set(rows.column_names)) < rows.num_columns:
+            what = f"a column comes twice in a file; it has {', '.join(rows.column_names[:10])}"
+            raise QuarantinableError("SNAPSHOT_HELD", what)
+        self.names.update(name.lower() for name in rows.column_names)
         keys = _keys_of(rows, self.run)
         if self._keys and keys != self._keys:
             what = f"its key columns are {', '.join(keys)}, and {', '.join(self._keys)} in another snapshot"
@@ -579,8 +611,10 @@ class _Compared:
 
 
 def _planned(item: StoredObject) -> PlannedFile:
+    name = item.name.rpartition("/")[2].lower()
+    is_csv = ".csv" in name and not name.endswith(".parquet")
     return PlannedFile(
-        path=item.path, kind="change", format="csv" if ".csv" in item.name.lower() else "parquet", size=item.size,
+        path=item.path, kind="change", format="csv" if is_csv else "parquet", size=item.size,
         etag=item.etag, modified="", fingerprint="", generation=0,
     )  # fmt: skip
 
@@ -595,10 +629,18 @@ def _keys_of(rows: pa.Table, run: TableRun) -> tuple[str, ...]:
 
 
 def _parts_of(rows: pa.Table, keys: Sequence[str], parts: int) -> np.ndarray:
-    """The part of each row, by its key's text."""
+    """The part of each row, by its key; numbers and times that are equal are in the same one, whatever their types."""
     columns = [rows.column(key).to_pylist() for key in keys]
-    texts = ("\0".join(map(str, key)) for key in zip(*columns, strict=True))
+    texts = ("\0".join(map(_key_text, key)) for key in zip(*columns, strict=True))
     return np.fromiter((zlib.crc32(text.encode("utf-8", "replace")) % parts for text in texts), np.int64, rows.num_rows)
+
+
+def _key_text(value: object) -> str:
+    if isinstance(value, int | float | Decimal) and value == value:  # noqa: PLR0124 - NaN has a hash of its own
+        return str(hash(value))
+    if isinstance(value, datetime) and value.tzinfo is not None:
+        value = value.astimezone(UTC).replace(tzinfo=None)
+    return str(value)
 
 
 def _store(path: Path, rows: pa.Table) -> None:

@@ -9,7 +9,7 @@ change, back to what B says, at the version of B.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from airflow_gddl.contract.errors import QuarantinableError
 from spark_jobs.rules.arrays import flat, is_text
-from spark_jobs.rules.codes import table_codes
+from spark_jobs.rules.codes import shared_codes, table_codes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,18 +27,29 @@ class SnapshotChanges:
     Attributes:
         ops: `I`, `U` or `D` of each row.
         rows: columns of the snapshot; of deleted keys as they were before.
+        keys_before: how many keys the snapshot before has.
     """
 
     ops: pa.Array
     rows: pa.Table
+    keys_before: int
 
     @property
     def deletes(self) -> int:
         return int(pc.sum(pc.equal(self.ops, "D")).as_py() or 0)
 
+    def where(self, *, is_delete: bool) -> SnapshotChanges:
+        """The deletes alone, or the others."""
+        chosen = (pc.equal if is_delete else pc.not_equal)(self.ops, "D")
+        return replace(self, ops=self.ops.filter(chosen), rows=self.rows.filter(chosen))
+
 
 def differences(
-    before: pa.Table, snapshot: pa.Table, after: pa.Table | None, keys: Sequence[str]
+    before: pa.Table,
+    snapshot: pa.Table,
+    after: pa.Table | None,
+    keys: Sequence[str],
+    columns: frozenset[str] = frozenset(),
 ) -> tuple[SnapshotChanges, SnapshotChanges]:
     """Changes of a snapshot, and those that the one after it gets.
 
@@ -48,17 +59,21 @@ def differences(
         before: rows of the snapshot before; no rows, and any columns, where there is none.
         after: rows of the snapshot after; None where there is none.
         keys: key columns, as the snapshots name them.
+        columns: names in lower case of all columns that came before. Where the first of two snapshots lacks one of
+            them, the table may have kept older values, so that all rows of the second are changes.
 
     Raises:
         QuarantinableError: `SNAPSHOT_HELD`: a key column of one can't be compared with that of another.
     """
-    own = _Pair.of(before, snapshot, keys)
+    own = _Pair.of(before, snapshot, keys, columns)
     changed = own.changed()
     changes = own.changes(changed)
     if after is None:
-        return changes, SnapshotChanges(ops=pa.array([], pa.string()), rows=snapshot.slice(0, 0))
-    later, undone = _Pair.of(before, after, keys), _Pair.of(snapshot, after, keys)
-    back = _not_in(undone.changed(), later.changed(), undone, later, keys)
+        return changes, replace(changes, ops=changes.ops.slice(0, 0), rows=changes.rows.slice(0, 0))
+    later, undone = (_Pair.of(one, after, keys, columns) for one in (before, snapshot))
+    back = undone.changed()
+    if not later.all_differ:  # else it is not known which of them had a change
+        back = _not_in(back, later.changed(), undone, later, keys)
     return changes, undone.changes(back)
 
 
@@ -68,7 +83,7 @@ class _Pair:
 
     Attributes:
         old_keys, new_keys: codes of the keys of each row, comparable between the two.
-        all_differ: a column has another type, so that its values can't be compared.
+        all_differ: values of a column can't be compared: they have another type, or the first lacks it.
     """
 
     old: pa.Table
@@ -78,13 +93,16 @@ class _Pair:
     all_differ: bool
 
     @classmethod
-    def of(cls, old: pa.Table, new: pa.Table, keys: Sequence[str]) -> _Pair:
+    def of(cls, old: pa.Table, new: pa.Table, keys: Sequence[str], known: frozenset[str]) -> _Pair:
+        lacks = bool(old.num_rows) and any(
+            name not in old.column_names and name.lower() in known for name in new.column_names
+        )
         columns = {field.name: _as(old, field, is_key=field.name in keys) for field in new.schema}
         nothing = {field.name: pa.nulls(old.num_rows, field.type) for field in new.schema}
         found = {name: nothing[name] if values is None else values for name, values in columns.items()}
         old = pa.table(found, schema=new.schema)
         old_keys, new_keys = table_codes([old, new], keys)
-        return cls(old, new, old_keys, new_keys, None in columns.values())
+        return cls(old, new, old_keys, new_keys, lacks or None in columns.values())
 
     def changed(self) -> np.ndarray:
         """Codes of the keys whose rows differ."""
@@ -105,7 +123,7 @@ class _Pair:
         gone = first[np.isin(lost, keys) & ~np.isin(lost, self.new_keys)]
         ops = [*["D"] * len(gone), *np.where(known, "U", "I").tolist()]
         rows = pa.concat_tables([self.old.take(pa.array(gone)), self.new.take(pa.array(here))])
-        return SnapshotChanges(ops=pa.array(ops, pa.string()), rows=rows)
+        return SnapshotChanges(ops=pa.array(ops, pa.string()), rows=rows, keys_before=len(lost))
 
 
 def _not_in(keys: np.ndarray, others: np.ndarray, of: _Pair, of_others: _Pair, names: Sequence[str]) -> np.ndarray:
@@ -129,15 +147,30 @@ def _as(rows: pa.Table, field: pa.Field, *, is_key: bool) -> pa.Array | None:
         QuarantinableError: `SNAPSHOT_HELD`: it is a key.
     """
     at = rows.schema.get_field_index(field.name)
+    if at >= 0 and rows.schema.field(at).type == field.type:
+        return flat(rows.column(at))
     if at < 0 or not rows.num_rows:
         return pa.nulls(rows.num_rows, field.type)
     values = flat(rows.column(at))
     try:
-        if is_key and is_text(values.type) != is_text(field.type):
-            raise pa.ArrowInvalid("text is no number")  # whose values would all be other keys
-        return values.cast(field.type)
+        return _cast(values, field.type, is_key=is_key)
     except pa.ArrowException as error:
         if not is_key:
             return None
         what = f"key column {field.name} is {field.type}, and was {values.type} in another snapshot"
         raise QuarantinableError("SNAPSHOT_HELD", what, where=field.name) from error
+
+
+def _cast(values: pa.Array, kind: pa.DataType, *, is_key: bool) -> pa.Array:
+    """The values in another type; an error of pyarrow where it can't hold all of them as they are."""
+    if is_key and is_text(values.type) != is_text(kind):
+        raise pa.ArrowInvalid("text is no number")  # whose values would all be other keys
+    cast = values.cast(kind)
+    if values.null_count < len(values) and not _are_same(values, cast.cast(values.type)):
+        raise pa.ArrowInvalid("values are rounded")
+    return cast
+
+
+def _are_same(values: pa.Array, others: pa.Array) -> bool:
+    mine, theirs = shared_codes([[values], [others]], [len(values), len(others)])
+    return bool((mine == theirs).all())

@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +18,15 @@ import pytest
 from deltalake import DeltaTable
 
 from airflow_gddl.contract.checks import check_table
+from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from airflow_gddl.runtime.state.judging import NEEDS_ATTENTION
 from airflow_gddl.runtime.state.recording import records_of
 from airflow_gddl.stores import Storage
 from spark_jobs.actions import snapshot_capture
+from spark_jobs.ledger.ledger import Ledger
+from spark_jobs.plan.planned_batch import BatchPlan
 from spark_jobs.table.runtime import TableOutcome
 from tests.delta_rs.small_lake import SmallLake
 
@@ -290,6 +294,21 @@ def test_columns_come_go_and_change_their_types(exports: Exports) -> None:
     assert exports.replica() == {1: "a", 2: "c"}
 
 
+@pytest.mark.parametrize("back", ["n", "N"])
+def test_a_column_that_comes_back_empty_is_empty(back: str, exports: Exports) -> None:
+    """Rows that did not change while it was gone kept their values."""
+    exports.land(1, pa.table({"id": [1, 2], "v": ["a", "b"], "n": ["x", "y"]}))
+    exports.run()
+    exports.land(2, pa.table({"id": [1, 2], "v": ["a", "B"]}))
+    exports.run()
+    exports.land(4, pa.table({"id": [1, 2], "v": ["a", "B"], back: pa.array([None, None], pa.string())}))
+    exports.run()
+    exports.land(3, pa.table({"id": [1, 2], "v": ["a", "late"]}))
+    exports.run()
+    rows = pa.table(DeltaTable(exports.lake.layout(SPEC).replica).scan()).to_pylist()
+    assert sorted((row["id"], row["v"], row["n"]) for row in rows) == [(1, "a", None), (2, "B", None)]
+
+
 def test_csv_exports(exports: Exports) -> None:
     options = {**FORMAT, "csv_header": True, "types": {"id": "int"}}
     exports = replace(exports, spec=replace(SPEC, options=options))
@@ -311,6 +330,15 @@ def test_a_key_that_comes_twice_is_compared_as_a_whole(exports: Exports) -> None
     exports.land(3, {1: "b", 2: "c"})
     exports.run()
     assert exports.replica() == {1: "b", 2: "c"}
+
+
+def test_the_sweep_limit_is_a_share_of_keys(exports: Exports) -> None:
+    """Not of rows, of which a key can have many."""
+    exports = replace(exports, spec=replace(SPEC, sweep_limit=0.34))
+    exports.land(1, pa.table({"id": [1] * 50 + [2, 3], "v": ["a"] * 52}))
+    exports.run()
+    exports.land(2, {1: "a"})
+    assert codes(exports.run()) == {"SNAPSHOT_HELD": 1}
 
 
 def test_files_outside_of_snapshots_are_counted(exports: Exports) -> None:
@@ -341,6 +369,123 @@ def test_a_table_of_changes_becomes_one_of_snapshots_by_a_reload(exports: Export
     assert exports.fault() == "MODE_CHANGED"
     exports.run(reload=True, confirmed=True)
     assert exports.replica() == {1: "a"}
+
+
+@pytest.mark.parametrize("later", [pa.float64(), pa.decimal128(14, 2), pa.timestamp("us", tz="UTC")])
+def test_keys_of_other_types_are_compared_in_parts(
+    later: pa.DataType, exports: Exports, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Equal keys are in one part, whatever the text of their types."""
+    monkeypatch.setattr(snapshot_capture, "_DECODED_BYTES", 2_000)
+    is_time = pa.types.is_timestamp(later)
+    ids = pa.array(range(30), pa.int64()).cast(pa.timestamp("us")) if is_time else pa.array(range(30), pa.int32())
+    exports.land(1, pa.table({"id": ids, "v": ["a"] * 30}))
+    exports.run()
+    exports.land(2, pa.table({"id": ids.cast(later, safe=False), "v": ["a"] * 29 + ["b"]}))
+    assert exports.run().changes_written == 1
+    assert sorted(exports.replica().values()) == ["a"] * 29 + ["b"]
+
+
+def test_keys_that_differ_as_text_alone_are_compared_in_parts(
+    exports: Exports, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The delete of 01 comes before the insert of 1, also from another part."""
+    monkeypatch.setattr(snapshot_capture, "_DECODED_BYTES", 200)
+    exports = replace(exports, spec=replace(SPEC, options={**FORMAT, "csv_header": True, "types": {"id": "int"}}))
+    for day, text in ((1, "{:03d},a"), (2, "{},b")):
+        exports.folder(day).mkdir(parents=True)
+        lines = ["id,v", *(text.format(number) for number in range(40))]
+        (exports.folder(day) / "orders.csv").write_text("\n".join(lines))
+        (exports.folder(day) / "_SUCCESS").touch()
+        exports.run()
+    assert exports.replica() == dict.fromkeys(range(40), "b")
+
+
+def test_values_that_a_new_type_rounds_are_changes(exports: Exports) -> None:
+    exports.land(1, pa.table({"id": [1], "v": ["a"], "n": [0.123]}))
+    exports.run()
+    exports.land(2, pa.table({"id": [1], "v": ["a"], "n": pa.array([Decimal("0.12")], pa.decimal128(10, 2))}))
+    assert exports.run().changes_written == 1
+
+
+def test_a_late_snapshot_between_late_ones_is_held_if_deletes_are_forgotten(exports: Exports) -> None:
+    start = datetime.now(UTC)
+    arrivals = [(0.0, 1, {1: "a"}), (0.0, 5, {2: "b"}), (6.0, 4, {1: "a"}), (9.0, 6, {2: "c"}), (10.5, 7, {2: "d"})]
+    for at, day, rows in [*arrivals, (11.0, 3, {1: "late"})]:
+        exports.land(day, rows)
+        time = start + timedelta(days=at)
+        result = exports.lake.done(SPEC, clock=lambda time=time: time)
+        assert codes(result) == ({"SNAPSHOT_HELD": 1} if day == 3 else {})
+    assert exports.replica() == {2: "d"}
+
+
+@pytest.mark.parametrize("damage", ["types", "twice"])
+def test_files_whose_columns_do_not_fit_hold_their_snapshot_alone(damage: str, exports: Exports) -> None:
+    exports.land(1, {1: "a"})
+    exports.run()
+    exports.land(2, {1: "b"})
+    twice = pa.Table.from_arrays([pa.array([2]), pa.array(["x"]), pa.array(["y"])], names=["id", "v", "v"])
+    pq.write_table(twice if damage == "twice" else pa.table({"id": [2], "v": [5]}), exports.folder(2) / "b.parquet")
+    exports.land(3, {1: "c"})
+    assert codes(exports.run()) == {"SNAPSHOT_HELD": 1}
+    assert exports.replica() == {1: "c"}
+
+
+def test_a_file_that_shows_completeness_is_no_data(tmp_path: Path) -> None:
+    exports = Exports(SmallLake(tmp_path), replace(SPEC, options={**FORMAT, "complete": "manifest.json"}))
+    exports.land(1, {1: "a"}, complete=False)
+    (exports.folder(1) / "manifest.json").write_text("{}")
+    assert codes(exports.run()) == {}
+    assert exports.replica() == {1: "a"}
+
+
+def test_the_format_is_that_of_the_file_not_of_its_folder(exports: Exports) -> None:
+    exports.land(1, {})
+    (exports.folder(1) / "orders.csv").mkdir()
+    pq.write_table(table_of({1: "a"}), exports.folder(1) / "orders.csv" / "part.parquet")
+    pq.write_table(table_of({2: "b"}), exports.folder(1) / "orders.csv.parquet")
+    assert codes(exports.run()) == {}
+    assert exports.replica() == {1: "a", 2: "b"}
+
+
+def test_a_marker_in_a_folder_below_shows_that_a_part_is_complete(exports: Exports) -> None:
+    exports.land(1, {1: "a", 2: "b"})
+    exports.run()
+    (exports.folder(2) / "region=eu").mkdir(parents=True)
+    pq.write_table(table_of({1: "a"}), exports.folder(2) / "region=eu" / "part.parquet")
+    (exports.folder(2) / "region=eu" / "_SUCCESS").touch()
+    assert codes(exports.run()) == {"SNAPSHOT_WAITING": 1}
+    assert exports.replica() == {1: "a", 2: "b"}
+
+
+def test_a_folder_that_is_no_day_is_in_no_snapshot(tmp_path: Path) -> None:
+    exports = Exports(SmallLake(tmp_path), replace(SPEC, options={"path_format": "yyyy/MM/dd"}))
+    for name, rows in (("01", {1: "a"}), ("latest", {1: "other", 9: "z"})):
+        folder = tmp_path / "landing" / "s" / "t" / "2024" / "01" / name
+        folder.mkdir(parents=True)
+        pq.write_table(table_of(rows), folder / "part.parquet")
+        (folder / "_SUCCESS").touch()
+    assert codes(exports.run()) == {"FILES_IGNORED": 1}
+    assert exports.replica() == {1: "a"}
+
+
+def test_a_reload_while_a_batch_is_unfinished_takes_all_snapshots(
+    exports: Exports, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    exports.land(1, {1: "a", 2: "b"})
+    exports.run()
+    exports.land(2, {1: "a", 2: "B"})
+    write_plan = Ledger.write_plan
+
+    def dying(self: Ledger, plan: BatchPlan) -> None:
+        write_plan(self, plan)
+        raise FatalError("JOB_CANCELLED", "killed")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Ledger, "write_plan", dying)
+        assert exports.fault() == "JOB_CANCELLED"
+    exports.run(reload=True, confirmed=True)
+    assert exports.replica() == {1: "a", 2: "B"}
 
 
 class KilledError(BaseException):
@@ -394,6 +539,7 @@ def is_killed(exports: Exports, after: int, options: Mapping[str, bool], monkeyp
     ("changes", "place"),
     [
         ({"keys": ()}, ("keys",)),
+        *(({"options": {**FORMAT, "complete": text}}, ("options", "complete")) for text in ("", "0", "²", "a/b")),
         ({"options": {}}, ("options", "path_format")),
         ({"options": {"path_format": "dd/yyyy"}}, ("options", "path_format")),
         ({"options": {**FORMAT, "complete": "settle"}, "settle": None}, ("settle",)),
