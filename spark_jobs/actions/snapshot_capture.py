@@ -97,6 +97,7 @@ class SnapshotsTaken:
         first: name, without its ending, of the first file of the one that was begun last.
         last: name of the newest file.
         columns: names in lower case of all columns of those that were taken.
+        remembered: seconds for which deletes were remembered, the least of all times; 0: none was taken yet.
         reloading: whether the change files are those of a reload that has not ended; the tables don't have their rows
             alone until then.
     """
@@ -107,6 +108,7 @@ class SnapshotsTaken:
     first: str = ""
     last: str = ""
     columns: tuple[str, ...] = ()
+    remembered: int = 0
     reloading: bool = False
     format: int = 1
 
@@ -391,7 +393,9 @@ class _Capture:
             self.run.report("changes of a snapshot written", rows=compared.changed)
         held = tuple(one for one in self.known.held if one.version != snapshot.version)
         names = tuple(sorted(columns | compared.names))
-        self._keep(begun=None, taken=(*self.known.taken, begun), held=held, columns=names)
+        self._keep(
+            begun=None, taken=(*self.known.taken, begun), held=held, columns=names, remembered=self._remembered()
+        )
 
     def _look_again(self, taken: TakenSnapshot) -> None:
         """Note whether files that were written again have another content."""
@@ -414,11 +418,15 @@ class _Capture:
     def _require_remembered(self, version: str) -> None:
         """Refuse a late snapshot if deletes of one after it may be forgotten: its rows would come back."""
         oldest = min(datetime.fromisoformat(one.at) for one in self.known.taken if one.version > version)
-        age = self.run.runtime.clock() - oldest
-        if age > timedelta(seconds=seconds(self.run.spec.tombstone_retention)):
+        age, most = self.run.runtime.clock() - oldest, timedelta(seconds=self._remembered())
+        if age > most:
             what = f"one after it was taken {age.days} days ago, and deletes are remembered for tombstone_retention"
-            what += f", {self.run.spec.tombstone_retention}; remove it, or {_RELOAD} {self.run.spec.table}"
+            what += f", which was {most}; remove it, or {_RELOAD} {self.run.spec.table}"
             raise QuarantinableError("SNAPSHOT_HELD", what)
+
+    def _remembered(self) -> int:
+        now = seconds(self.run.spec.tombstone_retention)
+        return min(now, self.known.remembered or now)
 
     def _require_within_limit(self, compared: _Compared) -> None:
         deletes, keys = compared.deletes, compared.keys_before
@@ -559,12 +567,24 @@ class _Compared:
             return
         nothing = like.slice(0, 0)
         before, snapshot = (nothing if one is None else one for one in (before, snapshot))
+        snapshot = self._with_dropped(before, snapshot)
         if after is None and self.after is not None:
             after = nothing
         own, back = differences(before, snapshot, after, self._keys, self.columns)
         yield self.snapshot.version, own
         if self.after is not None:
             yield self.after.version, back
+
+    def _with_dropped(self, before: pa.Table, snapshot: pa.Table) -> pa.Table:
+        """The snapshot, and under `dropped_column: null` the columns that only the one before has, which are null."""
+        policy = self.run.spec.schema_evolution.dropped_column
+        lost = [field for field in before.schema if field.name not in snapshot.column_names]
+        if lost and policy == "fail":
+            what = f"it lacks column {lost[0].name}, and the row says dropped_column: fail"
+            raise QuarantinableError("SNAPSHOT_HELD", f"{what}; write it again, or change the policy")
+        for column in lost if policy == "null" else ():
+            snapshot = snapshot.append_column(column, pa.nulls(snapshot.num_rows, column.type))
+        return snapshot
 
     def _of_side(self, side: str, part: int) -> pa.Table | None:
         """Rows of one of the snapshots; None: it has none."""
@@ -600,7 +620,7 @@ class _Compared:
         keys = _keys_of(rows, self.run)
         if self._keys and keys != self._keys:
             what = f"its key columns are {', '.join(keys)}, and {', '.join(self._keys)} in another snapshot"
-            raise QuarantinableError("SNAPSHOT_HELD", what)
+            raise QuarantinableError("SNAPSHOT_HELD", f"{what}; write it again, or {_RELOAD} {self.run.spec.table}")
         self._keys = keys
         if self._spill is None:
             self._rows.setdefault((side, 0), []).append(rows)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -307,6 +307,39 @@ def test_a_column_that_comes_back_empty_is_empty(back: str, exports: Exports) ->
     exports.run()
     rows = pa.table(DeltaTable(exports.lake.layout(SPEC).replica).scan()).to_pylist()
     assert sorted((row["id"], row["v"], row["n"]) for row in rows) == [(1, "a", None), (2, "B", None)]
+
+
+@pytest.mark.parametrize("policy", ["keep", "null", "fail"])
+def test_a_column_that_a_snapshot_lacks(policy: Literal["keep", "null", "fail"], exports: Exports) -> None:
+    evolution = replace(SPEC.schema_evolution, dropped_column=policy)
+    exports = replace(exports, spec=replace(SPEC, schema_evolution=evolution))
+    first = pa.table({"id": pa.array([1, 2], pa.int32()), "v": ["a", "b"], "n": ["x", None]})
+    exports.land(1, first)
+    exports.run()
+    exports.land(2, first.drop_columns(["n"]))
+    result = exports.run()
+    assert codes(result) == ({"SNAPSHOT_HELD": 1} if policy == "fail" else {})
+    assert result.changes_written == (1 if policy == "null" else 0)
+    rows = pa.table(DeltaTable(exports.lake.layout(SPEC).replica).scan()).to_pylist()
+    assert {row["id"]: row["n"] for row in rows} == {1: None if policy == "null" else "x", 2: None}
+    exports.land(3, first)
+    exports.run()
+    rows = pa.table(DeltaTable(exports.lake.layout(SPEC).replica).scan()).to_pylist()
+    assert {row["id"]: row["n"] for row in rows} == {1: "x", 2: None}
+
+
+def test_deletes_that_were_forgotten_under_a_shorter_retention(exports: Exports) -> None:
+    exports = replace(exports, spec=replace(SPEC, tombstone_retention="2d"))
+    exports.land(1, {1: "a", 2: "b"})
+    exports.run()
+    exports.land(5, {2: "b"})
+    exports.run()
+    exports.land(3, {1: "late", 2: "b"})
+    later = datetime.now(UTC) + timedelta(days=3)
+    assert codes(exports.lake.done(replace(SPEC, tombstone_retention="30d"), clock=lambda: later)) == {
+        "SNAPSHOT_HELD": 1
+    }
+    assert exports.replica() == {2: "b"}
 
 
 def test_csv_exports(exports: Exports) -> None:
