@@ -235,7 +235,8 @@ def capture(run: TableRun, totals: RunTotals) -> None:
         wait = options.wait_seconds
         with Claim.acquire(run.runtime.storage, root, run.job.run_id, run.runtime.clock, wait) as claim:
             if again:
-                _forget(run, claim)
+                with run.claim():  # of a table that is busy nothing is forgotten
+                    _forget(run, claim)
             found = survey(run)
             _Capture(run, claim, found.landed, found.known).take(found)
         found = survey(run)

@@ -25,9 +25,10 @@ from airflow_gddl.runtime.state.judging import NEEDS_ATTENTION
 from airflow_gddl.runtime.state.recording import records_of
 from airflow_gddl.stores import Storage
 from spark_jobs.actions import snapshot_capture
+from spark_jobs.ledger.claim import Claim
 from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.plan.planned_batch import BatchPlan
-from spark_jobs.table.runtime import TableOutcome
+from spark_jobs.table.runtime import TableOutcome, utc_now
 from tests.delta_rs.small_lake import SmallLake
 
 Rows = Mapping[int, str]
@@ -63,9 +64,9 @@ class Exports:
         record = records_of(self.lake.roots, [self.spec.table], time.time())[self.spec.table]
         return tuple(sorted(record.warned.intersection(NEEDS_ATTENTION)))
 
-    def fault(self) -> str:
+    def fault(self, **options: Any) -> str:
         """Code of the error of a run; empty: it had none."""
-        outcome = self.lake.run(self.spec)
+        outcome = self.lake.run(self.spec, JobOptions(**options))
         assert isinstance(outcome, TableOutcome)
         return outcome.result.error.code if outcome.result.error is not None else ""
 
@@ -236,6 +237,16 @@ def test_a_snapshot_whose_neighbour_is_gone_waits_for_a_reload(exports: Exports)
     exports.land(3, {2: "B", 3: "c"})
     assert codes(exports.run()) == {}
     assert exports.replica() == {2: "B", 3: "c"}
+
+
+def test_a_reload_of_a_busy_table_forgets_nothing(exports: Exports) -> None:
+    exports.land(1, {1: "a"})
+    exports.run()
+    state = exports.lake.layout(SPEC).state
+    with Claim.acquire(Storage(), state, "other", utc_now):
+        assert exports.fault(reload=True, confirmed=True) == "TABLE_BUSY"
+    assert codes(exports.run()) == {}
+    assert exports.run().status == "skipped"
 
 
 def test_a_held_snapshot_needs_attention_until_it_is_gone(exports: Exports) -> None:
