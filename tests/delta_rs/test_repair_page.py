@@ -133,7 +133,7 @@ REFERENCE = ("cli.md", "codes.md", "design.md", "metadata.md", "semantics.md")
 PROMISES = re.compile(
     r"until a rebuild|A rebuild then|a column becomes text|repairs them|a reload brings|sweep release`"
 )
-SNAPSHOTS = "debezium/test_snapshots.py"
+SNAPSHOTS, TABLE_SNAPSHOTS = "debezium/test_snapshots.py", "delta_rs/test_table_snapshots.py"
 OF_PAGES = {
     "debezium.md": {
         "lacks more than a third of the rows": f"{SNAPSHOTS}::test_sweep_limit_holds",
@@ -170,6 +170,10 @@ OF_PAGES = {
         "`SWEEP_HELD`": "scenarios/r09_reload_held",
     },
     "tasks/what-a-code-means.md": {"row, file": "commands/test_cli.py::test_errors_replay"},
+    "snapshots.md": {
+        "a larger share of the keys": f"{TABLE_SNAPSHOTS}::test_a_snapshot_that_lacks_too_much_is_held",
+        "from the snapshots that are there": f"{TABLE_SNAPSHOTS}::test_a_snapshot_without_its_neighbour_is_held",
+    },
 }
 """Page to words of each line that names a repair, and the test that plays it."""
 

@@ -167,7 +167,7 @@ def in_groups(days: Sequence[int], chosen: random.Random) -> Iterator[Sequence[i
         at += count
 
 
-def test_a_snapshot_that_lacks_too_much_is_held_until_it_is_released(exports: Exports) -> None:
+def test_a_snapshot_that_lacks_too_much_is_held(exports: Exports) -> None:
     exports = replace(exports, spec=replace(SPEC, sweep_limit=0.4))
     exports.land(1, dict.fromkeys(range(10), "a"))
     exports.run()
@@ -222,7 +222,7 @@ def test_a_snapshot_that_changes_after_it_was_taken_is_named(exports: Exports) -
     assert codes(exports.run()) == {}
 
 
-def test_a_snapshot_whose_neighbour_is_gone_waits_for_a_reload(exports: Exports) -> None:
+def test_a_snapshot_without_its_neighbour_is_held(exports: Exports) -> None:
     exports.land(1, {1: "a", 2: "b"})
     exports.run()
     for path in exports.folder(1).iterdir():
