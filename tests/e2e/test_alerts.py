@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from importlib.metadata import version
-
 import pytest
 
-from tests.e2e.site import Site
+from tests.e2e.site import IS_3_0, Site
 from tests.e2e.webhook import Webhook
 
 LATE, BROKEN = "gddl.tell.late", "gddl.tell.broken"
 
 
-@pytest.mark.skipif(version("apache-airflow-core").startswith("3.0."), reason="Airflow has deadlines since 3.1")
+@pytest.mark.skipif(IS_3_0, reason="Airflow has deadlines since 3.1")
 def test_a_run_longer_than_the_freshness_sends_an_alert_while_it_runs(site: Site, webhook: Webhook) -> None:
     site.land("tell.late")
     hold = site.hold("tell.late")

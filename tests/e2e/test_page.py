@@ -16,7 +16,7 @@ from airflow_gddl.runtime.state.recording import StateRecorder, write_record
 from airflow_gddl.stores import open_store
 from tests.e2e import browser
 from tests.e2e.browser import picture
-from tests.e2e.site import Site
+from tests.e2e.site import IS_3_0, Site
 
 PACK = "gddl_pack.looked.small.1"
 ALONE = "gddl.looked.alone"
@@ -158,6 +158,7 @@ def test_a_run_that_fails_says_why(site: Site, page: Page, pictures: Path) -> No
     picture(page, pictures, "page_failed")
 
 
+@pytest.mark.skipif(IS_3_0, reason="Airflow's menu has a place for it since 3.1")
 def test_it_is_found_in_airflows_menu_and_leads_back(site: Site, page: Page, pictures: Path) -> None:
     page.goto("/plugin/gddl-tables")
     framed = page.frame_locator("iframe")
