@@ -320,7 +320,7 @@ def link_python(root: Path, target: Target) -> None:
 
 
 def _install(site: Path, what: Sequence[str], target: Target) -> None:
-    _pip(["install", "--no-compile", "--target", str(site), "--upgrade", *what], target)
+    _pip(["install", "--no-compile", "--target", str(site), "--upgrade", *_for(target), *what])
 
 
 def fetch_wheels(folder: Path, wanted: Sequence[str], present: Sequence[str], target: Target) -> list[Path]:
@@ -337,29 +337,34 @@ def fetch_wheels(folder: Path, wanted: Sequence[str], present: Sequence[str], ta
     if target.version != f"{sys.version_info.major}.{sys.version_info.minor}":
         remedy = f"run the command with Python {target.version}"
         raise MetadataError("PYTHON_INVALID", f"this is not Python {target.version}, which they are for", remedy=remedy)
-    known = _resolved(present, target)
-    names = [f"{name}=={version}" for name, version in _resolved(wanted, target).items() if name not in known]
-    _pip(["download", "--no-deps", "--dest", str(folder), *names], target)
+    known = _resolved(present)
+    names = [f"{name}=={version}" for name, version in _resolved(wanted).items() if name not in known]
+    _pip(["download", "--no-deps", "--dest", str(folder), *_for(target), *names])
     return sorted(folder.glob("*.whl"))
 
 
-def _resolved(what: Sequence[str], target: Target) -> dict[str, str]:
-    """Name to version of all packages that pip would install into an empty environment, but this one."""
+def _resolved(what: Sequence[str]) -> dict[str, str]:
+    """Name to version of all packages that pip would install into an empty environment, but this one.
+
+    For this machine's platform: for another, pip takes no source distribution, and the image of Airflow 3.0.6 has one.
+    """
     with tempfile.TemporaryDirectory(prefix="gddl-bundle-") as scratch:
         report = Path(scratch, "report.json")
-        _pip(
-            ["install", "--dry-run", "--ignore-installed", "--report", str(report), "--target", scratch, *what], target
-        )
+        _pip(["install", "--dry-run", "--ignore-installed", "--prefer-binary", "--report", str(report), *what])
         packages = [one["metadata"] for one in json.loads(report.read_text(encoding="utf-8"))["install"]]
     found = {_normalized(one["name"]): one["version"] for one in packages}
     return {name: version for name, version in sorted(found.items()) if name != NAME}
 
 
-def _pip(arguments: Sequence[str], target: Target) -> None:
+def _for(target: Target) -> list[str]:
+    """Options of pip that choose wheels of the target's platform and Python."""
     platforms = [part for glibc in _GLIBC for part in ("--platform", f"manylinux_{glibc}_{target.arch}")]
     platforms += ["--platform", f"manylinux2014_{target.arch}", "--python-version", target.version]
-    command = [*module_command("pip", arguments[0]), "--quiet", "--disable-pip-version-check"]
-    command += ["--only-binary=:all:", "--implementation", "cp", *platforms, *arguments[1:]]
+    return ["--only-binary=:all:", "--implementation", "cp", *platforms]
+
+
+def _pip(arguments: Sequence[str]) -> None:
+    command = [*module_command("pip", arguments[0]), "--quiet", "--disable-pip-version-check", *arguments[1:]]
     done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - pip, with names from here
     if done.returncode:
         said = " / ".join(line for line in done.stderr.splitlines() if "ERROR" in line)[:500] or done.stderr[-500:]
@@ -394,8 +399,8 @@ _PLUGINS = "/usr/local/airflow/plugins"
 """Path of the unpacked plugins.zip on MWAA."""
 _CONSTRAINTS = "https://raw.githubusercontent.com/apache/airflow/constraints-{0}/constraints-{1}.txt"
 _CONSTRAINTS_FILE = "constraints.txt"
-PINS: Mapping[str, str] = {"databricks-sdk": "0.156.0", "obstore": "0.12.1"}
-"""Packages of the Airflow side's extras that no constraints file pins, with the version tested with MWAA's pins."""
+PINS: Mapping[str, str] = {"databricks-sdk": "0.156.0", "obstore": "0.12.1", "sqlglot": "30.30.0"}
+"""Packages of the Airflow side that not every constraints file pins, with the version tested with MWAA's pins."""
 _OF_IMAGE = ("apache-airflow-providers-amazon", "apache-airflow-providers-standard")
 """Packages that MWAA's images have beside Airflow."""
 CONFIGURATION = {"gddl.cache_dir": "/tmp/gddl", "gddl.paused_upon_creation": "False"}  # noqa: S108 - of MWAA's containers
@@ -457,8 +462,9 @@ def _mwaa(bundle: Bundle, wheel: Path) -> list[Path]:
     constraints = bundle.constraints or _CONSTRAINTS.format(bundle.airflow, bundle.airflow_python)
     runner = bundle.runner or JobFiles(write=lambda _bundle, _wheel: [])
     extras = ("cli", *([runner.extra] if runner.extra else []), *sorted(set(bundle.extras)))
-    pins = [f"{name}=={PINS[name]}" for name in sorted({"obstore", *runner.pinned})]
-    # Packages without a constraint are pinned, too, so that a rebuilt environment equals the tested one.
+    pins = [f"{name}<={PINS[name]}" for name in sorted({"obstore", "sqlglot", *runner.pinned})]
+    # Packages without a constraint are pinned, too, so that a rebuilt environment equals the tested one; where the
+    # constraints have one, it is often an older one.
     named = [*pins, f"{_PLUGINS}/{wheel.name}[{','.join(extras)}]"]
     files, options = {wheel.name: wheel.read_bytes()}, [f'--constraint "{constraints}"']
     if bundle.offline:

@@ -119,10 +119,11 @@ def test_a_job_runs_from_the_archive_of_the_code(tmp_path: Path) -> None:
 
 def test_what_mwaa_is_given_fits_together(tmp_path: Path) -> None:
     Bundle(out=tmp_path, airflow="3.1.0", airflow_python="3.13").write(MWAA)
-    constraint, obstore, wheel = (tmp_path / "requirements.txt").read_text().splitlines()
+    constraint, obstore, sqlglot, wheel = (tmp_path / "requirements.txt").read_text().splitlines()
     assert constraint.startswith('--constraint "https://')
     assert constraint.endswith('/constraints-3.1.0/constraints-3.13.txt"')
-    assert obstore == f"obstore=={PINS['obstore']}"
+    assert obstore == f"obstore<={PINS['obstore']}"
+    assert sqlglot == f"sqlglot<={PINS['sqlglot']}"
     assert wheel == f"/usr/local/airflow/plugins/{WHEEL}[cli]"
     assert zipfile.ZipFile(tmp_path / "plugins.zip").namelist() == [WHEEL]
     assert {path.name for path in (ROOT / "dags").glob("*.py")} == {n for n in DAGS if n.endswith(".py")}
@@ -136,12 +137,12 @@ def test_what_mwaa_is_given_fits_together(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("runner", "more", "pins", "extras", "files"),
     [
-        (DATABRICKS, (), ["databricks-sdk", "obstore"], "cli,databricks", {WHEEL, "requirements.txt"}),
-        (EMR_SERVERLESS, (), ["obstore"], "cli,emr-serverless", {WHEEL, "gddl_task.py"}),
+        (DATABRICKS, (), ["databricks-sdk", "obstore", "sqlglot"], "cli,databricks", {WHEEL, "requirements.txt"}),
+        (EMR_SERVERLESS, (), ["obstore", "sqlglot"], "cli,emr-serverless", {WHEEL, "gddl_task.py"}),
         (
             EMR_SERVERLESS,
             ("openlineage", "events", "events"),
-            ["obstore"],
+            ["obstore", "sqlglot"],
             "cli,emr-serverless,events,openlineage",
             {WHEEL, "gddl_task.py"},
         ),
@@ -152,7 +153,7 @@ def test_mwaa_gets_what_its_runner_needs(
 ) -> None:
     Bundle(out=tmp_path, runner=runner, extras=more).write(MWAA)
     _, *pinned, wheel = (tmp_path / "requirements.txt").read_text().splitlines()
-    assert pinned == [f"{name}=={PINS[name]}" for name in pins]
+    assert pinned == [f"{name}<={PINS[name]}" for name in pins]
     assert wheel.endswith(f"{WHEEL}[{extras}]")
     assert {path.name for path in (tmp_path / "jobs").iterdir()} == files
 
