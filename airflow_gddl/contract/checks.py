@@ -131,11 +131,10 @@ def _refused_fields(spec: TableSpec) -> Iterator[SpecProblem]:
     if spec.target is not None and not template_fault(spec.target) and has_source(spec.target):
         message = "a target of several sources can't have the name of one"
         yield _refused(("target",), spec.target, message, "write a target without {source} into the row")
-    for name, is_set in (("iceberg", spec.iceberg),
-                         ("changes_retention", spec.changes_retention is not None)):  # fmt: skip
-        if is_set:
-            message = f"{name} is not built for tables of several sources"
-            yield _refused((name,), getattr(spec, name), message, f"leave {name} out, or drop shards")
+    if spec.changes_retention is not None:
+        message = "changes_retention is not built for tables of several sources"
+        path = ("changes_retention",)
+        yield _refused(path, spec.changes_retention, message, "leave changes_retention out, or drop shards")
     if spec.cadence == "continuous":
         name = "trigger" if spec.trigger is not None else "schedule"
         message = "continuous jobs are not built for tables of several sources"

@@ -22,6 +22,7 @@ from spark_jobs.rules.arrays import arrow_type, flat, with_values
 from spark_jobs.rules.texts import (
     BITS,
     BLANKS,
+    FINER,
     LAST_MICROSECOND,
     as_text,
     outside_years,
@@ -101,7 +102,7 @@ _PLAIN = {
 }
 """Forms of text that Arrow and `text_grammar` read alike, by type."""
 _PLAIN_DECIMAL = r"^-?[0-9]{1,37}(\.[0-9]{1,37})?$"
-_FINER, _FINER_HALF = r"\.[0-9]{6}[0-9]*[1-9]", r"\.[0-9]{6}[5-9]"
+_FINER_HALF = r"\.[0-9]{6}[5-9]"
 _PAST_MICROS = r"(\.[0-9]{6})[0-9]+"
 
 
@@ -184,7 +185,7 @@ def _cast(values: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def _text_times(values: pa.Array, target: SqlType, policy: SubMicrosecondPolicy) -> Fitted:
-    past = pc.fill_null(pc.match_substring_regex(values, _FINER), False)
+    past = pc.fill_null(pc.match_substring_regex(values, FINER), False)
     if not pc.any(past).as_py():
         converted = _from_text(values, target)
         return Fitted(converted, _lost(values, converted))

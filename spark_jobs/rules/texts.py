@@ -18,7 +18,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from airflow_gddl.contract.sql_types import ArrayType, DecimalType, MapType, ScalarType, SqlType, StructType
+from airflow_gddl.contract.sql_types import (
+    ArrayType,
+    DecimalType,
+    MapType,
+    ScalarType,
+    SqlType,
+    StructType,
+    is_complex,
+)
 from spark_jobs.plan.sequence import (
     DECIMAL,
     DIGIT_GROUPS,
@@ -146,13 +154,17 @@ _OFFSET = re.compile(r"(?:UTC|GMT|UT)?([+-])(?:([0-9]{1,2})(?::([0-9]{2})(?::([0
 _LONGEST_OFFSET = timedelta(hours=18)
 _LONGEST_ZONE = 64
 """More characters than any name of a zone has; what is remembered of zones stays small."""
+FINER = r"\.[0-9]{6}[0-9]*[1-9]"
+"""Digits of a time past the microsecond, as a pattern."""
 _MIDNIGHT = time()
 
 Reader = Callable[[str], Any]
 
 
 def reader(kind: SqlType) -> Reader:
-    """Reads trimmed text as a value of a scalar type."""
+    """Reads trimmed text as a value of a type; text of JSON as an array, a map or a struct."""
+    if is_complex(kind):
+        return _nested_reader(kind)
     if isinstance(kind, DecimalType):
         return lambda text: decimal_of(text, kind)
     name = kind.name if isinstance(kind, ScalarType) else ""
@@ -169,6 +181,103 @@ def reader(kind: SqlType) -> Reader:
         "string": str,
     }
     return readers[name]
+
+
+class _Number:
+    """A number of JSON, as it is written."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+
+def _nested_reader(kind: SqlType) -> Reader:
+    """None for text that is no JSON, or of which the type does not hold every part."""
+    part = _part(kind)
+
+    def read(text: str) -> Any:
+        try:
+            found = json.loads(
+                text, parse_int=_Number, parse_float=_Number, parse_constant=_Number, object_pairs_hook=_members
+            )
+            return part(found)
+        except (ValueError, RecursionError):
+            return None
+
+    return read
+
+
+def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """
+    Raises:
+        ValueError: two members of one name, of which one value would be lost.
+    """
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError(pairs)
+    return found
+
+
+def _part(kind: SqlType) -> Callable[[Any], Any]:
+    """Reads a parsed part of JSON, null or not, for Arrow to take. The function raises `ValueError` for a misfit."""
+    if isinstance(kind, StructType):
+        read = _struct_reader(kind)
+    elif isinstance(kind, ArrayType):
+        read = _array_reader(kind)
+    else:
+        read = _map_reader(kind) if isinstance(kind, MapType) else _scalar_reader(kind)
+    return lambda value: None if value is None else read(value)
+
+
+def _array_reader(kind: ArrayType) -> Callable[[Any], Any]:
+    item = _part(kind.element)
+    return lambda value: [item(one) for one in _of(list, value)]
+
+
+def _map_reader(kind: MapType) -> Callable[[Any], Any]:
+    key, inner = _part(kind.key), _part(kind.value)
+
+    def read(value: Any) -> list[tuple[Any, Any]]:
+        found = {key(name): inner(one) for name, one in _of(dict, value).items()}
+        if len(found) < len(value):
+            raise ValueError(value)
+        return list(found.items())
+
+    return read
+
+
+def _of(form: type, value: Any) -> Any:
+    if not isinstance(value, form):
+        raise ValueError(value)  # noqa: TRY004 - one error says that a value does not fit
+    return value
+
+
+def _struct_reader(kind: StructType) -> Callable[[Any], Any]:
+    readers = {field.name.lower(): (field.name, _part(field.type)) for field in kind.fields}
+
+    def read(value: Any) -> dict[str, Any]:
+        found = {name.lower(): one for name, one in _of(dict, value).items()}
+        if len(found) < len(value) or not found.keys() <= readers.keys():
+            raise ValueError(value)
+        return {name: part(found.get(lower)) for lower, (name, part) in readers.items()}
+
+    return read
+
+
+def _scalar_reader(kind: SqlType) -> Callable[[Any], Any]:
+    read = (lambda text: base64.b64decode(text, validate=True)) if str(kind) == "binary" else reader(kind)
+    is_time = str(kind).startswith("timestamp")
+
+    def scalar(value: Any) -> Any:
+        if isinstance(value, bool):
+            value = _Number(str(value).lower()) if str(kind) in ("boolean", "string") else None
+        text = value.text if isinstance(value, _Number) else _of(str, value)
+        text.encode()  # half a surrogate pair is no text
+        found = None if is_time and re.search(FINER, text) else read(text.strip(BLANKS) if trims(kind) else text)
+        if found is None:
+            raise ValueError(value)
+        return found
+
+    return scalar
 
 
 def trims(kind: SqlType) -> bool:

@@ -108,3 +108,26 @@ def test_events_without_a_row_are_quarantined(tmp_path: Path, broken: Json) -> N
     found = probe(tmp_path, as_lines(event("c", 1, 1, {"v": "a"}), broken))
     assert found.malformed is not None
     assert [original is not None for original in found.malformed.to_pylist()] == [False, True]
+
+
+def test_nested_values_are_structs_where_the_row_declares_them(engine: EnginePort, tmp_path: Path) -> None:
+    types = {
+        "address": "struct<city:string,since:timestamp,spot:array<double>>",
+        "owner": "struct<_id:string,n:bigint>",
+    }
+    lake = Lake(engine, tmp_path, keys=["_id"], options={"types": types})
+    since, owner = {"$date": {"$numberLong": "1500"}}, {"_id": oid(9), "n": {"$numberLong": "9007199254740993"}}
+    address = {"city": "Bern", "since": since, "spot": [{"$numberDouble": "7.4"}, 46]}
+    lake.land(as_lines(
+        event("c", 1, 1, {"address": address, "owner": owner}),
+        event("c", 2, 2, {"address": {"city": "Chur"}, "owner": None}),
+        event("c", 3, 3, {"address": {"town": "Biel"}}),
+    ))  # fmt: skip
+    lake.run()
+    moment = datetime(1970, 1, 1, 0, 0, 1, 500_000, UTC)
+    assert sorted(lake.replica("_id", "address", "owner"), key=lambda row: row[0]) == [
+        (oid(1)["$oid"], {"city": "Bern", "since": moment, "spot": [7.4, 46.0]},
+         {"_id": oid(9)["$oid"], "n": 9_007_199_254_740_993}),
+        (oid(2)["$oid"], {"city": "Chur", "since": None, "spot": None}, None),
+    ]  # fmt: skip
+    assert [error["code"] for error in lake.errors()] == ["CAST_FAILED"]

@@ -319,7 +319,6 @@ def test_one_row_is_loaded_explained_verified_and_erased_by_command(tmp_path: Pa
         ("{table: s.t, keys: [], shards: [crm_eu, crm_us]}", "SHARDS_REFUSED"),
         ("{table: s.t, keys: [_Source, id], shards: [crm_eu, crm_us]}", "SHARDS_REFUSED"),
         ("{table: s.t, keys: [id], shards: [crm_us], target: '{source}.t'}", "SHARDS_REFUSED"),
-        ("{table: s.t, keys: [id], shards: [crm_us], iceberg: true}", "SHARDS_REFUSED"),
         ("{table: s.t, keys: [id], shards: [crm_us], trigger: 5s}", "SHARDS_REFUSED"),
         ("{table: s.t, keys: [id], shards: [crm_us], changes_retention: 30d}", "SHARDS_REFUSED"),
         ("{table: s.t, keys: [id], shards: [crm_us], mask: {_source: hash}}", "SHARDS_REFUSED"),

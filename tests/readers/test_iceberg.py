@@ -18,6 +18,8 @@ from airflow_gddl.stores import Storage
 from spark_jobs.iceberg import MetadataVersions, Mirror
 from tests.conftest import LocalPort
 from tests.readers.wide_table import SPEC, Row, land
+from tests.sharded import Sharded
+from tests.sharded import rows_of as shards_rows
 
 static_table: Any = pytest.importorskip("pyiceberg.table").StaticTable
 pytestmark = pytest.mark.timeout(900)
@@ -111,6 +113,27 @@ def test_pyiceberg_and_delta_read_the_same_rows(lake: Lake) -> None:
     lake.run(MAINTAIN)
     assert lake.read() == lake.delta()
     assert lake.versions.delta_version() == DeltaTable(lake.replica).version()
+
+
+def test_shards_are_read_as_one_table(tmp_path: Path, engine: LocalPort) -> None:
+    held = Sharded(tmp_path, ("crm_eu", "crm_us"), {"iceberg": True})
+    lake = Lake(tmp_path, engine)
+    lake.spec = held.spec
+
+    def is_read(options: JobOptions | None = None) -> None:
+        assert lake.run(options).warnings == ()
+        found = static_table.from_metadata(f"{lake.roots.lake}/_gddl/iceberg/s/t").scan().to_arrow().to_pylist()
+        assert shards_rows(found) == held.expected
+
+    held.load("crm_eu", {1: "a", 2: "b"})
+    held.load("crm_us", {1: "c"})
+    is_read()
+    held.change("crm_eu", ("U", 1, "d"), ("D", 2, ""))
+    is_read()
+    held.change("crm_us", ("D", 1, ""), ("I", 3, "e"))
+    held.change("crm_eu", ("I", 4, "f"))
+    is_read()
+    is_read(MAINTAIN)
 
 
 def test_soft_deletes_are_read_with_their_mark(lake: Lake) -> None:

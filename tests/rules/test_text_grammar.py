@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow as pa
@@ -11,8 +11,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_gddl.contract.sql_types import parse_type
+from airflow_gddl.contract.sql_types import (
+    ArrayType,
+    MapType,
+    ScalarType,
+    SqlType,
+    StructField,
+    StructType,
+    is_complex,
+    parse_type,
+)
 from spark_jobs.rules.convert import fit
+from spark_jobs.rules.texts import json_writer, reader
 from tests.oracle.texts import cast_text
 
 TYPES = ("tinyint", "smallint", "int", "bigint", "decimal(8,2)", "decimal(38,10)", "float", "double", "boolean",
@@ -76,3 +86,59 @@ def test_every_text_converts_as_in_the_oracle(kind: str, texts: list[str]) -> No
 @given(text=TEXTS)
 def test_single_text_converts_equally(kind: str, text: str) -> None:
     assert differences([text], kind) == []
+
+
+SCALARS = {
+    "boolean": st.booleans(),
+    "int": st.integers(-(2**31), 2**31 - 1),
+    "bigint": st.integers(-(2**63), 2**63 - 1),
+    "double": st.floats(allow_nan=False),
+    "string": st.text(st.characters(codec="utf-8")),
+    "binary": st.binary(max_size=8),
+    "date": st.dates(),
+    "timestamp": st.datetimes(timezones=st.just(UTC)),
+    "decimal(12,3)": st.decimals(-(10**8), 10**8, places=3),
+}
+Typed = tuple[SqlType, st.SearchStrategy[object]]
+
+
+def nested(inner: Typed) -> st.SearchStrategy[Typed]:
+    """An array, a struct and a map of a type."""
+    kind, values = inner
+    maybe = st.none() | values
+    array = (ArrayType(kind), st.lists(maybe, max_size=3))
+    names = st.text("abß`:,", min_size=1, max_size=3)
+    key = (ScalarType("string"), names)
+    of_map = (MapType(key[0], kind), st.dictionaries(names, maybe, max_size=3).map(lambda found: list(found.items())))
+    fields = ("a", "B c", "ß")
+    struct = StructType(tuple(StructField(name, kind) for name in fields))
+    return st.sampled_from([array, of_map, (struct, st.fixed_dictionaries(dict.fromkeys(fields, maybe)))])
+
+
+TYPED: st.SearchStrategy[Typed] = st.recursive(
+    st.sampled_from([(parse_type(name), values) for name, values in SCALARS.items()]),
+    lambda inner: inner.flatmap(nested), max_leaves=4,
+).filter(lambda typed: is_complex(typed[0]))  # fmt: skip
+
+
+@given(TYPED.flatmap(lambda typed: st.tuples(st.just(typed[0]), typed[1])), st.booleans())
+def test_nested_values_are_read_as_they_are_written(found: tuple[SqlType, object], nulls: bool) -> None:
+    kind, value = found
+    assert reader(kind)(json_writer(kind, nulls=nulls)(value)) == value
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        ("array<int>", "["), ("array<int>", "1"), ("array<int>", "{}"), ("array<int>", '["x"]'),
+        ("array<int>", "[1.5]"),
+        ("array<int>", "[2147483648]"), ("array<int>", "[true]"), ("array<int>", "[[1]]"), ("array<int>", "[1] [2]"),
+        ("array<int>", "[" * 100_000), ("array<int>", f"[{'9' * 100_000}]"), ("array<double>", "[1e999999999]"),
+        ("array<string>", '["\\ud800"]'), ("array<string>", "[{}]"), ("array<binary>", '["a"]'),
+        ("array<timestamp>", '["2024-01-01T00:00:00.0000001Z"]'), ("struct<a:int>", "[]"), ("struct<a:int>", '{"b":1}'),
+        ("struct<a:int>", '{"a":1,"a":2}'), ("struct<a:int>", '{"a":1,"A":1}'), ("map<int,int>", '{"1":1,"01":2}'),
+        ("map<int,int>", '{"x":1}'), ("array<boolean>", "[2]"),
+    ],
+)  # fmt: skip
+def test_what_a_nested_type_does_not_hold_is_a_misfit(kind: str, text: str) -> None:
+    assert reader(parse_type(kind))(text) is None
