@@ -15,6 +15,7 @@ from airflow_gddl.contract.durations import moment_of
 from airflow_gddl.contract.errors import FatalError, FieldPath, SpecProblem
 from airflow_gddl.contract.extensions import CARRIED_COLUMNS, DIALECTS
 from airflow_gddl.contract.file_names import PathFormat
+from airflow_gddl.contract.flat_events import is_field
 from airflow_gddl.contract.published import published_problems
 from airflow_gddl.contract.sql_types import REMEDY, parse_type, unsupported_part
 from airflow_gddl.contract.table_names import has_source, template_fault
@@ -50,6 +51,20 @@ def debezium_problems(options: Mapping[str, object]) -> Iterator[SpecProblem]:
         what = "without a prefix, the fields of an event are not distinguished from columns of the table"
         remedy = "set add.fields.prefix in the transform, e.g. __, and name it here"
         yield SpecProblem("FIELD_VALUE", ("options", "flat_prefix"), str(prefix), what, remedy)
+    yield from _flat_fields(options.get("flat_fields"))
+
+
+def _flat_fields(fields: object) -> Iterator[SpecProblem]:
+    known: set[str] = set()
+    for name, new in fields.items() if isinstance(fields, Mapping) else ():
+        path = ("options", "flat_fields", str(name))
+        if not is_field(str(name)):
+            remedy = "name it as add.fields of the transform does, e.g. op or source.ts_ms"
+            yield SpecProblem("FIELD_VALUE", path, str(name), "no field of a change event", remedy)
+        if not new or str(new) in known:
+            what = "another field has this name" if new else "no name"
+            yield SpecProblem("FIELD_VALUE", path, str(new), what, "write the name behind the colon of add.fields")
+        known.add(str(new))
 
 
 def _types(types: object) -> Iterator[SpecProblem]:

@@ -370,6 +370,8 @@ class DebeziumOptions:
     """Meaning of a snapshot after the first: the whole table, whose rows replace all before; or rows to be merged."""
     flat_prefix: str = "__"
     """`add.fields.prefix` of `ExtractNewRecordState`, for flat events."""
+    flat_fields: Mapping[str, str] = field(default_factory=dict)
+    """Field of the event to its new name, for `add.fields` with names of one's own (`op:OP`); without the prefix."""
     flat_deletes: Literal["rewrite", "drop"] = "rewrite"
     """`delete.tombstone.handling.mode` of `ExtractNewRecordState`; `drop`: its files need not show deletes."""
     lookback: str = LOOKBACK

@@ -1,7 +1,8 @@
 """Flat events: rows that the transform `ExtractNewRecordState` has made of change events, back into change events.
 
 Such a row has the columns of the table, `__deleted` by its setting `delete.tombstone.handling.mode`, and the fields of
-the event that its setting `add.fields` names: `__op` for `op`, `__source_lsn` for `source.lsn`, `__lsn` for `lsn`.
+the event that its setting `add.fields` names: `__op` for `op`, `__source_lsn` for `source.lsn`, `__lsn` for `lsn`,
+`__X` for `lsn:X`.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any
 
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.extensions import DebeziumOptions
-from airflow_gddl.contract.spec import TableSpec
+from airflow_gddl.contract.table_spec import TableSpec
 
 Row = Mapping[str, Any]
 
@@ -59,10 +60,15 @@ class FlatColumns:
 
 
 @lru_cache(maxsize=256)
-def flat_columns(names: tuple[str, ...], prefix: str) -> FlatColumns:
-    row, source, op, deleted = [], {}, None, None
+def flat_columns(names: tuple[str, ...], prefix: str, renamed: tuple[tuple[str, str], ...] = ()) -> FlatColumns:
+    """
+    Args:
+        renamed: new name of a field, without the prefix, and its usual one.
+    """
+    row, source, op, deleted, usual = [], {}, None, None, dict(renamed)
     for name in names:
         added = name[len(prefix) :] if name.startswith(prefix) else ""
+        added = usual.get(added, added)
         if name == DELETED:
             deleted = name
         elif added == "op":
@@ -82,6 +88,7 @@ class FlatForm:
 
     Attributes:
         prefix: `add.fields.prefix` of the transform.
+        renamed: see `flat_columns`.
         deletes: whether `__deleted` has to be there.
         snapshots: whether `source.snapshot` has to be there.
         order: whether the position in the log and the commit time have to be there.
@@ -89,6 +96,7 @@ class FlatForm:
     """
 
     prefix: str = "__"
+    renamed: tuple[tuple[str, str], ...] = ()
     deletes: bool = True
     snapshots: bool = True
     order: bool = True
@@ -98,11 +106,12 @@ class FlatForm:
     @classmethod
     def of(cls, spec: TableSpec, options: DebeziumOptions, path: str) -> FlatForm:
         by_log = not spec.sequence_by
-        return cls(options.flat_prefix, options.flat_deletes == "rewrite",
+        renamed = tuple((new, name.replace(".", "_", 1)) for name, new in sorted(options.flat_fields.items()))
+        return cls(options.flat_prefix, renamed, options.flat_deletes == "rewrite",
                    options.snapshots == "reload" and by_log, by_log, path)  # fmt: skip
 
     def columns(self, names: Iterable[str]) -> FlatColumns:
-        return flat_columns(tuple(names), self.prefix)
+        return flat_columns(tuple(names), self.prefix, self.renamed)
 
     def is_flat(self, row: Row) -> bool:
         return is_envelope(row) is False and self.columns(row).is_flat
@@ -156,8 +165,9 @@ class FlatForm:
         if missing:
             raise self._incomplete(
                 f"no {', '.join(missing)}{f' (connector {connector})' if connector else ''}",
-                f"set `add.fields={_setting(connector)}` in the transform, and have the files written again; or let "
-                "`sequence_by` name columns of the table that order its changes",
+                f"set `add.fields={_setting(connector)}` in the transform, and have the files written again; or name "
+                "fields with names of their own in `options.flat_fields`; or let `sequence_by` name columns of the "
+                "table that order its changes",
             )
 
     def _missing(self, columns: FlatColumns, connector: object) -> list[str]:
@@ -172,6 +182,11 @@ class FlatForm:
     def _incomplete(self, what: str, remedy: str) -> FatalError:
         said = f"flat events (ExtractNewRecordState) lack what decides their changes: {what}"
         return FatalError("FLAT_EVENT_INCOMPLETE", said, where=self.where, remedy=remedy)
+
+
+def is_field(name: str) -> bool:
+    """Whether `add.fields` may name it, of what decides a change."""
+    return name == "op" or name.removeprefix("source.") in _OF_SOURCE or name.removeprefix("source.") in _TIMES
 
 
 def is_envelope(row: Row) -> bool:

@@ -174,6 +174,22 @@ def test_prefix(tmp_path: Path) -> None:
     assert [problem.code for problem in check_options(spec)] == ["FIELD_VALUE"]
 
 
+def test_fields_with_names_of_their_own(tmp_path: Path) -> None:
+    own = {"__op": "__OP", "__source_lsn": "__AT", "__source_snapshot": "__whole"}
+    fields = {"op": "OP", "lsn": "AT", "source.snapshot": "whole"}
+    changed = [{own.get(name, name): value for name, value in flat(one).items()} for one in EVENTS]
+    assert set(changed[0]) > set(own.values())
+    found = probe(tmp_path, text(*changed), flat_fields=fields)
+    assert found.table == probe(tmp_path, text(*EVENTS)).table
+    assert "flat_fields" in str(refusal(tmp_path, text(*changed)))
+
+
+@pytest.mark.parametrize("fields", [{"after": "x"}, {"source.nothing": "x"}, {"op": ""}, {"op": "x", "lsn": "x"}])
+def test_names_that_no_field_can_have_are_refused(fields: dict[str, str]) -> None:
+    spec = TableSpec(table="shop.t", keys=("id",), dialect="debezium", options={"flat_fields": fields})
+    assert [problem.code for problem in check_options(spec)] == ["FIELD_VALUE"]
+
+
 def test_tables_follow_flat_events(engine: EnginePort, tmp_path: Path) -> None:
     """Also where the transform is switched on later: places are the same."""
     lake = Lake(engine, tmp_path)
