@@ -118,7 +118,7 @@ def process_pending(run: TableRun, claim: Claim, seen: PendingWork, outcome: Run
         there = has_tables(run, context, ledger.state)
         notices.require_tables(run.spec, ledger.state, there, context.layout.state)
     strange = notices.require_own_tables(context, ledger)
-    outcome.warn(notices.warnings_of(run.spec, strange))
+    outcome.warn(notices.warnings_of(strange))
     found = seen.found
     if ledger.state != seen.state or waits_for_files(run, found):
         found = without_held(run, run.discover(ledger, wait="idle"), ledger.state)

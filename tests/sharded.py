@@ -35,8 +35,9 @@ class Sharded:
     def spec(self) -> TableSpec:
         landings = {shard: str(self.root / f"landing-{shard}") for shard in self.shards}
         return TableSpec(
-            table="s.t", keys=("_source", "id"), sequence_by=("seq",), shards=tuple(self.shards),
-            shard_landings=landings, **{"settle": "0s", **self.fields},
+            table="s.t", shards=tuple(self.shards),
+            shard_landings=landings,
+            **{"keys": ("_source", "id"), "sequence_by": ("seq",), "settle": "0s", **self.fields},
         )  # fmt: skip
 
     @property

@@ -208,11 +208,16 @@ def _steps(was: TableSpec, now: TableSpec) -> Iterator[_Step]:
     if bool(was.shards) != bool(now.shards):
         yield _Step("it needs a new target, into which it is loaded (SHARDS_CHANGED)", "")
     rebuild, reload = f"gddl rebuild --table {now.table}", f"gddl reload --from-files --table {now.table}"
+    anew = "a table with shards has to be loaded into a new target"
     for name in _rebuilt(was, now):
+        if now.shards and name != "partition_by":
+            yield _Step(f"{name}: its tables are built with the former value; {anew}", "")
+            continue
         yield _Step(f"{name}: its tables are built with the former value; runs fail until they are rebuilt", rebuild)
     for name in ("where", "rename"):
         if getattr(was, name) != getattr(now, name) and not (name == "where" and was.where is None):
-            yield _Step(f"{name}: runs fail until the table is loaded again from the files that are there", reload)
+            again = anew if now.shards else "runs fail until the table is loaded again from the files that are there"
+            yield _Step(f"{name}: {again}", "" if now.shards else reload)
 
 
 def _rebuilt(was: TableSpec, now: TableSpec) -> Iterator[str]:

@@ -16,7 +16,6 @@ from spark_jobs.maintenance.maintain import cut_before
 from spark_jobs.plan.discover import Discovery
 from spark_jobs.plan.identity import require_same_identity
 from spark_jobs.plan.planned_batch import BatchPlan, TableState
-from spark_jobs.plan.sharding import LOAD_AGAIN
 from spark_jobs.plan.table_schema import TableSchema
 from spark_jobs.rules.erasure import KeyRows
 from spark_jobs.rules.measure import BUCKETS, Verdict, together
@@ -137,7 +136,7 @@ def _judged(run: TableRun, totals: RunTotals) -> tuple[Verdict, SourceVerdict | 
     context = run.context()
     table_schema = context.stored_schema(ledger.state)
     require_replica(context, ledger.state)
-    totals.warn(warnings_of(run.spec, foreign_commits(run.spec, context.storage, context.layout, ledger)))
+    totals.warn(warnings_of(foreign_commits(run.spec, context.storage, context.layout, ledger)))
     verdict = context.engine.verify(context, table_schema, ledger.state.swept, run.job.options.limit)
     if run.shard or not table_schema.keys:
         totals.warn(_not_compared(run))
@@ -183,7 +182,7 @@ def _difference(spec: TableSpec, verdict: Verdict, source: SourceVerdict | None)
             f"{verdict.buckets_different} of {BUCKETS} buckets differ: "
             f"{verdict.rows} rows, {verdict.expected_rows} expected"
         )
-        again = LOAD_AGAIN if spec.shards else f"`gddl rebuild --table {spec.table}` rebuilds the replica"
+        again = f"`gddl rebuild --table {spec.table}` rebuilds the replica"
         return FatalError("VERIFY_DIFFERENT", what, remedy=f"see details.keys; {again}")
     count = 0 if source is None else source.different
     what = f"{count} keys of the replica differ from the source, and no newer changes of them can be on their way"

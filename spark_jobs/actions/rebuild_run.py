@@ -24,11 +24,12 @@ from spark_jobs.plan.discover import Recorded
 from spark_jobs.plan.identity import reselected_columns
 from spark_jobs.plan.planned_batch import BatchCommit, BatchPlan, TableState
 from spark_jobs.plan.sequence import greater, log_began_of
+from spark_jobs.plan.sharding import LOAD_AGAIN
 from spark_jobs.plan.source_snapshots import floors_of
 from spark_jobs.rules.rewrite import Rewrite, plan_rewrite
 from spark_jobs.table.current_batch import has_unresolved
 from spark_jobs.table.notices import has_all_changes, versions_of
-from spark_jobs.table.pending import PendingWork, drop
+from spark_jobs.table.pending import PendingWork, Turns, drop
 from spark_jobs.table.runtime import RunTotals
 from spark_jobs.table.table_run import TableRun
 
@@ -43,6 +44,8 @@ def rebuild_table(run: TableRun, outcome: RunTotals) -> JobResult:
         GddlError: the cause of the failure; readers see the old table until each is replaced.
     """
     outcome.mode = "refresh"
+    if run.spec.shards:
+        return _rebuild_shards(run, outcome)
     with run.claim() as claim:
         ledger, context = run.ledger(), run.context()
         pending = ledger.plan()
@@ -58,14 +61,56 @@ def rebuild_table(run: TableRun, outcome: RunTotals) -> JobResult:
     return refresh_table(run, outcome)
 
 
+def _rebuild_shards(run: TableRun, outcome: RunTotals) -> JobResult:
+    """Rebuild the rows of each source in turn, while those of the others stay; then load what waits.
+
+    Raises:
+        FatalError: `SHARDS_UNSUPPORTED`: files of a source would have to be read. As `rebuild_table`.
+    """
+    turns = Turns(run, outcome)
+    with run.claim() as claim:
+        states = run.shard_states()
+        columns: object = []
+        for shard in run.shard_runs():
+            one = shard.beside(states)
+            pending = one.ledger().plan()
+            if pending is not None and pending.mode != "refresh":  # its changes may be stored
+                process_pending(one, claim, _waiting(one), outcome)
+            ledger, context = one.ledger(), one.context()
+            if ledger.state.batch == 0:
+                continue
+            if not has_all_changes(one.spec, run.runtime.storage, context.layout, ledger):
+                raise _needs_files(one, "the change table lacks changes that its ledger knows, or the ledger is behind")
+            context.erasures.keys(keep=True)
+            rebuild = _Rebuild(run=one, context=context, ledger=ledger, claim=claim)
+            columns = rebuild.carry_out(ledger.plan(), outcome)["columns"]
+            states[one.shard] = one.own_state()
+        version = outcome.version
+        turns.find_pending()
+        turns.take(lambda one, seen: process_pending(one, claim, seen, outcome))
+        turns.require_all()
+    rows = outcome.main.rows
+    outcome.mode, outcome.version = "refresh", outcome.version or version
+    run.report("done", outcome.batches, outcome.rows_read)
+    return run.result(outcome, details={"rebuild": {"rows": rows, "columns": columns, "rewritten": False}})
+
+
+def _needs_files(run: TableRun, why: str) -> FatalError:
+    what = f"{run.title} can't be rebuilt: {why}; its files would have to be read again, which is not built for tables "
+    return FatalError("SHARDS_UNSUPPORTED", f"{what}of several sources", remedy=LOAD_AGAIN)
+
+
 def _load_waiting(run: TableRun, claim: Claim, outcome: RunTotals) -> None:
     """Files that no batch has taken yet, and quarantined values of columns made text, as a usual run loads them."""
-    ledger, rows = run.ledger(), outcome.main.rows
-    found = run.discover(ledger, wait="idle")
-    pending = PendingWork(state=ledger.state, found=found)
-    process_pending(run, claim, pending, outcome)
+    rows = outcome.main.rows
+    process_pending(run, claim, _waiting(run), outcome)
     if outcome.main.rows is None:
         outcome.main = replace(outcome.main, rows=rows)
+
+
+def _waiting(run: TableRun) -> PendingWork:
+    ledger = run.ledger()
+    return PendingWork(state=ledger.state, found=run.discover(ledger, wait="idle"))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,6 +132,8 @@ class _Rebuild:
         stored = self.context.stored_columns()
         how = plan_rewrite(self.context.dialect, stored, ledger.state, plan.dropped or dropped)
         how = replace(how, foreign=self.context.engine.foreign_rows(self.context, self.context.layout.changes) > 0)
+        if run.shard:
+            self._require_as_stored(how)
         if not begun:
             self._require_all_values(how)
             self.claim.check()
@@ -108,6 +155,15 @@ class _Rebuild:
         outcome.max_commit_ts = state.max_commit_ts
         outcome.version = self.context.engine.version(self.context.layout.replica)
         return {"rows": done.rows, "columns": [c.name for c in how.schema.data], "rewritten": how.is_needed}
+
+    def _require_as_stored(self, how: Rewrite) -> None:
+        """Of a shard: the change table stays as it is, since the other shards' changes are in it.
+
+        Raises:
+            FatalError: `SHARDS_UNSUPPORTED`.
+        """
+        if how.is_needed or lowered(self.run.spec.keys) != lowered(self.ledger.state.keys or ()):
+            raise _needs_files(self.run, "the stored changes have another key, order, type, filter or mask")
 
     def _require_all_values(self, how: Rewrite) -> None:
         """

@@ -162,7 +162,7 @@ def new_plan(
     known = max(state.batch, 0 if context is None else _unknown_batches(context, ledger))
     return BatchPlan(
         number=known + 1, mode="refresh", planned_at=iso(moment(run, ledger, interrupted)),
-        generation=max(state.generation, 1), files=(), interrupted=interrupted,
+        generation=max(state.generation, 1), files=(), interrupted=interrupted, shard=run.shard,
     )  # fmt: skip
 
 

@@ -185,5 +185,9 @@ def is_later(transactions: Mapping[str, int], shard: str, known: int) -> bool:
     Args:
         known: version of the ledger's newest plan.
     """
-    kept = {app_of(step, shard) for step in (APPEND, TOMBSTONES, MERGE, HISTORY)}
-    return any(version > known and (app in kept or app.startswith(REFRESH)) for app, version in transactions.items())
+    for app, version in transactions.items():
+        step, _, of = app.partition("@")
+        kept = step in (APPEND, TOMBSTONES, MERGE, HISTORY) or step.startswith(REFRESH)
+        if kept and of == shard and version > known:
+            return True
+    return False

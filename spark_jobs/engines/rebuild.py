@@ -17,6 +17,7 @@ import pyarrow.types as pt
 
 from airflow_gddl.contract.layout import Layout, join
 from airflow_gddl.contract.sql_types import StructType
+from airflow_gddl.contract.table_spec import SHARD_COLUMN
 from airflow_gddl.stores import Storage
 from spark_jobs.delta import table_definition
 from spark_jobs.delta.commits import HISTORY, MERGE, REWRITE, TOMBSTONES, version_of
@@ -50,7 +51,7 @@ from spark_jobs.rules.order import (
     with_identity,
 )
 from spark_jobs.rules.rewrite import Rewrite, rewritten
-from spark_jobs.rules.sweep import appended, of_shard, unmarked
+from spark_jobs.rules.sweep import appended, not_of_shard, of_shard, unmarked
 from spark_jobs.rules.verify import (
     DIFFERENT,
     EXTRA,
@@ -153,6 +154,8 @@ def keeps_changes(order: RebuildRequest, stored: Sequence[Column]) -> bool:
 
 FRESH, STORED, BEFORE = "fresh", "stored", "before"
 """Names of tables for rules: changes read again, live changes, and rows that a commit replaces."""
+OWN = "own"
+"""In reports: rows that follow from the changes, not those of other shards."""
 _NUMBERS = (AT_FILE, AT_ROW)
 
 
@@ -208,8 +211,8 @@ class _Changes:
         return pa.schema([kinds.field(name) for name in identity_columns(self.schema)])
 
     def by_moves(self, rows: pa.Table) -> pa.Table:
-        """See `order.for_both_keys`."""
-        return for_both_keys(by_name(rows, self.kind), self.schema)
+        """See `order.for_both_keys`; of a shard, its own changes."""
+        return for_both_keys(of_shard(by_name(rows, self.kind), self.schema.spec.shard), self.schema)
 
     def newly_archived(self, rows: Mapping[str, pa.Table]) -> pa.Table:
         """Live changes that no file holds."""
@@ -311,7 +314,7 @@ class _Compare:
 
 @dataclass(frozen=True)
 class _Derive:
-    """Tables that follow from the changes; sent to tasks.
+    """Tables that follow from the changes; sent to tasks. Of a shard, with the rows that other shards have in them.
 
     Attributes:
         outputs: by the step that commits them.
@@ -330,10 +333,14 @@ class _Derive:
             MERGE: lambda: self._replica(happened),
             HISTORY: lambda: versions(happened, schema, self.watermarks, swept),
         }
-        found = {
-            step: output.report(storage, rules[step](), rows.get(f"{BEFORE} {step}"))
-            for step, output in self.outputs.items()
-        }
+        found = {}
+        for step, output in self.outputs.items():
+            own, before = rules[step](), rows.get(f"{BEFORE} {step}")
+            kept = by_name(own, output.target.schema)
+            if schema.spec.shard is not None and before is not None:
+                others = not_of_shard(by_name(before, output.target.schema), schema.spec.shard)
+                kept = pa.concat_tables([kept, others])
+            found[step] = {**output.report(storage, kept, before), OWN: own.num_rows}
         return json.dumps(found).encode()
 
     def _replica(self, happened: pa.Table) -> pa.Table:
@@ -581,14 +588,17 @@ class Rebuild:
         rule = _Derive(self._rules, outputs, self.order.generation_low_watermarks)
         sources = {STORED: Source.of(tables.existing(self.order.live.layout.changes), self._rules.by_moves)}
         for step, output in outputs.items():
-            if output.keys is not None:
+            if output.keys is not None or self.table_schema.spec.shard is not None:
                 sources[f"{BEFORE} {step}"] = Source.of(tables.existing(left[step].path), _without_numbers)
         if self.table_schema.keys or len(sources) > 1:
             found = by_key(tables, sources, self._keys, rule)
         else:
             found = by_row(tables, sources, rule)
         reports = [json.loads(report) for report in found]
-        return {step: _Derived(one, *written(r[step] for r in reports)) for step, one in replacing.items()}
+        return {
+            step: _Derived(one, *written(r[step] for r in reports), own=sum(r[step][OWN] for r in reports))
+            for step, one in replacing.items()
+        }
 
     def _definitions(self) -> dict[str, TableDefinition]:
         """Tables that follow from the changes, by the step that replaces them."""
@@ -606,8 +616,8 @@ class Rebuild:
     def replica(self, source: dict[str, _Derived]) -> int:
         self._replace(source, MERGE)
         path, version = self.order.live.layout.replica, version_of(self.order.plan)
-        found = self.tables.metrics(path, _app(MERGE), version).get("numOutputRows")
-        return _rows_in(self.tables, path) if found is None else found
+        found = self.tables.metrics(path, _app(MERGE), version).get("numTargetRowsInserted")
+        return _rows_in(self.tables, path, self.table_schema.spec.shard) if found is None else found
 
     def history(self, source: dict[str, _Derived]) -> None:
         self._replace(source, HISTORY)
@@ -615,7 +625,8 @@ class Rebuild:
     def _replace(self, source: dict[str, _Derived], step: str) -> None:
         if step in source:
             made = source[step]
-            made.replacing.commit(_app(step), version_of(self.order.plan), made.files, {"numOutputRows": made.rows})
+            metrics = {"numOutputRows": made.rows, "numTargetRowsInserted": made.own}
+            made.replacing.commit(_app(step), version_of(self.order.plan), made.files, metrics)
 
     def errors(self) -> None:
         """Replace the quarantined rows of the files by the current ones."""
@@ -641,21 +652,22 @@ class Rebuild:
 
 @dataclass(frozen=True)
 class _Derived:
-    """A table that is written but for its commit, and its number of rows."""
+    """A table that is written but for its commit, its number of rows, and those that follow from the changes."""
 
     replacing: _Replacing
     files: Written
     rows: int
+    own: int
 
 
 def _app(step: str) -> str:
     return f"refresh:{step}"
 
 
-def _rows_in(tables: Tables, path: str) -> int:
+def _rows_in(tables: Tables, path: str, shard: str | None) -> int:
     """By reading the table: the log no longer has the commit."""
-    snapshot = tables.existing(path)
-    return sum(tables.read_files(snapshot, [file], [GDDL]).num_rows for file in snapshot.files)
+    snapshot, columns = tables.existing(path), [GDDL] if shard is None else [SHARD_COLUMN]
+    return sum(of_shard(tables.read_files(snapshot, [file], columns), shard).num_rows for file in snapshot.files)
 
 
 _REPLICA, _CHANGES = "replica", "changes"

@@ -285,8 +285,8 @@ def _run(run: TableRun, totals: RunTotals) -> JobResult:
 
 def _loaded(run: TableRun, totals: RunTotals) -> JobResult:
     ledger = run.ledger()
-    pending = ledger.plan()
-    options, begun = run.job.options, pending is not None and pending.mode == "refresh"
+    plans = [plan for one in (run.shard_runs() or (run,)) if (plan := one.ledger().plan()) is not None]
+    options, begun = run.job.options, any(plan.mode == "refresh" for plan in plans)
     if options.repairs or begun:
         of_files = options.reload or options.resync
         return refresh_table(run, totals) if of_files else rebuild_table(run, totals)
@@ -294,7 +294,7 @@ def _loaded(run: TableRun, totals: RunTotals) -> JobResult:
         _load(run, totals)
     source = run.runtime.files
     read_by_spark = not of_tables(run.job.access, [run.spec])  # whose clients have the credentials of the job alone
-    if source is not None and pending is None and read_by_spark and takes_stream(run, ledger.state):
+    if source is not None and not plans and read_by_spark and takes_stream(run, ledger.state):
         return run_streamed(run, source, totals)
     return run_table(run, totals)
 

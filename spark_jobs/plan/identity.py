@@ -156,7 +156,7 @@ def _refused(code: str, field: str, spec: TableSpec, was: tuple[str, ...], now: 
     return FatalError(
         code,
         f"{spec.table}: the tables were built with {field} [{', '.join(was)}], the metadata says [{', '.join(now)}]",
-        remedy=f"restore {field}, or {refreshed(spec, rebuild)}",
+        remedy=f"restore {field}, or {rebuild if field == 'partition_by' else refreshed(spec, rebuild)}",
     )
 
 

@@ -57,6 +57,11 @@ def of_shard(rows: pa.Table, shard: str | None) -> pa.Table:
     return rows if shard is None else rows.filter(pc.equal(rows.column(SHARD_COLUMN), shard))
 
 
+def not_of_shard(rows: pa.Table, shard: str) -> pa.Table:
+    """Rows of the other sources."""
+    return rows.filter(pc.fill_null(pc.not_equal(rows.column(SHARD_COLUMN), shard), True))
+
+
 def undeleted(rows: pa.Table) -> pa.Table:
     """With `_gddl.deleted` false."""
     return with_gddl(rows, deleted=pa.repeat(False, rows.num_rows))

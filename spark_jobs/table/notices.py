@@ -433,24 +433,25 @@ def require_own_tables(context: TableContext, ledger: Ledger) -> tuple[ForeignCo
     return commits
 
 
-def warnings_of(spec: TableSpec, commits: tuple[ForeignCommit, ...]) -> tuple[RunWarning, ...]:
+def warnings_of(commits: tuple[ForeignCommit, ...]) -> tuple[RunWarning, ...]:
     """Reported by each run until a full refresh."""
     if not commits:
         return ()
     message = (
         "another writer changed the table's data, so it may not be what its changes give; gddl verify compares them; "
-        f"where they differ, {refreshed(spec, 'a full refresh rebuilds the table')}"
+        "where they differ, a full refresh rebuilds the table"
     )
     sample = tuple(str(commit) for commit in commits[-_SAMPLE:])
     return (RunWarning(code="FOREIGN_COMMIT", message=message, count=len(commits), sample=sample),)
 
 
 def _missing_table(spec: TableSpec, name: str, path: str) -> FatalError:
+    rebuild = "rebuild all with --full-refresh"
     return FatalError(
         "TABLES_MISSING",
         f"the {name} that the ledger knows no longer exists",
         where=path,
-        remedy=f"restore the table, or {refreshed(spec, 'rebuild all with --full-refresh')}",
+        remedy=f"restore the table, or {refreshed(spec, rebuild) if name == 'changes' else rebuild}",
     )
 
 

@@ -221,7 +221,7 @@ def find_pending(run: TableRun, outcome: RunTotals) -> PendingWork | None:
         report_left(run, ledger, found, outcome)
         if run.job.options.full_listing:  # requested by a user
             commits = notices.foreign_commits(run.spec, run.runtime.storage, run.layout, ledger)
-            outcome.warn(notices.warnings_of(run.spec, commits))
+            outcome.warn(notices.warnings_of(commits))
         notices.require_first_load(run.spec.table, ledger)
         return None
     return PendingWork(state=ledger.state, found=found)
@@ -371,7 +371,6 @@ def require_supported(run: TableRun) -> None:
     asked = {
         "gddl move": options.action == "move",
         "a resync": options.resync,
-        "a rebuild": options.full_refresh,
         "a reload": options.reload,
         "a comparison with the source": bool(options.source_connection),
         "a continuous job": options.continuous is not None,

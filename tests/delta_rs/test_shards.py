@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -333,7 +334,7 @@ def test_rows_that_cannot_be_are_refused(tmp_path: Path, row: str, code: str) ->
     assert all("\n" not in str(problem) for problem in problems)
 
 
-@pytest.mark.parametrize("options", [{"full_refresh": True}, {"resync": True}, {"action": "move", "move_to": "a.b"}])
+@pytest.mark.parametrize("options", [{"reload": True}, {"resync": True}, {"action": "move", "move_to": "a.b"}])
 def test_what_is_not_built_for_shards_is_refused_before_anything_is_done(
     tmp_path: Path, options: dict[str, Any]
 ) -> None:
@@ -353,3 +354,90 @@ def test_an_order_that_was_not_made_from_metadata_is_refused(tmp_path: Path, fie
     assert found.result.error is not None
     assert found.result.error.code == "SPEC_INVALID"
     assert not (tmp_path / "lake" / "s").exists()
+
+
+@pytest.fixture(params=["hard", "soft"])
+def built(request: pytest.FixtureRequest, tmp_path: Path) -> Sharded:
+    """Two sources with deletes, a late change, a reload of one of them, and a history."""
+    more = {"history": True, "sweep_after": "0s", "sweep_limit": 0.9, "delete": request.param}
+    one = Sharded(tmp_path, TWO, more)
+    one.load("crm_eu", {1: "a", 2: "b", 3: "c"})
+    one.load("crm_us", {1: "x", 2: "y"})
+    one.done()
+    one.change("crm_eu", ("U", 1, "a2"), ("D", 2, ""), ("I", 4, "d"))
+    one.change("crm_us", ("U", 2, "y2"), ("I", 5, "z"))
+    one.done()
+    one.load("crm_us", {2: "y3", 6: "w"})
+    one.done()
+    one.land("crm_eu", 0, [("U", 1, "late"), ("U", 2, "late")])
+    one.done()
+    return one
+
+
+def rows_in(one: Sharded, name: str) -> list[dict[str, Any]]:
+    rows = pa.table(DeltaTable(getattr(one.lake.layout(one.spec), name)).scan()).to_pylist()
+    if name == "tombstones":  # batches may note one twice
+        rows = list({repr(row): row for row in rows}.values())
+    return sorted(rows, key=repr)
+
+
+def live(one: Sharded) -> dict[tuple[str, int], str]:
+    return rows_of([row for row in rows_in(one, "replica") if not row["_gddl"].get("deleted")])
+
+
+def test_a_rebuild_derives_the_rows_of_each_source_from_its_changes(built: Sharded) -> None:
+    names = ("changes", "replica", "history", "tombstones")
+    before = {name: rows_in(built, name) for name in names}
+    assert live(built) == built.expected
+    for name, column in (("replica", "v"), ("history", "v")):
+        DeltaTable(getattr(built.lake.layout(built.spec), name)).update({column: "'damaged'"}, predicate="id = 1")
+    DeltaTable(built.lake.layout(built.spec).replica).delete("id = 6 or id = 3")
+    result = built.done(full_refresh=True)
+    assert (result.mode, result.main.rows) == ("refresh", len(before["replica"]))
+    assert {name: rows_in(built, name) for name in names} == before
+
+
+def test_a_rebuild_loads_what_waits_and_goes_on(built: Sharded) -> None:
+    built.change("crm_eu", ("I", 9, "waits"))
+    assert built.done(full_refresh=True).main.rows == len(rows_in(built, "replica"))
+    assert live(built) == built.expected
+    built.change("crm_us", ("D", 2, ""))
+    built.land("crm_us", 1, [("U", 2, "y2"), ("I", 5, "z")])  # again
+    built.done()
+    assert live(built) == built.expected
+    assert built.done().status == "skipped"
+
+
+def test_rows_of_a_former_source_stay_in_a_rebuild(built: Sharded) -> None:
+    before = rows_in(built, "replica")
+    one = Sharded(built.root, TWO[:1], built.fields)
+    one.done(full_refresh=True)
+    assert rows_in(one, "replica") == before
+
+
+@pytest.mark.parametrize("fields", [{"mask": {"v": "hash"}}, {"sequence_by": ("id",)}, {"keys": ("_source", "v")}])
+def test_a_rebuild_that_would_change_stored_changes_is_refused(built: Sharded, fields: dict[str, Any]) -> None:
+    before = rows_in(built, "replica")
+    built.fields = {**built.fields, **fields}
+    assert built.refused(full_refresh=True) == "SHARDS_UNSUPPORTED"
+    assert rows_in(built, "replica") == before
+
+
+def test_a_rebuild_brings_back_a_replica_that_is_gone(built: Sharded) -> None:
+    shutil.rmtree(built.lake.layout(built.spec).replica)
+    built.change("crm_us", ("I", 8, "new"))
+    error = built.run().error
+    assert error is not None
+    assert (error.code, "--full-refresh" in error.message) == ("TABLES_MISSING", True)
+    built.done(full_refresh=True)
+    assert live(built) == built.expected
+
+
+def test_a_rebuild_into_partitions(built: Sharded) -> None:
+    built.change("crm_us", ("D", 6, ""))
+    built.fields = {**built.fields, "partition_by": ("_source",)}
+    assert built.refused() == "PARTITION_CHANGED"
+    built.done(full_refresh=True)
+    assert DeltaTable(built.lake.layout(built.spec).replica).metadata().partition_columns == ["_source"]
+    assert live(built) == built.expected
+    assert built.done().status == "skipped"

@@ -312,10 +312,10 @@ def test_faults_of_all_shards_are_said_once_with_a_remedy_that_works(
     assert found.result.error is not None
     message = found.result.error.message
     assert "sources eu, us of s.t" in message
-    for once in (code, "Remedy:", "s.t: ", "new target"):
+    for once in (code, "Remedy:", "s.t: ", "new target", "full-refresh"):
         assert message.count(once) <= 1, message
-    assert "new target" in message
-    assert "full-refresh" not in message
+    assert ("full-refresh" if code == "PARTITION_CHANGED" else "new target") in message
+    assert ("new target" in message) != ("full-refresh" in message)
 
 
 def test_faults_that_differ_are_all_said(tmp_path: Path) -> None:
@@ -337,25 +337,31 @@ def remedies_of_lost_tables(folder: Path, name: str) -> str:
     return error(one)[1]
 
 
-@pytest.mark.parametrize("name", ["s/t", "s/t__changes", "_gddl/ledger/s/t"])
+@pytest.mark.parametrize("name", ["s/t__changes", "_gddl/ledger/s/t"])
 def test_what_is_lost_is_loaded_again(tmp_path: Path, name: str) -> None:
     message = remedies_of_lost_tables(tmp_path, name)
     assert "new target" in message
     assert "full-refresh" not in message
 
 
-def test_a_foreign_commit_names_no_full_refresh(tmp_path: Path) -> None:
+def test_a_replica_that_is_lost_is_rebuilt(tmp_path: Path) -> None:
+    assert "--full-refresh" in remedies_of_lost_tables(tmp_path, "s/t")
+
+
+def test_a_foreign_commit_is_undone_by_a_rebuild(tmp_path: Path) -> None:
     one = landed(tmp_path)
     done(one)
     DeltaTable(str(tmp_path / "lake" / "s" / "t")).delete("id = 2 and _source = 'eu'")
     one.change("us", ("U", 1, "changed"))
     (warning,) = done(one).warnings
     assert warning.code == "FOREIGN_COMMIT"
-    assert "new target" in warning.message
+    assert "a full refresh rebuilds the table" in warning.message
     code, message = error(one, action="verify")
     assert code == "VERIFY_DIFFERENT"
-    assert "new target" in message
+    assert "`gddl rebuild --table s.t`" in message
     assert "resync" not in message
+    assert done(one, full_refresh=True).warnings == ()
+    assert done(one, action="verify").warnings == ()
 
 
 def test_tables_of_one_source_keep_their_remedies(tmp_path: Path) -> None:

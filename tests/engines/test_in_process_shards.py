@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import tempfile
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from deltalake import DeltaTable
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from airflow_gddl.contract.result import JobResult
-from airflow_gddl.contract.spec import TableSpec
+from airflow_gddl.contract.spec import JobOptions, TableSpec
 from airflow_gddl.contract.table_spec import SchemaEvolution
-from spark_jobs.table.runtime import Step
+from spark_jobs.job.table_job import act
+from spark_jobs.table.runtime import Observer, RunTotals, Step, silent
 from tests.engines.in_process_lake import InProcessLake
 from tests.sharded import Sharded, rows_of
 from tests.spark.playing import examples
@@ -49,13 +51,14 @@ class World:
         self.landed = Sharded(root, SHARDS, FIELDS | fields)
         self.lake = InProcessLake(root)
 
-    def run(self) -> JobResult:
-        return self.lake.run(self.landed.spec)
+    def run(self, observe: Observer = silent, **options: Any) -> JobResult:
+        run = self.lake.table_run(self.landed.spec, self.lake.port.runtime(observe))
+        return act(replace(run, job=replace(run.job, options=JobOptions(**options))), RunTotals())
 
-    def broken(self, observer: Breaking) -> None:
+    def broken(self, observer: Breaking, **options: Any) -> None:
         """A run that may break off."""
         try:
-            self.lake.run(self.landed.spec, observer)
+            self.run(observer, **options)
         except (KilledError, ValueError, RuntimeError):
             assert len(observer.reported) >= observer.at
 
@@ -128,6 +131,24 @@ def test_a_batch_of_one_shard_is_finished_after_others_went_on(tmp_path: Path) -
         assert world.replica == world.landed.expected, observer.reported
 
 
+@pytest.mark.parametrize("at", range(1, 36))
+def test_a_rebuild_that_broke_off_is_finished_by_the_next_run(at: int, tmp_path: Path) -> None:
+    world = full(tmp_path, history=True)
+    for shard in SHARDS:
+        world.landed.change(shard, ("U", 1, "changed"), ("D", 2, ""))
+    world.run()
+    versions = {shard: world.versions(shard) for shard in SHARDS}
+    DeltaTable(world.lake.layout(world.landed.spec).replica).delete("id = 1")
+    world.landed.change("b", ("I", 9, "waits"))
+    world.broken(Breaking(at, kill=at % 2 == 0), full_refresh=True)
+    world.run()
+    world.run(full_refresh=True)  # of what the first had not begun
+    assert world.replica == world.landed.expected
+    assert {shard: world.versions(shard) for shard in ("a", "server")} == {s: versions[s] for s in ("a", "server")}
+    assert world.versions("b") == versions["b"] | {(9, "waits", 200, None, 1, None)}
+    assert world.run().status == "skipped"
+
+
 @pytest.mark.parametrize("at", range(1, 30))
 def test_quarantined_values_of_all_sources_wait_for_their_replay(at: int, tmp_path: Path) -> None:
     """A source makes a column text: the run, or a source in it, breaks off at any step, and the next runs load all."""
@@ -176,8 +197,8 @@ def test_each_source_has_its_own_history(rounds: list[tuple[dict[str, Any], int,
                     truncate = [("T", 0, "")] if number % 3 == 2 else []
                     world.landed.change(shard, *rows[:2], *truncate, *rows[2:])
             if at:
-                world.broken(Breaking(at, kill=kill))
-            world.run()
+                world.broken(Breaking(at, kill=kill), full_refresh=number % 2 == 1)
+            world.run(full_refresh=number % 3 == 1)
             assert {shard: world.versions(shard) for shard in SHARDS} == {s: world.alone(s) for s in SHARDS}
 
 
@@ -193,8 +214,8 @@ def test_histories_give_each_shard_its_own_rows(rounds: list[tuple[dict[str, Any
                 else:
                     world.landed.change(shard, *rows)
             if at:
-                world.broken(Breaking(at, kill=kill))
-            world.run()
+                world.broken(Breaking(at, kill=kill), full_refresh=number % 2 == 1)
+            world.run(full_refresh=number % 3 == 1)
             assert world.replica == world.landed.expected
         for run in world.lake.table_run(world.landed.spec).shard_runs():
             context, state = run.context(), run.ledger().state

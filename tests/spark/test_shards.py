@@ -63,6 +63,8 @@ def test_each_source_has_its_own_history(tmp_path: Path) -> None:
     landed.load("eu", {2: "reloaded"})
     landed.change("us", ("T", 0, ""), ("I", 3, "us 3"))
     done(lake, spec, JobOptions(), port)
+    DeltaTable(lake.layout(spec).history).delete("id = 1")
+    assert done(lake, spec, JobOptions(full_refresh=True), port).mode == "refresh"
     rows = pa.table(DeltaTable(lake.layout(spec).history).scan()).to_pylist()
     found = {(r["_source"], r["id"], r["v"], r["__start_at"], r["__end_at"], r["__end_generation"]) for r in rows}
     assert found == {
