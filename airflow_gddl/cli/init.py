@@ -116,7 +116,7 @@ def validate(
     cli = context.of(ctx)
     form = Format.JSON if json else form
     try:
-        catalog = metadata_folder.read(cli, metadata)
+        catalog = metadata_folder.read(cli, metadata, keep_rows=True)
     except SettingsError as error:
         _answer(cli.screen, error.problems, metadata, form)
         raise typer.Exit(BAD_METADATA) from error

@@ -59,8 +59,11 @@ if TYPE_CHECKING:
     from airflow_gddl.metadata.problems import Problem
 
 
-def read(cli: CliContext, folder: str) -> Catalog:
+def read(cli: CliContext, folder: str, *, keep_rows: bool = False) -> Catalog:
     """The folder's catalog.
+
+    Args:
+        keep_rows: see `metadata.loading.load`.
 
     Raises:
         MetadataError: `METADATA_MISSING`, or `SETTINGS_INVALID` (a `SettingsError`).
@@ -73,7 +76,7 @@ def read(cli: CliContext, folder: str) -> Catalog:
     from airflow_gddl.metadata.loading import load  # noqa: PLC0415 - as said above
 
     warn_of_variables(cli)
-    return load(folder, cli.environ)
+    return load(folder, cli.environ, keep_rows=keep_rows)
 
 
 def placed(cli: CliContext, catalog: Catalog) -> Placed:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import pairwise
 
 from airflow_gddl.contract.durations import seconds
+from airflow_gddl.contract.errors import SpecProblem
 from airflow_gddl.contract.spec import DEFAULT_TIERS, TableSpec
 from airflow_gddl.metadata.folder import FILE
 from airflow_gddl.metadata.loading import Catalog
@@ -17,7 +19,7 @@ from airflow_gddl.metadata.problems import Problem
 _STEP = re.compile(r"(?:^|,)[^,/]*/(\d+)")
 _LIMITS = (("minute", 60), ("hour", 24), ("day of the month", 31), ("month", 12), ("day of the week", 7))
 _NAMED = 3
-"""Tables that a warning names."""
+"""Other tables that a warning names."""
 _STARTS = 50
 """Starts of a schedule whose longest distance is taken."""
 
@@ -28,10 +30,10 @@ def advise(catalog: Catalog) -> Iterator[Problem]:
     yield from _roots(catalog)
     yield from _tiers(catalog)
     yield from _unused(catalog)
-    yield from _steps(catalog.tables)
-    yield from _freshness(catalog.tables)
-    yield from _without_effect(catalog.tables)
-    yield from _masks(catalog.tables)
+    yield from _steps(catalog)
+    yield from _freshness(catalog)
+    yield from _without_effect(catalog)
+    yield from _masks(catalog)
 
 
 def _roots(catalog: Catalog) -> Iterator[Problem]:
@@ -73,49 +75,52 @@ def _unused(catalog: Catalog) -> Iterator[Problem]:
             yield _problem("SETTING_UNUSED", f"no row has this {one}", remedy, field=f"{section}.{name}", file=FILE)
 
 
-def _without_effect(tables: Sequence[TableSpec]) -> Iterator[Problem]:
+def _without_effect(catalog: Catalog) -> Iterator[Problem]:
     """`FIELD_UNUSED`: a field that another one of the row would have to switch on."""
-    if specs := [spec for spec in tables if spec.track_history_except and not spec.history]:
+    if specs := [spec for spec in catalog.tables if spec.track_history_except and not spec.history]:
         message, remedy = "has no effect without history", "write history: true, or drop the field"
-        yield _shared_problem("FIELD_UNUSED", message, remedy, specs, "track_history_except")
+        yield _of_rows(catalog, specs, SpecProblem("FIELD_UNUSED", ("track_history_except",), None, message, remedy))
 
 
-def _steps(tables: Sequence[TableSpec]) -> Iterator[Problem]:
+def _steps(catalog: Catalog) -> Iterator[Problem]:
     """`CRON_STEP`: a step as long as its field's range, which fires once a range: `*/61` is hourly."""
-    for schedule, specs in _by_schedule(tables).items():
+    for schedule, specs in _by_schedule(catalog.tables).items():
         for text, (unit, limit) in zip(schedule.split(), _LIMITS, strict=False):
             if any(int(step) >= limit for step in _STEP.findall(text)):
                 message = (
                     f"{text!r} of {schedule!r} fires at its first {unit} alone: a step starts anew with each range"
                 )
-                yield _shared_problem(
-                    "CRON_STEP", message, f"write one {unit} instead, or another schedule", specs, "schedule"
-                )
+                remedy = f"write one {unit} instead, or another schedule"
+                yield _of_rows(catalog, specs, SpecProblem("CRON_STEP", ("schedule",), None, message, remedy))
 
 
-def _freshness(tables: Sequence[TableSpec]) -> Iterator[Problem]:
+def _freshness(catalog: Catalog) -> Iterator[Problem]:
     """`FRESHNESS_BELOW_SCHEDULE`: a table is allowed to lag less than the time between its runs."""
-    for spec in tables:
+    for spec in catalog.tables:
         if spec.trigger and spec.freshness and seconds(spec.freshness) < spec.look_seconds:
             message = f"polls are {spec.trigger} apart, more than freshness allows"
             remedy = f"raise freshness ({spec.freshness}), or poll the table more often"
-            yield _problem("FRESHNESS_BELOW_SCHEDULE", message, remedy, table=spec.table, field="freshness")
-    for schedule, specs in _by_schedule(tables).items():
+            yield _of_rows(
+                catalog, [spec], SpecProblem("FRESHNESS_BELOW_SCHEDULE", ("freshness",), None, message, remedy)
+            )
+    for schedule, specs in _by_schedule(catalog.tables).items():
         distance = _longest_distance(schedule)
         late = [spec for spec in specs if spec.freshness and seconds(spec.freshness) < distance]
         if late:
             message = f"runs of {schedule!r} are up to {distance / 3600:.3g} hours apart, more than freshness allows"
             remedy = f"raise freshness ({late[0].freshness}), or run the table more often"
-            yield _shared_problem("FRESHNESS_BELOW_SCHEDULE", message, remedy, late, "freshness")
+            yield _of_rows(
+                catalog, late, SpecProblem("FRESHNESS_BELOW_SCHEDULE", ("freshness",), None, message, remedy)
+            )
 
 
-def _masks(tables: Sequence[TableSpec]) -> Iterator[Problem]:
+def _masks(catalog: Catalog) -> Iterator[Problem]:
     """`MASK_GUESSABLE` for each table with columns under `hash`."""
-    for spec in tables:
+    for spec in catalog.tables:
         if names := [column for column, method in spec.mask.items() if method == "hash"]:
             message = f"hash of {', '.join(map(repr, names))} can be guessed: 22,000 e-mail addresses take 0.04 s"
             remedy = "write hmac, and set GDDL_MASK_KEY where jobs run; see docs/security.md#personal-data"
-            yield _problem("MASK_GUESSABLE", message, remedy, table=spec.table, field="mask")
+            yield _of_rows(catalog, [spec], SpecProblem("MASK_GUESSABLE", ("mask",), None, message, remedy))
 
 
 def _by_schedule(tables: Sequence[TableSpec]) -> dict[str, list[TableSpec]]:
@@ -136,12 +141,14 @@ def _longest_distance(schedule: str) -> float:
     return max(later - earlier for earlier, later in pairwise(moments))
 
 
-def _shared_problem(code: str, message: str, remedy: str, specs: Sequence[TableSpec], field: str) -> Problem:
-    names = ", ".join(spec.table for spec in specs[:_NAMED])
-    more = f" and {len(specs) - _NAMED} more" if len(specs) > _NAMED else ""
-    table = specs[0].table if len(specs) == 1 else None
-    return _problem(code, f"{message} ({names}{more})", remedy, table=table, field=field)
+def _of_rows(catalog: Catalog, specs: Sequence[TableSpec], problem: SpecProblem) -> Problem:
+    """At the row of the first table; names the others that have it, too."""
+    others = [spec.table for spec in specs[1:]]
+    more = f" and {len(others) - _NAMED} more" if len(others) > _NAMED else ""
+    also = f" (also {', '.join(others[:_NAMED])}{more})" if others else ""
+    placed = catalog.placed(replace(problem, message=f"{problem.message}{also}"), specs[0].table)
+    return replace(placed, value="")
 
 
-def _problem(code: str, message: str, remedy: str, *, table: str | None = None, field: str, file: str = "") -> Problem:
-    return Problem(code=code, message=message, remedy=remedy, file=file, table=table, field=field)
+def _problem(code: str, message: str, remedy: str, *, field: str, file: str) -> Problem:
+    return Problem(code=code, message=message, remedy=remedy, file=file, field=field)

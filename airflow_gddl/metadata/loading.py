@@ -14,7 +14,7 @@ from airflow_gddl.contract.spec import Roots, TableSpec, TierSpec
 from airflow_gddl.contract.table_names import TableNames, ambiguous, ambiguous_remedy
 from airflow_gddl.metadata import files
 from airflow_gddl.metadata.folder import FILE, FOLDERS, Folder, open_folder
-from airflow_gddl.metadata.keys import Keys, read_keys, report
+from airflow_gddl.metadata.keys import Keys, Layer, read_keys, report
 from airflow_gddl.metadata.problems import Problem, one_or_more, screen, show_name
 from airflow_gddl.metadata.rows import NamedRow, Row, TableFile, TakenNames, assess, table_files
 from airflow_gddl.metadata.settings import Settings, read_settings
@@ -127,6 +127,7 @@ class Catalog:
         landings: absolute landing root of each source that the settings declare.
         access: sources whose landing root is read with credentials of its own.
         dag_prefix: begins the ids of the DAGs and the names of the tiers' own pools; may be empty.
+        rows: of `tables`, as read, by table; empty unless they were asked for.
     """
 
     roots: Roots
@@ -142,19 +143,29 @@ class Catalog:
     catalogs: Mapping[str, CatalogSpec] = field(default_factory=dict)
     landings: Mapping[str, str] = field(default_factory=dict)
     access: tuple[SourceAccess, ...] = ()
+    rows: Mapping[str, Row] = field(default_factory=dict, compare=False, repr=False)
+
+    def placed(self, problem: SpecProblem, table: str) -> Problem:
+        """A problem of a table at the place that set the value, where `rows` are kept."""
+        row = self.rows.get(table)
+        return report(problem, (_NOWHERE,) if row is None else (row.own, *row.below), table)
 
 
-def load(metadata_dir: str | Path, environ: Mapping[str, str]) -> Catalog:
+_NOWHERE = Layer(file="", values={}, locate=lambda _: None)
+
+
+def load(metadata_dir: str | Path, environ: Mapping[str, str], *, keep_rows: bool = False) -> Catalog:
     """Read a metadata folder: a local path, or an `s3://` URL.
 
     Args:
         environ: names that start with `GDDL_` override settings; `AWS_…` say how S3 is reached.
+        keep_rows: fill `Catalog.rows`.
 
     Raises:
         MetadataError: `SETTINGS_INVALID`: `gddl.yaml` or a variable is invalid.
         RetriableError: `METADATA_UNREACHABLE`: the object store did not answer.
     """
-    return load_folder(open_folder(metadata_dir, environ), environ)
+    return load_folder(open_folder(metadata_dir, environ), environ, keep_rows=keep_rows)
 
 
 def unread(folder: Folder, catalog: Catalog) -> Iterator[Problem]:
@@ -170,7 +181,7 @@ def _not_read(name: str, remedy: str) -> Problem:
     return Problem(code="FILE_NOT_READ", message=message, remedy=remedy, file=show_name(name))
 
 
-def load_folder(folder: Folder, environ: Mapping[str, str]) -> Catalog:
+def load_folder(folder: Folder, environ: Mapping[str, str], *, keep_rows: bool = False) -> Catalog:
     """`load` for a folder that is open already."""
     settings = read_settings(folder, environ)
     files = tuple(table_files(folder, settings))
@@ -199,6 +210,7 @@ def load_folder(folder: Folder, environ: Mapping[str, str]) -> Catalog:
         runners=settings.runners,
         tables=tuple(sorted(tables, key=lambda spec: spec.table)),
         problems=tuple(sorted(problems, key=lambda problem: (problem.file, problem.line or 0, problem.column or 0))),
+        rows={item.spec.table: item.row for item in sound.values()} if keep_rows else {},
         unread_files=(*keys.passed_over, *(name for file in files for name in file.passed_over)),
         unused_keys=tuple(
             keys.entries[table].unused(names.tables.near(table)) for table in sorted(keys.entries.keys() - written)

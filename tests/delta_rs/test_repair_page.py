@@ -156,7 +156,7 @@ OF_PAGES = {
     "security.md": {"To change the key": "spark/test_masks.py::test_another_key_needs_the_files"},
     "sources.md": {
         "also into other partitions": "delta_rs/test_shards.py::test_a_rebuild_into_partitions",
-        "`SHARD_REMOVED`": "delta_rs/test_shards_changed.py::test_a_replay_says_what_is_left_of_a_removed_shard"
+        "`SHARD_REMOVED`": "delta_rs/test_shards_changed.py::test_a_replay_says_what_is_left_of_a_removed_shard",
     },
     "tasks/change-a-key-or-a-type.md": {
         "Until then runs of the table are refused": "scenarios/r14_changed_keys",

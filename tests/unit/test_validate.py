@@ -343,13 +343,16 @@ metadata/tables/more.txt: FILE_NOT_READ: looks like metadata, but is not read �
 metadata/gddl.yaml: ROOTS_NESTED lake: {root}/lake is below {root}: cleaning or lifecycle rules of one reach the files
 of the other — give landing and lake folders beside each other
 metadata/gddl.yaml: TIER_UNUSED tiers.smal: no table has the size 'smal' — did you mean small?
-metadata/: CRON_STEP schedule: '*/61' of '*/61 * * * *' fires at its first minute alone: a step starts anew with each
-range (s.a, s.b) — write one minute instead, or another schedule
-metadata/: FRESHNESS_BELOW_SCHEDULE s.daily.freshness: runs of '@daily' are up to 24 hours apart, more than freshness
-allows (s.daily) — raise freshness (90m), or run the table more often
-metadata/: FRESHNESS_BELOW_SCHEDULE s.night.freshness: runs of '0 22 * * 1-5' are up to 72 hours apart, more than
-freshness allows (s.night) — raise freshness (1d), or run the table more often
-metadata/: FRESHNESS_BELOW_SCHEDULE s.well.freshness: runs of '*/20 7-19/2 * * *' are up to 11.3 hours apart, more than
-freshness allows (s.well) — raise freshness (2h), or run the table more often
+metadata/tables/s.yaml:6:30: CRON_STEP s.a.schedule: '*/61' of '*/61 * * * *' fires at its first minute alone: a step
+starts anew with each range (also s.b) — write one minute instead, or another schedule
+metadata/tables/s.yaml:3:34: FRESHNESS_BELOW_SCHEDULE s.daily.freshness:
+runs of '@daily' are up to 24 hours apart, more than freshness
+allows — raise freshness (90m), or run the table more often
+metadata/tables/s.yaml:4:34: FRESHNESS_BELOW_SCHEDULE s.night.freshness:
+runs of '0 22 * * 1-5' are up to 72 hours apart, more than
+freshness allows — raise freshness (1d), or run the table more often
+metadata/tables/s.yaml:5:33: FRESHNESS_BELOW_SCHEDULE s.well.freshness:
+runs of '*/20 7-19/2 * * *' are up to 11.3 hours apart, more than
+freshness allows — raise freshness (2h), or run the table more often
 """
     assert err.split() == expected.split()
