@@ -16,6 +16,7 @@ ROOT = Path(__file__).parents[1]
 # mkdocs loads this file by its path; the package it is in, and those it describes, are found from here.
 sys.path.insert(0, str(ROOT))
 
+from airflow_gddl import __version__  # noqa: E402 - after the path
 from website import codes, fields, rules  # noqa: E402 - after the path
 from website.github import for_site  # noqa: E402 - after the path
 
@@ -23,6 +24,15 @@ GENERATED = {"fields.md": fields.page, "rules.md": rules.page}
 """Pages that are made of the code."""
 COPIED = {"index.md": "README.md", "changelog.md": "CHANGELOG.md", "benchmarks.md": "benchmarks/README.md"}
 """Pages that lie elsewhere in the repository."""
+
+
+RANKS = {"decisions/": 0.0005, "changelog.md": 0.3, "benchmarks.md": 0.5, "tasks/": 3, "recipes/": 2, "on-call.md": 2}
+"""How much more than others the search takes a page for what is looked for, by the beginning of its path."""
+
+
+def on_config(config: MkDocsConfig) -> None:
+    """The version stands beside the name."""
+    config.site_name = f"{config.site_name} {__version__}"
 
 
 def on_files(files: Files, *, config: MkDocsConfig) -> Files:
@@ -38,6 +48,9 @@ def on_files(files: Files, *, config: MkDocsConfig) -> Files:
 
 def on_page_markdown(markdown: str, *, page: Page, files: Files, **_: Any) -> str:
     """See `website.github` and `website.codes`."""
+    rank = next((rank for start, rank in RANKS.items() if page.file.src_uri.startswith(start)), None)
+    if rank is not None:
+        page.meta.setdefault("search", {})["boost"] = rank
     uris = {file.src_uri for file in files.documentation_pages()} | {file.src_uri for file in files.media_files()}
     text = for_site(markdown, page.file.src_uri, uris)
     known = codes.known(ROOT)

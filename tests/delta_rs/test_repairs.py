@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -340,3 +342,20 @@ def test_a_dry_run_of_a_reload_shows_its_batches_and_changes_nothing(tmp_path: P
     details = lake.done(SPEC, JobOptions(action="plan", reload=True, full_listing=True)).details
     assert "LOAD00000001.parquet" in str(details)
     assert (lake.replica(SPEC), DeltaTable(lake.layout(SPEC).replica).version()) == (before, version)
+
+
+def test_a_table_is_removed_and_comes_back_as_the_page_says(tmp_path: Path) -> None:
+    """`docs/tasks/remove.md`: its folders are all that the lake has of a table, but for erased keys and its target."""
+    lake = filled(tmp_path)
+    erased = JobOptions(action="erase", key={"id": "1"})
+    assert lake.done(SPEC, erased).error is None
+    page = (Path(__file__).parents[2] / "docs" / "tasks" / "remove.md").read_text(encoding="utf-8")
+    folders = page.partition("for folder in ")[2].partition("; do")[0].replace("\\\n", " ").split()
+    for folder in folders:
+        shutil.rmtree(tmp_path / "lake" / re.sub(r"\$\{?TABLE\}?", "s/t", folder), ignore_errors=True)
+    left = {path.relative_to(tmp_path / "lake").parts[:2] for path in (tmp_path / "lake").rglob("*") if path.is_file()}
+    assert left <= {("_gddl", "erased"), ("_gddl", "targets"), ("_gddl", "sources")}
+    result = lake.done(SPEC)
+    assert (result.mode, result.error) == ("initial", None)
+    assert 1 not in lake.replica(SPEC)
+    assert lake.replica(SPEC)

@@ -180,3 +180,30 @@ def test_codes_are_linked_but_where_they_must_not_be() -> None:
     page = "# `A_B`\n`A_B` and `C_D`, [`A_B`](x.md)\n```\n`A_B`\n```"
     expected = "# `A_B`\n[`A_B`](../codes.md#a_b) and `C_D`, [`A_B`](x.md)\n```\n`A_B`\n```"
     assert codes.linked(page, {"A_B"}, "platforms/p.md") == expected
+
+
+def test_the_search_puts_tasks_before_decisions(site: Path) -> None:
+    documents = json.loads((site / "search" / "search_index.json").read_text(encoding="utf-8"))["docs"]
+    rank = {one["location"]: one.get("boost", 1) for one in documents if "#" not in one["location"]}
+    decisions = [found for place, found in rank.items() if place.startswith("decisions/")]
+    assert decisions
+    assert max(decisions) < rank["monitoring.html"] < rank["tasks/deploy.html"]
+
+
+@pytest.mark.parametrize(("word", "page"), [
+    ("monitoring", "monitoring.html"), ("uninstall", "tasks/remove.html"), ("cost", "integrations.html"),
+    ("terraform", "integrations.html"), ("Prometheus", "monitoring.html"), ("dbt", "integrations.html"),
+])  # fmt: skip
+def test_words_that_users_search_for_find_a_page(word: str, page: str, site: Path) -> None:
+    documents = json.loads((site / "search" / "search_index.json").read_text(encoding="utf-8"))["docs"]
+    texts = [f"{one['title']} {one['text']}" for one in documents if one["location"].partition("#")[0] == page]
+    assert re.search(rf"\b{word}", " ".join(texts), re.IGNORECASE)
+
+
+def test_pages_lead_on_and_have_tabs(site: Path) -> None:
+    page = Elements(site / "monitoring.html")
+    links = {attributes.get("aria-label") for tag, attributes in page.found if tag == "a"}
+    assert {"Previous: On call", "Next: Integrations"} <= links
+    tabs = [attributes for _, attributes in page.found if "md-tabs__link" in (attributes.get("class") or "")]
+    assert len(tabs) > 5
+    assert re.search(r"airflow-gddl \d+\.\d+", page.text)
