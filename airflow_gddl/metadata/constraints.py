@@ -39,7 +39,9 @@ def _column_problems(
         yield _invalid(inner, list(columns), "the same column twice", "name each column once")
     for i, column in enumerate(columns):
         if fault := _fault(spec, column):
-            yield _invalid((*inner, i), column, fault, "remove the constraint, or let the column's values into the lake")
+            yield _invalid(
+                (*inner, i), column, fault, "remove the constraint, or let the column's values into the lake"
+            )
 
 
 def _fault(spec: TableSpec, column: str) -> str:
@@ -83,9 +85,13 @@ def _pair_problems(child: TableSpec, parent: TableSpec, path: FieldPath, key: Fo
         mine, theirs = mask_method(column, child), mask_method(other, parent)
         if fault := _fault(parent, other):
             message = f"{parent.table} has in {other} {fault}"
-            yield _invalid((*path, "to_columns"), list(key.to_columns), message, "name other columns, or remove the key")
+            yield _invalid(
+                (*path, "to_columns"), list(key.to_columns), message, "name other columns, or remove the key"
+            )
         elif mine != theirs:
-            message = f"{column} is masked by {mine or 'nothing'}, and {other} of {parent.table} by {theirs or 'nothing'}"
+            message = (
+                f"{column} is masked by {mine or 'nothing'}, and {other} of {parent.table} by {theirs or 'nothing'}"
+            )
             yield _invalid((*path, "columns"), list(key.columns), message, "mask both alike, or remove the foreign key")
 
 

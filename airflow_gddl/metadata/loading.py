@@ -259,9 +259,7 @@ def _dependencies(sound: dict[str, NamedRow], names: _Names) -> dict[str, list[P
     return problems
 
 
-def _resolve_foreign_keys(
-    problems: dict[str, list[Problem]], sound: dict[str, NamedRow], names: _Names
-) -> None:
+def _resolve_foreign_keys(problems: dict[str, list[Problem]], sound: dict[str, NamedRow], names: _Names) -> None:
     """Foreign keys of the valid rows get their targets and the columns there; problems are added."""
     specs = {table: item.spec for table, item in sound.items()}
     for table, item in sound.items():

@@ -164,7 +164,7 @@ def _is_list(hint: Any) -> bool:
 
 
 def written(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Normalized values: `null` of `mask` and `dropped_column` as text; a single asset, or column of a check, as a list.
+    """Normalized values: `null` of `mask` and `dropped_column` as text; a single name of some lists as a list.
 
     Under a wrong name of `assets`, too, so that the name is reported, not its value.
     """
