@@ -401,6 +401,8 @@ MARIADB = [
     "CREATE TABLE users (email varchar(80) NOT NULL, name varchar(80), UNIQUE KEY by_email (email), UNIQUE (name))",
     "CREATE TABLE bag (a int)",
     "CREATE TABLE `qu``ote` (id int PRIMARY KEY)",
+    """CREATE TABLE sold (id int PRIMARY KEY, order_id bigint, qty int, CONSTRAINT qty_ok CHECK (qty > 0 and qty <> 13),
+        CONSTRAINT sold_order FOREIGN KEY (order_id) REFERENCES orders (id))""",
     "ANALYZE TABLE orders",
 ]
 
@@ -418,8 +420,16 @@ def test_a_database_that_speaks_mysql(tmp_path: Path, capsys: pytest.CaptureFixt
             "shop.Order Lines": (("order_id", "line"), "primary key"),
             "shop.bag": None,
             "shop.orders": (("id",), "primary key"),
+            "shop.sold": (("id",), "primary key"),
             "shop.users": (("email",), "unique index by_email"),
         }
+        rule = r'"coalesce(\"qty\" > 0 and \"qty\" <> 13, true)"'
+        key = "{columns: [order_id], to: shop.orders, to_columns: [id]}"
+        assert [tables[f"shop.{name}"].evidence.get("constraints") for name in ("bag", "users", "sold")] == [
+            None,
+            "constraints? unique: {name: [name]}",
+            f"constraints? foreign_key: {{sold_order: {key}}}, expect: {{qty_ok: {{rule: {rule}, on: warn}}}}",
+        ]
         orders = tables["shop.orders"]
         assert (orders.rows, orders.columns["total"]) == (400, "DECIMAL(10, 2)")
         assert orders.size_bytes is not None
@@ -427,4 +437,4 @@ def test_a_database_that_speaks_mysql(tmp_path: Path, capsys: pytest.CaptureFixt
         assert orders.activity is not None
         assert (orders.activity.counter, orders.activity.changes) == (410, 10)
         live.onboard("--write")
-        assert (len(load(live.metadata, {}).tables), live.onboard()) == (4, "nothing to change\n")
+        assert (len(load(live.metadata, {}).tables), live.onboard()) == (5, "nothing to change\n")

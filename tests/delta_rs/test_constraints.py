@@ -24,6 +24,7 @@ from spark_jobs.table.runtime import TableOutcome
 from spark_jobs.verification import read_orphans
 from tests.delta_rs.small_lake import SmallLake
 from tests.landing import write
+from tests.sharded import Sharded
 
 PARENT = TableSpec(table="s.customers", keys=("id",), sequence_by=("seq",), settle="0s")
 CHILD = TableSpec(
@@ -140,6 +141,20 @@ def test_numbers_of_two_widths_compare(tmp_path: Path) -> None:
     load(lake, PARENT, id=pa.array([1, 2**40], pa.int64()))
     load(lake, CHILD, id=[10, 11], customer=pa.array([1, 3], pa.int32()))
     assert counts(verify(lake, CHILD, settle_seconds=0)) == {"foreign_key.customer": (2, 1)}
+
+
+def test_each_source_of_a_table_has_its_own_values(tmp_path: Path) -> None:
+    """Sources may have equal values; a row needs one of its own source, where the other table has sources, too."""
+    landed = Sharded(tmp_path, ("eu", "us"), {"unique": {"v": ("v",)}})
+    lake, spec = SmallLake(tmp_path), landed.spec
+    landed.load("eu", {1: "a", 2: "b"})
+    landed.load("us", {1: "a", 3: "x", 4: "x"})
+    lake.done(spec)
+    result = verify(lake, spec)
+    assert (code(result), counts(result)) == ("CONSTRAINT_VIOLATED", {"unique.v": (5, 2)})
+    assert [one["key"] for one in result.details["constraints"][0]["keys"]] == ['{"_source":"us","v":"x"}']
+    own = ForeignKey(columns=("id",), to="s.t", to_columns=("id",))
+    assert counts(verify(lake, replace(spec, unique={}, foreign_key={"own": own}))) == {"foreign_key.own": (5, 0)}
 
 
 VALUES = st.sampled_from([None, "a", "A", "b", ""])
