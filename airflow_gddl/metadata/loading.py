@@ -37,11 +37,11 @@ def resolve(
         refused: names of rows that are not loaded, as they are written.
     """
     for i, table in enumerate(depends_on):
-        yield _target(table, source, _Names(names, frozenset(refused)), ("depends_on", i), "DEPENDS_ON_UNKNOWN")
+        yield _target(table, source, _Names(names, frozenset(refused)), ("depends_on", i))
 
 
-def _target(table: str, source: str, names: _Names, path: FieldPath, unknown: str) -> str | SpecProblem:
-    """The target of a table that a row of `source` names, or what is wrong with the name; `unknown`: code of that."""
+def _target(table: str, source: str, names: _Names, path: FieldPath) -> str | SpecProblem:
+    """The target of a table that a row of `source` names, or what is wrong with the name."""
     found = names.tables.candidates_within(table, source)
     if len(found) == 1:
         return next(iter(found.values()))
@@ -53,7 +53,10 @@ def _target(table: str, source: str, names: _Names, path: FieldPath, unknown: st
     is_same = near is not None and near.lower() == table.lower()
     meant = f"write {near}" if is_same else f"did you mean {near}?"
     remedy = meant if near else "name a table that some row has, as schema.name"
-    return SpecProblem(unknown, path, table, "no row has this table", remedy)
+    message = "no row has this table"
+    if path[0] == "foreign_key":
+        return SpecProblem("FOREIGN_KEY_UNKNOWN", path, table, message, remedy)
+    return SpecProblem("DEPENDS_ON_UNKNOWN", path, table, message, remedy)
 
 
 def cyclic(specs: Sequence[TableSpec]) -> dict[str, SpecProblem]:
@@ -272,7 +275,7 @@ def _resolve_foreign_keys(problems: dict[str, list[Problem]], sound: dict[str, N
 
 
 def _referenced(source: str, names: _Names, table: str, path: FieldPath) -> str | SpecProblem:
-    return _target(table, source, names, path, "FOREIGN_KEY_UNKNOWN")
+    return _target(table, source, names, path)
 
 
 def _add_catalog_problems(

@@ -175,7 +175,7 @@ def written(values: Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(mask := result.get("mask"), Mapping):
         result["mask"] = {column: "null" if method is None else method for column, method in mask.items()}
     if isinstance(unique := result.get("unique"), Mapping):
-        result["unique"] = {name: one_or_more(columns) for name, columns in unique.items()}
+        result["unique"] = {name: _columns(columns) for name, columns in unique.items()}
     if isinstance(foreign := result.get("foreign_key"), Mapping):
         result["foreign_key"] = {name: _listed_columns(key) for name, key in foreign.items()}
     evolution = result.get("schema_evolution")
@@ -186,7 +186,13 @@ def written(values: Mapping[str, Any]) -> dict[str, Any]:
 
 def _listed_columns(key: Any) -> Any:
     """A foreign key with a single column as a list of one."""
-    return {n: one_or_more(v) if n != "to" else v for n, v in key.items()} if isinstance(key, Mapping) else key
+    names = ("columns", "to_columns")
+    return {n: _columns(v) if n in names else v for n, v in key.items()} if isinstance(key, Mapping) else key
+
+
+def _columns(value: Any) -> Any:
+    """A single name as a list of one; a text with commas stays, and is refused."""
+    return value if isinstance(value, str) and "," in value else one_or_more(value)
 
 
 def _as_written(path: FieldPath) -> str:

@@ -159,7 +159,7 @@ def broken(findings: Sequence[ConstraintFinding]) -> FatalError | None:
     """The error of a verification: all constraints that rows break, else all that were not checked; null: none."""
     if failed := [one.message for one in findings if one.failed]:
         remedy = "see details.constraints for values; `gddl explain` shows how a row came"
-        return FatalError("CONSTRAINT_VIOLATED", "; ".join(failed), remedy=remedy)
+        return FatalError("VERIFY_VIOLATED", "; ".join(failed), remedy=remedy)
     if left := [one for one in findings if one.not_checked]:
         what = "; ".join(f"{one.name}: {one.not_checked}" for one in left)
         return FatalError("CONSTRAINT_NOT_CHECKED", what, remedy="verify again, or remove the constraint from the row")

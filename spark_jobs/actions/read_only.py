@@ -83,7 +83,7 @@ def verify(run: TableRun, totals: RunTotals) -> JobResult:
     """Compare the replica with the state that its change table gives, and with its source where a connection is named;
     check the row's constraints.
 
-    The result has failed with `VERIFY_DIFFERENT` or `SOURCE_DIFFERENT` when they differ, with `CONSTRAINT_VIOLATED` or
+    The result has failed with `VERIFY_DIFFERENT` or `SOURCE_DIFFERENT` when they differ, with `VERIFY_VIOLATED` or
     `CONSTRAINT_NOT_CHECKED`, or with `BATCH_UNFINISHED` when some sources of a table could not be compared.
 
     Raises:

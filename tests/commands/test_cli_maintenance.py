@@ -114,7 +114,7 @@ def test_verify_shows_each_constraint_with_values_that_break_it(shop: Shop) -> N
     ]
     details = {"verdict": "violated", "rows": 9, "expected_rows": 9, "keys": [], "constraints": found}
     counts = [{"name": "unique.email", "on": "verify", "checked": 9, "failed": 2}]
-    error = {"code": "CONSTRAINT_VIOLATED", "message": "[CONSTRAINT_VIOLATED] unique.email (email): 2 of 9 rows"}
+    error = {"code": "VERIFY_VIOLATED", "message": "[VERIFY_VIOLATED] unique.email (email): 2 of 9 rows"}
     result = {"status": "failed", "action": "verify", "details": details, "expectations": counts, "error": error}
     answer = shop.gddl("verify", "--table", "sales.orders", results={"sales.orders": result})
     assert answer.status == 1

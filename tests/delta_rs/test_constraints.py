@@ -68,7 +68,7 @@ def test_unique_names_values_that_two_rows_have(tmp_path: Path) -> None:
     spec = replace(PARENT, unique={"email": ("EMAIL",), "pair": ("email", "no")})
     load(lake, spec, id=[1, 2, 3, 4, 5], email=["a", "b", "a", None, None], no=[1, 1, 2, 7, 7])
     result = verify(lake, spec)
-    assert (result.status, code(result)) == ("failed", "CONSTRAINT_VIOLATED")
+    assert (result.status, code(result)) == ("failed", "VERIFY_VIOLATED")
     assert result.error is not None
     assert "unique.email (EMAIL): 2 of 3 rows have the values of another row" in result.error.message
     assert counts(result) == {"unique.email": (3, 2), "unique.pair": (3, 0)}
@@ -87,12 +87,12 @@ def test_deleted_rows_are_not_counted(tmp_path: Path, delete: Any) -> None:
     parent, child = replace(PARENT, delete=delete, unique={"v": ("v",)}), replace(CHILD, delete=delete)
     load(lake, parent, id=[1, 2], v=["a", "a"])
     load(lake, child, id=[10, 11], customer=[1, 2])
-    assert code(verify(lake, parent)) == "CONSTRAINT_VIOLATED"
+    assert code(verify(lake, parent)) == "VERIFY_VIOLATED"
     assert code(verify(lake, child)) is None
     change(lake, parent, ["D"], id=[2], v=["a"])
     assert (code(verify(lake, parent)), counts(verify(lake, parent))) == (None, {"unique.v": (1, 0)})
     result = verify(lake, child, settle_seconds=0)
-    assert (code(result), counts(result)) == ("CONSTRAINT_VIOLATED", {"foreign_key.customer": (2, 1)})
+    assert (code(result), counts(result)) == ("VERIFY_VIOLATED", {"foreign_key.customer": (2, 1)})
     assert result.details["constraints"][0]["keys"] == ({"key": '{"customer":2}', "rows": 1, "settled": True},)
     change_of_child = {"id": [11], "customer": [2]}
     change(lake, child, ["D"], **change_of_child)
@@ -113,7 +113,7 @@ def test_orphan_is_reported_once_it_had_the_time_to_get_its_row(tmp_path: Path) 
     assert (first.details["verdict"], first.details["constraints"][0]["unsettled"]) == ("equal", 1)
     assert code(verify(lake, spec, NOW + timedelta(minutes=29))) is None
     late = verify(lake, spec, NOW + timedelta(minutes=30))
-    assert (code(late), counts(late)) == ("CONSTRAINT_VIOLATED", {"foreign_key.customer": (2, 1)})
+    assert (code(late), counts(late)) == ("VERIFY_VIOLATED", {"foreign_key.customer": (2, 1)})
     assert late.error is not None
     assert "foreign_key.customer (customer): 1 of 2 rows have no row in s.customers" in late.error.message
     change(lake, PARENT, ["I"], id=[2])
@@ -151,7 +151,7 @@ def test_each_source_of_a_table_has_its_own_values(tmp_path: Path) -> None:
     landed.load("us", {1: "a", 3: "x", 4: "x"})
     lake.done(spec)
     result = verify(lake, spec)
-    assert (code(result), counts(result)) == ("CONSTRAINT_VIOLATED", {"unique.v": (5, 2)})
+    assert (code(result), counts(result)) == ("VERIFY_VIOLATED", {"unique.v": (5, 2)})
     assert [one["key"] for one in result.details["constraints"][0]["keys"]] == ['{"_source":"us","v":"x"}']
     own = ForeignKey(columns=("id",), to="s.t", to_columns=("id",))
     assert counts(verify(lake, replace(spec, unique={}, foreign_key={"own": own}))) == {"foreign_key.own": (5, 0)}
