@@ -122,6 +122,18 @@ def test_orphan_is_reported_once_it_had_the_time_to_get_its_row(tmp_path: Path) 
     assert read_orphans(Storage(), lake.layout(spec).state) == {"foreign_key.customer": {}}
 
 
+def test_an_erasure_removes_what_is_remembered_of_values(tmp_path: Path) -> None:
+    lake = SmallLake(tmp_path)
+    load(lake, PARENT, id=[1])
+    load(lake, CHILD, id=[10, 11], customer=[1, 2])
+    verify(lake, CHILD)
+    state = lake.layout(CHILD).state
+    assert [len(values) for values in read_orphans(Storage(), state).values()] == [1]
+    lake.done(CHILD, JobOptions(action="erase", key={"id": "11"}, asked_by="eve"))
+    assert read_orphans(Storage(), state) == {}
+    assert code(verify(lake, CHILD, settle_seconds=0)) is None
+
+
 def test_what_can_not_be_checked_is_said(tmp_path: Path) -> None:
     lake = SmallLake(tmp_path)
     spec = replace(CHILD, unique={"gone": ("none",)})
