@@ -12,16 +12,21 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from airflow_gddl.contract.table_spec import COLUMN, CONDITIONS, LITERALS, Term
 from airflow_gddl.metadata.expression_text import ExpressionError, parsed
 from airflow_gddl.metadata.problems import looks_secret
 from airflow_gddl.metadata.validation import quoted
 
-_TEXT, _NUMBER = ("VARCHAR", "CHAR", "TEXT"), ("INTEGER", "BIGINT", "SMALLINT", "NUMERIC", "DECIMAL")
+_TEXT, _NUMBER = ("VARCHAR", "TEXT"), ("INTEGER", "BIGINT", "SMALLINT", "NUMERIC", "DECIMAL")
 _LITERAL = r"('(?:[^']|'')*')"
-_TEXT_CASTS = r"::(?:text|bpchar|character varying|character)(?:\(\d+\))?(?!\[)"
+_TEXT_CASTS = r"::(?:text|character varying)(?:\(\d+\))?(?!\[)"
 _NUMBER_CASTS = r"::(?:numeric|double precision)(?![\w(\[])"
 """That change no number; others round, or refuse values."""
-_LISTED = re.compile(r"= ANY \(+ARRAY\[([^\[\]]*)\]\)?(?:::\w[\w ]*\[\])?\)")
+_SAME = frozenset({*CONDITIONS, *LITERALS, COLUMN, "+", "-", "*", "abs", "coalesce", "length", "lower", "upper"}) - {
+    "regexp_like"
+}
+"""Operations that databases compute as jobs do; others round, divide whole numbers, or treat nulls otherwise."""
+_LISTED = re.compile(r"(= ANY|<> ALL) \(+ARRAY\[([^\[\]]*)\]\)?(?:::\w[\w ]*\[\])?\)")
 _WHITE = re.compile(r"[\x00-\x20\x7f\ud800-\udfff]+")
 _UNNAMED = re.compile(r"\W+", re.ASCII)
 _SHOWN = 200
@@ -96,7 +101,7 @@ class DeclaredConstraints:
             self.left.append(otherwise)
             return
         columns = set(tree.columns)
-        if tree.is_condition and columns and columns <= {c["name"] for c in self.columns}:
+        if tree.is_condition and _is_same(tree) and columns and columns <= {c["name"] for c in self.columns}:
             yield f"{name}: {{rule: {json.dumps(rule, ensure_ascii=False)}, on: warn}}"
         else:
             self.left.append(otherwise)
@@ -106,11 +111,19 @@ class DeclaredConstraints:
         text = re.sub(r"`([^`\"]+)`", r'"\1"', text)
         text = re.sub(f"{_LITERAL}::date\\b", r"date \1", text)
         text = re.sub(f"{_LITERAL}{_TEXT_CASTS}", r"\1", text)
+        text = re.sub(r"'(-\d+)'::(?:integer|bigint)\b", r"\1", text)
+        text = re.sub(rf"'(-\d+(?:\.\d+)?)'{_NUMBER_CASTS}", r"\1", text)
         text = re.sub(rf"\(?(-?\d+(?:\.\d+)?)\)?{_NUMBER_CASTS}", r"\1", text)
         for kinds, casts in ((_TEXT, _TEXT_CASTS), (_NUMBER, _NUMBER_CASTS)):
             names = "|".join(_spelled(c["name"]) for c in self.columns if str(c["type"]).upper().startswith(kinds))
             text = re.sub(rf"(?<![\w\"])(?:\(({names})\)|({names})){casts}", r"\1\2", text) if names else text
-        return _LISTED.sub(r"in (\1)", text).replace(" ~~ ", " like ")
+        text = _LISTED.sub(lambda m: f"{'in' if m[1] == '= ANY' else 'not in'} ({m[2]})", text)
+        return text.replace(" ~~ ", " like ")
+
+
+def _is_same(tree: Term) -> bool:
+    """Whether a database computes the expression as jobs do."""
+    return tree.op in _SAME and all(map(_is_same, tree.args))
 
 
 def _spelled(name: str) -> str:
