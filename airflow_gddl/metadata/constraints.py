@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
-from airflow_gddl.contract.column_names import is_kept, mask_method
+from airflow_gddl.contract.column_names import is_kept, mask_method, renamed
 from airflow_gddl.contract.errors import FieldPath, SpecProblem
 from airflow_gddl.contract.table_spec import SHARD_COLUMN, ForeignKey, TableSpec, lowered
 
@@ -83,7 +83,10 @@ def _pair_problems(child: TableSpec, parent: TableSpec, path: FieldPath, key: Fo
         return
     for column, other in zip(key.columns, key.to_columns, strict=True):
         mine, theirs = mask_method(column, child), mask_method(other, parent)
-        if fault := _fault(parent, other):
+        if (name := renamed(other, parent)) != other:
+            message = f"{other} is a name in the files of {parent.table}; its row gives the column the name {name!r}"
+            yield _invalid((*path, "to_columns"), list(key.to_columns), message, f"write {name}")
+        elif fault := _fault(parent, other):
             message = f"{parent.table} has in {other} {fault}"
             yield _invalid(
                 (*path, "to_columns"), list(key.to_columns), message, "name other columns, or remove the key"

@@ -20,9 +20,9 @@ from airflow_gddl.contract.spec import JobOptions, TableSpec
 from airflow_gddl.contract.table_spec import ForeignKey
 from airflow_gddl.stores import Storage
 from spark_jobs.job.run_results import for_record
-from spark_jobs.table.runtime import TableOutcome
+from spark_jobs.table.runtime import Declined, TableOutcome
 from spark_jobs.verification import read_orphans
-from tests.delta_rs.small_lake import SmallLake
+from tests.delta_rs.small_lake import TIER, SmallLake
 from tests.landing import write
 from tests.sharded import Sharded
 
@@ -146,6 +146,18 @@ def test_what_can_not_be_checked_is_said(tmp_path: Path) -> None:
     load(lake, PARENT, id=[1])
     text = str(verify(lake, spec).error)
     assert "values of customer (string) and id (bigint) don't compare" in text
+
+
+def test_a_table_too_large_for_this_process_is_left_to_spark(tmp_path: Path) -> None:
+    """Also the one that a foreign key names, which may be of another tier."""
+    lake = SmallLake(tmp_path)
+    load(lake, PARENT, id=list(range(50_000)))
+    load(lake, CHILD, id=[10], customer=[1])
+    small = SmallLake(tmp_path, replace(TIER, delta_rs_max_bytes=50_000))
+    found = small.run(CHILD, JobOptions(action="verify"))
+    assert isinstance(found, Declined)
+    assert "the table customers has" in found.reason
+    assert code(verify(small, replace(CHILD, foreign_key={}))) is None
 
 
 def test_numbers_of_two_widths_compare(tmp_path: Path) -> None:

@@ -115,6 +115,25 @@ def test_a_bad_row_is_one_problem_and_the_good_rows_load(
     assert [spec.table for spec in catalog.tables] == ["shop.good", "shop.last"]
 
 
+def test_foreign_keys_have_the_places_and_keys_of_their_tables(tmp_path: Path) -> None:
+    """A table is named as `depends_on` names it; what another row makes of a column counts."""
+    parent = "{table: s.a, keys: [id], target: lake.a, rename: {OLD: new}, exclude_columns: [x], mask: {m: hmac}}"
+    keys = "{f: {columns: v, to: s.a}, g: {columns: m, to: s.a, to_columns: m}}"
+    good = f"{{table: s.b, keys: [id], mask: {{m: hmac}}, foreign_key: {keys}}}"
+    bad = [f"{{table: s.c{i}, keys: [id], foreign_key: {{f: {{columns: v, to: s.a, to_columns: {name}}}}}}}"
+           for i, name in enumerate(("OLD", "x", "m"))]  # fmt: skip
+    catalog = loaded(tmp_path, {"tables/a.yaml": row_file(parent, good, *bad)})
+    (spec,) = [spec for spec in catalog.tables if spec.table == "s.b"]
+    assert {name: (key.to, key.to_columns) for name, key in spec.foreign_key.items()} == {
+        "f": ("lake.a", ("id",)), "g": ("lake.a", ("m",)),
+    }  # fmt: skip
+    assert [(p.code, p.table, p.message) for p in catalog.problems] == [
+        ("CONSTRAINT_INVALID", "s.c0", "OLD is a name in the files of lake.a; its row gives the column the name 'new'"),
+        ("CONSTRAINT_INVALID", "s.c1", "lake.a has in x a column that is kept out of the lake"),
+        ("CONSTRAINT_INVALID", "s.c2", "v is masked by nothing, and m of lake.a by hmac"),
+    ]
+
+
 def test_types_are_accepted_in_any_spelling(tmp_path: Path) -> None:
     kinds = ("varchar(9)", "NUMERIC(12, 2)", "timestamp_ltz", "map<string, struct<a: int>>")
     types = ", ".join(f"c{i}: '{kind}'" for i, kind in enumerate(kinds))
