@@ -1,4 +1,4 @@
-"""The replica against the source database."""
+"""The replica against the source database; and what of findings is remembered until it has settled."""
 
 from __future__ import annotations
 
@@ -68,6 +68,37 @@ def read_differences(storage: Storage, root: str) -> Mapping[str, SeenDifference
 
 def write_differences(storage: Storage, root: str, unsettled: Mapping[str, SeenDifferences]) -> None:
     storage.write(join(root, DIFFERENCES), codec.to_json(DifferenceRecords(unsettled=unsettled)).encode())
+
+
+ORPHANS = "orphan-looks.json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class OrphanRecords:
+    """Values of foreign keys without a row, of earlier checks: by constraint, their hashes to when they were first
+    seen, ISO 8601 UTC."""
+
+    unsettled: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+
+
+def read_orphans(storage: Storage, root: str) -> Mapping[str, Mapping[str, str]]:
+    """Those of the table whose state folder is `root`; if the document is lost, one more check is needed.
+
+    Raises:
+        FatalError: `LEDGER_DAMAGED`.
+    """
+    found = read_small(storage, join(root, ORPHANS), OrphanRecords, "delete it, and verify once more")
+    return {} if found is None else found.unsettled
+
+
+def write_orphans(storage: Storage, root: str, unsettled: Mapping[str, Mapping[str, str]]) -> None:
+    storage.write(join(root, ORPHANS), codec.to_json(OrphanRecords(unsettled=unsettled)).encode())
+
+
+def settle_time(spec: TableSpec, options: JobOptions) -> timedelta:
+    """How long a change may take to arrive: as asked for, else the table's freshness, or an hour."""
+    usual = seconds(spec.freshness) if spec.freshness is not None else _SETTLE_SECONDS
+    return timedelta(seconds=usual if options.settle_seconds is None else options.settle_seconds)
 
 
 _ROWS_AT_ONCE = 2000
@@ -470,13 +501,13 @@ class _Comparing:
         settled: set[tuple[str, ...]] = set()
         for key, hashes in found.items():
             seen = SeenDifferences(rows=_plain(hashes), source_time=iso(looked_at), at=iso(self.now))
-            earlier = before.get(_mark(key))
+            earlier = before.get(mark_of(key))
             if earlier is not None and earlier.rows == seen.rows:
                 seen = earlier
             if self._has_settled(seen):
                 settled.add(key)
             if len(now) < _MOST_REMEMBERED:
-                now[_mark(key)] = seen
+                now[mark_of(key)] = seen
         if before or now:
             write_differences(storage, root, now)
         return settled
@@ -485,12 +516,8 @@ class _Comparing:
         """Whether the replica has passed the source's time of that comparison, or had the time to."""
         newest = self.state.max_commit_ts
         caught_up = newest is not None and datetime.fromisoformat(newest) > datetime.fromisoformat(seen.source_time)
-        return caught_up or self.now - datetime.fromisoformat(seen.at) >= self._wait()
-
-    def _wait(self) -> timedelta:
-        own = self.context.spec.freshness
-        usual = seconds(own) if own is not None else _SETTLE_SECONDS
-        return timedelta(seconds=usual if self.options.settle_seconds is None else self.options.settle_seconds)
+        waited = self.now - datetime.fromisoformat(seen.at)
+        return caught_up or waited >= settle_time(self.context.spec, self.options)
 
     def _named(
         self, found: Mapping[tuple[str, ...], Hashes], settled: set[tuple[str, ...]]
@@ -526,7 +553,8 @@ def _state(hashes: Hashes) -> str:
     return "missing" if mine is None else "extra" if source is None else "different"
 
 
-def _mark(key: Sequence[str]) -> str:
+def mark_of(key: Sequence[str]) -> str:
+    """What is remembered of a key: 128 bits."""
     return hashlib.blake2b(json.dumps(key).encode(), digest_size=16).hexdigest()
 
 

@@ -38,7 +38,7 @@ def verify(
         typer.Option(metavar="SECONDS", min=0, help="How long a change may take; 0: no changes are on their way."),
     ] = None,
 ) -> None:
-    """Compare each replica with its changes, and with its source; exit status 1 when one differs."""
+    """Compare each replica with its changes, its source and its constraints; exit status 1 when one fails."""
     require_name(source_connection)
     cli = context.of(ctx).lending(source_connection)
     asked = JobOptions(action="verify", source_connection=source_connection, settle_seconds=settle)

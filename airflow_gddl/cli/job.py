@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -66,7 +66,8 @@ def _batches(result: JobResult) -> list[dict[str, Any]]:
     return list(answer(result).get("batches", []))
 
 
-STYLES = {"succeeded": "green", "failed": "bold red", "skipped": "dim", "equal": "green", "different": "bold red"}
+STYLES = {"succeeded": "green", "failed": "bold red", "skipped": "dim", "equal": "green", "different": "bold red",
+          "violated": "bold red"}  # fmt: skip
 _STATUSES: tuple[Status, ...] = ("succeeded", "skipped", "failed")
 _MOST_NAMED = 5
 _NUMBERS = {
@@ -120,10 +121,26 @@ def show_verdicts(screen: Screen, results: Sequence[JobResult]) -> None:
     """One row for each table: whether the replica equals its changes, and its source where requested."""
     numbers = number_columns("rows", "expected", "in the source", "unsettled")
     screen.table(["table", "verdict", *numbers, "keys"], [_verdict_row(result) for result in results])
+    checked = [_constraint_row(r.table, one) for r in results for one in answer(r).get("constraints") or ()]
+    if checked:
+        numbers = number_columns("rows", "failed", "unsettled")
+        screen.table(["table", "constraint", "verdict", *numbers, "values"], checked)
+
+
+def _constraint_row(table: str, found: Mapping[str, Any]) -> list[Cell | str]:
+    """A constraint of the table that was checked: how many rows break it, and some of their values."""
+    outcome = "not checked" if found["not_checked"] else "violated" if found["failed"] else "kept"
+    return [
+        table,
+        found["name"],
+        status(outcome),
+        *(count(found[name]) for name in ("rows", "failed", "unsettled")),
+        _names([str(key["key"]) for key in found["keys"]]),
+    ]
 
 
 def verdict(result: JobResult) -> str:
-    """`equal` or `different`; else the status."""
+    """`equal`, `different` or `violated` (equal, with constraints that rows break); else the status."""
     return str(answer(result).get("verdict", result.status))
 
 
@@ -162,7 +179,7 @@ def show_troubles(screen: Screen, outcome: JobOutcome) -> None:
             sample = f", e.g. {', '.join(str(item) for item in warning.sample)}" if warning.sample else ""
             warnings.setdefault((warning.code, warning.message + times + sample), []).append(result.table)
         for one in result.expectations:
-            if one.failed:
+            if one.failed and result.action != "verify":  # whose error names constraints with their rows
                 screen.warn(f"{result.table}: expectation {one.name} (on: {one.on}): {_share(one)} fail", "yellow")
         if result.error is not None:
             errors.setdefault((result.error.code, result.error.message), []).append(result.table)

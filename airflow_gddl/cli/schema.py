@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from typing import Annotated, Any
 
@@ -163,12 +163,18 @@ def data_contract(spec: TableSpec, fields: list[dict[str, Any]], path: str) -> d
     }
 
 
+def _rules(spec: TableSpec) -> Iterator[tuple[str, str]]:
+    """Name and text of what holds for rows."""
+    yield from ((name, f"{one.rule} ({one.on})") for name, one in spec.expect.items())
+    yield from ((name, f"unique: {', '.join(columns)}") for name, columns in spec.unique.items())
+    for name, key in spec.foreign_key.items():
+        yield name, f"foreign key: {', '.join(key.columns)} in {key.to} ({', '.join(key.to_columns)})"
+
+
 def _contract_table(spec: TableSpec, fields: list[dict[str, Any]]) -> dict[str, Any]:
     keys = {name.lower(): place for place, name in enumerate(spec.keys, start=1)}
     masked = lowered(spec.mask)
-    rules = [
-        {"name": name, "type": "text", "description": f"{one.rule} ({one.on})"} for name, one in spec.expect.items()
-    ]
+    rules = [{"name": name, "type": "text", "description": text} for name, text in _rules(spec)]
     properties = []
     for field in fields:
         name, place, text = field["name"], keys.get(field["name"].lower()), _description(field, spec)

@@ -25,7 +25,7 @@ DAGS: dict[str, tuple[Upkeep, str]] = {
     ),
     "gddl_verify": (
         "verify",
-        "Compares each replica with its changes, and with its source where a connection is named.",
+        "Compares each replica with its changes, and with its source where a connection is named; checks constraints.",
     ),
 }
 """Action and doc page by DAG id."""

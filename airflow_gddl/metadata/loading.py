@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from airflow_gddl.contract.errors import SpecProblem
+from airflow_gddl.contract.errors import FieldPath, SpecProblem
 from airflow_gddl.contract.extensions import CatalogSpec
 from airflow_gddl.contract.source_access import SourceAccess
 from airflow_gddl.contract.spec import Roots, TableSpec, TierSpec
 from airflow_gddl.contract.table_names import TableNames, ambiguous, ambiguous_remedy
 from airflow_gddl.metadata import files
+from airflow_gddl.metadata.constraints import resolved_keys
 from airflow_gddl.metadata.folder import FILE, FOLDERS, Folder, open_folder
 from airflow_gddl.metadata.keys import Keys, Layer, read_keys, report
 from airflow_gddl.metadata.problems import Problem, one_or_more, screen, show_name
@@ -35,20 +37,26 @@ def resolve(
         refused: names of rows that are not loaded, as they are written.
     """
     for i, table in enumerate(depends_on):
-        found = names.candidates_within(table, source)
-        if len(found) == 1:
-            yield next(iter(found.values()))
-        elif found:
-            path, remedy = ("depends_on", i), ambiguous_remedy(found)
-            yield SpecProblem("TABLE_AMBIGUOUS", path, table, ambiguous(table, found), remedy)
-        elif table in refused:
-            yield table
-        else:
-            near = names.near(table)
-            is_same = near is not None and near.lower() == table.lower()
-            meant = f"write {near}" if is_same else f"did you mean {near}?"
-            remedy = meant if near else "name a table that some row has, as schema.name"
-            yield SpecProblem("DEPENDS_ON_UNKNOWN", ("depends_on", i), table, "no row has this table", remedy)
+        yield _target(table, source, _Names(names, frozenset(refused)), ("depends_on", i))
+
+
+def _target(table: str, source: str, names: _Names, path: FieldPath) -> str | SpecProblem:
+    """The target of a table that a row of `source` names, or what is wrong with the name."""
+    found = names.tables.candidates_within(table, source)
+    if len(found) == 1:
+        return next(iter(found.values()))
+    if found:
+        return SpecProblem("TABLE_AMBIGUOUS", path, table, ambiguous(table, found), ambiguous_remedy(found))
+    if table in names.written:
+        return table
+    near = names.tables.near(table)
+    is_same = near is not None and near.lower() == table.lower()
+    meant = f"write {near}" if is_same else f"did you mean {near}?"
+    remedy = meant if near else "name a table that some row has, as schema.name"
+    message = "no row has this table"
+    if path[0] == "foreign_key":
+        return SpecProblem("FOREIGN_KEY_UNKNOWN", path, table, message, remedy)
+    return SpecProblem("DEPENDS_ON_UNKNOWN", path, table, message, remedy)
 
 
 def cyclic(specs: Sequence[TableSpec]) -> dict[str, SpecProblem]:
@@ -191,6 +199,7 @@ def load_folder(folder: Folder, environ: Mapping[str, str], *, keep_rows: bool =
     sound, row_problems = _assess(rows, keys, settings)
     names = _Names(TableNames(identities), frozenset(_written(files)))
     problems_beside = _dependencies(sound, names)
+    _resolve_foreign_keys(problems_beside, sound, names)
     _add_catalog_problems(problems_beside, sound, settings.catalogs)
     row_problems += _dependencies_of_others(rows, sound, names)
     problems = (*keys.problems, *(p for file in files for p in file.problems), *row_problems)
@@ -263,6 +272,22 @@ def _dependencies(sound: dict[str, NamedRow], names: _Names) -> dict[str, list[P
         if (cycle := cycles.get(item.spec.table)) is not None:
             problems[table] = [*problems.get(table, ()), _placed(cycle, item.row)]
     return problems
+
+
+def _resolve_foreign_keys(problems: dict[str, list[Problem]], sound: dict[str, NamedRow], names: _Names) -> None:
+    """Foreign keys of the valid rows get their targets and the columns there; problems are added."""
+    specs = {table: item.spec for table, item in sound.items()}
+    for table, item in sound.items():
+        if item.spec.foreign_key:
+            resolve = partial(_referenced, item.spec.source, names)
+            spec, found = resolved_keys(item.spec, specs, resolve)
+            sound[table] = replace(item, spec=spec)
+            if found:
+                problems.setdefault(table, []).extend(_placed(problem, item.row) for problem in found)
+
+
+def _referenced(source: str, names: _Names, table: str, path: FieldPath) -> str | SpecProblem:
+    return _target(table, source, names, path)
 
 
 def _add_catalog_problems(

@@ -22,7 +22,15 @@ from airflow_gddl.contract.checks import DURATIONS, WAITS, check_table, check_va
 from airflow_gddl.contract.errors import FatalError, FieldPath, SpecProblem
 from airflow_gddl.contract.extensions import DIALECTS
 from airflow_gddl.contract.spec import TableSpec
-from airflow_gddl.contract.table_spec import Expectation, InitialLoad, LandingRetention, SchemaEvolution, SchemaGate
+from airflow_gddl.contract.table_spec import (
+    Expectation,
+    ForeignKey,
+    InitialLoad,
+    LandingRetention,
+    SchemaEvolution,
+    SchemaGate,
+)
+from airflow_gddl.metadata.constraints import constraint_problems
 from airflow_gddl.metadata.expression_text import expression_problems
 from airflow_gddl.metadata.problems import looks_secret, one_or_more
 
@@ -156,7 +164,7 @@ def _is_list(hint: Any) -> bool:
 
 
 def written(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Normalized values: `null` of `mask` and `dropped_column` as text, a single asset as a list.
+    """Normalized values: `null` of `mask` and `dropped_column` as text; a single name of some lists as a list.
 
     Under a wrong name of `assets`, too, so that the name is reported, not its value.
     """
@@ -166,10 +174,25 @@ def written(values: Mapping[str, Any]) -> dict[str, Any]:
         result["schedule"] = {name: one_or_more(value) for name, value in schedule.items()}
     if isinstance(mask := result.get("mask"), Mapping):
         result["mask"] = {column: "null" if method is None else method for column, method in mask.items()}
+    if isinstance(unique := result.get("unique"), Mapping):
+        result["unique"] = {name: _columns(columns) for name, columns in unique.items()}
+    if isinstance(foreign := result.get("foreign_key"), Mapping):
+        result["foreign_key"] = {name: _listed_columns(key) for name, key in foreign.items()}
     evolution = result.get("schema_evolution")
     if isinstance(evolution, Mapping) and "dropped_column" in evolution and evolution["dropped_column"] is None:
         result["schema_evolution"] = {**evolution, "dropped_column": "null"}
     return result
+
+
+def _listed_columns(key: Any) -> Any:
+    """A foreign key with a single column as a list of one."""
+    names = ("columns", "to_columns")
+    return {n: _columns(v) if n in names else v for n, v in key.items()} if isinstance(key, Mapping) else key
+
+
+def _columns(value: Any) -> Any:
+    """A single name as a list of one; a text with commas stays, and is refused."""
+    return value if isinstance(value, str) and "," in value else one_or_more(value)
 
 
 def _as_written(path: FieldPath) -> str:
@@ -199,6 +222,7 @@ _INNER = {
         ("schema_evolution", SchemaEvolution),
         ("schema", SchemaGate),
         ("expect", Expectation),
+        ("foreign_key", ForeignKey),
         ("landing_retention", LandingRetention),
         ("initial_load", InitialLoad),
     )
@@ -216,6 +240,10 @@ _SYNONYMS = {
     "interval": "schedule",
     "sla": "freshness",
     "exclude": "exclude_columns",
+    "unique_key": "unique",
+    "unique_keys": "unique",
+    "foreign_keys": "foreign_key",
+    "relationships": "foreign_key",
     "partitions": "partition_by",
     "partitioned_by": "partition_by",
     "clustered_by": "cluster_by",
@@ -256,7 +284,7 @@ _START = datetime(2024, 1, 1, tzinfo=UTC)
 
 def check_spec(spec: TableSpec, tiers: Collection[str]) -> tuple[SpecProblem, ...]:
     """All problems of one row, independent of other rows."""
-    return (*check_table(spec), *expression_problems(spec), *_fields(spec, tiers))
+    return (*check_table(spec), *expression_problems(spec), *constraint_problems(spec), *_fields(spec, tiers))
 
 
 def check_defaults(defaults: Mapping[str, Any], tiers: Collection[str]) -> tuple[SpecProblem, ...]:
@@ -268,7 +296,7 @@ def check_defaults(defaults: Mapping[str, Any], tiers: Collection[str]) -> tuple
             return (SpecProblem("FIELD_REFUSED", (name,), defaults[name], message, remedy),)
     spec = TABLE.build({**defaults, "table": "schema.name", "keys": ["id"]})
     return (
-        (*check_values(spec), *expression_problems(spec), *_fields(spec, tiers))
+        (*check_values(spec), *expression_problems(spec), *constraint_problems(spec), *_fields(spec, tiers))
         if isinstance(spec, TableSpec)
         else spec
     )

@@ -12,6 +12,7 @@ from airflow_gddl.contract.checks import table_name_fault
 from airflow_gddl.contract.connections import engine_of, lent_url_of, require_replication, unreachable, url_of
 from airflow_gddl.contract.errors import FatalError, MetadataError
 from airflow_gddl.metadata.problems import looks_secret
+from airflow_gddl.onboarding.constraints import DeclaredConstraints
 from airflow_gddl.onboarding.rules import Activity, KeyFact, Notice, SourceFacts, TableFacts
 
 MOST_COUNTED = 64 * 1024**2
@@ -281,6 +282,7 @@ def _tables(connection: Any, inspector: Any, schema: str) -> Iterator[TableFacts
     indexes = inspector.get_multi_indexes(schema=schema)
     comments = _table_comments(inspector, schema)
     foreign = _foreign_keys(inspector, schema)
+    checks = _checks(inspector, schema)
     default = inspector.default_schema_name or schema
     figures = statistics(connection, schema)
     known = with_rows(connection, schema, {place[1]: figures.get(place[1], Statistics()) for place in columns})
@@ -293,10 +295,16 @@ def _tables(connection: Any, inspector: Any, schema: str) -> Iterator[TableFacts
             one for one in (*constraints.get(place, ()), *indexes.get(place, ())) if one.get("name") not in found.broken
         ]
         primary = keys.get(place)
+        key = best_key(columns[place], None if primary and primary.get("name") in found.broken else primary, unique)
+        declared = DeclaredConstraints(
+            columns=columns[place], key=() if key is None else key.columns, unique=[u for u in unique if _is_whole(u)],
+            foreign=foreign.get(place) or (), checks=checks.get(place) or (), default=default,
+        )  # fmt: skip
         yield TableFacts(
             table=f"{schema}.{name}",
             columns={column["name"]: str(column["type"]) for column in columns[place]},
-            key=best_key(columns[place], None if primary and primary.get("name") in found.broken else primary, unique),
+            key=key,
+            evidence={"constraints": text} if (text := declared.comment()) else {},
             rows=found.rows,
             size_bytes=found.size_bytes,
             activity=_activity(found),
@@ -317,6 +325,13 @@ def _foreign_keys(inspector: Any, schema: str) -> Mapping[Any, Sequence[Mapping[
     try:
         return dict(inspector.get_multi_foreign_keys(schema=schema))
     except (NotImplementedError, KeyError):  # a dialect without them; MySQL 8.0 with one into a hidden table
+        return {}
+
+
+def _checks(inspector: Any, schema: str) -> Mapping[Any, Sequence[Mapping[str, Any]]]:
+    try:
+        return dict(inspector.get_multi_check_constraints(schema=schema))
+    except NotImplementedError:  # a dialect without them
         return {}
 
 

@@ -170,6 +170,7 @@ class Reporter:
             self._loaded.take(result)
         if result.status == "failed":
             self._log.error("%s failed: %s", result.table, reason(result))
+            self._count_expectations(result)
             return
         counts = f"{result.files} files, {result.rows_read} rows read, {result.changes_written} changes"
         counts += f", {result.quarantined} quarantined" if result.quarantined else ""
@@ -188,16 +189,23 @@ class Reporter:
 
     def _count(self, result: JobResult) -> None:
         """Emit metrics of the run, for a limited number of tables."""
-        spec = self._specs.get(result.table)
-        if spec is None or (result.table not in self._counted and len(self._counted) >= _COUNTED):
+        tags = self._count_expectations(result)
+        if not tags:
             return
-        self._counted.add(result.table)
-        tags = {"table": result.table, "tier": spec.size}
         for name in ("rows_read", "bytes_read", "quarantined", "batches", "seconds"):
             gauge(f"gddl.{name}", float(getattr(result, name)), tags)
+        gauge("gddl.warnings", float(sum(warning.count for warning in result.warnings)), tags)
+
+    def _count_expectations(self, result: JobResult) -> dict[str, str]:
+        """Emit the metrics of expectations, of failed runs too; returns the tags of the table, none: not counted."""
+        spec = self._specs.get(result.table)
+        if spec is None or (result.table not in self._counted and len(self._counted) >= _COUNTED):
+            return {}
+        self._counted.add(result.table)
+        tags = {"table": result.table, "tier": spec.size}
         for one in result.expectations:
             gauge("gddl.expectation_failed", float(one.failed), {**tags, "expectation": one.name})
-        gauge("gddl.warnings", float(sum(warning.count for warning in result.warnings)), tags)
+        return tags
 
     def _measure(self, result: JobResult) -> None:
         """A table that was loaded is up to date as of its run's start; its lag grows while its source is quiet."""

@@ -7,8 +7,9 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from airflow_gddl.contract.errors import FatalError
-from airflow_gddl.contract.result import JobResult, RunWarning, error_info
+from airflow_gddl.contract.result import JobResult, RunWarning, error_info, summed
 from airflow_gddl.contract.spec import TableSpec
+from spark_jobs.actions.constraints import broken, check_constraints, unsettled
 from spark_jobs.actions.refresh import rebuild_batches, refresh_batches
 from spark_jobs.engines.port import TableContext
 from spark_jobs.ledger.ledger import Ledger
@@ -78,10 +79,11 @@ def _described(plan: BatchPlan, *, resumed: bool) -> dict[str, Any]:
 
 
 def verify(run: TableRun, totals: RunTotals) -> JobResult:
-    """Compare the replica with the state that its change table gives, and with its source where a connection is named.
+    """Compare the replica with the state that its change table gives, and with its source where a connection is named;
+    check the row's constraints.
 
-    The result has failed with `VERIFY_DIFFERENT` or `SOURCE_DIFFERENT` when they differ, with `BATCH_UNFINISHED` when
-    some sources of a table could not be compared.
+    The result has failed with `VERIFY_DIFFERENT` or `SOURCE_DIFFERENT` when they differ, with `VERIFY_VIOLATED` or
+    `CONSTRAINT_NOT_CHECKED`, or with `BATCH_UNFINISHED` when some sources of a table could not be compared.
 
     Raises:
         FatalError: as `url_of`, also for a table that is not loaded yet; `BATCH_UNFINISHED`.
@@ -96,11 +98,16 @@ def verify(run: TableRun, totals: RunTotals) -> JobResult:
     if source is not None and source.unsettled:
         totals.warn([_unsettled(source)])
     equal = verdict.equal and (source is None or not source.different)
-    details = {"verdict": "equal" if equal else "different", **asdict(verdict)}
+    findings = check_constraints(run)
+    totals.warn(unsettled(findings))
+    totals.expectations = summed(totals.expectations, [one.count for one in findings])
+    kept = not any(one.failed for one in findings)
+    details = {"verdict": "different" if not equal else "equal" if kept else "violated", **asdict(verdict)}
+    details |= {"constraints": [asdict(one) for one in findings]} if findings else {}
     details["changes_cut_before"] = cut_before(run.runtime.storage, run.layout.state)
     details["source"] = None if source is None else asdict(source)
     result = run.result(totals, status="succeeded", details=details)
-    error = unfinished if equal else _difference(run.spec, verdict, source)
+    error = (broken(findings) or unfinished) if equal else _difference(run.spec, verdict, source)
     return result if error is None else replace(result, status="failed", error=error_info(error))
 
 

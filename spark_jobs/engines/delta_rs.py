@@ -26,7 +26,7 @@ from spark_jobs.engines.places import InProcess
 from spark_jobs.engines.port import BatchWork, DeclinedError, RebuildRequest, TableContext
 from spark_jobs.engines.rebuild import Rebuild, rewrite_changes, verify
 from spark_jobs.engines.table_rows import Source, by_key
-from spark_jobs.engines.whole_tables import TableWriter, keep_readable
+from spark_jobs.engines.whole_tables import TableWriter, keep_readable, violations
 from spark_jobs.plan.columns import Column
 from spark_jobs.plan.discover import RecordedFile
 from spark_jobs.plan.identity import own_hours
@@ -35,6 +35,7 @@ from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.rules import quarantine
 from spark_jobs.rules.arrays import by_name
 from spark_jobs.rules.batch_schema import change_schema
+from spark_jobs.rules.constraints import Reference, Violations
 from spark_jobs.rules.decode import Stamp
 from spark_jobs.rules.erasure import KeyRows
 from spark_jobs.rules.fold import applied_before, are_superseded, needed_changes
@@ -273,3 +274,10 @@ class DeltaRsEngine(TablesEngine):
     def verify(self, context: TableContext, table_schema: TableSchema, swept: int, limit: int) -> Verdict:
         self._require_small_tables(context, context.layout.replica, context.layout.changes)
         return verify(self.tables, context.layout, table_schema, swept=swept, limit=limit)
+
+    def violations(
+        self, context: TableContext, columns: Sequence[str], reference: Reference | None, most: int
+    ) -> Violations:
+        path = context.layout.replica
+        self._require_small_tables(context, path, *(() if reference is None else (reference.path,)))
+        return violations(self.tables, path, columns, reference, most)

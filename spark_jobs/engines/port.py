@@ -19,6 +19,7 @@ from spark_jobs.plan.discover import RecordedFile
 from spark_jobs.plan.planned_batch import BatchPlan, TableState
 from spark_jobs.plan.table_schema import RESCUED, TableSchema
 from spark_jobs.rules.batch_schema import Stored, plan_batch
+from spark_jobs.rules.constraints import Reference, Violations
 from spark_jobs.rules.erasure import KeyRows
 from spark_jobs.rules.measure import (
     Appended,
@@ -355,6 +356,20 @@ class Engine(Protocol):
 
     def verify(self, context: TableContext, table_schema: TableSchema, swept: int, limit: int) -> Verdict:
         """Compare the replica with the state computed from its change table, without generations before `swept`."""
+        ...
+
+    def violations(
+        self, context: TableContext, columns: Sequence[str], reference: Reference | None, most: int
+    ) -> Violations:
+        """Rows of the replica that break a constraint on these columns.
+
+        Args:
+            reference: where their values have to be; null: no two rows may have the same values.
+            most: values that are named.
+
+        Raises:
+            FatalError: `CONSTRAINT_NOT_CHECKED`: a table lacks a column, or the types of two don't compare.
+        """
         ...
 
     def live_rows(self, context: TableContext, columns: Sequence[str]) -> Iterable[tuple[Any, ...]]:

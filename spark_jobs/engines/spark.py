@@ -43,11 +43,12 @@ from spark_jobs.engines.port import (
 )
 from spark_jobs.engines.rebuild import Rebuild, rewrite_changes, verify
 from spark_jobs.engines.spark_tables import MaintainedTables, MergedTables, SparkTables, name
-from spark_jobs.engines.whole_tables import TableWriter, keep_readable
+from spark_jobs.engines.whole_tables import TableWriter, keep_readable, violations
 from spark_jobs.plan.columns import Column
 from spark_jobs.plan.identity import own_hours
 from spark_jobs.plan.planned_batch import BatchPlan, TableState
 from spark_jobs.plan.table_schema import GDDL, TableSchema
+from spark_jobs.rules.constraints import Reference, Violations
 from spark_jobs.rules.fold import applied_before
 from spark_jobs.rules.measure import Compacted, Verdict
 from spark_jobs.rules.rewrite import Rewrite
@@ -408,6 +409,13 @@ class SparkEngine(TablesEngine):
     def verify(self, context: TableContext, table_schema: TableSchema, swept: int, limit: int) -> Verdict:
         known = self.tables_of(context, context.layout.replica, context.layout.changes)
         return verify(known, context.layout, table_schema, swept=swept, limit=limit)
+
+    def violations(
+        self, context: TableContext, columns: Sequence[str], reference: Reference | None, most: int
+    ) -> Violations:
+        path = context.layout.replica
+        known = self.tables_of(context, path, *(() if reference is None else (reference.path,)))
+        return violations(known, path, columns, reference, most)
 
 
 def _all_of(layout: Layout) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Steps on whole tables: created, evolved, reconciled with the row, swept; and the history of all keys."""
+"""Steps on whole tables: created, evolved, reconciled with the row, swept, checked; and the history of all keys."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from airflow_gddl.contract.result import MainCounts, RunWarning
-from airflow_gddl.contract.sql_types import SqlType, StructField, StructType, parse_type
+from airflow_gddl.contract.sql_types import ArrayType, MapType, SqlType, StructField, StructType, parse_type
 from airflow_gddl.stores import Storage
 from spark_jobs.delta import table_definition
 from spark_jobs.delta.commits import HISTORY, SWEEP, TRUNCATE, main_counts
@@ -24,11 +24,21 @@ from spark_jobs.engines.file_rules import Output, output_of, rewrite
 from spark_jobs.engines.table_rows import FindRows, Source, by_file, by_key, find, search
 from spark_jobs.plan.columns import Column
 from spark_jobs.plan.table_schema import GDDL, TableSchema
-from spark_jobs.plan.types import are_of_one_kind, grown
+from spark_jobs.plan.types import are_of_one_kind, grown, widens
 from spark_jobs.rules import sweep
 from spark_jobs.rules.arrays import DeltaSchema, by_name
 from spark_jobs.rules.batch_schema import change_schema
 from spark_jobs.rules.codes import table_codes
+from spark_jobs.rules.constraints import (
+    CHILD,
+    PARENT,
+    BrokenConstraint,
+    CheckedValues,
+    Reference,
+    Violations,
+    not_checked,
+    violations_of,
+)
 from spark_jobs.rules.convert import with_texts
 from spark_jobs.rules.history import differences, retyped_bounds, versions
 from spark_jobs.rules.merge import ACTION, AT
@@ -382,3 +392,52 @@ class _Truncate:
 
 def _as_they_are(rows: pa.Table) -> pa.Table:
     return rows
+
+
+def violations(
+    tables: Tables, path: str, columns: Sequence[str], reference: Reference | None, most: int
+) -> Violations:  # fmt: skip
+    """See `Engine.violations`."""
+    child = tables.existing(path)
+    mine = _columns_of(child, columns)
+    parent = None if reference is None else tables.existing(reference.path)
+    theirs = mine if parent is None or reference is None else _columns_of(parent, reference.columns)
+    kinds = [_comparable_type(own, other) for own, other in zip(mine, theirs, strict=True)]
+    rule = BrokenConstraint(columns=tuple(Column(c.name, kind) for c, kind in zip(mine, kinds, strict=True)), most=most)
+    sources = {CHILD: _values(child, mine, rule)}
+    if parent is not None:
+        sources[PARENT] = _values(parent, theirs, rule)
+    return violations_of(by_key(tables, sources, rule.schema, rule), most)
+
+
+def _columns_of(snapshot: TableSnapshot, columns: Sequence[str]) -> list[Column]:
+    """
+    Raises:
+        FatalError: `CONSTRAINT_NOT_CHECKED`.
+    """
+    spelled = {name.lower(): name for name in snapshot.schema.names}
+    if lacking := [column for column in columns if column.lower() not in spelled]:
+        where = "/".join(snapshot.path.rsplit("/", 2)[1:])
+        raise not_checked(f"{where} has no column {lacking[0]!r}", "correct the name, or wait until files bring it")
+    names = [spelled[column.lower()] for column in columns]
+    return [Column(name, snapshot.schema.types[name]) for name in names]
+
+
+def _comparable_type(own: Column, other: Column) -> SqlType:
+    """
+    Raises:
+        FatalError: `CONSTRAINT_NOT_CHECKED`.
+    """
+    mine, theirs = own.type, other.type
+    if isinstance(mine, (StructType, ArrayType, MapType)) or not (
+        mine == theirs or widens(mine, theirs) or widens(theirs, mine)
+    ):
+        what = f"values of {own.name} ({mine}) and {other.name} ({theirs}) don't compare"
+        raise not_checked(what, "give both columns one type (options.types), or remove the constraint")
+    return theirs if widens(mine, theirs) else mine
+
+
+def _values(snapshot: TableSnapshot, columns: Sequence[Column], rule: BrokenConstraint) -> Source:
+    names = tuple(column.name for column in columns)
+    marks = (GDDL,) if marks_deletes(snapshot.schema.types.get(GDDL)) else ()
+    return Source.of(snapshot, CheckedValues(columns=names, schema=rule.schema), (*names, *marks))

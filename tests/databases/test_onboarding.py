@@ -15,6 +15,7 @@ import sqlalchemy as sa
 from airflow_gddl.cli.context import real
 from airflow_gddl.cli.main import invoke
 from airflow_gddl.contract.errors import FatalError, MetadataError, RetriableError
+from airflow_gddl.contract.table_spec import ForeignKey
 from airflow_gddl.metadata.loading import load
 from airflow_gddl.onboarding.database import Database, Statistics, with_rows
 from airflow_gddl.onboarding.rules import SourceFacts, TableFacts
@@ -158,6 +159,52 @@ def test_foreign_keys_are_described_at_their_columns(live: Live) -> None:
         "code": "A code. References public.seen_from_everywhere.code",
         "line": "References shop.Order Lines.line",
     }
+
+
+CONSTRAINED = [
+    "CREATE TABLE shop.customers (id int PRIMARY KEY, email varchar(80) NOT NULL UNIQUE, born date)",
+    """CREATE TABLE shop.sales (
+        id bigint PRIMARY KEY, no int NOT NULL, line int NOT NULL, customer int, qty int, total numeric(10,2) NOT NULL,
+        "Status" varchar(9), country text, paid date,
+        CONSTRAINT sale_no UNIQUE (no, line),
+        CONSTRAINT sale_customer FOREIGN KEY (customer) REFERENCES shop.customers,
+        CONSTRAINT qty_ok CHECK (qty > 0), CONSTRAINT total_ok CHECK (total >= 0 AND total < 1000000.50),
+        CONSTRAINT status_ok CHECK ("Status" IN ('new', 'it''s')), CONSTRAINT country_ok CHECK (country LIKE 'D%'),
+        CONSTRAINT paid_ok CHECK (paid > date '2020-01-31'),
+        CONSTRAINT odd CHECK (position('x' in country) = 0), CONSTRAINT cut CHECK ((total)::int = 5)
+    )""",
+    "CREATE UNIQUE INDEX sale_part ON shop.sales (qty) WHERE qty > 3",
+]
+
+
+def test_constraints_are_proposed_as_comments_that_are_valid_fields(live: Live) -> None:
+    """What the grammar can't say is named as left; nothing is checked until a person writes it."""
+    live.execute(*CONSTRAINED)
+    live.onboard("--schema", "shop", "--write")
+    text = (live.metadata / "tables/shop.yaml").read_text()
+    (line,) = [line for line in text.splitlines() if "table: shop.sales" in line]
+    row, comment = line.split("  # ", 1)
+    assert not {"expect", "unique", "foreign_key"} & set(row.replace(":", " ").split())
+    proposed, left = comment.split("constraints? ")[1].split("; left: ")
+    assert [name in left for name in ("CHECK odd", "CHECK cut", "sale_part")] == [True, True, False]
+    rows = live.metadata / "tables/shop.yaml"
+    rows.write_text(text.replace(line, f"{row.removesuffix('}')}, {proposed}}}"))
+    catalog = load(live.metadata, {})
+    (sales,) = [spec for spec in catalog.tables if spec.table == "shop.sales"]
+    assert catalog.problems == ()
+    assert sales.unique == {"sale_no": ("no", "line")}
+    customer = ForeignKey(columns=("customer",), to="shop.customers", to_columns=("id",))
+    assert sales.foreign_key == {"sale_customer": customer}
+    assert {name: one.rule for name, one in sales.expect.items()} == {
+        "not_null": "no is not null and line is not null and total is not null",
+        "country_ok": "coalesce(country like 'D%', true)",
+        "paid_ok": "coalesce(paid > date '2020-01-31', true)",
+        "qty_ok": "coalesce(qty > 0, true)",
+        "status_ok": "coalesce(\"Status\" in ('new', 'it''s'), true)",
+        "total_ok": "total >= 0 AND total < 1000000.50",
+    }
+    assert {one.on for one in sales.expect.values()} == {"warn"}
+    live.onboard("--schema", "shop", status=0)
 
 
 def test_rows_sizes_types_and_changes_are_those_of_its_statistics(live: Live) -> None:
@@ -354,6 +401,8 @@ MARIADB = [
     "CREATE TABLE users (email varchar(80) NOT NULL, name varchar(80), UNIQUE KEY by_email (email), UNIQUE (name))",
     "CREATE TABLE bag (a int)",
     "CREATE TABLE `qu``ote` (id int PRIMARY KEY)",
+    """CREATE TABLE sold (id int PRIMARY KEY, order_id bigint, qty int, CONSTRAINT qty_ok CHECK (qty > 0 and qty <> 13),
+        CONSTRAINT sold_order FOREIGN KEY (order_id) REFERENCES orders (id))""",
     "ANALYZE TABLE orders",
 ]
 
@@ -371,8 +420,16 @@ def test_a_database_that_speaks_mysql(tmp_path: Path, capsys: pytest.CaptureFixt
             "shop.Order Lines": (("order_id", "line"), "primary key"),
             "shop.bag": None,
             "shop.orders": (("id",), "primary key"),
+            "shop.sold": (("id",), "primary key"),
             "shop.users": (("email",), "unique index by_email"),
         }
+        rule = r'"coalesce(\"qty\" > 0 and \"qty\" <> 13, true)"'
+        key = "{columns: [order_id], to: shop.orders, to_columns: [id]}"
+        assert [tables[f"shop.{name}"].evidence.get("constraints") for name in ("bag", "users", "sold")] == [
+            None,
+            "constraints? unique: {name: [name]}",
+            f"constraints? foreign_key: {{sold_order: {key}}}, expect: {{qty_ok: {{rule: {rule}, on: warn}}}}",
+        ]
         orders = tables["shop.orders"]
         assert (orders.rows, orders.columns["total"]) == (400, "DECIMAL(10, 2)")
         assert orders.size_bytes is not None
@@ -380,4 +437,4 @@ def test_a_database_that_speaks_mysql(tmp_path: Path, capsys: pytest.CaptureFixt
         assert orders.activity is not None
         assert (orders.activity.counter, orders.activity.changes) == (410, 10)
         live.onboard("--write")
-        assert (len(load(live.metadata, {}).tables), live.onboard()) == (4, "nothing to change\n")
+        assert (len(load(live.metadata, {}).tables), live.onboard()) == (5, "nothing to change\n")

@@ -18,7 +18,7 @@ import pytest
 from airflow_gddl.contract.checks import check_table
 from airflow_gddl.contract.extensions import DIALECTS
 from airflow_gddl.contract.spec import EngineName, JobOptions, TableSpec
-from airflow_gddl.contract.table_spec import Expectation, InitialLoad, LandingRetention, SchemaGate, Term
+from airflow_gddl.contract.table_spec import Expectation, ForeignKey, InitialLoad, LandingRetention, SchemaGate, Term
 from tests.conftest import LocalPort
 from tests.landing import write, write_bytes
 from tests.spark.children import job_child
@@ -187,6 +187,7 @@ def hostile_values(hint: Any) -> list[Any]:
 def usual_values(hint: Any) -> list[Any]:
     kinds = {
         Expectation: [Expectation(rule=RULE)],
+        ForeignKey: [ForeignKey(columns=("v",), to="s.t", to_columns=("id",))],
         InitialLoad: [InitialLoad()],
         LandingRetention: [LandingRetention(after="1d")],
         SchemaGate: [SchemaGate()],

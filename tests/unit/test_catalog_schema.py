@@ -57,6 +57,7 @@ def test_every_field_is_described() -> None:
         "CatalogSpec",
         "Defaults",
         "Expectation",
+        "ForeignKey",
         "InitialLoad",
         "LandingRetention",
         "SchemaEvolution",

@@ -13,7 +13,7 @@ from airflow_gddl.stores import Storage
 from spark_jobs.ledger.erasures import ErasureRegister
 from spark_jobs.ledger.ledger import read_note
 from spark_jobs.maintenance.maintain import cut_before
-from spark_jobs.verification import read_differences
+from spark_jobs.verification import read_differences, read_orphans
 
 
 def erasure(storage: Storage, root: str) -> object:
@@ -23,7 +23,13 @@ def erasure(storage: Storage, root: str) -> object:
 @pytest.mark.parametrize("damage", [b"", b"{", b"\xff", b"[]", b"{}x"])
 @pytest.mark.parametrize(
     ("name", "read"),
-    [("cut.json", cut_before), ("source-looks.json", read_differences), ("0f.json", erasure), ("move.json", read_note)],
+    [
+        ("cut.json", cut_before),
+        ("source-looks.json", read_differences),
+        ("orphan-looks.json", read_orphans),
+        ("0f.json", erasure),
+        ("move.json", read_note),
+    ],
 )
 def test_damage_names_the_file(
     tmp_path: Path, name: str, read: Callable[[Storage, str], object], damage: bytes
