@@ -236,7 +236,8 @@ def _announce(session: SparkSession) -> None:
 def _spread(spark: LazySpark, observe: Observer, stopped_by: Callable[[], str], *, steps: bool) -> Spread:
     """Over Spark tasks; on one machine, tiers with `spread: processes` over local processes."""
     on_a_cluster = is_on_a_cluster(os.environ)
-    tasks = SparkSpread(spark, Storage(), steps=steps and not on_a_cluster, stopped_by=stopped_by)
+    shows = steps and not on_a_cluster
+    tasks = SparkSpread(spark, Storage(), steps=shows, stopped_by=stopped_by, observe=observe)
     return tasks if on_a_cluster else SpreadByTier(tasks, LocalSpread(observe, stopped_by=stopped_by))
 
 

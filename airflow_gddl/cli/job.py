@@ -18,12 +18,12 @@ from airflow_gddl.cli.context import CliContext, of_outcome
 from airflow_gddl.cli.screen import Cell, Screen, ScreenColumn, count, counted, duration, number_columns, safe
 from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.contract.layout import LOADS
-from airflow_gddl.contract.result import ExpectationCount, JobResult, Status
+from airflow_gddl.contract.result import STARTING_SPARK, ExpectationCount, JobResult, Status
 from airflow_gddl.contract.source_access import of_tables
 from airflow_gddl.contract.spec import JobOptions, JobSpec, TableSpec
 from airflow_gddl.runners.child import nothing
 from airflow_gddl.runners.descriptor import RunnerSettings, SubmissionContext, make_runner
-from airflow_gddl.runners.interface import STARTING_SPARK, JobOutcome, ProgressEvent, Runner
+from airflow_gddl.runners.interface import JobOutcome, ProgressEvent, Runner
 from airflow_gddl.runners.remote import RemoteRunner, TaskKey
 from airflow_gddl.runners.this_machine import Heartbeat
 from airflow_gddl.runtime.state.documents import BY_HAND

@@ -12,6 +12,9 @@ from airflow_gddl.contract.errors import RETRIED, FatalError, GddlError
 Status = Literal["succeeded", "failed", "skipped"]
 Mode = Literal["initial", "incremental", "refresh"]
 
+STARTING_SPARK = "starting Spark"
+"""The step of a table that waits for the Java process of the job."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class MainCounts:

@@ -151,10 +151,6 @@ def check_contract(runner: str, job: str, deployed: str | None) -> None:
         raise FatalError("CONTRACT_VERSION", what, remedy=remedy)
 
 
-STARTING_SPARK = "starting Spark"
-"""The step of a table that waits for the Java process of the job."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class ProgressEvent:
     """Progress of one table in a running job.

@@ -26,6 +26,7 @@ from airflow_gddl.contract import codec
 from airflow_gddl.contract.durations import seconds
 from airflow_gddl.contract.errors import GddlError, RetriableError
 from airflow_gddl.contract.layout import STATE, join, result_name
+from airflow_gddl.contract.result import STARTING_SPARK
 from airflow_gddl.contract.spec import JobSpec, TableSpec, size_bytes
 from airflow_gddl.stores import Storage
 from spark_jobs.discovery import DeepListings
@@ -43,6 +44,7 @@ from spark_jobs.table.runtime import (
     Runtime,
     RunTotals,
     SparkSource,
+    Step,
     TableOutcome,
     cancelled,
     print_step,
@@ -194,6 +196,8 @@ class SparkSpread:
     """Tasks print their steps on standard error, which on one machine is the job's."""
     stopped_by: Callable[[], str] = str
     """See `Runtime`. Tables of tasks that run then end with their processes, and their claims expire."""
+    observe: Observer = silent
+    """Called when Spark starts."""
 
     def run(self, job: JobSpec, specs: Sequence[TableSpec]) -> Iterator[Found]:
         """Each table's outcome as soon as the driver sees it; `Declined` for tables that the engine can't process."""
@@ -210,6 +214,8 @@ class SparkSpread:
                     continue
                 costs[run.spec.table] = polled
                 if len(costs) == 1 and not self.stopped_by():
+                    if not self.spark.is_started:
+                        self.observe(Step(table=run.spec.table, step=STARTING_SPARK))
                     with suppress(GddlError):  # which is raised again below
                         self.spark.for_table()  # its start takes as long as thousands of polls
         finally:

@@ -10,7 +10,7 @@ from typing import Any
 
 from airflow_gddl.contract.connections import key_id
 from airflow_gddl.contract.layout import Layout
-from airflow_gddl.contract.result import JobResult
+from airflow_gddl.contract.result import STARTING_SPARK, JobResult
 from airflow_gddl.contract.spec import EngineName, JobSpec, TableSpec
 from spark_jobs.delta.commits import DeltaCommits
 from spark_jobs.dialects.protocol import Dialect, dialect_of
@@ -101,7 +101,7 @@ class TableRun:
     def context(self, work: int | None = None) -> TableContext:
         """What engines get; `work`: what the run has to do (`PendingWork.cost`); None: not known."""
         if self.engine == "spark" and self.runtime.engine is None and not self.runtime.spark.is_started:
-            self.report("starting Spark")
+            self.report(STARTING_SPARK)
         tier = self.job.tiers[self.spec.size]
         engine = make_engine(self.engine, self.runtime, work)
         return TableContext(

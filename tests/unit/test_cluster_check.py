@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 from airflow_gddl.contract.errors import FatalError
+from airflow_gddl.contract.result import STARTING_SPARK
 from airflow_gddl.contract.spec import EngineName, TierSpec
 from airflow_gddl.stores import Storage
 from spark_jobs.job.job_tables import run_job
@@ -19,7 +20,7 @@ from spark_jobs.job.spread_local import NoSpark
 from spark_jobs.job.spread_spark import SparkSpread
 from spark_jobs.spark import cluster_check
 from spark_jobs.spark.cluster_check import check_versions
-from spark_jobs.table.runtime import Runtime
+from spark_jobs.table.runtime import Runtime, Step
 from tests.delta_rs.small_lake import SmallLake, spec_of
 
 
@@ -110,6 +111,10 @@ def test_other_deltas_and_none_are_refused(delta: str | None, code: str) -> None
 class Refusing(NoSpark):
     """A source of Spark sessions whose Spark is too old."""
 
+    @property
+    def is_started(self) -> bool:
+        return False
+
     def for_table(self, _work: int | None = None, /) -> Any:
         old: Any = Cluster("3.5.6")
         check_versions(old, {})
@@ -122,10 +127,17 @@ def test_nothing_is_written_before_it_is_refused(tmp_path: Path, on: EngineName)
     specs = [spec_of("a"), spec_of("b")]
     for spec in specs:
         lake.load(spec)
-    runtime = Runtime(storage=Storage(), spark=spark, spread=SparkSpread(spark, Storage()))
+    reported: list[str] = []
+
+    def observe(step: Step) -> None:
+        reported.append(step.step)
+
+    spread = SparkSpread(spark, Storage(), observe=observe)
+    runtime = Runtime(storage=Storage(), spark=spark, spread=spread, observe=observe)
     outcomes = run_job(lake.job(specs), runtime, lambda _: None)
     assert [o.result.error.code if o.result.error else None for o in outcomes] == ["SPARK_UNSUPPORTED"] * 2
     assert [path.name for path in tmp_path.glob("lake/*") if path.name != "_gddl"] == []
+    assert STARTING_SPARK in reported, "what takes long is announced"
 
 
 def test_matching_executors_are_accepted() -> None:
