@@ -16,7 +16,7 @@ from airflow_gddl.contract.errors import GddlError
 from airflow_gddl.contract.extensions import CatalogSpec
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import Roots, TableSpec
-from airflow_gddl.runtime.snapshot import Directory, MetadataSnapshot
+from airflow_gddl.runtime.snapshot import Directory, MetadataSnapshot, PipelineDocument
 from airflow_gddl.runtime.state.board import (
     BoardRow,
     LakeState,
@@ -91,20 +91,19 @@ class PageSource:
             self._lock.release()
 
     def settings(self, row: TableRow) -> tuple[TableSpec | None, CatalogSpec | None]:
-        """The table's row in full, and the catalog that it names.
+        """The table's row in full, and the catalog that it names; null: as `pipeline`, it names none."""
+        document = self.pipeline(row)
+        spec = None if document is None else next((spec for spec in document.specs if spec.table == row.table), None)
+        return spec, None if document is None or spec is None else document.catalogs.get(spec.catalog or "")
 
-        Null: no pipeline loads it, or the metadata can't be read; it names none.
-        """
+    def pipeline(self, row: TableRow) -> PipelineDocument | None:
+        """The pipeline that loads the table; null: there is none, or the metadata can't be read."""
         if row.dag_id is None or row.problems:
-            return None, None
+            return None
         try:
-            document = self.snapshot().pipeline(row.dag_id)
+            return self.snapshot().pipeline(row.dag_id)
         except (GddlError, OSError):
-            return None, None
-        if document is None:
-            return None, None
-        spec = next((spec for spec in document.specs if spec.table == row.table), None)
-        return spec, None if spec is None else document.catalogs.get(spec.catalog or "")
+            return None
 
     def _fresh(self, now: float) -> Board:
         directory, troubles = self._known()

@@ -24,6 +24,8 @@ from tests.airflow.page_site import NOW, PACK, Site
 from tests.airflow.stage import Stage
 
 ROOT = Path(__file__).parents[2]
+PATHS = ("table", "table/lake", "table/quarantine", "table/rows")
+"""What is asked of one table."""
 
 
 @pytest.fixture
@@ -49,8 +51,7 @@ def site(stage: Stage) -> Site:
 
 
 def test_without_a_login_there_is_no_answer(site: Site, users: dict[str, dict[str, str]]) -> None:
-    of_table = ("/api/table", "/api/table/lake", "/api/table/quarantine")
-    for path in ("/api/tables", *(f"{path}?name=shop.good" for path in of_table)):
+    for path in ("/api/tables", *(f"/api/{path}?name=shop.good" for path in PATHS)):
         assert site.client.get(path).status_code == 401, path
         assert site.client.get(path, headers={"Authorization": "Bearer forged.token.here"}).status_code == 403, path
 
@@ -447,15 +448,15 @@ def test_rights_are_asked_for_at_each_request(
     is gone at the next request."""
     own = next(one.row.dag_id for one in site.source.board().standings if one.row.table == "shop.own")
     rights = {"viewer": {own}, "admin": {PACK}}
-    for name in ("may_read", "may_read_data", "may_read_quarantine", "may_trigger"):
-        monkeypatch.setattr(f"airflow_gddl.page.app.{name}", lambda user, dag_id: dag_id in rights[user.username])
+    for name in ("may_read", "may_read_data", "may_read_rows", "may_trigger"):
+        monkeypatch.setattr(f"airflow_gddl.page.app.{name}", lambda user, dag_id, *_: dag_id in rights[user.username])
     monkeypatch.setattr("airflow_gddl.page.app.readable", lambda user, dag_ids: set(dag_ids) & rights[user.username])
     (site.stage.lake / "_gddl" / "logs" / own).mkdir(parents=True)
     (site.stage.lake / "_gddl" / "logs" / own / "job1.log").write_text("a secret line")
 
     def answers(user: str) -> dict[str, str]:
         names = ("shop.own", "shop.good", "shop.bad", "shop:shop.own", "shop:shop.good")
-        of_tables = [f"/api/{path}?name={n}" for path in ("table", "table/lake", "table/quarantine") for n in names]
+        of_tables = [f"/api/{path}?name={n}" for path in PATHS for n in names]
         asked = ["/api/tables", "/api/tables?search=own", *of_tables, f"/api/log?dag_id={own}&job=job1"]
         return {
             one: f"{(found := site.client.get(one, headers=users[user])).status_code} {found.text}" for one in asked

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from airflow_gddl.contract.result import ErrorInfo, Freshness, JobResult, MainCounts, RunWarning
+from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.runtime.state.documents import PollDocument, encode_poll, place
 from airflow_gddl.runtime.state.judging import TablePoll
 from airflow_gddl.runtime.state.recording import StateRecorder, write_record
@@ -70,7 +71,7 @@ def shop(stage: Stage) -> Site:
         f"{{table: shop.orders, keys: [order_id, line_no], mask: {{email: hash}}, owner: '{HOSTILE}', freshness: 1d}}",
         "{table: shop.lines_of_orders_with_a_long_name_that_must_not_be_cut_anywhere, keys: [id]}",
         "{table: shop.broken, keys: [id], freshness: soon}",
-        "{table: shop.late, keys: [id], freshness: 5m}",
+        "{table: shop.late, keys: [id], sequence_by: [seq], freshness: 5m}",
         "{table: shop.new, keys: [id], freshness: 1h}",
         "{table: shop.runs, keys: [id]}",
         "{table: shop.waits, keys: [id]}",
@@ -113,6 +114,24 @@ def quarantine(folder: Path) -> None:
         "resolved_at": arrow.array([None] * 3, arrow.string()),
     }
     deltalake.write_deltalake(folder, arrow.table(rows))
+
+
+def loaded(shop: Site, table: str, note: str = "") -> None:
+    """Rows of `shop.orders`; of another table a key with three changes, one of them late, and a bad row."""
+    if table == "shop.orders":
+        deltalake, arrow = pytest.importorskip("deltalake"), pytest.importorskip("pyarrow")
+        rows = {"order_id": [1, 2], "line_no": [1, None], "email": [MASKED] * 2, "note": [note] * 2}
+        deltalake.write_deltalake(shop.stage.lake / "shop" / "orders", arrow.table(rows))
+        return
+    small = importlib.import_module("tests.delta_rs.small_lake")
+    lake, spec = small.SmallLake(shop.stage.root), TableSpec(table=table, keys=("id",), sequence_by=("seq",))
+    for number, rows in (
+        (1, [("U", 1, "first"), ("?", 1, "bad")]),
+        (3, [("U", 1, "third")]),
+        (2, [("U", 1, "second")]),
+    ):
+        lake.change(spec, number, rows)
+        lake.done(spec)
 
 
 @pytest.fixture(scope="module")
@@ -208,6 +227,64 @@ def test_the_command_that_explains_a_key_is_filled_in(pages: Any) -> None:
     expect(command).to_have_text("gddl explain --table shop.late --key 42")
     page.get_by_label("Value of id").fill("@me")
     expect(command).to_have_text("gddl explain --table shop.late --key id=@me")  # no file is named
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(420, "light"), (1024, "dark"), (1440, "light"), (1440, "dark")])
+def test_a_row_in_quarantine_leads_to_the_history_of_its_key(pages: Any, shop: Site, width: int, scheme: str) -> None:
+    loaded(shop, "shop.late")
+    page = pages(color_scheme=scheme, **size(width))
+    page.goto("/gddl/#/table/shop.late")
+    held, found = page.locator("#quarantine"), page.locator("#explain")
+    held.get_by_role("button", name="History of this key").click()
+    expect(found.locator("#explain-why")).to_have_text(
+        "Change 3 (U) wins: its sequence is higher than that of change 2."
+    )
+    expect(page.get_by_label("Value of id")).to_have_value("1")
+    rows = found.get_by_role("table", name="Changes of the key").locator("tbody tr")
+    expect(rows.nth(1)).to_contain_text("late")
+    expect(found.get_by_text("1 record of this key in quarantine:")).to_be_visible()
+    expect(found.locator("dl.values").first).to_contain_text("third")
+    assert page.evaluate(browser.CLIPPED) == []
+    assert page.evaluate(browser.UNREADABLE) == []
+    browser.picture(page, f"explain_{width}_{scheme}")
+    page.get_by_label("Value of id").fill("404")
+    found.get_by_role("button", name="Show history").click()
+    expect(found.get_by_text("[KEY_NOT_FOUND]")).to_be_visible()
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(420, "dark"), (1024, "light"), (1440, "dark")])
+def test_the_first_rows_are_shown_on_request(pages: Any, shop: Site, width: int, scheme: str) -> None:
+    loaded(shop, "shop.orders", note=HOSTILE)
+    page = pages(color_scheme=scheme, **size(width))
+    page.goto("/gddl/#/table/shop.orders")
+    shown = page.locator("#preview")
+    shown.get_by_role("button", name="Show rows").click()
+    expect(shown.locator("ol.rows li")).to_have_count(2)
+    texts = [" ".join(text.split()) for text in shown.locator("dl.values").all_inner_texts()]
+    assert sorted(texts) == [
+        f"order_id 1 line_no 1 email masked note {HOSTILE}",
+        f"order_id 2 line_no null email masked note {HOSTILE}",
+    ]
+    assert MASKED not in page.content()
+    expect(shown.get_by_role("button", name="History of this key")).to_have_count(1)  # a null key leads nowhere
+    assert page.evaluate("window.hacked") is None
+    assert page.evaluate(browser.CLIPPED) == []
+    assert page.evaluate(browser.UNREADABLE) == []
+    browser.picture(page, f"rows_{width}_{scheme}")
+
+
+def test_a_danger_button_is_red_in_its_dialog(pages: Any) -> None:
+    page = pages(**size(1024))
+    page.goto("/gddl/#/table/shop.orders")
+    red = page.get_by_role("button", name="Full refresh").evaluate("one => getComputedStyle(one).color")
+    for name in ("Full refresh", "Reload from files"):
+        page.get_by_role("button", name=name).click()
+        shown = page.locator("#confirm").get_by_role("button", name=name)
+        assert shown.evaluate("one => getComputedStyle(one).backgroundColor") == red
+        page.locator("#confirm").get_by_role("button", name="Cancel").click()
+    page.get_by_role("button", name="Rerun").click()
+    shown = page.locator("#confirm").get_by_role("button", name="Rerun")
+    assert shown.evaluate("one => getComputedStyle(one).backgroundColor") != red
 
 
 def test_a_broken_row_is_counted_found_and_explained(pages: Any) -> None:

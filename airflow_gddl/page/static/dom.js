@@ -57,8 +57,20 @@ export function grid(columns, rows, label, kind = "") {
     return message ? [shown, el("tr", { class: "message" }, el("td", { colspan: titled.length }, message))] : [shown];
   });
   return el("table", { class: `grid ${kind}`.trim(), "aria-label": label },
-    el("thead", {}, el("tr", {}, titled.map((one) => el("th", { scope: "col", class: one.kind }, one.title)))),
+    el("thead", {}, el("tr", {}, titled.map((one) => el("th", { scope: "col", class: one.kind }, one.heading ?? one.title)))),
     el("tbody", {}, body));
+}
+
+/** A value of a row: null, an empty text and a masked value differ. */
+export function valueText(one) {
+  if (one.hidden) return el("i", { class: "small" }, "masked");
+  return one.value === null ? el("i", { class: "small" }, "null") : el("code", {}, one.value === "" ? "\"\"" : one.value);
+}
+
+/** Values of a row with their names; null: there are none. */
+export function values(found) {
+  if (!found.length) return null;
+  return el("dl", { class: "values" }, found.map((one) => el("div", {}, el("dt", {}, breakable(one.name || "record")), el("dd", {}, valueText(one)))));
 }
 
 let pressed = Promise.resolve();
