@@ -23,8 +23,8 @@ from airflow_gddl.runtime.state.board import (
     StateReader,
     TableQuery,
     Trouble,
+    choices,
     chosen,
-    counts,
     facets,
     standings,
 )
@@ -170,8 +170,8 @@ def table_list(
     return {
         "now": board.now,
         "troubles": troubles_of(board, seen),
-        "counts": counts(seen),
-        "quarantined": sum(one.record.quarantined > 0 for one in seen),
+        "choices": choices(seen, query),
+        "broken": sum(one.state.state == "broken_row" for one in seen),
         "metadata_problems": list(board.problems) if all_problems else [],
         "facets": facets(seen),
         "tables": len(seen),

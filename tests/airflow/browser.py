@@ -51,6 +51,22 @@ UNREADABLE = """() => {
 }"""
 """Texts of less contrast than 4.5 to 1; those of disabled buttons are exempt."""
 
+BROKEN = """() => {
+  const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  const found = [], range = document.createRange();
+  while (texts.nextNode()) {
+    const part = texts.currentNode;
+    if (!part.parentElement.checkVisibility() || part.parentElement.closest("svg, option, pre")) continue;
+    for (const word of part.textContent.matchAll(/[\\p{L}\\p{N}]+/gu)) {
+      range.setStart(part, word.index); range.setEnd(part, word.index + word[0].length);
+      const lines = new Set([...range.getClientRects()].map((one) => Math.round(one.top)));
+      if (lines.size > 1) found.push(`${part.parentElement.tagName}: ${word[0]}`);
+    }
+  }
+  return found;
+}"""
+"""Words that continue on the next line; a name may be broken at its `_`."""
+
 
 @contextmanager
 def served(app: FastAPI) -> Iterator[str]:

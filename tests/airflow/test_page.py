@@ -91,10 +91,10 @@ def test_the_list(site: Site, users: dict[str, dict[str, str]]) -> None:
     assert answer.headers["cache-control"] == "no-store"
     body = answer.json()
     assert [row["table"] for row in body["rows"]] == ["shop.bad", "shop.good", "shop.own", "shop.off"]
-    assert {state: number for state, number in body["counts"].items() if number} == {
-        "failed": 1, "attention": 1, "new": 1, "disabled": 1,
+    assert {state: number for state, number in body["choices"].items() if number} == {
+        "all": 4, "failed": 1, "attention": 1, "new": 1, "disabled": 1, "quarantined": 1,
     }  # fmt: skip
-    assert list(body["counts"]) == list(STATES)
+    assert list(body["choices"]) == ["all", *STATES, "quarantined"]
     bad, good, _, off = body["rows"]
     assert bad["error"] == ["X_Y", "<b>broken</b>"]
     assert (good["dag_id"], good["owner"], good["rows"], good["quarantined"], good["freshness"]) == (
@@ -121,11 +121,26 @@ def test_the_list(site: Site, users: dict[str, dict[str, str]]) -> None:
         ("order=table&direction=down&size=2", ["shop.own", "shop.off"]),
         ("order=table&size=3&page=2", ["shop.own"]),
         ("order=lag&size=1&page=99", ["shop.own"]),
+        ("order=rows&size=1", ["shop.good"]),
+        ("order=as_of&direction=down&size=1", ["shop.good"]),
     ],
 )
 def test_filters_order_and_pages(site: Site, users: dict[str, dict[str, str]], query: str, expected: list[str]) -> None:
     body = site.client.get(f"/api/tables?{query}", headers=users["viewer"]).json()
     assert [row["table"] for row in body["rows"]] == expected
+
+
+@pytest.mark.parametrize("query", ["", "search=good", "search=o&tier=small", "owner=sales&state=failed", "search=none"])
+def test_a_state_s_number_is_that_of_the_tables_that_it_lists(
+    site: Site, users: dict[str, dict[str, str]], query: str
+) -> None:
+    def asked(more: str) -> Any:
+        return site.client.get(f"/api/tables?{query.replace('state=failed', '')}{more}", headers=users["viewer"]).json()
+
+    with_state = site.client.get(f"/api/tables?{query}", headers=users["viewer"]).json()
+    found = with_state["choices"]
+    assert found.pop("all") == asked("")["matching"]
+    assert found == {state: asked(f"&state={state}")["matching"] for state in (*STATES, "quarantined")}
 
 
 @pytest.mark.parametrize("query", ["size=100000", "page=0", "order=drop", "state=odd", f"search={'x' * 201}"])
@@ -350,7 +365,7 @@ def test_a_table_with_an_invalid_row_stays_in_its_pack(
     site.stage.write("tables/shop.yaml", f"{rows}  - {{table: ../../etc/passwd, keys: [id]}}\n")
     site.now[0] += 600
     body = site.client.get("/api/tables", headers=users["viewer"]).json()
-    assert (body["tables"], body["counts"]["broken_row"], body["rows"][0]["table"]) == (4, 1, "shop.good")
+    assert (body["tables"], body["broken"], body["rows"][0]["table"]) == (4, 1, "shop.good")
     (other,) = body["metadata_problems"]
     assert "[TABLE_NAME_INVALID]" in other
     one = site.client.get("/api/table?name=shop.good", headers=users["admin"]).json()

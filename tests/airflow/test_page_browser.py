@@ -273,6 +273,28 @@ def test_the_first_rows_are_shown_on_request(pages: Any, shop: Site, width: int,
     browser.picture(page, f"rows_{width}_{scheme}")
 
 
+@pytest.mark.parametrize(("width", "scheme"), [(420, "light"), (1024, "dark"), (1440, "light")])
+def test_no_word_is_broken_inside(pages: Any, shop: Site, width: int, scheme: str) -> None:
+    deltalake, arrow = pytest.importorskip("deltalake"), pytest.importorskip("pyarrow")
+    names = ["id", "dms_timestamp", "transact_seq", "customer_delivery_address_of_the_first_order_in_this_year"]
+    moment = datetime.fromtimestamp(NOW, UTC)
+    rows = arrow.table({name: [1] for name in names}).append_column("changed", arrow.array([[{"at": moment}]]))
+    deltalake.write_deltalake(shop.stage.lake / "shop" / "waits", rows)
+    errors = {name: ["2023-11-14T21:00:00"] for name in ("occurred_at",)}
+    errors |= {"code": ["TIMESTAMP_OUT_OF_RANGE"], "reason": [f"{names[3]} is out of range"], "column": [names[3]]}
+    errors |= {"source_file": ["s3://landing-of-the-shop/shop/late/20231114-210000000.parquet"], "batch_id": ["1"]}
+    errors |= {"record": [json.dumps(dict.fromkeys(names, "1"))], "resolved_at": arrow.array([None], arrow.string())}
+    deltalake.write_deltalake(shop.stage.lake / "shop" / "waits__errors", arrow.table(errors))
+    page = pages(color_scheme=scheme, **size(width))
+    page.goto("/gddl/#/table/shop.waits")
+    page.get_by_role("button", name="Show rows").click()
+    expect(page.locator("#preview ol.rows li")).to_have_count(1)
+    expect(page.locator("#quarantine dl.values")).to_have_count(1)
+    expect(page.get_by_role("table", name="Schema", exact=True)).to_be_visible()
+    assert page.evaluate(browser.BROKEN) == []
+    browser.picture(page, f"names_{width}_{scheme}")
+
+
 def test_a_danger_button_is_red_in_its_dialog(pages: Any) -> None:
     page = pages(**size(1024))
     page.goto("/gddl/#/table/shop.orders")
