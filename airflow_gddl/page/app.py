@@ -32,6 +32,7 @@ from airflow_gddl.page.responses import Board, PageSource
 from airflow_gddl.page.rows import explained, in_replica
 from airflow_gddl.runtime.state.board import BoardRow, Order, TableQuery
 from airflow_gddl.runtime.state.judging import State
+from airflow_gddl.runtime.state.overview import Span
 from airflow_gddl.runtime.state.recording import Records, read_records
 from airflow_gddl.stores import open_store
 
@@ -209,6 +210,12 @@ class ListQuery(BaseModel):
         )
 
 
+class OverviewQuery(ListQuery):
+    """The list's parameters, whose order and page do not matter, and how far back."""
+
+    span: Span = "day"
+
+
 class KeyQuery(BaseModel):
     """A table, and a key of it: key column to its value as text."""
 
@@ -236,6 +243,11 @@ def _add_answers(app: FastAPI, source: PageSource) -> None:
         everything = may_read(user, None)
         seen = _seen(board, user)
         return answers.table_list(board, seen, asked.query(), asked.page, asked.size, all_problems=everything)
+
+    @app.get("/api/overview")
+    def overview(user: GetUserDep, asked: Annotated[OverviewQuery, Query()]) -> dict[str, Any]:
+        board = source.board()
+        return answers.overview_of(board, _seen(board, user), asked.query(), asked.span)
 
     @app.get("/api/table")
     def table(user: GetUserDep, name: Name, *, fresh: bool = False) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from airflow_gddl.contract.errors import GddlError
@@ -30,6 +30,7 @@ from airflow_gddl.runtime.state.board import (
 )
 from airflow_gddl.runtime.state.facts import RunFact, fact_of
 from airflow_gddl.runtime.state.judging import MOST_QUARANTINED
+from airflow_gddl.runtime.state.overview import Span, overview
 from airflow_gddl.topology.rows import TableRow
 
 PATIENCE = 3.0
@@ -179,6 +180,23 @@ def table_list(
         "page": number,
         "pages": last,
         "rows": [row(one, names) for one in found[first : first + size]],
+    }
+
+
+def overview_of(board: Board, seen: Sequence[BoardRow], query: TableQuery, span: Span) -> dict[str, Any]:
+    """Figures of the tables that match the query, and how many these are; see `Overview`."""
+    found = chosen(seen, query)
+    made = overview(found, board.now, span)
+    groups = {"source": made.sources, "owner": made.owners}
+    return {
+        "now": board.now,
+        "matching": len(found),
+        "complete_since": made.complete_since,
+        "periods": [{"start": start, **asdict(figures)} for start, figures in made.periods],
+        "by": {
+            kind: [{"name": name, **asdict(figures)} for name, figures in of_kind.items()]
+            for kind, of_kind in groups.items()
+        },
     }
 
 

@@ -130,6 +130,24 @@ def test_filters_order_and_pages(site: Site, users: dict[str, dict[str, str]], q
     assert [row["table"] for row in body["rows"]] == expected
 
 
+def test_the_overview_is_of_the_tables_that_the_filters_leave(
+    site: Site, users: dict[str, dict[str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def asked(query: str) -> Any:
+        return site.client.get(f"/api/overview?{query}", headers=users["viewer"]).json()
+
+    found = asked("span=day")
+    assert (found["matching"], found["complete_since"], len(found["periods"])) == (4, None, 24)
+    assert [(one["name"], one["runs"], one["rows"]) for one in found["by"]["owner"]] == [("", 1, 0), ("sales", 1, 8)]
+    assert found["periods"][-1]["lag"] == [30.0, 30.0]
+    assert (asked("owner=sales")["matching"], asked("search=own")["by"]["source"]) == (1, [])
+    assert site.client.get("/api/overview?span=year", headers=users["viewer"]).status_code == 422
+    assert site.client.get("/api/overview").status_code == 401
+    monkeypatch.setattr("airflow_gddl.page.app.readable", lambda _user, _dag_ids: set())
+    monkeypatch.setattr("airflow_gddl.page.app.may_read", lambda _user, _dag_id: False)
+    assert (asked("")["matching"], asked("")["by"]) == (0, {"source": [], "owner": []})
+
+
 @pytest.mark.parametrize("query", ["", "search=good", "search=o&tier=small", "owner=sales&state=failed", "search=none"])
 def test_a_state_s_number_is_that_of_the_tables_that_it_lists(
     site: Site, users: dict[str, dict[str, str]], query: str

@@ -33,6 +33,13 @@ pytestmark = pytest.mark.skipif(browser.CHROMIUM is None, reason="no Chromium (a
 HOSTILE = '<img src=x onerror="window.hacked=1">'
 LONG = "a_long_name_of_a_column_or_a_file_that_has_no_blank_" * 3
 REFUSED = f"[SCHEMA_REFUSED] column {LONG} was bigint and is text now: {HOSTILE}. " + "Remedy: set type_change. " * 6
+OVERLAPPING = """() => [...document.querySelectorAll("svg.plot")].flatMap((one) => {
+  const boxes = [...one.querySelectorAll("text")].map((text) => [text.textContent, text.getBoundingClientRect()]);
+  return boxes.flatMap(([text, a], at) => boxes.slice(at + 1)
+    .filter(([, b]) => a.left < b.right && b.left < a.right && a.top < b.bottom && b.top < a.bottom)
+    .map(([other]) => `${text} and ${other}`));
+})"""
+"""Texts of plots that lie on one another."""
 MASKED = "someone@example.org"
 
 
@@ -293,6 +300,52 @@ def test_no_word_is_broken_inside(pages: Any, shop: Site, width: int, scheme: st
     expect(page.get_by_role("table", name="Schema", exact=True)).to_be_visible()
     assert page.evaluate(browser.BROKEN) == []
     browser.picture(page, f"names_{width}_{scheme}")
+
+
+@pytest.mark.parametrize(
+    ("width", "scheme"),
+    [(420, "dark"), (1024, "light"), (1440, "light"), (1440, "dark"), (1024, "dark"), (420, "light")],
+)
+def test_the_overview_shows_what_the_filters_leave(pages: Any, width: int, scheme: str) -> None:
+    page = pages(color_scheme=scheme, **size(width))
+    page.goto("/gddl/#/?search=shop")
+    shown = page.locator("#overview")
+    expect(shown).to_contain_text("9 tables, 4 runs.")
+    shown.get_by_label("Overview of the").select_option("fortnight")
+    expect(shown).to_contain_text("9 tables, 56 runs. Complete since 2023-11-01 22:13:20")
+    assert "span=fortnight" in page.url
+    expect(shown.locator("svg.plot")).to_have_count(3)
+    expect(shown.locator("svg.plot").first.get_by_text("✕1")).to_be_visible()
+    expect(shown.locator("figcaption")).to_have_text(
+        ["Rows appended; 1 failed run", "Lag: p95, p50 dashed", "Duration of runs: p95, p50 dashed"]
+    )
+    assert page.evaluate(OVERLAPPING) == []
+    shown.get_by_text("By source and owner").click()
+    owners = shown.get_by_role("table", name="By owner").locator("tbody tr")
+    expect(owners).to_have_count(2)
+    expect(owners.nth(1)).to_contain_text(HOSTILE)
+    assert page.evaluate(browser.CLIPPED) == []
+    assert page.evaluate(browser.UNREADABLE) == []
+    browser.picture(page, f"overview_{width}_{scheme}")
+    page.get_by_role("searchbox").fill("orders late")
+    expect(shown).to_contain_text("0 tables, 0 runs.")
+    page.get_by_role("searchbox").fill("shop.late")
+    expect(shown).to_contain_text("1 table, 14 runs.")
+    expect(page.locator("#state-all")).to_have_text("all 1")
+    expect(page.locator("#state-attention")).to_have_text("!attention 0")
+    expect(shown.locator("figcaption").first).to_have_text("Rows appended; 0 failed runs")
+
+
+def test_rows_are_sorted_by_size_and_freshness(pages: Any) -> None:
+    page = pages(**size(1024))
+    page.goto("/gddl/#/?search=shop")
+    first = page.locator("table.matrix tbody th a").first
+    page.get_by_role("button", name="Rows", exact=True).click()
+    expect(first).to_have_text(re.compile("^shop\\.(lines|late|broken)"))
+    page.get_by_role("button", name="Up to date", exact=True).click()
+    page.get_by_role("button", name="Up to date ▴").click()
+    expect(first).to_have_text(re.compile("^shop\\.(lines|late|broken)"))
+    assert "order=as_of&direction=down" in page.url
 
 
 def test_a_danger_button_is_red_in_its_dialog(pages: Any) -> None:

@@ -31,6 +31,10 @@ export function tables(query) {
   return send(`${root}/gddl/api/tables?${query}`);
 }
 
+export function overview(query) {
+  return send(`${root}/gddl/api/overview?${query}`);
+}
+
 /** fresh: read runs from the lake, without the cache. */
 export function table(name, fresh = false) {
   return send(`${root}/gddl/api/table?${new URLSearchParams({ name, fresh })}`);

@@ -4,6 +4,7 @@ import * as api from "./api.js";
 import { el, replace } from "./dom.js";
 import { ago, count, counted, duration, moment, outcome, runText, STATE_SIGNS, stateText, UNKNOWN } from "./format.js";
 import { tableHash } from "./links.js";
+import { Overview } from "./overview.js";
 
 const FACETS = ["source", "tier", "priority", "owner"];
 const COLUMNS = [
@@ -22,11 +23,12 @@ export class Matrix {
       states: el("div", { class: "chips", role: "group", "aria-label": "States" }), filters: el("div", { class: "filters" }),
       banner: el("div", { role: "status" }), list: el("div"),
     };
+    this.overview = new Overview((name, value) => this.set(name, value, true));
     this.search = el("input", {
       type: "search", placeholder: "Search tables ( / )", "aria-label": "Search tables", value: query.get("search") ?? "",
       oninput: () => { this.note("search", this.search.value); clearTimeout(this.soon); this.soon = setTimeout(() => this.show(), 200); },
     });
-    replace(place, this.parts.banner, el("div", { class: "bar" }, this.search, this.parts.filters), this.parts.states, this.parts.list);
+    replace(place, this.parts.banner, this.overview.place, el("div", { class: "bar" }, this.search, this.parts.filters), this.parts.states, this.parts.list);
   }
 
   /** A search typed just before is not asked any more, and an answer under way is dropped. */
@@ -58,6 +60,7 @@ export class Matrix {
     this.states(answer);
     this.filters(answer.facets);
     this.list(answer);
+    this.overview.show(this.query);
     if (focused && document.activeElement === document.body) document.getElementById(focused)?.focus();
   }
 
