@@ -8,7 +8,7 @@ from typing import Any
 from airflow_gddl.contract.result import ErrorInfo, Freshness, JobResult
 from airflow_gddl.runtime.state.board import BoardRow, LakeState, standings
 from airflow_gddl.runtime.state.facts import KEPT_RUNS, TableRecord
-from airflow_gddl.runtime.state.overview import RunFigures, overview
+from airflow_gddl.runtime.state.overview import PeriodFigures, overview
 from airflow_gddl.topology.rows import TableRow
 
 HOUR, DAY = 3600.0, 86_400.0
@@ -48,10 +48,10 @@ def test_runs_are_counted_in_the_hour_in_which_they_began() -> None:
     )
     assert [start for start, _ in found.periods] == [NOW - 600 - (23 - at) * HOUR for at in range(24)]
     newest, before = found.periods[-1][1], found.periods[-2][1]
-    assert newest == RunFigures(runs=1, failed=0, rows=10, lag=(60.0, 60.0), seconds=(5.0, 5.0))
-    assert before == RunFigures(runs=2, failed=1, rows=10, lag=(10.0, 10.0), seconds=(5.0, 5.0))
+    assert newest == PeriodFigures(runs=1, failed=0, rows=10, lag=(60.0, 60.0), seconds=(5.0, 5.0))
+    assert before == PeriodFigures(runs=2, failed=1, rows=10, lag=(10.0, 10.0), seconds=(5.0, 5.0))
     assert sum(one.runs for _, one in found.periods) == 3
-    nothing = RunFigures(runs=0, failed=0, rows=0, lag=None, seconds=None)
+    nothing = PeriodFigures(runs=0, failed=0, rows=0, lag=None, seconds=None)
     assert {one for _, one in found.periods[:-2]} == {nothing}
     assert found.complete_since is None
 

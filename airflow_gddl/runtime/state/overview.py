@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from airflow_gddl.runtime.state.board import BoardRow
-from airflow_gddl.runtime.state.facts import KEPT_RUNS, RunFact
+from airflow_gddl.runtime.state.facts import KEPT_RUNS, RunFigures
 
 Span = Literal["day", "fortnight"]
 _SPANS: Mapping[Span, tuple[int, float]] = {"day": (24, 3600.0), "fortnight": (14, 86_400.0)}
@@ -17,7 +17,7 @@ NO_OWNER = ""
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunFigures:
+class PeriodFigures:
     """Figures of runs, of a period or of a group of tables.
 
     Attributes:
@@ -43,26 +43,26 @@ class Overview:
         sources, owners: figures of all periods together; tables without an owner are under `NO_OWNER`.
     """
 
-    periods: tuple[tuple[float, RunFigures], ...]
+    periods: tuple[tuple[float, PeriodFigures], ...]
     complete_since: float | None
-    sources: Mapping[str, RunFigures] = field(default_factory=dict)
-    owners: Mapping[str, RunFigures] = field(default_factory=dict)
+    sources: Mapping[str, PeriodFigures] = field(default_factory=dict)
+    owners: Mapping[str, PeriodFigures] = field(default_factory=dict)
 
 
 def overview(found: Iterable[BoardRow], now: float, span: Span) -> Overview:
     """Of the runs that began in the span before `now`, seconds since the epoch."""
     number, length = _SPANS[span]
     first = (math.floor(now / length) - number + 1) * length
-    runs: list[tuple[BoardRow, RunFact]] = []
+    runs: list[tuple[BoardRow, RunFigures]] = []
     cut: list[float] = []
     for one in found:
         if (one.record.started or 0.0) < first:
             continue  # without decoding its older runs
-        facts = one.record.facts
+        facts = one.record.figures
         if len(facts) == KEPT_RUNS and facts[0].started > first:
             cut.append(facts[0].started)
         runs += [(one, fact) for fact in facts if first <= fact.started <= now]
-    by_period: list[list[RunFact]] = [[] for _ in range(number)]
+    by_period: list[list[RunFigures]] = [[] for _ in range(number)]
     for _, fact in runs:
         by_period[int((fact.started - first) // length)].append(fact)
     return Overview(
@@ -73,16 +73,16 @@ def overview(found: Iterable[BoardRow], now: float, span: Span) -> Overview:
     )
 
 
-def _grouped(runs: Iterable[tuple[str, RunFact]]) -> dict[str, RunFigures]:
-    groups: dict[str, list[RunFact]] = {}
+def _grouped(runs: Iterable[tuple[str, RunFigures]]) -> dict[str, PeriodFigures]:
+    groups: dict[str, list[RunFigures]] = {}
     for name, fact in runs:
         groups.setdefault(name, []).append(fact)
     return {name: _figures(facts) for name, facts in sorted(groups.items())}
 
 
-def _figures(facts: Sequence[RunFact]) -> RunFigures:
+def _figures(facts: Sequence[RunFigures]) -> PeriodFigures:
     good = [fact for fact in facts if fact.status != "failed"]
-    return RunFigures(
+    return PeriodFigures(
         runs=len(facts),
         failed=len(facts) - len(good),
         rows=sum(fact.appended for fact in facts),
