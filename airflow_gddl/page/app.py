@@ -29,14 +29,18 @@ from airflow_gddl.contract.table_names import TableNames
 from airflow_gddl.page import detail
 from airflow_gddl.page import responses as answers
 from airflow_gddl.page.responses import Board, PageSource
+from airflow_gddl.page.rows import explained, in_replica
 from airflow_gddl.runtime.state.board import BoardRow, Order, TableQuery
 from airflow_gddl.runtime.state.judging import State
+from airflow_gddl.runtime.state.overview import Span
 from airflow_gddl.runtime.state.recording import Records, read_records
 from airflow_gddl.stores import open_store
 
 QUARANTINE = "GDDL Quarantine"
 """The resource that users must be allowed to read, to see rows in quarantine."""
-__all__ = ["GetUserDep", "may_read", "may_read_data", "may_read_quarantine", "may_trigger", "readable"]
+ROWS = "GDDL Rows"
+"""The same for rows of replicas and what happened to a key."""
+__all__ = ["GetUserDep", "may_read", "may_read_data", "may_read_rows", "may_trigger", "readable"]
 
 
 def readable(user: Any, dag_ids: Iterable[str]) -> set[str]:
@@ -64,8 +68,8 @@ def may_read_data(user: Any, dag_id: str | None) -> bool:
     return _may(user, "GET", DagAccessEntity.TASK_LOGS, dag_id)
 
 
-def may_read_quarantine(user: Any, dag_id: str | None) -> bool:
-    """Rows in quarantine are data, for users with a permission of its own, `QUARANTINE`, beside the table's DAG.
+def may_read_rows(user: Any, dag_id: str | None, resource: str) -> bool:
+    """Rows are data, for users with a permission of its own, `ROWS` or `QUARANTINE`, beside the table's DAG.
 
     Airflow's simple auth manager has roles only: there they are for those who may trigger the DAG.
     """
@@ -78,7 +82,7 @@ def may_read_quarantine(user: Any, dag_id: str | None) -> bool:
         return False
     if type(manager).is_authorized_custom_view is SimpleAuthManager.is_authorized_custom_view:
         return _may(user, "POST", DagAccessEntity.RUN, dag_id)
-    return bool(manager.is_authorized_custom_view(method="GET", resource_name=QUARANTINE, user=user))
+    return bool(manager.is_authorized_custom_view(method="GET", resource_name=resource, user=user))
 
 
 def may_trigger(user: Any, dag_id: str) -> bool:
@@ -206,10 +210,24 @@ class ListQuery(BaseModel):
         )
 
 
+class OverviewQuery(ListQuery):
+    """The list's parameters, whose order and page do not matter, and how far back."""
+
+    span: Span = "day"
+
+
+class KeyQuery(BaseModel):
+    """A table, and a key of it: key column to its value as text."""
+
+    name: str = Field(max_length=300)
+    key: dict[Annotated[str, Field(max_length=300)], Annotated[str, Field(max_length=10_000)]] = Field(max_length=100)
+
+
 def build_app(source: PageSource) -> FastAPI:
     app = FastAPI(title="GDDL tables", docs_url=None, redoc_url=None, openapi_url=None)
     app.middleware("http")(_with_headers)
     _add_answers(app, source)
+    _add_rows(app, source)
     app.mount("/static", StaticFiles(directory=STATIC), name="static")
     app.get("/", include_in_schema=False)(_index)
     return app
@@ -225,6 +243,11 @@ def _add_answers(app: FastAPI, source: PageSource) -> None:
         everything = may_read(user, None)
         seen = _seen(board, user)
         return answers.table_list(board, seen, asked.query(), asked.page, asked.size, all_problems=everything)
+
+    @app.get("/api/overview")
+    def overview(user: GetUserDep, asked: Annotated[OverviewQuery, Query()]) -> dict[str, Any]:
+        board = source.board()
+        return answers.overview_of(board, _seen(board, user), asked.query(), asked.span)
 
     @app.get("/api/table")
     def table(user: GetUserDep, name: Name, *, fresh: bool = False) -> dict[str, Any]:
@@ -246,13 +269,6 @@ def _add_answers(app: FastAPI, source: PageSource) -> None:
         board, roots, one = _found(source, user, name)
         return detail.in_lake(board, roots, one, *source.settings(one.row))
 
-    @app.get("/api/table/quarantine")
-    def quarantine(user: GetUserDep, name: Name, code: Code = "") -> dict[str, Any]:
-        board, roots, one = _found(source, user, name)
-        if not may_read_quarantine(user, one.row.dag_id):
-            return {"refused": True}
-        return detail.in_quarantine(board, roots, one, source.settings(one.row)[0], code)
-
     @app.get("/api/log")
     def log(user: GetUserDep, dag_id: LogName, job: LogName) -> dict[str, Any]:
         # A log may contain rows, so it needs permission for the logs of the DAG's tasks.
@@ -265,6 +281,33 @@ def _add_answers(app: FastAPI, source: PageSource) -> None:
             raise HTTPException(404, "no such log: a lake on a worker's own disk can't be read from here") from error
         except GddlError as error:
             raise HTTPException(503, str(error)) from error
+
+
+def _add_rows(app: FastAPI, source: PageSource) -> None:
+    """Answers with data, which need permissions of their own."""
+
+    @app.get("/api/table/quarantine")
+    def quarantine(user: GetUserDep, name: Name, code: Code = "") -> dict[str, Any]:
+        board, roots, one = _found(source, user, name)
+        if not may_read_rows(user, one.row.dag_id, QUARANTINE):
+            return {"refused": True}
+        return detail.in_quarantine(board, roots, one, source.settings(one.row)[0], code)
+
+    @app.get("/api/table/rows")
+    def rows(user: GetUserDep, name: Name) -> dict[str, Any]:
+        board, roots, one = _found(source, user, name)
+        if not may_read_rows(user, one.row.dag_id, ROWS):
+            return {"refused": True}
+        return in_replica(board, roots, one, source.settings(one.row)[0])
+
+    # The only POST: it changes nothing, but a key in a URL would be in the server's access log.
+    @app.post("/api/table/explain")
+    def explain(user: GetUserDep, asked: KeyQuery) -> dict[str, Any]:
+        board, _, one = _found(source, user, asked.name)
+        if not may_read_rows(user, one.row.dag_id, ROWS):
+            return {"refused": True}
+        quarantine = may_read_rows(user, one.row.dag_id, QUARANTINE)
+        return explained(board, one, source.pipeline(one.row), asked.key, quarantine=quarantine)
 
 
 def _seen(board: Board, user: Any) -> list[BoardRow]:

@@ -189,19 +189,24 @@ def shown_row(row: Mapping[str, Any], hidden: HiddenColumns) -> dict[str, Any]:
     of a file that can't be split into columns, is one value without a name; it is hidden where any column is.
     """
     shown: dict[str, Any] = {name: None if row[name] is None else str(row[name]) for name in _TEXTS}
-    record = row["record"]
+    return {**shown, "values": shown_record(row["record"], hidden)}
+
+
+def shown_record(record: str | None, hidden: HiddenColumns) -> list[dict[str, Any]]:
+    """The `values` of `shown_row`."""
     if record is None:
-        return {**shown, "values": []}
+        return []
     try:
         values = json.loads(record, parse_float=str, parse_int=str)
     except (ValueError, RecursionError):
         values = None
     if not isinstance(values, dict):
-        return {**shown, "values": [_value("", str(record), masked=hidden.any)]}
-    return {**shown, "values": [_value(name, value, masked=hidden.hides(name)) for name, value in values.items()]}
+        return [shown_value("", str(record), masked=hidden.any)]
+    return [shown_value(name, value, masked=hidden.hides(name)) for name, value in values.items()]
 
 
-def _value(name: str, value: Any, *, masked: bool) -> dict[str, Any]:
+def shown_value(name: str, value: Any, *, masked: bool) -> dict[str, Any]:
+    """`name`, `value` (null where it is null or hidden) and `hidden`."""
     name = _encodable(name)
     if masked or value is None:
         return {"name": name, "value": None, "hidden": masked}
@@ -281,13 +286,13 @@ def in_lake(
         spec: the table's row in full; null where it is not known.
         catalog: that the row names; null: none.
     """
-    layout = _layout(roots, one)
+    layout = layout_of(roots, one)
     parts: dict[str, Callable[[], Any]] = {
         "replica": lambda: describe(layout.replica, board.environ),
         "ledger": lambda: newest_files(open_store(board.environ), layout.state, _FILES),
     }
-    answer = {name: _part(call) for name, call in parts.items()}
-    known = _part(
+    answer = {name: part(call) for name, call in parts.items()}
+    known = part(
         lambda: (
             RegistrationStore(open_store(board.environ), roots.lake).get(spec)
             if spec and catalog
@@ -337,19 +342,21 @@ def in_quarantine(board: Board, roots: Roots, one: BoardRow, spec: TableSpec | N
     hidden = HiddenColumns(spec)
 
     def read() -> dict[str, Any]:
-        found = quarantined(_layout(roots, one).errors, code, _SAMPLES, board.environ)
+        found = quarantined(layout_of(roots, one).errors, code, _SAMPLES, board.environ)
         rows = [shown_row(row, hidden) for row in found["rows"]]
         return {**found, "unresolved": sum(found["codes"].values()), "rows": rows, "limit": _SAMPLES}
 
-    return _part(read)
+    return part(read)
 
 
-def _layout(roots: Roots, one: BoardRow) -> Layout:
-    # The paths depend only on the name.
+def layout_of(roots: Roots, one: BoardRow) -> Layout:
+    """The table's paths."""
+    # They depend only on the name.
     return Layout.of(roots, TableSpec(table=one.row.table, keys=()))
 
 
-def _part(call: Callable[[], Any]) -> dict[str, Any]:
+def part(call: Callable[[], Any]) -> dict[str, Any]:
+    """What it returns as `found`; or `error`, why not."""
     try:
         return {"found": call()}
     except (GddlError, ValueError, OSError) as error:

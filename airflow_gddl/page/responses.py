@@ -9,27 +9,28 @@ import os
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from airflow_gddl.contract.errors import GddlError
 from airflow_gddl.contract.extensions import CatalogSpec
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import Roots, TableSpec
-from airflow_gddl.runtime.snapshot import Directory, MetadataSnapshot
+from airflow_gddl.runtime.snapshot import Directory, MetadataSnapshot, PipelineDocument
 from airflow_gddl.runtime.state.board import (
     BoardRow,
     LakeState,
     StateReader,
     TableQuery,
     Trouble,
+    choices,
     chosen,
-    counts,
     facets,
     standings,
 )
 from airflow_gddl.runtime.state.facts import RunFact, fact_of
 from airflow_gddl.runtime.state.judging import MOST_QUARANTINED
+from airflow_gddl.runtime.state.overview import Span, overview
 from airflow_gddl.topology.rows import TableRow
 
 PATIENCE = 3.0
@@ -91,20 +92,19 @@ class PageSource:
             self._lock.release()
 
     def settings(self, row: TableRow) -> tuple[TableSpec | None, CatalogSpec | None]:
-        """The table's row in full, and the catalog that it names.
+        """The table's row in full, and the catalog that it names; null: as `pipeline`, it names none."""
+        document = self.pipeline(row)
+        spec = None if document is None else next((spec for spec in document.specs if spec.table == row.table), None)
+        return spec, None if document is None or spec is None else document.catalogs.get(spec.catalog or "")
 
-        Null: no pipeline loads it, or the metadata can't be read; it names none.
-        """
+    def pipeline(self, row: TableRow) -> PipelineDocument | None:
+        """The pipeline that loads the table; null: there is none, or the metadata can't be read."""
         if row.dag_id is None or row.problems:
-            return None, None
+            return None
         try:
-            document = self.snapshot().pipeline(row.dag_id)
+            return self.snapshot().pipeline(row.dag_id)
         except (GddlError, OSError):
-            return None, None
-        if document is None:
-            return None, None
-        spec = next((spec for spec in document.specs if spec.table == row.table), None)
-        return spec, None if spec is None else document.catalogs.get(spec.catalog or "")
+            return None
 
     def _fresh(self, now: float) -> Board:
         directory, troubles = self._known()
@@ -171,8 +171,8 @@ def table_list(
     return {
         "now": board.now,
         "troubles": troubles_of(board, seen),
-        "counts": counts(seen),
-        "quarantined": sum(one.record.quarantined > 0 for one in seen),
+        "choices": choices(seen, query),
+        "broken": sum(one.state.state == "broken_row" for one in seen),
         "metadata_problems": list(board.problems) if all_problems else [],
         "facets": facets(seen),
         "tables": len(seen),
@@ -180,6 +180,23 @@ def table_list(
         "page": number,
         "pages": last,
         "rows": [row(one, names) for one in found[first : first + size]],
+    }
+
+
+def overview_of(board: Board, seen: Sequence[BoardRow], query: TableQuery, span: Span) -> dict[str, Any]:
+    """Figures of the tables that match the query, and how many these are; see `Overview`."""
+    found = chosen(seen, query)
+    made = overview(found, board.now, span)
+    groups = {"source": made.sources, "owner": made.owners}
+    return {
+        "now": board.now,
+        "matching": len(found),
+        "complete_since": made.complete_since,
+        "periods": [{"start": start, **asdict(figures)} for start, figures in made.periods],
+        "by": {
+            kind: [{"name": name, **asdict(figures)} for name, figures in of_kind.items()]
+            for kind, of_kind in groups.items()
+        },
     }
 
 

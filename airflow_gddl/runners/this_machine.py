@@ -220,12 +220,9 @@ class JobProcess:
         """
         check_roots(spec, self.environ)
         with scratch("order") as folder:
-            order = Path(folder, "spec.json")
-            order.write_text(to_document(spec), encoding="utf-8")
-            command = [*self.command, "--spec", str(order), "--progress", "--parent", str(os.getpid())]
+            child = self._child(spec, folder)
             with closing(_open_log(spec)) as log:
                 reader = _Reader(listener, log, is_continuous=spec.options.continuous is not None)
-                child = Child(command, self.environ, self.grace_seconds, self.tick)
                 try:
                     _attend(child, spec, reader)
                 except BaseException:  # such as the task's time limit
@@ -238,6 +235,23 @@ class JobProcess:
             cancelled_by=child.cancelled_by,
             log=self._place(reader, keep(reader.log.path, spec, self.environ)),
         )
+
+    def ask(self, spec: JobSpec, listener: Listener) -> JobResult:
+        """As `run`, for a job of one table that only reads: nothing is written to the lake, and its log is not kept.
+
+        Raises:
+            FatalError: `JOB_NOT_STARTED`.
+        """
+        with scratch("order") as folder, closing(JobLog(folder, spec.run_id)) as log:
+            reader = _Reader(listener, log)
+            _attend(self._child(spec, folder), spec, reader)
+        return reader.results[spec.tables[0].table]
+
+    def _child(self, spec: JobSpec, folder: Path) -> Child:
+        order = Path(folder, "spec.json")
+        order.write_text(to_document(spec), encoding="utf-8")
+        command = [*self.command, "--spec", str(order), "--progress", "--parent", str(os.getpid())]
+        return Child(command, self.environ, self.grace_seconds, self.tick)
 
     def _place(self, reader: _Reader, log: str) -> str:
         if self.page is not None and reader.application is not None:

@@ -25,6 +25,48 @@ CLIPPED = """() => [...document.querySelectorAll("body, body *")]
   .map((one) => `${one.tagName}.${one.getAttribute("class")}: ${one.scrollWidth} > ${one.clientWidth}`)"""
 """Elements whose content is wider than they are."""
 
+UNREADABLE = """() => {
+  const canvas = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
+  const over = (ground, colour) => {
+    canvas.fillStyle = ground; canvas.fillRect(0, 0, 1, 1); canvas.fillStyle = colour; canvas.fillRect(0, 0, 1, 1);
+    return [...canvas.getImageData(0, 0, 1, 1).data].slice(0, 3);
+  };
+  const linear = (one) => (one <= 0.04045 ? one / 12.92 : ((one + 0.055) / 1.055) ** 2.4);
+  const light = (rgb) => rgb.map((one) => linear(one / 255))
+    .reduce((sum, one, at) => sum + one * [0.2126, 0.7152, 0.0722][at], 0);
+  const ground = (one) => {
+    const all = [];
+    for (let at = one; at; at = at.parentElement) all.unshift(getComputedStyle(at).backgroundColor);
+    return all.reduce((below, colour) => `rgb(${over(below, colour).join()})`, "rgb(255,255,255)");
+  };
+  return [...document.querySelectorAll("body *")]
+    .filter((one) => one.checkVisibility() && !one.matches(":disabled, option"))
+    .filter((one) => [...one.childNodes].some((part) => part.nodeType === Node.TEXT_NODE && part.textContent.trim()))
+    .map((one) => {
+      const style = getComputedStyle(one), below = ground(one);
+      const colour = one.matches("svg *") ? style.fill : style.color;
+      const [a, b] = [light(over(below, colour)), light(over(below, below))].sort((x, y) => y - x);
+      return [(a + 0.05) / (b + 0.05), `${one.tagName}.${one.getAttribute("class")}: ${one.textContent.slice(0, 40)}`];
+    }).filter(([ratio]) => ratio < 4.5).map(([ratio, text]) => `${ratio.toFixed(2)} ${text}`);
+}"""
+"""Texts of less contrast than 4.5 to 1; those of disabled buttons are exempt."""
+
+BROKEN = """() => {
+  const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  const found = [], range = document.createRange();
+  while (texts.nextNode()) {
+    const part = texts.currentNode;
+    if (!part.parentElement.checkVisibility() || part.parentElement.closest("svg, option, pre")) continue;
+    for (const word of part.textContent.matchAll(/[\\p{L}\\p{N}]+/gu)) {
+      range.setStart(part, word.index); range.setEnd(part, word.index + word[0].length);
+      const lines = new Set([...range.getClientRects()].map((one) => Math.round(one.top)));
+      if (lines.size > 1) found.push(`${part.parentElement.tagName}: ${word[0]}`);
+    }
+  }
+  return found;
+}"""
+"""Words that continue on the next line; a name may be broken at its `_`."""
+
 
 @contextmanager
 def served(app: FastAPI) -> Iterator[str]:

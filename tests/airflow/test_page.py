@@ -24,6 +24,8 @@ from tests.airflow.page_site import NOW, PACK, Site
 from tests.airflow.stage import Stage
 
 ROOT = Path(__file__).parents[2]
+PATHS = ("table", "table/lake", "table/quarantine", "table/rows")
+"""What is asked of one table."""
 
 
 @pytest.fixture
@@ -49,8 +51,7 @@ def site(stage: Stage) -> Site:
 
 
 def test_without_a_login_there_is_no_answer(site: Site, users: dict[str, dict[str, str]]) -> None:
-    of_table = ("/api/table", "/api/table/lake", "/api/table/quarantine")
-    for path in ("/api/tables", *(f"{path}?name=shop.good" for path in of_table)):
+    for path in ("/api/tables", *(f"/api/{path}?name=shop.good" for path in PATHS)):
         assert site.client.get(path).status_code == 401, path
         assert site.client.get(path, headers={"Authorization": "Bearer forged.token.here"}).status_code == 403, path
 
@@ -90,10 +91,10 @@ def test_the_list(site: Site, users: dict[str, dict[str, str]]) -> None:
     assert answer.headers["cache-control"] == "no-store"
     body = answer.json()
     assert [row["table"] for row in body["rows"]] == ["shop.bad", "shop.good", "shop.own", "shop.off"]
-    assert {state: number for state, number in body["counts"].items() if number} == {
-        "failed": 1, "attention": 1, "new": 1, "disabled": 1,
+    assert {state: number for state, number in body["choices"].items() if number} == {
+        "all": 4, "failed": 1, "attention": 1, "new": 1, "disabled": 1, "quarantined": 1,
     }  # fmt: skip
-    assert list(body["counts"]) == list(STATES)
+    assert list(body["choices"]) == ["all", *STATES, "quarantined"]
     bad, good, _, off = body["rows"]
     assert bad["error"] == ["X_Y", "<b>broken</b>"]
     assert (good["dag_id"], good["owner"], good["rows"], good["quarantined"], good["freshness"]) == (
@@ -120,11 +121,44 @@ def test_the_list(site: Site, users: dict[str, dict[str, str]]) -> None:
         ("order=table&direction=down&size=2", ["shop.own", "shop.off"]),
         ("order=table&size=3&page=2", ["shop.own"]),
         ("order=lag&size=1&page=99", ["shop.own"]),
+        ("order=rows&size=1", ["shop.good"]),
+        ("order=as_of&direction=down&size=1", ["shop.good"]),
     ],
 )
 def test_filters_order_and_pages(site: Site, users: dict[str, dict[str, str]], query: str, expected: list[str]) -> None:
     body = site.client.get(f"/api/tables?{query}", headers=users["viewer"]).json()
     assert [row["table"] for row in body["rows"]] == expected
+
+
+def test_the_overview_is_of_the_tables_that_the_filters_leave(
+    site: Site, users: dict[str, dict[str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def asked(query: str) -> Any:
+        return site.client.get(f"/api/overview?{query}", headers=users["viewer"]).json()
+
+    found = asked("span=day")
+    assert (found["matching"], found["complete_since"], len(found["periods"])) == (4, None, 24)
+    assert [(one["name"], one["runs"], one["rows"]) for one in found["by"]["owner"]] == [("", 1, 0), ("sales", 1, 8)]
+    assert found["periods"][-1]["lag"] == [30.0, 30.0]
+    assert (asked("owner=sales")["matching"], asked("search=own")["by"]["source"]) == (1, [])
+    assert site.client.get("/api/overview?span=year", headers=users["viewer"]).status_code == 422
+    assert site.client.get("/api/overview").status_code == 401
+    monkeypatch.setattr("airflow_gddl.page.app.readable", lambda _user, _dag_ids: set())
+    monkeypatch.setattr("airflow_gddl.page.app.may_read", lambda _user, _dag_id: False)
+    assert (asked("")["matching"], asked("")["by"]) == (0, {"source": [], "owner": []})
+
+
+@pytest.mark.parametrize("query", ["", "search=good", "search=o&tier=small", "owner=sales&state=failed", "search=none"])
+def test_a_state_s_number_is_that_of_the_tables_that_it_lists(
+    site: Site, users: dict[str, dict[str, str]], query: str
+) -> None:
+    def asked(more: str) -> Any:
+        return site.client.get(f"/api/tables?{query.replace('state=failed', '')}{more}", headers=users["viewer"]).json()
+
+    with_state = site.client.get(f"/api/tables?{query}", headers=users["viewer"]).json()
+    found = with_state["choices"]
+    assert found.pop("all") == asked("")["matching"]
+    assert found == {state: asked(f"&state={state}")["matching"] for state in (*STATES, "quarantined")}
 
 
 @pytest.mark.parametrize("query", ["size=100000", "page=0", "order=drop", "state=odd", f"search={'x' * 201}"])
@@ -362,7 +396,7 @@ def test_a_table_with_an_invalid_row_stays_in_its_pack(
     site.stage.write("tables/shop.yaml", f"{rows}  - {{table: ../../etc/passwd, keys: [id]}}\n")
     site.now[0] += 600
     body = site.client.get("/api/tables", headers=users["viewer"]).json()
-    assert (body["tables"], body["counts"]["broken_row"], body["rows"][0]["table"]) == (4, 1, "shop.good")
+    assert (body["tables"], body["broken"], body["rows"][0]["table"]) == (4, 1, "shop.good")
     (other,) = body["metadata_problems"]
     assert "[TABLE_NAME_INVALID]" in other
     one = site.client.get("/api/table?name=shop.good", headers=users["admin"]).json()
@@ -460,15 +494,15 @@ def test_rights_are_asked_for_at_each_request(
     is gone at the next request."""
     own = next(one.row.dag_id for one in site.source.board().standings if one.row.table == "shop.own")
     rights = {"viewer": {own}, "admin": {PACK}}
-    for name in ("may_read", "may_read_data", "may_read_quarantine", "may_trigger"):
-        monkeypatch.setattr(f"airflow_gddl.page.app.{name}", lambda user, dag_id: dag_id in rights[user.username])
+    for name in ("may_read", "may_read_data", "may_read_rows", "may_trigger"):
+        monkeypatch.setattr(f"airflow_gddl.page.app.{name}", lambda user, dag_id, *_: dag_id in rights[user.username])
     monkeypatch.setattr("airflow_gddl.page.app.readable", lambda user, dag_ids: set(dag_ids) & rights[user.username])
     (site.stage.lake / "_gddl" / "logs" / own).mkdir(parents=True)
     (site.stage.lake / "_gddl" / "logs" / own / "job1.log").write_text("a secret line")
 
     def answers(user: str) -> dict[str, str]:
         names = ("shop.own", "shop.good", "shop.bad", "shop:shop.own", "shop:shop.good")
-        of_tables = [f"/api/{path}?name={n}" for path in ("table", "table/lake", "table/quarantine") for n in names]
+        of_tables = [f"/api/{path}?name={n}" for path in PATHS for n in names]
         asked = ["/api/tables", "/api/tables?search=own", *of_tables, f"/api/log?dag_id={own}&job=job1"]
         return {
             one: f"{(found := site.client.get(one, headers=users[user])).status_code} {found.text}" for one in asked

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from airflow_gddl.contract.result import ErrorInfo, Freshness, JobResult, MainCounts, RunWarning
+from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.runtime.state.documents import PollDocument, encode_poll, place
 from airflow_gddl.runtime.state.judging import TablePoll
 from airflow_gddl.runtime.state.recording import StateRecorder, write_record
@@ -32,6 +33,13 @@ pytestmark = pytest.mark.skipif(browser.CHROMIUM is None, reason="no Chromium (a
 HOSTILE = '<img src=x onerror="window.hacked=1">'
 LONG = "a_long_name_of_a_column_or_a_file_that_has_no_blank_" * 3
 REFUSED = f"[SCHEMA_REFUSED] column {LONG} was bigint and is text now: {HOSTILE}. " + "Remedy: set type_change. " * 6
+OVERLAPPING = """() => [...document.querySelectorAll("svg.plot")].flatMap((one) => {
+  const boxes = [...one.querySelectorAll("text")].map((text) => [text.textContent, text.getBoundingClientRect()]);
+  return boxes.flatMap(([text, a], at) => boxes.slice(at + 1)
+    .filter(([, b]) => a.left < b.right && b.left < a.right && a.top < b.bottom && b.top < a.bottom)
+    .map(([other]) => `${text} and ${other}`));
+})"""
+"""Texts of plots that lie on one another."""
 MASKED = "someone@example.org"
 
 
@@ -70,7 +78,7 @@ def shop(stage: Stage) -> Site:
         f"{{table: shop.orders, keys: [order_id, line_no], mask: {{email: hash}}, owner: '{HOSTILE}', freshness: 1d}}",
         "{table: shop.lines_of_orders_with_a_long_name_that_must_not_be_cut_anywhere, keys: [id]}",
         "{table: shop.broken, keys: [id], freshness: soon}",
-        "{table: shop.late, keys: [id], freshness: 5m}",
+        "{table: shop.late, keys: [id], sequence_by: [seq], freshness: 5m}",
         "{table: shop.new, keys: [id], freshness: 1h}",
         "{table: shop.runs, keys: [id]}",
         "{table: shop.waits, keys: [id]}",
@@ -113,6 +121,24 @@ def quarantine(folder: Path) -> None:
         "resolved_at": arrow.array([None] * 3, arrow.string()),
     }
     deltalake.write_deltalake(folder, arrow.table(rows))
+
+
+def loaded(shop: Site, table: str, note: str = "") -> None:
+    """Rows of `shop.orders`; of another table a key with three changes, one of them late, and a bad row."""
+    if table == "shop.orders":
+        deltalake, arrow = pytest.importorskip("deltalake"), pytest.importorskip("pyarrow")
+        rows = {"order_id": [1, 2], "line_no": [1, None], "email": [MASKED] * 2, "note": [note] * 2}
+        deltalake.write_deltalake(shop.stage.lake / "shop" / "orders", arrow.table(rows))
+        return
+    small = importlib.import_module("tests.delta_rs.small_lake")
+    lake, spec = small.SmallLake(shop.stage.root), TableSpec(table=table, keys=("id",), sequence_by=("seq",))
+    for number, rows in (
+        (1, [("U", 1, "first"), ("?", 1, "bad")]),
+        (3, [("U", 1, "third")]),
+        (2, [("U", 1, "second")]),
+    ):
+        lake.change(spec, number, rows)
+        lake.done(spec)
 
 
 @pytest.fixture(scope="module")
@@ -208,6 +234,132 @@ def test_the_command_that_explains_a_key_is_filled_in(pages: Any) -> None:
     expect(command).to_have_text("gddl explain --table shop.late --key 42")
     page.get_by_label("Value of id").fill("@me")
     expect(command).to_have_text("gddl explain --table shop.late --key id=@me")  # no file is named
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(420, "light"), (1024, "dark"), (1440, "light"), (1440, "dark")])
+def test_a_row_in_quarantine_leads_to_the_history_of_its_key(pages: Any, shop: Site, width: int, scheme: str) -> None:
+    loaded(shop, "shop.late")
+    page = pages(color_scheme=scheme, **size(width))
+    page.goto("/gddl/#/table/shop.late")
+    held, found = page.locator("#quarantine"), page.locator("#explain")
+    held.get_by_role("button", name="History of this key").click()
+    expect(found.locator("#explain-why")).to_have_text(
+        "Change 3 (U) wins: its sequence is higher than that of change 2."
+    )
+    expect(page.get_by_label("Value of id")).to_have_value("1")
+    rows = found.get_by_role("table", name="Changes of the key").locator("tbody tr")
+    expect(rows.nth(1)).to_contain_text("late")
+    expect(found.get_by_text("1 record of this key in quarantine:")).to_be_visible()
+    expect(found.locator("dl.values").first).to_contain_text("third")
+    assert page.evaluate(browser.CLIPPED) == []
+    assert page.evaluate(browser.UNREADABLE) == []
+    browser.picture(page, f"explain_{width}_{scheme}")
+    page.get_by_label("Value of id").fill("404")
+    found.get_by_role("button", name="Show history").click()
+    expect(found.get_by_text("[KEY_NOT_FOUND]")).to_be_visible()
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(420, "dark"), (1024, "light"), (1440, "dark")])
+def test_the_first_rows_are_shown_on_request(pages: Any, shop: Site, width: int, scheme: str) -> None:
+    loaded(shop, "shop.orders", note=HOSTILE)
+    page = pages(color_scheme=scheme, **size(width))
+    page.goto("/gddl/#/table/shop.orders")
+    shown = page.locator("#preview")
+    shown.get_by_role("button", name="Show rows").click()
+    expect(shown.locator("ol.rows li")).to_have_count(2)
+    texts = [" ".join(text.split()) for text in shown.locator("dl.values").all_inner_texts()]
+    assert sorted(texts) == [
+        f"order_id 1 line_no 1 email masked note {HOSTILE}",
+        f"order_id 2 line_no null email masked note {HOSTILE}",
+    ]
+    assert MASKED not in page.content()
+    expect(shown.get_by_role("button", name="History of this key")).to_have_count(1)  # a null key leads nowhere
+    assert page.evaluate("window.hacked") is None
+    assert page.evaluate(browser.CLIPPED) == []
+    assert page.evaluate(browser.UNREADABLE) == []
+    browser.picture(page, f"rows_{width}_{scheme}")
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(420, "light"), (1024, "dark"), (1440, "light")])
+def test_no_word_is_broken_inside(pages: Any, shop: Site, width: int, scheme: str) -> None:
+    deltalake, arrow = pytest.importorskip("deltalake"), pytest.importorskip("pyarrow")
+    names = ["id", "dms_timestamp", "transact_seq", "customer_delivery_address_of_the_first_order_in_this_year"]
+    moment = datetime.fromtimestamp(NOW, UTC)
+    rows = arrow.table({name: [1] for name in names}).append_column("changed", arrow.array([[{"at": moment}]]))
+    deltalake.write_deltalake(shop.stage.lake / "shop" / "waits", rows)
+    errors = {name: ["2023-11-14T21:00:00"] for name in ("occurred_at",)}
+    errors |= {"code": ["TIMESTAMP_OUT_OF_RANGE"], "reason": [f"{names[3]} is out of range"], "column": [names[3]]}
+    errors |= {"source_file": ["s3://landing-of-the-shop/shop/late/20231114-210000000.parquet"], "batch_id": ["1"]}
+    errors |= {"record": [json.dumps(dict.fromkeys(names, "1"))], "resolved_at": arrow.array([None], arrow.string())}
+    deltalake.write_deltalake(shop.stage.lake / "shop" / "waits__errors", arrow.table(errors))
+    page = pages(color_scheme=scheme, **size(width))
+    page.goto("/gddl/#/table/shop.waits")
+    page.get_by_role("button", name="Show rows").click()
+    expect(page.locator("#preview ol.rows li")).to_have_count(1)
+    expect(page.locator("#quarantine dl.values")).to_have_count(1)
+    expect(page.get_by_role("table", name="Schema", exact=True)).to_be_visible()
+    assert page.evaluate(browser.BROKEN) == []
+    browser.picture(page, f"names_{width}_{scheme}")
+
+
+@pytest.mark.parametrize(
+    ("width", "scheme"),
+    [(420, "dark"), (1024, "light"), (1440, "light"), (1440, "dark"), (1024, "dark"), (420, "light")],
+)
+def test_the_overview_shows_what_the_filters_leave(pages: Any, width: int, scheme: str) -> None:
+    page = pages(color_scheme=scheme, **size(width))
+    page.goto("/gddl/#/?search=shop")
+    shown = page.locator("#overview")
+    expect(shown).to_contain_text("9 tables, 4 runs.")
+    shown.get_by_label("Overview of the").select_option("fortnight")
+    expect(shown).to_contain_text("9 tables, 56 runs. Complete since 2023-11-01 22:13:20")
+    assert "span=fortnight" in page.url
+    expect(shown.locator("svg.plot")).to_have_count(3)
+    expect(shown.locator("svg.plot").first.get_by_text("✕1")).to_be_visible()
+    expect(shown.locator("figcaption")).to_have_text(
+        ["Rows appended; 1 failed run", "Lag: p95, p50 dashed", "Duration of runs: p95, p50 dashed"]
+    )
+    assert page.evaluate(OVERLAPPING) == []
+    shown.get_by_text("By source and owner").click()
+    owners = shown.get_by_role("table", name="By owner").locator("tbody tr")
+    expect(owners).to_have_count(2)
+    expect(owners.nth(1)).to_contain_text(HOSTILE)
+    assert page.evaluate(browser.CLIPPED) == []
+    assert page.evaluate(browser.UNREADABLE) == []
+    browser.picture(page, f"overview_{width}_{scheme}")
+    page.get_by_role("searchbox").fill("orders late")
+    expect(shown).to_contain_text("0 tables, 0 runs.")
+    page.get_by_role("searchbox").fill("shop.late")
+    expect(shown).to_contain_text("1 table, 14 runs.")
+    expect(page.locator("#state-all")).to_have_text("all 1")
+    expect(page.locator("#state-attention")).to_have_text("!attention 0")
+    expect(shown.locator("figcaption").first).to_have_text("Rows appended; 0 failed runs")
+
+
+def test_rows_are_sorted_by_size_and_freshness(pages: Any) -> None:
+    page = pages(**size(1024))
+    page.goto("/gddl/#/?search=shop")
+    first = page.locator("table.matrix tbody th a").first
+    page.get_by_role("button", name="Rows", exact=True).click()
+    expect(first).to_have_text(re.compile("^shop\\.(lines|late|broken)"))
+    page.get_by_role("button", name="Up to date", exact=True).click()
+    page.get_by_role("button", name="Up to date ▴").click()
+    expect(first).to_have_text(re.compile("^shop\\.(lines|late|broken)"))
+    assert "order=as_of&direction=down" in page.url
+
+
+def test_a_danger_button_is_red_in_its_dialog(pages: Any) -> None:
+    page = pages(**size(1024))
+    page.goto("/gddl/#/table/shop.orders")
+    red = page.get_by_role("button", name="Full refresh").evaluate("one => getComputedStyle(one).color")
+    for name in ("Full refresh", "Reload from files"):
+        page.get_by_role("button", name=name).click()
+        shown = page.locator("#confirm").get_by_role("button", name=name)
+        assert shown.evaluate("one => getComputedStyle(one).backgroundColor") == red
+        page.locator("#confirm").get_by_role("button", name="Cancel").click()
+    page.get_by_role("button", name="Rerun").click()
+    shown = page.locator("#confirm").get_by_role("button", name="Rerun")
+    assert shown.evaluate("one => getComputedStyle(one).backgroundColor") != red
 
 
 def test_a_broken_row_is_counted_found_and_explained(pages: Any) -> None:

@@ -104,15 +104,18 @@ def test_pickle_is_banned_by_lint(banned: str) -> None:
 
 
 def test_the_page_answers_reading_requests_only() -> None:
-    """Decorators and calls that add routes, of all modules of the page."""
-    methods = set()
+    """Decorators and calls that add routes, of all modules of the page; what is posted is a key to look for."""
+    methods, posted = set(), []
     for path in (ROOT / "airflow_gddl" / "page").glob("*.py"):
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
                 target = node.func.value
                 if isinstance(target, ast.Name) and target.id == "app":
                     methods.add(node.func.attr)
-    assert methods == {"get", "middleware", "mount"}
+                    if node.func.attr == "post":
+                        posted += [ast.literal_eval(given) for given in node.args]
+    assert methods == {"get", "post", "middleware", "mount"}
+    assert posted == ["/api/table/explain"]
 
 
 def test_packages_are_installed_by_hash() -> None:

@@ -42,7 +42,7 @@ export class Actions {
     const why = table.problems.length ? "This table is not loaded until its row is fixed." : table.dag_id === null ? "No pipeline loads this table." : mayTrigger ? "" : "You may not trigger this table's DAG.";
     return [
       el("div", { class: "actions" }, ACTIONS.map(([name, text, more]) => el("button", {
-        type: "button", disabled: !mayTrigger, title: why || text, class: more.full_refresh || more.confirmed ? "dangerous" : null,
+        type: "button", disabled: !mayTrigger, title: why || text, class: isDangerous(more) ? "dangerous" : null,
         onclick: () => this.ask(name, text, more),
       }, name))),
       why ? el("p", { class: "small" }, why) : null,
@@ -53,7 +53,7 @@ export class Actions {
   ask(name, text, more) {
     const code = name === REPLAY ? this.codeShown() : "";
     const shown = code ? `Processes the quarantined rows with code ${code} again. Fix the cause first.` : text;
-    confirm(name, shown, this.table, () => this.start(name, code ? { ...more, codes: [code] } : more));
+    confirm(name, shown, this.table, isDangerous(more), () => this.start(name, code ? { ...more, codes: [code] } : more));
   }
 
   async start(name, more) {
@@ -114,14 +114,18 @@ function runText(run) {
     run.message ? el("span", { class: "error block" }, errorText([run.error, run.message])) : null);
 }
 
-function confirm(name, text, table, go) {
+function isDangerous(more) {
+  return Boolean(more.full_refresh || more.confirmed);
+}
+
+function confirm(name, text, table, dangerous, go) {
   const dialog = document.getElementById("confirm");
   const close = () => dialog.close();
   replace(dialog,
     el("h2", { id: "confirm-title" }, `${name}: ${table.table}?`), el("p", {}, text), el("p", { class: "small" }, `Starts a run of ${table.dag_id}.`),
     el("div", { class: "actions" },
       el("button", { type: "button", onclick: close }, "Cancel"),
-      el("button", { type: "button", class: "primary", onclick: () => { close(); go(); } }, name)));
+      el("button", { type: "button", class: dangerous ? "primary dangerous" : "primary", onclick: () => { close(); go(); } }, name)));
   dialog.showModal();
 }
 

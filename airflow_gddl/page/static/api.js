@@ -31,6 +31,10 @@ export function tables(query) {
   return send(`${root}/gddl/api/tables?${query}`);
 }
 
+export function overview(query) {
+  return send(`${root}/gddl/api/overview?${query}`);
+}
+
 /** fresh: read runs from the lake, without the cache. */
 export function table(name, fresh = false) {
   return send(`${root}/gddl/api/table?${new URLSearchParams({ name, fresh })}`);
@@ -44,6 +48,20 @@ export function quarantine(name, code) {
   return send(`${root}/gddl/api/table/quarantine?${new URLSearchParams({ name, code })}`);
 }
 
+/** The first rows of the replica. */
+export function rows(name) {
+  return send(`${root}/gddl/api/table/rows?${new URLSearchParams({ name })}`);
+}
+
+/** What happened to a key. It is no part of the URL, which servers log. */
+export function explain(name, key) {
+  return send(`${root}/gddl/api/table/explain`, post({ name, key }));
+}
+
+function post(body) {
+  return { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) };
+}
+
 /** A DAG run of Airflow's REST API. */
 export function dagRun(dagId, run) {
   return send(`${root}/api/v2/dags/${encodeURIComponent(dagId)}/dagRuns/${encodeURIComponent(run)}`);
@@ -55,11 +73,7 @@ export function log(dagId, job) {
 
 /** Starts a run through Airflow's REST API, which checks the user's permission. */
 export function trigger(dagId, conf) {
-  return send(`${root}/api/v2/dags/${encodeURIComponent(dagId)}/dagRuns`, {
-    method: "POST",
-    headers: { "Content-Type": "application/json" },
-    body: JSON.stringify({ logical_date: null, conf }),
-  });
+  return send(`${root}/api/v2/dags/${encodeURIComponent(dagId)}/dagRuns`, post({ logical_date: null, conf }));
 }
 
 /** Opens a page of Airflow in the top window, also from within Airflow's frame. */

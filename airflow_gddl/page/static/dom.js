@@ -14,12 +14,14 @@ function fill(made, attributes, children) {
 }
 
 export function el(name, attributes = {}, ...children) {
-  return fill(document.createElement(name), attributes, children);
+  const shown = name === "option" ? children : children.flat().flatMap(breakable);
+  return fill(document.createElement(name), attributes, shown);
 }
 
-/** A name that is broken after `_` and `.` where it must be. */
-export function breakable(name) {
-  return name.split(/(?<=[_.])/).flatMap((part, at) => (at ? [el("wbr"), part] : [part]));
+/** Long names and paths are broken after `_`, `.` and `/`, where they must be. */
+function breakable(child) {
+  if (typeof child !== "string" || !/\S{12}/.test(child)) return [child];
+  return child.split(/(?<=[_./])(?=[^_./])/).flatMap((part, at) => (at ? [document.createElement("wbr"), part] : [part]));
 }
 
 export function svg(name, attributes = {}, ...children) {
@@ -59,6 +61,18 @@ export function grid(columns, rows, label, kind = "") {
   return el("table", { class: `grid ${kind}`.trim(), "aria-label": label },
     el("thead", {}, el("tr", {}, titled.map((one) => el("th", { scope: "col", class: one.kind }, one.title)))),
     el("tbody", {}, body));
+}
+
+/** A value of a row: null, an empty text and a masked value differ. */
+export function valueText(one) {
+  if (one.hidden) return el("i", { class: "small" }, "masked");
+  return one.value === null ? el("i", { class: "small" }, "null") : el("code", {}, one.value === "" ? "\"\"" : one.value);
+}
+
+/** Values of a row with their names; null: there are none. */
+export function values(found) {
+  if (!found.length) return null;
+  return el("dl", { class: "values" }, found.map((one) => el("div", {}, el("dt", {}, one.name || "record"), el("dd", {}, valueText(one)))));
 }
 
 let pressed = Promise.resolve();

@@ -1,14 +1,15 @@
 // The list of all tables: filters, sorting, pages, and a cell for each of a table's last runs.
 
 import * as api from "./api.js";
-import { breakable, el, replace } from "./dom.js";
+import { el, replace } from "./dom.js";
 import { ago, count, counted, duration, moment, outcome, runText, STATE_SIGNS, stateText, UNKNOWN } from "./format.js";
 import { tableHash } from "./links.js";
+import { Overview } from "./overview.js";
 
 const FACETS = ["source", "tier", "priority", "owner"];
 const COLUMNS = [
-  ["Table", "table"], ["State", "urgency"], ["Last runs", "last_run"], ["Lag", "lag", true], ["Up to date", null, true],
-  ["Rows", null, true], ["Waiting", "waiting", true], ["Quarantined", "quarantined", true],
+  ["Table", "table"], ["State", "urgency"], ["Last runs", "last_run"], ["Lag", "lag", true], ["Up to date", "as_of", true],
+  ["Rows", "rows", true], ["Waiting", "waiting", true], ["Quarantined", "quarantined", true],
 ];
 const RUNS_SHOWN = 14;
 
@@ -22,11 +23,12 @@ export class Matrix {
       states: el("div", { class: "chips", role: "group", "aria-label": "States" }), filters: el("div", { class: "filters" }),
       banner: el("div", { role: "status" }), list: el("div"),
     };
+    this.overview = new Overview((name, value) => this.set(name, value, true));
     this.search = el("input", {
       type: "search", placeholder: "Search tables ( / )", "aria-label": "Search tables", value: query.get("search") ?? "",
       oninput: () => { this.note("search", this.search.value); clearTimeout(this.soon); this.soon = setTimeout(() => this.show(), 200); },
     });
-    replace(place, this.parts.banner, el("div", { class: "bar" }, this.search, this.parts.filters), this.parts.states, this.parts.list);
+    replace(place, this.parts.banner, this.overview.place, el("div", { class: "bar" }, this.search, this.parts.filters), this.parts.states, this.parts.list);
   }
 
   /** A search typed just before is not asked any more, and an answer under way is dropped. */
@@ -58,12 +60,12 @@ export class Matrix {
     this.states(answer);
     this.filters(answer.facets);
     this.list(answer);
+    this.overview.show(this.query);
     if (focused && document.activeElement === document.body) document.getElementById(focused)?.focus();
   }
 
   /** Invalid rows, which no DAG loads. */
-  banner({ counts, metadata_problems: others }) {
-    const broken = counts.broken_row;
+  banner({ broken, metadata_problems: others }) {
     const shown = [];
     if (broken) {
       const text = `${counted(broken, "table")} ${broken === 1 ? "has" : "have"} an invalid row and ${broken === 1 ? "is" : "are"} not loaded until the metadata is fixed. `;
@@ -76,13 +78,14 @@ export class Matrix {
     replace(this.parts.banner, shown);
   }
 
-  states({ counts, tables, quarantined }) {
+  /** Numbers are of the tables that match the other filters. */
+  states({ choices: { all, quarantined, ...counts } }) {
     const chosen = this.query.get("state") ?? "";
     const chip = (state, number, text) => el("button", {
       id: `state-${state || "all"}`, type: "button", class: `chip ${state}`, "aria-pressed": String(chosen === state),
       onclick: () => this.set("state", chosen === state ? "" : state),
     }, STATE_SIGNS[state] ? el("span", { class: "sign", "aria-hidden": "true" }, STATE_SIGNS[state]) : null, `${text} `, el("b", {}, count(number)));
-    replace(this.parts.states, chip("", tables, "all"), Object.entries(counts).map(([state, number]) => chip(state, number, stateText(state))),
+    replace(this.parts.states, chip("", all, "all"), Object.entries(counts).map(([state, number]) => chip(state, number, stateText(state))),
       chip("quarantined", quarantined, "in quarantine"));
   }
 
@@ -121,7 +124,7 @@ export class Matrix {
     const shownMessages = messages(row);
     const about = [row.source, row.tier, row.priority, row.owner].filter(Boolean).join(" · ");
     const shown = el("tr", { class: shownMessages.length ? "explained" : null },
-      el("th", { scope: "row" }, el("a", { href: tableHash(row.table) }, breakable(row.table)), el("span", { class: "small" }, about)),
+      el("th", { scope: "row" }, el("a", { href: tableHash(row.table) }, row.table), el("span", { class: "small" }, about)),
       cell(1, false, stateOf(row)),
       cell(2, false, cells(row.runs)),
       cell(3, true, duration(row.lag)),

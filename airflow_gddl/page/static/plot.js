@@ -21,10 +21,11 @@ export function ticks(highest, time) {
 }
 
 /**
+ * at: the text of a moment. others: points of further lines, drawn dashed. note: the text for a moment under the pointer. marks: {x, text}, written above the moment, e.g. failures.
  * points: {x: seconds since the epoch, y: number, or null: not known}, oldest first.
  * limit: a line to compare with, or null. Null: too few points.
  */
-export function plot(points, { label, format, time = false, limit = null, limitText = "" }) {
+export function plot(points, { label, format, time = false, limit = null, limitText = "", others = [], marks = [], note = null, at = moment }) {
   const known = points.filter((point) => point.y !== null && point.y !== undefined);
   if (known.length < 2) return null;
   // A limit far above all values would flatten the line; it is named instead of drawn.
@@ -32,7 +33,7 @@ export function plot(points, { label, format, time = false, limit = null, limitT
   const text = summary(known, format) + (far ? `; ${limitText} is above the plot` : "");
   const caption = el("p", { class: "small value", "aria-live": "off" }, text);
   const drawing = el("div", { class: "drawing" });
-  const draw = () => { if (drawing.clientWidth) replace(drawing, drawn(known, drawing.clientWidth, { label, format, time, limit: far ? null : limit, limitText, text }, caption)); };
+  const draw = () => { if (drawing.clientWidth) replace(drawing, drawn(known, drawing.clientWidth, { label, format, time, limit: far ? null : limit, limitText, text, others, marks, note, at }, caption)); };
   new ResizeObserver(draw).observe(drawing);
   return el("div", {}, drawing, caption);
 }
@@ -42,19 +43,20 @@ function summary(known, format) {
   return `Newest ${format(values[values.length - 1])}, at least ${format(Math.min(...values))}, at most ${format(Math.max(...values))}`;
 }
 
-function drawn(known, width, { label, format, time, limit, limitText, text: overall }, caption) {
-  const steps = ticks(Math.max(...known.map((point) => point.y), limit ?? 0, 1), time);
+function drawn(known, width, { label, format, time, limit, limitText, text: overall, others, marks, note, at }, caption) {
+  const further = others.map((points) => points.filter((point) => point.y !== null && point.y !== undefined));
+  const steps = ticks(Math.max(...known.map((point) => point.y), ...further.flat().map((point) => point.y), limit ?? 0, 1), time);
   const highest = steps[steps.length - 1];
   const left = 10 + CHARACTER * Math.max(...steps.map((value) => format(value).length));
   const first = known[0].x, last = known[known.length - 1].x;
   const x = (value) => left + ((value - first) / Math.max(1, last - first)) * (width - left - RIGHT);
   const y = (value) => HEIGHT - BOTTOM - (Math.max(0, value) / highest) * (HEIGHT - BOTTOM - TOP);
-  const text = (at, height, anchor, words) => svg("text", { x: at, y: height, "text-anchor": anchor }, words);
+  const text = (left, height, anchor, words) => svg("text", { x: left, y: height, "text-anchor": anchor }, words);
   const mark = svg("circle", { class: "mark", r: 4, visibility: "hidden" });
   const line = svg("line", { class: "mark", y1: TOP, y2: HEIGHT - BOTTOM, visibility: "hidden" });
   const show = (point) => {
     for (const part of [mark, line]) part.setAttribute("visibility", point ? "visible" : "hidden");
-    replace(caption, document.createTextNode(point ? `${moment(point.x)}: ${format(point.y)}` : overall));
+    replace(caption, document.createTextNode(point ? `${at(point.x)}: ${note === null ? format(point.y) : note(point.x)}` : overall));
     if (!point) return;
     mark.setAttribute("cx", x(point.x)); mark.setAttribute("cy", y(point.y));
     line.setAttribute("x1", x(point.x)); line.setAttribute("x2", x(point.x));
@@ -69,8 +71,9 @@ function drawn(known, width, { label, format, time, limit, limitText, text: over
   },
     steps.map((value) => [svg("line", { class: "axis", x1: left, y1: y(value), x2: width - RIGHT, y2: y(value) }), text(left - 6, y(value) + 4, "end", format(value))]).flat(),
     limit === null ? null : [svg("line", { class: "limit", x1: left, y1: y(limit), x2: width - RIGHT, y2: y(limit) }), svg("text", { class: "limit", x: width - RIGHT, y: y(limit) + (y(limit) < TOP + 14 ? 14 : -4), "text-anchor": "end" }, limitText)],
-    svg("polyline", { class: "line", points: known.map((point) => `${x(point.x).toFixed(1)},${y(point.y).toFixed(1)}`).join(" ") }),
+    [known, ...further].map((points, at) => svg("polyline", { class: at ? "line other" : "line", points: points.map((point) => `${x(point.x).toFixed(1)},${y(point.y).toFixed(1)}`).join(" ") })),
+    marks.map((one) => svg("text", { class: "limit", x: x(one.x), y: TOP + 4, "text-anchor": "middle" }, one.text)),
     known.map((point) => svg("circle", { cx: x(point.x), cy: y(point.y), r: 2.5 })),
-    text(left, HEIGHT - 8, "start", moment(first)), text(width - RIGHT, HEIGHT - 8, "end", moment(last)), line, mark);
+    text(left, HEIGHT - 8, "start", at(first)), text(width - RIGHT, HEIGHT - 8, "end", at(last)), line, mark);
   return made;
 }

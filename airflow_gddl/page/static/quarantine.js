@@ -1,12 +1,14 @@
 // Quarantined rows with their values, of one code or of all.
 
 import * as api from "./api.js";
-import { breakable, column, el, grid, replace } from "./dom.js";
+import { column, el, grid, replace, values } from "./dom.js";
+import { keyLink } from "./explain.js";
 import { count, counted, momentOf, UNKNOWN } from "./format.js";
 
 export class Quarantine {
-  constructor(name) {
-    this.name = name;
+  /** explain: shows the history of a row's key. */
+  constructor(name, explain) {
+    Object.assign(this, { name, explain });
     this.code = "";
     this.place = el("section", { id: "quarantine" });
   }
@@ -30,7 +32,7 @@ export class Quarantine {
     return [
       el("div", { class: "chips", role: "group", "aria-label": "Codes" }, this.chip("", found.unresolved), Object.entries(found.codes).map(([code, number]) => this.chip(code, number))),
       el("p", { class: "count" }, matching > found.rows.length ? `The first ${count(found.rows.length)} of ${counted(matching, "row")}; gddl errors list --table ${this.name} has more.` : counted(matching, "row")),
-      grid([column("When", "moment"), "Code", "Column", "File", "Batch"], found.rows.map(quarantined), "Quarantine"),
+      grid([column("When", "moment"), "Code", "Column", "File", "Batch"], found.rows.map((row) => quarantined(row, this.explain())), "Quarantine"),
     ];
   }
 
@@ -42,16 +44,9 @@ export class Quarantine {
   }
 }
 
-function quarantined(row) {
+function quarantined(row, explain) {
   return {
     cells: [momentOf(row.occurred_at), el("b", {}, row.code ?? ""), row.column ?? UNKNOWN, el("code", {}, row.source_file ?? ""), (row.batch_id ?? "").replace(/^0+(?=.)/, "")],
-    message: [row.reason ? el("p", { class: "warn" }, row.reason) : null, values(row.values)].filter(Boolean),
+    message: [row.reason ? el("p", { class: "warn" }, row.reason) : null, values(row.values), keyLink(explain, row.values)].filter(Boolean),
   };
-}
-
-/** Distinguishes null, an empty text and a masked value. */
-function values(found) {
-  if (!found.length) return null;
-  const value = (one) => one.hidden ? el("i", { class: "small" }, "masked") : one.value === null ? el("i", { class: "small" }, "null") : el("code", {}, one.value === "" ? "\"\"" : one.value);
-  return el("dl", { class: "values" }, found.map((one) => el("div", {}, el("dt", {}, breakable(one.name || "record")), el("dd", {}, value(one)))));
 }

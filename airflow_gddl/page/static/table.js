@@ -4,11 +4,12 @@ import { Actions } from "./actions.js";
 import * as api from "./api.js";
 import { copier } from "./copy.js";
 import { column, el, grid, refresh, replace } from "./dom.js";
-import { explainForm } from "./explain.js";
+import { Explain } from "./explain.js";
 import { ago, bytes, changeKind, count, counted, duration, moment, momentOf, outcome, UNKNOWN } from "./format.js";
 import { airflowLink, dagPath, pageLink, taskPath } from "./links.js";
 import { cells, errorText, stateOf } from "./matrix.js";
 import { plot } from "./plot.js";
+import { preview } from "./preview.js";
 import { Quarantine } from "./quarantine.js";
 
 const RUNS_SHOWN = 50;
@@ -17,8 +18,8 @@ const OFTEN_MS = 3_000;
 export class TablePage {
   constructor(place, name, showTroubles, current) {
     Object.assign(this, { place, name, showTroubles, current });
-    this.parts = Object.fromEntries(["problems", "facts", "actions", "plots", "runs", "changes", "lake", "explain"].map((part) => [part, el("div")]));
-    this.quarantine = new Quarantine(name);
+    this.parts = Object.fromEntries(["problems", "facts", "actions", "quarantine", "plots", "runs", "explain", "preview", "changes", "lake"].map((part) => [part, el("div")]));
+    this.quarantine = new Quarantine(name, () => this.explain);
     this.actions = new Actions(this.parts.actions, () => this.show(), () => this.quarantine.code);
     replace(place, el("p", { role: "status" }, "Reading …"));
   }
@@ -47,7 +48,10 @@ export class TablePage {
   begin({ table, keys }) {
     replace(this.place, el("p", {}, el("a", { href: "#/" }, "← all tables")), el("h2", {}, table.table), Object.values(this.parts));
     replace(this.parts.lake, el("p", { role: "status" }, "Reading the lake …"));
-    replace(this.parts.explain, explainForm(table.table, keys));
+    this.explain = new Explain(table.table, keys);
+    replace(this.parts.quarantine, this.quarantine.place);
+    replace(this.parts.explain, this.explain.place);
+    replace(this.parts.preview, preview(table.table, this.explain));
   }
 
   /** The lake is read again only when a run has ended. */
@@ -56,7 +60,7 @@ export class TablePage {
     this.newest = newest;
     try {
       const [found] = await Promise.all([api.lake(this.name), this.quarantine.read()]);
-      if (this.current()) replace(this.parts.lake, this.quarantine.place, inLake(found));
+      if (this.current()) replace(this.parts.lake, inLake(found));
     } catch (error) {
       replace(this.parts.lake, el("p", { class: "trouble" }, `The lake can't be read: ${error.message}`));
     }

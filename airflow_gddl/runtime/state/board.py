@@ -209,7 +209,7 @@ def _moment(document: RunsDocument | PollDocument) -> float:
     return document.polled if isinstance(document, PollDocument) else document.written
 
 
-Order = Literal["urgency", "lag", "table", "last_run", "quarantined", "waiting"]
+Order = Literal["urgency", "lag", "table", "last_run", "as_of", "rows", "quarantined", "waiting"]
 Facet = Literal["source", "tier", "priority", "owner"]
 FACETS: tuple[Facet, ...] = ("source", "tier", "priority", "owner")
 _PRIORITIES = {"critical": 0, "high": 1, "normal": 2, "low": 3}
@@ -286,6 +286,14 @@ def counts(found: Iterable[BoardRow]) -> dict[str, int]:
     return {state: met[state] for state in STATES}
 
 
+def choices(found: Iterable[BoardRow], query: TableQuery) -> dict[str, int]:
+    """The number of tables that the query lists with one of its states alone, for every state and `quarantined`; and
+    as `all` without any."""
+    fitting = chosen(found, replace(query, states=(), order="table"))
+    met = Counter(state for one in fitting for state in _all_states(one))
+    return {"all": len(fitting), **{state: met[state] for state in (*STATES, "quarantined")}}
+
+
 def facets(found: Iterable[BoardRow]) -> dict[Facet, list[str]]:
     """The values to filter by, sorted."""
     rows = [one.row for one in found]
@@ -323,6 +331,10 @@ _KEYS: dict[str, Callable[[BoardRow], tuple[float, ...]]] = {
     "urgency": _urgency,
     # Longest first; tables without a lag come last.
     "lag": lambda one: (0.0 if one.state.lag is None else -one.state.lag - 1e18,),
+    # The stalest first; tables that never were up to date come before.
+    "as_of": lambda one: (-1.0 if one.state.as_of is None else one.state.as_of,),
+    # Most first; tables of unknown size come last.
+    "rows": lambda one: (1.0 if one.record.rows is None else -float(one.record.rows),),
     "last_run": lambda one: (-(one.record.started or 0.0),),
     "quarantined": lambda one: (-float(one.record.quarantined),),
     "waiting": lambda one: (-float(one.state.waiting),),
