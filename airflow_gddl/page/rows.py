@@ -13,11 +13,11 @@ from typing import Any
 
 from airflow_gddl.contract.errors import FatalError, RetriableError
 from airflow_gddl.contract.python_command import JOB
-from airflow_gddl.contract.result import JobResult
+from airflow_gddl.contract.result import STARTING_SPARK, JobResult
 from airflow_gddl.contract.spec import JobOptions, JobSpec, Roots, TableSpec
 from airflow_gddl.page.detail import HiddenColumns, layout_of, part, shown_record, shown_value
 from airflow_gddl.page.responses import Board
-from airflow_gddl.runners.interface import STARTING_SPARK, ProgressEvent
+from airflow_gddl.runners.interface import ProgressEvent
 from airflow_gddl.runners.this_machine import JobProcess
 from airflow_gddl.runtime.delta_tables import opened
 from airflow_gddl.runtime.snapshot import PipelineDocument
