@@ -17,7 +17,7 @@ import pyarrow.types as pt
 
 from airflow_gddl.contract.connections import MASK_KEY, MASK_KEY_FILE, digest, mask_key
 from airflow_gddl.contract.spec import MaskMethod, SubMicrosecondPolicy
-from airflow_gddl.contract.sql_types import DecimalType, ScalarType, SqlType
+from airflow_gddl.contract.sql_types import DecimalType, ScalarType, SqlType, is_complex
 from spark_jobs.rules.arrays import arrow_type, flat, with_values
 from spark_jobs.rules.texts import (
     BITS,
@@ -148,6 +148,9 @@ def fit(values: pa.Array, source: SqlType, target: SqlType, policy: SubMicroseco
         return _text_times(values, target, policy)
     if str(source) in _TIMES and str(target) == "date":
         return _days(values)
+    if source == _STRING and is_complex(target):  # null, as JSON writes it
+        nothing = pc.equal(pc.utf8_trim(values, BLANKS), "null")
+        values = pc.if_else(nothing, pa.scalar(None, values.type), values)
     converted = _from_text(values, target) if source == _STRING else _each(values, source, target)
     return Fitted(converted, _lost(values, converted))
 
