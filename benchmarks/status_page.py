@@ -124,11 +124,11 @@ def measure(lake: Lake) -> Mapping[str, float]:
     state = sum(path.stat().st_size for path in (lake.root / "lake" / "_gddl" / "state").iterdir())
     client, headers = _client(lake)
     get: Callable[[str], Any] = lambda path: client.get(path, headers=headers)  # noqa: E731 - as it reads
-    first, answer = timed(lambda: get("/api/tables"))
+    first, answer = timed(lambda: get("/api/v1/tables"))
     check(lake, answer.json())
-    lists = [timed(lambda query=query: get(f"/api/tables?{query}"))[0] for query in QUERIES for _ in range(_LOADS)]
-    worked = [cpu(lambda query=query: get(f"/api/tables?{query}")) for query in QUERIES for _ in range(_LOADS)]
-    tables = [timed(lambda: get("/api/table?name=s3.t00003"))[0] for _ in range(_LOADS)]
+    lists = [timed(lambda query=query: get(f"/api/v1/tables?{query}"))[0] for query in QUERIES for _ in range(_LOADS)]
+    worked = [cpu(lambda query=query: get(f"/api/v1/tables?{query}")) for query in QUERIES for _ in range(_LOADS)]
+    tables = [timed(lambda: get("/api/v1/table?name=s3.t00003"))[0] for _ in range(_LOADS)]
     return {
         "tables": lake.tables,
         "state_mb": round(state / 1e6, 1),

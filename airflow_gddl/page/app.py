@@ -223,8 +223,16 @@ class KeyQuery(BaseModel):
     key: dict[Annotated[str, Field(max_length=300)], Annotated[str, Field(max_length=10_000)]] = Field(max_length=100)
 
 
+_ABOUT = """What the page of all tables shows, with the permissions of the user that Airflow knows: by the cookie of
+its UI, or by `Authorization: Bearer` with a token of Airflow's API. Fields may be added within a version; none is
+renamed, removed or given another meaning."""
+
+
 def build_app(source: PageSource) -> FastAPI:
-    app = FastAPI(title="GDDL tables", docs_url=None, redoc_url=None, openapi_url=None)
+    app = FastAPI(
+        title="GDDL tables", version="1", description=_ABOUT, docs_url=None, redoc_url=None,
+        openapi_url="/api/v1/openapi.json",
+    )  # fmt: skip
     app.middleware("http")(_with_headers)
     _add_answers(app, source)
     _add_rows(app, source)
@@ -237,20 +245,27 @@ def _add_answers(app: FastAPI, source: PageSource) -> None:
     records = RecordCache()
 
     # Plain functions, not coroutines: FastAPI runs them in threads, since the lake may be slow.
-    @app.get("/api/tables")
+    @app.get("/api/v1/tables")
     def tables(user: GetUserDep, asked: Annotated[ListQuery, Query()]) -> dict[str, Any]:
+        """A page of the tables that the user may see: `rows`, numbers by state, source, tier and owner, and
+        `troubles` of the metadata.
+        """
         board = source.board()
         everything = may_read(user, None)
         seen = _seen(board, user)
         return answers.table_list(board, seen, asked.query(), asked.page, asked.size, all_problems=everything)
 
-    @app.get("/api/overview")
+    @app.get("/api/v1/overview")
     def overview(user: GetUserDep, asked: Annotated[OverviewQuery, Query()]) -> dict[str, Any]:
+        """Throughput, failures, lag and durations of these tables over a day or two weeks, and by source and owner."""
         board = source.board()
         return answers.overview_of(board, _seen(board, user), asked.query(), asked.span)
 
-    @app.get("/api/table")
+    @app.get("/api/v1/table")
     def table(user: GetUserDep, name: Name, *, fresh: bool = False) -> dict[str, Any]:
+        """One table: its row, its state, its last runs, and the commands of its repairs. `fresh`: read the records
+        anew.
+        """
         board, roots, one = _found(source, user, name)
         seen = {other.row.table for other in _seen(board, user)}
         about = detail.about(board, one, seen, lambda: records.of(board, roots, one, fresh=fresh))
@@ -264,13 +279,17 @@ def _add_answers(app: FastAPI, source: PageSource) -> None:
             "keys": None if spec is None else list(spec.keys),
         }
 
-    @app.get("/api/table/lake")
+    @app.get("/api/v1/table/lake")
     def lake(user: GetUserDep, name: Name) -> dict[str, Any]:
+        """What the lake holds of a table: versions, columns without those that are masked or left out, ledger,
+        catalog.
+        """
         board, roots, one = _found(source, user, name)
         return detail.in_lake(board, roots, one, *source.settings(one.row))
 
-    @app.get("/api/log")
+    @app.get("/api/v1/log")
     def log(user: GetUserDep, dag_id: LogName, job: LogName) -> dict[str, Any]:
+        """The newest part of a job's log, for those who may read the logs of the DAG's tasks; 404 else."""
         # A log may contain rows, so it needs permission for the logs of the DAG's tasks.
         board = source.board()
         if board.roots is None or not may_read_data(user, dag_id):
@@ -286,23 +305,28 @@ def _add_answers(app: FastAPI, source: PageSource) -> None:
 def _add_rows(app: FastAPI, source: PageSource) -> None:
     """Answers with data, which need permissions of their own."""
 
-    @app.get("/api/table/quarantine")
+    @app.get("/api/v1/table/quarantine")
     def quarantine(user: GetUserDep, name: Name, code: Code = "") -> dict[str, Any]:
+        """Rows and files in quarantine, newest first; `refused` without the permission `GDDL Quarantine`."""
         board, roots, one = _found(source, user, name)
         if not may_read_rows(user, one.row.dag_id, QUARANTINE):
             return {"refused": True}
         return detail.in_quarantine(board, roots, one, source.settings(one.row)[0], code)
 
-    @app.get("/api/table/rows")
+    @app.get("/api/v1/table/rows")
     def rows(user: GetUserDep, name: Name) -> dict[str, Any]:
+        """The first 20 rows of the replica; `refused` without the permission `GDDL Rows`."""
         board, roots, one = _found(source, user, name)
         if not may_read_rows(user, one.row.dag_id, ROWS):
             return {"refused": True}
         return in_replica(board, roots, one, source.settings(one.row)[0])
 
     # The only POST: it changes nothing, but a key in a URL would be in the server's access log.
-    @app.post("/api/table/explain")
+    @app.post("/api/v1/table/explain")
     def explain(user: GetUserDep, asked: KeyQuery) -> dict[str, Any]:
+        """What happened to one key: its changes in order, and the row; `refused` without the permission `GDDL
+        Rows`.
+        """
         board, _, one = _found(source, user, asked.name)
         if not may_read_rows(user, one.row.dag_id, ROWS):
             return {"refused": True}

@@ -16,10 +16,10 @@ def main() -> int:
     path, body = f"/api/v2/dags/{os.environ['PACK']}/dagRuns", json.dumps({"logical_date": None})
     answer = {
         "index": client.get("/gddl/").status_code,
-        "nobody": client.get("/gddl/api/tables").status_code,
+        "nobody": client.get("/gddl/api/v1/tables").status_code,
         "triggered": client.post(path, headers=users["viewer"], content=body).status_code,
         "views": mine.get("external_views"),
-        "tables": [row["table"] for row in client.get("/gddl/api/tables", headers=users["viewer"]).json()["rows"]],
+        "tables": [row["table"] for row in client.get("/gddl/api/v1/tables", headers=users["viewer"]).json()["rows"]],
     }
     sys.stdout.write("\n" + json.dumps(answer) + "\n")
     return 0

@@ -51,9 +51,21 @@ def site(stage: Stage) -> Site:
 
 
 def test_without_a_login_there_is_no_answer(site: Site, users: dict[str, dict[str, str]]) -> None:
-    for path in ("/api/tables", *(f"/api/{path}?name=shop.good" for path in PATHS)):
+    for path in ("/api/v1/tables", *(f"/api/v1/{path}?name=shop.good" for path in PATHS)):
         assert site.client.get(path).status_code == 401, path
         assert site.client.get(path, headers={"Authorization": "Bearer forged.token.here"}).status_code == 403, path
+
+
+def test_each_answer_is_described(site: Site) -> None:
+    """By OpenAPI, which needs no login, since it holds no data."""
+    found = site.client.get("/api/v1/openapi.json").json()
+    assert found["info"]["version"] == "1"
+    paths = {"/api/v1/tables", "/api/v1/overview", "/api/v1/table", "/api/v1/log", *(f"/api/v1/{p}" for p in PATHS)}
+    assert found["paths"].keys() >= paths
+    for path, methods in found["paths"].items():
+        for method in methods.values():
+            assert len(method["description"]) > 40, path
+    assert "search" in {p["name"] for p in found["paths"]["/api/v1/tables"]["get"]["parameters"]}
 
 
 def test_static_files_have_no_data_and_a_strict_content_policy(site: Site) -> None:
@@ -87,7 +99,7 @@ def test_no_script_makes_markup_or_loads_from_elsewhere() -> None:
 
 
 def test_the_list(site: Site, users: dict[str, dict[str, str]]) -> None:
-    answer = site.client.get("/api/tables", headers=users["viewer"])
+    answer = site.client.get("/api/v1/tables", headers=users["viewer"])
     assert answer.headers["cache-control"] == "no-store"
     body = answer.json()
     assert [row["table"] for row in body["rows"]] == ["shop.bad", "shop.good", "shop.own", "shop.off"]
@@ -126,7 +138,7 @@ def test_the_list(site: Site, users: dict[str, dict[str, str]]) -> None:
     ],
 )
 def test_filters_order_and_pages(site: Site, users: dict[str, dict[str, str]], query: str, expected: list[str]) -> None:
-    body = site.client.get(f"/api/tables?{query}", headers=users["viewer"]).json()
+    body = site.client.get(f"/api/v1/tables?{query}", headers=users["viewer"]).json()
     assert [row["table"] for row in body["rows"]] == expected
 
 
@@ -134,15 +146,15 @@ def test_the_overview_is_of_the_tables_that_the_filters_leave(
     site: Site, users: dict[str, dict[str, str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def asked(query: str) -> Any:
-        return site.client.get(f"/api/overview?{query}", headers=users["viewer"]).json()
+        return site.client.get(f"/api/v1/overview?{query}", headers=users["viewer"]).json()
 
     found = asked("span=day")
     assert (found["matching"], found["complete_since"], len(found["periods"])) == (4, None, 24)
     assert [(one["name"], one["runs"], one["rows"]) for one in found["by"]["owner"]] == [("", 1, 0), ("sales", 1, 8)]
     assert found["periods"][-1]["lag"] == [30.0, 30.0]
     assert (asked("owner=sales")["matching"], asked("search=own")["by"]["source"]) == (1, [])
-    assert site.client.get("/api/overview?span=year", headers=users["viewer"]).status_code == 422
-    assert site.client.get("/api/overview").status_code == 401
+    assert site.client.get("/api/v1/overview?span=year", headers=users["viewer"]).status_code == 422
+    assert site.client.get("/api/v1/overview").status_code == 401
     monkeypatch.setattr("airflow_gddl.page.app.readable", lambda _user, _dag_ids: set())
     monkeypatch.setattr("airflow_gddl.page.app.may_read", lambda _user, _dag_id: False)
     assert (asked("")["matching"], asked("")["by"]) == (0, {"source": [], "owner": []})
@@ -153,9 +165,9 @@ def test_a_state_s_number_is_that_of_the_tables_that_it_lists(
     site: Site, users: dict[str, dict[str, str]], query: str
 ) -> None:
     def asked(more: str) -> Any:
-        return site.client.get(f"/api/tables?{query.replace('state=failed', '')}{more}", headers=users["viewer"]).json()
+        return site.client.get(f"/api/v1/tables?{query.replace('state=failed', '')}{more}", headers=users["viewer"]).json()
 
-    with_state = site.client.get(f"/api/tables?{query}", headers=users["viewer"]).json()
+    with_state = site.client.get(f"/api/v1/tables?{query}", headers=users["viewer"]).json()
     found = with_state["choices"]
     assert found.pop("all") == asked("")["matching"]
     assert found == {state: asked(f"&state={state}")["matching"] for state in (*STATES, "quarantined")}
@@ -163,16 +175,16 @@ def test_a_state_s_number_is_that_of_the_tables_that_it_lists(
 
 @pytest.mark.parametrize("query", ["size=100000", "page=0", "order=drop", "state=odd", f"search={'x' * 201}"])
 def test_invalid_queries_are_refused(site: Site, users: dict[str, dict[str, str]], query: str) -> None:
-    assert site.client.get(f"/api/tables?{query}", headers=users["viewer"]).status_code == 422
+    assert site.client.get(f"/api/v1/tables?{query}", headers=users["viewer"]).status_code == 422
 
 
 def test_a_table(site: Site, users: dict[str, dict[str, str]]) -> None:
-    body = site.client.get("/api/table?name=shop.bad", headers=users["admin"]).json()
+    body = site.client.get("/api/v1/table?name=shop.bad", headers=users["admin"]).json()
     assert body["may_trigger"] is True
     assert [run["message"] for run in body["runs"]] == ["<b>broken</b>"], "no job kept this run"
     assert body["runs"][0]["airflow"] == ["manual__1", "initial_load"]
-    assert site.client.get("/api/table?name=shop.bad", headers=users["viewer"]).json()["may_trigger"] is False
-    assert site.client.get("/api/table?name=shop.off", headers=users["admin"]).json()["may_trigger"] is False
+    assert site.client.get("/api/v1/table?name=shop.bad", headers=users["viewer"]).json()["may_trigger"] is False
+    assert site.client.get("/api/v1/table?name=shop.off", headers=users["admin"]).json()["may_trigger"] is False
 
 
 def test_records_are_read_again_when_a_load_ended_or_on_request(
@@ -187,7 +199,7 @@ def test_records_are_read_again_when_a_load_ended_or_on_request(
     monkeypatch.setattr("airflow_gddl.page.app.read_records", counted)
 
     def ask(more: str = "") -> int:
-        site.client.get(f"/api/table?name=shop.good{more}", headers=users["viewer"])
+        site.client.get(f"/api/v1/table?name=shop.good{more}", headers=users["viewer"])
         return len(read)
 
     assert [ask(), ask(), ask()] == [1, 1, 1], "a page that is shown asks every few seconds"
@@ -205,7 +217,7 @@ def test_upkeep_is_among_a_tables_runs_and_not_in_the_matrix(site: Site, users: 
         details={"compacted": {"changes": {}}, "files_removed": 3, "tombstones_removed": 0, "dry_run": False},
     )  # fmt: skip
     write_record(open_store(), site.roots, done)
-    body = site.client.get("/api/table?name=shop.good", headers=users["viewer"]).json()
+    body = site.client.get("/api/v1/table?name=shop.good", headers=users["viewer"]).json()
     newest = body["runs"][0]
     assert (newest["action"], newest["did"]) == ("maintain", "1 tables with compacted files, 3 files removed")
     assert (newest["dag_id"], newest["airflow"]) == ("gddl_maintenance", ["scheduled__1", "maintain_small"])
@@ -221,7 +233,7 @@ def test_a_verification_says_which_constraints_rows_break(site: Site, users: dic
         expectations=(ExpectationCount(name="unique.email", on="verify", checked=9, failed=2),),
     )  # fmt: skip
     write_record(open_store(), site.roots, done)
-    newest = site.client.get("/api/table?name=shop.good", headers=users["viewer"]).json()["runs"][0]
+    newest = site.client.get("/api/v1/table?name=shop.good", headers=users["viewer"]).json()["runs"][0]
     assert (newest["action"], newest["did"], newest["message"]) == ("verify", "violated", message)
     assert newest["expectations"] == [{"name": "unique.email", "on": "verify", "checked": 9, "failed": 2}]
 
@@ -232,7 +244,7 @@ def test_a_replay_says_how_many_rows_were_accepted(site: Site, users: dict[str, 
         started_at="2023-11-14T22:10:00+00:00",
     )  # fmt: skip
     write_record(open_store(), site.roots, done)
-    answer = site.client.get("/api/table?name=shop.good", headers=users["viewer"]).json()
+    answer = site.client.get("/api/v1/table?name=shop.good", headers=users["viewer"]).json()
     assert (answer["runs"][0]["action"], answer["runs"][0]["did"]) == ("errors_replay", "0 of 3 accepted")
 
 
@@ -240,7 +252,7 @@ def test_a_replay_says_how_many_rows_were_accepted(site: Site, users: dict[str, 
     "name", ["shop.nothing", "../../etc.passwd", "shop./../good", "%00", "<img src=x onerror=alert(1)>"]
 )
 def test_only_names_of_the_metadata_lead_anywhere(site: Site, users: dict[str, dict[str, str]], name: str) -> None:
-    for path in ("/api/table", "/api/table/lake", "/api/table/quarantine"):
+    for path in ("/api/v1/table", "/api/v1/table/lake", "/api/v1/table/quarantine"):
         answer = site.client.get(path, params={"name": name}, headers=users["admin"])
         assert (answer.status_code, answer.json()) == (404, {"detail": "no such table"})
 
@@ -250,7 +262,7 @@ def logged(site: Site, dag_id: str, text: bytes) -> str:
     path = Path(log_folder(site.roots.lake, dag_id), "20240101T000000-aa.log")
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(text)
-    return f"/api/log?dag_id={dag_id}&job={path.stem}"
+    return f"/api/v1/log?dag_id={dag_id}&job={path.stem}"
 
 
 def test_a_job_s_log_needs_permission_for_task_logs(site: Site, users: dict[str, dict[str, str]]) -> None:
@@ -285,7 +297,7 @@ def test_only_names_of_dags_and_jobs_lead_to_a_log(site: Site, users: dict[str, 
     (site.stage.lake / "_gddl").mkdir(parents=True, exist_ok=True)
     (site.stage.lake / "_gddl" / "secret.log").write_text("not for you")
     for query in (f"dag_id={name}&job=secret", f"dag_id={PACK}&job={name}"):
-        assert site.client.get(f"/api/log?{query}", headers=users["admin"]).status_code == 422
+        assert site.client.get(f"/api/v1/log?{query}", headers=users["admin"]).status_code == 422
 
 
 def test_of_a_long_log_the_newest_lines_are_shown(site: Site, users: dict[str, dict[str, str]]) -> None:
@@ -311,7 +323,7 @@ def test_details_from_the_lake(site: Site, users: dict[str, dict[str, str]]) -> 
     }
     errors = {**row, "record": ["<img src=x onerror=alert(1)>"], "resolved_at": arrow.array([None], arrow.string())}
     deltalake.write_deltalake(folder / "good__errors", arrow.table(errors))
-    body = site.client.get("/api/table/lake?name=shop.good", headers=users["viewer"]).json()
+    body = site.client.get("/api/v1/table/lake?name=shop.good", headers=users["viewer"]).json()
     assert [(one["name"], one["type"]) for one in body["replica"]["found"]["columns"]] == [
         ("id", "long"),
         ("tags", "array<string>"),
@@ -320,19 +332,19 @@ def test_details_from_the_lake(site: Site, users: dict[str, dict[str, str]]) -> 
     queries = {one["reader"]: one["query"] for one in body["queries"]["found"]}
     assert list(queries) == ["Spark", "Databricks", "Athena", "DuckDB", "Python", "Polars"]
     assert queries["Spark"] == f"SELECT\n  `id`,\n  `tags`\nFROM delta.`{folder / 'good'}`;\n"
-    held = site.client.get("/api/table/quarantine?name=shop.good", headers=users["admin"]).json()["found"]
+    held = site.client.get("/api/v1/table/quarantine?name=shop.good", headers=users["admin"]).json()["found"]
     assert (held["unresolved"], held["codes"]) == (1, {"C": 1})
     assert held["rows"][0]["values"] == [{"name": "", "value": "<img src=x onerror=alert(1)>", "hidden": False}]
     assert body["ledger"]["found"] == {"batch": 0, "files": []}
     (folder / "good" / "_delta_log" / "00000000000000000000.json").write_text("damaged")
     assert (
         "[LAKE_UNREADABLE]"
-        in site.client.get("/api/table/lake?name=shop.good", headers=users["viewer"]).json()["replica"]["error"]
+        in site.client.get("/api/v1/table/lake?name=shop.good", headers=users["viewer"]).json()["replica"]["error"]
     )
 
 
 def test_rows_in_quarantine_are_not_for_viewers(site: Site, users: dict[str, dict[str, str]]) -> None:
-    query = "/api/table/quarantine?name=shop.good"
+    query = "/api/v1/table/quarantine?name=shop.good"
     assert site.client.get(query, headers=users["admin"]).json()["found"]["unresolved"] == 0
     assert site.client.get(f"{query}&code={'x' * 101}", headers=users["admin"]).status_code == 422
     assert site.client.get(query, headers=users["viewer"]).json() == {"refused": True}
@@ -351,7 +363,7 @@ def test_rows_in_quarantine_have_a_permission_of_their_own(
             return bool(user.username == "viewer")
 
     monkeypatch.setattr(manager, "__class__", Named)
-    query = "/api/table/quarantine?name=shop.good"
+    query = "/api/v1/table/quarantine?name=shop.good"
     assert site.client.get(query, headers=users["admin"]).json() == {"refused": True}
     assert site.client.get(query, headers=users["viewer"]).json()["found"]["unresolved"] == 0
     assert set(asked) == {("GET", "GDDL Quarantine")}
@@ -361,7 +373,7 @@ def test_files_are_those_of_the_jobs_ledger(site: Site, users: dict[str, dict[st
     """Written by the job's own code: when that changes, this page must."""
     ledger = importlib.import_module("tests.airflow.ledgers")
     path = ledger.write(site.roots, "shop.good", batches=25)
-    found = site.client.get("/api/table/lake?name=shop.good", headers=users["viewer"]).json()["ledger"]["found"]
+    found = site.client.get("/api/v1/table/lake?name=shop.good", headers=users["viewer"]).json()["ledger"]["found"]
     assert found["batch"] == 25
     assert [file["batch"] for file in found["files"]] == list(range(25, 0, -1))
     assert found["files"][0]["path"] == path
@@ -369,21 +381,21 @@ def test_files_are_those_of_the_jobs_ledger(site: Site, users: dict[str, dict[st
 
 
 def test_an_unreadable_lake_shows_the_last_state(site: Site, users: dict[str, dict[str, str]]) -> None:
-    before = site.client.get("/api/tables", headers=users["viewer"]).json()
+    before = site.client.get("/api/v1/tables", headers=users["viewer"]).json()
     folder = site.stage.lake / "_gddl" / "state"
     folder.rename(site.stage.root / "away")
     folder.symlink_to(folder)
     site.now[0] += 600
-    after = site.client.get("/api/tables", headers=users["viewer"]).json()
+    after = site.client.get("/api/v1/tables", headers=users["viewer"]).json()
     assert [row["runs"] for row in after["rows"]] == [row["runs"] for row in before["rows"]]
     assert [(trouble["since"], "can't be read" in trouble["what"]) for trouble in after["troubles"]] == [(NOW, True)]
 
 
 def test_unreadable_metadata_is_reported(site: Site, users: dict[str, dict[str, str]]) -> None:
-    assert site.client.get("/api/tables", headers=users["viewer"]).json()["troubles"] == []
+    assert site.client.get("/api/v1/tables", headers=users["viewer"]).json()["troubles"] == []
     site.stage.write("gddl.yaml", "landing: [")
     site.now[0] += 600
-    body = site.client.get("/api/tables", headers=users["viewer"]).json()
+    body = site.client.get("/api/v1/tables", headers=users["viewer"]).json()
     assert body["tables"] == 4
     assert "last good copy" in body["troubles"][0]["what"]
 
@@ -395,23 +407,23 @@ def test_a_table_with_an_invalid_row_stays_in_its_pack(
     rows = folder.read_text().replace("freshness: 1h", "freshness: soon")
     site.stage.write("tables/shop.yaml", f"{rows}  - {{table: ../../etc/passwd, keys: [id]}}\n")
     site.now[0] += 600
-    body = site.client.get("/api/tables", headers=users["viewer"]).json()
+    body = site.client.get("/api/v1/tables", headers=users["viewer"]).json()
     assert (body["tables"], body["broken"], body["rows"][0]["table"]) == (4, 1, "shop.good")
     (other,) = body["metadata_problems"]
     assert "[TABLE_NAME_INVALID]" in other
-    one = site.client.get("/api/table?name=shop.good", headers=users["admin"]).json()
+    one = site.client.get("/api/v1/table?name=shop.good", headers=users["admin"]).json()
     shown = one["table"]
     assert (shown["state"], shown["last_state"], shown["rows"], shown["dag_id"]) == ("broken_row", "attention", 8, PACK)
     (problem,) = shown["problems"]
     assert problem.startswith("tables/shop.yaml:3: [DURATION_INVALID] shop.good freshness:")
     assert (one["may_trigger"], [run["run_id"] for run in one["runs"]]) == (False, ["r1"])
-    assert site.client.get("/api/table?name=../../etc/passwd", headers=users["admin"]).status_code == 404
+    assert site.client.get("/api/v1/table?name=../../etc/passwd", headers=users["admin"]).status_code == 404
     monkeypatch.setattr("airflow_gddl.page.app.readable", lambda _, ids: set(ids) - {PACK})
     monkeypatch.setattr("airflow_gddl.page.app.may_read", lambda _, dag_id: dag_id not in (None, PACK))
-    some = site.client.get("/api/tables", headers=users["viewer"])
+    some = site.client.get("/api/v1/tables", headers=users["viewer"])
     assert "shop.good" not in some.text, "it belongs to those who may read the DAG that loaded it"
     assert "etc" not in some.text
-    assert site.client.get("/api/table?name=shop.good", headers=users["viewer"]).status_code == 404
+    assert site.client.get("/api/v1/table?name=shop.good", headers=users["viewer"]).status_code == 404
 
 
 def test_an_invalid_row_without_loads_is_shown_to_users_with_full_access(
@@ -419,10 +431,10 @@ def test_an_invalid_row_without_loads_is_shown_to_users_with_full_access(
 ) -> None:
     site.stage.write("tables/more.yaml", "tables:\n  - {table: shop.odd, keys: [id], '<img src=x>': 1}\n")
     site.now[0] += 600
-    body = site.client.get("/api/tables?state=broken_row", headers=users["viewer"]).json()
+    body = site.client.get("/api/v1/tables?state=broken_row", headers=users["viewer"]).json()
     assert [(row["table"], row["last_state"], row["dag_id"]) for row in body["rows"]] == [("shop.odd", "new", None)]
     monkeypatch.setattr("airflow_gddl.page.app.may_read", lambda _, dag_id: dag_id is not None)
-    assert "shop.odd" not in site.client.get("/api/tables", headers=users["viewer"]).text
+    assert "shop.odd" not in site.client.get("/api/v1/tables", headers=users["viewer"]).text
 
 
 def test_airflow_mounts_it_and_shows_it_in_its_menu(site: Site, users: dict[str, dict[str, str]]) -> None:
@@ -450,17 +462,17 @@ def test_a_denied_store_shows_the_last_state(
     site: Site, users: dict[str, dict[str, str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """S3 with rights that were taken away, or credentials that are gone."""
-    before = site.client.get("/api/tables", headers=users["viewer"]).json()
+    before = site.client.get("/api/v1/tables", headers=users["viewer"]).json()
 
     for module in ("runtime.state.board", "runtime.state.recording", "page.detail"):
         monkeypatch.setattr(f"airflow_gddl.{module}.open_store", _refusing)
     site.now[0] += 600
-    after = site.client.get("/api/tables", headers=users["viewer"]).json()
+    after = site.client.get("/api/v1/tables", headers=users["viewer"]).json()
     assert [row["runs"] for row in after["rows"]] == [row["runs"] for row in before["rows"]]
     assert [(one["since"], "[STORAGE_DENIED]" in one["what"]) for one in after["troubles"]] == [(NOW, True)]
-    one = site.client.get("/api/table?name=shop.good", headers=users["viewer"])
+    one = site.client.get("/api/v1/table?name=shop.good", headers=users["viewer"])
     assert (one.status_code, len(one.json()["runs"])) == (200, 1)
-    lake = site.client.get("/api/table/lake?name=shop.good", headers=users["viewer"])
+    lake = site.client.get("/api/v1/table/lake?name=shop.good", headers=users["viewer"])
     assert (lake.status_code, "[STORAGE_DENIED]" in lake.json()["ledger"]["error"]) == (200, True)
 
 
@@ -476,7 +488,7 @@ def test_a_store_that_refuses_from_the_first(
                 patched.setattr(name, _refusing)
             else:
                 made.source.environ_of = _refusing
-            answer = made.client.get("/api/tables", headers=users["viewer"])
+            answer = made.client.get("/api/v1/tables", headers=users["viewer"])
             assert answer.status_code == 200
             assert [row["table"] for row in answer.json()["rows"]] == ["shop.good"]
             assert [one["since"] for one in answer.json()["troubles"]] == [None]
@@ -502,8 +514,8 @@ def test_rights_are_asked_for_at_each_request(
 
     def answers(user: str) -> dict[str, str]:
         names = ("shop.own", "shop.good", "shop.bad", "shop:shop.own", "shop:shop.good")
-        of_tables = [f"/api/{path}?name={n}" for path in PATHS for n in names]
-        asked = ["/api/tables", "/api/tables?search=own", *of_tables, f"/api/log?dag_id={own}&job=job1"]
+        of_tables = [f"/api/v1/{path}?name={n}" for path in PATHS for n in names]
+        asked = ["/api/v1/tables", "/api/v1/tables?search=own", *of_tables, f"/api/v1/log?dag_id={own}&job=job1"]
         return {
             one: f"{(found := site.client.get(one, headers=users[user])).status_code} {found.text}" for one in asked
         }
@@ -512,8 +524,8 @@ def test_rights_are_asked_for_at_each_request(
     for user, names in hidden.items():
         told = {one: text for one, text in answers(user).items() if any(name in text for name in names)}
         assert told == {}
-    assert "shop.own" in answers("viewer")["/api/tables"]
-    assert "a secret line" in answers("viewer")[f"/api/log?dag_id={own}&job=job1"]
+    assert "shop.own" in answers("viewer")["/api/v1/tables"]
+    assert "a secret line" in answers("viewer")[f"/api/v1/log?dag_id={own}&job=job1"]
     rights["viewer"] = set()
     assert {one for one, text in answers("viewer").items() if "shop.own" in text or "secret" in text} == set()
 
@@ -533,16 +545,16 @@ def test_troubles_and_names_of_hidden_tables_are_not_shown(
 
     board = site.source.board
     monkeypatch.setattr(site.source, "board", lambda: waiting(board()))
-    every = site.client.get("/api/tables", headers=users["viewer"]).json()
+    every = site.client.get("/api/v1/tables", headers=users["viewer"]).json()
     assert [one["what"].split()[0] for one in every["troubles"]] == [f"{own}.runs.json"]
     assert {row["table"]: row["held_by"] for row in every["rows"]}["shop.good"] == ["shop.own", "shop.bad"]
     monkeypatch.setattr("airflow_gddl.page.app.readable", lambda _, ids: set(ids) - {own})
     monkeypatch.setattr("airflow_gddl.page.app.may_read", lambda _, dag_id: dag_id != own)
-    some = site.client.get("/api/tables", headers=users["viewer"])
+    some = site.client.get("/api/v1/tables", headers=users["viewer"])
     assert "shop.own" not in some.text
     assert (some.json()["troubles"], some.json()["tables"]) == ([], 3)
     assert {row["table"]: row["held_by"] for row in some.json()["rows"]}["shop.good"] == ["shop.bad"]
-    one = site.client.get("/api/table?name=shop.good", headers=users["viewer"])
+    one = site.client.get("/api/v1/table?name=shop.good", headers=users["viewer"])
     assert "shop.own" not in one.text
     monkeypatch.setattr("airflow_gddl.page.app.readable", lambda *_: set())
     monkeypatch.setattr("airflow_gddl.page.app.may_read", lambda *_: False)
@@ -550,4 +562,4 @@ def test_troubles_and_names_of_hidden_tables_are_not_shown(
     folder.rename(site.stage.root / "away" / "state")
     folder.symlink_to(folder)
     site.now[0] += 600
-    assert site.client.get("/api/tables", headers=users["viewer"]).json()["troubles"] == []
+    assert site.client.get("/api/v1/tables", headers=users["viewer"]).json()["troubles"] == []

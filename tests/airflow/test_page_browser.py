@@ -476,7 +476,7 @@ def test_a_click_is_not_lost_when_the_list_is_drawn_again(pages: Any) -> None:
     def hold(route: Any) -> None:
         held.append(route)
 
-    asked = re.compile("/gddl/api/tables.*search=late")
+    asked = re.compile("/gddl/api/v1/tables.*search=late")
     page.route(asked, hold)
     with page.expect_request(asked):
         page.get_by_role("searchbox").fill("late")

@@ -43,7 +43,7 @@ def remember(site: Site, **fields: Any) -> None:
 
 
 def answers(site: Site, users: dict[str, dict[str, str]], table: str) -> tuple[Any, dict[str, str]]:
-    answer = site.client.get(f"/api/table/lake?name={table}", headers=users["viewer"]).json()
+    answer = site.client.get(f"/api/v1/table/lake?name={table}", headers=users["viewer"]).json()
     return answer["registration"], {one["reader"]: one["query"] for one in answer["queries"]["found"]}
 
 

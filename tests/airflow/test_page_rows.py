@@ -50,7 +50,7 @@ def site(stage: Stage) -> Site:
 
 
 def explained(site: Site, user: dict[str, str], table: str, key: dict[str, str]) -> Any:
-    return site.client.post("/api/table/explain", json={"name": table, "key": key}, headers=user).json()
+    return site.client.post("/api/v1/table/explain", json={"name": table, "key": key}, headers=user).json()
 
 
 def values(found: list[dict[str, Any]]) -> dict[str, Any]:
@@ -75,7 +75,7 @@ def test_what_happened_to_a_key(site: Site, users: dict[str, dict[str, str]]) ->
 
 @pytest.mark.parametrize("table", ["shop.m", "shop.later"])
 def test_a_preview_shows_no_masked_values(site: Site, users: dict[str, dict[str, str]], table: str) -> None:
-    preview = site.client.get(f"/api/table/rows?name={table}", headers=users["admin"]).json()
+    preview = site.client.get(f"/api/v1/table/rows?name={table}", headers=users["admin"]).json()
     assert PERSONAL not in json.dumps(preview)
     assert [values(one)["v"] for one in preview["found"]["rows"]] == ["hidden"] * 3
     assert sorted(values(one)["id"] for one in preview["found"]["rows"]) == ["0", "1", "2"]
@@ -93,11 +93,11 @@ def test_a_history_shows_no_masked_values(site: Site, users: dict[str, dict[str,
 
 
 def test_the_first_rows(site: Site, users: dict[str, dict[str, str]]) -> None:
-    found = site.client.get("/api/table/rows?name=shop.t", headers=users["admin"]).json()["found"]
+    found = site.client.get("/api/v1/table/rows?name=shop.t", headers=users["admin"]).json()["found"]
     assert sorted((one["id"], one["v"], one["seq"]) for one in map(values, found["rows"])) == [
         ("0", "load 0", None), ("1", PERSONAL, "300"), ("2", "load 2", None),
     ]  # fmt: skip
-    empty = site.client.get("/api/table/rows?name=shop.empty", headers=users["admin"]).json()["found"]
+    empty = site.client.get("/api/v1/table/rows?name=shop.empty", headers=users["admin"]).json()["found"]
     assert (empty["exists"], empty["rows"]) == (False, [])
 
 
@@ -114,10 +114,10 @@ def test_a_preview_ends_after_twenty_rows_and_shows_values_as_text(tmp_path: Pat
 
 def test_rows_are_not_for_viewers(site: Site, users: dict[str, dict[str, str]]) -> None:
     assert explained(site, users["viewer"], "shop.t", {"id": "1"}) == {"refused": True}
-    assert site.client.get("/api/table/rows?name=shop.t", headers=users["viewer"]).json() == {"refused": True}
+    assert site.client.get("/api/v1/table/rows?name=shop.t", headers=users["viewer"]).json() == {"refused": True}
     body = {"name": "shop.t", "key": {"id": "1"}}
-    assert site.client.post("/api/table/explain", json=body).status_code == 401
-    assert site.client.get("/api/table/rows?name=shop.t").status_code == 401
+    assert site.client.post("/api/v1/table/explain", json=body).status_code == 401
+    assert site.client.get("/api/v1/table/rows?name=shop.t").status_code == 401
 
 
 def test_rows_and_quarantine_have_permissions_of_their_own(
@@ -144,7 +144,7 @@ def test_what_can_not_be_explained(site: Site, users: dict[str, dict[str, str]])
     assert "[EXPLAIN_KEY_INVALID]" in explained(site, admin, "shop.t", {})["error"]
     assert "No pipeline loads this table" in explained(site, admin, "shop.off", {"id": "1"})["error"]
     body = {"name": "shop.nothing", "key": {"id": "1"}}  # as a table that the user may not see
-    assert site.client.post("/api/table/explain", json=body, headers=admin).status_code == 404
+    assert site.client.post("/api/v1/table/explain", json=body, headers=admin).status_code == 404
 
 
 @pytest.fixture

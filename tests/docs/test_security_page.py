@@ -115,7 +115,7 @@ def test_the_page_answers_reading_requests_only() -> None:
                     if node.func.attr == "post":
                         posted += [ast.literal_eval(given) for given in node.args]
     assert methods == {"get", "post", "middleware", "mount"}
-    assert posted == ["/api/table/explain"]
+    assert posted == ["/api/v1/table/explain"]
 
 
 def test_packages_are_installed_by_hash() -> None:

@@ -28,34 +28,34 @@ async function send(url, options = {}) {
 }
 
 export function tables(query) {
-  return send(`${root}/gddl/api/tables?${query}`);
+  return send(`${root}/gddl/api/v1/tables?${query}`);
 }
 
 export function overview(query) {
-  return send(`${root}/gddl/api/overview?${query}`);
+  return send(`${root}/gddl/api/v1/overview?${query}`);
 }
 
 /** fresh: read runs from the lake, without the cache. */
 export function table(name, fresh = false) {
-  return send(`${root}/gddl/api/table?${new URLSearchParams({ name, fresh })}`);
+  return send(`${root}/gddl/api/v1/table?${new URLSearchParams({ name, fresh })}`);
 }
 
 export function lake(name) {
-  return send(`${root}/gddl/api/table/lake?${new URLSearchParams({ name })}`);
+  return send(`${root}/gddl/api/v1/table/lake?${new URLSearchParams({ name })}`);
 }
 
 export function quarantine(name, code) {
-  return send(`${root}/gddl/api/table/quarantine?${new URLSearchParams({ name, code })}`);
+  return send(`${root}/gddl/api/v1/table/quarantine?${new URLSearchParams({ name, code })}`);
 }
 
 /** The first rows of the replica. */
 export function rows(name) {
-  return send(`${root}/gddl/api/table/rows?${new URLSearchParams({ name })}`);
+  return send(`${root}/gddl/api/v1/table/rows?${new URLSearchParams({ name })}`);
 }
 
 /** What happened to a key. It is no part of the URL, which servers log. */
 export function explain(name, key) {
-  return send(`${root}/gddl/api/table/explain`, post({ name, key }));
+  return send(`${root}/gddl/api/v1/table/explain`, post({ name, key }));
 }
 
 function post(body) {
@@ -68,7 +68,7 @@ export function dagRun(dagId, run) {
 }
 
 export function log(dagId, job) {
-  return send(`${root}/gddl/api/log?${new URLSearchParams({ dag_id: dagId, job })}`);
+  return send(`${root}/gddl/api/v1/log?${new URLSearchParams({ dag_id: dagId, job })}`);
 }
 
 /** Starts a run through Airflow's REST API, which checks the user's permission. */
