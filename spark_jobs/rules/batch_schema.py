@@ -13,7 +13,17 @@ from airflow_gddl.contract.column_names import is_before_image, landed_name
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.result import RunWarning
 from airflow_gddl.contract.spec import MaskMethod, SubMicrosecondPolicy, TableSpec
-from airflow_gddl.contract.sql_types import VOID, ScalarType, SqlType, StructType, parse_type, without_void
+from airflow_gddl.contract.sql_types import (
+    VOID,
+    ArrayType,
+    MapType,
+    ScalarType,
+    SqlType,
+    StructType,
+    parse_type,
+    parts,
+    without_void,
+)
 from airflow_gddl.contract.table_spec import HASHED, SchemaEvolution
 from spark_jobs.dialects.protocol import (
     Dialect,
@@ -379,6 +389,10 @@ def order_of_table(dialect: Dialect, groups: Sequence[Landed], state: TableState
     return found.columns, f"struct<{fields}>", found.total
 
 
+def _has_no_order(kind: SqlType) -> bool:
+    return isinstance(kind, ArrayType | MapType) or str(kind) == "binary"
+
+
 def _stored_types(kind: str | None, columns: Sequence[str]) -> tuple[str, ...]:
     """Type of each sequence column, out of that of `_gddl.sequence`; empty where it is unknown or has other columns."""
     if kind is None or len(columns) == 1:
@@ -407,10 +421,10 @@ def _beside(stored: str, kind: str) -> str:
 
 
 def _require_order(dialect: Dialect, columns: tuple[str, ...], types: Sequence[str]) -> None:
-    """Refuse bytes (`SEQUENCE_TYPE`): the ledger keeps sequences as JSON, in whose text they have another order."""
-    if any("binary" in kind for kind in types):
+    """Refuse (`SEQUENCE_TYPE`) bytes, which the ledger keeps as JSON, whose text has another order; arrays and maps."""
+    if any(_has_no_order(part) for kind in types for part in parts(parse_type(kind))):
         what = f"the sequence, {', '.join(columns)}, has the type {', '.join(types)}, whose values can't be compared"
-        remedy = "deliver it as hexadecimal text, or name another column in `sequence_by`"
+        remedy = "name another column in `sequence_by`, or deliver bytes as hexadecimal text"
         raise FatalError("SEQUENCE_TYPE", f"{dialect.spec.table}: {what}", where="sequence_by", remedy=remedy)
 
 
@@ -622,6 +636,9 @@ def _spelled(target: Schema, key: str) -> str:
     found = target.column(landed_name(key))
     if found is None:
         raise FatalError("KEY_COLUMN_MISSING", f"key column {key!r} is not among {', '.join(target.names)}")
+    if any(isinstance(part, MapType) for part in parts(found.type)):  # equal maps differ by the order of their entries
+        what = f"key column {key!r} is a {found.type}, and maps can't be compared"
+        raise FatalError("KEY_TYPE", what, where="keys", remedy="declare it as string or as a struct in options.types")
     return found.name
 
 

@@ -27,7 +27,7 @@ from tests.debezium.probing import event, rows_of
 from tests.debezium.probing import probe as probe_debezium
 from tests.delta_rs.small_lake import SmallLake, spec_of
 from tests.fuzz.landed_forms import FORMS
-from tests.landing import write_bytes
+from tests.landing import write, write_bytes
 
 CSV = TableSpec(table="s.t", keys=("id",), sequence_by=("seq",),
                 options={"csv_columns": ["seq", "id", "v"], "types": {"id": "int", "seq": "int"}})  # fmt: skip
@@ -179,3 +179,29 @@ def test_malformed_csv_lines_keep_their_positions(tmp_path: Path) -> None:
     assert isinstance(found, FileRows)
     assert found.malformed is not None
     assert found.malformed.to_pylist() == [None, "I,2", None, "I,4,4,d,e", "x", None]
+
+
+@pytest.mark.parametrize(
+    ("column", "kind", "code"),
+    [
+        ("seq", "array<int>", "SEQUENCE_TYPE"),
+        ("seq", "struct<m: map<string, int>>", "SEQUENCE_TYPE"),
+        ("id", "map<string, int>", "KEY_TYPE"),
+        ("id", "array<map<string, int>>", "KEY_TYPE"),
+        ("seq", "struct<a: int>", None),
+        ("id", "array<int>", None),
+    ],
+)
+def test_types_of_keys_and_sequences_that_cannot_be_compared(
+    tmp_path: Path, column: str, kind: str, code: str | None
+) -> None:
+    """No file is at fault, and none is passed over."""
+    lake, spec = SmallLake(tmp_path), spec_of(settle="0s", options={"types": {column: kind}})
+    text = "[]" if kind.startswith("array") else "{}"
+    columns = {"Op": ["I", "I"], "seq": [1, 2], "id": [1, 1], "v": ["a", "b"], column: [text, text]}
+    write(Path(lake.layout(spec).landing), "20240101-000000001.parquet", pa.table(columns))
+    found = lake.run(spec)
+    assert isinstance(found, TableOutcome)
+    error = found.result.error
+    assert (error.code if error else None, found.result.warnings) == (code, ())
+    assert DeltaTable.is_deltatable(lake.layout(spec).replica) is (code is None)
