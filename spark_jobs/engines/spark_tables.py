@@ -45,7 +45,7 @@ from spark_jobs.plan import columns as planned
 from spark_jobs.plan.table_schema import GDDL
 from spark_jobs.plan.types import Addition, Widening, extra_fields, widenings, widens
 from spark_jobs.rules.arrays import DeltaSchema, schema_of
-from spark_jobs.spark.session import FOR_FEW_ROWS, SQL_SETTINGS
+from spark_jobs.spark.session import FOR_FEW_ROWS, SQL_SETTINGS, configure
 
 
 def name(column: str) -> ps.Column:
@@ -82,8 +82,7 @@ class SparkTables:
         if few_rows == self.few_rows:
             return self
         session = self.spark.newSession()
-        for key, value in {**SQL_SETTINGS, **(FOR_FEW_ROWS if few_rows else {})}.items():
-            session.conf.set(key, value)
+        configure(session, {**SQL_SETTINGS, **(FOR_FEW_ROWS if few_rows else {})})
         return SparkTables(session, self.log, few_rows, self.shard)
 
     @property

@@ -8,6 +8,7 @@ import os
 import shlex
 import shutil
 import sys
+import time
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -15,7 +16,7 @@ from typing import Any
 
 from py4j.protocol import Py4JNetworkError
 from pyspark import SparkContext
-from pyspark.errors import PySparkRuntimeError
+from pyspark.errors import AnalysisException, PySparkRuntimeError
 from pyspark.sql import SparkSession, SQLContext
 
 from airflow_gddl.contract.errors import FatalError
@@ -25,6 +26,9 @@ from airflow_gddl.stores import scratch as scratch_folders
 from spark_jobs.spark import jars
 from spark_jobs.spark.cluster_check import check_versions, wait_for_executors
 from spark_jobs.spark.session_settings import STARTED_ELSEWHERE, WORKER_MEMORY, SessionSettings, is_on_a_cluster
+
+_SET_TRIES, _SET_PAUSE = 20, 0.1
+"""Tries of a setting, and seconds between them."""
 
 
 def is_gone(session: SparkSession) -> bool:
@@ -248,9 +252,25 @@ def open_session(settings: SessionSettings) -> SparkSession:
     else:
         session = session or _embedded(settings)
         check_versions(session)
-    for key, value in SQL_SETTINGS.items():
-        session.conf.set(key, value)
+    configure(session, SQL_SETTINGS)
     return session
+
+
+def configure(session: SparkSession, settings: Mapping[str, str]) -> None:
+    """Set settings of a session.
+
+    While another thread is the first to use Delta, Delta's settings are declared one after the other, and Spark refuses
+    one that is declared and not yet registered; a moment later it takes it.
+    """
+    for key, value in settings.items():
+        for left in reversed(range(_SET_TRIES)):
+            try:
+                session.conf.set(key, value)
+                break
+            except AnalysisException as error:
+                if left == 0 or "CANNOT_MODIFY_CONFIG" not in str(error):
+                    raise
+                time.sleep(_SET_PAUSE)
 
 
 def scratch_of(session: SparkSession) -> Path | None:

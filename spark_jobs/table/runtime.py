@@ -124,11 +124,10 @@ class LazySpark:
     _starting: threading.Lock = field(default_factory=threading.Lock)
 
     def for_table(self, work: int | None = None, /) -> SparkSession:
-        from spark_jobs.spark.session import SQL_SETTINGS  # noqa: PLC0415 - a job without work imports no Spark
+        from spark_jobs.spark.session import SQL_SETTINGS, configure  # noqa: PLC0415 - a job without work imports no Spark
 
         session = self._opened(work).newSession()
-        for key, value in SQL_SETTINGS.items():
-            session.conf.set(key, value)
+        configure(session, SQL_SETTINGS)
         return session
 
     @property

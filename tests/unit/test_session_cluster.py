@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import shlex
 from itertools import pairwise
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, cast
 
 import pytest
+from pyspark.errors import AnalysisException
 
-from spark_jobs.spark.session import DELTA, submitted
+from spark_jobs.spark.session import DELTA, configure, submitted
 from spark_jobs.spark.session_settings import SessionSettings, is_on_a_cluster
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 GIVEN = "--master yarn --conf spark.app.name=mine --conf spark.sql.extensions=own pyspark-shell"
 JARS = {"spark.jars": "/delta-a.jar,/delta-b.jar"}
@@ -61,3 +67,25 @@ def test_the_users_jars_come_beside_deltas(given: str, expected: str) -> None:
 )
 def test_where_a_job_is(environ: dict[str, str], expected: bool) -> None:
     assert is_on_a_cluster(environ) is expected
+
+
+class _Conf:
+    """Settings of a session that refuses a name as often as said, as Spark does while Delta declares its own."""
+
+    def __init__(self, refusals: int) -> None:
+        self.refusals, self.values = refusals, dict[str, str]()
+
+    def set(self, name: str, value: str) -> None:
+        if self.refusals:
+            self.refusals -= 1
+            raise AnalysisException(f'[CANNOT_MODIFY_CONFIG] Cannot modify the value of the Spark config: "{name}"')
+        self.values[name] = value
+
+
+def test_a_setting_that_delta_is_still_declaring_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("spark_jobs.spark.session._SET_PAUSE", 0)
+    late, never = _Conf(3), _Conf(1000)
+    configure(cast("SparkSession", SimpleNamespace(conf=late)), {"a": "1", "b": "2"})
+    assert late.values == {"a": "1", "b": "2"}
+    with pytest.raises(AnalysisException):
+        configure(cast("SparkSession", SimpleNamespace(conf=never)), {"a": "1"})
