@@ -285,7 +285,7 @@ def _run(run: TableRun, totals: RunTotals) -> JobResult:
 
 def _loaded(run: TableRun, totals: RunTotals) -> JobResult:
     ledger = run.ledger()
-    plans = [plan for one in (run.shard_runs() or (run,)) if (plan := one.ledger().plan()) is not None]
+    plans = [plan for one in (run.shard_ledgers() or (ledger,)) if (plan := one.plan()) is not None]
     options, begun = run.job.options, any(plan.mode == "refresh" for plan in plans)
     if options.repairs or begun:
         of_files = options.reload or options.resync

@@ -140,6 +140,10 @@ class TableRun:
         """By source, also former ones, what its ledger holds; empty where the table has one source."""
         return {run.shard: run.own_state() for run in (*self._each_shard(), *self.former_shards)}
 
+    def shard_ledgers(self) -> tuple[Ledger, ...]:
+        """Of each of the table's sources by itself; empty where the table has one."""
+        return tuple(run.ledger() for run in self._each_shard())
+
     def own_state(self) -> TableState:
         """The state of this shard alone, as its ledger holds it now."""
         return replace(self, others=()).ledger().state
