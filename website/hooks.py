@@ -31,7 +31,7 @@ RANKS = {"decisions/": 0.0005, "changelog.md": 0.3, "benchmarks.md": 0.5, "tasks
 
 
 def on_config(config: MkDocsConfig) -> None:
-    """The version stands beside the name."""
+    """Add the version to the name of the site."""
     config.site_name = f"{config.site_name} {__version__}"
 
 
