@@ -235,6 +235,7 @@ def build_app(source: PageSource) -> FastAPI:
     )  # fmt: skip
     app.middleware("http")(_with_headers)
     _add_answers(app, source)
+    _add_log(app, source)
     _add_rows(app, source)
     app.mount("/static", StaticFiles(directory=STATIC), name="static")
     app.get("/", include_in_schema=False)(_index)
@@ -287,6 +288,8 @@ def _add_answers(app: FastAPI, source: PageSource) -> None:
         board, roots, one = _found(source, user, name)
         return detail.in_lake(board, roots, one, *source.settings(one.row))
 
+
+def _add_log(app: FastAPI, source: PageSource) -> None:
     @app.get("/api/v1/log")
     def log(user: GetUserDep, dag_id: LogName, job: LogName) -> dict[str, Any]:
         """The newest part of a job's log, for those who may read the logs of the DAG's tasks; 404 else."""

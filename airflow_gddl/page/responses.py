@@ -94,7 +94,7 @@ class PageSource:
     def settings(self, row: TableRow) -> tuple[TableSpec | None, CatalogSpec | None]:
         """The table's row in full, and the catalog that it names; null: as `pipeline`, it names none."""
         document = self.pipeline(row)
-        spec = None if document is None else next((spec for spec in document.specs if spec.table == row.table), None)
+        spec = None if document is None else document.spec_of(row.table)
         return spec, None if document is None or spec is None else document.catalogs.get(spec.catalog or "")
 
     def pipeline(self, row: TableRow) -> PipelineDocument | None:

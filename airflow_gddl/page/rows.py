@@ -52,8 +52,7 @@ def explained(
     Args:
         document: of the pipeline that loads the table; null: there is none.
     """
-    table = one.row.table
-    spec = None if document is None else next((spec for spec in document.specs if spec.table == table), None)
+    spec = None if document is None else document.spec_of(one.row.table)
     if document is None or spec is None:
         return {"error": "No pipeline loads this table, so that its keys and masks are not known."}
 

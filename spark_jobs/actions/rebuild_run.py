@@ -85,12 +85,10 @@ def _rebuild_shards(run: TableRun, outcome: RunTotals) -> JobResult:
             rebuild = _Rebuild(run=one, context=context, ledger=ledger, claim=claim)
             columns = rebuild.carry_out(ledger.plan(), outcome)["columns"]
             states[one.shard] = one.own_state()
-        version = outcome.version
         turns.find_pending()
         turns.take(lambda one, seen: process_pending(one, claim, seen, outcome))
         turns.require_all()
-    rows = outcome.main.rows
-    outcome.mode, outcome.version = "refresh", outcome.version or version
+    rows, outcome.mode = outcome.main.rows, "refresh"
     run.report("done", outcome.batches, outcome.rows_read)
     return run.result(outcome, details={"rebuild": {"rows": rows, "columns": columns, "rewritten": False}})
 

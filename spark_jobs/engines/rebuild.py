@@ -336,11 +336,11 @@ class _Derive:
         found = {}
         for step, output in self.outputs.items():
             own, before = rules[step](), rows.get(f"{BEFORE} {step}")
-            kept = by_name(own, output.target.schema)
+            made, kind = own, output.target.schema
             if schema.spec.shard is not None and before is not None:
-                others = not_of_shard(by_name(before, output.target.schema), schema.spec.shard)
-                kept = pa.concat_tables([kept, others])
-            found[step] = {**output.report(storage, kept, before), OWN: own.num_rows}
+                others = not_of_shard(by_name(before, kind), schema.spec.shard)
+                made = pa.concat_tables([by_name(own, kind), others])
+            found[step] = {**output.report(storage, made, before), OWN: own.num_rows}
         return json.dumps(found).encode()
 
     def _replica(self, happened: pa.Table) -> pa.Table:

@@ -52,6 +52,7 @@ from spark_jobs.rules.constraints import Reference, Violations
 from spark_jobs.rules.fold import applied_before
 from spark_jobs.rules.measure import Compacted, Verdict
 from spark_jobs.rules.rewrite import Rewrite
+from spark_jobs.spark.session import configure
 from spark_jobs.spark.tasks import map_in_arrow
 
 _REPORT = "report"
@@ -281,8 +282,7 @@ class SparkMaintenance:
             return 0
         # `hours` includes the table's setting; Delta's check is for callers without a retention.
         spark = self.tables.suited(few_rows=True).spark
-        for setting, value in VACUUMING.items():
-            spark.conf.set(setting, value)
+        configure(spark, VACUUMING)
         statement = f"VACUUM delta.{quoted(path)} RETAIN {int(hours)} HOURS"
         if dry_run:
             return int(spark.sql(f"{statement} DRY RUN").count())

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from airflow_gddl.contract.result import MainCounts, RunWarning
-from airflow_gddl.contract.sql_types import ArrayType, MapType, SqlType, StructField, StructType, parse_type
+from airflow_gddl.contract.sql_types import SqlType, StructField, StructType, is_complex, parse_type
 from airflow_gddl.stores import Storage
 from spark_jobs.delta import table_definition
 from spark_jobs.delta.commits import HISTORY, SWEEP, TRUNCATE, main_counts
@@ -429,9 +429,7 @@ def _comparable_type(own: Column, other: Column) -> SqlType:
         FatalError: `CONSTRAINT_NOT_CHECKED`.
     """
     mine, theirs = own.type, other.type
-    if isinstance(mine, (StructType, ArrayType, MapType)) or not (
-        mine == theirs or widens(mine, theirs) or widens(theirs, mine)
-    ):
+    if is_complex(mine) or not (mine == theirs or widens(mine, theirs) or widens(theirs, mine)):
         what = f"values of {own.name} ({mine}) and {other.name} ({theirs}) don't compare"
         raise not_checked(what, "give both columns one type (options.types), or remove the constraint")
     return theirs if widens(mine, theirs) else mine

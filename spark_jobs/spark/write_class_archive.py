@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from delta.tables import DeltaTable
 
 from spark_jobs.spark.jars import WRITE, archive_of
-from spark_jobs.spark.session import FOR_FEW_ROWS, class_path_of, open_session, scratch_of
+from spark_jobs.spark.session import FOR_FEW_ROWS, class_path_of, configure, open_session, scratch_of
 from spark_jobs.spark.session_settings import SessionSettings
 
 if TYPE_CHECKING:
@@ -53,8 +53,7 @@ def _write(archive: Path, settings: SessionSettings, work: Path) -> None:
 
 def _work_on_a_table(session: SparkSession, path: str) -> None:
     """What jobs do most, so that the classes for it are loaded."""
-    for key, value in FOR_FEW_ROWS.items():
-        session.conf.set(key, value)
+    configure(session, FOR_FEW_ROWS)
 
     def same(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield from batches

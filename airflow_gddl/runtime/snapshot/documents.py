@@ -90,6 +90,10 @@ class PipelineDocument:
     access: tuple[SourceAccess, ...] = ()
     catalogs: Mapping[str, CatalogSpec] = field(default_factory=dict)
 
+    def spec_of(self, table: str) -> TableSpec | None:
+        """The row of a table; null: the pipeline does not load it."""
+        return next((spec for spec in self.specs if spec.table == table), None)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Directory:
