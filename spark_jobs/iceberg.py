@@ -26,7 +26,7 @@ from airflow_gddl.contract.layout import Layout, join
 from airflow_gddl.contract.result import RunWarning
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.stores import Storage
-from spark_jobs.delta.commits import DeltaCommits
+from spark_jobs.delta.log import DeltaCommits
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable

@@ -24,7 +24,7 @@ from spark_jobs.plan.discover import generation_low_watermarks_of, tombstones_si
 from spark_jobs.plan.planned_batch import BatchPlan, HeldTruncate, TableState
 from spark_jobs.plan.sharding import require_same_order
 from spark_jobs.rules.errors_table import MISFIT_CODE
-from spark_jobs.rules.truncates import unknown_truncates
+from spark_jobs.rules.sweep import unknown_truncates
 from spark_jobs.table import notices
 from spark_jobs.table.current_batch import (
     NOT_SWEPT,

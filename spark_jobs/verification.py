@@ -15,10 +15,10 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from airflow_gddl.contract import codec, connections
-from airflow_gddl.contract.column_names import delivered_name, landed_name, mask_method, renamed
 from airflow_gddl.contract.durations import seconds
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.layout import join
+from airflow_gddl.contract.names import delivered_name, landed_name, mask_method, renamed
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from airflow_gddl.contract.sql_types import DecimalType, SqlType
 from airflow_gddl.stores import Storage

@@ -18,7 +18,7 @@ from hypothesis import settings
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import EngineName, JobSpec
 from airflow_gddl.stores import Storage
-from spark_jobs.delta.commits import DeltaCommits
+from spark_jobs.delta.log import DeltaCommits
 from spark_jobs.engines import table_rows
 from spark_jobs.engines.port import TableContext
 from spark_jobs.job.job_tables import run_job

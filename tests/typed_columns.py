@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from airflow_gddl.contract.sql_types import parse_type
-from spark_jobs.plan.columns import Column, Schema
+from spark_jobs.plan.table_schema import Column, Schema
 
 
 def schema_of(types: Mapping[str, str]) -> Schema:

@@ -39,7 +39,7 @@ from airflow_gddl.contract.extensions import (
 from airflow_gddl.contract.layout import join
 from airflow_gddl.contract.s3 import is_s3
 from airflow_gddl.contract.source_access import announced
-from airflow_gddl.notifications.notifiers import NOTIFIERS
+from airflow_gddl.notifications import NOTIFIERS
 from airflow_gddl.onboarding.database import Database
 from airflow_gddl.runners import this_machine
 from airflow_gddl.runners.descriptor import RUNNERS, RunnerCheck, make_platform

@@ -76,9 +76,9 @@ COMMANDS: Mapping[str, Command] = {
         "gddl explain --table shop.orders --key id=7",
         "operate.md#what-happened-to-a-row",
     ),
-    "query": Command("views:query", RUN, "gddl query --table shop.orders", "consumers.md"),
+    "query": Command("schema:query", RUN, "gddl query --table shop.orders", "consumers.md"),
     "schema": Command("schema:schema", RUN, "gddl schema --table shop.orders --format json-schema", "consumers.md"),
-    "views": Command("views:views", RUN, "gddl views --database sales", "consumers.md"),
+    "views": Command("schema:views", RUN, "gddl views --database sales", "consumers.md"),
     "errors": Command("repair:app", REPAIR, "gddl errors list", "tasks/what-a-code-means.md"),
     "rebuild": Command(
         "repair:rebuild", REPAIR, "gddl rebuild --table shop.orders", "repair.md#rebuild-reload-or-resync"
@@ -113,7 +113,7 @@ COMMANDS: Mapping[str, Command] = {
     "pools": Command("init:pools", DEPLOY, "gddl pools > pools.json", "airflow.md"),
     "bundle": Command("deploy:bundle", DEPLOY, "gddl bundle --for mwaa", "tasks/deploy.md"),
     "deploy": Command("deploy:app", DEPLOY, "gddl deploy databricks --dry-run", "tasks/deploy.md"),
-    "catalog": Command("views:app", DEPLOY, "gddl catalog diff", "catalogs.md#compare-and-register"),
+    "catalog": Command("schema:app", DEPLOY, "gddl catalog diff", "catalogs.md#compare-and-register"),
 }
 
 

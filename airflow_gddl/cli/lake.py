@@ -18,8 +18,8 @@ from airflow_gddl.cli import context
 from airflow_gddl.cli import metadata as metadata_folder
 from airflow_gddl.cli.context import CliContext
 from airflow_gddl.cli.job import Request, run_tables
+from airflow_gddl.cli.schema import published_table
 from airflow_gddl.cli.status import StatusLine, status_lines
-from airflow_gddl.cli.views import published_table
 from airflow_gddl.contract.codec import plain
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.layout import Layout

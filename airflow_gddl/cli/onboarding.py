@@ -27,8 +27,7 @@ from airflow_gddl.metadata.folder import FILE, Folder, open_folder
 from airflow_gddl.metadata.loading import load
 from airflow_gddl.metadata.settings import Settings, read_settings
 from airflow_gddl.onboarding.database import Database
-from airflow_gddl.onboarding.debezium_files import debezium_findings
-from airflow_gddl.onboarding.inspection import Finding, inspect_folder, judge
+from airflow_gddl.onboarding.inspection import Finding, debezium_findings, inspect_folder, judge
 from airflow_gddl.onboarding.landing import Landing
 from airflow_gddl.onboarding.merging import FOLDER, Absent, KeptValue, ProposedChange
 from airflow_gddl.onboarding.plan import (

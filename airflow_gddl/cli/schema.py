@@ -1,11 +1,17 @@
-"""`gddl schema`: the published columns of a table, as SQL types, as JSON Schema, or as a data contract."""
+"""`gddl schema`, `gddl views`, `gddl query` and `gddl catalog`: what consumers of a table need.
+
+Published columns as SQL types, JSON Schema or a data contract; statements of views and queries; tables as catalogs
+have them.
+"""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
+from functools import partial
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -13,14 +19,31 @@ import yaml
 
 from airflow_gddl.cli import context, options
 from airflow_gddl.cli import metadata as catalogs
+from airflow_gddl.cli.commands import Group
+from airflow_gddl.cli.context import CliContext
+from airflow_gddl.cli.job import Request, carry_out
+from airflow_gddl.cli.screen import Cell, Screen, counted
 from airflow_gddl.contract.durations import seconds
-from airflow_gddl.contract.errors import FatalError
+from airflow_gddl.contract.errors import FatalError, GddlError, MetadataError
 from airflow_gddl.contract.layout import Layout
-from airflow_gddl.contract.published import Publication, ReplicaSchema
-from airflow_gddl.contract.spec import Roots, TableSpec
+from airflow_gddl.contract.published import (
+    READERS,
+    Publication,
+    PublishedTable,
+    Reader,
+    ReplicaSchema,
+    ViewName,
+    relation_of,
+    view_sql,
+)
+from airflow_gddl.contract.published import query as query_of
+from airflow_gddl.contract.result import JobResult
+from airflow_gddl.contract.spec import Action, JobOptions, Roots, TableSpec
 from airflow_gddl.contract.sql_types import type_text
 from airflow_gddl.contract.table_spec import lowered
-from airflow_gddl.runtime.delta_tables import schema_json
+from airflow_gddl.runtime.delta_tables import replica_schema, schema_json
+from airflow_gddl.stores import open_store
+from airflow_gddl.stores.lake_files import RegistrationStore
 
 _JSON: dict[str, dict[str, Any]] = {
     "string": {"type": "string"},
@@ -201,3 +224,242 @@ def _text(found: Mapping[str, Any], form: SchemaFormat) -> str:
     if form is SchemaFormat.DATA_CONTRACT:
         return str(yaml.safe_dump(dict(found), sort_keys=False, allow_unicode=True, width=120)).rstrip()
     return json.dumps(found, indent=2, ensure_ascii=False)
+
+
+DATABASE = "{schema}"
+
+
+def published_table(roots: Roots, spec: TableSpec, environ: Mapping[str, str]) -> PublishedTable:
+    """The table with the columns that its replica has now.
+
+    Raises:
+        FatalError: `TABLE_NOT_PUBLISHED`: disabled by its row; `REPLICA_MISSING`: nothing was loaded yet;
+            `PUBLISHED_COLUMN_MISSING`; `DELTALAKE_MISSING`.
+        RetriableError: `LAKE_UNREADABLE`.
+    """
+    if not spec.published:
+        what, remedy = "its row has published: []", 'drop `published` from the row, or write published: ["*"]'
+        raise FatalError("TABLE_NOT_PUBLISHED", what, where=spec.table, remedy=remedy)
+    path = Layout.of(roots, spec).replica
+    schema = replica_schema(path, environ)
+    if schema is None:
+        what, remedy = f"{spec.table} has no replica yet", f"load it: gddl run --table '{spec.table}'"
+        raise FatalError("REPLICA_MISSING", what, where=path, remedy=remedy)
+    try:
+        columns = Publication.of(spec).columns_of(schema)
+    except FatalError as error:
+        raise FatalError(error.code, error.what, where=spec.table, remedy=error.remedy) from error
+    return PublishedTable(path=path, columns=columns, marks_deletes=schema.marks_deletes)
+
+
+class ReaderName(StrEnum):
+    """See `view_sql.Reader`."""
+
+    SPARK = "spark"
+    DATABRICKS = "databricks"
+    ATHENA = "athena"
+    DUCKDB = "duckdb"
+    PYTHON = "python"
+    POLARS = "polars"
+
+
+def query(
+    ctx: typer.Context,
+    *,
+    table: options.OneTable,
+    reader: Annotated[ReaderName | None, typer.Option("--reader", help="Reader of the query. Default: all.")] = None,
+    metadata: options.Metadata = "metadata",
+    json: options.Json = False,
+) -> None:
+    """Print queries of a table's published columns, without deleted rows; no Spark, nothing is changed.
+
+    Readers of the catalog that the table is registered in use its name there; others use its path.
+    """
+    cli = context.of(ctx)
+    catalog = catalogs.read(cli, metadata)
+    (spec,), _ = catalogs.choose(cli, catalog, (table,), metadata)
+    found, view = published_table(catalog.roots, spec, cli.environ), ViewName.of(spec.table, DATABASE)
+    named_in = catalog.catalogs.get(spec.catalog or "")
+    known = RegistrationStore(open_store(cli.environ), catalog.roots.lake).get(spec)
+    wanted: tuple[Reader, ...] = READERS if reader is None else (reader.value,)
+    for name in wanted:
+        text = query_of(found, view, name, relation_of(named_in, known, name))
+        if json:
+            cli.screen.record({"table": spec.table, "reader": name, "query": text})
+        else:
+            heading = f"# {name}\n" if len(wanted) > 1 else ""
+            cli.screen.dictate(f"{heading}{text}")
+
+
+class SqlReaderName(StrEnum):
+    """See `view_sql.SqlReader`."""
+
+    SPARK = "spark"
+    DATABRICKS = "databricks"
+    ATHENA = "athena"
+    DUCKDB = "duckdb"
+
+
+_Database = Annotated[
+    str,
+    typer.Option("--database", metavar="NAME", help="Database of the views; {schema} stands for the source's schema."),
+]
+_Out = Annotated[str, typer.Option("--out", metavar="DIR", help="Write a file for each table instead.")]
+
+
+def views(  # noqa: PLR0913, PLR0917 - typer reads each option of the command from one parameter
+    ctx: typer.Context,
+    metadata: options.Metadata = "metadata",
+    table: options.Tables = None,
+    json: options.Json = False,
+    reader: Annotated[SqlReaderName, typer.Option("--reader", help="SQL engine.")] = SqlReaderName.SPARK,
+    database: _Database = DATABASE,
+    out: _Out = "",
+) -> None:
+    """Print `CREATE OR REPLACE VIEW` statements of tables' published columns; no Spark, nothing is registered."""
+    if not database.strip():
+        raise MetadataError("OPTION_INVALID", "--database is empty", remedy="name a database, e.g. clean_{schema}")
+    cli = context.of(ctx)
+    catalog = catalogs.read(cli, metadata)
+    specs, bad = catalogs.choose(cli, catalog, tuple(table or ()), metadata)
+    published = [spec for spec in specs if spec.published or table]
+    named = [(spec, ViewName.of(spec.table, database)) for spec in published]
+    _refuse_collisions(named)
+    failed, done = 0, 0
+    for spec, view in named:
+        try:
+            statements = view_sql(published_table(catalog.roots, spec, cli.environ), view, reader.value)
+        except GddlError as error:  # other tables continue
+            failed += 1
+            cli.screen.warn(f"{spec.table}: {error}", "red")
+            continue
+        done += 1
+        _give(cli, spec, view, statements, out=out, as_json=json)
+    cli.screen.warn(_summary(done, failed, len(specs) - len(published), out))
+    if failed or bad:
+        raise typer.Exit(context.FAILED if failed else context.BAD_METADATA)
+
+
+def _give(
+    cli: CliContext, spec: TableSpec, view: ViewName, statements: tuple[str, ...], *, out: str, as_json: bool
+) -> None:
+    text = "".join(f"{statement};\n" for statement in statements)
+    if out:
+        _write(out, f"{view}.sql", text)
+    if as_json:
+        cli.screen.record({"table": spec.table, "view": str(view), "statements": list(statements)})
+    elif not out:
+        cli.screen.dictate(text)
+
+
+def _write(folder: str, name: str, text: str) -> None:
+    """
+    Raises:
+        FatalError: `VIEWS_NOT_WRITTEN`.
+    """
+    remedy = "name a local folder that can be written"
+    if "://" in folder:
+        raise FatalError("VIEWS_NOT_WRITTEN", "--out is no local folder", where=folder, remedy=remedy)
+    try:
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        (Path(folder) / name).write_text(text, encoding="utf-8")
+    except OSError as error:
+        what = f"{type(error).__name__}: {error.strerror or error}"
+        raise FatalError("VIEWS_NOT_WRITTEN", what, where=folder, remedy=remedy) from error
+
+
+def _refuse_collisions(named: Sequence[tuple[TableSpec, ViewName]]) -> None:
+    """
+    Raises:
+        FatalError: `VIEW_NAMES_COLLIDE`.
+    """
+    seen: dict[str, str] = {}
+    for spec, view in named:
+        other = seen.setdefault(view.identity, spec.table)
+        if other != spec.table:
+            what = f"{other} and {spec.table} would both have the view {view}"
+            remedy = "put {schema} into --database, or name one of them with --table"
+            raise FatalError("VIEW_NAMES_COLLIDE", what, remedy=remedy)
+
+
+def _summary(done: int, failed: int, unpublished: int, out: str) -> str:
+    parts = [f"{counted(done, 'view')} {f'written to {out}' if out else 'rendered'}"]
+    parts += [f"{failed} failed"] if failed else []
+    parts += [f"{unpublished} not published"] if unpublished else []
+    return ", ".join(parts)
+
+
+app = Group("Tables in catalogs: compare them, or register them.")
+_COLORS = {"missing": "red", "different": "yellow", "problem": "red", "registered": "green", "altered": "green"}
+
+
+@app.command()
+def diff(
+    ctx: typer.Context,
+    metadata: options.Metadata = "metadata",
+    table: options.Tables = None,
+    json: options.Json = False,
+) -> None:
+    """Show missing and different catalog entries; exit status 1 if there are any."""
+    _compare(ctx, "catalog_diff", metadata, table, json)
+
+
+@app.command()
+def sync(
+    ctx: typer.Context,
+    metadata: options.Metadata = "metadata",
+    table: options.Tables = None,
+    json: options.Json = False,
+) -> None:
+    """Register missing tables, including dropped entries, and update different entries."""
+    _compare(ctx, "catalog_sync", metadata, table, json)
+
+
+def _compare(ctx: typer.Context, action: Action, metadata: str, table: list[str] | None, json: bool) -> None:
+    request = Request(metadata=metadata, tables=tuple(table or ()), options=JobOptions(action=action), as_json=json)
+    acted = action == "catalog_sync"
+    carry_out(context.of(ctx), request, partial(show, acted=acted), partial(is_different, acted=acted))
+
+
+def show(screen: Screen, results: Sequence[JobResult], *, acted: bool) -> None:
+    """Show one line for each difference or change, or that there is none; nothing where a catalog was not reached."""
+    rows = [line for result in results for line in _lines(result, acted=acted)]
+    if rows:
+        titles = ("table", "catalog", "entry", "state", "what", "registered", "wanted")
+        screen.table(titles, rows)
+        return
+    many = sum(len(_tables(result)) for result in results)
+    if many:
+        screen.say(f"{many} entries are up to date", "green")
+    elif not any(result.warnings or result.status == "failed" for result in results):
+        screen.say("no table to register: rows name no catalog, or nothing is loaded yet", "yellow")
+
+
+def is_different(result: JobResult, *, acted: bool) -> bool:
+    """Whether a difference remains."""
+    if result.warnings:
+        return True
+    return any(table["left"] or (not acted and table["action"] != "none") for table in _tables(result))
+
+
+def _lines(result: JobResult, *, acted: bool) -> Iterator[list[Cell | str]]:
+    for table in _tables(result):
+        first = [result.table, result.details["catalog"], table["name"]]
+        if table["code"]:
+            yield [*first, _state("problem"), table["code"], "", ""]
+        if table["action"] == "create":
+            yield [*first, _state("registered" if acted else "missing"), "", "", ""]
+        for one in table["differences"]:
+            what = f"{one['aspect']} {one['name']}".strip()
+            yield [*first, _state("altered" if acted else "different"), what, one["registered"], one["wanted"]]
+        for one in table["left"]:
+            what = f"{one['aspect']} {one['name']}".strip()
+            yield [*first, _state("different"), f"{what} (can't be altered)", one["registered"], one["wanted"]]
+
+
+def _state(word: str) -> Cell:
+    return Cell(word, _COLORS[word])
+
+
+def _tables(result: JobResult) -> list[dict[str, Any]]:
+    return list(result.details.get("tables", [])) if isinstance(result.details, dict) else []

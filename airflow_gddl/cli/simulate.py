@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from airflow_gddl.cli import context, options
-from airflow_gddl.cli.project_files import DemoFolder
+from airflow_gddl.cli.init import DemoFolder
 from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.contract.s3 import is_s3
 

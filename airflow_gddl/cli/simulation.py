@@ -18,8 +18,8 @@ import yaml
 
 from airflow_gddl.cli import job
 from airflow_gddl.cli.context import CliContext
+from airflow_gddl.cli.init import DemoFolder
 from airflow_gddl.cli.job import Request, perform
-from airflow_gddl.cli.project_files import DemoFolder
 from airflow_gddl.cli.screen import Cell, Screen, count, duration, number_columns
 from airflow_gddl.contract.codec import decode
 from airflow_gddl.contract.errors import FatalError, MetadataError
@@ -45,7 +45,7 @@ from airflow_gddl.simulate import (
     read_table,
     simulate,
 )
-from airflow_gddl.simulate.changes import in_milliseconds, recent_start
+from airflow_gddl.simulate.source import in_milliseconds, recent_start
 
 T = TypeVar("T")
 _GROUPS: tuple[type, ...] = (Delivery, Troubles, OpMix)

@@ -10,15 +10,15 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields
 
-from airflow_gddl.contract import durations, table_names
+from airflow_gddl.contract import durations
 from airflow_gddl.contract.durations import moment_of
 from airflow_gddl.contract.errors import FatalError, FieldPath, SpecProblem
 from airflow_gddl.contract.extensions import CARRIED_COLUMNS, DIALECTS
 from airflow_gddl.contract.file_names import PathFormat
 from airflow_gddl.contract.flat_events import is_field
+from airflow_gddl.contract.names import TEMPLATE_REMEDY, has_source, rendered, template_fault
 from airflow_gddl.contract.published import published_problems
 from airflow_gddl.contract.sql_types import REMEDY, parse_type, unsupported_part
-from airflow_gddl.contract.table_names import has_source, template_fault
 from airflow_gddl.contract.table_spec import (
     SHARD_COLUMN,
     Expectation,
@@ -302,9 +302,9 @@ def _target(spec: TableSpec) -> Iterator[SpecProblem]:
     """Check the template; the resulting names are checked with each row."""
     if spec.target is None:
         return
-    fault = table_names.template_fault(spec.target) or table_name_fault(table_names.rendered(spec.target, "s", "a.b"))
+    fault = template_fault(spec.target) or table_name_fault(rendered(spec.target, "s", "a.b"))
     if fault:
-        yield SpecProblem("TARGET_INVALID", ("target",), spec.target, fault, table_names.REMEDY)
+        yield SpecProblem("TARGET_INVALID", ("target",), spec.target, fault, TEMPLATE_REMEDY)
 
 
 def _substitutions(spec: TableSpec) -> Iterator[SpecProblem]:

@@ -12,8 +12,7 @@ from airflow.sdk import DAG, get_parsing_context
 from airflow.sdk.definitions.param import ParamsDict
 
 from airflow_gddl import configuration
-from airflow_gddl.dags.factory import POLL, Customization, OnDag, of_run, schedule_of, workers
-from airflow_gddl.dags.forms import params
+from airflow_gddl.dags.factory import POLL, Customization, OnDag, of_run, params, schedule_of, workers
 from airflow_gddl.operators.jobs import GddlFindOperator, GddlUpkeepOperator, GddlWatchOperator, Upkeep
 from airflow_gddl.topology import Pipeline, Timing
 from airflow_gddl.topology.pipelines import NO_OWNER, timing

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from airflow_gddl.contract.errors import FieldPath, SpecProblem
-from airflow_gddl.contract.table_names import NamedTable, TableNames, ambiguous, ambiguous_remedy
+from airflow_gddl.contract.names import NamedTable, TableNames, ambiguous, ambiguous_remedy
 from airflow_gddl.metadata import files
 from airflow_gddl.metadata.folder import JSON_ENDINGS, YAML_ENDINGS, Folder
 from airflow_gddl.metadata.problems import (

@@ -10,17 +10,17 @@ from typing import Any
 
 from airflow_gddl.contract.errors import FieldPath, SpecProblem
 from airflow_gddl.contract.extensions import CatalogSpec
+from airflow_gddl.contract.names import TableNames, ambiguous, ambiguous_remedy
 from airflow_gddl.contract.source_access import SourceAccess
 from airflow_gddl.contract.spec import Roots, TableSpec, TierSpec
-from airflow_gddl.contract.table_names import TableNames, ambiguous, ambiguous_remedy
 from airflow_gddl.metadata import files
-from airflow_gddl.metadata.constraints import resolved_keys
 from airflow_gddl.metadata.folder import FILE, FOLDERS, Folder, open_folder
 from airflow_gddl.metadata.keys import Keys, Layer, read_keys, report
 from airflow_gddl.metadata.problems import Problem, one_or_more, screen, show_name
 from airflow_gddl.metadata.rows import NamedRow, Row, TableFile, TakenNames, assess, table_files
 from airflow_gddl.metadata.settings import Settings, read_settings
 from airflow_gddl.metadata.sources import check_rows
+from airflow_gddl.metadata.validation import resolved_keys
 
 _NAMED = 5
 

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 from airflow_gddl.contract.checks import table_name_fault
 from airflow_gddl.contract.errors import FatalError, FieldPath, SpecProblem
 from airflow_gddl.contract.layout import SHARDS, LandingFolder
+from airflow_gddl.contract.names import TEMPLATE_REMEDY, rendered, template_fault
 from airflow_gddl.contract.spec import Roots, TableSpec
-from airflow_gddl.contract.table_names import REMEDY, rendered, template_fault
 from airflow_gddl.contract.table_spec import SHARD_COLUMN
 from airflow_gddl.metadata import files
 from airflow_gddl.metadata.expression_text import with_expressions
@@ -227,7 +227,7 @@ def resolved(spec: TableSpec, landing: str | None) -> TableSpec | SpecProblem:
     target = rendered(spec.target, spec.source, spec.table)
     if fault := table_name_fault(target):
         message = f"{spec.source}:{spec.table} would be {target!r}: {fault}"
-        return SpecProblem("TARGET_INVALID", ("target",), spec.target, message, REMEDY)
+        return SpecProblem("TARGET_INVALID", ("target",), spec.target, message, TEMPLATE_REMEDY)
     own = None if target == spec.table else spec.table
     return replace(spec, table=target, target=None, source_table=own, landing=landing)
 

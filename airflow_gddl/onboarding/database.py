@@ -12,8 +12,7 @@ from airflow_gddl.contract.checks import table_name_fault
 from airflow_gddl.contract.connections import engine_of, lent_url_of, require_replication, unreachable, url_of
 from airflow_gddl.contract.errors import FatalError, MetadataError
 from airflow_gddl.metadata.problems import looks_secret
-from airflow_gddl.onboarding.constraints import DeclaredConstraints
-from airflow_gddl.onboarding.rules import Activity, KeyFact, Notice, SourceFacts, TableFacts
+from airflow_gddl.onboarding.rules import Activity, DeclaredConstraints, KeyFact, Notice, SourceFacts, TableFacts
 
 MOST_COUNTED = 64 * 1024**2
 """Maximum size in bytes of a table whose rows are counted where there are no statistics."""

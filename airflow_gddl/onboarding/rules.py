@@ -1,13 +1,16 @@
 """Facts of a source to proposals: size, priority, schedule and keys, each with its evidence. Pure.
 
-Likely keys are found by names and content.
+Likely keys are found by names and content. A database's constraints are proposed in the words of a row (`expect`,
+`unique`, `foreign_key`), as a new row's comment: the source enforces them, so that what breaks them in the lake was
+lost or came in another order. Whether that is worth a check is for people to say.
 """
 
 from __future__ import annotations
 
 import itertools
+import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -16,6 +19,10 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from airflow_gddl.contract.spec import DEFAULT_TIERS, TierSpec
+from airflow_gddl.contract.table_spec import COLUMN, CONDITIONS, LITERALS, Term
+from airflow_gddl.metadata.expression_text import ExpressionError, parsed
+from airflow_gddl.metadata.problems import looks_secret
+from airflow_gddl.metadata.validation import quoted
 
 MEASURED = "measured"
 Origin = Literal["database", "landing"]
@@ -361,3 +368,143 @@ def _candidates(name: str, table: pa.Table) -> Iterator[tuple[str, ...]]:
 def _fits(values: pa.ChunkedArray) -> bool:
     kind = values.type
     return not (values.null_count or pt.is_nested(kind) or pt.is_floating(kind) or pt.is_boolean(kind))
+
+
+_TEXT, _NUMBER = ("VARCHAR", "TEXT"), ("INTEGER", "BIGINT", "SMALLINT", "NUMERIC", "DECIMAL")
+_LITERAL = r"('(?:[^']|'')*')"
+_TEXT_CASTS = r"::(?:text|character varying)(?:\(\d+\))?(?!\[)"
+_NUMBER_CASTS = r"::(?:numeric|double precision)(?![\w(\[])"
+"""That change no number; others round, or refuse values."""
+_SAME = frozenset({*CONDITIONS, *LITERALS, COLUMN, "+", "-", "*", "abs", "coalesce", "length", "lower", "upper"}) - {
+    "regexp_like"
+}
+"""Operations that databases compute as jobs do; others round, divide whole numbers, or treat nulls otherwise."""
+_LISTED = re.compile(r"(= ANY|<> ALL) \(+ARRAY\[([^\[\]]*)\]\)?(?:::\w[\w ]*\[\])?\)")
+_WHITE = re.compile(r"[\x00-\x20\x7f\ud800-\udfff]+")
+_UNNAMED = re.compile(r"\W+", re.ASCII)
+_SHOWN = 200
+"""Characters of a constraint that no expression says."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeclaredConstraints:
+    """What a database declares of one table, as SQLAlchemy's inspector shows it.
+
+    Attributes:
+        key: columns that identify a row; neither they are unique nor filled by another check.
+        unique: constraints and indexes that cover all rows.
+        default: schema of tables that the database names without one.
+    """
+
+    columns: Sequence[Mapping[str, Any]]
+    key: tuple[str, ...] = ()
+    unique: Sequence[Mapping[str, Any]] = ()
+    foreign: Sequence[Mapping[str, Any]] = ()
+    checks: Sequence[Mapping[str, Any]] = ()
+    default: str = ""
+    left: list[str] = field(default_factory=list)
+    """Checks that are no expressions of a row; filled by `comment`."""
+
+    def comment(self) -> str:
+        """`constraints? unique: {...}, foreign_key: {...}, expect: {...}; left: CHECK ...`; empty without any."""
+        sections = {"unique": self._unique(), "foreign_key": self._foreign(), "expect": self._expect()}
+        fields = [f"{name}: {{{', '.join(entries)}}}" for name, found in sections.items() if (entries := list(found))]
+        parts = [f"constraints? {', '.join(fields)}"] if fields else []
+        parts += [f"left: {', '.join(self.left)}"] if self.left else []
+        text = _WHITE.sub(" ", "; ".join(parts))
+        return "" if looks_secret(text) else text
+
+    def _unique(self) -> Iterator[str]:
+        seen, taken = {frozenset(self.key)}, set[str]()
+        for one in self.unique:
+            columns = [name for name in one.get("column_names") or () if name is not None]
+            if columns and frozenset(columns) not in seen:
+                seen.add(frozenset(columns))
+                yield f"{_named(one, columns, taken)}: {_listed(columns)}"
+
+    def _foreign(self) -> Iterator[str]:
+        taken = set[str]()
+        for one in self.foreign:
+            columns = one["constrained_columns"]
+            to = f"{one.get('referred_schema') or self.default}.{one['referred_table']}"
+            name = _named(one, columns, taken)
+            others = _listed(one["referred_columns"])
+            yield f"{name}: {{columns: {_listed(columns)}, to: {quoted(to)}, to_columns: {others}}}"
+
+    def _expect(self) -> Iterator[str]:
+        filled = [c["name"] for c in self.columns if not c.get("nullable", True) and c["name"] not in self.key]
+        taken = set[str]()
+        if filled:
+            rule = " and ".join(f"{_column(name)} is not null" for name in filled)
+            yield from self._rule("not_null", rule, f"NOT NULL of {len(filled)} columns")
+            taken.add("not_null")
+        for one in self.checks:
+            text = _WHITE.sub(" ", str(one.get("sqltext") or "")).strip()
+            name = _named(one, ["check"], taken)
+            yield from self._rule(name, self._portable(text), f"CHECK {one.get('name') or ''} ({text[:_SHOWN]})")
+
+    def _rule(self, name: str, text: str, otherwise: str) -> Iterator[str]:
+        """An expectation; a check that is null for a row holds for it in SQL, and not here."""
+        nullable = {c["name"] for c in self.columns if c.get("nullable", True)}
+        try:
+            tree = parsed(text)
+            rule = f"coalesce({text}, true)" if nullable.intersection(tree.columns) else text
+            parsed(rule)
+        except ExpressionError:
+            self.left.append(otherwise)
+            return
+        columns = set(tree.columns)
+        if tree.is_condition and _is_same(tree) and columns and columns <= {c["name"] for c in self.columns}:
+            yield f"{name}: {{rule: {json.dumps(rule, ensure_ascii=False)}, on: warn}}"
+        else:
+            self.left.append(otherwise)
+
+    def _portable(self, text: str) -> str:
+        """The condition without what PostgreSQL and MariaDB add as they store it, where that changes no value."""
+        text = re.sub(r"`([^`\"]+)`", r'"\1"', text)
+        text = re.sub(f"{_LITERAL}::date\\b", r"date \1", text)
+        text = re.sub(f"{_LITERAL}{_TEXT_CASTS}", r"\1", text)
+        text = re.sub(r"'(-\d+)'::(?:integer|bigint)\b", r"\1", text)
+        text = re.sub(rf"'(-\d+(?:\.\d+)?)'{_NUMBER_CASTS}", r"\1", text)
+        text = re.sub(rf"\(?(-?\d+(?:\.\d+)?)\)?{_NUMBER_CASTS}", r"\1", text)
+        for kinds, casts in ((_TEXT, _TEXT_CASTS), (_NUMBER, _NUMBER_CASTS)):
+            names = "|".join(_spelled(c["name"]) for c in self.columns if str(c["type"]).upper().startswith(kinds))
+            text = re.sub(rf"(?<![\w\"])(?:\(({names})\)|({names})){casts}", r"\1\2", text) if names else text
+        text = _LISTED.sub(lambda m: f"{'in' if m[1] == '= ANY' else 'not in'} ({m[2]})", text)
+        return text.replace(" ~~ ", " like ")
+
+
+def _is_same(tree: Term) -> bool:
+    """Whether a database computes the expression as jobs do."""
+    return tree.op in _SAME and all(map(_is_same, tree.args))
+
+
+def _spelled(name: str) -> str:
+    """A pattern of the column as a database may write it."""
+    return "|".join(map(re.escape, (f'"{name}"', name)))
+
+
+def _column(name: str) -> str:
+    """The column in an expression."""
+    return name if re.fullmatch(r"[a-z_][a-z0-9_]*", name) and _is_plain(name) else '"' + name.replace('"', '""') + '"'
+
+
+def _is_plain(name: str) -> bool:
+    """Whether it is no word of expressions."""
+    try:
+        return parsed(f"{name} is not null").columns == (name,)
+    except ExpressionError:
+        return False
+
+
+def _named(one: Mapping[str, Any], columns: Iterable[str], taken: set[str]) -> str:
+    """The constraint's name as that of a check, which is none of those taken."""
+    wanted = _UNNAMED.sub("_", str(one.get("name") or "_".join(columns)))[:56] or "constraint"
+    wanted = wanted if not wanted[0].isdigit() else f"_{wanted}"
+    name = next(n for n in (wanted, *(f"{wanted}_{i}" for i in range(2, len(taken) + 3))) if n not in taken)
+    taken.add(name)
+    return name
+
+
+def _listed(columns: Iterable[str]) -> str:
+    return f"[{', '.join(map(quoted, columns))}]"

@@ -24,15 +24,14 @@ from pydantic import BaseModel, Field
 
 from airflow_gddl.contract.errors import GddlError
 from airflow_gddl.contract.layout import join, log_folder
+from airflow_gddl.contract.names import TableNames
 from airflow_gddl.contract.spec import Roots
-from airflow_gddl.contract.table_names import TableNames
 from airflow_gddl.page import detail
 from airflow_gddl.page import responses as answers
+from airflow_gddl.page.detail import explained, in_replica
 from airflow_gddl.page.responses import Board, PageSource
-from airflow_gddl.page.rows import explained, in_replica
-from airflow_gddl.runtime.state.board import BoardRow, Order, TableQuery
+from airflow_gddl.runtime.state.board import BoardRow, Order, Span, TableQuery
 from airflow_gddl.runtime.state.judging import State
-from airflow_gddl.runtime.state.overview import Span
 from airflow_gddl.runtime.state.recording import Records, read_records
 from airflow_gddl.stores import open_store
 

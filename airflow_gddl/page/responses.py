@@ -20,17 +20,18 @@ from airflow_gddl.runtime.snapshot import Directory, MetadataSnapshot, PipelineD
 from airflow_gddl.runtime.state.board import (
     BoardRow,
     LakeState,
+    Span,
     StateReader,
     TableQuery,
     Trouble,
     choices,
     chosen,
     facets,
+    overview,
     standings,
 )
 from airflow_gddl.runtime.state.facts import RunFact, fact_of
 from airflow_gddl.runtime.state.judging import MOST_QUARANTINED
-from airflow_gddl.runtime.state.overview import Span, overview
 from airflow_gddl.topology.rows import TableRow
 
 PATIENCE = 3.0

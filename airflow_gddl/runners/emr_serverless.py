@@ -19,9 +19,9 @@ from airflow_gddl.contract.errors import FieldPath, MetadataError, SpecProblem
 from airflow_gddl.contract.spec import TierSpec
 from airflow_gddl.contract.sql_types import NO_SUBSTITUTION
 from airflow_gddl.contract.table_spec import STRICT
-from airflow_gddl.runners.aws_errors import CLIENT, code_of, translated
 from airflow_gddl.runners.descriptor import RunnerDescriptor, settings_of
 from airflow_gddl.runners.interface import Connections, Handle, Platform, RunRequest, RunStatus, State
+from airflow_gddl.runners.remote import CLIENT, code_of, translated
 
 
 @dataclass(frozen=True, kw_only=True)

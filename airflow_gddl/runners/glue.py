@@ -20,7 +20,6 @@ from airflow_gddl.contract.errors import FatalError, FieldPath, SpecProblem
 from airflow_gddl.contract.spec import CONTRACT_VERSION, TierSpec
 from airflow_gddl.contract.sql_types import NO_SUBSTITUTION
 from airflow_gddl.contract.table_spec import STRICT
-from airflow_gddl.runners.aws_errors import CLIENT, code_of, translated
 from airflow_gddl.runners.descriptor import RunnerDescriptor, settings_of
 from airflow_gddl.runners.interface import (
     Connections,
@@ -33,6 +32,7 @@ from airflow_gddl.runners.interface import (
     check_contract,
     differences,
 )
+from airflow_gddl.runners.remote import CLIENT, code_of, translated
 
 OLDEST = (6, 0)
 """The first version of Glue with Spark 4."""

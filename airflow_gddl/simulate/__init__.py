@@ -4,10 +4,10 @@ replica.
 Needs pyarrow; nothing else of the package imports this one at its top.
 """
 
-from airflow_gddl.simulate.report import Differences, SimulateReport, TableReport, differences
 from airflow_gddl.simulate.simulator import Simulator, prepare, simulate
 from airflow_gddl.simulate.source import DEMO_SHAPES, demo_spec, demo_tables, find_tables, propose_keys, read_table
 from airflow_gddl.simulate.spec import Delivery, OpMix, SchemaEvent, SimulateSpec, TableShape, Troubles
+from airflow_gddl.simulate.table import Differences, SimulateReport, TableReport, differences
 
 __all__ = [
     "DEMO_SHAPES",

@@ -20,8 +20,7 @@ import pyarrow.parquet as pq
 import pyarrow.types as pt
 
 from airflow_gddl.contract.extensions import date_folder
-from airflow_gddl.simulate.changes import SimulatedChange
-from airflow_gddl.simulate.source import TIMESTAMP
+from airflow_gddl.simulate.source import TIMESTAMP, SimulatedChange
 from airflow_gddl.simulate.spec import Delivery, TimeForm
 from airflow_gddl.simulate.values import SimulatedColumn, SimulatedColumns
 

@@ -10,12 +10,10 @@ import pyarrow.types as pt
 
 from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.contract.extensions import DmsOptions
-from airflow_gddl.simulate.changes import Maker, Sequencer, SimulatedClock
 from airflow_gddl.simulate.events import Encoder, Namer, parquet_bytes, write
-from airflow_gddl.simulate.report import SimulateReport
-from airflow_gddl.simulate.source import SimulatedSourceTable, load_sources
+from airflow_gddl.simulate.source import Maker, Sequencer, SimulatedClock, SimulatedSourceTable, load_sources
 from airflow_gddl.simulate.spec import Delivery, SimulateSpec, check
-from airflow_gddl.simulate.table import Packer, SimulatedFolder, SimulatedTable
+from airflow_gddl.simulate.table import Packer, SimulatedFolder, SimulatedTable, SimulateReport
 from airflow_gddl.simulate.values import KeyMaker, SimulatedColumns, Values, chance, evolve
 
 _KNOWN_SEQUENCES = ("transact_seq", "AR_H_CHANGE_SEQ")

@@ -21,9 +21,9 @@ from croniter import croniter
 from airflow_gddl.contract import durations
 from airflow_gddl.contract.checks import table_name_fault
 from airflow_gddl.contract.errors import MetadataError
+from airflow_gddl.contract.names import TableNames
 from airflow_gddl.contract.published import EVERY, Publication
 from airflow_gddl.contract.spec import Priority, TableSpec
-from airflow_gddl.contract.table_names import TableNames
 from airflow_gddl.metadata.problems import Problem
 from airflow_gddl.topology.pipelines import Pipeline, Timing, label_of
 

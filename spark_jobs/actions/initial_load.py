@@ -24,10 +24,10 @@ from uuid import UUID
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from airflow_gddl.contract.column_names import is_kept
 from airflow_gddl.contract.durations import seconds
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.layout import join
+from airflow_gddl.contract.names import is_kept
 from airflow_gddl.contract.result import JobResult, RunWarning
 from airflow_gddl.contract.spec import InitialLoad
 from airflow_gddl.contract.sql_types import MAX_PRECISION
@@ -35,7 +35,7 @@ from airflow_gddl.contract.table_spec import lowered
 from airflow_gddl.stores import Storage
 from spark_jobs.dialects.replication_log import name_in_files
 from spark_jobs.ledger.claim import Claim
-from spark_jobs.ledger.source_loads import FOLDER, LoadedRange, LoadProgress, read_progress, write_progress
+from spark_jobs.ledger.ledger import FOLDER, LoadedRange, LoadProgress, read_progress, write_progress
 from spark_jobs.table.runtime import RunTotals, iso
 from spark_jobs.table.table_run import TableRun
 from spark_jobs.verification import SourceTable, opened, url_of

@@ -13,7 +13,7 @@ from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.result import JobResult, MainCounts
 from airflow_gddl.contract.table_spec import lowered
 from spark_jobs.actions.refresh import new_plan, refresh_table
-from spark_jobs.delta.commits import REWRITE, version_of
+from spark_jobs.delta.log import REWRITE, version_of
 from spark_jobs.dialects.protocol import declared_texts
 from spark_jobs.engines.port import RebuildRequest, TableContext
 from spark_jobs.ledger.claim import Claim

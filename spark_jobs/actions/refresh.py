@@ -16,7 +16,7 @@ from functools import cached_property
 from airflow_gddl.contract.errors import FatalError, RetriableError
 from airflow_gddl.contract.layout import join
 from airflow_gddl.contract.result import JobResult, MainCounts, RunWarning, error_info
-from spark_jobs.delta.commits import version_of
+from spark_jobs.delta.log import version_of
 from spark_jobs.dialects.protocol import Dialect
 from spark_jobs.engines.port import DeclinedError, RebuildRequest, TableContext
 from spark_jobs.ledger.claim import Claim

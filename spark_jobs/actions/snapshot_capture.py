@@ -26,11 +26,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from airflow_gddl.contract import codec
-from airflow_gddl.contract.column_names import landed_name, renamed
 from airflow_gddl.contract.durations import seconds
 from airflow_gddl.contract.errors import FatalError, QuarantinableError
 from airflow_gddl.contract.file_names import PathFormat, digits_of, is_temporary, moment
 from airflow_gddl.contract.layout import LandingFolder, join
+from airflow_gddl.contract.names import landed_name, renamed
 from airflow_gddl.contract.result import RunWarning
 from airflow_gddl.stores import Storage, scratch
 from airflow_gddl.stores.readers import StoredObject

@@ -29,8 +29,7 @@ from spark_jobs.delta.log import Action, is_on
 from spark_jobs.delta.snapshots import DataFile
 from spark_jobs.delta.table_definition import WITH_VECTORS, ColumnPath, TableDefinition, indexed_columns
 from spark_jobs.plan.table_schema import GDDL
-from spark_jobs.rules.arrays import DeltaSchema, by_name, flat, has_nan
-from spark_jobs.rules.codes import ascending
+from spark_jobs.rules.arrays import DeltaSchema, ascending, by_name, flat, has_nan
 from spark_jobs.rules.delta_values import folder, row_changes, split, with_values
 from spark_jobs.rules.texts import outside_years
 

@@ -23,7 +23,7 @@ from spark_jobs.delta.deletion_vectors import Descriptor
 from spark_jobs.delta.log import CDF, is_on
 from spark_jobs.delta.table_definition import CLUSTER_BY, WITH_VECTORS
 from spark_jobs.engines.port import DeclinedError
-from spark_jobs.plan.columns import Column
+from spark_jobs.plan.table_schema import Column
 from spark_jobs.rules.arrays import DeltaSchema
 from spark_jobs.rules.delta_values import PartitionText, value_text
 

@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.spec import TierSpec
 from airflow_gddl.contract.sql_types import DecimalType, ScalarType, SqlType, StructType, parse_type, quoted
-from spark_jobs.plan.columns import Column
-from spark_jobs.plan.table_schema import GDDL, TableSchema
+from spark_jobs.plan.table_schema import GDDL, Column, TableSchema
 from spark_jobs.rules import quarantine
 from spark_jobs.rules.batch_schema import change_columns, data_columns, gddl_column
 from spark_jobs.rules.fold import FORCED

@@ -17,7 +17,6 @@ from airflow_gddl.contract.spec import TableSpec, TierSpec
 from airflow_gddl.contract.sql_types import SqlType
 from airflow_gddl.stores import Storage
 from spark_jobs.delta import log
-from spark_jobs.delta.commits import OURS, DeltaCommits, app_of, user_metadata
 from spark_jobs.delta.data_files import (
     FileWriter,
     Remaining,
@@ -28,7 +27,7 @@ from spark_jobs.delta.data_files import (
     read_file,
     without,
 )
-from spark_jobs.delta.log import Action, keep_log_short
+from spark_jobs.delta.log import OURS, Action, DeltaCommits, app_of, keep_log_short, user_metadata
 from spark_jobs.delta.snapshots import (
     CLUSTERING,
     DataFile,
@@ -39,9 +38,8 @@ from spark_jobs.delta.snapshots import (
     require_settable,
 )
 from spark_jobs.delta.table_definition import CLUSTER_BY, ColumnPath, TableDefinition, indexed_columns
-from spark_jobs.engines.places import InProcess, Place
-from spark_jobs.engines.port import DeclinedError
-from spark_jobs.plan.columns import Column
+from spark_jobs.engines.port import DeclinedError, InProcess, Place
+from spark_jobs.plan.table_schema import Column
 from spark_jobs.rules.arrays import DeltaSchema, by_name, schema_of
 
 __all__ = ["DataFile", "TableSnapshot", "Tables", "Write"]

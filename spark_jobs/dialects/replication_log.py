@@ -13,8 +13,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from airflow_gddl.contract.column_names import SOURCE_SUFFIX
 from airflow_gddl.contract.extensions import CARRIED_COLUMNS
+from airflow_gddl.contract.names import SOURCE_SUFFIX
 from airflow_gddl.contract.sql_types import MAX_PRECISION
 
 SEQUENCE = "AR_H_CHANGE_SEQ"

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.spec import TierSpec
-from spark_jobs.delta.commits import QUARANTINE, version_of
+from spark_jobs.delta.log import QUARANTINE, version_of
 from spark_jobs.delta.tables import DataFile, Tables, TableSnapshot, Write, Written
 from spark_jobs.engines import file_rules
 from spark_jobs.engines.file_rules import deleted, written

@@ -15,7 +15,7 @@ from airflow_gddl.contract.errors import GddlError, QuarantinableError
 from airflow_gddl.contract.result import MainCounts, RunWarning
 from airflow_gddl.contract.sql_types import SqlType, StructType, parse_type
 from spark_jobs.delta import table_definition
-from spark_jobs.delta.commits import APPEND, MERGE, QUARANTINE, TOMBSTONES, main_counts, merge_metrics
+from spark_jobs.delta.log import APPEND, MERGE, QUARANTINE, TOMBSTONES, main_counts, merge_metrics
 from spark_jobs.delta.tables import DataFile, Tables, TableSnapshot
 from spark_jobs.dialects.probe import probe_all, reading
 from spark_jobs.dialects.protocol import Probed, Unreadable, begin_a_table, groups
@@ -44,10 +44,9 @@ from spark_jobs.rules.measure import (
     measure,
 )
 from spark_jobs.rules.merge import Outcome, StoredState, outcome_of, warnings_of
-from spark_jobs.rules.order import events
+from spark_jobs.rules.order import TIED, events, new_changes, tie_warnings
 from spark_jobs.rules.quarantine import good_again, to_replay
 from spark_jobs.rules.read import FileRows, RawGroup, grouped, read_file
-from spark_jobs.rules.redelivery import TIED, new_changes, tie_warnings
 from spark_jobs.rules.sweep import appended, suspects
 
 

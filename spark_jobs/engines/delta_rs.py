@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from airflow_gddl.stores import Storage
-from spark_jobs.delta.commits import QUARANTINE, version_of
+from spark_jobs.delta.log import QUARANTINE, version_of
 from spark_jobs.delta.tables import Tables, Write
 from spark_jobs.dialects.protocol import Unreadable
 from spark_jobs.engines import file_rules
@@ -22,26 +22,24 @@ from spark_jobs.engines.batch_context import BatchContext, bins, join
 from spark_jobs.engines.batches import ChangeTableWriter, ReplicaWriter, WholeBatchReader, batch_rows
 from spark_jobs.engines.file_rules import TablesEraser, remove_rows
 from spark_jobs.engines.first_load import FirstLoadReader
-from spark_jobs.engines.places import InProcess
-from spark_jobs.engines.port import BatchWork, DeclinedError, RebuildRequest, TableContext
+from spark_jobs.engines.port import BatchWork, DeclinedError, InProcess, RebuildRequest, TableContext
 from spark_jobs.engines.rebuild import Rebuild, rewrite_changes, verify
 from spark_jobs.engines.table_rows import Source, by_key
 from spark_jobs.engines.whole_tables import TableWriter, keep_readable, violations
-from spark_jobs.plan.columns import Column
 from spark_jobs.plan.discover import RecordedFile
 from spark_jobs.plan.identity import own_hours
 from spark_jobs.plan.planned_batch import BatchPlan, TableState
-from spark_jobs.plan.table_schema import GDDL, TableSchema
+from spark_jobs.plan.table_schema import GDDL, Column, TableSchema
 from spark_jobs.rules import quarantine
 from spark_jobs.rules.arrays import by_name
 from spark_jobs.rules.batch_schema import change_schema
-from spark_jobs.rules.constraints import Reference, Violations
 from spark_jobs.rules.decode import Stamp
 from spark_jobs.rules.erasure import KeyRows
 from spark_jobs.rules.fold import applied_before, are_superseded, needed_changes
 from spark_jobs.rules.measure import Appended, Compacted, Verdict
 from spark_jobs.rules.order import as_events, for_both_keys
 from spark_jobs.rules.rewrite import Rewrite
+from spark_jobs.rules.verify import Reference, Violations
 
 _CHANGES = "changes"
 

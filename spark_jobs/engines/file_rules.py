@@ -17,7 +17,7 @@ from spark_jobs.delta import table_definition
 from spark_jobs.delta.data_files import FileWriter, Target
 from spark_jobs.delta.log import Action
 from spark_jobs.delta.tables import DataFile, Tables, Write, Written
-from spark_jobs.engines.places import stream_of, stream_rows
+from spark_jobs.engines.port import stream_of, stream_rows
 from spark_jobs.engines.table_rows import AT_FILE, AT_ROW, Source, by_file, by_row
 from spark_jobs.plan.discover import RecordedFile
 from spark_jobs.plan.table_schema import GDDL, TableSchema
@@ -25,8 +25,8 @@ from spark_jobs.rules import quarantine
 from spark_jobs.rules.arrays import DeltaSchema, by_name
 from spark_jobs.rules.erasure import ErasedMatches, KeyRows, as_deletes, emptied, highest, with_images, with_key
 from spark_jobs.rules.measure import ChangesErased
+from spark_jobs.rules.order import recorded_files
 from spark_jobs.rules.quarantine import Chosen, resolved
-from spark_jobs.rules.redelivery import recorded_files
 from spark_jobs.rules.rewrite import Rewrite, count_of, refused_values
 from spark_jobs.rules.sweep import unmarked
 

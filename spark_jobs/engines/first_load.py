@@ -7,15 +7,13 @@ from dataclasses import dataclass
 
 from airflow_gddl.contract.result import MainCounts, RunWarning
 from spark_jobs.delta import table_definition
-from spark_jobs.delta.commits import APPEND, MERGE, QUARANTINE, version_of
 from spark_jobs.delta.data_files import Target
-from spark_jobs.delta.log import Action
+from spark_jobs.delta.log import APPEND, MERGE, QUARANTINE, Action, version_of
 from spark_jobs.delta.table_definition import TableDefinition
 from spark_jobs.delta.tables import Tables
 from spark_jobs.dialects.protocol import Unreadable
 from spark_jobs.engines.batch_context import BatchContext
-from spark_jobs.engines.places import Place
-from spark_jobs.engines.port import TableContext, TablesOfAnother, TableWork
+from spark_jobs.engines.port import Place, TableContext, TablesOfAnother, TableWork
 from spark_jobs.engines.whole_tables import TableWriter
 from spark_jobs.engines.written_parts import CHANGES, ERRORS, REPLICA, PartsReader, WrittenParts
 from spark_jobs.plan.planned_batch import BatchPlan, TableState

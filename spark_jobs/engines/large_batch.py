@@ -14,16 +14,15 @@ import pyarrow.compute as pc
 from airflow_gddl.contract.result import MainCounts, RunWarning
 from airflow_gddl.stores import Storage
 from spark_jobs.delta import table_definition
-from spark_jobs.delta.commits import APPEND, MERGE, QUARANTINE, TOMBSTONES, main_counts, merge_metrics
 from spark_jobs.delta.data_files import Target
+from spark_jobs.delta.log import APPEND, MERGE, QUARANTINE, TOMBSTONES, main_counts, merge_metrics
 from spark_jobs.delta.tables import DataFile, Tables, Written
 from spark_jobs.dialects.protocol import Unreadable
 from spark_jobs.engines import whole_tables
 from spark_jobs.engines.batch_context import BatchContext
 from spark_jobs.engines.batches import files_of_batch, is_of_batch, may_repeat, needed_of_replica
 from spark_jobs.engines.file_rules import Output, output_of, written
-from spark_jobs.engines.places import stream_of, stream_rows
-from spark_jobs.engines.port import TableContext, TablesOfAnother, TableWork
+from spark_jobs.engines.port import TableContext, TablesOfAnother, TableWork, stream_of, stream_rows
 from spark_jobs.engines.table_rows import AT_FILE, AT_ROW, KeyMatches, Source, by_key, by_row
 from spark_jobs.engines.whole_tables import TableWriter, update_history
 from spark_jobs.engines.written_parts import CHANGES, ERRORS, PartsReader, WrittenParts, file_path
@@ -36,8 +35,17 @@ from spark_jobs.rules.decode import Stamp
 from spark_jobs.rules.fold import net_changes
 from spark_jobs.rules.measure import Appended, Applied, DecodedBatch, Overlap
 from spark_jobs.rules.merge import AT, Outcome, StoredState, moved_row_deleted, outcome_of, update_without_prior
-from spark_jobs.rules.order import as_events, for_both_keys, identity_columns, with_identity
-from spark_jobs.rules.redelivery import TIED, least_keys, new_changes, sample_keys, sequence_tie
+from spark_jobs.rules.order import (
+    TIED,
+    as_events,
+    for_both_keys,
+    identity_columns,
+    least_keys,
+    new_changes,
+    sample_keys,
+    sequence_tie,
+    with_identity,
+)
 
 _FRESH, _STORED, _REPLICA, _TOMBSTONES, _EVERY = "fresh", "stored", "replica", "tombstones", "every"
 """Names of tables for rules: changes of the batch, changes before it, and all changes."""

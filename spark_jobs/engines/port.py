@@ -1,25 +1,32 @@
-"""Port of an engine. All engines write the same table contents (docs/semantics.md)."""
+"""Port of an engine, and of the places where parts of a batch are worked on.
+
+All engines write the same table contents (docs/semantics.md). A place is this process, or the tasks of another system
+(`spark.places`).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
-from airflow_gddl.contract.column_names import is_before_image
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
 from airflow_gddl.contract.layout import Layout
+from airflow_gddl.contract.names import is_before_image
 from airflow_gddl.contract.result import MainCounts, RunWarning
 from airflow_gddl.contract.spec import TableSpec, TierSpec
 from airflow_gddl.stores import Storage
 from spark_jobs.dialects.protocol import Dialect, Unreadable
 from spark_jobs.ledger.erasures import ErasureRegister
-from spark_jobs.plan.columns import Column, Schema
 from spark_jobs.plan.discover import RecordedFile
 from spark_jobs.plan.planned_batch import BatchPlan, TableState
-from spark_jobs.plan.table_schema import RESCUED, TableSchema
+from spark_jobs.plan.table_schema import RESCUED, Column, Schema, TableSchema
 from spark_jobs.rules.batch_schema import Stored, plan_batch
-from spark_jobs.rules.constraints import Reference, Violations
 from spark_jobs.rules.erasure import KeyRows
 from spark_jobs.rules.measure import (
     Appended,
@@ -34,6 +41,127 @@ from spark_jobs.rules.measure import (
 )
 from spark_jobs.rules.quarantine import Unresolved
 from spark_jobs.rules.rewrite import Rewrite
+from spark_jobs.rules.verify import Reference, Violations
+
+Item = TypeVar("Item")
+Item_contra = TypeVar("Item_contra", contravariant=True)
+
+
+class Work(Protocol[Item_contra]):
+    """A function of one part, which may be sent to other processes."""
+
+    def __call__(self, storage: Storage, part: Item_contra, /) -> bytes:
+        """
+        Returns:
+            a report, or a few rows.
+        """
+        ...
+
+    def file_of(self, part: Item_contra, /) -> str:
+        """Path of the file that a part is of, for messages."""
+        ...
+
+
+class KeyWork(Protocol[Item_contra]):
+    """A function of all rows of a range of keys, which may be sent to other processes."""
+
+    def split(self, storage: Storage, part: Item_contra, /) -> Iterator[tuple[int, str, pa.Table]]:
+        """Rows of a part: number of the range that they belong to, name of their table, rows."""
+        ...
+
+    def __call__(self, storage: Storage, rows: Mapping[str, Sequence[pa.Table]], /) -> bytes:
+        """
+        Args:
+            rows: of a range, by table; tables without rows may be left out.
+
+        Returns:
+            a report, or a few rows.
+        """
+        ...
+
+    def file_of(self, part: Item_contra, /) -> str:
+        """Path of the file that a part is of, for messages."""
+        ...
+
+
+class Place(Protocol):
+    """Works on parts independent of each other, and on ranges of keys."""
+
+    @property
+    def slots(self) -> int:
+        """Parts that are worked on at once."""
+        ...
+
+    def run(self, work: Work[Any], parts: Sequence[Any]) -> list[bytes]:
+        """The report of each part, in any order."""
+        ...
+
+    def run_by_key(self, work: KeyWork[Any], parts: Sequence[Any], ranges: int) -> list[bytes]:
+        """The report of each range that has rows, in any order.
+
+        Args:
+            ranges: their number.
+        """
+        ...
+
+    def distinct(self, files: Sequence[str], columns: Sequence[str]) -> int:
+        """Distinct values of columns in Parquet files; a greater number is possible where hashes are compared."""
+        ...
+
+
+@dataclass(frozen=True)
+class InProcess:
+    """One part after the other, so that one at a time is in memory; with threads, as many.
+
+    Attributes:
+        threads: for parts that mostly wait for the store, or for pyarrow.
+    """
+
+    storage: Storage
+    threads: int = 1
+
+    @property
+    def slots(self) -> int:
+        return 1
+
+    def run(self, work: Work[Item], parts: Sequence[Item]) -> list[bytes]:
+        if self.threads == 1 or len(parts) < 2:
+            return [work(self.storage, part) for part in parts]
+        with ThreadPoolExecutor(min(self.threads, len(parts))) as pool:
+            return list(pool.map(lambda part: work(self.storage, part), parts))
+
+    def run_by_key(self, work: KeyWork[Item], parts: Sequence[Item], ranges: int) -> list[bytes]:
+        found: dict[int, dict[str, list[pa.Table]]] = {number: {} for number in range(ranges)}
+        for part in parts:
+            for number, table, rows in work.split(self.storage, part):
+                found[number].setdefault(table, []).append(rows)
+        return [work(self.storage, found.pop(number)) for number in range(ranges) if found[number]]
+
+    def distinct(self, files: Sequence[str], columns: Sequence[str]) -> int:
+        names = list(columns)
+        rows = pa.concat_tables(self._columns(files, names))
+        if len(names) == 1:
+            return int(pc.count_distinct(rows.column(0), mode="all").as_py())
+        return int(rows.group_by(names, use_threads=False).aggregate([]).num_rows)
+
+    def _columns(self, files: Sequence[str], names: list[str]) -> Iterator[pa.Table]:
+        for path in files:
+            with self.storage.open_input(path) as stream:
+                yield pq.ParquetFile(stream, coerce_int96_timestamp_unit="us").read(names, use_threads=False)
+
+
+def stream_of(rows: pa.Table) -> bytes:
+    """Rows as an Arrow stream."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, rows.schema) as writer:
+        writer.write_table(rows)
+    data: bytes = sink.getvalue().to_pybytes()
+    return data
+
+
+def stream_rows(stream: bytes) -> pa.Table:
+    """The rows of `stream_of`."""
+    return pa.ipc.open_stream(stream).read_all()
 
 
 class TableWork(Protocol):

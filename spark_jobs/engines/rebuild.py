@@ -20,18 +20,16 @@ from airflow_gddl.contract.sql_types import StructType
 from airflow_gddl.contract.table_spec import SHARD_COLUMN
 from airflow_gddl.stores import Storage
 from spark_jobs.delta import table_definition
-from spark_jobs.delta.commits import HISTORY, MERGE, REWRITE, TOMBSTONES, version_of
 from spark_jobs.delta.data_files import Target
+from spark_jobs.delta.log import HISTORY, MERGE, REWRITE, TOMBSTONES, version_of
 from spark_jobs.delta.table_definition import TableDefinition
 from spark_jobs.delta.tables import Tables, Write, Written
 from spark_jobs.engines import file_rules, whole_tables
 from spark_jobs.engines.file_rules import Output, deleted, output_of, without_type_changes, written
-from spark_jobs.engines.places import stream_of, stream_rows
-from spark_jobs.engines.port import RebuildRequest, RebuildWork, TableContext
+from spark_jobs.engines.port import RebuildRequest, RebuildWork, TableContext, stream_of, stream_rows
 from spark_jobs.engines.table_rows import AT_FILE, AT_ROW, Source, by_key, by_row
-from spark_jobs.plan.columns import Column
 from spark_jobs.plan.planned_batch import BatchPlan
-from spark_jobs.plan.table_schema import GDDL, TableSchema
+from spark_jobs.plan.table_schema import GDDL, Column, TableSchema
 from spark_jobs.plan.types import NOTHING, merge
 from spark_jobs.rules import quarantine
 from spark_jobs.rules.arrays import DeltaSchema, by_name

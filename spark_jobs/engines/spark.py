@@ -31,27 +31,31 @@ from spark_jobs.engines.delta_rs import DeltaRsEngine, TablesEngine, cut_changes
 from spark_jobs.engines.file_rules import remove_rows
 from spark_jobs.engines.first_load import FirstLoadReader
 from spark_jobs.engines.large_batch import read_large
-from spark_jobs.engines.places import InProcess, KeyWork, Place, Work, stream_of, stream_rows
 from spark_jobs.engines.port import (
     DEAD_WORKER,
     AppendedWork,
     BatchWork,
     DeclinedError,
+    InProcess,
+    KeyWork,
+    Place,
     RebuildRequest,
     RebuildWork,
     TableContext,
+    Work,
+    stream_of,
+    stream_rows,
 )
 from spark_jobs.engines.rebuild import Rebuild, rewrite_changes, verify
 from spark_jobs.engines.spark_tables import MaintainedTables, MergedTables, SparkTables, name
 from spark_jobs.engines.whole_tables import TableWriter, keep_readable, violations
-from spark_jobs.plan.columns import Column
 from spark_jobs.plan.identity import own_hours
 from spark_jobs.plan.planned_batch import BatchPlan, TableState
-from spark_jobs.plan.table_schema import GDDL, TableSchema
-from spark_jobs.rules.constraints import Reference, Violations
+from spark_jobs.plan.table_schema import GDDL, Column, TableSchema
 from spark_jobs.rules.fold import applied_before
 from spark_jobs.rules.measure import Compacted, Verdict
 from spark_jobs.rules.rewrite import Rewrite
+from spark_jobs.rules.verify import Reference, Violations
 from spark_jobs.spark.session import configure
 from spark_jobs.spark.tasks import map_in_arrow
 

@@ -32,16 +32,15 @@ from airflow_gddl.contract.spec import TableSpec, TierSpec
 from airflow_gddl.contract.sql_types import SqlType, literal, parse_type, parts, quote, quoted
 from airflow_gddl.stores import Storage
 from spark_jobs.delta import deletion_vectors, table_definition
-from spark_jobs.delta.commits import OURS, DeltaCommits, app_of, user_metadata
 from spark_jobs.delta.data_files import Target, WithoutRows
-from spark_jobs.delta.log import Action, is_on
+from spark_jobs.delta.log import OURS, Action, DeltaCommits, app_of, is_on, user_metadata
 from spark_jobs.delta.snapshots import BESIDE_SPARK, CLUSTERING, TableSnapshot, is_readable, is_settable
 from spark_jobs.delta.table_definition import WITH_VECTORS, TableDefinition
 from spark_jobs.delta.tables import Clock, Tables, Write, Written
-from spark_jobs.engines.places import Place
+from spark_jobs.engines.port import Place
 from spark_jobs.engines.written_parts import file_path
-from spark_jobs.plan import columns as plan_columns
-from spark_jobs.plan import columns as planned
+from spark_jobs.plan import table_schema as plan_columns
+from spark_jobs.plan import table_schema as planned
 from spark_jobs.plan.table_schema import GDDL
 from spark_jobs.plan.types import Addition, Widening, extra_fields, widenings, widens
 from spark_jobs.rules.arrays import DeltaSchema, schema_of

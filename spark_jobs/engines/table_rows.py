@@ -17,10 +17,9 @@ from airflow_gddl.stores import Storage
 from spark_jobs.delta.data_files import bounds, is_falling, left_of, opened, read_groups, read_parts, read_rows
 from spark_jobs.delta.deletion_vectors import rows_of
 from spark_jobs.delta.tables import DataFile, Tables, TableSnapshot
-from spark_jobs.engines.places import stream_of, stream_rows
+from spark_jobs.engines.port import stream_of, stream_rows
 from spark_jobs.plan.table_schema import GDDL, TableSchema
-from spark_jobs.rules.arrays import by_name, flat
-from spark_jobs.rules.codes import WEIGHT, comparable, cuts_of, range_of, sample_of
+from spark_jobs.rules.arrays import WEIGHT, by_name, comparable, cuts_of, flat, range_of, sample_of
 from spark_jobs.rules.merge import ACTION, AT, replaced
 from spark_jobs.rules.order import old_keys
 

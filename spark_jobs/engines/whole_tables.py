@@ -14,22 +14,25 @@ from airflow_gddl.contract.result import MainCounts, RunWarning
 from airflow_gddl.contract.sql_types import SqlType, StructField, StructType, is_complex, parse_type
 from airflow_gddl.stores import Storage
 from spark_jobs.delta import table_definition
-from spark_jobs.delta.commits import HISTORY, SWEEP, TRUNCATE, main_counts
 from spark_jobs.delta.data_files import has_sequences
+from spark_jobs.delta.log import HISTORY, SWEEP, TRUNCATE, main_counts
 from spark_jobs.delta.snapshots import missing_features
 from spark_jobs.delta.table_definition import TableDefinition, marks_deletes, new_comments
 from spark_jobs.delta.tables import Tables, TableSnapshot
 from spark_jobs.engines.batch_context import BatchContext
 from spark_jobs.engines.file_rules import Output, output_of, rewrite
 from spark_jobs.engines.table_rows import FindRows, Source, by_file, by_key, find, search
-from spark_jobs.plan.columns import Column
-from spark_jobs.plan.table_schema import GDDL, TableSchema
+from spark_jobs.plan.table_schema import GDDL, Column, TableSchema
 from spark_jobs.plan.types import are_of_one_kind, grown, widens
 from spark_jobs.rules import sweep
-from spark_jobs.rules.arrays import DeltaSchema, by_name
+from spark_jobs.rules.arrays import DeltaSchema, by_name, table_codes
 from spark_jobs.rules.batch_schema import change_schema
-from spark_jobs.rules.codes import table_codes
-from spark_jobs.rules.constraints import (
+from spark_jobs.rules.convert import with_texts
+from spark_jobs.rules.history import differences, retyped_bounds, versions
+from spark_jobs.rules.merge import ACTION, AT
+from spark_jobs.rules.order import as_events, events, for_both_keys
+from spark_jobs.rules.sweep import stale_keys, stale_warning, truncated, undeleted, unmarked
+from spark_jobs.rules.verify import (
     CHILD,
     PARENT,
     BrokenConstraint,
@@ -39,12 +42,6 @@ from spark_jobs.rules.constraints import (
     not_checked,
     violations_of,
 )
-from spark_jobs.rules.convert import with_texts
-from spark_jobs.rules.history import differences, retyped_bounds, versions
-from spark_jobs.rules.merge import ACTION, AT
-from spark_jobs.rules.order import as_events, events, for_both_keys
-from spark_jobs.rules.sweep import stale_keys, stale_warning, undeleted, unmarked
-from spark_jobs.rules.truncates import truncated
 
 
 def keep_readable(tables: Tables, path: str) -> bool:

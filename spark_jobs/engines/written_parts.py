@@ -19,13 +19,11 @@ from airflow_gddl.contract.layout import join
 from airflow_gddl.contract.result import RunWarning
 from airflow_gddl.contract.table_spec import SchemaGate
 from airflow_gddl.stores import Storage
-from spark_jobs.delta.commits import version_of
 from spark_jobs.delta.data_files import Target
-from spark_jobs.delta.log import Action
+from spark_jobs.delta.log import Action, version_of
 from spark_jobs.dialects.probe import probe_all, reading
 from spark_jobs.dialects.protocol import Dialect, Probed, Unreadable, begin_a_table, groups, match
-from spark_jobs.engines.places import Place, stream_of, stream_rows
-from spark_jobs.engines.port import TableContext
+from spark_jobs.engines.port import Place, TableContext, stream_of, stream_rows
 from spark_jobs.plan.planned_batch import BatchPlan, TableState, Truncate
 from spark_jobs.plan.sequence import sort_key
 from spark_jobs.plan.source_snapshots import IgnoredSnapshot, LedgerBefore, SnapshotMarks, snapshots_after
@@ -33,13 +31,20 @@ from spark_jobs.plan.table_schema import TableSchema
 from spark_jobs.rules import quarantine
 from spark_jobs.rules.batch_schema import BatchSchema, GroupDecoding, Landed, plan_batch
 from spark_jobs.rules.decode import DecodedGroup, Stamp, are_deletes, decode
-from spark_jobs.rules.derived import landed_as_named, raw_as_named
 from spark_jobs.rules.erasure import ErasedKeys, without_erased
+from spark_jobs.rules.evaluate import landed_as_named, raw_as_named
 from spark_jobs.rules.measure import DecodedBatch, Figures, PartFigures, combined, distinct, figures_of, measure
 from spark_jobs.rules.read import FileRows, RawGroup, grouped, read_file
 from spark_jobs.rules.rewrite import within_filter
-from spark_jobs.rules.sweep import suspects, undeleted, with_shard, with_shard_column
-from spark_jobs.rules.truncates import are_applied, kept_truncates, without_truncates
+from spark_jobs.rules.sweep import (
+    are_applied,
+    kept_truncates,
+    suspects,
+    undeleted,
+    with_shard,
+    with_shard_column,
+    without_truncates,
+)
 
 _PARTS_A_SLOT = 4
 """Enough that one long part doesn't leave the other slots idle."""

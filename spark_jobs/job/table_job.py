@@ -19,6 +19,7 @@ from airflow_gddl.contract.result import JobResult, RunWarning, error_info
 from airflow_gddl.contract.source_access import of_tables
 from airflow_gddl.contract.spec import JobSpec, TableSpec
 from spark_jobs.actions import read_only as actions
+from spark_jobs.actions.maintain import maintain
 from spark_jobs.actions.rebuild_run import rebuild_table
 from spark_jobs.actions.refresh import refresh_table
 from spark_jobs.discovery import FileStreamSource, NotifiedFile, drain
@@ -28,7 +29,6 @@ from spark_jobs.job.job_faults import translated
 from spark_jobs.job.run_results import in_order, is_recorded, write_record
 from spark_jobs.job.stop import NEEDS_MEMORY
 from spark_jobs.ledger.targets import TargetRecords
-from spark_jobs.maintenance.maintain import maintain
 from spark_jobs.pipeline import bring_up_to_date, finished, idle_result, run_table
 from spark_jobs.plan.planned_batch import TableState
 from spark_jobs.table import notices
@@ -215,7 +215,7 @@ def act(run: TableRun, totals: RunTotals) -> JobResult:
 
 
 def _erase(run: TableRun, totals: RunTotals) -> JobResult:
-    from spark_jobs.maintenance.erase import erase  # noqa: PLC0415 - rarely used, slow to import
+    from spark_jobs.actions.erase import erase  # noqa: PLC0415 - rarely used, slow to import
 
     return erase(run, totals)
 
@@ -227,7 +227,7 @@ def _explain(run: TableRun, totals: RunTotals) -> JobResult:
 
 
 def _move(run: TableRun, totals: RunTotals) -> JobResult:
-    from spark_jobs.maintenance.move import move  # noqa: PLC0415 - rarely used, slow to import
+    from spark_jobs.actions.move import move  # noqa: PLC0415 - rarely used, slow to import
 
     return move(run, totals)
 

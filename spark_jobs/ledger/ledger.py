@@ -1,4 +1,7 @@
-"""What was ingested, per table: commits and snapshots in a folder of the lake, and how they are written."""
+"""What was ingested, per table: commits and snapshots in a folder of the lake, and how they are written.
+
+Beside them: the newest load of a table from its source database, what is done and what is left (`gddl load`).
+"""
 
 from __future__ import annotations
 
@@ -19,6 +22,64 @@ from airflow_gddl.stores import Storage, read_if_there
 from spark_jobs.plan.discover import BY_NAME, FileAging, FileTimes
 from spark_jobs.plan.planned_batch import BatchCommit, BatchPlan, FileEntry, TableState
 from spark_jobs.plan.sharding import beside_others
+
+FOLDER = "initial-load"
+"""In the table's state folder: claims of loads, and the document."""
+_DOCUMENT = "progress.json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoadedRange:
+    """A range of keys, which is one file.
+
+    Attributes:
+        after, to: keys as `_key_text` writes them: exclusive and inclusive; null: open.
+        rows: that the file has; null: it is not written yet.
+    """
+
+    after: str | None
+    to: str | None
+    rows: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoadProgress:
+    """The newest load of a table from its source: what is done, and what is left.
+
+    Attributes:
+        began, ended: ISO 8601 UTC; null: it has not ended.
+        keys: key columns of the source, by which its ranges are read; empty: the table is read as a whole.
+        ranges: in order; the file of each has its number, from 1.
+        is_divided: whether all ranges are known.
+        before: files of the load before this one.
+        position: of the source's log when the load began; empty where the database shows none.
+    """
+
+    began: str
+    ended: str | None = None
+    keys: tuple[str, ...] = ()
+    ranges: tuple[LoadedRange, ...] = ()
+    is_divided: bool = False
+    before: int = 0
+    position: str = ""
+
+    @property
+    def rows(self) -> int:
+        return sum(one.rows or 0 for one in self.ranges)
+
+
+def read_progress(storage: Storage, state: str) -> LoadProgress | None:
+    """The newest load of the table whose state folder is `state`; null: it had none.
+
+    Raises:
+        FatalError: `LEDGER_DAMAGED`.
+    """
+    return read_small(storage, join(state, FOLDER, _DOCUMENT), LoadProgress, "delete it, and load the table again")
+
+
+def write_progress(storage: Storage, state: str, progress: LoadProgress) -> None:
+    storage.write(join(state, FOLDER, _DOCUMENT), codec.to_json(progress).encode())
+
 
 T = TypeVar("T")
 _DEFAULTS = {f.name: f.default for f in fields(FileEntry)}

@@ -6,15 +6,15 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from airflow_gddl.contract.column_names import clean_name, is_before_image, landed_name
 from airflow_gddl.contract.durations import seconds
 from airflow_gddl.contract.errors import FatalError
+from airflow_gddl.contract.names import clean_name, is_before_image, landed_name
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.contract.table_spec import lowered
 from spark_jobs.plan.applied_settings import MARKED, AppliedSettings, derived_of, filter_of, is_mark
-from spark_jobs.plan.columns import select_columns
 from spark_jobs.plan.planned_batch import TableState
 from spark_jobs.plan.sharding import refreshed
+from spark_jobs.plan.table_schema import select_columns
 
 
 def require_same_identity(spec: TableSpec, state: TableState) -> None:

@@ -11,11 +11,11 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from airflow_gddl.contract.column_names import landed_name
 from airflow_gddl.contract.errors import FatalError
+from airflow_gddl.contract.names import landed_name
 from airflow_gddl.contract.sql_types import VOID, ScalarType, SqlType, quote, unsupported_part, without_void
 from airflow_gddl.contract.table_spec import SchemaEvolution, SchemaGate
-from spark_jobs.plan.columns import Column, IncomingSchema, LandedColumn, LandedGroup, Schema, land
+from spark_jobs.plan.table_schema import Column, IncomingSchema, LandedColumn, LandedGroup, Schema, land
 from spark_jobs.plan.types import (
     NOTHING,
     Addition,

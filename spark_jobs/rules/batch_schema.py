@@ -9,8 +9,8 @@ from functools import cached_property
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from airflow_gddl.contract.column_names import is_before_image, landed_name
 from airflow_gddl.contract.errors import FatalError
+from airflow_gddl.contract.names import is_before_image, landed_name
 from airflow_gddl.contract.result import RunWarning
 from airflow_gddl.contract.spec import MaskMethod, SubMicrosecondPolicy, TableSpec
 from airflow_gddl.contract.sql_types import (
@@ -36,12 +36,21 @@ from spark_jobs.dialects.protocol import (
     sequence_type,
 )
 from spark_jobs.plan.applied_settings import MARKED, ChangeSettings, KnownSchemas, change_settings, columns_of
-from spark_jobs.plan.columns import Column, IncomingSchema, Schema, select_columns, unknown_columns, unknown_described
 from spark_jobs.plan.planned_batch import TableState
 from spark_jobs.plan.schema_evolution import LATER, ColumnAction, GroupPlan, SchemaPlan, SchemaRules, plan_schema
 from spark_jobs.plan.sequence import has_instants, has_normal_text
 from spark_jobs.plan.source_snapshots import KnownSnapshots, openings_of
-from spark_jobs.plan.table_schema import GDDL, RESCUED, TableSchema
+from spark_jobs.plan.table_schema import (
+    GDDL,
+    RESCUED,
+    Column,
+    IncomingSchema,
+    Schema,
+    TableSchema,
+    select_columns,
+    unknown_columns,
+    unknown_described,
+)
 from spark_jobs.plan.types import lossless, widened_number
 from spark_jobs.rules.arrays import DeltaSchema, arrow_type, is_text, recast
 from spark_jobs.rules.convert import Fitted, Mask, but, either, fit, mask_of, masked, to_micros, within_years

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from airflow_gddl.contract.column_names import before_image_name, landed_name
+from airflow_gddl.contract.names import before_image_name, landed_name
 from airflow_gddl.contract.sql_types import parse_type
 from spark_jobs.dialects.protocol import sql_type
 from spark_jobs.plan.table_schema import GDDL, RESCUED, TableSchema

@@ -18,15 +18,13 @@ from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.contract.sql_types import DecimalType, ScalarType, SqlType, StructType, parse_type, unsupported_part
 from spark_jobs.dialects.protocol import match
-from spark_jobs.plan.columns import withholds
 from spark_jobs.plan.planned_batch import BatchPlan, Truncate
 from spark_jobs.plan.sequence import Forms
 from spark_jobs.plan.sharding import refreshed
-from spark_jobs.plan.table_schema import GDDL, TableSchema
-from spark_jobs.rules.arrays import arrow_type, is_text, recast
+from spark_jobs.plan.table_schema import GDDL, TableSchema, withholds
+from spark_jobs.rules.arrays import arrow_type, in_one_form, is_text, recast
 from spark_jobs.rules.batch_schema import STRING, DeliveredColumns, GroupDecoding, RowProblem
 from spark_jobs.rules.carried import before_image, incomplete
-from spark_jobs.rules.codes import in_one_form
 from spark_jobs.rules.convert import Fitted, Mask, but, either, fit, mask_of
 from spark_jobs.rules.delta_values import unfit_texts
 from spark_jobs.rules.errors_table import BYTES, MISFIT_CODE, NANOS, ROW_BITS, record_ddl

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_jobs.rules.codes import changes, row_codes, table_codes
+from spark_jobs.rules.arrays import changes, row_codes, table_codes
 
 NULL_FOLDER = "__HIVE_DEFAULT_PARTITION__"
 """How folders spell null. Delta writes the empty text so, too: see `plan.partitioning`."""

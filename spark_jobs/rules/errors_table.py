@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from airflow_gddl.contract.column_names import landed_name
+from airflow_gddl.contract.names import landed_name
 from airflow_gddl.contract.spec import MaskMethod
 from airflow_gddl.contract.sql_types import quoted
 from airflow_gddl.contract.table_spec import HASHED

@@ -14,12 +14,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_jobs.plan.table_schema import GDDL, RESCUED, TableSchema
-from spark_jobs.rules.arrays import flat, with_values
+from spark_jobs.rules.arrays import changes, flat, row_codes, shared_codes, table_codes, with_values
 from spark_jobs.rules.carried import carried, lists, replaces_unknown
-from spark_jobs.rules.codes import changes, row_codes, shared_codes, table_codes
 from spark_jobs.rules.errors_table import ROW_BITS, Entry, entries, overlaid, text_of
-from spark_jobs.rules.order import OrderedEvents, deleted_by, gddl_fields, ordered, with_gddl
-from spark_jobs.rules.redelivery import new_changes
+from spark_jobs.rules.order import OrderedEvents, deleted_by, gddl_fields, new_changes, ordered, with_gddl
 
 FIRST, FORCED, HAS_FORCED, LOWEST, LOWEST_FORCED, REPLACES_ROW, COLUMNS_BEFORE_DELETE = (
     f"{GDDL}__{n}" for n in ("first", "forced", "has_forced", "lowest", "lowest_forced", "replaces", "before_delete")

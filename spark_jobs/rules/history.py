@@ -16,8 +16,7 @@ import pyarrow as pa
 
 from airflow_gddl.contract.sql_types import DecimalType, SqlType, StructType, parse_type
 from spark_jobs.plan.table_schema import GDDL, TableSchema
-from spark_jobs.rules.arrays import arrow_type, by_name, flat
-from spark_jobs.rules.codes import changes, codes, ranks, sortable, table_codes
+from spark_jobs.rules.arrays import arrow_type, by_name, changes, codes, flat, ranks, sortable, table_codes
 from spark_jobs.rules.fold import carries, picked, segments, with_rescued
 from spark_jobs.rules.merge import ACTION
 from spark_jobs.rules.order import OrderedEvents, gddl_fields, ordered

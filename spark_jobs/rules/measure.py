@@ -20,9 +20,8 @@ from airflow_gddl.contract.sql_types import DecimalType, SqlType, parse_type
 from spark_jobs.plan.planned_batch import Truncate
 from spark_jobs.plan.sequence import Forms, Widths, longest_transaction, sort_key
 from spark_jobs.plan.table_schema import GDDL, TableSchema
-from spark_jobs.rules.arrays import flat
+from spark_jobs.rules.arrays import flat, sortable, sorted_rows
 from spark_jobs.rules.batch_schema import BatchSchema
-from spark_jobs.rules.codes import sortable, sorted_rows
 from spark_jobs.rules.decode import DecodedGroup
 from spark_jobs.rules.errors_table import ROW_MASK
 from spark_jobs.rules.evaluate import Tally, added

@@ -15,9 +15,8 @@ import pyarrow.compute as pc
 from airflow_gddl.contract.result import MainCounts, RunWarning
 from spark_jobs.plan.table_schema import GDDL, RESCUED, TableSchema
 from spark_jobs.rules import errors_table
-from spark_jobs.rules.arrays import by_name, flat, with_values
+from spark_jobs.rules.arrays import by_name, compare_rows, flat, sortable, sorted_rows, table_codes, with_values
 from spark_jobs.rules.batch_schema import stored_schema
-from spark_jobs.rules.codes import compare_rows, sortable, sorted_rows, table_codes
 from spark_jobs.rules.fold import (
     COLUMNS_BEFORE_DELETE,
     FIRST,
@@ -34,9 +33,8 @@ from spark_jobs.rules.fold import (
     newest_state,
     refolds,
 )
-from spark_jobs.rules.order import forced_rows, gddl_fields, orders_of, with_gddl
-from spark_jobs.rules.redelivery import sample_keys
-from spark_jobs.rules.truncates import by_earlier_truncates
+from spark_jobs.rules.order import forced_rows, gddl_fields, orders_of, sample_keys, with_gddl
+from spark_jobs.rules.sweep import by_earlier_truncates
 
 ACTION, AT, LATE, IGNORED, UNKNOWN_KEY, MOVE_LOST = (
     f"{GDDL}__{n}" for n in ("action", "at", "late", "ignored", "unknown_key", "move_lost")

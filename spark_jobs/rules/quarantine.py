@@ -12,10 +12,8 @@ import pyarrow.compute as pc
 
 from airflow_gddl.contract.sql_types import parse_type
 from spark_jobs.dialects.protocol import Unreadable
-from spark_jobs.plan.columns import Column
-from spark_jobs.plan.table_schema import GDDL
-from spark_jobs.rules.arrays import arrow_type, flat
-from spark_jobs.rules.codes import ascending
+from spark_jobs.plan.table_schema import GDDL, Column
+from spark_jobs.rules.arrays import arrow_type, ascending, flat
 from spark_jobs.rules.decode import DecodedGroup, ReplayGroup, Stamp, replayed
 from spark_jobs.rules.errors_table import COLUMNS, ROW_MASK
 from spark_jobs.rules.texts import utc_text

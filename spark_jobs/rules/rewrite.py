@@ -14,27 +14,25 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from airflow_gddl.contract.column_names import clean_name, delivered_name, is_before_image, landed_name
 from airflow_gddl.contract.errors import FatalError
+from airflow_gddl.contract.names import clean_name, delivered_name, is_before_image, landed_name
 from airflow_gddl.contract.spec import MaskMethod, TableSpec
 from airflow_gddl.contract.sql_types import SqlType, StructType, parse_type
 from airflow_gddl.contract.table_spec import HASHED, lowered
 from spark_jobs.dialects.protocol import Dialect, declared_texts, sequence_type
 from spark_jobs.plan.applied_settings import derived_of, filter_of
-from spark_jobs.plan.columns import Column, ColumnSelection, Schema, select_columns
 from spark_jobs.plan.identity import keyed_otherwise, other_prefix, renamed_columns, reselected_columns
 from spark_jobs.plan.planned_batch import TableState
 from spark_jobs.plan.sequence import log_began_of
-from spark_jobs.plan.table_schema import GDDL, RESCUED, TableSchema
+from spark_jobs.plan.table_schema import GDDL, RESCUED, Column, ColumnSelection, Schema, TableSchema, select_columns
 from spark_jobs.plan.types import NOTHING, merge
 from spark_jobs.rules.arrays import arrow_type, flat, recast
 from spark_jobs.rules.batch_schema import STRING, Stored, change_columns, plan_batch
 from spark_jobs.rules.convert import Mask, but, fit, hashed, mask_of, masked
 from spark_jobs.rules.decode import DecodedGroup, stored_sequence
-from spark_jobs.rules.derived import derived_type, derived_values
 from spark_jobs.rules.erasure import emptied
 from spark_jobs.rules.errors_table import MISFIT_CODE
-from spark_jobs.rules.evaluate import UNDECIDED_CODE, holds, outside_filter
+from spark_jobs.rules.evaluate import UNDECIDED_CODE, derived_type, derived_values, holds, outside_filter
 from spark_jobs.rules.order import gddl_fields, moved_rows, old_keys, with_gddl
 from spark_jobs.rules.texts import forms
 

@@ -16,8 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_gddl.contract.errors import QuarantinableError
-from spark_jobs.rules.arrays import flat, is_text
-from spark_jobs.rules.codes import shared_codes, table_codes
+from spark_jobs.rules.arrays import flat, is_text, shared_codes, table_codes
 
 
 @dataclass(frozen=True, kw_only=True)

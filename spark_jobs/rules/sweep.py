@@ -1,9 +1,15 @@
-"""Marks of deleted rows, the sweep of older generations, and rows older than a quarantined change of their key."""
+"""Rows that are deleted without a change of their own: older generations, truncates, and marks of deleted rows.
+
+A truncate deletes every row of the table that precedes it in the order of changes. It names no keys, so that it is kept
+as a tombstone of the whole table, in the ledger (docs/semantics.md, section 19). What truncates do to the events of
+keys: `order.with_truncates`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -11,15 +17,26 @@ import pyarrow.compute as pc
 
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.result import RunWarning
+from airflow_gddl.contract.spec import TableSpec
+from airflow_gddl.contract.sql_types import parse_type
 from airflow_gddl.contract.table_spec import SHARD_COLUMN
+from spark_jobs.plan.planned_batch import Truncate
+from spark_jobs.plan.sequence import sort_key
 from spark_jobs.plan.table_schema import GDDL, TableSchema
-from spark_jobs.rules.arrays import by_name
+from spark_jobs.rules.arrays import by_name, compare_rows, sortable, table_codes
 from spark_jobs.rules.batch_schema import Landed
-from spark_jobs.rules.codes import compare_rows, sortable, table_codes
 from spark_jobs.rules.decode import DecodedGroup
-from spark_jobs.rules.order import gddl_fields, old_keys, truncates_after, with_gddl
+from spark_jobs.rules.order import (
+    deleted_by,
+    gddl_fields,
+    old_keys,
+    sample_keys,
+    truncates_after,
+    truncates_gddl,
+    with_gddl,
+)
 from spark_jobs.rules.read import RawGroup
-from spark_jobs.rules.redelivery import sample_keys
+from spark_jobs.rules.texts import json_writer, utc_text
 
 
 def with_shard_column(groups: Sequence[Landed], *, replayed: bool) -> list[Landed]:
@@ -200,3 +217,107 @@ def stale_warning(keys: pa.Table, schema: TableSchema) -> tuple[RunWarning, ...]
         "`gddl errors replay`"
     )
     return (RunWarning(code=STALE_CODE, message=message, count=count, sample=sample),) if count else ()
+
+
+MOST_KEPT = 100
+"""Truncates that the ledger keeps of a table without a history, which only the newest concerns."""
+
+Place = tuple[int, tuple[tuple[int, Any], ...]]
+"""Sorts truncates as the order of changes does."""
+
+
+def place_of(truncate: Truncate) -> Place:
+    """Generation and sequence."""
+    return truncate.generation, sort_key(truncate.sequence)
+
+
+def kept_truncates(
+    known: Sequence[Truncate], found: Iterable[Truncate], *, history: bool = True
+) -> tuple[Truncate, ...]:
+    """Truncates of a table after a batch, in the order of changes; of deliveries of one the first is kept.
+
+    Without a history one before a known one changes nothing, and is left out: else a rebuild would mark deleted rows
+    with other sequences than the batches did.
+    """
+    found = list(found) if history else unknown_truncates(known, found)
+    every = {(one.generation, one.sequence): one for one in (*reversed(found), *known)}
+    in_order = tuple(sorted(every.values(), key=place_of))
+    return in_order if history else in_order[-MOST_KEPT:]
+
+
+def unknown_truncates(known: Sequence[Truncate], found: Iterable[Truncate]) -> tuple[Truncate, ...]:
+    """Truncates that delete more than the known ones do, in the order of changes."""
+    latest = place_of(known[-1]) if known else None
+    return tuple(sorted((one for one in found if latest is None or place_of(one) > latest), key=place_of))
+
+
+def are_applied(spec: TableSpec, *, released: bool) -> bool:
+    """Whether the truncates of a batch take effect.
+
+    Args:
+        released: a user has released them.
+    """
+    return spec.truncate == "apply" or (spec.truncate == "hold" and released)
+
+
+def without_truncates(group: DecodedGroup, schema: TableSchema) -> DecodedGroup:
+    """The group without rows that are truncates, which it names."""
+    if group.truncating is None or not group.truncating.any():
+        return replace(group, truncating=None)
+    write = json_writer(parse_type(schema.sequence_type))
+    found = group.rows.filter(pa.array(group.truncating)).column(GDDL).to_pylist()
+    truncates = tuple(
+        Truncate(
+            generation=one["generation"], sequence=write(one["sequence"]),
+            commit_ts=None if one["commit_ts"] is None else utc_text(one["commit_ts"]),
+            source_file=one["source_file"], position=one["position"], batch_id=one["batch_id"],
+            applied_at=utc_text(one["applied_at"]), schema=one["schema"],
+        )
+        for one in found
+    )  # fmt: skip
+    left = group.without(group.truncating)
+    outside = None if group.outside is None else group.outside[~group.truncating]
+    return replace(left, outside=outside, truncating=None, truncates=truncates)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Truncated:
+    """Stored rows that truncates delete.
+
+    Attributes:
+        rows: as they are stored.
+        instead: what stays of them: nothing, or all, marked deleted by the truncate.
+        live: number of those that were not marked before.
+    """
+
+    rows: pa.Table
+    instead: pa.Table
+    live: int
+
+
+def truncated(replica: pa.Table, schema: TableSchema) -> Truncated:
+    """Rows of the replica before truncates; of a table with several sources, those of the batch's."""
+    at = truncates_after(replica, schema)
+    shard, own = schema.spec.shard, np.ones(replica.num_rows, dtype=bool)
+    if shard is not None:
+        own = np.asarray(pc.equal(replica.column(SHARD_COLUMN), shard))
+    if marks(schema):
+        own &= ~_by_truncates(replica, at, schema)
+    gone = (at >= 0) & own
+    rows = replica.filter(pa.array(gone))
+    live = int(pc.sum(alive(rows.column(GDDL))).as_py() or 0)
+    if not marks(schema):
+        return Truncated(rows=rows, instead=rows.slice(0, 0), live=live)
+    place = rows.schema.get_field_index(GDDL)
+    deletes = truncates_gddl(rows.schema.field(GDDL).type, schema).take(pa.array(at[gone]))
+    return Truncated(rows=rows, instead=rows.set_column(place, rows.schema.field(place), deletes), live=live)
+
+
+def _by_truncates(replica: pa.Table, at: np.ndarray, schema: TableSchema) -> np.ndarray:
+    """Rows that a truncate has marked: no later one concerns them."""
+    return deleted_by(replica, schema.truncates, schema) & (at >= 0)
+
+
+def by_earlier_truncates(net: pa.Table, schema: TableSchema) -> np.ndarray:
+    """Net changes that are deletes of truncates of earlier batches: all that the batch has of their keys is late."""
+    return deleted_by(net, [one for one in schema.truncates if one.batch_id != schema.batch_id], schema)

@@ -50,8 +50,8 @@ from spark_jobs.rules.batch_schema import BatchSchema
 from spark_jobs.rules.errors_table import MISFIT_CODE
 from spark_jobs.rules.evaluate import require_within_limits
 from spark_jobs.rules.measure import NOTHING_APPENDED, Appended, DecodedBatch, Figures, FileFigures, LogRestart, Overlap
+from spark_jobs.rules.sweep import unknown_truncates
 from spark_jobs.rules.texts import forms_of
-from spark_jobs.rules.truncates import unknown_truncates
 from spark_jobs.table.notices import versions_of
 from spark_jobs.table.pending import NextBatch
 from spark_jobs.table.table_run import TableRun

@@ -10,7 +10,7 @@ from airflow_gddl.contract.layout import Layout, landing_root
 from airflow_gddl.contract.result import RunWarning
 from airflow_gddl.contract.spec import SubMicrosecondPolicy, TableSpec
 from airflow_gddl.stores import Storage
-from spark_jobs.delta.commits import APPEND, MERGE, DeltaCommits, is_later, version_of
+from spark_jobs.delta.log import APPEND, MERGE, DeltaCommits, is_later, version_of
 from spark_jobs.dialects.protocol import Dialect, Unreadable
 from spark_jobs.engines.port import Engine, TableContext
 from spark_jobs.ledger.ledger import Ledger
@@ -18,7 +18,7 @@ from spark_jobs.plan.discover import Discovery, Inference, SweepState, is_due_by
 from spark_jobs.plan.planned_batch import BatchPlan, ForeignCommit, TableState, Truncate
 from spark_jobs.plan.sharding import refreshed
 from spark_jobs.rules.evaluate import FAILED_CODE, Tally
-from spark_jobs.rules.truncates import are_applied, unknown_truncates
+from spark_jobs.rules.sweep import are_applied, unknown_truncates
 
 SAMPLE = 5
 _EXPORT = re.compile(r"/[^/]*\.(parquet|csv)(\.gz)?$", re.IGNORECASE)

@@ -13,7 +13,7 @@ from airflow_gddl.contract.connections import mask_key
 from airflow_gddl.contract.errors import FatalError, GddlError, RetriableError
 from airflow_gddl.contract.result import RunWarning
 from airflow_gddl.contract.table_spec import SHARD_COLUMN
-from spark_jobs.delta.commits import APPEND, version_of
+from spark_jobs.delta.log import APPEND, version_of
 from spark_jobs.engines.port import DeclinedError, TableContext
 from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.plan.discover import (

@@ -31,8 +31,8 @@ from airflow_gddl.stores import Storage
 from airflow_gddl.stores import scratch as scratch_folders
 from spark_jobs.delta.table_definition import replica_columns
 from spark_jobs.discovery import DeepListings, FileStreamSource
-from spark_jobs.plan.columns import select_columns
 from spark_jobs.plan.discover import NotListed
+from spark_jobs.plan.table_schema import select_columns
 from spark_jobs.rules.batch_schema import BatchSchema
 from spark_jobs.spark.session_settings import SessionSettings, is_on_a_cluster
 

@@ -12,13 +12,12 @@ from airflow_gddl.contract.connections import key_id
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.result import STARTING_SPARK, JobResult
 from airflow_gddl.contract.spec import EngineName, JobSpec, TableSpec
-from spark_jobs.delta.commits import DeltaCommits
+from spark_jobs.delta.log import DeltaCommits
 from spark_jobs.dialects.protocol import Dialect, dialect_of
 from spark_jobs.discovery import LandingLocation, NotifiedFile, Settling, Wait, discover, discover_notified, settle_of
 from spark_jobs.engines.port import Engine, TableContext
 from spark_jobs.ledger.claim import Claim
-from spark_jobs.ledger.ledger import Ledger
-from spark_jobs.ledger.source_loads import LoadProgress, read_progress
+from spark_jobs.ledger.ledger import Ledger, LoadProgress, read_progress
 from spark_jobs.plan.discover import CERTAIN, BatchLimits, Discovery
 from spark_jobs.plan.planned_batch import TableState
 from spark_jobs.plan.sharding import require_same_kind

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from airflow_gddl.contract.column_names import before_image_name, landed_name
 from airflow_gddl.contract.errors import FatalError
+from airflow_gddl.contract.names import before_image_name, landed_name
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.contract.sql_types import DecimalType, SqlType
 from airflow_gddl.contract.table_spec import HASHED

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from airflow_gddl.contract.spec import TableSpec
-from airflow_gddl.page import rows
+from airflow_gddl.page import detail
 from airflow_gddl.page.detail import HiddenColumns
 from tests.airflow.page_site import Site
 from tests.airflow.stage import Stage
@@ -105,10 +105,10 @@ def test_a_preview_ends_after_twenty_rows_and_shows_values_as_text(tmp_path: Pat
     deltalake, arrow = pytest.importorskip("deltalake"), pytest.importorskip("pyarrow")
     columns = {"id": list(range(30)), "flag": [True] * 30, "raw": [b"\x00\xff"] * 30, "list": [[1, None]] * 30}
     deltalake.write_deltalake(tmp_path, arrow.table(columns))
-    found = rows.preview(str(tmp_path), HiddenColumns(TableSpec(table="s.t", keys=("id",))), {})
+    found = detail.preview(str(tmp_path), HiddenColumns(TableSpec(table="s.t", keys=("id",))), {})
     assert [values(one)["id"] for one in found["rows"]] == [str(number) for number in range(20)]
     assert values(found["rows"][0]) == {"id": "0", "flag": "true", "raw": "00ff", "list": "[1, null]"}
-    unknown = rows.preview(str(tmp_path), HiddenColumns(None), {})
+    unknown = detail.preview(str(tmp_path), HiddenColumns(None), {})
     assert {value for one in unknown["rows"] for value in values(one).values()} == {"hidden"}
 
 
@@ -149,11 +149,11 @@ def test_what_can_not_be_explained(site: Site, users: dict[str, dict[str, str]])
 
 @pytest.fixture
 def busy() -> Iterator[None]:
-    for _ in range(rows.AT_ONCE):
-        rows.slots.acquire()
+    for _ in range(detail.AT_ONCE):
+        detail.slots.acquire()
     yield
-    for _ in range(rows.AT_ONCE):
-        rows.slots.release()
+    for _ in range(detail.AT_ONCE):
+        detail.slots.release()
 
 
 @pytest.mark.usefixtures("busy")
@@ -164,7 +164,7 @@ def test_further_histories_wait(site: Site, users: dict[str, dict[str, str]]) ->
 def test_a_history_that_takes_too_long_is_given_up(
     site: Site, users: dict[str, dict[str, str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rows, "LONGEST_SECONDS", 0.0)
+    monkeypatch.setattr(detail, "LONGEST_SECONDS", 0.0)
     assert "[EXPLAIN_TOO_LONG]" in explained(site, users["admin"], "shop.t", {"id": "1"})["error"]
 
 

@@ -15,8 +15,8 @@ import pytest
 
 from airflow_gddl.cli import simulation
 from airflow_gddl.cli.context import CliContext
+from airflow_gddl.cli.init import DemoFolder
 from airflow_gddl.cli.main import invoke
-from airflow_gddl.cli.project_files import DemoFolder
 from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.metadata.loading import load
 from airflow_gddl.simulate import Delivery, OpMix, SchemaEvent, Troubles

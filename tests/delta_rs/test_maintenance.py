@@ -17,11 +17,11 @@ from deltalake import DeltaTable
 
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from airflow_gddl.stores import Storage
+from spark_jobs.actions.maintain import RUNS_KEPT
 from spark_jobs.delta.tables import Tables
 from spark_jobs.job.spread_local import NoSpark
 from spark_jobs.job.table_job import attempt, totals_of
 from spark_jobs.ledger.claim import Claim
-from spark_jobs.maintenance.maintain import RUNS_KEPT
 from spark_jobs.plan.identity import vacuum_hours
 from spark_jobs.table.runtime import Clock, Runtime, Step, TableOutcome, utc_now
 from spark_jobs.table.table_run import TableRun

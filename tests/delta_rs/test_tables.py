@@ -21,7 +21,7 @@ from spark_jobs.delta import log as log_upkeep
 from spark_jobs.delta.snapshots import BESIDE_SPARK
 from spark_jobs.delta.table_definition import TableDefinition
 from spark_jobs.delta.tables import Tables, Write
-from spark_jobs.plan.columns import Column
+from spark_jobs.plan.table_schema import Column
 from spark_jobs.table.runtime import utc_now
 
 ROWS = pa.table({"id": pa.array([1, 2], pa.int64())})

@@ -15,7 +15,7 @@ import pytest
 
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.simulate import SimulateSpec, TableShape, differences, prepare
-from airflow_gddl.simulate.report import read_replica
+from airflow_gddl.simulate.table import read_replica
 from devtools.standalone import supervisor
 from tests.e2e.site import Site
 

@@ -10,8 +10,7 @@ import pyarrow as pa
 
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.contract.sql_types import parse_type
-from spark_jobs.plan.columns import Column
-from spark_jobs.plan.table_schema import GDDL, TableSchema
+from spark_jobs.plan.table_schema import GDDL, Column, TableSchema
 from spark_jobs.rules.arrays import arrow_type
 from spark_jobs.rules.fold import net_changes
 from spark_jobs.rules.order import events

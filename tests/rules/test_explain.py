@@ -11,8 +11,7 @@ import pyarrow as pa
 import pytest
 
 from airflow_gddl.contract.sql_types import parse_type
-from spark_jobs.plan.columns import Column
-from spark_jobs.plan.table_schema import GDDL, TableSchema
+from spark_jobs.plan.table_schema import GDDL, Column, TableSchema
 from spark_jobs.rules.arrays import arrow_type
 from spark_jobs.rules.erasure import highest, key_texts, with_key
 from spark_jobs.rules.verify import KeyHistory, key_history, replica_records

@@ -6,8 +6,7 @@ import pyarrow as pa
 import pytest
 
 from airflow_gddl.contract.sql_types import parse_type
-from spark_jobs.rules.arrays import arrow_type
-from spark_jobs.rules.codes import ranks, sortable
+from spark_jobs.rules.arrays import arrow_type, ranks, sortable
 from spark_jobs.rules.history import before_changes, retyped_bounds
 
 OTHERS = {

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_jobs.rules.codes import cuts_of, range_of, sample_of
+from spark_jobs.rules.arrays import cuts_of, range_of, sample_of
 
 VALUES = {
     "integers": (pa.int64(), st.integers(-(2**63), 2**63 - 1)),

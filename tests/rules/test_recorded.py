@@ -12,7 +12,7 @@ from airflow_gddl.contract.sql_types import parse_type
 from spark_jobs.plan.discover import RecordedFile
 from spark_jobs.plan.table_schema import GDDL
 from spark_jobs.rules.arrays import arrow_type
-from spark_jobs.rules.redelivery import recorded_files
+from spark_jobs.rules.order import recorded_files
 
 NOON = datetime(2024, 1, 1, 12, tzinfo=UTC)
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from spark_jobs.plan.table_schema import GDDL
-from spark_jobs.rules.redelivery import least_keys, new_changes, tie_warnings
+from spark_jobs.rules.order import least_keys, new_changes, tie_warnings
 from tests.rules.changes import LATER, Change, in_file, table, table_schema
 
 A, B = Change(op="U", v="A"), Change(op="U", v="B")

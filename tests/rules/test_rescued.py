@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.contract.sql_types import parse_type
 from airflow_gddl.contract.table_spec import SchemaEvolution
-from spark_jobs.plan.columns import Column
-from spark_jobs.plan.table_schema import GDDL, RESCUED, TableSchema
+from spark_jobs.plan.table_schema import GDDL, RESCUED, Column, TableSchema
 from spark_jobs.rules.arrays import arrow_type
 from spark_jobs.rules.errors_table import entries, text_of
 from spark_jobs.rules.fold import net_changes

@@ -16,7 +16,7 @@ from airflow_gddl.contract.spec import EngineName, JobSpec
 from airflow_gddl.runners.interface import JobOutcome, ProgressEvent
 from airflow_gddl.runners.this_machine import LocalRunner
 from airflow_gddl.stores import Storage
-from spark_jobs.delta.commits import DeltaCommits
+from spark_jobs.delta.log import DeltaCommits
 
 
 class Quiet:

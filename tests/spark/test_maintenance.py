@@ -34,7 +34,7 @@ def rows(port: LocalPort, path: str) -> list[str]:
 
 
 def transaction(port: LocalPort, path: str) -> int:
-    from spark_jobs.delta.commits import DeltaCommits  # noqa: PLC0415 - beside the import of Spark
+    from spark_jobs.delta.log import DeltaCommits  # noqa: PLC0415 - beside the import of Spark
     from spark_jobs.engines.spark_tables import SparkTables  # noqa: PLC0415 - Spark starts with the first test that asks
 
     return SparkTables(port.spark.for_table(), DeltaCommits(port.runtime.storage)).last_transaction(path, "gddl:merge")

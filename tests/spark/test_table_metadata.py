@@ -10,12 +10,12 @@ from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.spec import Roots, TableSpec
 from airflow_gddl.contract.sql_types import parse_type
 from airflow_gddl.stores import Storage
-from spark_jobs.delta.commits import DeltaCommits
+from spark_jobs.delta.log import DeltaCommits
 from spark_jobs.delta.table_definition import TableDefinition
 from spark_jobs.engines import whole_tables
-from spark_jobs.engines.places import InProcess
+from spark_jobs.engines.port import InProcess
 from spark_jobs.engines.spark_tables import MaintainedTables, MergedTables, SparkTables
-from spark_jobs.plan.columns import Column
+from spark_jobs.plan.table_schema import Column
 from spark_jobs.table.runtime import utc_now
 from tests.conftest import SPARK
 

@@ -14,7 +14,7 @@ from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, JobSpec, Roots, TableSpec
 from airflow_gddl.stores import Storage
-from spark_jobs.delta.commits import DeltaCommits
+from spark_jobs.delta.log import DeltaCommits
 from spark_jobs.engines.spark_tables import SparkTables
 from spark_jobs.job.job_tables import run_job
 from spark_jobs.job.spread_local import NoSpark

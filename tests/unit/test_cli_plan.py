@@ -13,10 +13,9 @@ from pathlib import Path
 import pytest
 
 from airflow_gddl.cli.context import CliContext
-from airflow_gddl.cli.init import write_project
+from airflow_gddl.cli.init import PROJECT, TABLES, DemoFolder, write_project
 from airflow_gddl.cli.main import invoke
 from airflow_gddl.cli.plan import histogram
-from airflow_gddl.cli.project_files import PROJECT, TABLES, DemoFolder
 from airflow_gddl.contract.codec import plain
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.planning.rules import advice

@@ -13,8 +13,7 @@ import pytest
 from airflow_gddl.cli.context import real
 from airflow_gddl.cli.main import invoke
 from airflow_gddl.contract.spec import TableSpec
-from airflow_gddl.onboarding.debezium_files import debezium_findings
-from airflow_gddl.onboarding.inspection import Finding
+from airflow_gddl.onboarding.inspection import Finding, debezium_findings
 from airflow_gddl.onboarding.landing import Landing
 from tests.debezium.flattening import flat
 from tests.debezium.lake import parquet

@@ -19,11 +19,11 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from airflow_gddl.contract.result import ExpectationCount, Freshness, JobResult, MainCounts, RunWarning
 from airflow_gddl.contract.spec import JobOptions, JobSpec, Roots, TableSpec
-from spark_jobs import observability
-from spark_jobs.observability.json_log import JsonFormatter, WorkAtHand
-from spark_jobs.observability.metrics import METRICS, Point, bounded, points_of, publish
-from spark_jobs.observability.metrics import send_otel as send
-from spark_jobs.observability.metrics_file import add, read
+from spark_jobs import job as job_package
+from spark_jobs.job.json_log import JsonFormatter, WorkAtHand
+from spark_jobs.job.metrics import METRICS, Point, bounded, points_of, publish
+from spark_jobs.job.metrics import send_otel as send
+from spark_jobs.job.metrics_file import add, read
 from spark_jobs.table.runtime import Step, silent
 
 DASHBOARD = Path(__file__).parents[2] / "dashboards" / "grafana.json"
@@ -126,8 +126,8 @@ def test_other_users_may_read_the_file(tmp_path: Path) -> None:
 def test_a_missing_library_is_named_and_needed_only_for_the_file(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delitem(sys.modules, "spark_jobs.observability.metrics_file")
-    monkeypatch.delattr(observability, "metrics_file")
+    monkeypatch.delitem(sys.modules, "spark_jobs.job.metrics_file")
+    monkeypatch.delattr(job_package, "metrics_file")
     monkeypatch.setitem(sys.modules, "prometheus_client", None)
     publish(job(), [result()], 1.0, {})
     assert caplog.text == ""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_gddl.contract.column_names import landed_name
 from airflow_gddl.contract.errors import FatalError
+from airflow_gddl.contract.names import landed_name
 from airflow_gddl.contract.spec import TableSpec
-from spark_jobs.plan.columns import IncomingSchema, land, select_columns
+from spark_jobs.plan.table_schema import IncomingSchema, land, select_columns
 from tests.typed_columns import schema_of
 
 

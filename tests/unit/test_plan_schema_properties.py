@@ -7,8 +7,8 @@ from typing import get_args
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from airflow_gddl.contract.column_names import landed_name
 from airflow_gddl.contract.errors import FatalError
+from airflow_gddl.contract.names import landed_name
 from airflow_gddl.contract.sql_types import (
     ArrayType,
     DecimalType,
@@ -27,8 +27,8 @@ from airflow_gddl.contract.table_spec import (
     SchemaEvolution,
     TypeChangePolicy,
 )
-from spark_jobs.plan.columns import Column, IncomingSchema, Schema
 from spark_jobs.plan.schema_evolution import SchemaPlan, SchemaRules, plan_schema
+from spark_jobs.plan.table_schema import Column, IncomingSchema, Schema
 from spark_jobs.plan.types import NOTHING, lossless, merge
 
 NAMES = ["id", "Id", "a", "b", "a b", "c", "_gddl", "__v"]

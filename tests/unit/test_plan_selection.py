@@ -6,7 +6,7 @@ import pytest
 
 from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.contract.spec import TableSpec
-from spark_jobs.plan.columns import select_columns, unknown_columns, unknown_described
+from spark_jobs.plan.table_schema import select_columns, unknown_columns, unknown_described
 
 FILE = ("Id", "Name", "SSN", "BI_Id", "bi_name", "BI_SSN")
 

@@ -8,8 +8,8 @@ import pytest
 
 from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.contract.layout import Layout
+from airflow_gddl.contract.names import TableNames
 from airflow_gddl.contract.spec import TableSpec
-from airflow_gddl.contract.table_names import TableNames
 from airflow_gddl.metadata.loading import Catalog
 from airflow_gddl.metadata.problems import Problem
 from airflow_gddl.metadata.settings import SettingsError

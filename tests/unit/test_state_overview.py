@@ -6,9 +6,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from airflow_gddl.contract.result import ErrorInfo, Freshness, JobResult
-from airflow_gddl.runtime.state.board import BoardRow, LakeState, standings
+from airflow_gddl.runtime.state.board import BoardRow, LakeState, PeriodFigures, overview, standings
 from airflow_gddl.runtime.state.facts import KEPT_RUNS, TableRecord
-from airflow_gddl.runtime.state.overview import PeriodFigures, overview
 from airflow_gddl.topology.rows import TableRow
 
 HOUR, DAY = 3600.0, 86_400.0

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import Any, Literal, get_args
 
 from airflow_gddl.contract.errors import MetadataError
-from airflow_gddl.contract.table_names import NamedTable, TableNames
+from airflow_gddl.contract.names import NamedTable, TableNames
 from airflow_gddl.runtime.landing.polling import PollWindow
 from airflow_gddl.runtime.snapshot import Directory
 from airflow_gddl.topology.rows import selected

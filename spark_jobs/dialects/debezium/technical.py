@@ -12,8 +12,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from airflow_gddl.contract.column_names import landed_name
 from airflow_gddl.contract.durations import moment_of
+from airflow_gddl.contract.names import landed_name
 from spark_jobs.dialects.debezium.connect_values import Values
 from spark_jobs.dialects.protocol import match
 from spark_jobs.plan.sequence import EPOCH

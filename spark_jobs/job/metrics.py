@@ -138,7 +138,7 @@ def publish(job: JobSpec, results: Sequence[JobResult], now: float, environ: Map
     points = [point for result in results for point in points_of(result, tiers.get(result.table, ""), now)]
     if path := environ.get("GDDL_METRICS_FILE"):
         with _errors_logged("prometheus"):
-            from spark_jobs.observability import metrics_file  # noqa: PLC0415 - its library may be absent
+            from spark_jobs.job import metrics_file  # noqa: PLC0415 - its library may be absent
 
             metrics_file.add(path, points, _most(environ))
     if environ.get("OTEL_EXPORTER_OTLP_ENDPOINT"):

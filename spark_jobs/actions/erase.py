@@ -15,9 +15,9 @@ from dataclasses import asdict, dataclass, field, replace
 from datetime import timedelta
 from typing import Any
 
-from airflow_gddl.contract.column_names import before_image_name, landed_name
 from airflow_gddl.contract.errors import QuarantinableError
 from airflow_gddl.contract.layout import STATE, Layout, join, landing_root, result_name
+from airflow_gddl.contract.names import before_image_name, landed_name
 from airflow_gddl.contract.result import JobResult, MainCounts, RunWarning
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.contract.sql_types import SqlType

@@ -15,8 +15,8 @@ from prometheus_client import Metric as Family
 from prometheus_client import write_to_textfile
 from prometheus_client.parser import text_string_to_metric_families
 
-from spark_jobs.observability import metrics
-from spark_jobs.observability.metrics import Point
+from spark_jobs.job import metrics
+from spark_jobs.job.metrics import Point
 
 
 def add(path: str, points: Iterable[Point], most: int) -> None:
