@@ -57,8 +57,7 @@ from spark_jobs.table.pending import (
     withdraw,
     without_held,
 )
-from spark_jobs.table.runtime import RunTotals, columns_of, iso
-from spark_jobs.table.table_run import TableRun
+from spark_jobs.table.runtime import RunTotals, TableRun, columns_of, iso
 
 
 def run_table(run: TableRun, outcome: RunTotals) -> JobResult:

@@ -36,8 +36,7 @@ from spark_jobs.rules.read import read_file
 from spark_jobs.table import notices
 from spark_jobs.table.current_batch import has_few_rows
 from spark_jobs.table.pending import of_key
-from spark_jobs.table.runtime import RunTotals, iso
-from spark_jobs.table.table_run import TableRun
+from spark_jobs.table.runtime import RunTotals, TableRun, iso
 from spark_jobs.table.wanted_key import WantedKey
 from spark_jobs.verification import DIFFERENCES, ORPHANS
 

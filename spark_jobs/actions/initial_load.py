@@ -36,8 +36,7 @@ from airflow_gddl.stores import Storage
 from spark_jobs.dialects.replication_log import name_in_files
 from spark_jobs.ledger.claim import Claim
 from spark_jobs.ledger.ledger import FOLDER, LoadedRange, LoadProgress, read_progress, write_progress
-from spark_jobs.table.runtime import RunTotals, iso
-from spark_jobs.table.table_run import TableRun
+from spark_jobs.table.runtime import RunTotals, TableRun, iso
 from spark_jobs.verification import SourceTable, opened, url_of
 
 _ROWS_AT_ONCE = 10_000

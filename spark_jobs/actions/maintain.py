@@ -35,8 +35,7 @@ from spark_jobs.plan.identity import has_same_identity, vacuum_hours
 from spark_jobs.plan.planned_batch import FileEntry, TableState
 from spark_jobs.rules.measure import Compacted
 from spark_jobs.table.current_batch import TABLES, has_few_rows
-from spark_jobs.table.runtime import RunTotals
-from spark_jobs.table.table_run import TableRun
+from spark_jobs.table.runtime import RunTotals, TableRun
 
 _DELETED_AT_ONCE, _SAMPLE = 1000, 5
 

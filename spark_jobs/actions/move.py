@@ -23,8 +23,7 @@ from spark_jobs.ledger.claim import Claim
 from spark_jobs.ledger.erasures import ErasureRegister
 from spark_jobs.ledger.ledger import NOTE, Ledger, MoveNote, read_note, write_note
 from spark_jobs.ledger.targets import TargetRecords
-from spark_jobs.table.runtime import RunTotals, iso
-from spark_jobs.table.table_run import TableRun
+from spark_jobs.table.runtime import RunTotals, TableRun, iso
 
 _AT_ONCE = 8
 _LEFT = ("claims/", NOTE)

@@ -30,8 +30,7 @@ from spark_jobs.rules.rewrite import Rewrite, plan_rewrite
 from spark_jobs.table.current_batch import has_unresolved
 from spark_jobs.table.notices import has_all_changes, versions_of
 from spark_jobs.table.pending import PendingWork, Turns, drop
-from spark_jobs.table.runtime import RunTotals
-from spark_jobs.table.table_run import TableRun
+from spark_jobs.table.runtime import RunTotals, TableRun
 
 
 def rebuild_table(run: TableRun, outcome: RunTotals) -> JobResult:

@@ -38,8 +38,7 @@ from spark_jobs.table import notices
 from spark_jobs.table.current_batch import Batch, is_resequenced, is_small
 from spark_jobs.table.notices import has_all_changes, versions_of
 from spark_jobs.table.pending import NextBatch, batches_ahead, files_changed, moment
-from spark_jobs.table.runtime import RunTotals, iso
-from spark_jobs.table.table_run import TableRun
+from spark_jobs.table.runtime import RunTotals, TableRun, iso
 from spark_jobs.verification import distance, opened, url_of
 
 

@@ -23,8 +23,7 @@ from airflow_gddl.contract.layout import STATE, join
 from spark_jobs.dialects.replication_log import LoggedChange, ReplicationLog, change_file
 from spark_jobs.ledger.claim import Claim
 from spark_jobs.ledger.ledger import read_small
-from spark_jobs.table.runtime import iso
-from spark_jobs.table.table_run import TableRun
+from spark_jobs.table.runtime import TableRun, iso
 from spark_jobs.verification import connected, url_of
 
 _CHANGES_AT_ONCE = 100_000

@@ -45,8 +45,7 @@ from spark_jobs.plan.planned_batch import PlannedFile
 from spark_jobs.rules.read import read_file
 from spark_jobs.rules.snapshot_changes import SnapshotChanges, differences
 from spark_jobs.table import notices
-from spark_jobs.table.runtime import RunTotals, iso
-from spark_jobs.table.table_run import TableRun
+from spark_jobs.table.runtime import RunTotals, TableRun, iso
 
 _FOLDER, _DOCUMENT = "snapshots", "taken.json"
 _RELOAD = "load the table again from the snapshots that are there: gddl reload --from-files --table"

@@ -21,11 +21,10 @@ from spark_jobs.engines import file_rules
 from spark_jobs.engines.batch_context import BatchContext, bins, join
 from spark_jobs.engines.batches import ChangeTableWriter, ReplicaWriter, WholeBatchReader, batch_rows
 from spark_jobs.engines.file_rules import TablesEraser, remove_rows
-from spark_jobs.engines.first_load import FirstLoadReader
 from spark_jobs.engines.port import BatchWork, DeclinedError, InProcess, RebuildRequest, TableContext
 from spark_jobs.engines.rebuild import Rebuild, rewrite_changes, verify
 from spark_jobs.engines.table_rows import Source, by_key
-from spark_jobs.engines.whole_tables import TableWriter, keep_readable, violations
+from spark_jobs.engines.whole_tables import FirstLoadReader, TableWriter, keep_readable, violations
 from spark_jobs.plan.discover import RecordedFile
 from spark_jobs.plan.identity import own_hours
 from spark_jobs.plan.planned_batch import BatchPlan, TableState

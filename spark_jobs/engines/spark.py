@@ -29,7 +29,6 @@ from spark_jobs.dialects.protocol import Unreadable
 from spark_jobs.engines.batch_context import BatchContext
 from spark_jobs.engines.delta_rs import DeltaRsEngine, TablesEngine, cut_changes
 from spark_jobs.engines.file_rules import remove_rows
-from spark_jobs.engines.first_load import FirstLoadReader
 from spark_jobs.engines.large_batch import read_large
 from spark_jobs.engines.port import (
     DEAD_WORKER,
@@ -48,7 +47,7 @@ from spark_jobs.engines.port import (
 )
 from spark_jobs.engines.rebuild import Rebuild, rewrite_changes, verify
 from spark_jobs.engines.spark_tables import MaintainedTables, MergedTables, SparkTables, name
-from spark_jobs.engines.whole_tables import TableWriter, keep_readable, violations
+from spark_jobs.engines.whole_tables import FirstLoadReader, TableWriter, keep_readable, violations
 from spark_jobs.plan.identity import own_hours
 from spark_jobs.plan.planned_batch import BatchPlan, TableState
 from spark_jobs.plan.table_schema import GDDL, Column, TableSchema

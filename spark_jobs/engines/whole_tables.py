@@ -1,4 +1,8 @@
-"""Steps on whole tables: created, evolved, reconciled with the row, swept, checked; and the history of all keys."""
+"""Steps on whole tables: created, loaded for the first time, evolved, reconciled with the row, swept, checked.
+
+A first load is one pass: tasks write the data files of all tables, see `written_parts`. The history of all keys is
+derived here, too.
+"""
 
 from __future__ import annotations
 
@@ -14,21 +18,27 @@ from airflow_gddl.contract.result import MainCounts, RunWarning
 from airflow_gddl.contract.sql_types import SqlType, StructField, StructType, is_complex, parse_type
 from airflow_gddl.stores import Storage
 from spark_jobs.delta import table_definition
-from spark_jobs.delta.data_files import has_sequences
-from spark_jobs.delta.log import HISTORY, SWEEP, TRUNCATE, main_counts
+from spark_jobs.delta.data_files import Target, has_sequences
+from spark_jobs.delta.log import APPEND, HISTORY, MERGE, QUARANTINE, SWEEP, TRUNCATE, Action, main_counts, version_of
 from spark_jobs.delta.snapshots import missing_features
 from spark_jobs.delta.table_definition import TableDefinition, marks_deletes, new_comments
 from spark_jobs.delta.tables import Tables, TableSnapshot
+from spark_jobs.dialects.protocol import Unreadable
 from spark_jobs.engines.batch_context import BatchContext
 from spark_jobs.engines.file_rules import Output, output_of, rewrite
+from spark_jobs.engines.port import Place, TableContext, TablesOfAnother, TableWork
 from spark_jobs.engines.table_rows import FindRows, Source, by_file, by_key, find, search
+from spark_jobs.engines.written_parts import CHANGES, ERRORS, REPLICA, PartsReader, WrittenParts
+from spark_jobs.plan.planned_batch import BatchPlan, TableState
 from spark_jobs.plan.table_schema import GDDL, Column, TableSchema
 from spark_jobs.plan.types import are_of_one_kind, grown, widens
-from spark_jobs.rules import sweep
+from spark_jobs.rules import quarantine, sweep
 from spark_jobs.rules.arrays import DeltaSchema, by_name, table_codes
 from spark_jobs.rules.batch_schema import change_schema
 from spark_jobs.rules.convert import with_texts
+from spark_jobs.rules.decode import Stamp
 from spark_jobs.rules.history import differences, retyped_bounds, versions
+from spark_jobs.rules.measure import Appended, Applied, DecodedBatch, Overlap
 from spark_jobs.rules.merge import ACTION, AT
 from spark_jobs.rules.order import as_events, events, for_both_keys
 from spark_jobs.rules.sweep import stale_keys, stale_warning, truncated, undeleted, unmarked
@@ -287,10 +297,6 @@ def with_keys(rows: pa.Table, keys: pa.Table, table_schema: TableSchema) -> np.n
     return np.flatnonzero(np.isin(mine, wanted))
 
 
-REPLICA = "replica"
-"""Name of the table for rules."""
-
-
 @dataclass(frozen=True)
 class TableWriter:
     """See `TableWork`."""
@@ -436,3 +442,151 @@ def _values(snapshot: TableSnapshot, columns: Sequence[Column], rule: BrokenCons
     names = tuple(column.name for column in columns)
     marks = (GDDL,) if marks_deletes(snapshot.schema.types.get(GDDL)) else ()
     return Source.of(snapshot, CheckedValues(columns=names, schema=rule.schema), (*names, *marks))
+
+
+@dataclass(frozen=True, kw_only=True)
+class FirstLoadReader:
+    """Decodes and writes the files of a table's first batch."""
+
+    context: TableContext
+    plan: BatchPlan
+    state: TableState
+    tables: Tables
+    place: Place
+
+    def suits(self) -> bool:
+        """Whether the batch is a first load that can be written so: new tables, of no features that others decide."""
+        spec, layout, engine = self.context.spec, self.context.layout, self.context.engine
+        if self.state.keys is not None or spec.shard is not None or self.plan.source != "files":
+            return False
+        if any(file.kind != "load" for file in self.plan.files):
+            return False
+        paths = (layout.changes, layout.replica, layout.history, layout.errors)
+        is_begun = self.context.resumed and self._parts.are_begun()
+        return is_begun or not any(map(engine.exists, paths))
+
+    @property
+    def _parts(self) -> PartsReader:
+        return PartsReader(
+            context=self.context, plan=self.plan, state=self.state, place=self.place, targets_of=self._targets
+        )
+
+    def _targets(self, schema: TableSchema) -> dict[str, Target]:
+        layout, tier = self.context.layout, self.context.tier
+        return {
+            CHANGES: self.tables.target_of(table_definition.changes(schema, layout.changes, tier)),
+            REPLICA: self.tables.target_of(table_definition.replica(schema, layout.replica, tier)),
+            ERRORS: self.tables.target_of(table_definition.errors(layout.errors)),
+        }
+
+    def decode_files(self) -> tuple[FirstLoad | None, tuple[Unreadable, ...]] | None:
+        """See `Engine.decode_files`; None: rows repeat, so that they have to be compared, and nothing is left of it."""
+        parts, unreadable = self._parts.read()
+        if parts is None:
+            return None, unreadable
+        schema = parts.batch.schema.table_schema
+        if parts.batch.figures.may_repeat(schema):
+            parts.discard()
+            return None
+        context = BatchContext(
+            tables=self.tables, layout=self.context.layout, tier=self.context.tier, plan=self.plan,
+            table_schema=schema, resumed=self.context.resumed,
+        )  # fmt: skip
+        work = TableWriter(context)
+        load = FirstLoad(context=self.context, plan=self.plan, parts=parts, new_tables=self.tables, work=work)
+        return load, unreadable
+
+
+@dataclass(frozen=True, kw_only=True)
+class FirstLoad:
+    """See `BatchWork`, `AppendedWork` and `MergeWork`: the rows of a first load need no comparison.
+
+    Attributes:
+        work: the engine's steps on whole tables.
+    """
+
+    context: TableContext
+    plan: BatchPlan
+    parts: WrittenParts
+    new_tables: Tables
+    work: TableWork
+
+    @property
+    def decoded_batch(self) -> DecodedBatch:
+        return self.parts.batch
+
+    @property
+    def tables(self) -> _NewTables:
+        return _NewTables(self.work, load=self)
+
+    @property
+    def _schema(self) -> TableSchema:
+        return self.decoded_batch.schema.table_schema
+
+    @property
+    def definitions(self) -> tuple[TableDefinition, ...]:
+        return table_definition.definitions(self._schema, self.context.layout, self.context.tier)
+
+    def quarantine(self, files: Sequence[Unreadable], again: Sequence[str]) -> None:  # noqa: ARG002 - no table before
+        path, added = self.context.layout.errors, list(self.parts.files[ERRORS])
+        if not files and not added:
+            return
+        definition = table_definition.errors(path)
+        self.new_tables.create(definition)
+        rows = quarantine.of_files(files, Stamp.of(self.plan))
+        added += self.new_tables.target_of(definition).write(self.context.storage, rows, version_of(self.plan) // 1000)
+        self._commit(path, QUARANTINE, added, self.decoded_batch.figures.quarantined + len(files))
+
+    def append(self, overlap: Overlap) -> FirstLoad:  # noqa: ARG002 - no earlier batch had rows
+        self._commit(self.context.layout.changes, APPEND, self.parts.files[CHANGES], self._good)
+        return self
+
+    @property
+    def appended(self) -> Appended:
+        return self.decoded_batch.figures.appended(self._good, self._good, batch=self.plan.number)
+
+    @property
+    def _good(self) -> int:
+        return self.decoded_batch.figures.good
+
+    def resolve_rows(self) -> None:
+        """Nothing was in quarantine before."""
+
+    def stale_rows(self) -> tuple[RunWarning, ...]:
+        """No row was loaded before."""
+        return ()
+
+    def tombstones(self) -> FirstLoad:
+        """A full load deletes nothing."""
+        return self
+
+    def merge(self) -> Applied:
+        self._commit(self.context.layout.replica, MERGE, self.parts.files[REPLICA], self._good)
+        if not self.context.spec.history:
+            self.parts.forget()
+        return Applied(main=MainCounts(inserted=self._good))
+
+    def append_only(self) -> Applied:
+        return self.merge()
+
+    def history(self, generation_low_watermarks: tuple[str | None, ...], *, swept: int) -> None:
+        self.tables.history(generation_low_watermarks, swept=swept)
+
+    def _commit(self, path: str, app: str, files: Sequence[Action], rows: int) -> None:
+        self.new_tables.add_files(path, (app, version_of(self.plan)), files, {"numOutputRows": rows})
+
+
+@dataclass(frozen=True)
+class _NewTables(TablesOfAnother):
+    """The engine's steps, for tables that are created in folders with data files."""
+
+    load: FirstLoad
+
+    def ensure_tables(self) -> None:
+        for definition in self.load.definitions:
+            self.load.new_tables.create(definition)
+        super().ensure_tables()
+
+    def history(self, generation_low_watermarks: tuple[str | None, ...], *, swept: int) -> None:
+        super().history(generation_low_watermarks, swept=swept)
+        self.load.parts.forget()

@@ -24,8 +24,7 @@ from spark_jobs.job.json_log import set_up_logging
 from spark_jobs.job.stop import NEEDS_MEMORY, died_twice, failed, refused, resident_bytes, too_late
 from spark_jobs.job.table_job import attempt, poll_table, totals_of
 from spark_jobs.spark.tasks import leave_pandas_out
-from spark_jobs.table.runtime import Declined, Observer, Runtime, Step, TableOutcome, cancelled, silent
-from spark_jobs.table.table_run import TableRun
+from spark_jobs.table.runtime import Declined, Observer, Runtime, Step, TableOutcome, TableRun, cancelled, silent
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

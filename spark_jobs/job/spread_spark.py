@@ -46,12 +46,12 @@ from spark_jobs.table.runtime import (
     SparkSource,
     Step,
     TableOutcome,
+    TableRun,
     cancelled,
     print_step,
     silent,
     spark_gone,
 )
-from spark_jobs.table.table_run import TableRun
 
 Found = TableOutcome | Declined
 _STARTED = ".begun-"

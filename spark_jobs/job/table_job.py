@@ -33,8 +33,17 @@ from spark_jobs.pipeline import bring_up_to_date, finished, idle_result, run_tab
 from spark_jobs.plan.planned_batch import TableState
 from spark_jobs.table import notices
 from spark_jobs.table.pending import require_supported, wants_source_load
-from spark_jobs.table.runtime import Declined, Runtime, RunTotals, TableOutcome, cancelled, is_busy, iso, spark_gone
-from spark_jobs.table.table_run import TableRun
+from spark_jobs.table.runtime import (
+    Declined,
+    Runtime,
+    RunTotals,
+    TableOutcome,
+    TableRun,
+    cancelled,
+    is_busy,
+    iso,
+    spark_gone,
+)
 
 
 def takes_stream(run: TableRun, state: TableState) -> bool:

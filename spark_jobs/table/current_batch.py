@@ -54,7 +54,7 @@ from spark_jobs.rules.sweep import unknown_truncates
 from spark_jobs.rules.texts import forms_of
 from spark_jobs.table.notices import versions_of
 from spark_jobs.table.pending import NextBatch
-from spark_jobs.table.table_run import TableRun
+from spark_jobs.table.runtime import TableRun
 
 
 @dataclass(frozen=True, kw_only=True)

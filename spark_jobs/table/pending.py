@@ -29,8 +29,7 @@ from spark_jobs.plan.discover import (
 from spark_jobs.plan.identity import require_same_identity
 from spark_jobs.plan.planned_batch import BatchPlan, PlannedFile, TableState
 from spark_jobs.table import notices
-from spark_jobs.table.runtime import RunTotals, iso
-from spark_jobs.table.table_run import TableRun
+from spark_jobs.table.runtime import RunTotals, TableRun, iso
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""What a run needs of its process, and what it counts."""
+"""What a run needs of its process, and what it counts; and one table in one run: how its parts are opened."""
 
 from __future__ import annotations
 
@@ -12,11 +12,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
+from airflow_gddl.contract.connections import key_id
 from airflow_gddl.contract.errors import GddlError, RetriableError
+from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.result import (
+    STARTING_SPARK,
     ExpectationCount,
     Freshness,
     JobResult,
@@ -26,12 +30,29 @@ from airflow_gddl.contract.result import (
     RunWarning,
     summed,
 )
-from airflow_gddl.contract.spec import EngineName, TableSpec
+from airflow_gddl.contract.spec import EngineName, JobSpec, TableSpec
 from airflow_gddl.stores import Storage
 from airflow_gddl.stores import scratch as scratch_folders
+from spark_jobs.delta.log import DeltaCommits
 from spark_jobs.delta.table_definition import replica_columns
-from spark_jobs.discovery import DeepListings, FileStreamSource
-from spark_jobs.plan.discover import NotListed
+from spark_jobs.dialects.protocol import Dialect, dialect_of
+from spark_jobs.discovery import (
+    DeepListings,
+    FileStreamSource,
+    LandingLocation,
+    NotifiedFile,
+    Settling,
+    Wait,
+    discover,
+    discover_notified,
+    settle_of,
+)
+from spark_jobs.engines.port import Engine, TableContext
+from spark_jobs.ledger.claim import Claim
+from spark_jobs.ledger.ledger import Ledger, LoadProgress, read_progress
+from spark_jobs.plan.discover import CERTAIN, BatchLimits, Discovery, NotListed
+from spark_jobs.plan.planned_batch import TableState
+from spark_jobs.plan.sharding import require_same_kind
 from spark_jobs.plan.table_schema import select_columns
 from spark_jobs.rules.batch_schema import BatchSchema
 from spark_jobs.spark.session_settings import SessionSettings, is_on_a_cluster
@@ -403,3 +424,222 @@ def _in_files(column: str, spec: TableSpec) -> tuple[str, ...]:
     names = (column,) if text is None else spec.expressions[text].columns
     before = {after.lower(): name for name, after in spec.rename.items()}
     return tuple(before.get(name.lower(), name) for name in names)
+
+
+def make_engine(name: EngineName, runtime: Runtime, work: int | None = None) -> Engine:
+    """The engine of this name, unless the runtime has one for all tables; `work` as `SparkSource.for_table`."""
+    if runtime.engine is not None:
+        return runtime.engine
+    return _delta_rs(runtime) if name == "delta_rs" else _spark(runtime, work)
+
+
+def _delta_rs(runtime: Runtime) -> Engine:
+    from spark_jobs.delta.tables import Tables  # noqa: PLC0415 - see above
+    from spark_jobs.engines.delta_rs import DeltaRsEngine  # noqa: PLC0415 - see above
+
+    return DeltaRsEngine(Tables(runtime.storage, runtime.clock))
+
+
+def _spark(runtime: Runtime, work: int | None) -> Engine:
+    from spark_jobs.engines.spark import SparkEngine  # noqa: PLC0415 - see above
+    from spark_jobs.engines.spark_tables import SparkTables  # noqa: PLC0415 - see above
+
+    return SparkEngine(SparkTables(runtime.spark.for_table(work), DeltaCommits(runtime.storage)))
+
+
+_COMMITTED = ("committed", "done")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableRun:
+    """One table in one run.
+
+    Attributes:
+        layout_override: another layout for its tables and state: of the shadow tables of a full refresh, or of a shard.
+        instead: the engine to take instead of the tier's.
+        declined: why the tier's engine declined the table; empty: it did not.
+        notified: files reported by a stream; null: the landing folder is listed.
+        shard: source that this run loads, of a table with several; empty: the table has one, or all are meant.
+        others: states of the table's other shards.
+    """
+
+    job: JobSpec
+    spec: TableSpec
+    runtime: Runtime
+    layout_override: Layout | None = None
+    instead: EngineName | None = None
+    declined: str = ""
+    notified: tuple[NotifiedFile, ...] | None = None
+    shard: str = ""
+    others: tuple[TableState, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Under `hmac` the row gets the key's id, so that stored values of another key can be distinguished."""
+        if "hmac" in self.spec.mask.values():
+            object.__setattr__(self, "spec", replace(self.spec, mask_key_id=key_id(os.environ)))
+
+    @property
+    def title(self) -> str:
+        """In messages: the table, or one of its sources."""
+        return f"source {self.shard} of {self.spec.table}" if self.shard else self.spec.table
+
+    @cached_property
+    def dialect(self) -> Dialect:
+        """
+        Raises:
+            FatalError: `DIALECT_UNKNOWN`, `SPEC_INVALID`.
+        """
+        return dialect_of(self.spec, self.job.tiers[self.spec.size])
+
+    @cached_property
+    def layout(self) -> Layout:
+        return self.layout_override or Layout.of(self.job.roots, self.spec)
+
+    @property
+    def engine(self) -> EngineName:
+        return self.instead or self.job.tiers[self.spec.size].engine
+
+    def context(self, work: int | None = None) -> TableContext:
+        """What engines get; `work`: what the run has to do (`PendingWork.cost`); None: not known."""
+        if self.engine == "spark" and self.runtime.engine is None and not self.runtime.spark.is_started:
+            self.report(STARTING_SPARK)
+        tier = self.job.tiers[self.spec.size]
+        engine = make_engine(self.engine, self.runtime, work)
+        return TableContext(
+            dialect=self.dialect,
+            # Iceberg readers take data files as they are: no deletion vectors, no widened types.
+            tier=replace(tier, deletion_vectors=False) if self.spec.iceberg else tier,
+            layout=self.layout,
+            storage=self.runtime.storage,
+            engine=engine.of_shard(self.shard) if self.shard else engine,
+        )
+
+    def ledger(self) -> Ledger:
+        """
+        Raises:
+            FatalError: `SHARDS_CHANGED`; as `Ledger.open`.
+        """
+        ledger = Ledger.open(self.runtime.storage, self.layout.state, self.others)
+        if not self.shard and bool(self.spec.shards) != ledger.has_shards:
+            require_same_kind(self.spec, ledger.state, has_shards=ledger.has_shards)
+        return ledger
+
+    def shard_runs(self) -> tuple[TableRun, ...]:
+        """The same run of each of the table's sources alone; empty where the table has one."""
+        states = self.shard_states()
+        return tuple(run.beside(states) for run in self._each_shard())
+
+    @cached_property
+    def former_shards(self) -> tuple[TableRun, ...]:
+        """Runs of sources that the row no longer names: they load nothing, and their rows stay in the table."""
+        if self.shard or not self.spec.shards:
+            return ()
+        known = Ledger.open(self.runtime.storage, self.layout.state).shards
+        return tuple(self._of_shard(shard) for shard in sorted(known - set(self.spec.shards)))
+
+    def shard_states(self) -> dict[str, TableState]:
+        """By source, also former ones, what its ledger holds; empty where the table has one source."""
+        return {run.shard: run.own_state() for run in (*self._each_shard(), *self.former_shards)}
+
+    def shard_ledgers(self) -> tuple[Ledger, ...]:
+        """Of each of the table's sources by itself; empty where the table has one."""
+        return tuple(run.ledger() for run in self._each_shard())
+
+    def own_state(self) -> TableState:
+        """The state of this shard alone, as its ledger holds it now."""
+        return replace(self, others=()).ledger().state
+
+    def beside(self, states: Mapping[str, TableState]) -> TableRun:
+        """The run of this shard, with the states of the others."""
+        return replace(self, others=tuple(state for shard, state in states.items() if shard != self.shard))
+
+    def _each_shard(self) -> tuple[TableRun, ...]:
+        return () if self.shard else tuple(self._of_shard(shard) for shard in self.spec.shards)
+
+    def _of_shard(self, shard: str) -> TableRun:
+        layout = self.layout.of_shard(self.job.roots, self.spec, shard)
+        return replace(self, shard=shard, spec=self.spec.of_shard(shard), layout_override=layout)
+
+    @property
+    def place(self) -> LandingLocation:
+        return self._place("never")
+
+    def _place(self, wait: Wait) -> LandingLocation:
+        landing = self.layout.landing
+        settling = Settling(after=settle_of(self.spec, landing, self.runtime.environ), wait=wait)
+        return LandingLocation(storage=self.runtime.storage, landing=landing, dialect=self.dialect, settling=settling)
+
+    def discover(self, ledger: Ledger, *, brief: bool = False, wait: Wait = "never") -> Discovery:
+        """What waits.
+
+        Args:
+            brief: in a continuous job, the newest files are enough between one poll far back and the next.
+            wait: for files that may still be written; files of a stream always, for it notifies them once.
+        """
+        place = self._place(wait if self.notified is None else "always")
+        if self.notified is not None:
+            return discover_notified(place, ledger, self.runtime.clock(), self.notified)
+        options, now = self.job.options, self.runtime.clock()
+        if not brief or options.continuous is None or options.full_listing:
+            found = discover(place, ledger, now, full=options.full_listing)
+            if found.inference == CERTAIN or self.source_load is None:
+                return found
+            # Changes from before a load by `gddl load` are captured for it.
+            return discover(replace(place, generations="one"), ledger, now, full=options.full_listing)
+        deep_listings = self.runtime.deep_listings
+        back = deep_listings.reach(place.root, now)
+        found = discover(place, ledger, now, back=back)
+        if back is None:
+            deep_listings.record(place.root, found, ledger.state.cursor, now, self.runtime.clock(), self.dialect.times)
+        return found
+
+    @property
+    def source_load(self) -> LoadProgress | None:
+        """The newest load of the table from its source database; None: it had none.
+
+        Raises:
+            FatalError: `LEDGER_DAMAGED`.
+        """
+        return read_progress(self.runtime.storage, Layout.of(self.job.roots, self.spec).state)
+
+    @property
+    def is_loading(self) -> bool:
+        """Whether more files of a load from the source database will come. Raises as `source_load`."""
+        found = self.source_load
+        return found is not None and found.ended is None
+
+    def claim(self) -> Claim:
+        """The table's: its Delta tables have one writer, whichever shard is processed."""
+        options = self.job.options
+        state = Layout.of(self.job.roots, self.spec).state if self.shard else self.layout.state
+        return Claim.acquire(self.runtime.storage, state, self.job.run_id, self.runtime.clock, options.wait_seconds)
+
+    def report(self, step: str, batch: int = 0, rows: int = 0) -> None:
+        """
+        Raises:
+            RetriableError: as `go_on`; not after what is committed.
+        """
+        self.runtime.observe(Step(table=self.spec.table, step=step, batch=batch, rows=rows))
+        if step not in _COMMITTED:
+            self.go_on()
+
+    def go_on(self) -> None:
+        """
+        Raises:
+            RetriableError: `JOB_CANCELLED`: the job was asked to end, and nothing of this run is being written.
+        """
+        if signal := self.runtime.stopped_by():
+            raise cancelled(signal)
+
+    def result(self, totals: RunTotals, **changes: Any) -> JobResult:
+        """The result of this run as it ends now, with some of its fields changed."""
+        return replace(totals.result(self.spec.table, self.job.run_id, self.runtime.clock()), **changes)
+
+    @property
+    def limits(self) -> BatchLimits:
+        tier = self.job.tiers[self.spec.size]
+        most = tier.max_bytes_per_batch
+        # Decoded rows take some 18 times the bytes of their file, a stored table far less.
+        if self.engine == "delta_rs":
+            most = min(most, tier.delta_rs_max_bytes // 2)
+        return BatchLimits(max_files=tier.max_files_per_batch, max_bytes=most)

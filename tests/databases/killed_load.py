@@ -12,8 +12,7 @@ from airflow_gddl.stores import Storage
 from spark_jobs.job.spread_local import NoSpark
 from spark_jobs.job.table_job import attempt, totals_of
 from spark_jobs.main import read_spec
-from spark_jobs.table.runtime import Runtime, TableOutcome
-from spark_jobs.table.table_run import TableRun
+from spark_jobs.table.runtime import Runtime, TableOutcome, TableRun
 
 _left = int(sys.argv[2])
 

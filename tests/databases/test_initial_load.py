@@ -30,8 +30,7 @@ from spark_jobs.actions.initial_load import RowRate, key_text, key_values
 from spark_jobs.job.spread_local import NoSpark
 from spark_jobs.job.table_job import attempt, totals_of
 from spark_jobs.ledger.ledger import read_progress
-from spark_jobs.table.runtime import Runtime, TableOutcome
-from spark_jobs.table.table_run import TableRun
+from spark_jobs.table.runtime import Runtime, TableOutcome, TableRun
 from tests.databases.mariadb import SERVER, mariadb
 from tests.delta_rs.postgres import postgres
 from tests.delta_rs.small_lake import SmallLake

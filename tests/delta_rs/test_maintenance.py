@@ -23,8 +23,7 @@ from spark_jobs.job.spread_local import NoSpark
 from spark_jobs.job.table_job import attempt, totals_of
 from spark_jobs.ledger.claim import Claim
 from spark_jobs.plan.identity import vacuum_hours
-from spark_jobs.table.runtime import Clock, Runtime, Step, TableOutcome, utc_now
-from spark_jobs.table.table_run import TableRun
+from spark_jobs.table.runtime import Clock, Runtime, Step, TableOutcome, TableRun, utc_now
 from tests.delta_rs.small_lake import SmallLake, spec_of
 from tests.spark.children import killed_child
 

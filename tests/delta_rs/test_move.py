@@ -19,8 +19,7 @@ from airflow_gddl.stores import Storage
 from spark_jobs.job.spread_local import NoSpark
 from spark_jobs.job.table_job import attempt, totals_of
 from spark_jobs.ledger.claim import Claim
-from spark_jobs.table.runtime import Runtime, Step, TableOutcome, utc_now
-from spark_jobs.table.table_run import TableRun
+from spark_jobs.table.runtime import Runtime, Step, TableOutcome, TableRun, utc_now
 from tests.delta_rs.small_lake import SmallLake
 
 OLD, NEW = "crm_public.orders", "customers.orders"

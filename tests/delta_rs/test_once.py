@@ -20,8 +20,7 @@ from spark_jobs.job.spread_spark import Found, SparkSpread, TaskResultStore, _wa
 from spark_jobs.job.stop import refused
 from spark_jobs.job.table_job import attempt, totals_of
 from spark_jobs.ledger.claim import Claim
-from spark_jobs.table.runtime import Declined, Runtime, TableOutcome, utc_now
-from spark_jobs.table.table_run import TableRun
+from spark_jobs.table.runtime import Declined, Runtime, TableOutcome, TableRun, utc_now
 from tests.delta_rs.small_lake import SmallLake, spec_of
 
 SPEC = spec_of()

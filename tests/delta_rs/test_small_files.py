@@ -16,8 +16,7 @@ from airflow_gddl.stores import Storage
 from spark_jobs.engines import batch_context
 from spark_jobs.job.spread_local import NoSpark
 from spark_jobs.job.table_job import attempt, totals_of
-from spark_jobs.table.runtime import Runtime, Step
-from spark_jobs.table.table_run import TableRun
+from spark_jobs.table.runtime import Runtime, Step, TableRun
 from tests.delta_rs.small_lake import SmallLake, spec_of
 
 MANY = 8

@@ -22,8 +22,7 @@ from airflow_gddl.contract.spec import JobOptions, TableSpec
 from airflow_gddl.stores import Storage
 from spark_jobs.job.spread_local import NoSpark
 from spark_jobs.job.table_job import attempt, totals_of
-from spark_jobs.table.runtime import Runtime, TableOutcome
-from spark_jobs.table.table_run import TableRun
+from spark_jobs.table.runtime import Runtime, TableOutcome, TableRun
 from tests.delta_rs.postgres import postgres
 from tests.delta_rs.small_lake import SmallLake
 from tests.landing import write

@@ -18,8 +18,7 @@ from spark_jobs.job.job_tables import run_job
 from spark_jobs.job.spread_local import NoSpark
 from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.pipeline import run_table
-from spark_jobs.table.runtime import Clock, Observer, Runtime, RunTotals, silent, utc_now
-from spark_jobs.table.table_run import TableRun
+from spark_jobs.table.runtime import Clock, Observer, Runtime, RunTotals, TableRun, silent, utc_now
 from tests.landing import to_table, write
 from tests.oracle import Run
 

@@ -218,7 +218,8 @@ def test_parts_of_another_row_are_not_taken(parts: Parts, tmp_path: Path) -> Non
 CHILD = """
 import os, signal, sys
 from pathlib import Path
-from spark_jobs.engines import delta_rs, first_load, written_parts
+from spark_jobs.engines import delta_rs, written_parts
+from spark_jobs.engines import whole_tables
 from tests.delta_rs.small_lake import SmallLake
 from tests.engines.test_first_load import spec_of
 from spark_jobs.table import runtime
@@ -239,7 +240,7 @@ def deadly(kind, name):
     setattr(kind, name, run)
 
 deadly(*{"part": (written_parts.WritePart, "_write"), "report": (written_parts.WritePart, "__call__"),
-         "commit": (first_load.FirstLoad, "_commit"), "merge": (first_load.FirstLoad, "merge")}[where])
+         "commit": (whole_tables.FirstLoad, "_commit"), "merge": (whole_tables.FirstLoad, "merge")}[where])
 SmallLake(Path(sys.argv[1])).done(spec_of(delete="soft"))
 """
 

@@ -28,8 +28,7 @@ from spark_jobs.delta.tables import Tables
 from spark_jobs.engines.delta_rs import DeltaRsEngine
 from spark_jobs.job.spread_local import NoSpark
 from spark_jobs.pipeline import run_table
-from spark_jobs.table.runtime import Runtime, RunTotals
-from spark_jobs.table.table_run import TableRun
+from spark_jobs.table.runtime import Runtime, RunTotals, TableRun
 from tests import exact_bounds
 from tests.engines.in_process_lake import InProcessLake
 from tests.landing import write
