@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import zlib
 from collections.abc import Iterator
@@ -43,6 +44,13 @@ def pytest_configure() -> None:
         os.environ.setdefault(f"GDDL_TIERS__{tier}__SPREAD", "processes")
     # Files are whole once a test has written them; processes that tests start inherit it.
     os.environ["GDDL_SETTLE"] = "0s"
+    # Collecting imports all libraries and compiles all tests: millions of objects that stay, walked again and again.
+    gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -160,6 +160,16 @@ def size(width: int) -> dict[str, Any]:
     return {"viewport": {"width": width, "height": 900}}
 
 
+def looks(page: Any, name: str, *wanted: tuple[int, str]) -> Iterator[int]:
+    """Each width and scheme in turn; after a look its picture is taken."""
+    for width, scheme in wanted:
+        page.set_viewport_size({"width": width, "height": 900})
+        page.emulate_media(color_scheme=scheme)
+        page.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+        yield width
+        browser.picture(page, f"{name}_{width}_{scheme}")
+
+
 @pytest.mark.parametrize(("width", "scheme"), zip(browser.WIDTHS, ("dark", "light", "dark"), strict=True))
 def test_nothing_is_clipped(pages: Any, width: int, scheme: str) -> None:
     page, said = pages(color_scheme=scheme, **size(width)), []
@@ -236,10 +246,9 @@ def test_the_command_that_explains_a_key_is_filled_in(pages: Any) -> None:
     expect(command).to_have_text("gddl explain --table shop.late --key id=@me")  # no file is named
 
 
-@pytest.mark.parametrize(("width", "scheme"), [(420, "light"), (1024, "dark"), (1440, "light"), (1440, "dark")])
-def test_a_row_in_quarantine_leads_to_the_history_of_its_key(pages: Any, shop: Site, width: int, scheme: str) -> None:
+def test_a_row_in_quarantine_leads_to_the_history_of_its_key(pages: Any, shop: Site) -> None:
     loaded(shop, "shop.late")
-    page = pages(color_scheme=scheme, **size(width))
+    page = pages()
     page.goto("/gddl/#/table/shop.late")
     held, found = page.locator("#quarantine"), page.locator("#explain")
     held.get_by_role("button", name="History of this key").click()
@@ -251,18 +260,17 @@ def test_a_row_in_quarantine_leads_to_the_history_of_its_key(pages: Any, shop: S
     expect(rows.nth(1)).to_contain_text("late")
     expect(found.get_by_text("1 record of this key in quarantine:")).to_be_visible()
     expect(found.locator("dl.values").first).to_contain_text("third")
-    assert page.evaluate(browser.CLIPPED) == []
-    assert page.evaluate(browser.UNREADABLE) == []
-    browser.picture(page, f"explain_{width}_{scheme}")
+    for _ in looks(page, "explain", (420, "light"), (1024, "dark"), (1440, "light")):
+        assert page.evaluate(browser.CLIPPED) == []
+        assert page.evaluate(browser.UNREADABLE) == []
     page.get_by_label("Value of id").fill("404")
     found.get_by_role("button", name="Show history").click()
     expect(found.get_by_text("[KEY_NOT_FOUND]")).to_be_visible()
 
 
-@pytest.mark.parametrize(("width", "scheme"), [(420, "dark"), (1024, "light"), (1440, "dark")])
-def test_the_first_rows_are_shown_on_request(pages: Any, shop: Site, width: int, scheme: str) -> None:
+def test_the_first_rows_are_shown_on_request(pages: Any, shop: Site) -> None:
     loaded(shop, "shop.orders", note=HOSTILE)
-    page = pages(color_scheme=scheme, **size(width))
+    page = pages()
     page.goto("/gddl/#/table/shop.orders")
     shown = page.locator("#preview")
     shown.get_by_role("button", name="Show rows").click()
@@ -275,13 +283,12 @@ def test_the_first_rows_are_shown_on_request(pages: Any, shop: Site, width: int,
     assert MASKED not in page.content()
     expect(shown.get_by_role("button", name="History of this key")).to_have_count(1)  # a null key leads nowhere
     assert page.evaluate("window.hacked") is None
-    assert page.evaluate(browser.CLIPPED) == []
-    assert page.evaluate(browser.UNREADABLE) == []
-    browser.picture(page, f"rows_{width}_{scheme}")
+    for _ in looks(page, "rows", (420, "dark"), (1024, "light"), (1440, "dark")):
+        assert page.evaluate(browser.CLIPPED) == []
+        assert page.evaluate(browser.UNREADABLE) == []
 
 
-@pytest.mark.parametrize(("width", "scheme"), [(420, "light"), (1024, "dark"), (1440, "light")])
-def test_no_word_is_broken_inside(pages: Any, shop: Site, width: int, scheme: str) -> None:
+def test_no_word_is_broken_inside(pages: Any, shop: Site) -> None:
     deltalake, arrow = pytest.importorskip("deltalake"), pytest.importorskip("pyarrow")
     names = ["id", "dms_timestamp", "transact_seq", "customer_delivery_address_of_the_first_order_in_this_year"]
     moment = datetime.fromtimestamp(NOW, UTC)
@@ -292,22 +299,18 @@ def test_no_word_is_broken_inside(pages: Any, shop: Site, width: int, scheme: st
     errors |= {"source_file": ["s3://landing-of-the-shop/shop/late/20231114-210000000.parquet"], "batch_id": ["1"]}
     errors |= {"record": [json.dumps(dict.fromkeys(names, "1"))], "resolved_at": arrow.array([None], arrow.string())}
     deltalake.write_deltalake(shop.stage.lake / "shop" / "waits__errors", arrow.table(errors))
-    page = pages(color_scheme=scheme, **size(width))
+    page = pages()
     page.goto("/gddl/#/table/shop.waits")
     page.get_by_role("button", name="Show rows").click()
     expect(page.locator("#preview ol.rows li")).to_have_count(1)
     expect(page.locator("#quarantine dl.values")).to_have_count(1)
     expect(page.get_by_role("table", name="Schema", exact=True)).to_be_visible()
-    assert page.evaluate(browser.BROKEN) == []
-    browser.picture(page, f"names_{width}_{scheme}")
+    for _ in looks(page, "names", (420, "light"), (1024, "dark"), (1440, "light")):
+        assert page.evaluate(browser.BROKEN) == []
 
 
-@pytest.mark.parametrize(
-    ("width", "scheme"),
-    [(420, "dark"), (1024, "light"), (1440, "light"), (1440, "dark"), (1024, "dark"), (420, "light")],
-)
-def test_the_overview_shows_what_the_filters_leave(pages: Any, width: int, scheme: str) -> None:
-    page = pages(color_scheme=scheme, **size(width))
+def test_the_overview_shows_what_the_filters_leave(pages: Any) -> None:
+    page = pages()
     page.goto("/gddl/#/?search=shop")
     shown = page.locator("#overview")
     expect(shown).to_contain_text("9 tables, 4 runs.")
@@ -319,14 +322,14 @@ def test_the_overview_shows_what_the_filters_leave(pages: Any, width: int, schem
     expect(shown.locator("figcaption")).to_have_text(
         ["Rows appended; 1 failed run", "Lag: p95, p50 dashed", "Duration of runs: p95, p50 dashed"]
     )
-    assert page.evaluate(OVERLAPPING) == []
     shown.get_by_text("By source and owner").click()
     owners = shown.get_by_role("table", name="By owner").locator("tbody tr")
     expect(owners).to_have_count(2)
     expect(owners.nth(1)).to_contain_text(HOSTILE)
-    assert page.evaluate(browser.CLIPPED) == []
-    assert page.evaluate(browser.UNREADABLE) == []
-    browser.picture(page, f"overview_{width}_{scheme}")
+    for _ in looks(page, "overview", (420, "dark"), (1024, "light"), (1440, "light"), (1440, "dark")):
+        assert page.evaluate(OVERLAPPING) == []
+        assert page.evaluate(browser.CLIPPED) == []
+        assert page.evaluate(browser.UNREADABLE) == []
     page.get_by_role("searchbox").fill("orders late")
     expect(shown).to_contain_text("0 tables, 0 runs.")
     page.get_by_role("searchbox").fill("shop.late")
