@@ -138,3 +138,24 @@ class Layout:
             erased=join(roots.lake, STATE, "erased", schema, name),
             iceberg=join(roots.lake, STATE, "iceberg", schema, name),
         )
+
+
+@dataclass(frozen=True, kw_only=True)
+class DatasetName:
+    """A dataset as OpenLineage names it.
+
+    Attributes:
+        is_table: of a table in a source database; else a folder.
+    """
+
+    namespace: str
+    name: str
+    is_table: bool = False
+
+    @classmethod
+    def of(cls, path: str) -> DatasetName:
+        """A folder by OpenLineage's rules: bucket and key on S3, the path elsewhere."""
+        if path.startswith("s3://"):
+            bucket, _, key = path.removeprefix("s3://").partition("/")
+            return cls(namespace=f"s3://{bucket}", name=key)
+        return cls(namespace="file", name=path)

@@ -6,7 +6,7 @@ Imported only by the OpenLineage hook after a task has ended, since it needs the
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from airflow.providers.openlineage.extractors import OperatorLineage
@@ -24,7 +24,7 @@ from openlineage.client.facet_v2 import (
 
 from airflow_gddl.contract import connections
 from airflow_gddl.contract.errors import GddlError
-from airflow_gddl.contract.layout import LandingFolder, Layout
+from airflow_gddl.contract.layout import DatasetName, LandingFolder, Layout
 from airflow_gddl.contract.result import JobResult, ResultColumn
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.contract.table_spec import SHARD_COLUMN
@@ -42,15 +42,6 @@ _SOURCES = {
     "oracle": ("oracle", 1521),
 }
 _STATES = lifecycle_state_change_dataset.LifecycleStateChange
-
-
-@dataclass(frozen=True, kw_only=True)
-class DatasetName:
-    """`is_table`: of a table in a source database; else a folder."""
-
-    namespace: str
-    name: str
-    is_table: bool = False
 
 
 def lineage_of(loaded: LoadedTables | None, log: Logger) -> OperatorLineage[Any, Any]:
@@ -88,14 +79,6 @@ def lineage_of(loaded: LoadedTables | None, log: Logger) -> OperatorLineage[Any,
     return lineage
 
 
-def location(path: str) -> DatasetName:
-    """A folder by OpenLineage's rules: bucket and key on S3, the path elsewhere."""
-    if path.startswith("s3://"):
-        bucket, _, key = path.removeprefix("s3://").partition("/")
-        return DatasetName(namespace=f"s3://{bucket}", name=key)
-    return DatasetName(namespace="file", name=path)
-
-
 def source_table(spec: TableSpec, loaded: LoadedTables) -> DatasetName | None:
     """The table in the source database, where the row names a connection that the environment holds; else null."""
     connection = spec.options.get("verify_connection")
@@ -122,7 +105,7 @@ def source_table(spec: TableSpec, loaded: LoadedTables) -> DatasetName | None:
 def _sources(spec: TableSpec, loaded: LoadedTables) -> list[DatasetName]:
     """What a table is made of: its landing folder, or the source table; of a table with shards all landing folders."""
     table = None if spec.shards else source_table(spec, loaded)
-    return [table] if table else [location(folder.path) for folder in LandingFolder.all_of(loaded.roots, spec)]
+    return [table] if table else [DatasetName.of(folder.path) for folder in LandingFolder.all_of(loaded.roots, spec)]
 
 
 def _inputs(result: JobResult, sources: Sequence[DatasetName]) -> list[Dataset]:
@@ -159,7 +142,7 @@ def _without_source(spec: TableSpec, column: ResultColumn) -> ResultColumn:
 
 
 def _output(path: str, rows: int | None, facets: dict[str, DatasetFacet]) -> OutputDataset:
-    where = location(path)
+    where = DatasetName.of(path)
     dataset = OutputDataset(namespace=where.namespace, name=where.name, facets=facets)
     if rows is not None:
         written = output_statistics_output_dataset.OutputStatisticsOutputDatasetFacet(rowCount=rows)

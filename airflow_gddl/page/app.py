@@ -287,6 +287,15 @@ def _add_answers(app: FastAPI, source: PageSource) -> None:
         board, roots, one = _found(source, user, name)
         return detail.in_lake(board, roots, one, *source.settings(one.row))
 
+    @app.get("/api/v1/table/lineage")
+    def lineage(user: GetUserDep, name: Name) -> dict[str, Any]:
+        """Where a table comes from, what the lake makes of it, and the tables that are loaded before and after it.
+        DAGs that consume it are in Airflow's API, by the asset of the table's name.
+        """
+        board, roots, one = _found(source, user, name)
+        seen = {other.row.table for other in _seen(board, user)}
+        return detail.lineage_of(board, roots, one, source.settings(one.row)[0], seen)
+
 
 def _add_log(app: FastAPI, source: PageSource) -> None:
     @app.get("/api/v1/log")

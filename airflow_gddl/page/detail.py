@@ -17,7 +17,7 @@ from typing import Any
 
 from airflow_gddl.contract.errors import FatalError, GddlError, RetriableError
 from airflow_gddl.contract.extensions import CatalogSpec, entry_name
-from airflow_gddl.contract.layout import Layout, join
+from airflow_gddl.contract.layout import DatasetName, LandingFolder, Layout, join
 from airflow_gddl.contract.names import is_kept, mask_method, renamed
 from airflow_gddl.contract.published import (
     MARK,
@@ -316,6 +316,48 @@ def in_lake(
     )
     registered = known if "error" in known else {"found": _registered(spec, catalog, state)}
     return {"place": layout.replica, **answer, "registration": registered, "queries": copied}
+
+
+def lineage_of(
+    board: Board, roots: Roots, one: BoardRow, spec: TableSpec | None, names: Collection[str]
+) -> dict[str, Any]:
+    """Where a table comes from and what the lake makes of it; Airflow knows its consumers.
+
+    `sources` have `source`, `table` and `landing`; `tables` have `kind` and `path`; both have the `dataset` of
+    OpenLineage, with `namespace` and `name`. `after` and `before` are tables that are loaded in this order.
+
+    Args:
+        spec: the table's row in full; null where it is not known: then its landing folders are not known either.
+        names: tables that the user may see.
+    """
+    row = one.row
+    folders = LandingFolder.all_of(roots, spec) if spec else ()
+    shards = (spec.shards if spec else ()) or (row.source,)
+    layout = layout_of(roots, one)
+    kinds = {"replica": layout.replica, "changes": layout.changes}
+    kinds |= {"history": layout.history} if spec and spec.history and spec.keys else {}
+    kinds |= {"errors": layout.errors}
+    kinds |= {"Iceberg": layout.iceberg} if spec and spec.iceberg else {}
+    return {
+        "sources": [
+            {"source": source, "table": folder.table, "landing": folder.path, "dataset": _dataset(folder.path)}
+            for source, folder in zip(shards, folders, strict=True)
+        ]
+        if folders
+        else [{"source": row.source, "table": row.name_in_source, "landing": None, "dataset": None}],
+        "tables": [{"kind": kind, "path": path, "dataset": _dataset(path)} for kind, path in kinds.items()],
+        "after": [name for name in row.depends_on if name in names],
+        "before": [
+            other.row.table
+            for other in board.standings
+            if row.table in other.row.depends_on and other.row.table in names
+        ],
+    }
+
+
+def _dataset(path: str) -> dict[str, str]:
+    named = DatasetName.of(path)
+    return {"namespace": named.namespace, "name": named.name}
 
 
 def _registered(spec: TableSpec | None, catalog: CatalogSpec | None, state: RegistrationState) -> dict[str, Any] | None:

@@ -45,6 +45,7 @@ class TableRow:
         source_table: `schema.name` in the source; null: `table`.
         published, technical, added: see `Publication`.
         tags: names of its tags, and names with values as Airflow shows them.
+        depends_on: tables that are loaded before it.
     """
 
     table: str
@@ -62,6 +63,7 @@ class TableRow:
     technical: Sequence[str] = ()
     added: Sequence[str] = ()
     tags: Sequence[str] = ()
+    depends_on: Sequence[str] = ()
 
     @property
     def name_in_source(self) -> str:
@@ -96,6 +98,7 @@ def row_of(spec: TableSpec, pipeline: Pipeline | None) -> TableRow:
         technical=publication.technical,
         added=publication.added,
         tags=tuple(label for key, value in spec.tags.items() for label in dict.fromkeys((key, label_of(key, value)))),
+        depends_on=spec.depends_on,
     )
 
 
@@ -103,9 +106,6 @@ def _longest_interval(timing: Timing) -> int:
     """Maximum seconds between two runs; 0 for pipelines without a time schedule."""
     if timing.kind != "cron":
         return 0
-    # Needed only for compiling and alerting; parsing a DAG file must not import the cron parser.
-    # MVDROP
-
     return 60 * gaps(timing.cron, _FROM)[1]
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
 import shutil
 import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -99,7 +101,32 @@ def opened(browser: Browser, url: str, headers: dict[str, str], **context: Any) 
     made.add_init_script(f"window.localStorage.setItem('token', '{token}')")
     page = made.new_page()
     page.set_default_timeout(20_000)
+    page.route("**/api/v2/assets?*", lambda route: route.fulfill(json=assets()))
     return page
+
+
+def assets(*consumers: tuple[str, str, str | None]) -> dict[str, Any]:
+    """What Airflow's API answers of assets, in Airflow's own class.
+
+    Args:
+        consumers: asset, DAG, and its task that names the asset as inlet; null: the asset starts the DAG.
+    """
+    kinds = importlib.import_module("airflow.api_fastapi.core_api.datamodels.assets")
+    moment = datetime(2023, 11, 14, tzinfo=UTC)
+    times = {"created_at": moment, "updated_at": moment}
+    found = []
+    for number, name in enumerate(sorted({asset for asset, _, _ in consumers})):
+        mine = [(dag, task) for asset, dag, task in consumers if asset == name]
+        started = [{"dag_id": dag, **times} for dag, task in mine if task is None]
+        reading = [{"dag_id": dag, "task_id": task, **times} for dag, task in mine if task is not None]
+        others: dict[str, Any] = {"producing_tasks": [], "aliases": [], "watchers": [], "group": "asset", **times}
+        uses = {"scheduled_dags": started, "consuming_dags": started, "consuming_tasks": reading}
+        found.append({"id": number, "name": name, "uri": name, **others, **uses})
+    kind = kinds.AssetResponse
+    known = [kind(**{key: value for key, value in one.items() if key in kind.model_fields}) for one in found]
+    answer = kinds.AssetCollectionResponse(assets=known, total_entries=len(known))
+    shown: dict[str, Any] = answer.model_dump(mode="json")
+    return shown
 
 
 def picture(page: Page, name: str) -> None:

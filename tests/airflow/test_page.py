@@ -253,7 +253,7 @@ def test_a_replay_says_how_many_rows_were_accepted(site: Site, users: dict[str, 
     "name", ["shop.nothing", "../../etc.passwd", "shop./../good", "%00", "<img src=x onerror=alert(1)>"]
 )
 def test_only_names_of_the_metadata_lead_anywhere(site: Site, users: dict[str, dict[str, str]], name: str) -> None:
-    for path in ("/api/v1/table", "/api/v1/table/lake", "/api/v1/table/quarantine"):
+    for path in ("/api/v1/table", "/api/v1/table/lake", "/api/v1/table/lineage", "/api/v1/table/quarantine"):
         answer = site.client.get(path, params={"name": name}, headers=users["admin"])
         assert (answer.status_code, answer.json()) == (404, {"detail": "no such table"})
 
@@ -342,6 +342,44 @@ def test_details_from_the_lake(site: Site, users: dict[str, dict[str, str]]) -> 
         "[LAKE_UNREADABLE]"
         in site.client.get("/api/v1/table/lake?name=shop.good", headers=users["viewer"]).json()["replica"]["error"]
     )
+
+
+def test_lineage_names_sources_tables_and_order(stage: Stage, users: dict[str, dict[str, str]]) -> None:
+    stage.rows(
+        "{table: public.orders, target: lake.orders, keys: [id], history: true, depends_on: [lake.customers]}",
+        "{table: lake.customers, keys: [id], iceberg: true}",
+        "{table: lake.broken, keys: [id], freshness: soon}",
+    )
+    text = (stage.metadata / "tables/shop.yaml").read_text()
+    stage.write("tables/shop.yaml", text.replace("tables:", "source: crm\ntables:", 1))
+    site = Site(stage)
+
+    def asked(name: str, user: str = "viewer") -> dict[str, Any]:
+        found = site.client.get(f"/api/v1/table/lineage?name={name}", headers=users[user]).json()
+        assert isinstance(found, dict)
+        return found
+
+    orders, customers = asked("lake.orders"), asked("lake.customers")
+    landing = f"{stage.landing}/public/orders"
+    assert orders["sources"] == [
+        {
+            "source": "crm",
+            "table": "public.orders",
+            "landing": landing,
+            "dataset": {"namespace": "file", "name": landing},
+        }
+    ]
+    assert [(one["kind"], one["path"]) for one in orders["tables"]] == [
+        ("replica", f"{stage.lake}/lake/orders"),
+        ("changes", f"{stage.lake}/lake/orders__changes"),
+        ("history", f"{stage.lake}/lake/orders__history"),
+        ("errors", f"{stage.lake}/lake/orders__errors"),
+    ]
+    assert [one["kind"] for one in customers["tables"]] == ["replica", "changes", "errors", "Iceberg"]
+    assert (orders["after"], orders["before"]) == (["lake.customers"], [])
+    assert (customers["after"], customers["before"]) == ([], ["lake.orders"])
+    # The landing folder of an invalid row is not known.
+    assert asked("lake.broken", "admin")["sources"][0]["landing"] is None
 
 
 def test_rows_in_quarantine_are_not_for_viewers(site: Site, users: dict[str, dict[str, str]]) -> None:

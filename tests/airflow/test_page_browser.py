@@ -339,6 +339,35 @@ def test_the_overview_shows_what_the_filters_leave(pages: Any) -> None:
     expect(shown.locator("figcaption").first).to_have_text("Rows appended; 0 failed runs")
 
 
+def test_lineage_leads_from_the_source_to_the_consumers(pages: Any) -> None:
+    page = pages()
+    answer = browser.assets(
+        ("shop.orders", "revenue_report", None),
+        ("shop.orders", HOSTILE, None),
+        ("shop.orders", "checks", "compare"),
+        ("shop.orders_of_others", "other", None),
+    )
+    page.route("**/api/v2/assets?name_pattern=shop.orders&*", lambda route: route.fulfill(json=answer))
+    page.goto("/gddl/#/table/shop.orders")
+    shown = page.locator("#lineage")
+    stages = shown.locator("ol.lineage > li")
+    expect(stages.nth(0)).to_contain_text("shop: shop.orders")
+    expect(stages.nth(1).locator("li")).to_have_count(3)
+    expect(stages.nth(2).locator("li")).to_have_text(
+        ["revenue_report (starts with it)", f"{HOSTILE} (starts with it)", "checks (task compare)"]
+    )
+    expect(shown.get_by_role("link", name="checks")).to_have_attribute("href", re.compile("/dags/checks$"))
+    assert page.evaluate("window.hacked") is None
+    for _ in looks(page, "lineage", (420, "dark"), (1024, "light"), (1440, "dark")):
+        assert page.evaluate(browser.CLIPPED) == []
+        assert page.evaluate(browser.UNREADABLE) == []
+    page.goto("/gddl/#/table/shop.late")
+    expect(stages.nth(2)).to_contain_text("No DAG is scheduled by this table's asset")
+    page.route("**/api/v2/assets?*", lambda route: route.fulfill(status=403, json={"detail": "Forbidden"}))
+    page.goto("/gddl/#/table/shop.new")
+    expect(stages.nth(2)).to_contain_text("Airflow's assets can't be read: Forbidden")
+
+
 def test_rows_are_sorted_by_size_and_freshness(pages: Any) -> None:
     page = pages(**size(1024))
     page.goto("/gddl/#/?search=shop")

@@ -110,6 +110,13 @@ def test_a_table(site: Site, page: Page, pictures: Path) -> None:
     dark(page, False)
 
 
+def test_lineage_names_the_dags_that_airflow_starts_with_a_table(site: Site, page: Page) -> None:
+    page.goto("/gddl/#/table/shop.a")
+    consumers = page.locator("#lineage ol.lineage > li").nth(2)
+    expect(consumers.get_by_role("link", name="consumer", exact=True)).to_be_visible()
+    expect(consumers.locator("li")).to_have_text(["consumer (starts with it)"])
+
+
 def test_a_rerun_is_started_as_the_user(site: Site, page: Page, pictures: Path) -> None:
     site.land("looked.t07")
     page.goto("/gddl/#/table/looked.t07")

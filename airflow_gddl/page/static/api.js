@@ -44,6 +44,15 @@ export function lake(name) {
   return send(`${root}/gddl/api/v1/table/lake?${new URLSearchParams({ name })}`);
 }
 
+export function lineage(name) {
+  return send(`${root}/gddl/api/v1/table/lineage?${new URLSearchParams({ name })}`);
+}
+
+/** Airflow's assets whose name holds this text. */
+export function assets(text) {
+  return send(`${root}/api/v2/assets?${new URLSearchParams({ name_pattern: text, limit: 100 })}`);
+}
+
 export function quarantine(name, code) {
   return send(`${root}/gddl/api/v1/table/quarantine?${new URLSearchParams({ name, code })}`);
 }

@@ -6,6 +6,7 @@ import { copier } from "./copy.js";
 import { column, el, grid, refresh, replace } from "./dom.js";
 import { Explain } from "./explain.js";
 import { ago, bytes, changeKind, count, counted, duration, moment, momentOf, outcome, UNKNOWN } from "./format.js";
+import { lineage } from "./lineage.js";
 import { airflowLink, dagPath, pageLink, taskPath } from "./links.js";
 import { cells, errorText, stateOf } from "./matrix.js";
 import { plot } from "./plot.js";
@@ -18,7 +19,7 @@ const OFTEN_MS = 3_000;
 export class TablePage {
   constructor(place, name, showTroubles, current) {
     Object.assign(this, { place, name, showTroubles, current });
-    this.parts = Object.fromEntries(["problems", "facts", "actions", "quarantine", "plots", "runs", "explain", "preview", "changes", "lake"].map((part) => [part, el("div")]));
+    this.parts = Object.fromEntries(["problems", "facts", "actions", "quarantine", "plots", "runs", "explain", "preview", "changes", "lineage", "lake"].map((part) => [part, el("div")]));
     this.quarantine = new Quarantine(name, () => this.explain);
     this.actions = new Actions(this.parts.actions, () => this.show(), () => this.quarantine.code);
     replace(place, el("p", { role: "status" }, "Reading …"));
@@ -52,6 +53,7 @@ export class TablePage {
     replace(this.parts.quarantine, this.quarantine.place);
     replace(this.parts.explain, this.explain.place);
     replace(this.parts.preview, preview(table.table, this.explain));
+    lineage(table.table).then((found) => { if (this.current()) replace(this.parts.lineage, found); });
   }
 
   /** The lake is read again only when a run has ended. */
