@@ -301,8 +301,9 @@ def apply(
     outcome.late_ignored += applied.late
     if work.decoded_batch.figures.quarantined:
         outcome.warn(work.stale_rows())
-    is_of_changes = run.spec.mode == "changes"  # a late snapshot is as a whole between two others
-    if is_of_changes and is_late_as_a_whole(work.decoded_batch.figures, state):
+    # A late snapshot is as a whole between two others, and what waited in quarantine was overtaken there.
+    may_restart = run.spec.mode == "changes" and plan.source == "files"
+    if may_restart and is_late_as_a_whole(work.decoded_batch.figures, state):
         outcome.warn(notices.of_late_batch(applied.late))
     swept = sweep(context, work.tables, plan) if sweeps else NOT_SWEPT
     run.report("merge", plan.number, applied.main.inserted + applied.main.updated + applied.main.deleted)

@@ -256,8 +256,8 @@ ON_S3 = (
 _OF_DEBEZIUM_ON_SPARK = ("quarantine_rows", "r02_net_change_per_key", "r05_truncated_file", "r11_types_widened")
 """The dialect hands Spark the rows that it hands delta_rs, which plays all scenarios: a few show that they arrive."""
 
-_LONG = ("test_environments", "test_native")
-"""Modules that install environments, or start everything that the compose file names."""
+_LONG = ("test_environments", "test_native", "test_the_tutorial_s_model_is_built_by_dbt")
+"""Modules and functions that install environments, or start everything that the compose file names."""
 
 
 def is_deep(item: pytest.Item) -> bool:
@@ -267,7 +267,7 @@ def is_deep(item: pytest.Item) -> bool:
     of a batch, and random histories on both engines side by side.
     """
     name = item.path.stem
-    if name in _LONG:
+    if name in _LONG or _function(item) in _LONG:
         return True
     if name == "test_scenarios_on_s3":
         return not str(_params(item).get("scenario")).startswith(ON_S3)

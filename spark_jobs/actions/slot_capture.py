@@ -145,7 +145,8 @@ class _Capture:
             _execute(connection, "SELECT pg_create_logical_replication_slot(:slot, 'pgoutput')", slot=self.slot)
         elif status is None or status == "lost":
             what = "was dropped" if status is None else "is lost: the database has removed changes that were not read"
-            remedy = f"drop it, delete {self.document}, then load the source's tables again: gddl load --again"
+            first = "" if status is None else "drop it, "
+            remedy = f"{first}delete {self.document}, then load the source's tables again: gddl load --again"
             raise FatalError("SOURCE_LOG_LOST", f"the slot {self.slot} {what}", where=self.slot, remedy=remedy)
 
     def _peek(self, connection: Any, upto: str | None) -> tuple[list[LoggedChange], str]:

@@ -11,6 +11,8 @@ import pytest
 
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions
+from airflow_gddl.contract.table_spec import Expectation
+from airflow_gddl.metadata.expression_text import with_expressions
 from airflow_gddl.runtime.state.facts import TableRecord, merged
 from airflow_gddl.runtime.state.judging import Knowledge, judge
 from spark_jobs.table.runtime import Clock
@@ -119,3 +121,18 @@ def test_rows_and_files_are_summed_by_code_and_the_rows_name_their_keys(tmp_path
 
 def _at(moment: str) -> Clock:
     return lambda: datetime.fromisoformat(moment)
+
+
+def test_a_replay_that_was_overtaken_is_not_a_log_that_started_again(tmp_path: Path) -> None:
+    """It counts its late changes; only batches of files can mean that the source's log was reset."""
+    lake = SmallLake(tmp_path)
+    strict = with_expressions(spec_of(expect={"short": Expectation(rule="length(v) < 4")}))
+    lake.change(strict, 1, [("I", 1, "too long"), ("I", 2, "ok")])
+    assert lake.done(strict).quarantined == 1
+    lake.change(strict, 2, [("U", 1, "new")])
+    lake.done(strict)
+    replayed = lake.done(spec_of(), JobOptions(action="errors_replay"))
+    assert (replayed.late_ignored, replayed.warnings) == (1, ())
+    assert lake.replica(strict) == {1: "new", 2: "ok"}
+    lake.change(strict, 1, [("U", 1, "old")], day=2)
+    assert [one.code for one in lake.done(spec_of()).warnings] == ["BATCH_LATE"]

@@ -3,7 +3,8 @@
 Marks beside those of the README: `landed: PATH` is a file of the CDC service, shown as CSV and landed as parquet;
 `rows: PATH` is what a table of the lake then holds, in these columns; `sql` runs in a PostgreSQL, whose connection is
 GDDL_SOURCE_CRM; `endpoint` and `mapping` are settings as
-`gddl onboard` prints them; `dag: NAME` is a DAG file that Airflow parses.
+`gddl onboard` prints them; `dag: NAME` is a DAG file that Airflow parses; `fails` is a command that ends with an error;
+`dbt` runs where dbt is installed; `answer` is what the `query` above it gives. The tutorial has the same marks.
 """
 
 from __future__ import annotations
@@ -14,9 +15,13 @@ import json
 import os
 import subprocess
 import sys
+import venv
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 
+import duckdb
 import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
@@ -30,8 +35,11 @@ from tests.delta_rs.postgres import postgres
 from tests.readme.walk import ROOT, WITHOUT_SPARK, Block, Walk, blocks
 
 RECIPES = sorted((ROOT / "docs" / "recipes").glob("*.md"))
+TUTORIAL = ROOT / "docs" / "tutorial.md"
 ROOTS = "landing: ../landing\nlake: ../lake\n"
 TYPES = {"AR_H_CHANGE_SEQ": pa.string(), "dms_timestamp": pa.timestamp("us")}
+MADE_BY_FACTORY = {"gddl_pack.crm.small.1"}
+DBT = ("dbt-core<1.11", "dbt-duckdb<1.11", "deltalake", "pyarrow")
 PARSE = """
 import json, sys
 from airflow.dag_processing.dagbag import DagBag
@@ -56,10 +64,24 @@ def assert_rows(path: Path, text: str) -> None:
     assert sorted(held, key=str) == sorted(shown, key=str)
 
 
+def answer(lake: Path, query: str) -> str:
+    """What DuckDB answers to a query of the gallery, as CSV."""
+    with duckdb.connect() as connection:
+        for name in ("orders", "orders__changes", "orders__history", "orders__errors"):
+            connection.register(name.removeprefix("orders__"), DeltaTable(lake / "shop" / name).to_pyarrow_table())
+        connection.execute(f"CREATE VIEW runs AS SELECT * FROM read_json_auto('{lake}/_gddl/runs/*/*/*.json')")
+        found = connection.execute(query)
+        written = io.StringIO()
+        lines = csv.writer(written, lineterminator="\n")
+        lines.writerow(column[0] for column in found.description or ())
+        lines.writerows(found.fetchall())
+        return written.getvalue()
+
+
 def assert_parsed(folder: Path, name: str, text: str) -> None:
     """Airflow parses the DAG file, and it has the DAG that its name says."""
-    dags = folder / "recipe_dags"
-    dags.mkdir()
+    dags = folder / "recipe_dags" / Path(name).stem
+    dags.mkdir(parents=True)
     (dags / name).write_text(text)
     environ = {**os.environ, "AIRFLOW_HOME": str(folder / "airflow"), "AIRFLOW__CORE__LOAD_EXAMPLES": "False"}
     command = [sys.executable, "-c", PARSE, str(dags)]
@@ -67,49 +89,100 @@ def assert_parsed(folder: Path, name: str, text: str) -> None:
     assert done.returncode == 0, done.stderr
     answer = json.loads(done.stdout.splitlines()[-1])
     assert answer["errors"] == {}
-    assert list(answer["dags"]) == [Path(name).stem]
-    assert answer["dags"][Path(name).stem]
+    expected = [Path(name).stem] if "@dag" in text else sorted(MADE_BY_FACTORY)
+    assert sorted(answer["dags"]) == expected
+    assert all(answer["dags"].values())
 
 
-def take(walk: Walk, block: Block, source: sa.Engine | None) -> None:
+def take(walk: Walk, block: Block, source: sa.Engine | None, *, with_dbt: bool) -> None:
     """A block of a recipe.
 
     Args:
         source: where its SQL runs; null: it has none.
     """
-    if block.what == "sql" and source is not None:
-        with source.begin() as connection:
-            connection.execute(sa.text(block.text))
-    elif block.what == "landed":
-        land(walk.folder / "landing" / block.name, block.text)
-    elif block.what == "rows":
-        assert_rows(walk.folder / "lake" / block.name, block.text)
-    elif block.what == "endpoint":
-        assert json.loads(block.text) == endpoint_settings("s3://my-landing/dms")
-    elif block.what == "mapping":
-        assert json.loads(block.text) == table_mapping(load(walk.folder / "metadata", {}).tables)
-    elif block.what == "dag":
-        assert_parsed(walk.folder, block.name, block.text)
-    else:
-        assert block.what in ("file", "run", "shown"), f"no mark is called {block.what}"
-        list(walk.take(block))
+    lake = walk.folder / "lake"
+    known: dict[str, Callable[[], object]] = {
+        "landed": lambda: land(walk.folder / "landing" / block.name, block.text),
+        "rows": lambda: assert_rows(lake / block.name, block.text),
+        "query": lambda: setattr(walk, "output", answer(lake, block.text)),
+        "answer": lambda: assert_same_lines(walk.output, block.text),
+        "endpoint": lambda: assert_same_json(block.text, endpoint_settings("s3://my-landing/dms")),
+        "mapping": lambda: assert_same_json(block.text, table_mapping(load(walk.folder / "metadata", {}).tables)),
+        "dag": lambda: assert_parsed(walk.folder, block.name, block.text),
+        "fails": lambda: assert_failing(walk, block),
+        "dbt": lambda: list(walk.take(replace(block, what="run"))) if with_dbt else None,
+        **dict.fromkeys(("file", "run", "shown"), lambda: list(walk.take(block))),
+    }
+    if source is not None:
+        known["sql"] = lambda: run_sql(source, block.text)
+    known[block.what]()
+
+
+def run_sql(source: sa.Engine, text: str) -> None:
+    with source.begin() as connection:
+        connection.execute(sa.text(text))
+
+
+def assert_same_lines(found: str, shown: str) -> None:
+    assert sorted(found.splitlines()) == sorted(shown.splitlines())
+
+
+def assert_same_json(shown: str, expected: object) -> None:
+    assert json.loads(shown) == expected
+
+
+def assert_failing(walk: Walk, block: Block) -> None:
+    with pytest.raises(AssertionError, match="exit status"):
+        list(walk.take(replace(block, what="run")))
+
+
+def play(page: Path, folder: Path, programs: Sequence[Path] = ()) -> None:
+    """All blocks of a page, in their order.
+
+    Args:
+        programs: folders of further programs; with them, `dbt` blocks run.
+    """
+    (folder / "metadata").mkdir()
+    (folder / "metadata" / "gddl.yaml").write_text(ROOTS)
+    marked = blocks(page.read_text())
+    with postgres(settings="wal_level = logical") if any(b.what == "sql" for b in marked) else nullcontext() as source:
+        url = {} if source is None else {"GDDL_SOURCE_CRM": source.url.render_as_string(hide_password=False)}
+        path = os.pathsep.join([*map(str, programs), os.environ["PATH"]])
+        environ = {**os.environ, **url, "PATH": path}
+        walk = Walk(folder, Path(sys.executable).parent, environ=environ, kept=(*WITHOUT_SPARK, *url))
+        for block in marked:
+            take(walk, block, source, with_dbt=bool(programs))
 
 
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("page", RECIPES, ids=lambda page: page.stem)
 def test_the_recipe_works(page: Path, tmp_path: Path) -> None:
-    (tmp_path / "metadata").mkdir()
-    (tmp_path / "metadata" / "gddl.yaml").write_text(ROOTS)
-    marked = blocks(page.read_text())
-    kinds = {block.what for block in marked}
-    assert page.stem == "index" or {"file", "run", "rows"} <= kinds
+    kinds = {block.what for block in blocks(page.read_text())}
+    assert page.stem == "index" or ({"file", "run"} <= kinds and kinds & {"rows", "answer"})
     assert page.stem == "index" or kinds & {"landed", "sql"}
-    with postgres(settings="wal_level = logical") if "sql" in kinds else nullcontext() as source:
-        url = {} if source is None else {"GDDL_SOURCE_CRM": source.url.render_as_string(hide_password=False)}
-        kept = (*WITHOUT_SPARK, *url)
-        walk = Walk(tmp_path, Path(sys.executable).parent, environ={**os.environ, **url}, kept=kept)
-        for block in marked:
-            take(walk, block, source)
+    play(page, tmp_path)
+
+
+@pytest.mark.timeout(900)
+def test_the_tutorial_works(tmp_path: Path) -> None:
+    play(TUTORIAL, tmp_path)
+
+
+@pytest.mark.timeout(900)
+def test_the_tutorial_s_model_is_built_by_dbt(tmp_path: Path) -> None:
+    """With a dbt in an environment of its own, since its pins and Airflow's contradict each other."""
+    home = Path(os.environ.get("GDDL_TEST_VENVS", tmp_path)) / "dbt"
+    if not (home / "bin" / "dbt").exists():
+        venv.create(home, with_pip=True)
+        subprocess.run([home / "bin" / "pip", "install", "-q", *DBT], check=True)
+    (tmp_path / "walk").mkdir()
+    play(TUTORIAL, tmp_path / "walk", [home / "bin"])
+    with duckdb.connect(tmp_path / "walk" / "revenue" / "revenue.duckdb") as built:
+        found = built.execute(
+            "SELECT country, orders, CAST(revenue AS VARCHAR) FROM revenue ORDER BY country"
+        ).fetchall()
+    # Odd orders are Grace's, even ones Ada's; order 10 had become 5000, and 11 was deleted.
+    assert found == [("FR", 500, "255490.00"), ("US", 499, "249989.00")]
 
 
 def test_every_recipe_is_in_the_gallery() -> None:
