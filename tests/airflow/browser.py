@@ -9,6 +9,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -127,6 +128,16 @@ def assets(*consumers: tuple[str, str, str | None]) -> dict[str, Any]:
     answer = kinds.AssetCollectionResponse(assets=known, total_entries=len(known))
     shown: dict[str, Any] = answer.model_dump(mode="json")
     return shown
+
+
+def inaccessible(page: Page) -> list[str]:
+    """What axe finds: each rule that is broken, and the first element that breaks it."""
+    # Evaluated, since the page's policy forbids scripts of others.
+    page.evaluate((resources.files("axe_playwright_python") / "axe.min.js").read_text(encoding="utf-8"))
+    found: list[str] = page.evaluate(
+        "async () => (await axe.run()).violations.map((one) => `${one.id}: ${one.nodes[0].html}`)"
+    )
+    return found
 
 
 def picture(page: Page, name: str) -> None:

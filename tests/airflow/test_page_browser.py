@@ -263,6 +263,7 @@ def test_a_row_in_quarantine_leads_to_the_history_of_its_key(pages: Any, shop: S
     for _ in looks(page, "explain", (420, "light"), (1024, "dark"), (1440, "light")):
         assert page.evaluate(browser.CLIPPED) == []
         assert page.evaluate(browser.UNREADABLE) == []
+        assert browser.inaccessible(page) == []
     page.get_by_label("Value of id").fill("404")
     found.get_by_role("button", name="Show history").click()
     expect(found.get_by_text("[KEY_NOT_FOUND]")).to_be_visible()
@@ -286,6 +287,7 @@ def test_the_first_rows_are_shown_on_request(pages: Any, shop: Site) -> None:
     for _ in looks(page, "rows", (420, "dark"), (1024, "light"), (1440, "dark")):
         assert page.evaluate(browser.CLIPPED) == []
         assert page.evaluate(browser.UNREADABLE) == []
+        assert browser.inaccessible(page) == []
 
 
 def test_no_word_is_broken_inside(pages: Any, shop: Site) -> None:
@@ -330,6 +332,7 @@ def test_the_overview_shows_what_the_filters_leave(pages: Any) -> None:
         assert page.evaluate(OVERLAPPING) == []
         assert page.evaluate(browser.CLIPPED) == []
         assert page.evaluate(browser.UNREADABLE) == []
+        assert browser.inaccessible(page) == []
     page.get_by_role("searchbox").fill("orders late")
     expect(shown).to_contain_text("0 tables, 0 runs.")
     page.get_by_role("searchbox").fill("shop.late")
@@ -361,6 +364,7 @@ def test_lineage_leads_from_the_source_to_the_consumers(pages: Any) -> None:
     for _ in looks(page, "lineage", (420, "dark"), (1024, "light"), (1440, "dark")):
         assert page.evaluate(browser.CLIPPED) == []
         assert page.evaluate(browser.UNREADABLE) == []
+        assert browser.inaccessible(page) == []
     page.goto("/gddl/#/table/shop.late")
     expect(stages.nth(2)).to_contain_text("No DAG is scheduled by this table's asset")
     page.route("**/api/v2/assets?*", lambda route: route.fulfill(status=403, json={"detail": "Forbidden"}))
