@@ -445,7 +445,7 @@ def run_tables(cli: CliContext, catalog: Catalog, tables: tuple[TableSpec, ...],
         for result in outcome.results:
             recorder.take(result, whole=request.options.action == "run")
         recorder.flush()
-    elif request.options.action == "maintain" and not request.options.dry_run:
+    elif request.options.action in ("maintain", "verify") and not request.options.dry_run:
         recorder_of(cli, catalog).take_maintenance(outcome.results)
     return outcome
 

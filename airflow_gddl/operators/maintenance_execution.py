@@ -24,6 +24,7 @@ from airflow_gddl.runners.interface import Runner
 from airflow_gddl.runners.remote import RemoteRunner, TaskKey, out_of_time_result
 from airflow_gddl.runtime.landing.run_request import loaded_by, refuse_unknown
 from airflow_gddl.runtime.snapshot import PipelineDocument
+from airflow_gddl.runtime.state.documents import BY_HAND
 from airflow_gddl.runtime.state.recording import StateRecorder, recorded
 from airflow_gddl.stores import open_store, read_document
 from airflow_gddl.triggers import ends_at
@@ -199,10 +200,9 @@ class _Execution:
             runner.settle()
         asked = [replace(result, action=operator.action, origin=origin) for result in outcome.results]
         known = tuple(recorded(document.roots, result, time.time(), environ) for result in asked)
-        if operator.action == "maintain":
-            StateRecorder(
-                document.roots, document.pipeline.dag_id, document.pipeline.tables, environ=environ
-            ).take_maintenance(known)
+        # One object holds all verifications, so that a later one can end what an earlier one found.
+        name = document.pipeline.dag_id if operator.action == "maintain" else BY_HAND
+        StateRecorder(document.roots, name, document.pipeline.tables, environ=environ).take_maintenance(known)
         return known
 
     def _runner(self, number: int, environ: Mapping[str, str], since: int | None, tick: Callable[[], None]) -> Runner:

@@ -146,7 +146,8 @@ class PageSource:
         return self._directory[1], (Trouble(what=f"{why}{stale}", since=None),) if why else ()
 
 
-_OF_STATE = ("state", "last_state", "late", "failed", "running", "lag", "behind", "as_of", "waiting")
+_OF_ROW = ("table", "source", "tier", "priority", "owner", "freshness", "heartbeat")
+_OF_STATE = ("state", "last_state", "late", "failed", "running", "lag", "behind", "as_of", "complete_until", "waiting")
 _KEPT = (
     "files_removed", "log_files_removed", "tombstones_removed", "changes_cut", "runs_removed", "leftovers_removed"
 )  # fmt: skip
@@ -216,7 +217,7 @@ def row(one: BoardRow, names: Collection[str]) -> dict[str, Any]:
     """
     record, state, poll = one.record, one.state, one.poll
     facts = record.facts
-    shown = {name: getattr(one.row, name) for name in ("table", "source", "tier", "priority", "owner", "freshness")}
+    shown = {name: getattr(one.row, name) for name in _OF_ROW}
     shown |= {name: getattr(state, name) for name in _OF_STATE}
     shown |= {"attention": list(state.attention), "problems": list(one.row.problems), "grace": one.row.grace}
     return {

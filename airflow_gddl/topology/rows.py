@@ -45,6 +45,7 @@ class TableRow:
         source_table: `schema.name` in the source; null: `table`.
         published, technical, added: see `Publication`.
         tags: names of its tags, and names with values as Airflow shows them.
+        heartbeat: the lake's table of its source's heartbeat; null: none.
     """
 
     table: str
@@ -62,6 +63,7 @@ class TableRow:
     technical: Sequence[str] = ()
     added: Sequence[str] = ()
     tags: Sequence[str] = ()
+    heartbeat: str | None = None
 
     @property
     def name_in_source(self) -> str:
@@ -96,6 +98,7 @@ def row_of(spec: TableSpec, pipeline: Pipeline | None) -> TableRow:
         technical=publication.technical,
         added=publication.added,
         tags=tuple(label for key, value in spec.tags.items() for label in dict.fromkeys((key, label_of(key, value)))),
+        heartbeat=spec.heartbeat,
     )
 
 
