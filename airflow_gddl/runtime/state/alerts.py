@@ -20,7 +20,8 @@ _REFUSED = ("SCHEMA_REFUSED", "EXPECTATION_FAILED")
 _LATE_CODE, _FAILED_CODE, _BROKEN_CODE = "FRESHNESS_MISSED", "LOAD_FAILED", "ROW_INVALID"
 METADATA = "(metadata)"
 """In place of a table, in alerts of metadata outside of rows."""
-_LATENESS = (_LATE_CODE, STOPPED_CODE)
+LATENESS = (_LATE_CODE, STOPPED_CODE)
+"""Codes of alerts of a late table, of which it has one at a time."""
 _SETTLED_AFTER = 120.0
 _TEXTS = {
     "FOLDER_MISSING": "its landing folder is missing",
@@ -164,7 +165,7 @@ def without_load(found: Iterable[BoardRow], notified: Notified, limits: AlertLim
         if newest is None or now - newest.started - newest.seconds > _SETTLED_AFTER or one.row.problems:
             made += _of_row(one, notified, limits)
         else:
-            known = {one.row.table: tuple(code for code in _LATENESS if code in notified.get(one.row.table, ()))}
+            known = {one.row.table: tuple(code for code in LATENESS if code in notified.get(one.row.table, ()))}
             late = [_lateness(one)] if one.state.late else []
             made += _changes(one.row.table, one.row.owner, late, known)
     return made

@@ -291,7 +291,6 @@ class TableRecord:
         one = _record_of(fact, text)
         return merged(self, one if whole else replace(one, complete=None))
 
-
     def _verified(self, result: JobResult) -> TableRecord:
         """Copy with what a verification found of the source."""
         bounds, until = window_bounds(result.details), seconds_of(result.freshness.complete_until)
