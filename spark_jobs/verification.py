@@ -609,7 +609,8 @@ class _ComparingWindows(_Comparing):
         looked_at = self.table.now()
         grid = grid_of(self.options, looked_at)
         # The replica is read before the source, so that what differs is newer there.
-        mine = self._sums(self._lake(self.columns.lake), grid)
+        since = (self.column, grid.bounds(0)[0])
+        mine = self._sums(self.context.engine.live_rows(self.context, self.columns.lake, since), grid)
         theirs = self._sums(self._changed_rows(grid), grid)
         wrong = frozenset(number for number in range(grid.count) if mine[number] != theirs[number])
         found, window_of = self._in_wrong(grid, wrong)

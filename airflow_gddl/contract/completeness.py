@@ -41,14 +41,17 @@ class HeartbeatFacts:
         return 0.0 if last is None or self.as_of is None else max(0.0, self.as_of - last)
 
 
-def is_stopped(heartbeat: HeartbeatFacts | None, limit: float | None) -> bool:
+def is_stopped(heartbeat: HeartbeatFacts | None, limit: float | None, commit: float | None = None) -> bool:
     """Whether the source's log stands still for longer than a table's freshness allows.
 
     Args:
         heartbeat: null: the source has none, so that a quiet table says nothing.
         limit: `freshness` of the table in seconds; null: none.
+        commit: newest commit of the table itself that was applied: its log goes on even where the heartbeat has ended.
     """
-    return heartbeat is not None and limit is not None and heartbeat.standstill > limit
+    if heartbeat is None or limit is None or heartbeat.standstill <= limit:
+        return False
+    return commit is None or heartbeat.as_of is None or heartbeat.as_of - commit > limit
 
 
 def complete_until(

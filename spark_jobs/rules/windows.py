@@ -11,6 +11,9 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Literal
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from airflow_gddl.contract.column_names import delivered_name
 from airflow_gddl.contract.spec import WindowLength
 
@@ -31,6 +34,13 @@ def time_column(columns: Iterable[str], wanted: str) -> str | None:
     """
     there = {delivered_name(name).lower(): name for name in columns}
     return next((there[name] for name in ((wanted.lower(),) if wanted else TIME_COLUMNS) if name in there), None)
+
+
+def changed_since(rows: pa.Table, column: str, moment: datetime) -> pa.Table:
+    """Rows with a time at or after a moment, which has a zone."""
+    times = rows.column(column)
+    bound = moment if times.type.tz else _plain(moment)
+    return rows.filter(pc.greater_equal(times, pa.scalar(bound, times.type)))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -77,6 +77,14 @@ def test_without_evidence_or_limit_nothing_stands_still() -> None:
     assert not any((is_stopped(None, LIMIT), is_stopped(old, None), is_stopped(HeartbeatFacts(as_of=10**9), LIMIT)))
 
 
+def test_a_table_with_changes_of_its_own_is_not_stopped() -> None:
+    """What updates the heartbeat has ended; the log goes on."""
+    ended = HeartbeatFacts(commit=0.0, as_of=10_000.0)
+    assert [is_stopped(ended, LIMIT, commit) for commit in (None, 10_000.0 - LIMIT - 1, 10_000.0 - LIMIT)] == [
+        True, True, False,
+    ]  # fmt: skip
+
+
 def test_a_heartbeat_of_which_only_the_full_load_came_stands_still_since_then() -> None:
     assert not is_stopped(HeartbeatFacts(loaded=0.0, as_of=LIMIT), LIMIT)
     assert is_stopped(HeartbeatFacts(loaded=0.0, as_of=LIMIT + 1), LIMIT)

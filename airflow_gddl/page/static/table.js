@@ -99,7 +99,7 @@ function facts({ table, totals, now }) {
 
 function complete(table) {
   const until = table.complete_until === null ? "not known" : `${moment(table.complete_until)}, source time`;
-  if (table.heartbeat !== null) return `${until}; heartbeat ${table.heartbeat}`;
+  if (table.heartbeat !== null) return `${until}; by the heartbeat of its source${table.heartbeat && `, ${table.heartbeat}`}`;
   return table.complete_until === null ? until : `${until}; no evidence of the source since`;
 }
 

@@ -148,7 +148,7 @@ def judge(row: TableRow, known: Knowledge, now: float) -> TableStatus:
     as_of = latest(record.complete, record.commit, _clear(record, poll))
     behind = None if as_of is None else now - as_of
     overdue = row.enabled and row.freshness is not None and (behind is None or behind > row.freshness)
-    stopped = row.enabled and record.succeeded is not None and is_stopped(known.heartbeat, row.freshness)
+    stopped = row.enabled and record.succeeded is not None and is_stopped(known.heartbeat, row.freshness, record.commit)
     late = stopped or (overdue and not _is_in_grace(row, record, known, now))
     running = known.running.since if known.running is not None and known.running.until > now else None
     attention = _attention(row, known, now, stopped=stopped)
