@@ -39,7 +39,7 @@ from spark_jobs.table.pending import of_key
 from spark_jobs.table.runtime import RunTotals, iso
 from spark_jobs.table.table_run import TableRun
 from spark_jobs.table.wanted_key import WantedKey
-from spark_jobs.verification import DIFFERENCES, ORPHANS
+from spark_jobs.verification import DIFFERENCES, ORPHANS, WINDOW_DIFFERENCES
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -283,7 +283,7 @@ class _Erasing:
         for folder in ("refresh", "unwrapped"):
             for found in list(storage.list(f"{state}/{folder}")):
                 storage.delete(found.path)
-        for name in (DIFFERENCES, ORPHANS):
+        for name in (DIFFERENCES, WINDOW_DIFFERENCES, ORPHANS):
             storage.delete(f"{state}/{name}")
 
 
