@@ -141,6 +141,36 @@ def test_one_lost_file_of_many_is_named_by_its_hour(source: sa.Engine, tmp_path:
     )
 
 
+def test_a_source_that_goes_on_is_never_wrong(source: sa.Engine, tmp_path: Path) -> None:
+    """Twenty verifications while rows come, change and go, the replica always a step behind."""
+    lake = SmallLake(tmp_path)
+    environ = {"GDDL_SOURCE_SHOP": source.url.render_as_string(hide_password=False)}
+    day = Day(lake, 20, datetime.now(UTC).replace(minute=0, second=0, microsecond=0) - timedelta(hours=22))
+    for number in range(20):
+        day.file(number)
+    day.insert_into(source)
+    lake.done(SPEC)
+    unsettled = 0
+    for number in range(20, 40):
+        at, gone = datetime.now(UTC), sorted(day.rows)[number * 7 % len(day.rows)]
+        name = day.file(number, at)
+        day.rows.pop(gone)
+        day.insert_into(source)
+        landed = Path(lake.layout(SPEC).landing) / name
+        content = landed.read_bytes()
+        landed.unlink()
+        result = verified(lake, environ, SPEC, BY_HOUR)
+        assert (result.error, result.details["windows"]["missing_from"]) == (None, None)
+        unsettled += sum(window["unsettled"] for window in result.details["windows"]["windows"])
+        landed.write_bytes(content)
+        delete = {"Op": ["D"], "seq": [10 * number + 9], "id": pa.array([gone], pa.int32()),
+                  "dms_timestamp": pa.array([at], UTC_TIMES)}  # fmt: skip
+        write(landed.parent, f"{at:%Y%m%d-%H%M%S}{900 + number:03d}.parquet", pa.table(delete))
+        lake.done(SPEC)
+    assert unsettled > 20
+    assert states(verified(lake, environ, SPEC, BY_HOUR)) == {}
+
+
 def test_deletes_that_never_came_are_told_apart(source: sa.Engine, tmp_path: Path) -> None:
     """A source without the row has no time of its delete: it was after that of the row."""
     lake = SmallLake(tmp_path)
