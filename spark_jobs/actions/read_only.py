@@ -99,11 +99,11 @@ def verify(run: TableRun, totals: RunTotals) -> JobResult:
     Raises:
         FatalError: as `url_of`, also for a table that is not loaded yet; `BATCH_UNFINISHED`.
     """
-    if run.job.options.since_seconds is not None:
-        return verify_by_windows(run, totals)
     run.ledger()  # which refuses a table that was loaded otherwise
     if not run.spec.shards and (connection := _connection(run)):
         url_of(connection, run.runtime.environ)  # a table that is not loaded yet must not hide a wrong name
+    if run.job.options.since_seconds is not None:
+        return verify_by_windows(run, totals)
     found, unfinished = _judged_by_shard(run, totals)
     if not found:
         return run.result(totals)
@@ -194,7 +194,6 @@ def verify_by_windows(run: TableRun, totals: RunTotals) -> JobResult:
     Raises:
         FatalError: as `verify`.
     """
-    run.ledger()  # which refuses a table that was loaded otherwise
     ledgers = run.shard_ledgers() or (run.ledger(),)
     if all(ledger.state.keys is None for ledger in ledgers):
         notices.require_first_load(run.spec.table, ledgers[0])

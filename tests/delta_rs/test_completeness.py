@@ -357,3 +357,17 @@ def test_changes_that_dms_could_not_apply_are_a_warning(tmp_path: Path) -> None:
         ("SOURCE_EXCEPTIONS", 2)
     ]
     assert "SOURCE_EXCEPTIONS" in statuses(tmp_path)[table]["attention"]
+
+
+def test_files_of_all_sources_of_a_table_are_counted(tmp_path: Path) -> None:
+    (tmp_path / "metadata" / "tables").mkdir(parents=True)
+    sources = "sources: {eu: {landing: ../landing/eu}, us: {landing: ../landing/us}}"
+    (tmp_path / "metadata" / "gddl.yaml").write_text(f"landing: ../other\nlake: ../lake\n{sources}\n")
+    row = "{table: public.orders, keys: [id], sequence_by: [seq], shards: [eu, us], target: a.orders}"
+    (tmp_path / "metadata" / "tables" / "s.yaml").write_text(f"tables: [{row}]\n")
+    for number, source in enumerate(("eu", "us", "us"), start=1):
+        change(tmp_path, f"{source}.public.orders", number, timedelta(hours=3))
+    gddl(tmp_path, "run")
+    (result,), _ = gddl(tmp_path, "verify", "--since", "24h")
+    assert [w["code"] for w in result["warnings"]] == ["WINDOWS_NOT_COMPARED"]
+    assert sum(window["files"] for window in result["details"]["windows"]["windows"]) == 3
