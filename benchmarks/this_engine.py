@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 from measuring import Answer, Order, answer, order_of_child, peak_mib, steps_of
-from spark_jobs.table.table_run import TableRun
 from workload import KEY, SCHEMA, TABLE, Folders
 
 from airflow_gddl.contract.result import JobResult
@@ -18,7 +17,7 @@ from airflow_gddl.stores import Storage
 from spark_jobs.job.job_tables import run_job
 from spark_jobs.job.table_job import poll_table
 from spark_jobs.spark.session import SessionSettings
-from spark_jobs.table.runtime import LazySpark, Runtime, Step
+from spark_jobs.table.runtime import LazySpark, Runtime, Step, TableRun
 
 SIDE = "engine"
 TIER: TierSpec = DEFAULT_TIERS["large"]

@@ -49,6 +49,7 @@ from spark_jobs.table.pending import (
     PendingWork,
     Turns,
     has_tables,
+    known_until,
     left_in_quarantine,
     moment,
     next_plan,
@@ -102,6 +103,7 @@ def idle_result(run: TableRun, outcome: RunTotals) -> JobResult | int:
 def finished(run: TableRun, outcome: RunTotals) -> JobResult:
     """The result of a run, after its last step is reported."""
     run.report("done", outcome.batches, outcome.rows_read)
+    outcome.complete_until = known_until(run, outcome)
     return run.result(outcome)
 
 
@@ -190,6 +192,7 @@ def run_batch(run: TableRun, context: TableContext, batch: Batch, outcome: RunTo
     grown = main.inserted - (main.deleted if run.spec.delete == "hard" else 0)
     commit(run, context, batch, done, swept=swept, grown=grown)
     count(outcome, plan, done)
+    outcome.warn(notices.of_exceptions(run.spec, done.appended.written))
     outcome.count(main)
     outcome.max_commit_ts = batch.ledger.state.max_commit_ts
     return done

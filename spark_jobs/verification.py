@@ -7,9 +7,10 @@ import json
 import math
 import struct
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
@@ -26,13 +27,14 @@ from spark_jobs.engines.port import TableContext
 from spark_jobs.ledger.ledger import read_small
 from spark_jobs.plan.planned_batch import TableState
 from spark_jobs.plan.table_schema import TableSchema
+from spark_jobs.rules.windows import STEPS, Grid, Window, judged, missing_from, proven_until, time_column
 from spark_jobs.table.runtime import iso
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import URL
 
 
-DIFFERENCES = "source-looks.json"
+DIFFERENCES, WINDOW_DIFFERENCES = "source-looks.json", "window-looks.json"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,18 +58,23 @@ class DifferenceRecords:
     unsettled: Mapping[str, SeenDifferences] = field(default_factory=dict)
 
 
-def read_differences(storage: Storage, root: str) -> Mapping[str, SeenDifferences]:
+def read_differences(storage: Storage, root: str, name: str = DIFFERENCES) -> Mapping[str, SeenDifferences]:
     """Those of the table whose state folder is `root`; if the document is lost, one more comparison is needed.
+
+    Args:
+        name: of the document: comparisons by windows have their own.
 
     Raises:
         FatalError: `LEDGER_DAMAGED`.
     """
-    found = read_small(storage, join(root, DIFFERENCES), DifferenceRecords, "delete it, and compare once more")
+    found = read_small(storage, join(root, name), DifferenceRecords, "delete it, and compare once more")
     return {} if found is None else found.unsettled
 
 
-def write_differences(storage: Storage, root: str, unsettled: Mapping[str, SeenDifferences]) -> None:
-    storage.write(join(root, DIFFERENCES), codec.to_json(DifferenceRecords(unsettled=unsettled)).encode())
+def write_differences(
+    storage: Storage, root: str, unsettled: Mapping[str, SeenDifferences], name: str = DIFFERENCES
+) -> None:
+    storage.write(join(root, name), codec.to_json(DifferenceRecords(unsettled=unsettled)).encode())
 
 
 ORPHANS = "orphan-looks.json"
@@ -155,6 +162,13 @@ class SourceTable:
         wanted = wanted if high is None else wanted.where(self.table.c[key] < high)
         streaming = self.connection.execution_options(yield_per=_ROWS_AT_ONCE)
         for row in streaming.execute(wanted):
+            yield tuple(row)
+
+    def rows_since(self, columns: Sequence[str], time: str, since: datetime) -> Iterator[tuple[Any, ...]]:
+        """Rows whose column `time` is at or after a moment (naive: UTC, as in columns without a zone), in any order."""
+        sa = _sqlalchemy()
+        wanted = sa.select(*(self.table.c[c] for c in columns)).where(self.table.c[time] >= since)
+        for row in self.connection.execution_options(yield_per=_ROWS_AT_ONCE).execute(wanted):
             yield tuple(row)
 
 
@@ -425,6 +439,53 @@ def verify_source(
     return _Comparing(context, table_schema, state, table, columns, options, now).verdict()
 
 
+@dataclass(frozen=True, kw_only=True)
+class WindowVerdict:
+    """See `Window`; moments are ISO 8601 UTC.
+
+    Attributes:
+        column: of the rows, in the lake, that tells their time; empty: none, so that only files are counted.
+        since: start of the first window.
+        proven_until: until when nothing is missing of what changed since; null: nothing is known.
+        missing_from: start of the first window that is wrong.
+        keys: some that differ, as in `SourceVerdict`, with the start of their `window`.
+        looked_at: the source's time; without a source, ours.
+    """
+
+    column: str
+    since: str
+    windows: tuple[Window, ...]
+    proven_until: str | None = None
+    missing_from: str | None = None
+    keys: tuple[dict[str, Any], ...] = ()
+    looked_at: str = ""
+
+
+def verify_windows(
+    context: TableContext, table_schema: TableSchema, state: TableState, table: SourceTable, options: JobOptions,
+    now: datetime,
+) -> WindowVerdict | None:  # fmt: skip
+    """Compare rows that were changed lately, window by window; null: no column of both sides tells when that was.
+
+    A row that differs is settled as in `verify_source`; a window counts as wrong when one of its rows has.
+
+    Raises:
+        FatalError: `SOURCE_KEYS_NOT_COMPARABLE`.
+    """
+    columns = Columns.of(table, table_schema)
+    timed = [name for name, how in zip(columns.lake, columns.how, strict=True) if how is _moment]
+    column = time_column(timed, options.window_column)
+    if column is None:
+        return None
+    return _ComparingWindows(context, table_schema, state, table, columns, options, now, column).in_windows()
+
+
+def grid_of(options: JobOptions, until: datetime) -> Grid:
+    """The windows that a verification was asked for, until a moment."""
+    since = until - timedelta(seconds=options.since_seconds or 0)
+    return Grid.of(since, until, STEPS[options.window])
+
+
 @dataclass(frozen=True)
 class _Comparing:
     context: TableContext
@@ -493,10 +554,12 @@ class _Comparing:
         found |= {key: (None, mine) for key, mine in here.items()}
         return found
 
-    def _settled(self, found: Mapping[tuple[str, ...], Hashes], looked_at: datetime) -> set[tuple[str, ...]]:
+    def _settled(
+        self, found: Mapping[tuple[str, ...], Hashes], looked_at: datetime, name: str = DIFFERENCES
+    ) -> set[tuple[str, ...]]:
         """Keys that differ though their change would have arrived; all are remembered for the next poll."""
         storage, root = self.context.storage, self.context.layout.state
-        before = read_differences(storage, root)
+        before = read_differences(storage, root, name)
         now: dict[str, SeenDifferences] = {}
         settled: set[tuple[str, ...]] = set()
         for key, hashes in found.items():
@@ -509,7 +572,7 @@ class _Comparing:
             if len(now) < _MOST_REMEMBERED:
                 now[mark_of(key)] = seen
         if before or now:
-            write_differences(storage, root, now)
+            write_differences(storage, root, now, name)
         return settled
 
     def _has_settled(self, seen: SeenDifferences) -> bool:
@@ -532,6 +595,91 @@ class _Comparing:
             }
             for key in chosen
         )
+
+
+@dataclass(frozen=True)
+class _ComparingWindows(_Comparing):
+    """Attributes:
+    column: of the lake, that tells when a row was changed.
+    """
+
+    column: str
+
+    def in_windows(self) -> WindowVerdict:
+        looked_at = self.table.now()
+        grid = grid_of(self.options, looked_at)
+        # The replica is read before the source, so that what differs is newer there.
+        since = (self.column, grid.bounds(0)[0])
+        mine = self._sums(self.context.engine.live_rows(self.context, self.columns.lake, since), grid)
+        theirs = self._sums(self._changed_rows(grid), grid)
+        wrong = frozenset(number for number in range(grid.count) if mine[number] != theirs[number])
+        found, window_of = self._in_wrong(grid, wrong)
+        settled = self._settled(found, looked_at, WINDOW_DIFFERENCES)
+        states = [Counter[str]() for _ in range(grid.count)]
+        for key, hashes in found.items():
+            states[window_of[key]][_state(hashes) if key in settled else "unsettled"] += 1
+        wait = settle_time(self.context.spec, self.options)
+        windows = tuple(
+            judged(
+                replace(
+                    window,
+                    source_rows=theirs[number][0],
+                    rows=mine[number][0],
+                    missing=states[number]["missing"],
+                    different=states[number]["different"],
+                    extra=states[number]["extra"],
+                    unsettled=states[number]["unsettled"],
+                ),
+                closed=grid.bounds(number)[1] + wait <= looked_at,
+            )
+            for number, window in enumerate(grid.windows())
+        )
+        return WindowVerdict(
+            column=self.column,
+            since=windows[0].start,
+            windows=windows,
+            proven_until=proven_until(windows),
+            missing_from=missing_from(windows),
+            keys=self._named(found, settled),
+            looked_at=iso(looked_at),
+        )
+
+    @property
+    def _at(self) -> int:
+        """Index of the time column."""
+        return self.columns.lake.index(self.column)
+
+    def _changed_rows(self, grid: Grid) -> Iterable[tuple[Any, ...]]:
+        """Of the source, with a time in one of the windows."""
+        name = self.columns.source[self._at]
+        since = grid.start.replace(tzinfo=UTC) if self.table.types[name].kind == "aware" else grid.start
+        return self.table.rows_since(self.columns.source, name, since)
+
+    def _sums(self, rows: Iterable[tuple[Any, ...]], grid: Grid) -> list[tuple[int, int]]:
+        """Rows of each window, and the sum of their hashes."""
+        counts, sums = [0] * grid.count, [0] * grid.count
+        for row in rows:
+            if (number := grid.number(row[self._at])) is not None:
+                counts[number], sums[number] = counts[number] + 1, sums[number] + self.columns.digest(row)
+        return list(zip(counts, sums, strict=True))
+
+    def _in_wrong(
+        self, grid: Grid, wrong: frozenset[int]
+    ) -> tuple[dict[tuple[str, ...], Hashes], dict[tuple[str, ...], int]]:
+        """Keys of the windows that differ with the hashes of both rows, and the window of each."""
+        theirs: dict[tuple[str, ...], tuple[int, int]] = {}
+        for row in self._changed_rows(grid) if wrong else ():
+            if (number := grid.number(row[self._at])) is not None and number in wrong:
+                theirs[self.columns.key(row)] = (self.columns.digest(row), number)
+        found: dict[tuple[str, ...], Hashes] = {key: (digest, None) for key, (digest, _) in theirs.items()}
+        window_of = {key: number for key, (_, number) in theirs.items()}
+        for row in self._lake(self.columns.lake) if wrong else ():
+            key, number = self.columns.key(row), grid.number(row[self._at])
+            if key in theirs:  # whatever its time is in the lake: an update may be missing of a row of any age
+                found[key] = (theirs[key][0], self.columns.digest(row))
+            elif number is not None and number in wrong:
+                found[key], window_of[key] = (None, self.columns.digest(row)), number
+        return {key: hashes for key, hashes in found.items() if hashes[0] != hashes[1]}, window_of
 
 
 def ranges_of(count: int, low: Any, high: Any) -> list[Range]:

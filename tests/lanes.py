@@ -31,6 +31,7 @@ def group_of(item: pytest.Item, root: Path) -> str | None:
 _SORTS_BESIDE = ("composite", "bad_rows", "reloads", "partial", "conditions", "everything, files written again")
 
 _LONG_ON_SPARK = {
+    "test_completeness": ("test_one_lost_file_of_many_is_named_by_its_hour[1000]",),
     "test_scenarios": ("test_in_another_order", "test_in_one_go"),
     "test_end_to_end": (
         "test_interrupted_run_is_resumed",

@@ -6,6 +6,7 @@ import importlib
 import importlib.util
 import json as parser
 from collections.abc import Mapping, Sequence
+from enum import StrEnum
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,6 +17,7 @@ from airflow_gddl.cli.context import CliContext
 from airflow_gddl.cli.job import Request, carry_out, each, perform
 from airflow_gddl.cli.options import read_key, require_whole_key
 from airflow_gddl.cli.screen import Cell, Screen, ScreenColumn, count, counted
+from airflow_gddl.contract import durations
 from airflow_gddl.contract.checks import CONNECTION_NAME
 from airflow_gddl.contract.connections import url_of
 from airflow_gddl.contract.errors import MetadataError
@@ -26,7 +28,12 @@ if TYPE_CHECKING:
     from airflow_gddl.metadata.loading import Catalog
 
 
-def verify(
+class Windows(StrEnum):
+    HOUR = "hour"
+    DAY = "day"
+
+
+def verify(  # noqa: PLR0913 - typer reads each option of the command from one parameter
     ctx: typer.Context,
     *,
     metadata: options.Metadata = "metadata",
@@ -37,18 +44,46 @@ def verify(
         float | None,
         typer.Option(metavar="SECONDS", min=0, help="How long a change may take; 0: no changes are on their way."),
     ] = None,
+    since: Annotated[
+        str, typer.Option(metavar="DURATION", help="Compare rows changed in this time alone, by windows: 24h, 7d.")
+    ] = "",
+    by: Annotated[Windows, typer.Option(help="Length of a window, with --since.")] = Windows.HOUR,
+    column: Annotated[
+        str, typer.Option(help="The rows' column with the time of their last change; by default as updated_at.")
+    ] = "",
 ) -> None:
-    """Compare each replica with its changes, its source and its constraints; exit status 1 when one fails."""
+    """Compare each replica with its changes, its source and its constraints; exit status 1 when one fails.
+
+    With --since, only rows that were changed lately are compared, with the source.
+    """
     require_name(source_connection)
     cli = context.of(ctx).lending(source_connection)
-    asked = JobOptions(action="verify", source_connection=source_connection, settle_seconds=settle)
+    asked = JobOptions(
+        action="verify",
+        source_connection=source_connection,
+        settle_seconds=settle,
+        since_seconds=_duration(since) if since else None,
+        window=by.value,
+        window_column=column,
+    )
     check = partial(require_connection, cli, source_connection)
     done = perform(cli, Request(metadata=metadata, tables=tuple(table or ()), options=asked, as_json=json, check=check))
     if not json:
-        job.show_verdicts(cli.screen, done.outcome.results)
+        shown = job.show_windows if since else job.show_verdicts
+        shown(cli.screen, done.outcome.results)
     job.show_troubles(cli.screen, done.outcome)
     any_different = any(job.verdict(result) == "different" for result in done.outcome.results)
     raise typer.Exit(context.FAILED if any_different else done.exit_status)
+
+
+def _duration(text: str) -> float:
+    """
+    Raises:
+        MetadataError: `DURATION_INVALID`.
+    """
+    if not durations.is_duration(text):
+        raise MetadataError("DURATION_INVALID", f"not a duration: {text!r}", remedy=durations.remedy(text))
+    return durations.seconds(text)
 
 
 def require_name(connection: str) -> None:

@@ -16,6 +16,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 from airflow_gddl.cli import context, metadata
 from airflow_gddl.cli.context import CliContext, of_outcome
 from airflow_gddl.cli.screen import Cell, Screen, ScreenColumn, count, counted, duration, number_columns, safe
+from airflow_gddl.contract.completeness import WINDOWS
 from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.contract.layout import LOADS
 from airflow_gddl.contract.result import STARTING_SPARK, ExpectationCount, JobResult, Status
@@ -67,7 +68,8 @@ def _batches(result: JobResult) -> list[dict[str, Any]]:
 
 
 STYLES = {"succeeded": "green", "failed": "bold red", "skipped": "dim", "equal": "green", "different": "bold red",
-          "violated": "bold red"}  # fmt: skip
+          "violated": "bold red", "ok": "green", "missing": "bold red", "extra": "bold red", "unsettled": "yellow",
+          "open": "dim"}  # fmt: skip
 _STATUSES: tuple[Status, ...] = ("succeeded", "skipped", "failed")
 _MOST_NAMED = 5
 _NUMBERS = {
@@ -125,6 +127,28 @@ def show_verdicts(screen: Screen, results: Sequence[JobResult]) -> None:
     if checked:
         numbers = number_columns("rows", "failed", "unsettled")
         screen.table(["table", "constraint", "verdict", *numbers, "values"], checked)
+
+
+_WINDOW_NUMBERS = ("source_rows", "rows", "missing", "different", "extra", "unsettled", "files")
+
+
+def show_windows(screen: Screen, results: Sequence[JobResult]) -> None:
+    """One row for each window of each table: whether what was changed in it has come."""
+    numbers = number_columns("in the source", "rows", "missing", "different", "extra", "unsettled", "files")
+    rows: list[list[Cell | str]] = [
+        [
+            result.table,
+            f"{window['start']:.16}",
+            status(str(window["state"]).replace("_", " ")),
+            *(count(window[name]) for name in _WINDOW_NUMBERS),
+        ]
+        for result in results
+        for window in (answer(result).get(WINDOWS) or {}).get("windows") or ()
+    ]
+    screen.table(["table", "window (UTC)", "state", *numbers], rows)
+    for result in results:
+        if result.freshness.complete_until:
+            screen.say(f"{result.table}: complete until {result.freshness.complete_until}")
 
 
 def _constraint_row(table: str, found: Mapping[str, Any]) -> list[Cell | str]:
@@ -445,7 +469,7 @@ def run_tables(cli: CliContext, catalog: Catalog, tables: tuple[TableSpec, ...],
         for result in outcome.results:
             recorder.take(result, whole=request.options.action == "run")
         recorder.flush()
-    elif request.options.action == "maintain" and not request.options.dry_run:
+    elif request.options.action in ("maintain", "verify") and not request.options.dry_run:
         recorder_of(cli, catalog).take_maintenance(outcome.results)
     return outcome
 

@@ -84,6 +84,9 @@ class StatusLine:
         rows: of the replica.
         lag_seconds: now minus the newest source commit applied.
         behind_seconds, up_to_date_as_of: now minus the last moment as of which everything that had landed was applied.
+        complete_until: commit time of the source until which everything is known to have come.
+        heartbeat: table that shows that the source's log goes on; null: none, so that nothing is known of the source
+            since `complete_until`.
         freshness_seconds: limit of `behind_seconds`; null: none.
         waiting_files: landed but not loaded, by the last poll.
         quarantined, late_ignored: rows and files in quarantine, and changes that the last known runs ignored as late.
@@ -105,6 +108,8 @@ class StatusLine:
     lag_seconds: float | None
     behind_seconds: float | None
     up_to_date_as_of: str | None
+    complete_until: str | None
+    heartbeat: str | None
     freshness_seconds: int | None
     waiting_files: int
     quarantined: int
@@ -278,6 +283,8 @@ def line_of(one: BoardRow, now: float) -> StatusLine:
         lag_seconds=state.lag,
         behind_seconds=state.behind,
         up_to_date_as_of=text_of(state.as_of),
+        complete_until=text_of(state.complete_until),
+        heartbeat=one.row.heartbeat,
         freshness_seconds=one.row.freshness,
         waiting_files=state.waiting,
         quarantined=record.quarantined,

@@ -43,10 +43,17 @@ class RunWarning:
 
 @dataclass(frozen=True, kw_only=True)
 class Freshness:
-    """`commit_ts`: newest source commit applied (ISO 8601, UTC), null when unknown; `lag_seconds`: now minus it."""
+    """Of moments, ISO 8601, UTC.
+
+    Attributes:
+        commit_ts: newest source commit applied, null when unknown; `lag_seconds`: now minus it.
+        complete_until: commit time of the source until which everything is known to have come, by what the job knows;
+            null: not known.
+    """
 
     commit_ts: str | None = None
     lag_seconds: float | None = None
+    complete_until: str | None = field(default=None, metadata={WHEN_USED: True})
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -53,6 +53,7 @@ def size_bytes(text: str) -> int:
 
 EngineName = Literal["spark", "delta_rs"]
 SpreadName = Literal["spark", "processes"]
+WindowLength = Literal["hour", "day"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -159,6 +160,7 @@ __all__ = [
     "TieBreak",
     "TierSpec",
     "TruncatePolicy",
+    "WindowLength",
 ]
 
 CONTRACT_VERSION = 1
@@ -231,6 +233,12 @@ class JobOptions:
     """`verify`, `load`: name of the connection to the source, instead of the row's `verify_connection`."""
     settle_seconds: float | None = None
     """`verify`: how long a change may take from the source to the replica; null: the row's freshness, or an hour."""
+    since_seconds: float | None = None
+    """`verify`: compare only rows that were changed in these last seconds, by windows of time; null: all rows."""
+    window: WindowLength = "hour"
+    """Length of these windows."""
+    window_column: str = ""
+    """The rows' column with the time of their last change; empty: by its name, as `updated_at`."""
     move_to: str = ""
     """`move`: the table's new target, `schema.name`."""
     asked_by: str = ""

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+from airflow_gddl.contract.codec import IGNORABLE
 from airflow_gddl.contract.durations import seconds
 
 COMPARISONS = ("=", "<>", "<", "<=", ">", ">=")
@@ -255,6 +256,9 @@ class TableSpec:
     """Loads the table in a continuous job, with this time between two polls, e.g. `30s`."""
     freshness: str | None = None
     """Longest time since the replica was last known to be up to date (not the lag), e.g. `30m`."""
+    heartbeat: str | None = field(default=None, metadata={IGNORABLE: True})
+    """Heartbeat table of its source, `schema.name`: shows that the source's log goes on while the table is quiet.
+    Resolved: that of the lake's table."""
     delete: DeleteMode = "hard"
     """`soft` keeps the row and sets `_gddl.deleted`."""
     history: bool = False

@@ -88,6 +88,22 @@ def params(*, one_table: bool = False) -> dict[str, Param]:
     return {name: field for name, field in fields.items() if not one_table or name not in {"tables", "all"}}
 
 
+def windows() -> dict[str, Param]:
+    """Fields of a verification by windows of time."""
+    return {
+        "since": Param(
+            None,
+            type=["null", "string"],
+            pattern=r"^([1-9][0-9]{0,6}[smhd])?$",
+            title="Since",
+            description="Compare only rows that were changed in this time, e.g. 24h, by windows; empty: whole tables.",
+        ),
+        "by": Param(
+            "hour", type=["null", "string"], enum=["hour", "day"], title="By", description="Length of a window."
+        ),
+    }
+
+
 def _repairs() -> dict[str, Param]:
     """Fields that concern tables that are made again."""
     return {

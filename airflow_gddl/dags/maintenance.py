@@ -12,7 +12,7 @@ from airflow.sdk import DAG, get_parsing_context
 from airflow.sdk.definitions.param import ParamsDict
 
 from airflow_gddl import configuration
-from airflow_gddl.dags.factory import POLL, Customization, OnDag, of_run, params, schedule_of, workers
+from airflow_gddl.dags.factory import POLL, Customization, OnDag, of_run, params, schedule_of, windows, workers
 from airflow_gddl.operators.jobs import GddlFindOperator, GddlUpkeepOperator, GddlWatchOperator, Upkeep
 from airflow_gddl.topology import Pipeline, Timing
 from airflow_gddl.topology.pipelines import NO_OWNER, timing
@@ -149,5 +149,7 @@ def _dag(name: str, common: _Common, tiers: dict[str, Pipeline]) -> DAG:
             of_tier = {"tier": tier, "pool": pipeline.pool, **workers(pipeline)}
             GddlUpkeepOperator(task_id=f"{action}_{tier}", metadata=common.metadata, action=action, **of_tier)
     # As in `factory.build_dag`: tasks have no copies of it.
-    object.__setattr__(dag, "params", ParamsDict({"tables": params()["tables"]}))
+    object.__setattr__(
+        dag, "params", ParamsDict({"tables": params()["tables"], **(windows() if action == "verify" else {})})
+    )
     return dag

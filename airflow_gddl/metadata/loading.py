@@ -56,6 +56,8 @@ def _target(table: str, source: str, names: _Names, path: FieldPath) -> str | Sp
     message = "no row has this table"
     if path[0] == "foreign_key":
         return SpecProblem("FOREIGN_KEY_UNKNOWN", path, table, message, remedy)
+    if path[0] == "heartbeat":
+        return SpecProblem("HEARTBEAT_UNKNOWN", path, table, message, remedy)
     return SpecProblem("DEPENDS_ON_UNKNOWN", path, table, message, remedy)
 
 
@@ -200,6 +202,7 @@ def load_folder(folder: Folder, environ: Mapping[str, str], *, keep_rows: bool =
     names = _Names(TableNames(identities), frozenset(_written(files)))
     problems_beside = _dependencies(sound, names)
     _resolve_foreign_keys(problems_beside, sound, names)
+    _resolve_heartbeats(problems_beside, sound, names)
     _add_catalog_problems(problems_beside, sound, settings.catalogs)
     row_problems += _dependencies_of_others(rows, sound, names)
     problems = (*keys.problems, *(p for file in files for p in file.problems), *row_problems)
@@ -284,6 +287,17 @@ def _resolve_foreign_keys(problems: dict[str, list[Problem]], sound: dict[str, N
             sound[table] = replace(item, spec=spec)
             if found:
                 problems.setdefault(table, []).extend(_placed(problem, item.row) for problem in found)
+
+
+def _resolve_heartbeats(problems: dict[str, list[Problem]], sound: dict[str, NamedRow], names: _Names) -> None:
+    """Heartbeats of the valid rows get their targets; problems are added."""
+    for table, item in sound.items():
+        if item.spec.heartbeat is not None:
+            found = _target(item.spec.heartbeat, item.spec.source, names, ("heartbeat",))
+            if isinstance(found, SpecProblem):
+                problems.setdefault(table, []).append(_placed(found, item.row))
+            else:
+                sound[table] = replace(item, spec=replace(item.spec, heartbeat=found))
 
 
 def _referenced(source: str, names: _Names, table: str, path: FieldPath) -> str | SpecProblem:

@@ -216,7 +216,7 @@ def check_rows(
 SECTION = "sources"
 _CONNECTION = re.compile(r"[A-Za-z0-9_.:/-]{1,200}")
 _ROLE = re.compile(r"arn:aws[a-z-]{0,20}:iam::[0-9]{12}:role/[A-Za-z0-9+=,.@_/-]{1,512}")
-_OWN = ("dialect", "owner", "target")
+_OWN = ("dialect", "heartbeat", "owner", "target")
 """Fields of a source that are fields of its rows, too."""
 
 
@@ -240,6 +240,8 @@ class SourceSpec:
     """`options` of its rows, entry by entry."""
     connection: str | None = None
     """Name of the variable or Airflow connection that reaches the database: `verify_connection` of its rows."""
+    heartbeat: str | None = None
+    """`heartbeat` of its rows: a table of the source that is updated all the time, e.g. `ops.heartbeat`."""
     owner: str | None = None
     """`owner` of its rows."""
     target: str | None = None

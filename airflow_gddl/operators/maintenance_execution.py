@@ -6,24 +6,26 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from airflow.sdk import Context
 
 from airflow_gddl import configuration
+from airflow_gddl.contract import durations
 from airflow_gddl.contract.codec import to_json
 from airflow_gddl.contract.connections import is_lent
 from airflow_gddl.contract.errors import RetriableError
 from airflow_gddl.contract.layout import STATE, join
 from airflow_gddl.contract.result import JobResult
-from airflow_gddl.contract.spec import JobOptions, JobSpec, TableSpec
+from airflow_gddl.contract.spec import JobOptions, JobSpec, TableSpec, WindowLength
 from airflow_gddl.operators.job_runs import TryState, begun_of, defer, failure, job_id, runner_of
 from airflow_gddl.reporting.results import Reporter, airflow_errors, summary
 from airflow_gddl.runners.descriptor import SubmissionContext
 from airflow_gddl.runners.interface import Runner
 from airflow_gddl.runners.remote import RemoteRunner, TaskKey, out_of_time_result
-from airflow_gddl.runtime.landing.run_request import loaded_by, refuse_unknown
+from airflow_gddl.runtime.landing.run_request import invalid_request, loaded_by, refuse_unknown
 from airflow_gddl.runtime.snapshot import PipelineDocument
+from airflow_gddl.runtime.state.documents import BY_HAND
 from airflow_gddl.runtime.state.recording import StateRecorder, recorded
 from airflow_gddl.stores import open_store, read_document
 from airflow_gddl.triggers import ends_at
@@ -97,6 +99,7 @@ def execute(operator: GddlUpkeepOperator, context: Context, resumed: Mapping[str
     begun = begun_of(context, resumed)
     with airflow_errors():
         asked = _asked(operator, context["params"])
+        _windows(context["params"])
     documents = list(_documents(operator))
     specs = {spec.table: spec for document in documents for spec in document.specs}
     wanted = {name: spec for name, spec in sorted(specs.items()) if not asked or name in asked}
@@ -112,7 +115,7 @@ def _asked(operator: GddlUpkeepOperator, params: Mapping[str, Any]) -> set[str]:
     Raises:
         MetadataError: `TABLE_AMBIGUOUS`; `REQUEST_INVALID`: another field, or a table that no DAG loads (`loaded_by`).
     """
-    refuse_unknown(params, ("tables",))
+    refuse_unknown(params, ("tables", *(_WINDOWS if operator.action == "verify" else ())))
     asked = set(params.get("tables") or ())
     directory = configuration.snapshot(operator.metadata).directory() if asked else None
     return asked if directory is None else set(loaded_by(asked, directory))
@@ -173,7 +176,9 @@ class _Execution:
         specs = tuple(self.specs[name] for name in tables)
         origin = (operator.dag_id, self.context["run_id"], operator.task_id)
         wait = configuration.number("claim_wait_seconds")
-        options = JobOptions(action=operator.action, wait_seconds=wait, origin=origin)
+        options = JobOptions(
+            action=operator.action, wait_seconds=wait, origin=origin, **_windows(self.context["params"])
+        )
         run_id = f"{job_id(operator.task_id, self.context)}{number:06d}"
         job = JobSpec(
             run_id=run_id,
@@ -199,10 +204,9 @@ class _Execution:
             runner.settle()
         asked = [replace(result, action=operator.action, origin=origin) for result in outcome.results]
         known = tuple(recorded(document.roots, result, time.time(), environ) for result in asked)
-        if operator.action == "maintain":
-            StateRecorder(
-                document.roots, document.pipeline.dag_id, document.pipeline.tables, environ=environ
-            ).take_maintenance(known)
+        # One object holds all verifications, so that a later one can end what an earlier one found.
+        name = document.pipeline.dag_id if operator.action == "maintain" else BY_HAND
+        StateRecorder(document.roots, name, document.pipeline.tables, environ=environ).take_maintenance(known)
         return known
 
     def _runner(self, number: int, environ: Mapping[str, str], since: int | None, tick: Callable[[], None]) -> Runner:
@@ -212,6 +216,23 @@ class _Execution:
 
     def _key(self, task: str) -> TaskKey:
         return TaskKey(pipeline=self.operator.dag_id, run=self.context["run_id"], task=task)
+
+
+_WINDOWS = ("since", "by")
+
+
+def _windows(params: Mapping[str, Any]) -> dict[str, Any]:
+    """Options of a verification by windows of time.
+
+    Raises:
+        MetadataError: `REQUEST_INVALID`.
+    """
+    since, length = params.get("since"), params.get("by") or "hour"
+    if not since:
+        return {}
+    if not durations.is_duration(str(since)) or length not in get_args(WindowLength):
+        raise invalid_request(f"no windows of time: {since!r} by {length!r}", "write e.g. since: 24h and by: hour")
+    return {"since_seconds": float(durations.seconds(str(since))), "window": length}
 
 
 def _short(result: JobResult) -> JobResult:

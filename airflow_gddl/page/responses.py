@@ -147,7 +147,8 @@ class PageSource:
         return self._directory[1], (Trouble(what=f"{why}{stale}", since=None),) if why else ()
 
 
-_OF_STATE = ("state", "last_state", "late", "failed", "running", "lag", "behind", "as_of", "waiting")
+_OF_ROW = ("table", "source", "tier", "priority", "owner", "freshness")
+_OF_STATE = ("state", "last_state", "late", "failed", "running", "lag", "behind", "as_of", "complete_until", "waiting")
 _KEPT = (
     "files_removed", "log_files_removed", "tombstones_removed", "changes_cut", "runs_removed", "leftovers_removed"
 )  # fmt: skip
@@ -217,12 +218,13 @@ def row(one: BoardRow, names: Collection[str]) -> dict[str, Any]:
     """
     record, state, poll = one.record, one.state, one.poll
     facts = record.facts
-    shown = {name: getattr(one.row, name) for name in ("table", "source", "tier", "priority", "owner", "freshness")}
+    shown = {name: getattr(one.row, name) for name in _OF_ROW}
     shown |= {name: getattr(state, name) for name in _OF_STATE}
     shown |= {"attention": list(state.attention), "problems": list(one.row.problems), "grace": one.row.grace}
     return {
         **shown,
         "dag_id": one.row.dag_id,
+        "heartbeat": _named(one.row.heartbeat, names),
         "rows": record.rows,
         "quarantined": record.quarantined,
         "late_ignored": record.late_ignored,
@@ -236,6 +238,11 @@ def row(one: BoardRow, names: Collection[str]) -> dict[str, Any]:
         "error": [facts[-1].error, record.error] if record.failed else None,
         "runs": [run(fact) for fact in facts],
     }
+
+
+def _named(heartbeat: str | None, names: Collection[str]) -> str | None:
+    """Empty where it must not be named."""
+    return heartbeat if heartbeat is None or heartbeat in names else ""
 
 
 def run(fact: RunFact) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from airflow_gddl.notifications import make_notifier
 from airflow_gddl.reporting.results import Logger
 from airflow_gddl.runtime.snapshot import Directory, PipelineDocument
 from airflow_gddl.runtime.state.alerts import (
+    LATENESS,
     Alert,
     AlertLimits,
     Moves,
@@ -81,7 +82,7 @@ def _tell(
     context: Context, document: PipelineDocument, wanted: Sequence[Any], environ: Mapping[str, str]
 ) -> list[Alert]:
     lake, dag_id = document.roots.lake, document.pipeline.dag_id
-    known = read_pipeline(lake, (dag_id, BY_HAND), environ)
+    known = read_pipeline(lake, (dag_id, BY_HAND, *document.heartbeats), environ)
     limits = _limits()
     rows = [row_of(spec, document.pipeline) for spec in document.specs]
     found = standings(rows, known, time.time(), limits.quarantine_rate)
@@ -149,8 +150,8 @@ def watch(context: Context, directory: Directory, own: str, log: Logger, environ
     gone = of_removed({name: known.notified_by.get(name, {}) for name in {own, *homes.values()}}, tables)
     homes |= {alert.table: pipeline for pipeline, alert in gone}
     fresh += [alert for _, alert in gone]
-    late = [alert for alert in fresh if alert.code == "FRESHNESS_MISSED"]
-    for alert in late[:_GAUGED]:
+    late = [alert for alert in fresh if alert.code in LATENESS]
+    for alert in sorted(late, key=lambda alert: alert.change == "began")[:_GAUGED]:  # one may follow the other
         gauge("gddl.late", int(alert.change == "began"), {"table": alert.table})
     if fresh:
         _notify(context, notifiers(), fresh)

@@ -26,6 +26,7 @@ from airflow_gddl.runners.interface import ProgressEvent
 from airflow_gddl.runners.this_machine import Heartbeat
 from airflow_gddl.runtime.landing import hints
 from airflow_gddl.runtime.landing.hints import Hints
+from airflow_gddl.runtime.state.facts import seconds_of
 from airflow_gddl.stores import open_store
 from airflow_gddl.version_compat import AirflowException, AirflowFailException, gauge
 
@@ -46,6 +47,7 @@ def extra_of(result: JobResult) -> dict[str, Any] | None:
         "version": result.version,
         "commit_ts": result.freshness.commit_ts,
         "lag_seconds": result.freshness.lag_seconds,
+        "complete_until": result.freshness.complete_until,
         "mode": result.mode,
         "gddl_run_id": result.run_id,
     }
@@ -212,6 +214,8 @@ class Reporter:
         lag, spec = result.freshness.lag_seconds, self._specs.get(result.table)
         if lag is not None:
             gauge("gddl.lag_seconds", lag, {"table": result.table})
+        if (until := seconds_of(result.freshness.complete_until)) is not None:
+            gauge("gddl.complete_until", until, {"table": result.table})
         if spec is None or spec.freshness is None or result.status != "succeeded":
             return
         late = result.seconds > durations.seconds(spec.freshness)

@@ -46,6 +46,7 @@ class TableRow:
         published, technical, added: see `Publication`.
         tags: names of its tags, and names with values as Airflow shows them.
         depends_on: tables that are loaded before it.
+        heartbeat: the lake's table of its source's heartbeat; null: none.
     """
 
     table: str
@@ -64,6 +65,7 @@ class TableRow:
     added: Sequence[str] = ()
     tags: Sequence[str] = ()
     depends_on: Sequence[str] = ()
+    heartbeat: str | None = None
 
     @property
     def name_in_source(self) -> str:
@@ -99,6 +101,7 @@ def row_of(spec: TableSpec, pipeline: Pipeline | None) -> TableRow:
         added=publication.added,
         tags=tuple(label for key, value in spec.tags.items() for label in dict.fromkeys((key, label_of(key, value)))),
         depends_on=spec.depends_on,
+        heartbeat=spec.heartbeat,
     )
 
 

@@ -38,7 +38,7 @@ from spark_jobs.table.current_batch import has_few_rows
 from spark_jobs.table.pending import of_key
 from spark_jobs.table.runtime import RunTotals, TableRun, iso
 from spark_jobs.table.wanted_key import WantedKey
-from spark_jobs.verification import DIFFERENCES, ORPHANS
+from spark_jobs.verification import DIFFERENCES, ORPHANS, WINDOW_DIFFERENCES
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -282,7 +282,7 @@ class _Erasing:
         for folder in ("refresh", "unwrapped"):
             for found in list(storage.list(f"{state}/{folder}")):
                 storage.delete(found.path)
-        for name in (DIFFERENCES, ORPHANS):
+        for name in (DIFFERENCES, WINDOW_DIFFERENCES, ORPHANS):
             storage.delete(f"{state}/{name}")
 
 

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
+from airflow_gddl.contract.completeness import WINDOW_CODE, WINDOWS
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.result import ExpectationCount, JobResult, RunWarning, error_info, summed
@@ -32,6 +33,7 @@ from spark_jobs.rules.verify import (
     replica_records,
     row_facts,
 )
+from spark_jobs.rules.windows import Window, with_files
 from spark_jobs.table import notices
 from spark_jobs.table.current_batch import has_few_rows
 from spark_jobs.table.notices import foreign_commits, require_replica, warnings_of
@@ -40,12 +42,15 @@ from spark_jobs.table.runtime import RunTotals, TableRun, iso
 from spark_jobs.table.wanted_key import WantedKey, key_of_record
 from spark_jobs.verification import (
     SourceVerdict,
+    WindowVerdict,
+    grid_of,
     mark_of,
     opened,
     read_orphans,
     settle_time,
     url_of,
     verify_source,
+    verify_windows,
     write_orphans,
 )
 
@@ -108,6 +113,8 @@ def verify(run: TableRun, totals: RunTotals) -> JobResult:
     run.ledger()  # which refuses a table that was loaded otherwise
     if not run.spec.shards and (connection := _connection(run)):
         url_of(connection, run.runtime.environ)  # a table that is not loaded yet must not hide a wrong name
+    if run.job.options.since_seconds is not None:
+        return verify_by_windows(run, totals)
     found, unfinished = _judged_by_shard(run, totals)
     if not found:
         return run.result(totals)
@@ -123,6 +130,8 @@ def verify(run: TableRun, totals: RunTotals) -> JobResult:
     details |= {"constraints": [asdict(one) for one in findings]} if findings else {}
     details["changes_cut_before"] = cut_before(run.runtime.storage, run.layout.state)
     details["source"] = None if source is None else asdict(source)
+    if source is not None and equal and not source.unsettled:
+        totals.complete_until = source.looked_at
     result = run.result(totals, status="succeeded", details=details)
     error = (broken(findings) or unfinished) if equal else _difference(run.spec, verdict, source)
     return result if error is None else replace(result, status="failed", error=error_info(error))
@@ -186,6 +195,81 @@ def _against_source(
     runtime = run.runtime
     with opened(url_of(connection, runtime.environ), *run.spec.name_in_source.split(".", 1)) as table:
         return verify_source(context, table_schema, state, table, run.job.options, runtime.clock())
+
+
+def verify_by_windows(run: TableRun, totals: RunTotals) -> JobResult:
+    """Compare what was changed lately with the source, by windows of time; see `JobOptions.since_seconds`.
+
+    The result has failed with `WINDOW_DIFFERENT` when some differ.
+
+    Raises:
+        FatalError: as `verify`.
+    """
+    ledgers = run.shard_ledgers() or (run.ledger(),)
+    if all(ledger.state.keys is None for ledger in ledgers):
+        notices.require_first_load(run.spec.table, ledgers[0])
+        return run.result(totals)
+    now = run.runtime.clock()
+    found = _against_source_by_windows(run, now)
+    if found is None:
+        totals.warn([_not_by_windows(run)])
+        windows = tuple(grid_of(run.job.options, now).windows())
+        found = WindowVerdict(column="", since=windows[0].start, windows=windows, looked_at=iso(now))
+    entries = (entry for ledger in ledgers for entry in ledger.all_entries().values())
+    spans = [(e.min_commit_ts, e.max_commit_ts) for e in entries if e.min_commit_ts and e.max_commit_ts]
+    grid = grid_of(run.job.options, datetime.fromisoformat(found.looked_at))
+    found = replace(found, windows=tuple(with_files(found.windows, grid, spans)))
+    wrong = [window for window in found.windows if window.is_wrong]
+    totals.complete_until = found.proven_until
+    verdict = "different" if wrong else "equal" if found.column else "not compared"
+    result = run.result(totals, status="succeeded", details={"verdict": verdict, WINDOWS: asdict(found)})
+    return replace(result, status="failed", error=error_info(_wrong_windows(run.spec, wrong))) if wrong else result
+
+
+def _against_source_by_windows(run: TableRun, now: datetime) -> WindowVerdict | None:
+    """Null: it can't be compared."""
+    connection = _connection(run)
+    if run.spec.shards or not connection:
+        return None
+    url, ledger = url_of(connection, run.runtime.environ), run.ledger()
+    notices.require_finished(run.title, ledger, run.layout.state, then="verify")
+    require_same_identity(run.spec, ledger.state)
+    if not run.spec.keys:
+        return None
+    context = run.context()
+    require_replica(context, ledger.state)
+    schema = context.stored_schema(ledger.state)
+    with opened(url, *run.spec.name_in_source.split(".", 1)) as table:
+        return verify_windows(context, schema, ledger.state, table, run.job.options, now)
+
+
+def _not_by_windows(run: TableRun) -> RunWarning:
+    if run.spec.shards:
+        why = "rows of a table of several sources are not compared"
+    elif not _connection(run):
+        why = "no connection to the source is named"
+    elif not run.spec.keys:
+        why = "rows of a table without keys can't be matched"
+    else:
+        named = run.job.options.window_column
+        why = f"source and replica have no column of times {named or 'that tells when a row was changed'}"
+    message = f"{why}; the files of each window are counted, and nothing is said of what is missing"
+    return RunWarning(code="WINDOWS_NOT_COMPARED", message=message)
+
+
+def _wrong_windows(spec: TableSpec, wrong: Sequence[Window]) -> FatalError:
+    """The windows in which something is missing, and the commands that bring it."""
+    shown = [f"{one.start} ({one.missing} missing, {one.different} different, {one.extra} extra)" for one in wrong]
+    more = f" and {len(shown) - _WINDOWS_NAMED} more" if len(shown) > _WINDOWS_NAMED else ""
+    what = f"windows differ from the source: {', '.join(shown[:_WINDOWS_NAMED])}{more}"
+    remedy = (
+        f"put the files of these times back into landing, then `gddl run --table {spec.table}`; where they are lost, "
+        "let the CDC service reload the table"
+    )
+    return FatalError(WINDOW_CODE, what, remedy=remedy)
+
+
+_WINDOWS_NAMED = 3
 
 
 def _connection(run: TableRun) -> str:

@@ -151,9 +151,11 @@ class TablesEngine(Protocol):
         path = context.layout.changes
         return file_rules.values_refused(self.tables_of(context, path), path, how)
 
-    def live_rows(self, context: TableContext, columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
+    def live_rows(
+        self, context: TableContext, columns: Sequence[str], since: tuple[str, datetime] | None = None
+    ) -> Iterator[tuple[Any, ...]]:
         path = context.layout.replica
-        return file_rules.live_rows(self.tables_of(context, path), path, columns)
+        return file_rules.live_rows(self.tables_of(context, path), path, columns, since)
 
     def rows_of_key(
         self, context: TableContext, path: str, table_schema: TableSchema, key: tuple[str, ...], limit: int

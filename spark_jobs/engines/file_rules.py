@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from datetime import datetime
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,7 @@ from spark_jobs.rules.order import recorded_files
 from spark_jobs.rules.quarantine import Chosen, resolved
 from spark_jobs.rules.rewrite import Rewrite, count_of, refused_values
 from spark_jobs.rules.sweep import unmarked
+from spark_jobs.rules.windows import changed_since
 
 _TYPE_CHANGES = "delta.typeChanges"
 """Of a column, in Delta's protocol: the types that files of before have."""
@@ -241,10 +243,13 @@ def rows_of_key(tables: Tables, path: str, table_schema: TableSchema, key: tuple
     return highest(pa.concat_tables([none, *map(stream_rows, reports)]), limit)
 
 
-def live_rows(tables: Tables, path: str, columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
+def live_rows(
+    tables: Tables, path: str, columns: Sequence[str], since: tuple[str, datetime] | None = None
+) -> Iterator[tuple[Any, ...]]:
     """See `Engine.live_rows`."""
     for rows in _one_by_one(tables, path):
-        yield from zip(*(unmarked(rows).column(name).to_pylist() for name in columns), strict=True)
+        found = unmarked(rows) if since is None else changed_since(unmarked(rows), *since)
+        yield from zip(*(found.column(name).to_pylist() for name in columns), strict=True)
 
 
 def in_quarantine(tables: Tables, path: str) -> tuple[int, int]:

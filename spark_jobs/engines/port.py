@@ -500,8 +500,14 @@ class Engine(Protocol):
         """
         ...
 
-    def live_rows(self, context: TableContext, columns: Sequence[str]) -> Iterable[tuple[Any, ...]]:
-        """Rows of the replica, without those that are marked deleted; times in UTC, as values or ISO 8601 text."""
+    def live_rows(
+        self, context: TableContext, columns: Sequence[str], since: tuple[str, datetime] | None = None
+    ) -> Iterable[tuple[Any, ...]]:
+        """Rows of the replica, without those that are marked deleted; times in UTC, as values or ISO 8601 text.
+
+        Args:
+            since: only rows with a time in this column at or after a moment; null: all.
+        """
         ...
 
     def rows_of_key(

@@ -8,6 +8,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any, Literal
 
 from airflow_gddl.contract.result import JobResult
@@ -47,6 +48,7 @@ _EXPECTED: Mapping[str, str] = {
 _HELP: Mapping[Kind, Mapping[str, str]] = {
     "counter": {"runs": "Runs of tables by status.", **_COUNTS, "warnings": "Warnings by code.", **_EXPECTED},
     "gauge": {
+        "complete_until_timestamp_seconds": "Commit time until which everything is known to have come.",
         "lag_seconds": "Now minus the newest source commit applied, at the last run.",
         "last_run_timestamp_seconds": "When the last run ended.",
         "last_run_failed": "Whether the last run failed (1).",
@@ -89,6 +91,9 @@ def points_of(result: JobResult, tier: str, now: float) -> list[Point]:
     points.append(Point("gddl_last_run_failed", labels, float(result.status == "failed")))
     if result.freshness.lag_seconds is not None:
         points.append(Point("gddl_lag_seconds", labels, result.freshness.lag_seconds))
+    if result.freshness.complete_until is not None:
+        until = datetime.fromisoformat(result.freshness.complete_until).timestamp()
+        points.append(Point("gddl_complete_until_timestamp_seconds", labels, until))
     if result.main.rows is not None:
         points.append(Point("gddl_replica_rows", labels, float(result.main.rows)))
     return points

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from functools import partial
 
+from airflow_gddl.contract.completeness import HeartbeatFacts, complete_until
 from airflow_gddl.contract.connections import mask_key
 from airflow_gddl.contract.errors import FatalError, GddlError, RetriableError
+from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.result import RunWarning
 from airflow_gddl.contract.table_spec import SHARD_COLUMN
 from spark_jobs.delta.log import APPEND, version_of
@@ -30,6 +33,8 @@ from spark_jobs.plan.identity import require_same_identity
 from spark_jobs.plan.planned_batch import BatchPlan, PlannedFile, TableState
 from spark_jobs.table import notices
 from spark_jobs.table.runtime import RunTotals, TableRun, iso
+
+_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -351,6 +356,33 @@ class Turns:
             self.outcome.main = replace(self.outcome.main, rows=sum(state.rows for state in states.values()))
         times = filter(None, (states[shard].max_commit_ts for shard in self.run.spec.shards))
         self.outcome.max_commit_ts = max(times, default=None)
+
+
+def known_until(run: TableRun, outcome: RunTotals) -> str | None:
+    """See `Freshness.complete_until`, of a run with batches; null for an idle one, which reads no other table.
+
+    A run with a limited number of batches may have left files, so that only its own changes are evidence.
+    """
+    if not outcome.batches:
+        return None
+    whole = run.job.options.max_batches is None and not outcome.revisit and outcome.started_at
+    as_of = datetime.fromisoformat(outcome.started_at).timestamp() if whole else None
+    own = None if outcome.max_commit_ts is None else datetime.fromisoformat(outcome.max_commit_ts).timestamp()
+    until = complete_until(own, as_of, _heartbeat(run))
+    return None if until is None else iso(datetime.fromtimestamp(until, UTC))
+
+
+def _heartbeat(run: TableRun) -> HeartbeatFacts | None:
+    """What the ledger of the source's heartbeat table says; null: nothing, also where it can't be read."""
+    if run.spec.heartbeat is None or run.spec.shards:
+        return None
+    layout = Layout.of(run.job.roots, replace(run.spec, table=run.spec.heartbeat))
+    try:
+        newest = Ledger.open(run.runtime.storage, layout.state).state.max_commit_ts
+    except GddlError as error:  # a load never fails because of another table
+        _LOG.warning("the heartbeat %s can't be read: %s", run.spec.heartbeat, error)
+        return None
+    return None if newest is None else HeartbeatFacts(commit=datetime.fromisoformat(newest).timestamp())
 
 
 def require_supported(run: TableRun) -> None:

@@ -280,7 +280,9 @@ MOST_COLUMNS = 500
 """Columns that a result lists."""
 
 
-_UNLIKE = frozenset({"started_at", "schema_changes", "warnings", "max_commit_ts", "not_listed", "columns"})
+_UNLIKE = frozenset(
+    {"started_at", "schema_changes", "warnings", "max_commit_ts", "complete_until", "not_listed", "columns"}
+)
 """Fields of `RunTotals` that a result has in another form; it has the others as they are."""
 
 
@@ -290,6 +292,7 @@ class RunTotals:
 
     Attributes:
         started_at: when the run started, ISO 8601 UTC; empty: as it ends.
+        complete_until: see `Freshness`.
     """
 
     started_at: str = ""
@@ -310,6 +313,7 @@ class RunTotals:
     schema_changes: list[str] = field(default_factory=list)
     warnings: dict[str, RunWarning] = field(default_factory=dict)
     max_commit_ts: str | None = None
+    complete_until: str | None = None
     version: int | None = None
     not_listed: NotListed | None = None
     revisit: bool = False
@@ -351,7 +355,7 @@ class RunTotals:
             **{f.name: getattr(self, f.name) for f in fields(self) if f.name not in _UNLIKE},
             schema_changes=tuple(self.schema_changes),
             warnings=tuple(self.warnings.values()),
-            freshness=_freshness(self.max_commit_ts, ended),
+            freshness=replace(_freshness(self.max_commit_ts, ended), complete_until=self.complete_until),
             seconds=round((ended - datetime.fromisoformat(started_at)).total_seconds(), 3),
             run_id=run_id,
             started_at=started_at,

@@ -8,14 +8,14 @@ import logging
 import os
 import time
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, ClassVar
 
 import pytest
 from airflow.sdk import BaseNotifier
 
 from airflow_gddl.contract.errors import MetadataError
-from airflow_gddl.contract.result import ErrorInfo, JobResult, RunWarning
+from airflow_gddl.contract.result import ErrorInfo, Freshness, JobResult, RunWarning
 from airflow_gddl.contract.spec import DEFAULT_TIERS, Roots, TableSpec
 from airflow_gddl.dags.maintenance import WATCH, build_upkeep_dags
 from airflow_gddl.notifications.webhook import message_of
@@ -160,6 +160,38 @@ def test_a_table_without_loads_sends_one_alert(document: PipelineDocument, stage
     assert watched(stage) == {"began": 0, "over": 1}
     assert watched(stage) == {"began": 0, "over": 0}
     assert ListNotifier.reported[-1] == "told: shop.a: FRESHNESS_MISSED is over"
+
+
+def test_a_stopped_source_sends_one_alert_for_each_table(document: PipelineDocument, stage: Stage) -> None:
+    """Neither the load of a quiet table nor the watch ends what the other has sent: both know the heartbeat."""
+    row = "{table: shop.a, keys: [id], freshness: 1h, heartbeat: shop.beat}"
+    stage.rows(row, "{table: shop.beat, keys: [id], size: large}")
+    now = datetime.now(UTC)
+    beat = "gddl.shop.beat"
+
+    def applied(pipeline: str, table: str, commit: datetime) -> None:
+        recorder = StateRecorder(document.roots, pipeline, ())
+        moment = datetime.now(UTC).isoformat(timespec="microseconds")
+        fresh = Freshness(commit_ts=commit.isoformat(), lag_seconds=0.0)
+        recorder.take(JobResult(table=table, status="succeeded", started_at=moment, batches=1, rows_read=1,
+                                changes_written=1, freshness=fresh))  # fmt: skip
+        recorder.flush()
+
+    applied(PACK, "shop.a", now - timedelta(hours=5))
+    applied(beat, "shop.beat", now - timedelta(hours=2))
+    (spec,) = document.specs
+    specs = (replace(spec, freshness="1h", heartbeat="shop.beat"),)
+    pack = replace(document, specs=specs, heartbeats=(beat,), pipeline=replace(document.pipeline, dag_id=PACK))
+    assert [one.code for one in alerting.notify(CONTEXT, pack, LOG, os.environ)] == ["SOURCE_STOPPED"]
+    assert alerting.notify(CONTEXT, pack, LOG, os.environ) == []
+    assert watched(stage) == {"began": 0, "over": 0}
+    applied(beat, "shop.beat", now)
+    assert [(one.code, one.change) for one in alerting.notify(CONTEXT, pack, LOG, os.environ)] == [
+        ("SOURCE_STOPPED", "over")
+    ]
+    assert [text.split("]")[0] for text in ListNotifier.reported] == [
+        "told: shop.a: [SOURCE_STOPPED", "told: shop.a: SOURCE_STOPPED is over"
+    ]  # fmt: skip
 
 
 def test_a_moved_table_sends_no_second_alert(document: PipelineDocument, stage: Stage) -> None:

@@ -90,12 +90,25 @@ def test_named_tables_alone(shop: Stage) -> None:
         execute("gddl_verify", "verify_large", ("shop.b",))
 
 
+def test_a_verification_by_windows_of_time(shop: Stage) -> None:
+    """What it finds is kept with the findings of commands, which it can end."""
+    task = build_upkeep_dags()["gddl_verify"].get_task("verify_small")
+    params = {"tables": ["shop.a"], "since": "24h", "by": "day"}
+    context: Any = {"params": params, "run_id": "r", "ti": SimpleNamespace(try_number=1)}
+    context["dag_run"] = SimpleNamespace(clear_number=0)
+    task.execute(context)
+    options = shop.jobs[0]["options"]
+    assert (options["action"], options["since_seconds"], options["window"]) == ("verify", 86400.0, "day")
+    assert (shop.lake / "_gddl" / "state" / "by-hand.runs.json").exists()
+
+
 @pytest.mark.parametrize(
     ("params", "said"),
     [
         ({"tables": ["shop.typo"]}, r"no table of the metadata: shop\.typo"),
         ({"tables": ["shop.a", "shop.off"]}, r"no DAG loads shop\.off: its row is disabled"),
         ({"table": ["shop.a"]}, r"table \(did you mean tables\?\)"),
+        ({"since": "a day"}, r"no windows of time: 'a day' by 'hour'"),
     ],
 )
 def test_invalid_requests_fail_the_task(shop: Stage, params: dict[str, Any], said: str) -> None:

@@ -262,6 +262,19 @@ def test_dependencies_on_other_pipelines_are_described(place: Place) -> None:
     assert document.unmet == ("shop.bad", "shop.off")
 
 
+def test_pipelines_of_heartbeats_are_described(place: Place) -> None:
+    """Alerts of a load read their state, too."""
+    place.write(
+        "tables/shop.yaml",
+        "defaults: {heartbeat: shop.beat}\n"
+        "tables: [{table: shop.a, keys: [id]}, {table: shop.beat, keys: [id], size: large}]\n",
+    )
+    found = {name: place.current().pipeline(name) for name in ("gddl_pack.shop.small.1", "gddl.shop.beat")}
+    assert {name: document and document.heartbeats for name, document in found.items()} == {
+        "gddl_pack.shop.small.1": ("gddl.shop.beat",), "gddl.shop.beat": (),
+    }  # fmt: skip
+
+
 def test_rows_are_read_as_they_were_compiled(place: Place) -> None:
     place.write("tables/shop.yaml", "tables: [{table: shop.a, keys: [id]}, {table: shop.b, keys: [id], nonsense: 1}]\n")
     directory = place.current().directory()

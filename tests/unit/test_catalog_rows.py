@@ -90,6 +90,8 @@ BAD_ROWS = [
     ("{table: s.a, keys: [id], foreign_key: {f: {columns: v}}}", "FIELD_MISSING", "foreign_key.f.to", "", "add"),
     ("{table: s.a, keys: [id], foreign_key: {f: {columns: v, table: shop.good, to: shop.good}}}", "FIELD_UNKNOWN",
      "foreign_key.f.table", "'shop.good'", "known: columns, to, to_columns"),
+    ("{table: s.a, keys: [id], heartbeat: shop.goot}", "HEARTBEAT_UNKNOWN", "heartbeat", "'shop.goot'",
+     "did you mean shop.good?"),
     ("{table: s.a, keys: [id], foreign_key: {f: {columns: v, to: shop.goot}}}", "FOREIGN_KEY_UNKNOWN",
      "foreign_key.f.to", "'shop.goot'", "did you mean shop.good?"),
     ("{table: s.a, keys: [id], foreign_key: {f: {columns: [v, w], to: shop.good}}}", "CONSTRAINT_INVALID",

@@ -11,6 +11,7 @@ import sys
 import threading
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -71,7 +72,8 @@ def test_counters_grow_and_gauges_are_the_last(tmp_path: Path) -> None:
 
 
 def test_the_text_is_prometheus_s(tmp_path: Path) -> None:
-    hostile = result('s."t\\\n {x="1",}#\u2028', freshness=Freshness(lag_seconds=0.1 + 0.2), main=MainCounts(rows=7),
+    freshness = Freshness(lag_seconds=0.1 + 0.2, complete_until="2026-01-31T12:00:00+00:00")
+    hostile = result('s."t\\\n {x="1",}#\u2028', freshness=freshness, main=MainCounts(rows=7),
                      warnings=(RunWarning(code="SEQUENCE_TIE", message="m", count=3),),
                      expectations=(ExpectationCount(name="ok", on="warn", checked=9, failed=2),))  # fmt: skip
     points = points_of(hostile, "small", 1763749658.5)
@@ -212,7 +214,8 @@ def test_dashboard_uses_existing_metrics() -> None:
 def test_the_page_names_every_metric_and_no_other() -> None:
     text = (DASHBOARD.parents[1] / "docs" / "monitoring.md").read_text(encoding="utf-8")
     names = {f"{m.name}_total" if m.kind == "counter" else m.name for m in METRICS}
-    assert set(re.findall(r"\bgddl_[a-z_]+", text)) - {"gddl_watch", "gddl_text", "gddl_alerts", "gddl_upkeep"} == names
+    of_airflow = {"gddl_watch", "gddl_text", "gddl_alerts", "gddl_upkeep", "gddl_verify"}
+    assert set(re.findall(r"\bgddl_[a-z_]+", text)) - of_airflow == names
 
 
 def test_a_line_of_the_log_names_run_table_and_batch() -> None:
@@ -239,8 +242,11 @@ def test_a_line_of_the_log_names_run_table_and_batch() -> None:
 
 def test_points_are_of_metrics_that_are_declared() -> None:
     checked = (ExpectationCount(name="ok", on="warn", checked=9, failed=2),)
-    one = result(freshness=Freshness(lag_seconds=1.0), main=MainCounts(rows=1), expectations=checked)
+    freshness = Freshness(lag_seconds=1.0, complete_until="2026-01-31T12:00:00+00:00")
+    one = result(freshness=freshness, main=MainCounts(rows=1), expectations=checked)
     found: list[Point] = points_of(one, "small", 1.0)
     assert {p.metric for p in found} == {m.name for m in METRICS} - {"gddl_warnings"}
     counts = {p.metric: p.value for p in found if ("expectation", "ok") in p.labels}
     assert counts == {"gddl_expectation_checked": 9, "gddl_expectation_failed": 2}
+    until = {p.value for p in found if p.metric == "gddl_complete_until_timestamp_seconds"}
+    assert until == {datetime(2026, 1, 31, 12, tzinfo=UTC).timestamp()}

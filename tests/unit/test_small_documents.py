@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from airflow_gddl.stores import Storage
 from spark_jobs.actions.maintain import cut_before
 from spark_jobs.ledger.erasures import ErasureRegister
 from spark_jobs.ledger.ledger import read_note
-from spark_jobs.verification import read_differences, read_orphans
+from spark_jobs.verification import WINDOW_DIFFERENCES, read_differences, read_orphans
 
 
 def erasure(storage: Storage, root: str) -> object:
@@ -26,6 +27,7 @@ def erasure(storage: Storage, root: str) -> object:
     [
         ("cut.json", cut_before),
         ("source-looks.json", read_differences),
+        ("window-looks.json", partial(read_differences, name=WINDOW_DIFFERENCES)),
         ("orphan-looks.json", read_orphans),
         ("0f.json", erasure),
         ("move.json", read_note),

@@ -230,6 +230,17 @@ def test_dependencies_are_found_in_the_own_source_first(tmp_path: Path) -> None:
     assert items.depends_on == ("crm_public.orders", "erp_public.orders")
 
 
+def test_the_heartbeat_of_a_source_is_its_own_table(tmp_path: Path) -> None:
+    settings = TWO.replace("landing-crm,", "landing-crm, heartbeat: ops.beat,")
+    beats = "  - {table: ops.beat, keys: [id]}\n"
+    tables = {f"tables/{name}.yaml": ORDERS + beats for name in ("crm", "erp")}
+    found = by_name(loaded(tmp_path, {"gddl.yaml": settings, **tables}))
+    assert {name: spec.heartbeat for name, spec in found.items()} == {
+        "crm_public.orders": "crm_ops.beat", "crm_ops.beat": "crm_ops.beat",
+        "erp_public.orders": None, "erp_ops.beat": None,
+    }  # fmt: skip
+
+
 def test_a_dependency_that_several_tables_may_be_is_refused(tmp_path: Path) -> None:
     file = "tables:\n  - {table: a.b, keys: [id], depends_on: [public.orders]}\n"
     problem = only_problem(two(tmp_path, shop=file))

@@ -22,7 +22,7 @@ from airflow_gddl.runtime.state.documents import (
     encode_runs,
 )
 from airflow_gddl.runtime.state.facts import KEPT_RUNS, TableRecord, from_list, merged, to_list
-from airflow_gddl.runtime.state.judging import Knowledge, RunningJob, TablePoll, judge
+from airflow_gddl.runtime.state.judging import Knowledge, RunningJob, TablePoll, heartbeat_of, judge
 from airflow_gddl.topology.rows import TableRow
 
 ALLOWED, GRACE = 30, 50
@@ -296,10 +296,41 @@ def test_a_run_with_warnings_needs_attention_until_the_next_run() -> None:
     assert judge(replace(calm, enabled=False), Knowledge(record=record), 12).attention == ()
 
 
+@settings(max_examples=500)
+@given(
+    st.lists(st.tuples(st.integers(1, 500), st.sampled_from(("run", "poll", "fail"))), min_size=1, max_size=10),
+    st.integers(0, 5000),
+)
+def test_a_quiet_table_is_late_only_if_its_source_stood_still(
+    steps: list[tuple[int, Literal["run", "poll", "fail"]]], pause: int
+) -> None:
+    """Its heartbeat comes each 5 s, and is loaded or polled at any time, or not for long."""
+    row = replace(ROW, heartbeat="shop.beat", freshness=20)
+    beat, poll, now = TableRecord(), None, 1000.0
+    for after, step in steps:
+        now += after
+        if step == "run":
+            beat = beat.after(result("succeeded", now, now // 5 * 5), now)
+        elif step == "fail":
+            beat = beat.after(result("failed", now), now)
+        else:
+            files = {"shop.beat": 9}
+            poll = board.after(poll, board.PollRecord(polled=now, files=files, waiting=frozenset(files)))
+    quiet = TableRecord().after(result("succeeded", now, 10), now)
+    shown = judge(row, Knowledge(record=quiet, heartbeat=heartbeat_of(beat, poll and poll.tables["shop.beat"])), now)
+    assert (shown.state, shown.attention) == ("fresh", ())
+    stopped = board.after(poll, board.PollRecord(polled=now + 21 + pause, files={"shop.beat": 9}))
+    facts = heartbeat_of(beat, stopped.tables["shop.beat"])
+    polled = TablePoll(polled=now + 21 + pause, clear=now + 21 + pause)
+    shown = judge(row, Knowledge(record=quiet, poll=polled, heartbeat=facts), now + 21 + pause)
+    if beat.commit is not None:
+        assert (shown.state, shown.late, shown.attention) == ("late", True, ("SOURCE_STOPPED",))
+
+
 def test_lists_of_an_older_version_are_read() -> None:
     record = TableRecord().after(replace(result("succeeded", 10, 5), late_ignored=3), 11)
     older = json.loads(encode_runs(RunsDocument(tables={"shop.a": record})))
-    older["tables"] = {name: values[:-7] for name, values in older["tables"].items()}
+    older["tables"] = {name: values[:-9] for name, values in older["tables"].items()}
     found = decode_runs(json.dumps(older).encode()).tables["shop.a"]
     assert (found.late_ignored, found.quarantined, found.loose) == (0, 1, 1)
     newer = json.loads(encode_runs(RunsDocument(tables={"shop.a": record})))

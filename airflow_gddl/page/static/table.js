@@ -88,6 +88,7 @@ function facts({ table, totals, now }) {
     totals && totals.late_ignored ? fact("Late changes", `${count(totals.late_ignored)} ignored in the runs below: the stored rows are newer`) : null,
     fact("Lag", table.lag === null ? "not known" : `${duration(table.lag)} since the newest source commit applied`),
     fact("Up to date", table.as_of === null ? "never" : `as of ${moment(table.as_of)}, ${ago(table.as_of, now)}; allowed: ${allowed}`),
+    fact("Complete until", complete(table)),
     fact("Last poll", table.polled === null ? "none" : `${moment(table.polled)}, ${ago(table.polled, now)}: ${counted(table.files, "file")} landed, ${count(table.waiting)} waiting`),
     table.not_listed_days ? fact("Old files", `${count(table.not_listed_days)} days not listed since ${table.listed === null ? "the first run" : moment(table.listed)}`) : null,
     table.held_by.length ? fact("Waits for", table.held_by.join(", ")) : null,
@@ -96,6 +97,12 @@ function facts({ table, totals, now }) {
     fact("Pipeline", pipeline(table)),
     table.source ? fact("Row", `source ${table.source}, tier ${table.tier}, priority ${table.priority}, owner ${table.owner ?? "none"}`) : null,
     fact("Last runs", cells(table.runs)));
+}
+
+function complete(table) {
+  const until = table.complete_until === null ? "not known" : `${moment(table.complete_until)}, source time`;
+  if (table.heartbeat !== null) return `${until}; by the heartbeat of its source${table.heartbeat && `, ${table.heartbeat}`}`;
+  return table.complete_until === null ? until : `${until}; no evidence of the source since`;
 }
 
 function pipeline(table) {

@@ -95,6 +95,7 @@ def _document(
 ) -> PipelineDocument:
     specs = tuple(by_name[table] for table in pipeline.tables)
     others = sorted({name for spec in specs for name in spec.depends_on}.difference(pipeline.tables))
+    beats = {by_table[spec.heartbeat] for spec in specs if spec.heartbeat is not None and spec.heartbeat in by_table}
     return PipelineDocument(
         pipeline=pipeline,
         roots=catalog.roots,
@@ -109,4 +110,5 @@ def _document(
             Dependency(dag_id=by_table[name], spec=by_name[name]) for name in others if name in by_table
         ),
         unmet=tuple(name for name in others if name not in by_table),
+        heartbeats=tuple(sorted(beats - {pipeline.dag_id})),
     )

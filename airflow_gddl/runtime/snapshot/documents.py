@@ -74,6 +74,7 @@ class PipelineDocument:
         unmet: tables that they depend on and that nothing loads, since the row is disabled or invalid, sorted.
         aws_conn_id: Airflow connection that reaches S3 for the roots; null: the configured one, if any.
         access: landing roots of its tables that are read with credentials of their own.
+        heartbeats: other pipelines that load heartbeat tables of its rows, sorted.
         metadata_at: when the newest file of the metadata was last modified, seconds since the epoch.
     """
 
@@ -89,6 +90,7 @@ class PipelineDocument:
     metadata_at: float = 0.0
     access: tuple[SourceAccess, ...] = ()
     catalogs: Mapping[str, CatalogSpec] = field(default_factory=dict)
+    heartbeats: tuple[str, ...] = ()
 
     def spec_of(self, table: str) -> TableSpec | None:
         """The row of a table; null: the pipeline does not load it."""

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from airflow_gddl.contract.completeness import STOPPED_CODE, WINDOW_CODE
 from airflow_gddl.runtime.state.board import BoardRow
 from airflow_gddl.runtime.state.facts import RunFact
 from airflow_gddl.runtime.state.judging import MAINTENANCE_CODE, NEEDS_ATTENTION, has_many_quarantined
@@ -19,11 +20,14 @@ _REFUSED = ("SCHEMA_REFUSED", "EXPECTATION_FAILED")
 _LATE_CODE, _FAILED_CODE, _BROKEN_CODE = "FRESHNESS_MISSED", "LOAD_FAILED", "ROW_INVALID"
 METADATA = "(metadata)"
 """In place of a table, in alerts of metadata outside of rows."""
+LATENESS = (_LATE_CODE, STOPPED_CODE)
+"""Codes of alerts of a late table, of which it has one at a time."""
 _SETTLED_AFTER = 120.0
 _TEXTS = {
     "FOLDER_MISSING": "its landing folder is missing",
     "FILE_UNREADABLE": "files can't be read",
     MAINTENANCE_CODE: "its maintenance is overdue",
+    WINDOW_CODE: "changes of its source are missing; `gddl verify --since` names the windows",
 }
 _OF_RUN = "see the warnings of the last run"
 
@@ -96,6 +100,9 @@ def _first(lines: Sequence[str]) -> str:
 
 
 def _lateness(one: BoardRow) -> TableProblem:
+    if STOPPED_CODE in one.state.attention:
+        text = "nothing of its source's log has come for longer than its freshness allows, not even the heartbeat"
+        return TableProblem(STOPPED_CODE, f"{text} {one.row.heartbeat}")
     behind = "was never up to date" if one.state.behind is None else f"is {one.state.behind:.0f} s behind"
     return TableProblem(_LATE_CODE, f"it {behind}; its freshness allows {one.row.freshness} s")
 
@@ -158,7 +165,7 @@ def without_load(found: Iterable[BoardRow], notified: Notified, limits: AlertLim
         if newest is None or now - newest.started - newest.seconds > _SETTLED_AFTER or one.row.problems:
             made += _of_row(one, notified, limits)
         else:
-            known = {one.row.table: (_LATE_CODE,)} if _LATE_CODE in notified.get(one.row.table, ()) else {}
+            known = {one.row.table: tuple(code for code in LATENESS if code in notified.get(one.row.table, ()))}
             late = [_lateness(one)] if one.state.late else []
             made += _changes(one.row.table, one.row.owner, late, known)
     return made

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal
 
+from airflow_gddl.contract.completeness import HeartbeatFacts
 from airflow_gddl.contract.errors import GddlError, RetriableError
 from airflow_gddl.contract.spec import Roots
 from airflow_gddl.runtime.state.documents import (
@@ -36,6 +37,7 @@ from airflow_gddl.runtime.state.judging import (
     RunningJob,
     TablePoll,
     TableStatus,
+    heartbeat_of,
     judge,
 )
 from airflow_gddl.stores import Storage, StoredObject, open_store, read_if_there
@@ -246,12 +248,19 @@ def standings(
             poll=known.polls.get(name),
             running=known.running.get(name),
             seen=known.seen.get(name),
+            heartbeat=_heartbeat(row, known),
             quarantine_rate=quarantine_rate,
         )
         # No pipeline loads an invalid row; users who may see its last pipeline may see its state.
         shown = replace(row, dag_id=known.homes.get(name)) if row.problems else row
         made.append(BoardRow(row=shown, record=of_it.record, poll=of_it.poll, state=judge(row, of_it, now)))
     return made
+
+
+def _heartbeat(row: TableRow, known: LakeState) -> HeartbeatFacts | None:
+    """Of the row's source, as far as the heartbeat table was ever loaded."""
+    record = known.records.get(row.heartbeat or "")
+    return None if record is None else heartbeat_of(record, known.polls.get(row.heartbeat or ""))
 
 
 @dataclass(frozen=True, kw_only=True)

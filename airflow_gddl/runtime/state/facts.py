@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from operator import itemgetter
 from typing import Any, NamedTuple
 
+from airflow_gddl.contract.completeness import Verified, window_bounds
 from airflow_gddl.contract.durations import moment_of
 from airflow_gddl.contract.layout import LOADS
 from airflow_gddl.contract.result import JobResult
@@ -190,6 +191,7 @@ class TableRecord:
         loose: number of run records not archived yet.
         maintained: start of the newest maintenance.
         changed_since, changing_runs: start of the first run with changes after it, and the number of such runs.
+        verified, missing_from: see `completeness.complete_until`.
     """
 
     last: list[Any] | None = None
@@ -209,6 +211,8 @@ class TableRecord:
     maintained: float | None = None
     changed_since: float | None = None
     changing_runs: int = 0
+    verified: float | None = None
+    missing_from: float | None = None
 
     @property
     def runs(self) -> tuple[list[Any], ...]:
@@ -273,6 +277,8 @@ class TableRecord:
             )
         if result.action == "maintain" and result.status == "succeeded":
             return replace(self, maintained=latest(self.maintained, fact.started), changed_since=None, changing_runs=0)
+        if result.action == "verify":
+            return self._verified(result)
         if result.action not in LOADS:
             return self.with_runs(self.runs)
         if result.is_idle:
@@ -284,6 +290,15 @@ class TableRecord:
             return self.with_runs(to_list(fact) if from_list(run).key == fact.key else run for run in self.runs)
         one = _record_of(fact, text)
         return merged(self, one if whole else replace(one, complete=None))
+
+    def _verified(self, result: JobResult) -> TableRecord:
+        """Copy with what a verification found of the source."""
+        bounds, until = window_bounds(result.details), seconds_of(result.freshness.complete_until)
+        if bounds is None and until is None:
+            return self
+        since, missing_from = (None, None) if bounds is None else map(seconds_of, bounds)
+        found = Verified(until=self.verified, missing_from=self.missing_from).after(since, until, missing_from)
+        return replace(self, verified=found.until, missing_from=found.missing_from)
 
 
 def _record_of(fact: RunFact, error: str | None) -> TableRecord:
@@ -323,6 +338,8 @@ def merged(one: TableRecord, other: TableRecord) -> TableRecord:
         maintained=latest(one.maintained, other.maintained),
         changed_since=min(filter(None, (one.changed_since, other.changed_since)), default=None),
         changing_runs=one.changing_runs + other.changing_runs,
+        verified=latest(one.verified, other.verified),
+        missing_from=min(filter(None, (one.missing_from, other.missing_from)), default=None),
     ).with_runs(_unique((*one.runs, *other.runs)))
 
 

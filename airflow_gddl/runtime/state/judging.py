@@ -2,7 +2,7 @@
 
 It follows from the applied files and the polls of the landing folder. A table is up to date as of the last moment at
 which everything that had landed was applied: a run loaded it, or a poll found nothing new. A source that does not
-change keeps its table fresh as long as it is polled.
+change keeps its table fresh as long as it is polled, unless its heartbeat shows that its log stands still.
 """
 
 from __future__ import annotations
@@ -10,6 +10,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
+from airflow_gddl.contract.completeness import (
+    STOPPED_CODE,
+    WINDOW_CODE,
+    HeartbeatFacts,
+    complete_until,
+    is_stopped,
+)
 from airflow_gddl.contract.layout import FEW_ROWS
 from airflow_gddl.contract.result import CATALOG_PROBLEMS
 from airflow_gddl.runtime.state.facts import TableRecord, latest
@@ -18,9 +25,11 @@ from airflow_gddl.topology.rows import TableRow
 State = Literal["broken_row", "failed", "late", "attention", "running", "waiting", "new", "fresh", "disabled"]
 STATES: tuple[State, ...] = get_args(State)
 """Most urgent first; displayed with blanks for `_`."""
+EXCEPTIONS_CODE, EXCEPTIONS_SECONDS = "SOURCE_EXCEPTIONS", 86_400.0
+"""Changes that AWS DMS could not apply need attention for a day: no later run shows that somebody saw to them."""
 NEEDS_ATTENTION = (
     *("BATCH_LATE", "FILE_UNREADABLE", "FOREIGN_COMMIT", "GENERATIONS_INFERRED", "ICEBERG_BEHIND", "LOG_BEGAN_LATE"),
-    *("QUARANTINE_STALE", "SNAPSHOT_HELD", "SNAPSHOT_INCOMPLETE", "SNAPSHOT_MERGED", "SWEEP_HELD"),
+    *("QUARANTINE_STALE", "SNAPSHOT_HELD", "SNAPSHOT_INCOMPLETE", "SNAPSHOT_MERGED", EXCEPTIONS_CODE, "SWEEP_HELD"),
     *("TRUNCATE_HELD", "TRUNCATE_IGNORED"),
     *sorted(CATALOG_PROBLEMS),
 )
@@ -86,14 +95,17 @@ class TableStatus:
     Attributes:
         state: the most urgent of what holds.
         last_state: for an invalid row, the state from its runs and polls; else as `state`.
-        late: exceeds the row's `freshness`, also while it fails; never while its first load is due.
+        late: exceeds the row's `freshness`, also while it fails; never while its first load is due. Or its source's log
+            stands still for longer than that, by its heartbeat.
         running: start of the job that loads it now.
         lag: now minus the newest source commit applied. A source without changes lets it grow.
         as_of: the last moment as of which the replica is complete.
         behind: now minus `as_of`; compared with `freshness`.
+        complete_until: commit time of the source until which everything is known to have come.
         waiting: landed files that are not loaded.
         attention: warnings of the newest run, and of the last poll, that need a user's attention; what is in
-            quarantine, as long as it is; and maintenance that is due.
+            quarantine, as long as it is; maintenance that is due; a log that stands still; and windows in which
+            changes are missing, until a later verification finds none.
     """
 
     state: State
@@ -104,6 +116,7 @@ class TableStatus:
     lag: float | None = None
     behind: float | None = None
     as_of: float | None = None
+    complete_until: float | None = None
     waiting: int = 0
     attention: tuple[str, ...] = ()
 
@@ -117,12 +130,14 @@ class Knowledge:
         record: facts of its runs; empty before any.
         running: the job that loads it, as last reported.
         seen: when a sensor or `gddl_watch` first saw the table, seconds since the epoch.
+        heartbeat: of the table's source; null: it has none, or nothing is known of it.
     """
 
     record: TableRecord = field(default_factory=TableRecord)
     poll: TablePoll | None = None
     running: RunningJob | None = None
     seen: float | None = None
+    heartbeat: HeartbeatFacts | None = None
     quarantine_rate: float = MOST_QUARANTINED
 
 
@@ -133,9 +148,10 @@ def judge(row: TableRow, known: Knowledge, now: float) -> TableStatus:
     as_of = latest(record.complete, record.commit, _clear(record, poll))
     behind = None if as_of is None else now - as_of
     overdue = row.enabled and row.freshness is not None and (behind is None or behind > row.freshness)
-    late = overdue and not _is_in_grace(row, record, known, now)
+    stopped = row.enabled and record.succeeded is not None and is_stopped(known.heartbeat, row.freshness, record.commit)
+    late = stopped or (overdue and not _is_in_grace(row, record, known, now))
     running = known.running.since if known.running is not None and known.running.until > now else None
-    attention = _attention(row, known, now)
+    attention = _attention(row, known, now, stopped=stopped)
     state = _state(row, record, late=late, attention=bool(attention), waiting=waiting, running=running is not None)
     return TableStatus(
         state="broken_row" if row.problems else state,
@@ -146,8 +162,18 @@ def judge(row: TableRow, known: Knowledge, now: float) -> TableStatus:
         lag=None if record.commit is None else now - record.commit,
         behind=behind,
         as_of=as_of,
+        complete_until=complete_until(
+            record.commit, as_of, known.heartbeat, verified=record.verified, missing_from=record.missing_from
+        ),
         waiting=poll.waiting if poll is not None and waiting else 0,
         attention=attention,
+    )
+
+
+def heartbeat_of(record: TableRecord, poll: TablePoll | None) -> HeartbeatFacts:
+    """What the runs and the poll of a heartbeat table say."""
+    return HeartbeatFacts(
+        commit=record.commit, loaded=record.succeeded, as_of=latest(record.complete, _clear(record, poll))
     )
 
 
@@ -188,16 +214,20 @@ def needs_maintenance(record: TableRecord, now: float) -> bool:
     return record.changing_runs >= MAINTENANCE_RUNS and now - since > MAINTENANCE_SECONDS
 
 
-def _attention(row: TableRow, known: Knowledge, now: float) -> tuple[str, ...]:
+def _attention(row: TableRow, known: Knowledge, now: float, *, stopped: bool) -> tuple[str, ...]:
     record, poll = known.record, known.poll
     found = set(record.warned.intersection(NEEDS_ATTENTION))
     if record.counted is not None:
         found.discard(_UNREAD)
+    if now - (record.started or 0.0) > EXCEPTIONS_SECONDS:
+        found.discard(EXCEPTIONS_CODE)
     holds = {
         _LOST: poll is not None and poll.missing and record.succeeded is not None,
         _UNREAD: record.counted_files > 0,
         _RATE: has_many_quarantined(record, known.quarantine_rate),
         MAINTENANCE_CODE: needs_maintenance(record, now),
+        STOPPED_CODE: stopped,
+        WINDOW_CODE: record.missing_from is not None,
     }
     found |= {code for code, is_so in holds.items() if is_so}
     return tuple(sorted(found)) if row.enabled else ()

@@ -186,6 +186,8 @@ def _with(records: Mapping[str, TableRecord], now: float) -> Callable[[RunsDocum
                 maintained=known.maintained,
                 changed_since=known.changed_since,
                 changing_runs=known.changing_runs,
+                verified=known.verified,
+                missing_from=known.missing_from,
             )
         return replace(before, tables={**before.tables, **made}, written=now)
 

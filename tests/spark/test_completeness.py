@@ -1,0 +1,29 @@
+"""Windows of a replica that Spark loads and compares, with a real PostgreSQL."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from airflow_gddl.contract.result import JobResult
+from airflow_gddl.contract.spec import DEFAULT_TIERS, JobOptions
+from spark_jobs.job.job_tables import run_job
+from tests.conftest import LocalPort
+from tests.delta_rs.postgres import postgres
+from tests.delta_rs.small_lake import SmallLake
+from tests.delta_rs.test_completeness import SPEC, name_the_hour
+from tests.delta_rs.test_verify_source import run as execute
+
+
+def test_one_lost_file_is_named_by_its_hour(tmp_path: Path) -> None:
+    lake, port = SmallLake(tmp_path, replace(DEFAULT_TIERS["small"], engine="spark")), LocalPort("spark")
+    with postgres() as engine:
+        execute(engine, "CREATE SCHEMA s")
+        environ = {"GDDL_SOURCE_SHOP": engine.url.render_as_string(hide_password=False)}
+        runtime = replace(port.runtime, environ=environ)
+
+        def result(options: JobOptions) -> JobResult:
+            (outcome,) = run_job(lake.job([SPEC], options), runtime, lambda _: None)
+            return outcome.result
+
+        name_the_hour(lake, engine, 60, result, lambda: result(JobOptions(full_listing=True)))
