@@ -18,7 +18,7 @@ from airflow_gddl.contract.published import RegistrationState
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.stores.lake_files import RegistrationStore
-from spark_jobs.iceberg import MetadataVersions, publish
+from spark_jobs.iceberg import publish, withdraw
 from spark_jobs.ledger.claim import Claim
 from spark_jobs.ledger.erasures import ErasureRegister
 from spark_jobs.ledger.ledger import NOTE, Ledger, MoveNote, read_note, write_note
@@ -172,7 +172,7 @@ class _Move:
 
     def _remove_old(self) -> None:
         storage, layout = self.run.runtime.storage, self._layout(self.old)
-        MetadataVersions(storage, layout.iceberg).withdraw()
+        withdraw(storage, layout)
         RegistrationStore(storage, self.run.job.roots.lake).forget(self.old)
         streams = join(self.run.job.roots.lake, STATE, "streams", self.old.schema_name, self.old.name)
         for folder in (*(folder for _, folder in _folders(layout)), streams):

@@ -15,7 +15,8 @@ from airflow_gddl.contract.errors import FatalError, RetriableError
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, JobSpec, Roots
 from airflow_gddl.stores import Storage
-from spark_jobs.iceberg import MetadataVersions, Mirror
+from spark_jobs.mirror.mirror import Mirror
+from spark_jobs.mirror.versions import MetadataVersions
 from tests.conftest import LocalPort
 from tests.readers.wide_table import SPEC, Row, land
 from tests.sharded import Sharded
