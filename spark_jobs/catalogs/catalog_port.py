@@ -61,7 +61,8 @@ class Entry:
         columns: name to (type as the catalog writes it, comment), in order.
         comment: empty: none; a wanted entry without one leaves what the catalog has.
         properties: of a wanted entry those that are ours; of a registered one all.
-        problem: why a registered entry can't be one of this lake's Delta tables, e.g. a view; empty: it can.
+        problem: why a registered entry can't be one of this lake's tables, e.g. a view; empty: it can.
+        is_dangling: what a registered entry points to is gone, and with it all that it would show.
     """
 
     location: str
@@ -69,6 +70,7 @@ class Entry:
     comment: str = ""
     properties: Mapping[str, str] = field(default_factory=dict)
     problem: str = ""
+    is_dangling: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

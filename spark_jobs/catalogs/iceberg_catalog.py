@@ -29,6 +29,8 @@ from spark_jobs.catalogs.registrar import same_place
 from spark_jobs.mirror.versions import SNAPSHOT, MetadataVersions, StoreIO, parsed
 
 _MAIN = "main"
+_DANGLING = Entry(location="", columns={}, problem="its metadata is gone", is_dangling=True)
+"""REST catalogs answer for such an entry that there is none, and list it."""
 Guard = Callable[[], AbstractContextManager[None]]
 
 
@@ -54,12 +56,12 @@ class IcebergCatalog:
         with _translated(), self._guard():
             try:
                 held = self._catalog.load_table((name.database, name.table)).metadata
-            except errors.NoSuchIcebergTableError as error:
+            except (errors.NoSuchIcebergTableError, errors.NoSuchPropertyException) as error:
                 return Entry(location="", columns={}, problem=f"it is no Iceberg table ({error})"[:300])
+            except FileNotFoundError:
+                return _DANGLING
             except (errors.NoSuchTableError, errors.NoSuchNamespaceError):
-                return None
-            except errors.NoSuchPropertyException as error:
-                return Entry(location="", columns={}, problem=f"it is no Iceberg table ({error})"[:300])
+                return _DANGLING if self._is_listed(name) else None
         now = {SNAPSHOT: str(held.current_snapshot_id)}
         return Entry(location=same_place(held.location), columns={}, properties={**held.properties, **now})
 
@@ -86,6 +88,13 @@ class IcebergCatalog:
             requirements, updates = changes(held.metadata, wanted, own)
             if updates:
                 self._catalog.commit_table(held, requirements, updates)
+
+    def _is_listed(self, name: EntryName) -> bool:
+        errors = importlib.import_module("pyiceberg.exceptions")
+        try:
+            return any(found[-1] == name.table for found in self._catalog.list_tables((name.database,)))
+        except errors.NoSuchNamespaceError:
+            return False
 
     def _require_database(self, name: str) -> None:
         if name not in self._databases:

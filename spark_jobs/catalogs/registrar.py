@@ -167,7 +167,7 @@ class RowCatalog:
         return TableCheck(kind=kind, name=str(wanted.name), change=change, registered=kept)
 
     def check_former(self) -> list[TableCheck]:
-        """Entries of former names that are still there and still point to where the table was.
+        """Entries of former names that are still there, and point to where the table was or to nothing.
 
         Raises:
             CatalogError: as `CatalogAccess.call`.
@@ -175,7 +175,7 @@ class RowCatalog:
         found = []
         for name, location in self.before.former.items():
             there = self._registered(EntryName(*name.split(".", 1)))
-            if there is not None and there.location == location:
+            if there is not None and (there.is_dangling or there.location == location):
                 change = CatalogChange(action="report", code="CATALOG_ENTRY_LEFT", message=LEFT)
                 found.append(TableCheck(kind="former", name=name, change=change))
         return found
