@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import http.client
+import importlib
+import secrets
 import socket
 from collections.abc import Mapping
 from contextlib import closing
+from types import SimpleNamespace
 from urllib.parse import quote, urlsplit
 
 from airflow_gddl.contract import durations
@@ -18,6 +21,7 @@ from airflow_gddl.contract.extensions import (
     code_of_status,
     token_of,
 )
+from airflow_gddl.contract.iceberg_rest import code_of_rest, open_rest
 
 _API = "/api/2.1/unity-catalog/catalogs/"
 _METASTORE_PORT = 9083
@@ -93,6 +97,36 @@ def probe_glue(spec: CatalogSpec, database: str, _environ: Mapping[str, str]) ->
     except (BotoCoreError, ValueError) as error:
         raise _unreachable(f"Glue: {error}"[:400], "check credentials, region and endpoint") from error
     return f"Glue answers; it has the database {database}"
+
+
+def probe_iceberg_rest(spec: CatalogSpec, database: str, environ: Mapping[str, str]) -> str:
+    """Ask for the namespace, and whether tables in it may be committed to: of one that is not there."""
+    server = urlsplit(spec.uri or "").netloc
+    try:
+        errors, catalog = importlib.import_module("pyiceberg.exceptions"), open_rest(spec, environ)
+        has_namespace = catalog.namespace_exists((database,))
+        absent = SimpleNamespace(name=lambda: (database, f"gddl_check_{secrets.token_hex(6)}"), config={})
+        try:
+            catalog.commit_table(absent, (), ())
+        except (errors.NoSuchTableError, errors.NoSuchNamespaceError):
+            pass
+        except errors.RESTError as error:
+            if "NoSuch" not in str(error):
+                raise
+    except ImportError as error:
+        raise ProbeSkippedError("pyiceberg is not installed here; try `gddl catalog diff`") from error
+    except GddlError:
+        raise
+    except Exception as error:
+        code, what = code_of_rest(error), f"{server}: {type(error).__name__}: {error}"[:400]
+        if code == "CATALOG_UNREACHABLE":
+            raise _silent(server, error, "uri") from error
+        remedy = "grant it to the connection's user, or correct its credentials; see docs/catalogs.md"
+        refused = "correct `uri` and `warehouse` of the catalog"
+        raise FatalError(code, what, remedy=remedy if code == "CATALOG_DENIED" else refused) from error
+    return f"{server} answers, and takes commits; it has {'the' if has_namespace else 'no'} namespace {database}" + (
+        "" if has_namespace else " yet"
+    )
 
 
 def probe_hive(spec: CatalogSpec, _database: str, _environ: Mapping[str, str]) -> str:

@@ -83,7 +83,7 @@ def open_rest(spec: CatalogSpec, environ: Mapping[str, str], file_io: Callable[[
         def send(self, *given: Any, **more: Any) -> Any:
             return super().send(*given, **{**more, "timeout": wait})
 
-    class Opened(rest.RestCatalog):  # type: ignore[name-defined,misc]  # as above
+    class Opened(rest.RestCatalog):  # type: ignore[name-defined,misc]  # imported by name, too
         def _config_headers(self, session: Any) -> None:
             """Called for each new session, before its first request."""
             for scheme in ("http://", "https://"):

@@ -154,7 +154,7 @@ class Mirror:
         return transaction
 
     def _without_files(self, table: Any) -> Any:
-        none = {"snapshots": [], "refs": {}, "current_snapshot_id": None, "snapshot_log": []}
+        none: dict[str, Any] = {"snapshots": [], "refs": {}, "current_snapshot_id": None, "snapshot_log": []}
         return self._opened(table.metadata.model_copy(update=none), table.catalog)
 
 

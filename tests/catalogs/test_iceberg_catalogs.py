@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import secrets
 import threading
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -66,7 +65,7 @@ def rows_of(table: pa.Table) -> list[dict[str, Any]]:
 
 
 @pytest.fixture(params=["rest", "glue"])
-def named(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Named]:
+def named(request: pytest.FixtureRequest, tmp_path: Path) -> Named:
     database = f"d{secrets.token_hex(6)}"
     if request.param == "rest":
         spec = CatalogSpec(kind="iceberg_rest", uri=request.getfixturevalue("iceberg_rest"), database=database)
@@ -75,7 +74,7 @@ def named(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Named]:
         spec = CatalogSpec(kind="iceberg_glue", region="eu-west-1", database=database)
         client = request.getfixturevalue("glue")
         catalog = pytest.importorskip("pyiceberg.catalog.glue").GlueCatalog("reader", client=client)
-    yield Named(CatalogWorld(tmp_path, catalogs={"main": spec}), catalog, database)
+    return Named(CatalogWorld(tmp_path, catalogs={"main": spec}), catalog, database)
 
 
 def orders(**fields: Any) -> TableSpec:
