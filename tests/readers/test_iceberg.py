@@ -329,8 +329,8 @@ def test_partition_columns_of_every_type(tmp_path: Path) -> None:
     assert found.scan(row_filter="small is null").to_arrow()["id"].to_pylist() == [2]
 
 
-def values(table: pa.Table) -> list[tuple[int, int]]:
-    return sorted(zip(table["id"].to_pylist(), table["n00"].to_pylist(), strict=True))
+def values(table: pa.Table) -> list[str]:
+    return sorted(f"{row['id']} {row['n00']} {row['_gddl']}" for row in table.to_pylist())
 
 
 def test_history_is_read_as_iceberg_until_it_is_switched_off(quick: Lake) -> None:
