@@ -304,9 +304,7 @@ class Registrar:
     def is_settled(self, job: JobSpec, spec: TableSpec, version: int | None) -> bool:
         """Whether this process knows, without any request, that nothing is to be done."""
         known, catalog = self._known.get(spec.table), job.catalogs.get(spec.catalog or "")
-        if known is None or catalog is None or is_iceberg(catalog):
-            return False
-        return _holds(known, signature_of(spec, catalog), version)
+        return known is not None and catalog is not None and _holds(known, signature_of(spec, catalog), version)
 
     def settle(self, job: JobSpec, spec: TableSpec, version: int | None, *, idle: bool) -> Settled:
         """Update the catalog's entries from the table. Failures of the catalog are part of the result.
