@@ -342,6 +342,16 @@ class Registrar:
             _LOG.warning("%s could not be registered: %s %s", spec.table, found.code, found.message)
         return Settled(state=state, before=before, checks=tuple(checks))
 
+    def follow(self, job: JobSpec, spec: TableSpec) -> None:
+        """Update the entries within a run; `settle` at its end stores and reports what it finds.
+
+        Raises:
+            GddlError: the lake can't be read.
+        """
+        before = self._known.get(spec.table) or RegistrationStore(self.storage, job.roots.lake).get(spec)
+        signature = signature_of(spec, job.catalogs[spec.catalog or ""])
+        self.row(job, spec, in_same_catalog(before, signature)).check_all(tables_of(self.storage, job, spec))
+
     def compare(self, job: JobSpec, spec: TableSpec, *, act: bool) -> tuple[list[TableCheck], CatalogProblem | None]:
         """Compare every table of the row with its current entry.
 

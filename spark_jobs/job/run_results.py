@@ -149,6 +149,15 @@ class RegistrationQueue:
         self._raise_faults()
         self._open.append(self._pool.submit(self._one, job, spec, outcome, deliver))
 
+    def follow(self, job: JobSpec, spec: TableSpec) -> None:
+        """Point an Iceberg catalog to what is there between two batches, in the thread of the table."""
+        if not is_iceberg(job.catalogs.get(spec.catalog or "")):
+            return
+        try:
+            self._registrar.follow(job, spec)
+        except Exception:  # noqa: BLE001 - the end of the run registers the table, and reports what is wrong
+            _LOG.exception("%s could not be registered between batches", spec.table)
+
     def close(self) -> None:
         """Wait for submitted outcomes; raises errors of `deliver`."""
         if self._pool is not None:

@@ -16,8 +16,13 @@ from deltalake import DeltaTable
 from airflow_gddl.contract.extensions import CatalogSpec
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, TableSpec
+from airflow_gddl.stores import Storage
+from spark_jobs.job.job_tables import run_job
+from spark_jobs.job.spread_local import NoSpark
+from spark_jobs.table.runtime import Runtime, Step
 from tests.catalogs import iceberg_server
 from tests.catalogs.world import CatalogWorld, codes, row
+from tests.delta_rs.small_lake import TIER
 from tests.landing import write
 from tests.s3.gateway import free_port
 from tests.sharded import Sharded
@@ -280,6 +285,29 @@ def test_a_catalog_that_is_down_is_repaired_by_the_next_run(tmp_path: Path) -> N
         later.run(spec, MAINTAIN)
         assert not files <= set(folder.iterdir())
         assert named.is_read(spec)
+
+
+@pytest.mark.parametrize("named", ["rest"], indirect=True)
+def test_entries_follow_between_the_batches_of_a_run(named: Named) -> None:
+    spec, lake = orders(), named.world.lake
+    lake.load(spec)
+    named.run(spec)
+    seen: list[str] = []
+
+    def look(step: Step) -> None:
+        if step.step == "plan":
+            seen.append(next(found["v"] for found in named.read() if found["id"] == 1))
+
+    for number in range(1, 4):
+        lake.change(spec, number, [("U", 1, f"n{number}")])
+    tier = replace(TIER, max_files_per_batch=1)
+    lake = replace(lake, tier=tier)
+    job = replace(lake.job([spec]), catalogs=named.world.catalogs)
+    runtime = Runtime(storage=Storage(), spark=NoSpark(), observe=look)
+    (outcome,) = run_job(job, runtime, lambda _: None)
+    assert (outcome.result.batches, outcome.result.warnings) == (3, ())
+    assert seen == ["load 1", "n1", "n2"]
+    assert named.is_read(spec)
 
 
 @pytest.mark.parametrize("named", ["rest"], indirect=True)
