@@ -7,14 +7,13 @@ import os
 import re
 import time
 from collections.abc import Mapping
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.contract.python_command import JOB
 from airflow_gddl.contract.s3 import is_s3
-from airflow_gddl.hooks.aws import ConnectedEnviron, fetch, fetch_sources
+from airflow_gddl.hooks.aws import ConnectedEnviron, fetch, fetch_catalogs, fetch_sources
 from airflow_gddl.provider import DEFAULTS
 from airflow_gddl.runtime.snapshot import Directory, MetadataSnapshot, PipelineDocument, SnapshotSettings
 from airflow_gddl.runtime.snapshot.cache import places
@@ -183,13 +182,18 @@ def environ_for(*places: str, aws_conn_id: str = "") -> Mapping[str, str]:
 
 
 def environ_of(document: PipelineDocument | Directory) -> Mapping[str, str]:
-    """`environ_for` the roots of a pipeline or of all tables, with credentials of the pipeline's sources."""
+    """`environ_for` the roots of a pipeline or of all tables, with credentials of the pipeline's sources and
+    catalogs."""
     roots = document.roots
     specs = document.specs if isinstance(document, PipelineDocument) else ()
     landings = [root for spec in specs for root in (spec.landing, *spec.shard_landings.values()) if root]
     environ = environ_for(roots.landing, roots.lake, *landings, aws_conn_id=document.aws_conn_id or "")
     access = document.access if isinstance(document, PipelineDocument) else ()
-    return ConnectedEnviron(partial(fetch_sources, access), environ) if access else environ
+    catalogs = document.catalogs.values() if isinstance(document, PipelineDocument) else ()
+    names = tuple(sorted({one.connection for one in catalogs if one.connection is not None}))
+    if not access and not names:
+        return environ
+    return ConnectedEnviron(lambda: {**fetch_sources(access), **fetch_catalogs(names)}, environ)
 
 
 def _wrong(option: str, what: str, remedy: str) -> MetadataError:

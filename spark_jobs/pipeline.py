@@ -134,6 +134,7 @@ def process_pending(run: TableRun, claim: Claim, seen: PendingWork, outcome: Run
             coming = next_plan(of_misfits(run), context, found, ledger, replayed=False)
         if coming is None:
             break
+        follow_earlier(run, outcome)
         before, plan = found, start(run, coming, ledger, claim)
         replayed = replayed or plan.source == "quarantine"
         found = found if coming.appended else found.without(plan)
@@ -152,6 +153,12 @@ def process_pending(run: TableRun, claim: Claim, seen: PendingWork, outcome: Run
     if outcome.batches and context.engine.exists(context.layout.replica):
         outcome.main = replace(outcome.main, rows=ledger.state.rows)
         outcome.version = context.engine.version(context.layout.replica)
+
+
+def follow_earlier(run: TableRun, outcome: RunTotals) -> None:
+    """Let catalogs follow what earlier batches of this run have published; the end of the run does it for the last."""
+    if outcome.batches:
+        run.runtime.follow(run.spec.table)
 
 
 def start(run: TableRun, coming: NextBatch, ledger: Ledger, claim: Claim) -> BatchPlan:

@@ -257,8 +257,8 @@ ON_S3 = (
 _OF_DEBEZIUM_ON_SPARK = ("quarantine_rows", "r02_net_change_per_key", "r05_truncated_file", "r11_types_widened")
 """The dialect hands Spark the rows that it hands delta_rs, which plays all scenarios: a few show that they arrive."""
 
-_LONG = ("test_environments", "test_native", "test_the_tutorial_s_model_is_built_by_dbt")
-"""Modules and functions that install environments, or start everything that the compose file names."""
+_LONG = ("test_environments", "test_iceberg_by_duckdb", "test_native", "test_the_tutorial_s_model_is_built_by_dbt")
+"""Modules and functions that install packages, or start everything that the compose file names."""
 
 
 def is_deep(item: pytest.Item) -> bool:

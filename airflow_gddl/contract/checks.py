@@ -256,9 +256,6 @@ def iceberg_problems(spec: TableSpec) -> Iterator[SpecProblem]:
     """Delta features that Iceberg metadata can't represent."""
     if not spec.iceberg:
         return
-    if spec.partition_by:
-        message = "Iceberg readers read columns from data files, which lack partition columns"
-        yield SpecProblem("ICEBERG_REFUSED", ("partition_by",), list(spec.partition_by), message, "drop one of the two")
     for key, value in spec.table_properties.items():
         feature = key.lower().removeprefix("delta.enable").removeprefix("delta.feature.")
         if feature in _HIDDEN and value.lower() != "false":

@@ -117,6 +117,8 @@ def forget_entry_points() -> None:
 
 
 TableKind = Literal["replica", "history", "changes", "errors"]
+ICEBERG_KINDS: tuple[TableKind, ...] = ("replica", "history")
+"""Tables that have Iceberg metadata under `iceberg: true`."""
 TOKEN_PREFIX = "GDDL_CATALOG_"  # noqa: S105 - prefix of variable names
 """Prefix of variables that may hold a catalog's token: metadata may name no other secret of the process."""
 _FIELDS = re.compile(r"\{([^{}]*)\}")
@@ -133,8 +135,8 @@ class CatalogSpec:
     __pydantic_config__ = STRICT
 
     kind: str
-    """`hive` (a Hive metastore, by the job's Spark), `glue` (AWS Glue Data Catalog), `unity` (Unity Catalog), or a kind
-    of another package."""
+    """`hive` (a Hive metastore, by the job's Spark), `glue` (AWS Glue Data Catalog), `unity` (Unity Catalog),
+    `iceberg_rest` (Iceberg's REST protocol), `iceberg_glue`, or a kind of another package."""
     database: str = "{schema}"
     """Name of the database (Unity: schema); placeholders `{schema}` and `{source}`."""
     table: str = "{table}"
@@ -144,11 +146,11 @@ class CatalogSpec:
     timeout: str = "5s"
     """Timeout of a request to the catalog."""
     region: str | None = None
-    """`glue`: AWS region; null: from the environment."""
+    """`glue`, `iceberg_glue`: AWS region; null: from the environment."""
     endpoint: str | None = None
-    """`glue`: endpoint URL; null: AWS's default."""
+    """`glue`, `iceberg_glue`: endpoint URL; null: AWS's default."""
     catalog_id: str | None = None
-    """`glue`: AWS account of the catalog; null: that of the job's credentials."""
+    """`glue`, `iceberg_glue`: AWS account of the catalog; null: that of the job's credentials."""
     url: str | None = None
     """`unity`: the server, e.g. `https://unity.example.com:8080`."""
     catalog_name: str | None = None
@@ -158,7 +160,12 @@ class CatalogSpec:
     options: Mapping[str, Any] = field(default_factory=dict)
     """Settings of a kind of another package."""
     uri: str | None = None
-    """`hive`: e.g. `thrift://metastore:9083`; null: Spark's configuration (`hive-site.xml`, or the platform's)."""
+    """`iceberg_rest`: the server, e.g. `https://catalog.example.com`. `hive`: e.g. `thrift://metastore:9083`; null:
+    Spark's configuration (`hive-site.xml`, or the platform's)."""
+    warehouse: str | None = None
+    """`iceberg_rest`: the warehouse to ask the server for; null: its default."""
+    connection: str | None = None
+    """`iceberg_rest`: Airflow connection with the credentials, `GDDL_CATALOG_...` in any case; null: none are sent."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -174,6 +181,7 @@ class CatalogDescriptor:
         fields: fields of `CatalogSpec` that belong to this kind; `needed`: those among them that it needs.
         options: class of `CatalogSpec.options`, a frozen dataclass with defaults; null: it has none.
         session: function of a `CatalogSpec` that gives settings (`spark.…`) of the job's session; null: none.
+        is_iceberg: it holds Iceberg tables, so rows that name it need `iceberg: true`.
         readers: that need no settings besides the catalog's to address its tables, see `published.READERS`.
     """
 
@@ -185,6 +193,7 @@ class CatalogDescriptor:
     needed: tuple[str, ...] = ()
     options: str | None = None
     session: str | None = None
+    is_iceberg: bool = False
     readers: tuple[str, ...] = ()
 
 
@@ -195,7 +204,7 @@ CATALOGS = ExtensionPoint(
     {
         "hive": CatalogDescriptor(
             port="spark_jobs.catalogs.hive_catalog:hive_catalog",
-            probe="airflow_gddl.cli.check:probe_hive",
+            probe="airflow_gddl.cli.catalog_probes:probe_hive",
             names="[a-z0-9_]{1,128}",
             names_are="1 to 128 letters a-z, digits and _",
             fields=("uri",),
@@ -204,7 +213,7 @@ CATALOGS = ExtensionPoint(
         ),
         "glue": CatalogDescriptor(
             port="spark_jobs.catalogs.glue_catalog:glue_catalog",
-            probe="airflow_gddl.cli.check:probe_glue",
+            probe="airflow_gddl.cli.catalog_probes:probe_glue",
             names="[a-z0-9_]{1,255}",
             names_are="1 to 255 letters a-z, digits and _, as Athena reads them",
             fields=("region", "endpoint", "catalog_id"),
@@ -212,12 +221,30 @@ CATALOGS = ExtensionPoint(
         ),
         "unity": CatalogDescriptor(
             port="spark_jobs.catalogs.unity_catalog:unity_catalog",
-            probe="airflow_gddl.cli.check:probe_unity",
+            probe="airflow_gddl.cli.catalog_probes:probe_unity",
             names=r"[^\x00-\x20\x7f./]{1,255}",
             names_are="1 to 255 characters without blanks, `.` and `/`",
             fields=("url", "catalog_name", "token_env"),
             needed=("url", "catalog_name"),
             readers=("spark", "databricks"),
+        ),
+        "iceberg_rest": CatalogDescriptor(
+            port="spark_jobs.catalogs.iceberg_catalog:iceberg_rest_catalog",
+            probe="airflow_gddl.cli.catalog_probes:probe_iceberg_rest",
+            names=r"[^\x00-\x20\x7f./]{1,255}",
+            names_are="1 to 255 characters without blanks, `.` and `/`",
+            fields=("uri", "warehouse", "connection"),
+            needed=("uri",),
+            is_iceberg=True,
+        ),
+        "iceberg_glue": CatalogDescriptor(
+            port="spark_jobs.catalogs.iceberg_catalog:iceberg_glue_catalog",
+            probe="airflow_gddl.cli.catalog_probes:probe_glue",
+            names="[a-z0-9_]{1,255}",
+            names_are="1 to 255 letters a-z, digits and _, as Athena reads them",
+            fields=("region", "endpoint", "catalog_id"),
+            is_iceberg=True,
+            readers=("athena",),
         ),
     },
     unknown_code="CATALOG_KIND_UNKNOWN",

@@ -117,6 +117,10 @@ class Layout:
     erased: str
     iceberg: str
 
+    def iceberg_of(self, kind: str) -> str:
+        """Folder of the Iceberg table of one of the Delta tables, `replica` or `history`."""
+        return self.iceberg if kind == "replica" else f"{self.iceberg}__{kind}"
+
     def of_shard(self, roots: Roots, spec: TableSpec, shard: str) -> Layout:
         """The same tables, with the landing folder and the ledger of one of the table's sources."""
         landing = LandingFolder.of(roots, spec.of_shard(shard)).path

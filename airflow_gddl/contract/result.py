@@ -117,6 +117,7 @@ class ResultColumn:
 CATALOG_PROBLEMS = frozenset(
     {
         "CATALOG_UNKNOWN",
+        "CATALOG_CONNECTION_MISSING",
         "CATALOG_KIND_UNKNOWN",
         "CATALOG_KIND_BROKEN",
         "CATALOG_UNREACHABLE",

@@ -9,12 +9,13 @@ import importlib
 import logging
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
 from airflow_gddl import version_compat as capabilities
 from airflow_gddl.contract.errors import FatalError, MetadataError
+from airflow_gddl.contract.iceberg_rest import is_catalog_connection
 from airflow_gddl.contract.s3 import laid_over
 from airflow_gddl.contract.source_access import SourceAccess, announce, connection_text, connection_variable
 from airflow_gddl.runners.interface import DatabricksAccess
@@ -96,6 +97,23 @@ def fetch_sources(access: tuple[SourceAccess, ...]) -> dict[str, str]:
             found[connection_variable(conn_id)] = connection_text(fetch(conn_id))
         except MetadataError as error:
             _LOG.warning("%s", error)
+    return found
+
+
+def fetch_catalogs(names: Iterable[str]) -> dict[str, str]:
+    """Connections to catalogs as variables for jobs on this machine; variables of the process come before them.
+
+    One that can't be read is left out: the job reports it of the tables that are registered there.
+    """
+    found = {}
+    for name in names:
+        variable = f"AIRFLOW_CONN_{name.upper()}"
+        if name in os.environ or variable in os.environ or not is_catalog_connection(name):
+            continue
+        try:
+            found[variable] = capabilities.connection(name).get_uri()
+        except Exception as error:  # noqa: BLE001 - backends raise any error
+            _LOG.warning("no connection %s: %s", name, type(error).__name__)
     return found
 
 

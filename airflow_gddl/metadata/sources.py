@@ -15,6 +15,7 @@ from airflow_gddl.contract.checks import SOURCE_NAME
 from airflow_gddl.contract.errors import FatalError, FieldPath, SpecProblem
 from airflow_gddl.contract.extensions import (
     CATALOGS,
+    ICEBERG_KINDS,
     TOKEN_PREFIX,
     CatalogDescriptor,
     CatalogSpec,
@@ -22,6 +23,7 @@ from airflow_gddl.contract.extensions import (
     entry_name,
     template_fault,
 )
+from airflow_gddl.contract.iceberg_rest import is_catalog_connection
 from airflow_gddl.contract.s3 import is_s3
 from airflow_gddl.contract.source_access import SourceAccess
 from airflow_gddl.contract.spec import TableSpec, TierSpec
@@ -99,6 +101,7 @@ _SCHEMES: Mapping[str, tuple[str, ...]] = {
     "endpoint": ("http", "https"),
     "uri": ("thrift",),
 }
+_REST_SCHEMES = {**_SCHEMES, "uri": _SCHEMES["url"]}
 
 
 @functools.cache
@@ -150,21 +153,32 @@ def _of_kind(spec: CatalogSpec, found: CatalogDescriptor, path: tuple[str, ...])
     for name in found.needed:
         if getattr(spec, name) is None:
             yield SpecProblem("FIELD_MISSING", (*path, name), None, f"kind {spec.kind} needs it", f"add {name}")
-    for kind, other in CATALOGS.built_in.items():
-        for name in other.fields:
-            if name not in found.fields and (value := getattr(spec, name)) is not None:
-                message = f"belongs to kind {kind}"
-                yield SpecProblem("FIELD_VALUE", (*path, name), value, message, f"remove it, or write kind: {kind}")
+    owners = {name: kind for kind, other in reversed(list(CATALOGS.built_in.items())) for name in other.fields}
+    for name, kind in owners.items():
+        if name not in found.fields and (value := getattr(spec, name)) is not None:
+            message = f"belongs to kind {kind}"
+            yield SpecProblem("FIELD_VALUE", (*path, name), value, message, f"remove it, or write kind: {kind}")
     for name in ("database", "table"):
         value = getattr(spec, name)
         if fault := template_fault(value, of_table=name == "table"):
             yield SpecProblem("FIELD_VALUE", (*path, name), value, fault, "use {schema}, {source}; {table} in table")
-    for name, schemes in _SCHEMES.items():
+    for name, schemes in (_REST_SCHEMES if spec.kind == "iceberg_rest" else _SCHEMES).items():
         value = getattr(spec, name)
         if value is not None and not _is_url(value, schemes):
             remedy = f"write e.g. {schemes[-1]}://host:port, without user and password"
             yield SpecProblem("FIELD_VALUE", (*path, name), value, f"not a URL of {' or '.join(schemes)}", remedy)
     yield from _limits(spec, path)
+    yield from _of_iceberg(spec, found, path)
+
+
+def _of_iceberg(spec: CatalogSpec, found: CatalogDescriptor, path: tuple[str, ...]) -> Iterator[SpecProblem]:
+    if spec.connection is not None and not is_catalog_connection(spec.connection):
+        message = "not a connection that metadata may name"
+        remedy = f"call it e.g. {TOKEN_PREFIX.lower()}main, and write that name"
+        yield SpecProblem("FIELD_VALUE", (*path, "connection"), "(not shown)", message, remedy)
+    if found.is_iceberg and (other := [kind for kind in spec.tables if kind not in ICEBERG_KINDS]):
+        message = "these have no Iceberg metadata"
+        yield SpecProblem("FIELD_VALUE", (*path, "tables"), other, message, f"name some of {', '.join(ICEBERG_KINDS)}")
 
 
 def _limits(spec: CatalogSpec, path: tuple[str, ...]) -> Iterator[SpecProblem]:
@@ -202,6 +216,10 @@ def check_rows(
         if catalog is None:
             remedy = near(spec.catalog, tuple(catalogs)) if catalogs else "describe it under catalogs: in gddl.yaml"
             yield spec, SpecProblem("CATALOG_UNKNOWN", ("catalog",), spec.catalog, "no such catalog", remedy)
+            continue
+        if CATALOGS.get(catalog.kind).is_iceberg and not spec.iceberg:
+            message = f"kind {catalog.kind} holds Iceberg tables"
+            yield spec, SpecProblem("FIELD_MISSING", ("iceberg",), None, message, "add iceberg: true, or catalog: null")
             continue
         names = [entry_name(catalog, spec, kind) for kind in catalog.tables]
         first = next((taken[spec.catalog, name] for name in names if (spec.catalog, name) in taken), None)

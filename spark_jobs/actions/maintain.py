@@ -21,11 +21,13 @@ from airflow_gddl.contract import codec
 from airflow_gddl.contract.checks import LEAST_VACUUM_SECONDS
 from airflow_gddl.contract.durations import seconds
 from airflow_gddl.contract.errors import FatalError
+from airflow_gddl.contract.extensions import ICEBERG_KINDS
 from airflow_gddl.contract.layout import Layout, join
 from airflow_gddl.contract.result import JobResult, RunWarning
 from airflow_gddl.contract.s3 import is_s3, split
 from airflow_gddl.contract.table_spec import LandingRetention
 from airflow_gddl.stores import Storage, StoredObject
+from spark_jobs.catalogs.registrar import is_iceberg, is_pointed_to
 from spark_jobs.engines.port import Maintenance, TableContext
 from spark_jobs.iceberg import clean, publish
 from spark_jobs.ledger.claim import Claim
@@ -361,6 +363,7 @@ class _Maintenance:
         if ledger.plan() is None and has_same_identity(spec, ledger.state):
             kept.changes_cut = self._cut(context, ledger, now)
         hours, has_erased = vacuum_hours(spec), bool(context.erasures.hashes())
+        is_pointed = self._is_pointed_to(context)
         for name in TABLES:
             if not engine.exists(path := getattr(layout, name)):
                 continue
@@ -371,7 +374,7 @@ class _Maintenance:
             if joined.files_after != joined.files_before:
                 kept.compacted[name] = joined
             self.run.report("compact", rows=joined.files_before - joined.files_after)
-            if name == "replica" and not self._is_mirrored(kept):
+            if name in ICEBERG_KINDS and not (is_pointed and self._is_mirrored(name, kept)):
                 continue
             kept.files_removed += maintenance.vacuum(path, hours, dry_run=self._dry)
             self.run.report("vacuum")
@@ -382,15 +385,23 @@ class _Maintenance:
                 kept.logs_kept |= {name: cut.unknown} if cut.unknown else {}
                 self.run.report("log")
 
-    def _is_mirrored(self, kept: MaintenanceResult) -> bool:
+    def _is_mirrored(self, name: str, kept: MaintenanceResult) -> bool:
         """Whether Iceberg readers, if any, use only files that a vacuum keeps."""
         run, layout = self.run, self.run.layout
         if self._dry:
             return True
         if publish(run.runtime.storage, layout, run.spec):
             return False
-        kept.leftovers_removed += clean(run.runtime.storage, layout, run.spec, run.runtime.clock())
+        if name == "replica":
+            kept.leftovers_removed += clean(run.runtime.storage, layout, run.spec, run.runtime.clock())
         return True
+
+    def _is_pointed_to(self, context: TableContext) -> bool:
+        """Whether readers of an Iceberg catalog, if any, read the newest version, whose files stay a while."""
+        run, path = self.run, context.layout.replica
+        if not is_iceberg(run.job.catalogs.get(run.spec.catalog or "")) or not context.engine.exists(path):
+            return True
+        return is_pointed_to(run.runtime.storage, run.job.roots.lake, run.spec, context.engine.version(path))
 
     def _cut(self, context: TableContext, ledger: Ledger, now: datetime) -> int:
         retention = context.spec.changes_retention

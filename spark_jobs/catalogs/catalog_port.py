@@ -16,6 +16,7 @@ from airflow_gddl.contract import durations
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.extensions import CATALOGS, CatalogDescriptor, CatalogSpec, EntryName
 from airflow_gddl.contract.spec import JobSpec
+from airflow_gddl.stores import Storage
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -38,16 +39,18 @@ class TableColumn:
 
 @dataclass(frozen=True, kw_only=True)
 class DeltaTableInfo:
-    """Metadata of a Delta table's newest version.
+    """Metadata of a Delta table's newest version, or of its Iceberg table.
 
     Attributes:
         location: as in the layout, `s3://` or an absolute local path.
         comment: empty: none.
+        properties: of an Iceberg table: what tells its versions apart.
     """
 
     location: str
     columns: tuple[TableColumn, ...]
     comment: str = ""
+    properties: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,7 +61,8 @@ class Entry:
         columns: name to (type as the catalog writes it, comment), in order.
         comment: empty: none; a wanted entry without one leaves what the catalog has.
         properties: of a wanted entry those that are ours; of a registered one all.
-        problem: why a registered entry can't be one of this lake's Delta tables, e.g. a view; empty: it can.
+        problem: why a registered entry can't be one of this lake's tables, e.g. a view; empty: it can.
+        is_dangling: what a registered entry points to is gone, and with it all that it would show.
     """
 
     location: str
@@ -66,6 +70,7 @@ class Entry:
     comment: str = ""
     properties: Mapping[str, str] = field(default_factory=dict)
     problem: str = ""
+    is_dangling: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -252,10 +257,12 @@ class CatalogContext:
         spark: a session; the first call starts Spark.
         environ: where tokens are found by their names.
         lake: the root of the tables.
+        storage: of the lake.
     """
 
     spark: Callable[[], SparkSession]
     environ: Mapping[str, str]
+    storage: Storage
     lake: str = ""
 
 

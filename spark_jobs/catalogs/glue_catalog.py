@@ -44,7 +44,7 @@ class GlueCatalog:
     alters = frozenset({"columns", "comment", "location", "properties"})
 
     def __init__(self, spec: CatalogSpec, client: Any | None = None) -> None:
-        self._client = client or _client(spec)
+        self._client = client or client_of(spec)
         self._at = {} if spec.catalog_id is None else {"CatalogId": spec.catalog_id}
         self._databases: set[str] = set()
 
@@ -79,20 +79,20 @@ class GlueCatalog:
         self._require_database(registration.name.database)
         made = _table_input(registration, {})
         # Another job may create it first; the next run compares.
-        with _translated(), suppress(self._client.exceptions.AlreadyExistsException):
+        with translated(), suppress(self._client.exceptions.AlreadyExistsException):
             self._client.create_table(DatabaseName=registration.name.database, TableInput=made, **self._at)
 
     def alter(self, registration: Registration) -> None:
         found = self._get(registration.name) or {}
         made = _table_input(registration, found)
-        with _translated():
+        with translated():
             # Archived versions count against a quota.
             self._client.update_table(
                 DatabaseName=registration.name.database, TableInput=made, SkipArchive=True, **self._at
             )
 
     def _get(self, name: EntryName) -> dict[str, Any] | None:
-        with _translated():
+        with translated():
             try:
                 found = self._client.get_table(DatabaseName=name.database, Name=name.table, **self._at)
             except self._client.exceptions.EntityNotFoundException:
@@ -102,7 +102,7 @@ class GlueCatalog:
     def _require_database(self, name: str) -> None:
         if name in self._databases:
             return
-        with _translated():
+        with translated():
             try:
                 self._client.get_database(Name=name, **self._at)
             except self._client.exceptions.EntityNotFoundException:
@@ -152,7 +152,7 @@ def _cut(text: str, most: int) -> str:
     return line if len(line) <= most else line[: most - 1] + "…"
 
 
-def _client(spec: CatalogSpec) -> Any:
+def client_of(spec: CatalogSpec) -> Any:
     try:
         import boto3  # noqa: PLC0415 - only this catalog needs it
         from botocore.config import Config  # noqa: PLC0415 - as above
@@ -170,7 +170,7 @@ def _client(spec: CatalogSpec) -> Any:
 
 
 @contextmanager
-def _translated() -> Iterator[None]:
+def translated() -> Iterator[None]:
     from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415 - only this catalog needs it
 
     try:

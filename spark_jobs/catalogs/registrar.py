@@ -7,6 +7,7 @@ import json
 import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
@@ -16,7 +17,8 @@ from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 
 from airflow_gddl.contract import codec
-from airflow_gddl.contract.extensions import CatalogSpec, EntryName, TableKind, entry_name, name_fault
+from airflow_gddl.contract.errors import FatalError
+from airflow_gddl.contract.extensions import CATALOGS, CatalogSpec, EntryName, TableKind, entry_name, name_fault
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.published import CatalogProblem, RegisteredTable, RegistrationState
 from airflow_gddl.contract.result import RunWarning
@@ -39,6 +41,7 @@ from spark_jobs.catalogs.catalog_port import (
     open_catalog,
     plan,
 )
+from spark_jobs.mirror.versions import DELTA_VERSION, MetadataVersions
 
 
 def read_info(storage: Storage, path: str) -> DeltaTableInfo | None:
@@ -164,7 +167,7 @@ class RowCatalog:
         return TableCheck(kind=kind, name=str(wanted.name), change=change, registered=kept)
 
     def check_former(self) -> list[TableCheck]:
-        """Entries of former names that are still there and still point to where the table was.
+        """Entries of former names that are still there, and point to where the table was or to nothing.
 
         Raises:
             CatalogError: as `CatalogAccess.call`.
@@ -172,7 +175,7 @@ class RowCatalog:
         found = []
         for name, location in self.before.former.items():
             there = self._registered(EntryName(*name.split(".", 1)))
-            if there is not None and there.location == location:
+            if there is not None and (there.is_dangling or there.location == location):
                 change = CatalogChange(action="report", code="CATALOG_ENTRY_LEFT", message=LEFT)
                 found.append(TableCheck(kind="former", name=name, change=change))
         return found
@@ -182,17 +185,46 @@ class RowCatalog:
 
 
 def tables_of(storage: Storage, job: JobSpec, spec: TableSpec) -> list[KindInfo]:
-    """The existing Delta tables among those to register."""
+    """The existing tables among those to register: Delta tables, or in an Iceberg catalog their Iceberg metadata."""
     layout, catalog = Layout.of(job.roots, spec), job.catalogs[spec.catalog or ""]
     kinds = [kind for kind in catalog.tables if kind != "history" or spec.history]
+    if is_iceberg(catalog):
+        of_iceberg = ((kind, _iceberg_info(storage, layout.iceberg_of(kind))) for kind in kinds if spec.iceberg)
+        return [(kind, info) for kind, info in of_iceberg if info is not None]
     found = ((kind, read_info(storage, getattr(layout, kind))) for kind in kinds)
     return [(kind, info) for kind, info in found if info is not None]
+
+
+def _iceberg_info(storage: Storage, folder: str) -> DeltaTableInfo | None:
+    identity = MetadataVersions(storage, folder).identity()
+    return DeltaTableInfo(location=folder, columns=(), properties=identity) if identity else None
+
+
+def version_of(tables: Iterable[KindInfo]) -> int | None:
+    """Version of the replica that its Iceberg metadata is of."""
+    found = next((info.properties.get(DELTA_VERSION) for kind, info in tables if kind == "replica"), None)
+    return int(found) if found else None
+
+
+def is_iceberg(catalog: CatalogSpec | None) -> bool:
+    """Whether entries are to point to each new version of a table's metadata."""
+    with suppress(FatalError):
+        return catalog is not None and CATALOGS.get(catalog.kind).is_iceberg
+    return False
+
+
+def is_pointed_to(storage: Storage, lake: str, spec: TableSpec, version: int | None) -> bool:
+    """Whether readers of an Iceberg catalog, if the row is registered in one, read this version of the replica."""
+    state = RegistrationStore(storage, lake).get(spec)
+    passing = state.problem is not None and state.problem.code in _PASSING
+    return not state.tables or not (passing or state.version != version)
 
 
 def signature_of(spec: TableSpec, catalog: CatalogSpec) -> str:
     """Digest of all settings of a table's registration; the part before `-` identifies the catalog."""
     place: list[Any] = [catalog.kind, catalog.endpoint, catalog.region, catalog.catalog_id]
     place += [catalog.url, catalog.catalog_name, catalog.uri, *([catalog.options] if catalog.options else [])]
+    place += [] if catalog.warehouse is None else [catalog.warehouse]
     settings = [catalog, spec.catalog, spec.history, properties_of(spec, "replica")]
     return f"{digest(codec.to_json(place))}-{digest(codec.to_document(settings))}"
 
@@ -293,11 +325,14 @@ class Registrar:
                 state=replace(before, problem=CatalogProblem(code="CATALOG_UNKNOWN", message=message)), before=before
             )
         signature = signature_of(spec, catalog)
-        if idle and _holds(before, signature, version):
+        # Metadata may have been written since, of a history, or after a failure.
+        if idle and not is_iceberg(catalog) and _holds(before, signature, version):
             self._known[spec.table] = before
             return Settled(state=before, before=before)
-        row = self.row(job, spec, in_same_catalog(before, signature))
-        checks, found = row.check_all(tables_of(self.storage, job, spec))
+        row, tables = self.row(job, spec, in_same_catalog(before, signature)), tables_of(self.storage, job, spec)
+        if is_iceberg(catalog):
+            version = version_of(tables)
+        checks, found = row.check_all(tables)
         state = _state_after(row.before, checks, found, signature, version)
         if state != before:
             state = self._dated(state)
@@ -306,6 +341,16 @@ class Registrar:
         if found is not None:
             _LOG.warning("%s could not be registered: %s %s", spec.table, found.code, found.message)
         return Settled(state=state, before=before, checks=tuple(checks))
+
+    def follow(self, job: JobSpec, spec: TableSpec) -> None:
+        """Update the entries within a run; `settle` at its end stores and reports what it finds.
+
+        Raises:
+            GddlError: the lake can't be read.
+        """
+        before = self._known.get(spec.table) or RegistrationStore(self.storage, job.roots.lake).get(spec)
+        signature = signature_of(spec, job.catalogs[spec.catalog or ""])
+        self.row(job, spec, in_same_catalog(before, signature)).check_all(tables_of(self.storage, job, spec))
 
     def compare(self, job: JobSpec, spec: TableSpec, *, act: bool) -> tuple[list[TableCheck], CatalogProblem | None]:
         """Compare every table of the row with its current entry.
@@ -320,8 +365,10 @@ class Registrar:
         before, catalog = store.get(spec), job.catalogs[spec.catalog or ""]
         signature = signature_of(spec, catalog)
         row = self.row(job, spec, in_same_catalog(before, signature))
-        checks, problem = row.check_all(tables_of(self.storage, job, spec), restore=act, act=act)
-        state = self._dated(_state_after(row.before, checks, problem, signature, before.version))
+        tables = tables_of(self.storage, job, spec)
+        checks, problem = row.check_all(tables, restore=act, act=act)
+        version = version_of(tables) if is_iceberg(catalog) else before.version
+        state = self._dated(_state_after(row.before, checks, problem, signature, version))
         if problem is None:
             left = replace(row, before=state if act else row.before).check_former()
             state = replace(state, former={check.name: state.former[check.name] for check in left})
@@ -359,7 +406,8 @@ def _holds(known: RegistrationState, signature: str, version: int | None) -> boo
 
 
 _PASSING = (
-    "CATALOG_UNREACHABLE", "CATALOG_DENIED", "CATALOG_REFUSED", "CATALOG_KIND_UNKNOWN", "CATALOG_KIND_BROKEN",
+    "CATALOG_CONNECTION_MISSING", "CATALOG_UNREACHABLE", "CATALOG_DENIED", "CATALOG_REFUSED", "CATALOG_KIND_UNKNOWN",
+    "CATALOG_KIND_BROKEN",
 )  # fmt: skip
 
 

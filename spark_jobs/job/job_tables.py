@@ -92,6 +92,7 @@ def run_job(job: JobSpec, runtime: Runtime, show: Show) -> list[TableOutcome]:
     The outcomes are in the order of the job's tables.
     """
     done = _Outcomes(show, job, RegistrationQueue(runtime, job.roots.lake))
+    runtime = replace(runtime, follow=done.follow)
     faults = unreachable(job, runtime.storage)
     for spec in job.tables:
         if spec.table in faults:
@@ -136,6 +137,10 @@ class _Outcomes:
 
     def add(self, outcome: TableOutcome) -> None:
         self.registrations.submit(self.job, self._specs[outcome.result.table], outcome, self._show)
+
+    def follow(self, table: str) -> None:
+        """Point to what a batch of the table has written; other batches follow."""
+        self.registrations.follow(self.job, self._specs[table])
 
     def all(self) -> list[TableOutcome]:
         """In the order of the job's tables, once the last one is registered."""

@@ -26,7 +26,7 @@ from airflow_gddl.contract.result import JobResult, RunWarning
 from airflow_gddl.contract.spec import JobSpec, Roots, TableSpec
 from airflow_gddl.stores import Storage
 from spark_jobs.catalogs.catalog_port import CatalogContext
-from spark_jobs.catalogs.registrar import Registrar
+from spark_jobs.catalogs.registrar import Registrar, is_iceberg
 from spark_jobs.table.runtime import Runtime, TableOutcome
 
 _READ_WITHIN = 90.0
@@ -122,11 +122,13 @@ def write_record(storage: Storage, roots: Roots, spec: TableSpec, result: JobRes
 
 
 _AT_ONCE = 4
+_REWRITING = ("maintain", "erase")
+"""Upkeep that writes new versions of a table: its Iceberg metadata follows."""
 Deliver = Callable[[TableOutcome], None]
 
 
 def registrar_of(runtime: Runtime, lake: str) -> Registrar:
-    around = CatalogContext(spark=runtime.spark.for_table, environ=runtime.environ, lake=lake)
+    around = CatalogContext(spark=runtime.spark.for_table, environ=runtime.environ, storage=runtime.storage, lake=lake)
     return Registrar(runtime.storage, around, runtime.clock)
 
 
@@ -147,6 +149,15 @@ class RegistrationQueue:
         self._raise_faults()
         self._open.append(self._pool.submit(self._one, job, spec, outcome, deliver))
 
+    def follow(self, job: JobSpec, spec: TableSpec) -> None:
+        """Point an Iceberg catalog to what is there between two batches, in the thread of the table."""
+        if not is_iceberg(job.catalogs.get(spec.catalog or "")):
+            return
+        try:
+            self._registrar.follow(job, spec)
+        except Exception:  # noqa: BLE001 - the end of the run registers the table, and reports what is wrong
+            _LOG.exception("%s could not be registered between batches", spec.table)
+
     def close(self) -> None:
         """Wait for submitted outcomes; raises errors of `deliver`."""
         if self._pool is not None:
@@ -160,7 +171,11 @@ class RegistrationQueue:
             future.result()
 
     def _concerns(self, job: JobSpec, spec: TableSpec, result: JobResult) -> bool:
-        if spec.catalog is None or result.action not in LOADS or result.status == "failed" or result.version is None:
+        if spec.catalog is None or result.status == "failed":
+            return False
+        if result.action in _REWRITING and is_iceberg(job.catalogs.get(spec.catalog)):
+            return result.status != "skipped" and not job.options.dry_run
+        if result.action not in LOADS or result.version is None:
             return False
         return result.status != "skipped" or not self._registrar.is_settled(job, spec, result.version)
 

@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 
 from airflow_gddl.contract.durations import moment_of
 from airflow_gddl.contract.errors import FatalError
+from airflow_gddl.contract.extensions import ICEBERG_KINDS
 from airflow_gddl.contract.layout import FEW_ROWS
 from airflow_gddl.contract.result import MainCounts
 from airflow_gddl.contract.spec import TableSpec
@@ -523,7 +524,7 @@ def tidy(run: TableRun, context: TableContext, ledger: Ledger, claim: Claim, bat
         hours = vacuum_hours(run.spec)
         lake_files.compact(run.runtime.storage, context.layout.runs)
         for name in TABLES:
-            if name == "replica" and run.spec.iceberg:  # its readers may use files that Delta does not need
+            if name in ICEBERG_KINDS and run.spec.iceberg:  # its readers may use files that Delta does not need
                 continue
             if context.engine.exists(path := getattr(context.layout, name)):
                 claim.check()

@@ -255,6 +255,7 @@ class Runtime:
         files: the stream that gives tables of engine `spark` their new files; null: their folders are listed.
         engine: of every table, regardless of its tier, such as a `MemoryEngine`; null: the tier's.
         deep_listings: recent deep listings of a continuous job.
+        follow: called with a table's name between its batches, so that what points to its versions follows.
         stopped_by: name of the signal that asked the job to end; empty: none did. Tables end before their next step.
     """
 
@@ -267,6 +268,7 @@ class Runtime:
     engine: Engine | None = None
     environ: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
     deep_listings: DeepListings = field(default_factory=DeepListings)
+    follow: Callable[[str], None] = silent
     stopped_by: Callable[[], str] = str
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ import pytest
 from airflow_gddl import configuration
 from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.contract.s3 import S3Settings
-from airflow_gddl.hooks.aws import RENEW_SECONDS, ConnectedEnviron, fetch, laid_over
+from airflow_gddl.hooks.aws import RENEW_SECONDS, ConnectedEnviron, fetch, fetch_catalogs, laid_over
 from airflow_gddl.stores.s3 import client
 
 
@@ -119,3 +120,15 @@ def test_clients_differ_by_credentials() -> None:
     assert client("b", one) is client("b", dict(one))
     assert client("b", one) is not client("b", {**one, "AWS_ACCESS_KEY_ID": "c"})
     assert S3Settings.of(one).store_config() == {}
+
+
+def test_connections_of_catalogs_reach_the_job_s_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of Airflow; variables of the process stay as they are, and no other connection is read."""
+    variable = "AIRFLOW_CONN_GDDL_CATALOG_MAIN"
+    made = SimpleNamespace(get_uri=lambda: "iceberg://id:secret@host")
+    monkeypatch.setattr("airflow_gddl.version_compat.connection", lambda name: {"gddl_catalog_main": made}[name])
+    assert fetch_catalogs(["gddl_catalog_main", "gddl_catalog_absent", "airflow_db"]) == {
+        variable: "iceberg://id:secret@host"
+    }
+    monkeypatch.setenv(variable, "iceberg://other")
+    assert fetch_catalogs(["gddl_catalog_main"]) == {}

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from tests.catalogs import iceberg_server
+
 
 @pytest.fixture
 def glue(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
@@ -15,3 +17,13 @@ def glue(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
         monkeypatch.setenv(name, value)
     with moto.mock_aws():
         yield boto3.client("glue", region_name="eu-west-1")
+
+
+@pytest.fixture(scope="session")
+def iceberg_rest(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """URL of an Iceberg REST catalog."""
+    jars = iceberg_server.find_jars()
+    if jars is None:
+        pytest.skip("no Java, or Maven Central can't be reached")
+    with iceberg_server.serving(jars, tmp_path_factory.mktemp("rest")) as url:
+        yield url

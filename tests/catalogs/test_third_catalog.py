@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_gddl.cli.check import probe_catalog
+from airflow_gddl.cli.catalog_probes import probe_catalog
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.extensions import CATALOGS, CatalogSpec, ProbeSkippedError
 from airflow_gddl.metadata import sources
@@ -36,7 +36,7 @@ def test_docs_show_the_registration() -> None:
 
 @pytest.mark.usefixtures("installed")
 def test_metadata_validates_its_options(tmp_path: Path) -> None:
-    assert CATALOGS.names() == ("hive", "glue", "unity", "files")
+    assert CATALOGS.names() == ("hive", "glue", "unity", "iceberg_rest", "iceberg_glue", "files")
     section = {"main": {"kind": "files", "options": {"folder": str(tmp_path / "entries")}}}
     assert sources.build_catalogs(section) == ({"main": files(tmp_path)}, ())
     _, (problem,) = sources.build_catalogs({"main": {"kind": "files", "options": {"foldr": "x"}}})
@@ -66,7 +66,7 @@ def test_an_unknown_kind_is_an_error_and_a_warning_of_its_tables(tmp_path: Path)
     polaris = CatalogSpec(kind="polaris", options={"url": "https://polaris.example.com"})
     _, (problem,) = sources.build_catalogs({"main": {"kind": "polaris"}})
     assert (problem.code, problem.field) == ("FIELD_VALUE", "catalogs.main.kind")
-    assert problem.message == "must be 'hive', 'glue' or 'unity'"
+    assert problem.message == "must be 'hive', 'glue', 'unity', 'iceberg_rest' or 'iceberg_glue'"
     with pytest.raises(FatalError) as caught:
         probe_catalog(polaris, "shop", {})
     assert caught.value.code == "CATALOG_KIND_UNKNOWN"

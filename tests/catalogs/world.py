@@ -15,7 +15,7 @@ from airflow_gddl.contract.spec import JobOptions, JobSpec, TableSpec
 from airflow_gddl.stores import Storage
 from spark_jobs.job.job_tables import run_job
 from spark_jobs.job.spread_local import NoSpark
-from spark_jobs.table.runtime import Runtime
+from spark_jobs.table.runtime import Clock, Runtime, utc_now
 from tests.delta_rs.small_lake import SmallLake, spec_of
 from tests.landing import write
 
@@ -26,12 +26,13 @@ GLUE = CatalogSpec(kind="glue", region="eu-west-1")
 class CatalogWorld:
     """Attributes:
     catalogs: that the jobs know.
-    environ: of the jobs.
+    environ, clock: of the jobs.
     """
 
     root: Path
     catalogs: Mapping[str, CatalogSpec] = field(default_factory=lambda: {"main": GLUE})
     environ: Mapping[str, str] = field(default_factory=dict)
+    clock: Clock = utc_now
 
     @property
     def lake(self) -> SmallLake:
@@ -42,7 +43,7 @@ class CatalogWorld:
 
     def run(self, *specs: TableSpec, options: JobOptions | None = None) -> Any:
         """Results by table; of one table its result."""
-        runtime = Runtime(storage=Storage(), spark=NoSpark(), environ=self.environ)
+        runtime = Runtime(storage=Storage(), spark=NoSpark(), environ=self.environ, clock=self.clock)
         shown: list[JobResult] = []
         outcomes = run_job(self.job(specs, options), runtime, shown.append)
         found = {outcome.result.table: outcome.result for outcome in outcomes}

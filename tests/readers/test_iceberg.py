@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import time
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +18,8 @@ from airflow_gddl.contract.errors import FatalError, RetriableError
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, JobSpec, Roots
 from airflow_gddl.stores import Storage
-from spark_jobs.iceberg import MetadataVersions, Mirror
+from spark_jobs.mirror.mirror import Mirror
+from spark_jobs.mirror.versions import MetadataVersions
 from tests.conftest import LocalPort
 from tests.readers.wide_table import SPEC, Row, land
 from tests.sharded import Sharded
@@ -278,15 +282,82 @@ def test_second_writer_retries(tmp_path: Path) -> None:
     assert rows_of(static_table.from_metadata(versions.table).scan().to_arrow()) == [{"id": 1}]
 
 
-@pytest.mark.parametrize("partitions", [["id"], None])
-def test_unsupported_delta_tables_are_refused(tmp_path: Path, partitions: list[str] | None) -> None:
-    path = str(tmp_path / "t")
-    properties = {} if partitions else {"delta.enableDeletionVectors": "true"}
-    write_deltalake(path, pa.table({"id": [1], "v": ["a"]}), partition_by=partitions, configuration=properties)
+@pytest.mark.parametrize("what", ["binary partition column", "deletionVectors"])
+def test_unsupported_delta_tables_are_refused(tmp_path: Path, what: str) -> None:
+    path, table = str(tmp_path / "t"), pa.table({"id": [1], "v": pa.array([b"a"])})
+    properties = {} if "binary" in what else {"delta.enableDeletionVectors": "true"}
+    write_deltalake(path, table, partition_by=["v"] if "binary" in what else None, configuration=properties)
     mirror = Mirror(Storage(), path, MetadataVersions(Storage(), str(tmp_path / "iceberg")))
-    with pytest.raises(FatalError, match=r"ICEBERG_REFUSED.*" + ("partition" if partitions else "deletionVectors")):
+    with pytest.raises(FatalError, match=f"ICEBERG_REFUSED.*{what}"):
         mirror.publish()
     assert mirror.versions.newest() == 0
+
+
+VALUES: dict[str, pa.Array] = {
+    "day": pa.array([date(2024, 1, 1), None, date(1960, 1, 1)]),
+    "text": pa.array(["a b/ü%:x#?=&'", None, "b"]),
+    "local": pa.array([datetime(2024, 1, 1, 1, 2, 3, 4), None, datetime(1960, 1, 1)], pa.timestamp("us")),  # noqa: DTZ001 - without a zone
+    "instant": pa.array([datetime(2024, 1, 1, tzinfo=UTC), None, None], pa.timestamp("us", "UTC")),
+    "amount": pa.array([Decimal("1.50"), None, Decimal("-7.00")], pa.decimal128(10, 2)),
+    "yes": pa.array([True, None, False]),
+    "ratio": pa.array([1.5, None, 0.0]),
+    "small": pa.array([7, None, -1], pa.int16()),
+    "large": pa.array([2**40, None, -(2**40)]),
+}
+
+
+def test_partition_columns_of_every_type(tmp_path: Path) -> None:
+    path, versions = str(tmp_path / "t"), MetadataVersions(Storage(), str(tmp_path / "iceberg"))
+    mirror, table = Mirror(Storage(), path, versions), pa.table({"id": [1, 2, 3], **VALUES})
+    plans: list[dict[str, Any]] = [
+        {"partition_by": list(VALUES)},
+        {"partition_by": ["small", "text"]},
+        {"partition_by": None},
+    ]
+    for plan in plans:
+        write_deltalake(path, table, mode="overwrite", schema_mode="overwrite", **plan)
+        assert mirror.publish()
+        found = static_table.from_metadata(versions.table)
+        assert rows_of(found.scan().to_arrow()) == rows_of(table)
+        one = found.scan(row_filter="small = -1 and text = 'b'")
+        assert (one.to_arrow()["id"].to_pylist(), len(list(one.plan_files()))) == ([3], 1)
+    retyped = table.set_column(table.column_names.index("small"), "small", pa.array(["7", None, "-1"]))
+    write_deltalake(path, retyped, mode="overwrite", schema_mode="overwrite", partition_by=["small"])
+    mirror.publish()
+    found = static_table.from_metadata(versions.table)
+    assert rows_of(found.scan().to_arrow()) == rows_of(retyped)
+    assert found.scan(row_filter="small is null").to_arrow()["id"].to_pylist() == [2]
+
+
+def values(table: pa.Table) -> list[str]:
+    return sorted(f"{row['id']} {row['n00']} {row['_gddl']}" for row in table.to_pylist())
+
+
+def test_history_is_read_as_iceberg_until_it_is_switched_off(quick: Lake) -> None:
+    quick.spec = replace(WIDE, history=True)
+    quick.run()
+    changed(quick, 1, [Row(1, 101), Row(2, 2)], ["U", "D"])
+    assert quick.run().warnings == ()
+    path, folder = f"{quick.roots.lake}/s/wide__history", f"{quick.iceberg}__history"
+    versions = pa.table(DeltaTable(path).scan())
+    found = static_table.from_metadata(folder).scan().to_arrow()
+    assert len(found) == len(versions) == 9
+    assert values(found) == values(versions)
+    quick.spec = WIDE
+    quick.run(MAINTAIN)
+    assert not list(Path(folder).rglob("*.json"))
+
+
+def test_readers_of_a_replaced_version_keep_its_files(quick: Lake) -> None:
+    quick.run()
+    first = static_table.from_metadata(quick.versions.path(1))
+    for file in Path(quick.versions.folder).iterdir():
+        os.utime(file, (time.time() - 20 * 86_400,) * 2)  # a table that was quiet for weeks
+    changed(quick, 1, [Row(1, 101)], ["U"])
+    quick.run()
+    quick.run(MAINTAIN)
+    assert len(first.scan().to_arrow()) == 8
+    assert quick.read() == quick.delta()
 
 
 def test_damaged_metadata_is_reported(quick: Lake) -> None:

@@ -1,0 +1,1 @@
+"""Iceberg metadata of Delta tables, written by pyiceberg; see docs/decisions/207."""

@@ -1,0 +1,61 @@
+"""Lake in a bucket, Iceberg table in Glue (moto): metadata is written and read by the lake's own store."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from airflow_gddl.contract.extensions import CatalogSpec
+from airflow_gddl.contract.result import JobResult
+from airflow_gddl.contract.spec import JobOptions
+from airflow_gddl.stores import Storage
+from spark_jobs.job.job_tables import run_job
+from spark_jobs.job.spread_local import NoSpark
+from spark_jobs.table.runtime import Runtime
+from tests.s3.conftest import Place
+from tests.s3.delivery import deliver_load, job, put
+
+glue_catalogs: Any = pytest.importorskip("pyiceberg.catalog.glue")
+moto, boto3 = pytest.importorskip("moto"), pytest.importorskip("boto3")
+
+
+def run(place: Place, options: JobOptions | None = None) -> JobResult:
+    given = job(place, ["t"])
+    (spec,) = given.tables
+    catalogs = {"ice": CatalogSpec(kind="iceberg_glue", region="eu-west-1")}
+    spec = replace(spec, iceberg=True, catalog="ice", settle="0s", partition_by=("v",))
+    given = replace(given, tables=(spec,), catalogs=catalogs, options=options or JobOptions())
+    runtime = Runtime(storage=Storage(place.environ), spark=NoSpark(), environ=place.environ)
+    (outcome,) = run_job(given, runtime, lambda _: None)
+    return outcome.result
+
+
+def test_glue_names_metadata_in_the_bucket(place: Place) -> None:
+    with moto.mock_aws():
+        client = boto3.client("glue", region_name="eu-west-1")
+        reads = {
+            "s3.endpoint": place.environ["AWS_ENDPOINT_URL"],
+            "s3.access-key-id": place.environ["AWS_ACCESS_KEY_ID"],
+            "s3.secret-access-key": place.environ["AWS_SECRET_ACCESS_KEY"],
+            "s3.region": "us-east-1",
+        }
+        reader = glue_catalogs.GlueCatalog("reader", client=client, **reads)
+
+        def rows() -> dict[int, str]:
+            found = reader.load_table("s.t").scan().to_arrow().to_pylist()
+            return {row["id"]: row["v"] for row in found}
+
+        deliver_load(place, "t")
+        result = run(place)
+        assert (result.status, result.warnings) == ("succeeded", ())
+        assert rows() == {1: "new", 3: "c"}
+        put(place, "t", "20240101-000000001", {"Op": ["U", "D"], "seq": [1, 2], "id": [1, 3], "v": ["a/b c", "c"]})
+        assert run(place).warnings == ()
+        assert rows() == {1: "a/b c"}
+        run(place, JobOptions(action="maintain"))
+        assert rows() == {1: "a/b c"}
+        entry = client.get_table(DatabaseName="s", Name="t")["Table"]["Parameters"]
+        assert entry["metadata_location"].startswith(f"{place.roots.lake}/_gddl/iceberg/s/t/metadata/")
+        assert entry["previous_metadata_location"] != entry["metadata_location"]
