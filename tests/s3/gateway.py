@@ -79,35 +79,35 @@ def serving(program: Path, root: Path) -> Iterator[Gateway]:
     buckets, beside, log = root / "buckets", root / "sidecar", root / "server.log"
     for folder in (buckets, beside):
         folder.mkdir(parents=True)
-    gateway = Gateway(f"http://127.0.0.1:{_free_port()}")
+    gateway = Gateway(f"http://127.0.0.1:{free_port()}")
     environ = {**os.environ, "ROOT_ACCESS_KEY": gateway.access, "ROOT_SECRET_KEY": gateway.secret}
     address = gateway.endpoint.removeprefix("http://")
     # Without `--sidecar` what is known of an object is kept in extended attributes, which not every disk has.
     command = [str(program), "--port", address, "--quiet", "posix", "--sidecar", str(beside), str(buckets)]
     with (
         log.open("w") as output,
-        subprocess.Popen(command, env=environ, stdout=output, stderr=output, preexec_fn=_end_with_parent) as process,  # noqa: PLW1509 - the tests that start it have no threads yet that matter
+        subprocess.Popen(command, env=environ, stdout=output, stderr=output, preexec_fn=end_with_parent) as process,  # noqa: PLW1509 - the tests that start it have no threads yet that matter
     ):
         try:
-            _wait_for(process, address, log)
+            wait_for_port(process, address, log)
             yield gateway
         finally:
             process.terminate()
 
 
-def _end_with_parent() -> None:
+def end_with_parent() -> None:
     """Tests that are killed leave no server behind, where the system can see to it."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
 
 
-def _wait_for(process: subprocess.Popen[bytes], address: str, log: Path) -> None:
+def wait_for_port(process: subprocess.Popen[bytes], address: str, log: Path) -> None:
     host, _, port = address.rpartition(":")
     deadline = time.monotonic() + _START_SECONDS
     while time.monotonic() < deadline and process.poll() is None:
@@ -115,4 +115,4 @@ def _wait_for(process: subprocess.Popen[bytes], address: str, log: Path) -> None
             if probe.connect_ex((host, int(port))) == 0:
                 return
         time.sleep(0.05)
-    raise RuntimeError(f"the S3 server did not start: {log.read_text()[-2000:]}")
+    raise RuntimeError(f"the server did not start: {log.read_text()[-2000:]}")
