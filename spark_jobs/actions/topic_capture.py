@@ -6,8 +6,8 @@ messages are read again, so that the same files result.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from airflow_gddl.contract import codec
@@ -35,17 +35,26 @@ class TopicPosition:
 
     Attributes:
         topic_id: of the topic that was read; empty: the brokers give none.
-        next: by partition, the offset behind the last message that is in a file, or needs none.
+        next: of each partition, the offset behind the last message that is in a file, or needs none.
         until: where the group under way ends; the same as `next` when its files are written.
     """
 
     topic_id: str
-    next: Mapping[int, int]
-    until: Mapping[int, int] = field(default_factory=dict)
+    next: tuple[int, ...]
+    until: tuple[int, ...] = ()
 
     @property
     def is_written(self) -> bool:
-        return all(self.next.get(partition, 0) >= end for partition, end in self.until.items())
+        return all(at >= end for at, end in zip(self.next, self.until, strict=False))
+
+    def ahead(self, state: TopicState) -> Iterator[tuple[int, int, int, int]]:
+        """Of each partition its number, where to read on, its oldest offset, and its end."""
+        for partition, (first, end) in enumerate(zip(state.first, state.end, strict=True)):
+            yield partition, self.next[partition] if partition < len(self.next) else 0, first, end
+
+    def after(self, partition: int, offset: int) -> TopicPosition:
+        """Its messages before the offset are written."""
+        return replace(self, next=(*self.next[:partition], offset, *self.next[partition + 1 :]))
 
 
 def capture(run: TableRun, totals: RunTotals) -> None:
@@ -113,9 +122,7 @@ def _is_new(state: TopicState | None, known: TopicPosition | None) -> bool:
     """Whether there is something to read, or to complain of."""
     if state is None or known is None or not known.is_written or state.id != known.topic_id:
         return True
-    return any(known.next.get(partition, 0) != end for partition, end in state.end.items()) or any(
-        first > known.next.get(partition, 0) for partition, first in state.first.items()
-    )
+    return any(at != end or first > at for _, at, first, end in known.ahead(state))
 
 
 @dataclass
@@ -161,8 +168,7 @@ class _Capture:
 
     def _require_kept(self, state: TopicState, known: TopicPosition) -> None:
         """Refuse to go on where messages that follow the last one are gone."""
-        for partition, end in state.end.items():
-            at, first = known.next.get(partition, 0), state.first.get(partition, 0)
+        for partition, at, first, end in known.ahead(state):
             if end < at:
                 raise self._replaced(f"ends at offset {end:,} of partition {partition}, before {at:,}, which was read")
             if first > at:
@@ -188,22 +194,21 @@ class _Capture:
         )
 
     def _planned(self, state: TopicState, known: TopicPosition) -> TopicPosition:
-        following = {partition: known.next.get(partition, 0) for partition in state.end}
-        planned = replace(known, next=following, until=state.end)
+        planned = replace(known, next=tuple(at for _, at, _, _ in known.ahead(state)), until=state.end)
         if not planned.is_written:
             self._keep(planned)
         return planned
 
     def _written(self, position: TopicPosition, *, follows: bool) -> TopicPosition:
         """Write the group's files."""
-        for partition, end in sorted(position.until.items()):
-            while (start := position.next.get(partition, 0)) < end:
+        for partition, end in enumerate(position.until):
+            while (start := position.next[partition]) < end:
                 self.run.go_on()
                 messages, upto = self._some(partition, start, end)
                 for file in self.files.of(messages, follows=follows):
                     self._write(partition, file, upto)
                 self.messages += len(messages)
-                position = replace(position, next={**position.next, partition: upto})
+                position = position.after(partition, upto)
                 self._keep(position)
         return position
 

@@ -9,7 +9,7 @@ import importlib
 import logging
 import threading
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -65,12 +65,13 @@ class TopicState:
 
     Attributes:
         id: of this topic, which one of the same name that is made later does not have; empty: the brokers give none.
-        first, end: by partition, the offset of its oldest message, and the one behind its newest that can be read.
+        first, end: of each partition, from number 0 on, the offset of its oldest message, and the one behind its newest
+            that can be read.
     """
 
     id: str
-    first: Mapping[int, int]
-    end: Mapping[int, int]
+    first: tuple[int, ...]
+    end: tuple[int, ...]
 
 
 class KafkaLog:
@@ -129,51 +130,52 @@ class KafkaLog:
         described = self._described(topic)
         if described is None:
             return None
-        partitions = [part.id for part in described.partitions]
-        first = self._offsets(topic, partitions, self._kafka.admin.OffsetSpec.earliest())
-        end = self._offsets(topic, partitions, self._kafka.admin.OffsetSpec.latest())
+        count = {topic: len(described.partitions)}
+        first = self._offsets(count, self._kafka.admin.OffsetSpec.earliest())[topic]
         id_ = str(described.topic_id)
-        return TopicState(id="" if id_ == _NO_ID else id_, first=first, end=end)
+        return TopicState(id="" if id_ == _NO_ID else id_, first=first, end=self.ends(count)[topic])
 
-    def ends(self, topics: Mapping[str, Collection[int]]) -> dict[str, dict[int, int]]:
-        """`TopicState.end` of several topics, by their partitions."""
-        found: dict[str, dict[int, int]] = {topic: {} for topic in topics}
-        partitions = [self._kafka.TopicPartition(topic, one) for topic, of in topics.items() for one in of]
-        latest = self._kafka.admin.OffsetSpec.latest()
-        for part, offset in self._answers(partitions, latest).items():
-            found[part.topic][part.partition] = offset
-        return found
+    def ends(self, partitions: Mapping[str, int]) -> dict[str, tuple[int, ...]]:
+        """`TopicState.end` of several topics, by how many partitions they have."""
+        return self._offsets(partitions, self._kafka.admin.OffsetSpec.latest())
 
-    def partitions(self, topic: str) -> tuple[int, ...]:
-        """Empty: there is no such topic."""
+    def partitions(self, topic: str) -> int:
+        """How many it has; 0: there is no such topic."""
         described = self._described(topic)
-        return () if described is None else tuple(part.id for part in described.partitions)
+        return 0 if described is None else len(described.partitions)
 
     def _described(self, topic: str) -> Any:
         asked = self._kafka.TopicCollection([topic])
         try:
-            self._said = None
-            return self._admin.describe_topics(asked, request_timeout=_ANSWER_SECONDS)[topic].result()
+            return self._answer(self._admin.describe_topics(asked, request_timeout=_ANSWER_SECONDS)[topic], topic)
         except self._kafka.KafkaException as error:
             if error.args[0].name() == "UNKNOWN_TOPIC_OR_PART":
                 return None
             raise self.fault(error.args[0], topic) from error
 
-    def _offsets(self, topic: str, partitions: Collection[int], spec: Any) -> dict[int, int]:
-        asked = [self._kafka.TopicPartition(topic, one) for one in partitions]
-        return {part.partition: offset for part, offset in self._answers(asked, spec).items()}
-
-    def _answers(self, partitions: Collection[Any], spec: Any) -> dict[Any, int]:
-        if not partitions:
-            return {}
-        level = self._kafka.IsolationLevel.READ_COMMITTED
+    def _offsets(self, partitions: Mapping[str, int], spec: Any) -> dict[str, tuple[int, ...]]:
+        asked = {
+            self._kafka.TopicPartition(topic, n): spec for topic, count in partitions.items() for n in range(count)
+        }
+        if not asked:
+            return dict.fromkeys(partitions, ())
+        level, topics = self._kafka.IsolationLevel.READ_COMMITTED, ", ".join(list(partitions)[:5])
         try:
-            self._said = None
-            asked = dict.fromkeys(partitions, spec)
             futures = self._admin.list_offsets(asked, isolation_level=level, request_timeout=_ANSWER_SECONDS)
-            return {part: found.result().offset for part, found in futures.items()}
+            found = {(part.topic, part.partition): self._answer(one, topics) for part, one in futures.items()}
         except self._kafka.KafkaException as error:
-            raise self.fault(error.args[0], ", ".join(sorted({part.topic for part in partitions})[:5])) from error
+            raise self.fault(error.args[0], topics) from error
+        return {topic: tuple(found[topic, n].offset for n in range(count)) for topic, count in partitions.items()}
+
+    def _answer(self, future: Any, topic: str) -> Any:
+        """The result; a refused connection is known before its time is over."""
+        while True:
+            try:
+                return future.result(0.2)
+            except TimeoutError:
+                self._admin.poll(0)
+                if self._said is not None and self._said.name() in _REFUSED:
+                    raise self.fault(self._said, topic) from None
 
     def fault(self, error: Any, topic: str) -> GddlError:
         """The error of a client's, with why it can't connect, where that is known."""

@@ -22,6 +22,7 @@ JARS = Path(os.environ.get("GDDL_TOOLS", str(Path.home() / ".cache" / "airflow-g
 """Folders of JARs, beside those that the embedded Spark has fetched."""
 _IVY = """<ivysettings><settings defaultResolver="central"/>
 <resolvers><ibiblio name="central" m2compatible="true"/></resolvers></ivysettings>"""
+_LOGIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 # The least that Java needs to start soon; a broker of tests has little to do.
 JAVA = ("-Xms64m", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
 
@@ -68,11 +69,17 @@ class Broker:
     settings: Mapping[str, str] = field(default_factory=dict)
     port: int = field(default_factory=free_port)
     controller: int = field(default_factory=free_port)
+    sasl_port: int = field(default_factory=free_port)
     _process: subprocess.Popen[bytes] | None = None
 
     @property
     def address(self) -> str:
         return f"127.0.0.1:{self.port}"
+
+    @property
+    def sasl_address(self) -> str:
+        """Of the listener that asks for a user and a password: `gddl` and `right`."""
+        return f"127.0.0.1:{self.sasl_port}"
 
     def start(self) -> None:
         settings = self.root / "server.properties"
@@ -98,14 +105,17 @@ class Broker:
         return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
 
     def _properties(self) -> dict[str, str]:
+        clients = f"PLAINTEXT://{self.address},SASL://{self.sasl_address}"
         return {
             "process.roles": "broker,controller",
             "node.id": "1",
             "controller.quorum.voters": f"1@127.0.0.1:{self.controller}",
-            "listeners": f"PLAINTEXT://{self.address},CONTROLLER://127.0.0.1:{self.controller}",
-            "advertised.listeners": f"PLAINTEXT://{self.address}",
+            "listeners": f"{clients},CONTROLLER://127.0.0.1:{self.controller}",
+            "advertised.listeners": clients,
             "controller.listener.names": "CONTROLLER",
-            "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+            "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SASL:SASL_PLAINTEXT",
+            "sasl.enabled.mechanisms": "PLAIN",
+            "listener.name.sasl.plain.sasl.jaas.config": f'{_LOGIN} required user_gddl="right";',
             "log.dirs": str(self.root / "data"),
             "offsets.topic.replication.factor": "1",
             "offsets.topic.num.partitions": "1",

@@ -13,5 +13,6 @@ from tests.kafka.broker import Broker, broker
 
 @pytest.fixture(scope="session")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    with broker(tmp_path_factory.mktemp("kafka") / "broker") as started:
+    settings = {"log.cleaner.backoff.ms": "100", "log.initial.task.delay.ms": "100"}  # compaction is soon
+    with broker(tmp_path_factory.mktemp("kafka") / "broker", settings) as started:
         yield started

@@ -90,9 +90,13 @@ class Topic:
         assert found.error is None, found.error
         return found
 
-    def rows(self) -> list[dict[str, Any]]:
-        """The source's columns of the replica, by key."""
-        found = pa.table(DeltaTable(self.lake.layout(self.spec).replica).scan()).to_pylist()
+    def rows(self, spec: TableSpec | None = None) -> list[dict[str, Any]]:
+        """The source's columns of the replica, by key.
+
+        Args:
+            spec: of the table; null: its own.
+        """
+        found = pa.table(DeltaTable(self.lake.layout(spec or self.spec).replica).scan()).to_pylist()
         kept = [{k: v for k, v in row.items() if not k.startswith(("_gddl", "_dbz"))} for row in found]
         return sorted(kept, key=lambda row: row["id"])
 
