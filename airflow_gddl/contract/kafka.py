@@ -54,6 +54,11 @@ def settings_of(spec: TableSpec, environ: Mapping[str, str]) -> dict[str, str]:
     return {**own, **found}
 
 
+def client_settings(settings: Mapping[str, str]) -> dict[str, str]:
+    """Those that librdkafka knows."""
+    return {name: value for name, value in settings.items() if name not in (REGISTRY, REGISTRY_USER)}
+
+
 def _connection(name: str, environ: Mapping[str, str]) -> dict[str, str]:
     """Settings in a variable, as JSON, or in Airflow's `AIRFLOW_CONN_<NAME>` of type `kafka`."""
     written = (environ.get(name) or environ.get(f"AIRFLOW_CONN_{name.upper()}") or "").strip()

@@ -15,7 +15,7 @@ from functools import cached_property
 from typing import Any
 
 from airflow_gddl.contract.errors import FatalError, GddlError, RetriableError
-from airflow_gddl.contract.kafka import REGISTRY, REGISTRY_USER, SERVERS
+from airflow_gddl.contract.kafka import SERVERS, client_settings
 
 _QUIET = logging.getLogger(f"{__name__}.client")
 """The client's own log: each attempt to connect that fails. What is wrong is in our errors."""
@@ -78,7 +78,7 @@ class KafkaLog:
     """A cluster, by the settings of its client; connections are kept until it is closed."""
 
     def __init__(self, settings: Mapping[str, str]) -> None:
-        own = {name: value for name, value in settings.items() if name not in (REGISTRY, REGISTRY_USER)}
+        own = client_settings(settings)
         self.servers = own.get(SERVERS, "")
         self._settings = {**_DEFAULTS, **own}
         self._said: Any = None

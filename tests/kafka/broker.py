@@ -88,9 +88,8 @@ class Broker:
             settings.write_text("".join(f"{name}={value}\n" for name, value in self._properties().items()))
             cluster = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
             self._java("kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(settings)).check_returncode()
-        command = java_command(fetched("kafka_2.13", KAFKA), "kafka.Kafka", str(settings))
-        with (self.root / "server.log").open("a") as log:
-            self._process = subprocess.Popen(command, stdout=log, stderr=log, preexec_fn=end_with_parent)  # noqa: PLW1509 - as in tests/s3/gateway.py
+        command = java_command(f"{fetched('kafka_2.13', KAFKA)}/*", "kafka.Kafka", str(settings))
+        self._process = started(command, self.root / "server.log")
         wait_for_port(self._process, self.address, self.root / "server.log")
 
     def kill(self) -> None:
@@ -101,7 +100,7 @@ class Broker:
             self._process = None
 
     def _java(self, main: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-        command = java_command(fetched("kafka_2.13", KAFKA), main, *arguments)
+        command = java_command(f"{fetched('kafka_2.13', KAFKA)}/*", main, *arguments)
         return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
 
     def _properties(self) -> dict[str, str]:
@@ -128,8 +127,18 @@ class Broker:
         }
 
 
-def java_command(jars: Path, main: str, *arguments: str, options: Sequence[str] = JAVA) -> list[str]:
-    return ["java", *options, "-cp", f"{jars}/*", main, *arguments]
+def started(command: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
+    """The process, whose output is added to the log; it ends with this one."""
+    with log.open("a") as output:
+        return subprocess.Popen(command, stdout=output, stderr=output, preexec_fn=end_with_parent)  # noqa: PLW1509 - as in tests/s3/gateway.py
+
+
+def java_command(jars: str, main: str, *arguments: str, options: Sequence[str] = JAVA) -> list[str]:
+    """
+    Args:
+        jars: a class path.
+    """
+    return ["java", *options, "-cp", jars, main, *arguments]
 
 
 @contextmanager

@@ -18,8 +18,11 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaException, Producer, TopicPartition
 
+from airflow_gddl.cli import check
+from airflow_gddl.cli.check import probe_topics
 from airflow_gddl.contract import codec
 from airflow_gddl.contract.checks import check_table
+from airflow_gddl.contract.errors import FatalError, RetriableError
 from airflow_gddl.contract.spec import Continuous, JobOptions
 from airflow_gddl.stores import Storage
 from spark_jobs.actions import topic_capture
@@ -321,6 +324,18 @@ def test_deletes_have_the_key_of_their_message(kafka: Broker, tmp_path: Path) ->
     topic.send([(1, {**event("d", {}, 5000), "before": None}), (1, None)])
     topic.run()
     assert ids(topic) == [2]
+
+
+def test_check_asks_the_brokers_for_the_topics(kafka: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    there, missing = Topic(kafka, tmp_path).create(), Topic(kafka, tmp_path)
+    assert probe_topics([there.spec, missing.spec], {}) == f"1 topic found; none yet: {missing.name}"
+    monkeypatch.setattr(check, "_BROKER_SECONDS", 1.0)
+    with pytest.raises(RetriableError, match="SOURCE_UNREACHABLE"):
+        probe_topics([Topic(kafka, tmp_path, options={"bootstrap_servers": "127.0.0.1:1"}).spec], {})
+    missing.options = {"kafka_connection": "GDDL_SOURCE_KAFKA"}
+    with pytest.raises(FatalError, match="SOURCE_REFUSED") as refused:
+        probe_topics([missing.spec], {"GDDL_SOURCE_KAFKA": json.dumps({"sasl.pasword": "hush"})})
+    assert "hush" not in str(refused.value)
 
 
 def test_continuous_job_follows_topics(kafka: Broker, tmp_path: Path) -> None:

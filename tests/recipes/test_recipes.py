@@ -2,7 +2,7 @@
 
 Marks beside those of the README: `landed: PATH` is a file of the CDC service, shown as CSV and landed as parquet;
 `rows: PATH` is what a table of the lake then holds, in these columns; `sql` runs in a PostgreSQL, whose connection is
-GDDL_SOURCE_CRM; `endpoint` and `mapping` are settings as
+GDDL_SOURCE_CRM; `messages: TOPIC` are sent to a Kafka, whose connection is GDDL_SOURCE_KAFKA; `endpoint` and `mapping` are settings as
 `gddl onboard` prints them; `dag: NAME` is a DAG file that Airflow parses.
 """
 
@@ -27,6 +27,7 @@ from deltalake import DeltaTable
 from airflow_gddl.metadata.loading import load
 from airflow_gddl.onboarding.plan import endpoint_settings, table_mapping
 from tests.delta_rs.postgres import postgres
+from tests.kafka.broker import Broker, broker
 from tests.readme.walk import ROOT, WITHOUT_SPARK, Block, Walk, blocks
 
 RECIPES = sorted((ROOT / "docs" / "recipes").glob("*.md"))
@@ -71,15 +72,29 @@ def assert_parsed(folder: Path, name: str, text: str) -> None:
     assert answer["dags"][Path(name).stem]
 
 
-def take(walk: Walk, block: Block, source: sa.Engine | None) -> None:
+def send(kafka: Broker, topic: str, text: str) -> None:
+    """A line for each message: its key, and behind a tab its value; `null` is a tombstone."""
+    from confluent_kafka import Producer  # noqa: PLC0415 - one recipe needs it
+
+    producer = Producer({"bootstrap.servers": kafka.address, "allow.auto.create.topics": "true"})
+    for line in text.splitlines():
+        key, _, value = line.partition("\t")
+        producer.produce(topic, None if value == "null" else value.encode(), key.encode())
+    assert producer.flush(60) == 0
+
+
+def take(walk: Walk, block: Block, source: sa.Engine | None, kafka: Broker | None) -> None:
     """A block of a recipe.
 
     Args:
         source: where its SQL runs; null: it has none.
+        kafka: where its messages are sent; null: it has none.
     """
     if block.what == "sql" and source is not None:
         with source.begin() as connection:
             connection.execute(sa.text(block.text))
+    elif block.what == "messages" and kafka is not None:
+        send(kafka, block.name, block.text)
     elif block.what == "landed":
         land(walk.folder / "landing" / block.name, block.text)
     elif block.what == "rows":
@@ -103,13 +118,18 @@ def test_the_recipe_works(page: Path, tmp_path: Path) -> None:
     marked = blocks(page.read_text())
     kinds = {block.what for block in marked}
     assert page.stem == "index" or {"file", "run", "rows"} <= kinds
-    assert page.stem == "index" or kinds & {"landed", "sql"}
-    with postgres(settings="wal_level = logical") if "sql" in kinds else nullcontext() as source:
+    assert page.stem == "index" or kinds & {"landed", "messages", "sql"}
+    settings = {"auto.create.topics.enable": "true"}
+    with (
+        postgres(settings="wal_level = logical") if "sql" in kinds else nullcontext() as source,
+        broker(tmp_path / "broker", settings) if "messages" in kinds else nullcontext() as kafka,
+    ):
         url = {} if source is None else {"GDDL_SOURCE_CRM": source.url.render_as_string(hide_password=False)}
+        url |= {} if kafka is None else {"GDDL_SOURCE_KAFKA": json.dumps({"bootstrap.servers": kafka.address})}
         kept = (*WITHOUT_SPARK, *url)
         walk = Walk(tmp_path, Path(sys.executable).parent, environ={**os.environ, **url}, kept=kept)
         for block in marked:
-            take(walk, block, source)
+            take(walk, block, source, kafka)
 
 
 def test_every_recipe_is_in_the_gallery() -> None:
