@@ -289,12 +289,14 @@ def check_all(cli: CliContext, folder: str) -> Iterator[Checked]:
 
 def _topics(cli: CliContext, catalog: Catalog) -> Iterator[Checked]:
     """A line for each cluster of brokers that tables are read from."""
-    found: defaultdict[tuple[str, str, str], list[TableSpec]] = defaultdict(list)
+    found: defaultdict[tuple[str, str], list[TableSpec]] = defaultdict(list)
     for spec in catalog.tables:
         if topic_of(spec):
-            names = ("bootstrap_servers", "kafka_connection", "schema_registry")
-            found[tuple(str(spec.options.get(name) or "") for name in names)].append(spec)  # type: ignore[index] # three
-    for (servers, connection, _), specs in found.items():
+            servers, connection = (
+                str(spec.options.get(name) or "") for name in ("bootstrap_servers", "kafka_connection")
+            )
+            found[servers, connection].append(spec)
+    for (servers, connection), specs in found.items():
         yield _tried(f"topics of {servers or connection}", partial(probe_topics, specs, cli.environ))
 
 

@@ -202,26 +202,27 @@ class _Capture:
     def _written(self, position: TopicPosition, *, follows: bool) -> TopicPosition:
         """Write the group's files."""
         for partition, end in enumerate(position.until):
-            while (start := position.next[partition]) < end:
-                self.run.go_on()
-                messages, upto = self._some(partition, start, end)
+            for messages, upto in self._in_parts(partition, position.next[partition], end):
                 for file in self.files.of(messages, follows=follows):
                     self._write(partition, file, upto)
                 self.messages += len(messages)
                 position = position.after(partition, upto)
                 self._keep(position)
+                self.run.go_on()
         return position
 
-    def _some(self, partition: int, start: int, end: int) -> tuple[list[Message], int]:
-        """Messages for a file, and the offset behind them."""
+    def _in_parts(self, partition: int, start: int, end: int) -> Iterator[tuple[list[Message], int]]:
+        """Messages for a file each time, and the offset behind them."""
         found: list[Message] = []
         size = 0
-        for message in self.reading.log.messages(self.reading.topic, partition, start, end):
+        for message in self.reading.log.messages(self.reading.topic, partition, start, end) if start < end else ():
             found.append(message)
             size += message.size
             if len(found) >= _MESSAGES_A_FILE or size >= _BYTES_A_FILE:
-                return found, message.offset + 1
-        return found, end
+                yield found, message.offset + 1
+                found, size, start = [], 0, message.offset + 1
+        if start < end:
+            yield found, end
 
     def _write(self, partition: int, file: TopicFile, upto: int) -> None:
         name = f"{self.reading.topic}+{partition}+{file.first:020d}_{upto}_{file.digest}{file.ending}"

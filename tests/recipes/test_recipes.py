@@ -2,7 +2,8 @@
 
 Marks beside those of the README: `landed: PATH` is a file of the CDC service, shown as CSV and landed as parquet;
 `rows: PATH` is what a table of the lake then holds, in these columns; `sql` runs in a PostgreSQL, whose connection is
-GDDL_SOURCE_CRM; `messages: TOPIC` are sent to a Kafka, whose connection is GDDL_SOURCE_KAFKA; `endpoint` and `mapping` are settings as
+GDDL_SOURCE_CRM; `messages: TOPIC` are sent to a Kafka, whose connection is GDDL_SOURCE_KAFKA;
+`endpoint` and `mapping` are settings as
 `gddl onboard` prints them; `dag: NAME` is a DAG file that Airflow parses.
 """
 

@@ -108,7 +108,8 @@ class TopicFiles:
         if schemas is None:
             value = message.value or b""
             return _DDL in value and _EVENT not in value
-        parts = {part["name"] for part in self._schema(schemas[0]).schema.get("fields", ())}
+        schema = self._schema(schemas[0]).schema
+        parts = {part["name"] for part in schema.get("fields", ())} if isinstance(schema, Mapping) else set()
         return "ddl" in parts and "op" not in parts
 
     def _file(self, messages: Sequence[Message], schemas: tuple[int, int] | None) -> TopicFile:
