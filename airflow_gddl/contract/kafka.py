@@ -24,14 +24,14 @@ _URL = re.compile(r"https?://[^@\s/?#]+(/[^\s?#]*)?")
 def topic_of(spec: TableSpec) -> str:
     """The topic of the table's changes; empty: its files are written by another program.
 
-    Debezium writes `_` for characters of names that no topic may have.
+    As Debezium does, `_` stands for characters that no topic may have; so none can lead out of a folder either.
     """
     template = spec.options.get("topic") if spec.dialect == "debezium" else None
     if not isinstance(template, str):
         return ""
     schema, _, table = spec.name_in_source.partition(".")
     values = {"schema": schema, "table": table, "source": spec.source}
-    return _PLACEHOLDER.sub(lambda match: _ILLEGAL.sub("_", values[match[1]]), template)
+    return _ILLEGAL.sub("_", _PLACEHOLDER.sub(lambda match: values.get(match[1], match[0]), template))
 
 
 def settings_of(spec: TableSpec, environ: Mapping[str, str]) -> dict[str, str]:

@@ -21,12 +21,13 @@ from deltalake import DeltaTable
 
 from airflow_gddl.contract import codec
 from airflow_gddl.contract.result import JobResult
-from airflow_gddl.contract.spec import JobOptions, TableSpec
+from airflow_gddl.contract.spec import Continuous, JobOptions, TableSpec
 from airflow_gddl.stores import Storage
-from spark_jobs.job.spread_local import NoSpark
+from spark_jobs.job.spread_local import LocalSpread, NoSpark
 from spark_jobs.job.table_job import attempt, totals_of
 from spark_jobs.table.runtime import Runtime, TableOutcome
 from spark_jobs.table.table_run import TableRun
+from tests.background_job import BackgroundJob
 from tests.delta_rs.postgres import postgres
 from tests.delta_rs.small_lake import SmallLake
 from tests.kafka.broker import Broker, broker
@@ -35,6 +36,7 @@ from tests.waiting import wait_for
 
 NAME = "GDDL_SOURCE_CRM"
 TABLES = ("shop.items", "shop.lines")
+_LAST = "the last change"
 _SCHEMA = """
 CREATE SCHEMA shop;
 CREATE TABLE shop.items (id int PRIMARY KEY, v text, big text, n numeric(12, 3), at timestamptz, d date, x bytea);
@@ -132,13 +134,34 @@ class Pipeline:
         part.start()
         self.killed.append(type(part).__name__)
 
-    def has_the_last_change(self, mark: str) -> bool:
-        """Whether what was committed last has come to both tables."""
+    def commit_the_last(self) -> None:
+        execute(
+            self.source,
+            f"INSERT INTO shop.items VALUES (-1, '{_LAST}')",
+            f"INSERT INTO shop.lines VALUES ('{_LAST}', -1)",
+        )
+
+    def is_run_to_the_last(self) -> bool:
+        """After another run of each table."""
         for spec in self.specs:
             found = self.run(spec)
             assert found.error is None or not found.error.fatal, found.error
+        return self.has_the_last()
+
+    def has_the_last(self) -> bool:
+        """Whether what was committed last has come to both tables."""
         text = {"shop.items": "v", "shop.lines": "a"}
-        return all(mark in {row[text[spec.table]] for row in self.rows(spec)} for spec in self.specs)
+        return all(_LAST in {row[text[spec.table]] for row in self.rows(spec)} for spec in self.specs)
+
+    def require_equal(self) -> None:
+        for spec in self.specs:
+            verified = self.run(spec, JobOptions(action="verify"))
+            assert verified.error is None, verified.error
+            assert verified.details["source"]["different"] == 0, verified.details
+            with self.source.connect() as connection:
+                count = connection.execute(sa.text(f"SELECT count(*) FROM {spec.table}")).scalar()
+            assert len(self.rows(spec)) == count
+            assert verified.in_quarantine in (None, 0)
 
     def rows(self, spec: TableSpec) -> list[dict[str, Any]]:
         path = self.lake.layout(spec).replica
@@ -176,18 +199,23 @@ def test_replica_equals_the_source_though_each_part_is_killed(seed: int, pipelin
             for spec in pipeline.specs:
                 found = pipeline.run(spec)
                 assert found.error is None or not found.error.fatal, found.error
-    execute(
-        pipeline.source,
-        "INSERT INTO shop.items VALUES (-1, 'the last')",
-        "INSERT INTO shop.lines VALUES ('the last', -1)",
-    )
-    wait_for(lambda: pipeline.has_the_last_change("the last"), "the last change")
+    pipeline.commit_the_last()
+    wait_for(pipeline.is_run_to_the_last, "the last change")
     assert {"Broker", "Connect", "job"} == set(pipeline.killed)
-    for spec in pipeline.specs:
-        verified = pipeline.run(spec, JobOptions(action="verify"))
-        assert verified.error is None, verified.error
-        assert verified.details["source"]["different"] == 0, verified.details
-        with pipeline.source.connect() as connection:
-            count = connection.execute(sa.text(f"SELECT count(*) FROM {spec.table}")).scalar()
-        assert len(pipeline.rows(spec)) == count
-        assert verified.in_quarantine in (None, 0)
+    pipeline.require_equal()
+
+
+@pytest.mark.deep
+def test_continuous_job_outlives_brokers_and_connectors(pipeline: Pipeline) -> None:
+    specs = [replace(spec, trigger="1s") for spec in pipeline.specs]
+    job = pipeline.lake.job(specs, JobOptions(continuous=Continuous()), "goes on")
+    runtime = Runtime(storage=Storage(), spark=NoSpark(), spread=LocalSpread(), environ=pipeline.environ())
+    with BackgroundJob(job, runtime) as background:
+        with written(pipeline.source, 7):
+            for part in (pipeline.kafka, pipeline.connect, pipeline.kafka):
+                before = background.results_of("shop.items")
+                pipeline.kill(part)
+                background.until(lambda before=before: background.results_of("shop.items") > before)
+        pipeline.commit_the_last()
+        background.until(pipeline.has_the_last)
+    pipeline.require_equal()

@@ -23,7 +23,8 @@ from airflow_gddl.cli.check import probe_topics
 from airflow_gddl.contract import codec
 from airflow_gddl.contract.checks import check_table
 from airflow_gddl.contract.errors import FatalError, RetriableError
-from airflow_gddl.contract.spec import Continuous, JobOptions
+from airflow_gddl.contract.kafka import topic_of
+from airflow_gddl.contract.spec import Continuous, JobOptions, TableSpec
 from airflow_gddl.stores import Storage
 from spark_jobs.actions import topic_capture
 from spark_jobs.dialects import kafka_log
@@ -358,6 +359,17 @@ def _reads(topic: Topic, spec: Any, rows: list[dict[str, Any]]) -> bool:
         return topic.rows(spec) == rows
     except Exception:  # noqa: BLE001 - the table is not there yet
         return False
+
+
+def test_names_of_tables_become_names_of_topics() -> None:
+    def topic(table: str, template: str) -> str:
+        return topic_of(
+            TableSpec(table=table, keys=("id",), source="crm", dialect="debezium", options={"topic": template})
+        )
+
+    assert topic("shop.orders", "crm.{schema}.{table}") == "crm.shop.orders"
+    assert topic("shop.order$ lines", "{source}.{schema}.{table}") == "crm.shop.order__lines"
+    assert topic("shop.orders", "../{nonsense}") == "..__nonsense_", "of a row that no check has seen"
 
 
 @pytest.mark.parametrize(
