@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import importlib
+import logging
 import os
 import platform
 import re
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -20,7 +23,7 @@ from airflow_gddl.cli import metadata as metadata_folder
 from airflow_gddl.cli.catalog_probes import probe_catalog
 from airflow_gddl.cli.context import CliContext
 from airflow_gddl.cli.screen import Cell, counted
-from airflow_gddl.contract.errors import FatalError, GddlError
+from airflow_gddl.contract.errors import FatalError, GddlError, RetriableError
 from airflow_gddl.contract.extensions import (
     CATALOGS,
     DIALECTS,
@@ -28,9 +31,11 @@ from airflow_gddl.contract.extensions import (
     ProbeSkippedError,
     entry_name,
 )
+from airflow_gddl.contract.kafka import SERVERS, client_settings, settings_of, topic_of
 from airflow_gddl.contract.layout import join
 from airflow_gddl.contract.s3 import is_s3
 from airflow_gddl.contract.source_access import announced
+from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.notifications import NOTIFIERS
 from airflow_gddl.onboarding.database import Database
 from airflow_gddl.runners import this_machine
@@ -39,6 +44,7 @@ from airflow_gddl.runners.interface import FromEnvironment
 from airflow_gddl.stores import open_store
 
 _CONTENT = b"gddl check"
+_BROKER_SECONDS = 10.0
 
 
 def probe_landing(root: str, environ: Mapping[str, str]) -> str:
@@ -146,7 +152,7 @@ def check(ctx: typer.Context, metadata: options.Metadata = "metadata", json: opt
 
 
 def check_all(cli: CliContext, folder: str) -> Iterator[Checked]:
-    """Versions, extensions, metadata, roots, runner, source connections, slots and catalogs, in this order.
+    """Versions, extensions, metadata, roots, runner, source connections, slots, topics and catalogs, in this order.
 
     With unreadable metadata, later checks are skipped.
     """
@@ -169,8 +175,58 @@ def check_all(cli: CliContext, folder: str) -> Iterator[Checked]:
     options = [spec.options for spec in catalog.tables if spec.options.get("replication_slot")]
     for slot, name in sorted({(str(one["replication_slot"]), str(one["verify_connection"])) for one in options}):
         yield _tried(f"slot {slot}", partial(Database(name, cli.environ).replicates, slot))
+    yield from _topics(cli, catalog)
     for name in catalog.catalogs:
         yield _catalog(cli, catalog, name)
+
+
+def _topics(cli: CliContext, catalog: Catalog) -> Iterator[Checked]:
+    """A line for each cluster of brokers that tables are read from."""
+    found: defaultdict[tuple[str, str], list[TableSpec]] = defaultdict(list)
+    for spec in catalog.tables:
+        if topic_of(spec):
+            servers, connection = (
+                str(spec.options.get(name) or "") for name in ("bootstrap_servers", "kafka_connection")
+            )
+            found[servers, connection].append(spec)
+    for (servers, connection), specs in found.items():
+        yield _tried(f"topics of {servers or connection}", partial(probe_topics, specs, cli.environ))
+
+
+def probe_topics(specs: Sequence[TableSpec], environ: Mapping[str, str]) -> str:
+    """Ask the brokers for the tables' topics; return the finding.
+
+    Raises:
+        ProbeSkippedError: the client is not installed here.
+        FatalError: as `settings_of`; `SOURCE_REFUSED`: a setting is none of the client's.
+        RetriableError: `SOURCE_UNREACHABLE`.
+    """
+    settings = client_settings(settings_of(specs[0], environ))
+    try:
+        admin = importlib.import_module("confluent_kafka.admin")
+        faults = importlib.import_module("confluent_kafka").KafkaException
+    except ImportError as error:
+        raise ProbeSkippedError("airflow-gddl[kafka] is not installed here; jobs need it") from error
+    quiet = logging.getLogger(f"{__name__}.kafka")
+    quiet.propagate = False
+    quiet.addHandler(logging.NullHandler())
+    where = settings.get(SERVERS, "")
+    try:
+        client = admin.AdminClient(settings, logger=quiet)
+    except (faults, TypeError, ValueError):  # its text may hold a secret
+        what, remedy = "Kafka's client refuses the settings of kafka_connection", "correct their names"
+        raise FatalError("SOURCE_REFUSED", what, where=where, remedy=remedy) from None
+    try:
+        there = client.list_topics(timeout=_BROKER_SECONDS).topics
+    except faults as error:
+        what, remedy = (
+            f"the brokers can't be asked: {error.args[0].str()}",
+            "check bootstrap_servers and kafka_connection",
+        )
+        raise RetriableError("SOURCE_UNREACHABLE", what, where=where, remedy=remedy) from error
+    missing = sorted({topic_of(spec) for spec in specs} - set(there))
+    names = f"; none yet: {', '.join(missing[:5])}{' …' if len(missing) > 5 else ''}" if missing else ""
+    return f"{counted(len(specs) - len(missing), 'topic')} found{names}"
 
 
 def _catalog(cli: CliContext, catalog: Catalog, name: str) -> Checked:

@@ -16,6 +16,7 @@ from airflow_gddl.contract.errors import FatalError, FieldPath, SpecProblem
 from airflow_gddl.contract.extensions import CARRIED_COLUMNS, DIALECTS
 from airflow_gddl.contract.file_names import PathFormat
 from airflow_gddl.contract.flat_events import is_field
+from airflow_gddl.contract.kafka import kafka_problems
 from airflow_gddl.contract.names import TEMPLATE_REMEDY, has_source, rendered, template_fault
 from airflow_gddl.contract.published import published_problems
 from airflow_gddl.contract.sql_types import REMEDY, parse_type, unsupported_part
@@ -510,12 +511,13 @@ def _trigger(spec: TableSpec) -> Iterator[SpecProblem]:
 
 
 def _connection(spec: TableSpec) -> Iterator[SpecProblem]:
-    name = spec.options.get("verify_connection")
-    if isinstance(name, str) and not CONNECTION_NAME.fullmatch(name):
-        message = "not the name of an environment variable or of an Airflow connection"
-        remedy = "put the URL into a variable, and its name here, e.g. GDDL_SOURCE_SHOP"
-        # The value may be a URL with a password in it: it is not shown.
-        yield SpecProblem("CONNECTION_INVALID", ("options", "verify_connection"), "(not shown)", message, remedy)
+    for option, what in (("verify_connection", "URL"), ("kafka_connection", "client's settings")):
+        name = spec.options.get(option)
+        if isinstance(name, str) and not CONNECTION_NAME.fullmatch(name):
+            message = "not the name of an environment variable or of an Airflow connection"
+            remedy = f"put the {what} into a variable, and its name here, e.g. GDDL_SOURCE_SHOP"
+            # The value may be a URL with a password in it: it is not shown.
+            yield SpecProblem("CONNECTION_INVALID", ("options", option), "(not shown)", message, remedy)
 
 
 def _properties(spec: TableSpec) -> Iterator[SpecProblem]:
@@ -640,6 +642,7 @@ _VALUE_CHECKS = (
     _landing_retention,
     _initial_load,
     _replication_slot,
+    kafka_problems,
     _connection,
     check_options,
     _properties,

@@ -88,11 +88,11 @@ def is_lent(name: str, environ: Mapping[str, str]) -> bool:
     return name.upper().startswith(LENT_PREFIX) or name in re.split(r"[,\s]+", environ.get(LENT, ""))
 
 
-def lent_url_of(sqlalchemy: Any, name: str, environ: Mapping[str, str]) -> Any:
-    """`url_of` for a name that metadata or the lake gives.
+def require_lent(name: str, environ: Mapping[str, str]) -> None:
+    """Refuse a connection that the deployment does not allow tables to use.
 
     Raises:
-        FatalError: `SOURCE_CONNECTION_REFUSED`, `SOURCE_CONNECTION_MISSING`.
+        FatalError: `SOURCE_CONNECTION_REFUSED`.
     """
     if not is_lent(name, environ):
         raise FatalError(
@@ -100,6 +100,15 @@ def lent_url_of(sqlalchemy: Any, name: str, environ: Mapping[str, str]) -> Any:
             f"the connection {name!r} is not allowed for tables in this deployment",
             remedy=f"name it {LENT_PREFIX}{name.upper()}, or add {name} to {LENT} where jobs and Airflow run",
         )
+
+
+def lent_url_of(sqlalchemy: Any, name: str, environ: Mapping[str, str]) -> Any:
+    """`url_of` for a name that metadata or the lake gives.
+
+    Raises:
+        FatalError: `SOURCE_CONNECTION_REFUSED`, `SOURCE_CONNECTION_MISSING`.
+    """
+    require_lent(name, environ)
     return url_of(sqlalchemy, name, environ)
 
 

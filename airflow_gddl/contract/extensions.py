@@ -407,6 +407,14 @@ class DebeziumOptions:
     """Meaning of a missing folder: a warning, an empty table, or no new files."""
     verify_connection: str | None = None
     """Name of the connection to the source that `gddl verify` compares with; null: none. Never its content."""
+    topic: str | None = None
+    """Kafka topic that jobs read changes from, e.g. `crm.{schema}.{table}`; null: a sink connector writes the files."""
+    bootstrap_servers: str | None = None
+    """Kafka's brokers, `host:9092`, for `topic`; null: those that `kafka_connection` states."""
+    schema_registry: str | None = None
+    """URL of Confluent's Schema Registry, for a topic of Avro; null: its messages are JSON."""
+    kafka_connection: str | None = None
+    """Name of the connection with settings of Kafka's client (credentials, TLS); null: none. Never its content."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -175,6 +175,10 @@ class PathFormat:
         coarser = {part: least for part, least in _LEAST.items() if part not in self.tokens}
         return time.replace(**coarser, second=0, microsecond=0)  # type: ignore[arg-type]  # names of whole numbers
 
+    def folder(self, time: datetime) -> str:
+        """The folder that contains this time, below a table's."""
+        return "".join(_rendered(token, time) for token in self.tokens)
+
     def before(self, floor: datetime) -> str:
         """A name that sorts before all files of a time from `floor` on, and after those of earlier folders.
 

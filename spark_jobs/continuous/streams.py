@@ -24,12 +24,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from airflow_gddl.contract.errors import GddlError, RetriableError
+from airflow_gddl.contract.kafka import topic_of
 from airflow_gddl.contract.layout import LandingFolder, Layout, join
 from airflow_gddl.contract.source_access import of_tables
 from airflow_gddl.contract.spec import JobSpec, Roots, TableSpec
 from airflow_gddl.stores import Storage
 from airflow_gddl.stores import scratch as scratch_folders
 from spark_jobs.continuous.schedule import ANYWAY_SECONDS
+from spark_jobs.continuous.topic_stream import TopicStream
 from spark_jobs.dialects.protocol import dialect_of
 from spark_jobs.discovery import (
     GLANCE_BACK,
@@ -371,8 +373,8 @@ class ListedFiles:
         return len(new) > len(young)
 
 
-_LISTED = ""
-"""Name of the stream of listed tables; the others are named by their landing roots."""
+_LISTED, _TOPICS = "", "topics"
+"""Names of the streams of listed tables and of tables that are read from Kafka; others: landing roots."""
 
 
 class FileStream(Protocol):
@@ -431,21 +433,25 @@ class Streams:
 
 
 def open_streams(job: JobSpec, runtime: Runtime, wake: Callable[[], None]) -> FileStream:
-    """Structured Streaming for tables of engine `spark`, listings for the others and where Spark is only remote.
+    """Structured Streaming for tables of engine `spark`, listings for the others and where Spark is only remote; for
+    tables that are read from Kafka, its brokers.
 
     Args:
         wake: called, from any thread, when there are new files to fetch.
     """
-    if "SPARK_REMOTE" in runtime.environ:  # Spark Connect runs `foreachBatch` in another process than the job
-        return ListedFiles(job.roots, runtime.storage, runtime.clock, environ=runtime.environ)
+    is_remote = "SPARK_REMOTE" in runtime.environ  # Spark Connect runs `foreachBatch` in another process than the job
 
     def opened(root: str) -> FileStream:
+        if root == _TOPICS:
+            return TopicStream(wake, runtime.environ)
         if root == _LISTED:
             return ListedFiles(job.roots, runtime.storage, runtime.clock, environ=runtime.environ)
         return SparkFiles(root, runtime.spark, wake)
 
     def name_of(spec: TableSpec) -> str:
-        tier = job.tiers.get(spec.size)
+        if topic_of(spec):
+            return _TOPICS
+        tier = None if is_remote else job.tiers.get(spec.size)
         # Spark's own clients have the credentials of the job, not those of sources.
         is_streamed = tier is not None and tier.engine == "spark" and not of_tables(job.access, [spec])
         return LandingFolder.of(job.roots, spec).root if is_streamed else _LISTED

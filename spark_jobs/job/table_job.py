@@ -14,6 +14,7 @@ from typing import cast
 
 from airflow_gddl.contract.errors import GddlError, RetriableError
 from airflow_gddl.contract.file_names import is_listing_due
+from airflow_gddl.contract.kafka import topic_of
 from airflow_gddl.contract.layout import LOADS, STATE, join
 from airflow_gddl.contract.result import JobResult, RunWarning, error_info
 from airflow_gddl.contract.source_access import of_tables
@@ -168,7 +169,7 @@ def poll_table(run: TableRun) -> TableOutcome | int:
     totals = totals_of(run.job)
     totals.started_at, totals.engine = iso(run.runtime.clock()), run.engine
     try:
-        if _has_snapshots(run):
+        if _has_snapshots(run) or _has_messages(run, totals):
             return 0
         _capture(run, totals)
         found = idle_result(run, totals)
@@ -251,6 +252,10 @@ def _capture(run: TableRun, totals: RunTotals) -> None:
         from spark_jobs.actions.slot_capture import capture  # noqa: PLC0415 - rarely used, slow to import
 
         capture(run)
+    elif topic_of(run.spec) and run.job.options.action == "run":
+        from spark_jobs.actions import topic_capture  # noqa: PLC0415 - as above
+
+        topic_capture.capture(run, totals)
 
 
 def _has_snapshots(run: TableRun) -> bool:
@@ -260,6 +265,15 @@ def _has_snapshots(run: TableRun) -> bool:
     from spark_jobs.actions.snapshot_capture import survey  # noqa: PLC0415 - as above
 
     return survey(run).is_some
+
+
+def _has_messages(run: TableRun, totals: RunTotals) -> bool:
+    """Whether its topic has messages to read: the run does so, and reports what it finds among them."""
+    if not topic_of(run.spec):
+        return False
+    from spark_jobs.actions import topic_capture  # noqa: PLC0415 - as above
+
+    return topic_capture.has_news(run, totals)
 
 
 def _load(run: TableRun, totals: RunTotals) -> JobResult:

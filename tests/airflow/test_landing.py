@@ -306,6 +306,16 @@ def test_table_that_is_loaded_from_its_source_waits_for_no_file() -> None:
     assert not world.decide().is_some
 
 
+@pytest.mark.parametrize(
+    ("dialect", "options"), [("dms", {"replication_slot": "gddl"}), ("debezium", {"topic": "crm.{schema}.{table}"})]
+)
+def test_table_whose_changes_jobs_read_themselves_has_work_at_each_poll(dialect: str, options: dict[str, str]) -> None:
+    world = World((replace(spec("s.a"), dialect=dialect, options=options), spec("s.b")))
+    for _ in range(2):
+        assert sorted({**world.decide().initial, **world.decide().increments}) == ["s.a"]
+        world.taken("s.a")
+
+
 def test_a_changed_row_is_shown_to_the_job_without_new_files() -> None:
     world = World((spec("s.a"),), polls={"s.a": Poll(1, "x")})
     world.taken("s.a")

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pyspark
 
-from tests.s3.gateway import BIN, end_with_parent, free_port, wait_for
+from tests.s3.gateway import BIN, end_with_parent, free_port, wait_for_port
 
 _CENTRAL = "https://repo1.maven.org/maven2"
 _ICEBERG, _JETTY = "1.11.0", "12.1.14"
@@ -106,7 +106,7 @@ def serving(jars: Sequence[Path], root: Path, port: int = 0) -> Iterator[str]:
         subprocess.Popen(command, env=environ, stdout=output, stderr=output, preexec_fn=end_with_parent) as process,  # noqa: PLW1509 - the tests that start it have no threads yet that matter
     ):
         try:
-            wait_for(process, f"127.0.0.1:{port}", log)
+            wait_for_port(process, f"127.0.0.1:{port}", log)
             yield f"http://127.0.0.1:{port}"
         finally:
             process.terminate()

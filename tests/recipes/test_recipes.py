@@ -2,9 +2,9 @@
 
 Marks beside those of the README: `landed: PATH` is a file of the CDC service, shown as CSV and landed as parquet;
 `rows: PATH` is what a table of the lake then holds, in these columns; `sql` runs in a PostgreSQL, whose connection is
-GDDL_SOURCE_CRM; `endpoint` and `mapping` are settings as
-`gddl onboard` prints them; `dag: NAME` is a DAG file that Airflow parses; `fails` is a command that ends with an error;
-`dbt` runs where dbt is installed; `answer` is what the `query` above it gives. The tutorial has the same marks.
+GDDL_SOURCE_CRM; `messages: TOPIC` are sent to a Kafka, whose connection is GDDL_SOURCE_KAFKA;
+`endpoint` and `mapping` are settings as `gddl onboard` prints them; `dag: NAME` is a DAG file that Airflow parses;
+`fails` is a command that ends with an error; `dbt` runs where dbt is installed; `answer` is what the `query` above it gives. The tutorial has the same marks.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from deltalake import DeltaTable
 from airflow_gddl.metadata.loading import load
 from airflow_gddl.onboarding.plan import endpoint_settings, table_mapping
 from tests.delta_rs.postgres import postgres
+from tests.kafka.broker import Broker, broker
 from tests.readme.walk import ROOT, WITHOUT_SPARK, Block, Walk, blocks
 
 RECIPES = sorted((ROOT / "docs" / "recipes").glob("*.md"))
@@ -94,11 +95,25 @@ def assert_parsed(folder: Path, name: str, text: str) -> None:
     assert all(answer["dags"].values())
 
 
-def take(walk: Walk, block: Block, source: sa.Engine | None, *, with_dbt: bool) -> None:
+def send(kafka: Broker, topic: str, text: str) -> None:
+    """A line for each message: its key, and behind a tab its value; `null` is a tombstone."""
+    from confluent_kafka import Producer  # noqa: PLC0415 - one recipe needs it
+
+    producer = Producer({"bootstrap.servers": kafka.address, "allow.auto.create.topics": "true"})
+    for line in text.splitlines():
+        key, _, value = line.partition("\t")
+        producer.produce(topic, None if value == "null" else value.encode(), key.encode())
+    assert producer.flush(60) == 0
+
+
+def take(
+    walk: Walk, block: Block, source: sa.Engine | None, kafka: Broker | None = None, *, with_dbt: bool = False
+) -> None:
     """A block of a recipe.
 
     Args:
         source: where its SQL runs; null: it has none.
+        kafka: where its messages are sent; null: it has none.
     """
     lake = walk.folder / "lake"
     known: dict[str, Callable[[], object]] = {
@@ -115,6 +130,8 @@ def take(walk: Walk, block: Block, source: sa.Engine | None, *, with_dbt: bool) 
     }
     if source is not None:
         known["sql"] = lambda: run_sql(source, block.text)
+    if kafka is not None:
+        known["messages"] = lambda: send(kafka, block.name, block.text)
     known[block.what]()
 
 
@@ -145,13 +162,19 @@ def play(page: Path, folder: Path, programs: Sequence[Path] = ()) -> None:
     (folder / "metadata").mkdir()
     (folder / "metadata" / "gddl.yaml").write_text(ROOTS)
     marked = blocks(page.read_text())
-    with postgres(settings="wal_level = logical") if any(b.what == "sql" for b in marked) else nullcontext() as source:
+    kinds = {block.what for block in marked}
+    settings = {"auto.create.topics.enable": "true"}
+    with (
+        postgres(settings="wal_level = logical") if "sql" in kinds else nullcontext() as source,
+        broker(folder / "broker", settings) if "messages" in kinds else nullcontext() as kafka,
+    ):
         url = {} if source is None else {"GDDL_SOURCE_CRM": source.url.render_as_string(hide_password=False)}
+        url |= {} if kafka is None else {"GDDL_SOURCE_KAFKA": json.dumps({"bootstrap.servers": kafka.address})}
         path = os.pathsep.join([*map(str, programs), os.environ["PATH"]])
         environ = {**os.environ, **url, "PATH": path}
         walk = Walk(folder, Path(sys.executable).parent, environ=environ, kept=(*WITHOUT_SPARK, *url))
         for block in marked:
-            take(walk, block, source, with_dbt=bool(programs))
+            take(walk, block, source, kafka, with_dbt=bool(programs))
 
 
 @pytest.mark.timeout(900)
@@ -159,7 +182,7 @@ def play(page: Path, folder: Path, programs: Sequence[Path] = ()) -> None:
 def test_the_recipe_works(page: Path, tmp_path: Path) -> None:
     kinds = {block.what for block in blocks(page.read_text())}
     assert page.stem == "index" or ({"file", "run"} <= kinds and kinds & {"rows", "answer"})
-    assert page.stem == "index" or kinds & {"landed", "sql"}
+    assert page.stem == "index" or kinds & {"landed", "messages", "sql"}
     play(page, tmp_path)
 
 

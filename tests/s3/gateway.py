@@ -89,7 +89,7 @@ def serving(program: Path, root: Path) -> Iterator[Gateway]:
         subprocess.Popen(command, env=environ, stdout=output, stderr=output, preexec_fn=end_with_parent) as process,  # noqa: PLW1509 - the tests that start it have no threads yet that matter
     ):
         try:
-            wait_for(process, address, log)
+            wait_for_port(process, address, log)
             yield gateway
         finally:
             process.terminate()
@@ -107,7 +107,7 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def wait_for(process: subprocess.Popen[bytes], address: str, log: Path) -> None:
+def wait_for_port(process: subprocess.Popen[bytes], address: str, log: Path) -> None:
     host, _, port = address.rpartition(":")
     deadline = time.monotonic() + _START_SECONDS
     while time.monotonic() < deadline and process.poll() is None:

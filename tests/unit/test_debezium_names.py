@@ -17,6 +17,8 @@ from spark_jobs.dialects.debezium.dialect import classify, is_beside
         ("orders-0-12", "json", ("12", "0")),
         ("2024/01/31/shop-orders-11-00000000000000000012.jsonl", "json", ("12", "11")),
         ("orders/2/00000000000000000099.ndjson", "json", ("99", "")),
+        ("crm.shop.orders+2+00000000000000000042_97_1f3a9c2b.json.gz", "json", ("42", "2")),
+        ("year=2024/month=01/crm.shop.t-1+0+00000000000000000007_8_00112233.avro", "json", ("7", "0")),
         ("anything at all.parquet", "parquet", ("", "")),
     ],
 )

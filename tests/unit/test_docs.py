@@ -269,6 +269,7 @@ def files_with(title: str, name: str, example: str) -> dict[str, str | bytes]:
     elif title.endswith(" options"):
         row |= ROWS_OF_OPTIONS.get((title, name), {})
         beside = {"replication_slot": ", verify_connection: GDDL_SOURCE_CRM", "complete": ", path_format: yyyy"}
+        beside["topic"] = ", bootstrap_servers: 'kafka:9092'"
         entry += beside.get(name, "")
         row |= {"dialect": title.split(maxsplit=1)[0].lower(), "options": f"{{{entry}}}"}
     else:

@@ -17,6 +17,7 @@ from airflow_gddl.contract.codec import to_document
 from airflow_gddl.contract.durations import seconds
 from airflow_gddl.contract.errors import MetadataError, RetriableError
 from airflow_gddl.contract.file_names import LISTED_IN_PART
+from airflow_gddl.contract.kafka import topic_of
 from airflow_gddl.contract.layout import LandingFolder, Layout, join
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.runtime.landing import hints
@@ -215,8 +216,8 @@ def _has_work(
     if asked.is_some:
         in_window = asked.window is None or seen.polls[spec.table].in_window
         return spec.table in forced and in_window
-    if spec.table in forced or spec.options.get("replication_slot"):
-        return True  # what the slot holds is not listed
+    if spec.table in forced or spec.options.get("replication_slot") or topic_of(spec):
+        return True  # what a slot or a topic holds is not listed
     hint = seen.hints.tables.get(spec.table)
     if hint is None:
         return seen.polls[spec.table].files > 0 or spec.initial_load is not None

@@ -40,7 +40,8 @@ from spark_jobs.plan.planned_batch import PlannedFile
 from spark_jobs.plan.source_snapshots import MOST_NAMED, KnownSnapshots, SnapshotMarks, SnapshotPart
 
 _ENDING = r"(?:\.(?:snappy|gz|zstd))?\.(?:jsonl?|ndjson|parquet|avro)(?:\.gz)?"
-_OFFSET = re.compile(rf"(?:.*[+-](?P<partition>\d+)[+-])?(?P<offset>\d+)(?:{_ENDING}|\.gz)?", re.IGNORECASE)
+_CAPTURED = r"(?:_\d+_[0-9a-f]{8})?"  # of files that jobs write: the end of their messages, and a digest
+_OFFSET = re.compile(rf"(?:.*[+-](?P<partition>\d+)[+-])?(?P<offset>\d+){_CAPTURED}(?:{_ENDING}|\.gz)?", re.IGNORECASE)
 _AIVEN = re.compile(r".+-\d+-\d+(?:\.gz)?")
 _DATA = re.compile(rf".*{_ENDING}", re.IGNORECASE)
 _BESIDE = re.compile(r".*\.(?:keys|headers)(?:\.\w+)+", re.IGNORECASE)

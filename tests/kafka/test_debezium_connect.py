@@ -1,0 +1,220 @@
+"""PostgreSQL, Debezium, Kafka and jobs under writers, each of them killed in turn: the replica is the source."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+import sqlalchemy as sa
+from deltalake import DeltaTable
+
+from airflow_gddl.contract import codec
+from airflow_gddl.contract.result import JobResult
+from airflow_gddl.contract.spec import Continuous, JobOptions, TableSpec
+from airflow_gddl.stores import Storage
+from spark_jobs.job.spread_local import LocalSpread, NoSpark
+from spark_jobs.job.table_job import attempt, totals_of
+from spark_jobs.table.runtime import Runtime, TableOutcome, TableRun
+from tests.background_job import BackgroundJob
+from tests.delta_rs.postgres import postgres
+from tests.delta_rs.small_lake import SmallLake
+from tests.kafka.broker import Broker, broker
+from tests.kafka.connect import Connect, relayed
+from tests.waiting import wait_for
+
+NAME = "GDDL_SOURCE_CRM"
+TABLES = ("shop.items", "shop.lines")
+_LAST = "the last change"
+_SCHEMA = """
+CREATE SCHEMA shop;
+CREATE TABLE shop.items (id int PRIMARY KEY, v text, big text, n numeric(12, 3), at timestamptz, d date, x bytea);
+CREATE TABLE shop.lines (a text, b int, n bigint, ok bool, f float8, PRIMARY KEY (a, b));
+ALTER TABLE shop.items ALTER COLUMN big SET STORAGE EXTERNAL;
+INSERT INTO shop.items SELECT i, 'v' || i, repeat(md5(i::text), 100), i * 1.125, now(), current_date, '\\x00ff'
+  FROM generate_series(1, 300) i;
+INSERT INTO shop.lines SELECT 'a' || i % 7, i, i, i % 2 = 0, i / 3.0 FROM generate_series(1, 100) i;
+"""
+_CHANGES = (
+    "INSERT INTO shop.items VALUES (:key, :text, repeat(:text, 300), :key / 8.0, now()) ON CONFLICT DO NOTHING",
+    "UPDATE shop.items SET v = :text, n = n + 0.125 WHERE id = :key",
+    "UPDATE shop.items SET big = repeat(:text, 500) WHERE id = :key",
+    "DELETE FROM shop.items WHERE id = :key",
+    "UPDATE shop.items SET id = :other WHERE id = :key",
+    "INSERT INTO shop.lines VALUES (:text, :key, :other, true, 0.1) ON CONFLICT DO NOTHING",
+    "UPDATE shop.lines SET n = :other, ok = NOT ok, f = NULL WHERE b = :key",
+    "UPDATE shop.lines SET b = :other WHERE b = :key",
+    "DELETE FROM shop.lines WHERE b = :key",
+)
+
+
+def execute(engine: sa.Engine, *statements: str) -> None:
+    with engine.begin() as connection:
+        for statement in statements:
+            connection.execute(sa.text(statement))
+
+
+@contextmanager
+def written(engine: sa.Engine, seed: int) -> Iterator[None]:
+    """Transactions of several changes each, a tenth of them rolled back, in a thread until the block ends."""
+    stop, chance = threading.Event(), random.Random(seed)  # noqa: S311 - repeatable by its seed
+
+    def work() -> None:
+        while not stop.wait(0.01):
+            with suppress(sa.exc.DBAPIError), engine.connect() as connection:  # a key that another one has taken
+                for _ in range(chance.randint(1, 8)):
+                    values = {"key": chance.randrange(400), "other": chance.randrange(400, 10**6)}
+                    values["text"] = f"t{chance.randrange(10**6)}"
+                    connection.execute(sa.text(chance.choice(_CHANGES)), values)
+                connection.rollback() if chance.random() < 0.1 else connection.commit()
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    yield
+    stop.set()
+    thread.join()
+
+
+@dataclass
+class Pipeline:
+    """The whole way from the source to the lake."""
+
+    lake: SmallLake
+    source: sa.Engine
+    kafka: Broker
+    connect: Connect
+    number: int = 0
+    killed: list[str] = field(default_factory=list)
+
+    @property
+    def specs(self) -> list[TableSpec]:
+        options = {"topic": "crm.{schema}.{table}", "bootstrap_servers": self.kafka.address, "verify_connection": NAME}
+        keys = {"shop.items": ("id",), "shop.lines": ("a", "b")}
+        return [
+            TableSpec(table=name, keys=keys[name], dialect="debezium", options=options, settle="0s", sweep_limit=1.0)
+            for name in TABLES
+        ]
+
+    def environ(self) -> dict[str, str]:
+        return {**os.environ, NAME: self.source.url.render_as_string(hide_password=False)}
+
+    def run(self, spec: TableSpec, options: JobOptions | None = None) -> JobResult:
+        self.number += 1
+        job = replace(self.lake.job([spec], options), run_id=f"run {self.number}")
+        runtime = Runtime(storage=Storage(), spark=NoSpark(), environ=self.environ())
+        found = attempt(TableRun(job=job, spec=spec, runtime=runtime), totals_of(job))
+        assert isinstance(found, TableOutcome)
+        return found.result
+
+    def kill_a_job(self, chance: random.Random) -> None:
+        """At some write of its; earlier than thought at first if the run has not so many."""
+        spec, write, status = chance.choice(self.specs), chance.randint(1, 12), 0
+        while status == 0:
+            self.number += 1
+            job, when = replace(self.lake.job([spec]), run_id=f"run {self.number}"), chance.choice(("before", "after"))
+            command = [sys.executable, "-m", "tests.databases.killed_load", codec.to_json(job), str(write), when]
+            status = subprocess.run(command, env=self.environ(), check=False).returncode
+            assert status in (0, -signal.SIGKILL)
+            write = max(1, write - 1)
+        self.killed.append("job")
+
+    def kill(self, part: Broker | Connect) -> None:
+        part.kill()
+        part.start()
+        self.killed.append(type(part).__name__)
+
+    def commit_the_last(self) -> None:
+        execute(
+            self.source,
+            f"INSERT INTO shop.items VALUES (-1, '{_LAST}')",
+            f"INSERT INTO shop.lines VALUES ('{_LAST}', -1)",
+        )
+
+    def is_run_to_the_last(self) -> bool:
+        """After another run of each table."""
+        for spec in self.specs:
+            found = self.run(spec)
+            assert found.error is None or not found.error.fatal, found.error
+        return self.has_the_last()
+
+    def has_the_last(self) -> bool:
+        """Whether what was committed last has come to both tables."""
+        text = {"shop.items": "v", "shop.lines": "a"}
+        return all(_LAST in {row[text[spec.table]] for row in self.rows(spec)} for spec in self.specs)
+
+    def require_equal(self) -> None:
+        for spec in self.specs:
+            verified = self.run(spec, JobOptions(action="verify"))
+            assert verified.error is None, verified.error
+            assert verified.details["source"]["different"] == 0, verified.details
+            with self.source.connect() as connection:
+                count = connection.execute(sa.text(f"SELECT count(*) FROM {spec.table}")).scalar()
+            assert len(self.rows(spec)) == count
+            assert verified.in_quarantine in (None, 0)
+
+    def rows(self, spec: TableSpec) -> list[dict[str, Any]]:
+        path = self.lake.layout(spec).replica
+        return pa.table(DeltaTable(path).scan()).to_pylist() if Path(path).exists() else []
+
+
+@pytest.fixture
+def pipeline(tmp_path: Path) -> Iterator[Pipeline]:
+    with (
+        postgres(settings="wal_level = logical") as source,
+        relayed(source) as port,
+        broker(tmp_path / "broker") as kafka,
+    ):
+        execute(source, *filter(str.strip, _SCHEMA.split(";\n")))
+        connect = Connect(tmp_path / "connect", kafka, port, {"schema.include.list": "shop"})
+        connect.start()
+        try:
+            yield Pipeline(SmallLake(tmp_path), source, kafka, connect)
+        finally:
+            connect.kill()
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("seed", range(2))
+def test_replica_equals_the_source_though_each_part_is_killed(seed: int, pipeline: Pipeline) -> None:
+    chance = random.Random(seed)  # noqa: S311 - repeatable by its seed
+    kills: list[Callable[[], None]] = [
+        lambda: pipeline.kill(pipeline.kafka),
+        lambda: pipeline.kill(pipeline.connect),
+        lambda: pipeline.kill_a_job(chance),
+    ]
+    with written(pipeline.source, seed), written(pipeline.source, seed + 100):
+        for number in range(9):
+            kills[number % 3]()
+            for spec in pipeline.specs:
+                found = pipeline.run(spec)
+                assert found.error is None or not found.error.fatal, found.error
+    pipeline.commit_the_last()
+    wait_for(pipeline.is_run_to_the_last, "the last change")
+    assert {"Broker", "Connect", "job"} == set(pipeline.killed)
+    pipeline.require_equal()
+
+
+@pytest.mark.deep
+def test_continuous_job_outlives_brokers_and_connectors(pipeline: Pipeline) -> None:
+    specs = [replace(spec, trigger="1s") for spec in pipeline.specs]
+    job = pipeline.lake.job(specs, JobOptions(continuous=Continuous()), "goes on")
+    runtime = Runtime(storage=Storage(), spark=NoSpark(), spread=LocalSpread(), environ=pipeline.environ())
+    with BackgroundJob(job, runtime) as background:
+        with written(pipeline.source, 7):
+            for part in (pipeline.kafka, pipeline.connect, pipeline.kafka):
+                before = background.results_of("shop.items")
+                pipeline.kill(part)
+                background.until(lambda before=before: background.results_of("shop.items") > before)
+        pipeline.commit_the_last()
+        background.until(pipeline.has_the_last)
+    pipeline.require_equal()
