@@ -4,7 +4,8 @@ Marks beside those of the README: `landed: PATH` is a file of the CDC service, s
 `rows: PATH` is what a table of the lake then holds, in these columns; `sql` runs in a PostgreSQL, whose connection is
 GDDL_SOURCE_CRM; `messages: TOPIC` are sent to a Kafka, whose connection is GDDL_SOURCE_KAFKA;
 `endpoint` and `mapping` are settings as `gddl onboard` prints them; `dag: NAME` is a DAG file that Airflow parses;
-`fails` is a command that ends with an error; `dbt` runs where dbt is installed; `answer` is what the `query` above it gives. The tutorial has the same marks.
+`fails` is a command that ends with an error; `dbt` runs where dbt is installed; `answer` is what the `query` above it
+gives. The tutorial has the same marks.
 """
 
 from __future__ import annotations
