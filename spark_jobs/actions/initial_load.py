@@ -128,6 +128,7 @@ class _Load:
 
     Attributes:
         former: the load before it; null: there was none.
+        _began: seconds, when this process began; `_found`: rows that were written before.
     """
 
     run: TableRun
@@ -138,12 +139,14 @@ class _Load:
     former: LoadProgress | None
     _rate: RowRate = field(init=False)
     _progress: LoadProgress = field(init=False)
+    _began: float = field(default_factory=time.monotonic)
+    _found: int = 0
     _failed: threading.Event = field(default_factory=threading.Event)
 
     def carry_out(self) -> LoadProgress:
         self._rate = RowRate(self.settings.max_rows_per_second)
         if self.resumed is not None and self.resumed.keys == self.source.keys:
-            self._progress = self.resumed
+            self._progress, self._found = self.resumed, self.resumed.rows
         else:
             self._begin()
         self._write(0, lambda: iter(()))
@@ -203,7 +206,19 @@ class _Load:
             ranges = list(self._progress.ranges)
             ranges[number - 1] = replace(ranges[number - 1], rows=rows)
             self._keep(ranges=tuple(ranges))
-            self.run.report("loaded from the source", number, self._progress.rows)
+            self.run.report(f"loaded from the source{self._outlook()}", number, self._progress.rows)
+
+    def _outlook(self) -> str:
+        """How much is loaded, and how long the rest takes at this speed, by the database's own estimate of its rows."""
+        done, every = self._progress.rows, self.source.rows_about
+        if every is None or done >= every or done <= self._found:
+            return ""
+        left = (time.monotonic() - self._began) / (done - self._found) * (every - done)
+        return (
+            f", about {100 * done // every} %, {left / 60:.0f} min left"
+            if left >= 60
+            else f", about {100 * done // every} %"
+        )
 
     def _load_range(self, number: int, within: LoadedRange) -> int:
         return self._write(number, lambda: self.source.rows(within.after, within.to))
@@ -350,6 +365,7 @@ class Source:
 
     Attributes:
         keys: its primary key, whose ranges become files; empty: it has none, or one of a type without ranges.
+        rows_about: number of its rows by the database's statistics; null: they have none.
     """
 
     url: Any
@@ -358,6 +374,7 @@ class Source:
     columns: tuple[SourceColumn, ...]
     keys: tuple[str, ...]
     position: str
+    rows_about: int | None = None
 
     @classmethod
     def of(cls, run: TableRun, settings: InitialLoad) -> Source:
@@ -383,8 +400,11 @@ class Source:
             _require_primary(run, found)
             keys = tuple(column.name for column in found.table.primary_key.columns)
             ranged = all(column.name not in keys or not column.as_text for column in columns)
-            position = log_position(found.connection)
-        return cls(url, spec.name_in_source, settings, columns, keys if ranged else (), position)
+            position, rows = (
+                log_position(found.connection),
+                estimated_rows(found.connection, *spec.name_in_source.split(".", 1)),
+            )
+        return cls(url, spec.name_in_source, settings, columns, keys if ranged else (), position, rows)
 
     @property
     def schema(self) -> pa.Schema:
@@ -459,6 +479,27 @@ def log_position(connection: Any) -> str:
     name = "mariadb" if getattr(dialect, "is_mariadb", False) else dialect.name
     found = connection.execute(sa.text(_POSITIONS[name])).scalar() if name in _POSITIONS else None
     return str(found or "")
+
+
+_COUNTS = {
+    "postgresql": "SELECT CAST(reltuples AS bigint) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
+    "WHERE n.nspname = :schema AND c.relname = :name AND reltuples >= 0",
+    **dict.fromkeys(
+        ("mysql", "mariadb"),
+        "SELECT table_rows FROM information_schema.tables WHERE table_schema = :schema AND table_name = :name",
+    ),
+}
+
+
+def estimated_rows(connection: Any, schema: str, name: str) -> int | None:
+    """Rows of a table by the database's statistics; null where it has none, or they are not known here."""
+    import sqlalchemy as sa  # noqa: PLC0415 - see above
+
+    statement = _COUNTS.get(connection.dialect.name)
+    found = (
+        None if statement is None else connection.execute(sa.text(statement), {"schema": schema, "name": name}).scalar()
+    )
+    return int(found) if found else None
 
 
 def _require_primary(run: TableRun, found: SourceTable) -> None:

@@ -313,6 +313,27 @@ def _replica(lake: SmallLake) -> list[dict[str, Any]]:
     return rows
 
 
+def test_progress_is_told_by_the_database_s_own_estimate(source: sa.Engine, tmp_path: Path) -> None:
+    filled(source)
+    lake, told = SmallLake(tmp_path), list[str]()
+
+    def steps(options: JobOptions) -> list[str]:
+        told.clear()
+        job = lake.job([SPEC], options)
+        runtime = Runtime(
+            storage=Storage(), spark=NoSpark(), environ=environ(source), observe=lambda s: told.append(s.step)
+        )
+        found = attempt(TableRun(job=job, spec=SPEC, runtime=runtime), totals_of(job))
+        assert isinstance(found, TableOutcome)
+        assert found.result.error is None
+        return [step for step in told if step.startswith("loaded")]
+
+    assert set(steps(LOAD)) == {"loaded from the source"}, "a table without statistics"
+    execute(source, "ANALYZE s.t")
+    parts = [step.partition(" %")[0] for step in steps(AGAIN)[:2]]  # a slow machine says minutes, too
+    assert parts == ["loaded from the source, about 10", "loaded from the source, about 20"]
+
+
 def test_table_without_keys_is_one_file(source: sa.Engine, tmp_path: Path) -> None:
     execute(source, "CREATE TABLE s.t (id int, v text)", "INSERT INTO s.t SELECT 1, 'x' FROM generate_series(1, 300)")
     lake, spec = SmallLake(tmp_path), replace(SPEC, keys=(), sequence_by=())
