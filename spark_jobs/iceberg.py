@@ -19,8 +19,8 @@ from airflow_gddl.contract.result import RunWarning
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.stores import Storage
 from spark_jobs.delta.log import DeltaCommits
-from spark_jobs.mirror.mirror import Mirror
-from spark_jobs.mirror.versions import MetadataVersions
+from spark_jobs.iceberg_metadata.publisher import IcebergPublisher
+from spark_jobs.iceberg_metadata.versions import MetadataVersions
 
 _LOG = logging.getLogger(__name__)
 
@@ -36,8 +36,8 @@ def publish(storage: Storage, layout: Layout, spec: TableSpec) -> tuple[RunWarni
     if not spec.iceberg:
         return ()
     try:
-        for mirror in _mirrors(storage, layout, spec):
-            mirror.publish()
+        for publisher in _publishers(storage, layout, spec):
+            publisher.publish()
     except Exception as error:  # noqa: BLE001 - any error of the library; the load has succeeded
         if not isinstance(error, GddlError):
             _LOG.exception("Iceberg metadata of %s was not written", spec.table)
@@ -62,8 +62,8 @@ def clean(storage: Storage, layout: Layout, spec: TableSpec, now: datetime) -> i
     if not spec.iceberg:
         return withdraw(storage, layout)
     before = now - timedelta(seconds=seconds(spec.vacuum_retention))
-    mirrors = [mirror for mirror in _mirrors(storage, layout, spec) if mirror.versions.newest()]
-    removed = sum(mirror.versions.clean(before, mirror.needed(before)) for mirror in mirrors)
+    publishers = [publisher for publisher in _publishers(storage, layout, spec) if publisher.versions.newest()]
+    removed = sum(publisher.versions.clean(before, publisher.needed(before)) for publisher in publishers)
     if not spec.history:
         removed += MetadataVersions(storage, layout.iceberg_of("history")).withdraw()
     return removed
@@ -82,7 +82,7 @@ def _tables(storage: Storage, layout: Layout, spec: TableSpec) -> Iterator[tuple
             yield path, MetadataVersions(storage, layout.iceberg_of(kind))
 
 
-def _mirrors(storage: Storage, layout: Layout, spec: TableSpec) -> Iterator[Mirror]:
+def _publishers(storage: Storage, layout: Layout, spec: TableSpec) -> Iterator[IcebergPublisher]:
     """
     Raises:
         FatalError: `ICEBERG_MISSING`.
@@ -91,7 +91,7 @@ def _mirrors(storage: Storage, layout: Layout, spec: TableSpec) -> Iterator[Mirr
         if importlib.util.find_spec("pyiceberg") is None:
             what = "iceberg: true needs the package pyiceberg, which is not installed where the job runs"
             raise FatalError("ICEBERG_MISSING", what, remedy="pip install 'airflow-gddl[iceberg]'")
-        yield Mirror(storage, path, versions)
+        yield IcebergPublisher(storage, path, versions)
 
 
 def _behind(error: Exception) -> RunWarning:

@@ -374,7 +374,7 @@ class _Maintenance:
             if joined.files_after != joined.files_before:
                 kept.compacted[name] = joined
             self.run.report("compact", rows=joined.files_before - joined.files_after)
-            if name in ICEBERG_KINDS and not (is_pointed and self._is_mirrored(name, kept)):
+            if name in ICEBERG_KINDS and not (is_pointed and self._is_published(name, kept)):
                 continue
             kept.files_removed += maintenance.vacuum(path, hours, dry_run=self._dry)
             self.run.report("vacuum")
@@ -385,7 +385,7 @@ class _Maintenance:
                 kept.logs_kept |= {name: cut.unknown} if cut.unknown else {}
                 self.run.report("log")
 
-    def _is_mirrored(self, name: str, kept: MaintenanceResult) -> bool:
+    def _is_published(self, name: str, kept: MaintenanceResult) -> bool:
         """Whether Iceberg readers, if any, use only files that a vacuum keeps."""
         run, layout = self.run, self.run.layout
         if self._dry:

@@ -122,7 +122,7 @@ def attempt(run: TableRun, totals: RunTotals) -> TableOutcome | Declined:
     totals.started_at, lost = iso(run.runtime.clock()), run.runtime.spark.losses()
     try:
         run.go_on()
-        result, retriable = _mirrored(run, _counted(run, act(run, totals))), False
+        result, retriable = _with_iceberg(run, _counted(run, act(run, totals))), False
     except DeclinedError as declined:
         return Declined(run.spec, declined.reason, totals)
     except Exception as error:  # noqa: BLE001 - one table's error must not stop the next table
@@ -148,7 +148,7 @@ def _counted(run: TableRun, result: JobResult) -> JobResult:
     return replace(result, in_quarantine=rows, files_in_quarantine=files)
 
 
-def _mirrored(run: TableRun, result: JobResult) -> JobResult:
+def _with_iceberg(run: TableRun, result: JobResult) -> JobResult:
     """Update Iceberg metadata; adds a warning if that fails."""
     options = run.job.options
     if options.action not in (*LOADS, "maintain", "erase") or options.dry_run:

@@ -18,8 +18,8 @@ from airflow_gddl.contract.errors import FatalError, RetriableError
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, JobSpec, Roots
 from airflow_gddl.stores import Storage
-from spark_jobs.mirror.mirror import Mirror
-from spark_jobs.mirror.versions import MetadataVersions
+from spark_jobs.iceberg_metadata.publisher import IcebergPublisher
+from spark_jobs.iceberg_metadata.versions import MetadataVersions
 from tests.conftest import LocalPort
 from tests.readers.wide_table import SPEC, Row, land
 from tests.sharded import Sharded
@@ -247,7 +247,7 @@ def test_without_pyiceberg_loads_continue_with_a_warning(quick: Lake, monkeypatc
 
 def test_unsupported_schema_evolution_starts_a_new_table(tmp_path: Path) -> None:
     path, versions = str(tmp_path / "a b" / "t"), MetadataVersions(Storage(), str(tmp_path / "iceberg"))
-    mirror = Mirror(Storage(), path, versions)
+    publisher = IcebergPublisher(Storage(), path, versions)
     first = pa.table({"id": pa.array([1, 2], pa.int32()), "v": ["a", "b"], "items": [[1], [2, 3]]})
     tables = [
         first,
@@ -258,17 +258,17 @@ def test_unsupported_schema_evolution_starts_a_new_table(tmp_path: Path) -> None
     ]
     for number, table in enumerate(tables, start=1):
         write_deltalake(path, table, mode="overwrite", schema_mode="overwrite")
-        assert mirror.publish()
+        assert publisher.publish()
         found = static_table.from_metadata(versions.table)
         assert rows_of(found.scan().to_arrow()) == rows_of(table)
         assert (versions.newest(), len(found.metadata.snapshots)) == (number, 1)
-    assert not mirror.publish()
+    assert not publisher.publish()
 
 
 def test_second_writer_retries(tmp_path: Path) -> None:
     path, versions = str(tmp_path / "t"), MetadataVersions(Storage(), str(tmp_path / "iceberg"))
     write_deltalake(path, pa.table({"id": [1]}))
-    met = Mirror(Storage(), path, versions)
+    met = IcebergPublisher(Storage(), path, versions)
 
     class Late(Storage):
         """Another writer makes each first version that this one is about to create."""
@@ -277,7 +277,7 @@ def test_second_writer_retries(tmp_path: Path) -> None:
             met.publish()
             return super().create(path, data)
 
-    Mirror(Late(), path, MetadataVersions(Late(), versions.table)).publish()
+    IcebergPublisher(Late(), path, MetadataVersions(Late(), versions.table)).publish()
     assert versions.newest() == 1
     assert rows_of(static_table.from_metadata(versions.table).scan().to_arrow()) == [{"id": 1}]
 
@@ -287,10 +287,10 @@ def test_unsupported_delta_tables_are_refused(tmp_path: Path, what: str) -> None
     path, table = str(tmp_path / "t"), pa.table({"id": [1], "v": pa.array([b"a"])})
     properties = {} if "binary" in what else {"delta.enableDeletionVectors": "true"}
     write_deltalake(path, table, partition_by=["v"] if "binary" in what else None, configuration=properties)
-    mirror = Mirror(Storage(), path, MetadataVersions(Storage(), str(tmp_path / "iceberg")))
+    publisher = IcebergPublisher(Storage(), path, MetadataVersions(Storage(), str(tmp_path / "iceberg")))
     with pytest.raises(FatalError, match=f"ICEBERG_REFUSED.*{what}"):
-        mirror.publish()
-    assert mirror.versions.newest() == 0
+        publisher.publish()
+    assert publisher.versions.newest() == 0
 
 
 VALUES: dict[str, pa.Array] = {
@@ -308,7 +308,7 @@ VALUES: dict[str, pa.Array] = {
 
 def test_partition_columns_of_every_type(tmp_path: Path) -> None:
     path, versions = str(tmp_path / "t"), MetadataVersions(Storage(), str(tmp_path / "iceberg"))
-    mirror, table = Mirror(Storage(), path, versions), pa.table({"id": [1, 2, 3], **VALUES})
+    publisher, table = IcebergPublisher(Storage(), path, versions), pa.table({"id": [1, 2, 3], **VALUES})
     plans: list[dict[str, Any]] = [
         {"partition_by": list(VALUES)},
         {"partition_by": ["small", "text"]},
@@ -316,14 +316,14 @@ def test_partition_columns_of_every_type(tmp_path: Path) -> None:
     ]
     for plan in plans:
         write_deltalake(path, table, mode="overwrite", schema_mode="overwrite", **plan)
-        assert mirror.publish()
+        assert publisher.publish()
         found = static_table.from_metadata(versions.table)
         assert rows_of(found.scan().to_arrow()) == rows_of(table)
         one = found.scan(row_filter="small = -1 and text = 'b'")
         assert (one.to_arrow()["id"].to_pylist(), len(list(one.plan_files()))) == ([3], 1)
     retyped = table.set_column(table.column_names.index("small"), "small", pa.array(["7", None, "-1"]))
     write_deltalake(path, retyped, mode="overwrite", schema_mode="overwrite", partition_by=["small"])
-    mirror.publish()
+    publisher.publish()
     found = static_table.from_metadata(versions.table)
     assert rows_of(found.scan().to_arrow()) == rows_of(retyped)
     assert found.scan(row_filter="small is null").to_arrow()["id"].to_pylist() == [2]

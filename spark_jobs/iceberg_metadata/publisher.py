@@ -14,7 +14,7 @@ import pyarrow as pa
 from airflow_gddl.contract.errors import FatalError, RetriableError
 from airflow_gddl.contract.layout import join
 from airflow_gddl.stores import Storage
-from spark_jobs.mirror.versions import DELTA_VERSION, MetadataVersions, StoreIO, VersionedCatalog, parsed
+from spark_jobs.iceberg_metadata.versions import DELTA_VERSION, MetadataVersions, StoreIO, VersionedCatalog, parsed
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -41,7 +41,7 @@ class ActiveFile:
 
 
 @dataclass(frozen=True)
-class Mirror:
+class IcebergPublisher:
     """Attributes:
     source: path of the Delta table.
     versions: of the Iceberg table.
