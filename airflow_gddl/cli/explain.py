@@ -49,7 +49,10 @@ def verify(  # noqa: PLR0913 - typer reads each option of the command from one p
     ] = "",
     by: Annotated[Windows, typer.Option(help="Length of a window, with --since.")] = Windows.HOUR,
     column: Annotated[
-        str, typer.Option(help="The rows' column with the time of their last change; by default as updated_at.")
+        str,
+        typer.Option(
+            metavar="NAME", help="The rows' column with the time of their last change; by default as updated_at."
+        ),
     ] = "",
 ) -> None:
     """Compare each replica with its changes, its source and its constraints; exit status 1 when one fails.
