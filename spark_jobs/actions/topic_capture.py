@@ -1,4 +1,4 @@
-"""Changes of a table from its topic in Kafka, written as change files into the table's landing folder (docs/debezium.md, decision 396).
+"""Changes of a table from its topic in Kafka, written as change files (docs/debezium.md, decision 396).
 
 What is to be read is stored first, then its files are written if absent, then how far they go. After a kill the same
 messages are read again, so that the same files result.

@@ -171,6 +171,9 @@ OF_PAGES = {
         "`SWEEP_HELD`": "scenarios/r09_reload_held",
     },
     "tasks/what-a-code-means.md": {"row, file": "commands/test_cli.py::test_errors_replay"},
+    "tutorial.md": {
+        "gddl errors replay --table shop.orders": "recipes/test_recipes.py::test_the_tutorial_works",
+    },
     "snapshots.md": {
         "a larger share of the keys": f"{TABLE_SNAPSHOTS}::test_a_snapshot_that_lacks_too_much_is_held",
         "from the snapshots that are there": f"{TABLE_SNAPSHOTS}::test_a_snapshot_without_its_neighbour_is_held",
