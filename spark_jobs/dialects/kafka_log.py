@@ -206,9 +206,11 @@ class KafkaLog:
                 found = [] if first is None else [first, *consumer.consume(_AT_ONCE, timeout=0)]
                 since = time.monotonic() if found else since
                 for one in found:
+                    if (one.topic(), one.partition()) not in ((topic, partition), (None, -1)):
+                        continue  # of what was assigned before
                     if (error := one.error()) is not None:
                         at = self._after(error, one, topic, at)
-                    elif one.partition() == partition and at <= one.offset() < end:
+                    elif at <= one.offset() < end:
                         at = one.offset() + 1
                         yield Message(one.offset(), one.timestamp()[1], one.key(), one.value())
                     elif one.offset() >= end:
