@@ -253,7 +253,7 @@ def published_table(roots: Roots, spec: TableSpec, environ: Mapping[str, str]) -
 
 
 class ReaderName(StrEnum):
-    """See `view_sql.Reader`."""
+    """See `published.Reader`."""
 
     SPARK = "spark"
     DATABRICKS = "databricks"
@@ -292,7 +292,7 @@ def query(
 
 
 class SqlReaderName(StrEnum):
-    """See `view_sql.SqlReader`."""
+    """See `published.SqlReader`."""
 
     SPARK = "spark"
     DATABRICKS = "databricks"

@@ -85,7 +85,7 @@ class StatusLine:
         lag_seconds: now minus the newest source commit applied.
         behind_seconds, up_to_date_as_of: now minus the last moment as of which everything that had landed was applied.
         complete_until: commit time of the source until which everything is known to have come.
-        heartbeat: table that shows that the source's log goes on; null: none, so that nothing is known of the source
+        heartbeat: table that shows that the source's log advances; null: none, so that nothing is known of the source
             since `complete_until`.
         freshness_seconds: limit of `behind_seconds`; null: none.
         waiting_files: landed but not loaded, by the last poll.

@@ -47,7 +47,7 @@ def is_stopped(heartbeat: HeartbeatFacts | None, limit: float | None, commit: fl
     Args:
         heartbeat: null: the source has none, so that a quiet table says nothing.
         limit: `freshness` of the table in seconds; null: none.
-        commit: newest commit of the table itself that was applied: its log goes on even where the heartbeat has ended.
+        commit: newest commit of the table itself that was applied: its log advances even where the heartbeat has ended.
     """
     if heartbeat is None or limit is None or heartbeat.standstill <= limit:
         return False

@@ -197,6 +197,8 @@ class CatalogDescriptor:
     readers: tuple[str, ...] = ()
 
 
+_OF_ATHENA = "[a-z0-9_]{1,255}", "1 to 255 letters a-z, digits and _, as Athena reads them"
+_OF_PATHS = r"[^\x00-\x20\x7f./]{1,255}", "1 to 255 characters without blanks, `.` and `/`"
 CATALOGS = ExtensionPoint(
     "kind of catalog",
     "airflow_gddl.catalogs",
@@ -214,16 +216,16 @@ CATALOGS = ExtensionPoint(
         "glue": CatalogDescriptor(
             port="spark_jobs.catalogs.glue_catalog:glue_catalog",
             probe="airflow_gddl.cli.catalog_probes:probe_glue",
-            names="[a-z0-9_]{1,255}",
-            names_are="1 to 255 letters a-z, digits and _, as Athena reads them",
+            names=_OF_ATHENA[0],
+            names_are=_OF_ATHENA[1],
             fields=("region", "endpoint", "catalog_id"),
             readers=("spark", "athena"),
         ),
         "unity": CatalogDescriptor(
             port="spark_jobs.catalogs.unity_catalog:unity_catalog",
             probe="airflow_gddl.cli.catalog_probes:probe_unity",
-            names=r"[^\x00-\x20\x7f./]{1,255}",
-            names_are="1 to 255 characters without blanks, `.` and `/`",
+            names=_OF_PATHS[0],
+            names_are=_OF_PATHS[1],
             fields=("url", "catalog_name", "token_env"),
             needed=("url", "catalog_name"),
             readers=("spark", "databricks"),
@@ -231,8 +233,8 @@ CATALOGS = ExtensionPoint(
         "iceberg_rest": CatalogDescriptor(
             port="spark_jobs.catalogs.iceberg_catalog:iceberg_rest_catalog",
             probe="airflow_gddl.cli.catalog_probes:probe_iceberg_rest",
-            names=r"[^\x00-\x20\x7f./]{1,255}",
-            names_are="1 to 255 characters without blanks, `.` and `/`",
+            names=_OF_PATHS[0],
+            names_are=_OF_PATHS[1],
             fields=("uri", "warehouse", "connection"),
             needed=("uri",),
             is_iceberg=True,
@@ -240,8 +242,8 @@ CATALOGS = ExtensionPoint(
         "iceberg_glue": CatalogDescriptor(
             port="spark_jobs.catalogs.iceberg_catalog:iceberg_glue_catalog",
             probe="airflow_gddl.cli.catalog_probes:probe_glue",
-            names="[a-z0-9_]{1,255}",
-            names_are="1 to 255 letters a-z, digits and _, as Athena reads them",
+            names=_OF_ATHENA[0],
+            names_are=_OF_ATHENA[1],
             fields=("region", "endpoint", "catalog_id"),
             is_iceberg=True,
             readers=("athena",),

@@ -234,6 +234,7 @@ def build_app(source: PageSource) -> FastAPI:
     )  # fmt: skip
     app.middleware("http")(_with_headers)
     _add_answers(app, source)
+    _add_details(app, source)
     _add_log(app, source)
     _add_rows(app, source)
     app.mount("/static", StaticFiles(directory=STATIC), name="static")
@@ -267,7 +268,7 @@ def _add_answers(app: FastAPI, source: PageSource) -> None:
         anew.
         """
         board, roots, one = _found(source, user, name)
-        seen = {other.row.table for other in _seen(board, user)}
+        seen = _names(board, user)
         about = detail.about(board, one, seen, lambda: records.of(board, roots, one, fresh=fresh))
         dag_id = one.row.dag_id
         # The DAG of an invalid row is the one that loaded the table before.
@@ -278,6 +279,10 @@ def _add_answers(app: FastAPI, source: PageSource) -> None:
             "may_trigger": runs and may_trigger(user, str(dag_id)),
             "keys": None if spec is None else list(spec.keys),
         }
+
+
+def _add_details(app: FastAPI, source: PageSource) -> None:
+    """Answers about one table, without rows."""
 
     @app.get("/api/v1/table/lake")
     def lake(user: GetUserDep, name: Name) -> dict[str, Any]:
@@ -293,8 +298,7 @@ def _add_answers(app: FastAPI, source: PageSource) -> None:
         DAGs that consume it are in Airflow's API, by the asset of the table's name.
         """
         board, roots, one = _found(source, user, name)
-        seen = {other.row.table for other in _seen(board, user)}
-        return detail.lineage_of(board, roots, one, source.settings(one.row)[0], seen)
+        return detail.lineage_of(board, roots, one, source.settings(one.row)[0], _names(board, user))
 
 
 def _add_log(app: FastAPI, source: PageSource) -> None:
@@ -351,6 +355,11 @@ def _seen(board: Board, user: Any) -> list[BoardRow]:
     allowed = readable(user, dag_ids)
     homeless = any(one.row.dag_id is None for one in board.standings) and may_read(user, None)
     return [one for one in board.standings if (homeless if one.row.dag_id is None else one.row.dag_id in allowed)]
+
+
+def _names(board: Board, user: Any) -> set[str]:
+    """Names of the tables that the user may see."""
+    return {one.row.table for one in _seen(board, user)}
 
 
 def _found(source: PageSource, user: Any, name: str) -> tuple[Board, Roots, BoardRow]:

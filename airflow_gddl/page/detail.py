@@ -247,7 +247,7 @@ def of_replica(
     """A query of the published columns for each reader, or why there is none.
 
     Args:
-        described: see `delta.describe`; null: there is no replica, or it can't be read.
+        described: see `describe`; null: there is no replica, or it can't be read.
         relation: how a reader names the replica in its catalog, quoted; empty: it reads it by its path.
     """
     if described is None:

@@ -205,7 +205,7 @@ def connect(settings: GlueSettings, connections: Connections) -> Any:
     """boto3's client.
 
     Raises:
-        GddlError: as `aws_errors.translated`.
+        GddlError: as `remote.translated`.
     """
     with translated("Glue"):
         session = connections.aws(settings.aws_conn_id, settings.region)
@@ -216,7 +216,7 @@ def plan(client: Any, wanted: Mapping[str, Definition]) -> list[JobChange[Defini
     """Plan the change of each job, without changing anything. Jobs that are no longer wanted are kept.
 
     Raises:
-        GddlError: as `aws_errors.translated`.
+        GddlError: as `remote.translated`.
     """
     return [_planned(client, name, definition) for name, definition in wanted.items()]
 
@@ -239,7 +239,7 @@ def apply(client: Any, changes: Iterable[JobChange[Definition]], tags: Mapping[s
         tags: of created jobs.
 
     Raises:
-        GddlError: as `aws_errors.translated`.
+        GddlError: as `remote.translated`.
     """
     for change in changes:
         with translated("Glue"):

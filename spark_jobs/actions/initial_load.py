@@ -387,7 +387,8 @@ class Source:
         name = run.job.options.source_connection or run.dialect.options.verify_connection
         url = url_of(str(name), run.runtime.environ)
         spec = run.spec
-        with opened(url, *spec.name_in_source.split(".", 1)) as found:
+        schema, table = spec.name_in_source.split(".", 1)
+        with opened(url, schema, table) as found:
             database, kinds = found.connection.dialect.name, found.types
             columns = tuple(
                 SourceColumn(
@@ -400,10 +401,7 @@ class Source:
             _require_primary(run, found)
             keys = tuple(column.name for column in found.table.primary_key.columns)
             ranged = all(column.name not in keys or not column.as_text for column in columns)
-            position, rows = (
-                log_position(found.connection),
-                estimated_rows(found.connection, *spec.name_in_source.split(".", 1)),
-            )
+            position, rows = log_position(found.connection), estimated_rows(found.connection, schema, table)
         return cls(url, spec.name_in_source, settings, columns, keys if ranged else (), position, rows)
 
     @property

@@ -334,7 +334,7 @@ def _text_of(rows: pa.Table, schema: TableSchema) -> str:
 
 
 def _sample(schema: TableSchema, texts: Sequence[str]) -> list[str]:
-    """The least of the keys of several reports, see `redelivery.sample_keys`."""
+    """The least of the keys of several reports, see `order.sample_keys`."""
     return list(sample_keys(pa.concat_tables([stream_rows(b64decode(text)) for text in texts]), schema))
 
 

@@ -171,7 +171,8 @@ def poll_table(run: TableRun) -> TableOutcome | int:
     try:
         if _has_snapshots(run) or _has_messages(run, totals):
             return 0
-        _capture(run, totals)
+        if not topic_of(run.spec):  # whose topic was asked just now
+            _capture(run, totals)
         found = idle_result(run, totals)
         behind = is_behind(run.runtime.storage, run.layout, run.spec)
     except Exception:  # noqa: BLE001 - the next run raises it again, and reports it

@@ -97,7 +97,7 @@ def test_check_says_who_does_not_answer() -> None:
 
 @pytest.fixture
 def denying() -> Iterator[tuple[str, list[str | None]]]:
-    """A server that lets nobody commit, and the credentials that it was sent."""
+    """A server that refuses all commits, and the credentials that it was sent."""
     sent: list[str | None] = []
 
     class Handler(BaseHTTPRequestHandler):

@@ -32,7 +32,7 @@ from spark_jobs.job.table_job import attempt, totals_of
 from spark_jobs.ledger.ledger import read_progress
 from spark_jobs.table.runtime import Runtime, TableOutcome, TableRun
 from tests.databases.mariadb import SERVER, mariadb
-from tests.delta_rs.postgres import postgres
+from tests.delta_rs.postgres import emptied, execute, postgres
 from tests.delta_rs.small_lake import SmallLake
 from tests.landing import write
 
@@ -62,14 +62,7 @@ def server() -> Iterator[sa.Engine]:
 
 @pytest.fixture
 def source(server: sa.Engine) -> sa.Engine:
-    execute(server, "DROP SCHEMA IF EXISTS s CASCADE", "CREATE SCHEMA s")
-    return server
-
-
-def execute(engine: sa.Engine, *statements: str) -> None:
-    with engine.begin() as connection:
-        for statement in statements:
-            connection.execute(sa.text(statement))
+    return emptied(server)
 
 
 def environ(engine: sa.Engine) -> dict[str, str]:
@@ -315,18 +308,18 @@ def _replica(lake: SmallLake) -> list[dict[str, Any]]:
 
 def test_progress_is_told_by_the_database_s_own_estimate(source: sa.Engine, tmp_path: Path) -> None:
     filled(source)
-    lake, told = SmallLake(tmp_path), list[str]()
+    lake, reported = SmallLake(tmp_path), list[str]()
 
     def steps(options: JobOptions) -> list[str]:
-        told.clear()
+        reported.clear()
         job = lake.job([SPEC], options)
         runtime = Runtime(
-            storage=Storage(), spark=NoSpark(), environ=environ(source), observe=lambda s: told.append(s.step)
+            storage=Storage(), spark=NoSpark(), environ=environ(source), observe=lambda s: reported.append(s.step)
         )
         found = attempt(TableRun(job=job, spec=SPEC, runtime=runtime), totals_of(job))
         assert isinstance(found, TableOutcome)
         assert found.result.error is None
-        return [step for step in told if step.startswith("loaded")]
+        return [step for step in reported if step.startswith("loaded")]
 
     assert set(steps(LOAD)) == {"loaded from the source"}, "a table without statistics"
     execute(source, "ANALYZE s.t")

@@ -25,8 +25,8 @@ from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import InitialLoad, JobOptions, TableSpec
 from airflow_gddl.onboarding.database import Database
-from tests.databases.test_initial_load import NAME, done, environ, execute, run
-from tests.delta_rs.postgres import postgres
+from tests.databases.test_initial_load import NAME, done, environ, run
+from tests.delta_rs.postgres import emptied, execute, postgres
 from tests.delta_rs.small_lake import SmallLake
 
 OPTIONS = {"verify_connection": NAME, "replication_slot": "gddl"}
@@ -49,7 +49,7 @@ def server() -> Iterator[sa.Engine]:
 
 @pytest.fixture
 def source(server: sa.Engine) -> Iterator[sa.Engine]:
-    execute(server, "DROP SCHEMA IF EXISTS s CASCADE", "CREATE SCHEMA s", "DROP PUBLICATION IF EXISTS gddl")
+    execute(emptied(server), "DROP PUBLICATION IF EXISTS gddl")
     execute(server, "CREATE TABLE s.t (id int PRIMARY KEY, v text)", "CREATE PUBLICATION gddl FOR TABLES IN SCHEMA s")
     execute(server, "INSERT INTO s.t SELECT i, 'v' || i FROM generate_series(1, 200) i")
     yield server

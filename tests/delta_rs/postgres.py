@@ -37,3 +37,16 @@ def postgres(*, settings: str = "") -> Iterator[sa.Engine]:
     finally:
         server.cleanup()
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def execute(engine: sa.Engine, *statements: str) -> None:
+    """In one transaction."""
+    with engine.begin() as connection:
+        for statement in statements:
+            connection.execute(sa.text(statement))
+
+
+def emptied(engine: sa.Engine) -> sa.Engine:
+    """The same, with an empty schema `s`."""
+    execute(engine, "DROP SCHEMA IF EXISTS s CASCADE", "CREATE SCHEMA s")
+    return engine

@@ -17,9 +17,8 @@ import sqlalchemy as sa
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from tests.delta_rs.commands import GDDL, gddl
-from tests.delta_rs.postgres import postgres
+from tests.delta_rs.postgres import emptied, execute, postgres
 from tests.delta_rs.small_lake import SmallLake
-from tests.delta_rs.test_verify_source import run as execute
 from tests.delta_rs.test_verify_source import verified
 from tests.landing import write
 
@@ -39,8 +38,7 @@ def server() -> Iterator[sa.Engine]:
 
 @pytest.fixture
 def source(server: sa.Engine) -> sa.Engine:
-    execute(server, "DROP SCHEMA IF EXISTS s CASCADE", "CREATE SCHEMA s")
-    return server
+    return emptied(server)
 
 
 @dataclass

@@ -17,10 +17,10 @@ from deltalake import DeltaTable, write_deltalake
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions
 from spark_jobs.table.runtime import TableOutcome
-from tests.delta_rs.postgres import postgres
+from tests.delta_rs.postgres import execute, postgres
 from tests.delta_rs.small_lake import SmallLake
 from tests.delta_rs.test_verify_source import SPEC as WITH_SOURCE
-from tests.delta_rs.test_verify_source import run, three, verified
+from tests.delta_rs.test_verify_source import three, verified
 from tests.landing import write
 from tests.spark.children import killed_child
 
@@ -34,7 +34,7 @@ SPEC = replace(WITH_SOURCE, options={})
 @pytest.fixture(scope="module")
 def source() -> Iterator[sa.Engine]:
     with postgres() as engine:
-        run(engine, "CREATE SCHEMA s")
+        execute(engine, "CREATE SCHEMA s")
         yield engine
 
 
@@ -255,9 +255,9 @@ def shop(source: sa.Engine) -> dict[str, str]:
 
 
 def test_resync_with_more_differences_is_refused(source: sa.Engine, tmp_path: Path) -> None:
-    run(source, "DROP TABLE IF EXISTS s.t")
+    execute(source, "DROP TABLE IF EXISTS s.t")
     lake = three(tmp_path, source)
-    run(source, "UPDATE s.t SET v = 'only the replica has it' WHERE id = 1")
+    execute(source, "UPDATE s.t SET v = 'only the replica has it' WHERE id = 1")
     DeltaTable(lake.layout(SPEC).replica).update(updates={"v": "'only the replica has it'"}, predicate="id = 1")
     message = of_failure(verified(lake, shop(source), WITH_SOURCE, RESYNC), "RESYNC_REFUSED")
     assert "1 keys of the new table differ from the source, of the live one 0" in message
@@ -265,7 +265,7 @@ def test_resync_with_more_differences_is_refused(source: sa.Engine, tmp_path: Pa
 
 
 def test_resync_repairs_a_replica(source: sa.Engine, tmp_path: Path) -> None:
-    run(source, "DROP TABLE IF EXISTS s.t")
+    execute(source, "DROP TABLE IF EXISTS s.t")
     lake = three(tmp_path, source)
     DeltaTable(lake.layout(SPEC).replica).delete("id < 2")
     result = verified(lake, shop(source), WITH_SOURCE, RESYNC)
@@ -275,9 +275,9 @@ def test_resync_repairs_a_replica(source: sa.Engine, tmp_path: Path) -> None:
 
 def test_resync_that_still_differs_fails(source: sa.Engine, tmp_path: Path) -> None:
     """The lake's files lack a row of the source, before and after: that is no success."""
-    run(source, "DROP TABLE IF EXISTS s.t")
+    execute(source, "DROP TABLE IF EXISTS s.t")
     lake = three(tmp_path, source)
-    run(source, "INSERT INTO s.t (id, v) VALUES (77, 'never landed')")
+    execute(source, "INSERT INTO s.t (id, v) VALUES (77, 'never landed')")
     result = verified(lake, shop(source), WITH_SOURCE, RESYNC)
     assert "1 keys of the new table differ from the source" in of_failure(result, "RESYNC_DIFFERENT")
     assert result.details["resync"]["far_after"] == 1
@@ -285,11 +285,11 @@ def test_resync_that_still_differs_fails(source: sa.Engine, tmp_path: Path) -> N
 
 def test_resync_removes_rows_that_only_the_lake_has(source: sa.Engine, tmp_path: Path) -> None:
     """As after a lost replication slot: the deletes never came, and the old files are gone."""
-    run(source, "DROP TABLE IF EXISTS s.t")
+    execute(source, "DROP TABLE IF EXISTS s.t")
     lake = three(tmp_path, source)
     for path in landing(lake).iterdir():
         path.unlink()
-    run(source, "DELETE FROM s.t WHERE id <> 1")
+    execute(source, "DELETE FROM s.t WHERE id <> 1")
     write(landing(lake), "LOAD00000002.parquet", pa.table({"id": pa.array([1], pa.int32()), "v": ["load 1"]}))
     result = verified(lake, shop(source), WITH_SOURCE, RESYNC)
     assert result.error is None, result.error
@@ -297,7 +297,7 @@ def test_resync_removes_rows_that_only_the_lake_has(source: sa.Engine, tmp_path:
 
 
 def test_unreadable_file_prevents_a_resync(source: sa.Engine, tmp_path: Path) -> None:
-    run(source, "DROP TABLE IF EXISTS s.t")
+    execute(source, "DROP TABLE IF EXISTS s.t")
     lake = three(tmp_path, source)
     lake.change(SPEC, 1, [("U", 1, "load 1")])
     load = landing(lake, "LOAD00000001.parquet")

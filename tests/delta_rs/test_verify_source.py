@@ -23,7 +23,7 @@ from airflow_gddl.stores import Storage
 from spark_jobs.job.spread_local import NoSpark
 from spark_jobs.job.table_job import attempt, totals_of
 from spark_jobs.table.runtime import Runtime, TableOutcome, TableRun
-from tests.delta_rs.postgres import postgres
+from tests.delta_rs.postgres import emptied, execute, postgres
 from tests.delta_rs.small_lake import SmallLake
 from tests.landing import write
 
@@ -39,14 +39,7 @@ def server() -> Iterator[sa.Engine]:
 
 @pytest.fixture
 def source(server: sa.Engine) -> sa.Engine:
-    run(server, "DROP SCHEMA IF EXISTS s CASCADE", "CREATE SCHEMA s")
-    return server
-
-
-def run(engine: sa.Engine, *statements: str) -> None:
-    with engine.begin() as connection:
-        for statement in statements:
-            connection.execute(sa.text(statement))
+    return emptied(server)
 
 
 def verify(lake: SmallLake, engine: sa.Engine, spec: TableSpec = SPEC, options: JobOptions = VERIFY) -> JobResult:
@@ -70,7 +63,7 @@ def code(result: JobResult) -> str | None:
 
 def three(root: Path, engine: sa.Engine) -> SmallLake:
     """Three equal rows on both sides."""
-    run(
+    execute(
         engine,
         "CREATE TABLE s.t (id int PRIMARY KEY, v text)",
         "INSERT INTO s.t SELECT i, 'load ' || i FROM generate_series(0, 2) i",
@@ -113,7 +106,7 @@ COLUMNS: dict[str, tuple[str, pa.DataType, list[Any]]] = {
 
 
 def test_comparable_types_compare_and_others_are_listed(source: sa.Engine, tmp_path: Path) -> None:
-    run(
+    execute(
         source, f"CREATE TABLE s.t ({', '.join(f'{name} {kind[0]}' for name, kind in COLUMNS.items())}, only_there int)"
     )
     with source.begin() as connection:
@@ -137,7 +130,7 @@ def test_comparable_types_compare_and_others_are_listed(source: sa.Engine, tmp_p
 @pytest.mark.parametrize("column", [name for name in COLUMNS if name not in ("id", "fixed", "doc", "any_number")])
 def test_difference_in_any_column_is_found(column: str, source: sa.Engine, tmp_path: Path) -> None:
     kind, arrow, values = COLUMNS[column]
-    run(source, f"CREATE TABLE s.t (id int PRIMARY KEY, {column} {kind})")
+    execute(source, f"CREATE TABLE s.t (id int PRIMARY KEY, {column} {kind})")
     with source.begin() as connection:
         table = sa.Table("t", sa.MetaData(), schema="s", autoload_with=connection)
         connection.execute(table.insert(), [{"id": i, column: values[i]} for i in range(3)])
@@ -156,7 +149,7 @@ def test_difference_in_any_column_is_found(column: str, source: sa.Engine, tmp_p
 def test_change_in_flight_is_no_difference(source: sa.Engine, tmp_path: Path) -> None:
     lake = three(tmp_path, source)
     assert verify(lake, source).details["source"]["different"] == 0
-    run(source, "UPDATE s.t SET v = 'new' WHERE id = 1")
+    execute(source, "UPDATE s.t SET v = 'new' WHERE id = 1")
     result = verify(lake, source)
     reported = result.details["source"]
     assert (code(result), reported["different"], reported["unsettled"]) == (None, 0, 1)
@@ -169,10 +162,10 @@ def test_change_in_flight_is_no_difference(source: sa.Engine, tmp_path: Path) ->
 
 def test_lost_change_is_reported_after_a_later_commit(source: sa.Engine, tmp_path: Path) -> None:
     lake = three(tmp_path, source)
-    run(source, "UPDATE s.t SET v = 'lost' WHERE id = 1")
+    execute(source, "UPDATE s.t SET v = 'lost' WHERE id = 1")
     assert verify(lake, source).details["source"]["unsettled"] == 1
     earlier = datetime.now(UTC) - timedelta(hours=1)
-    run(source, "UPDATE s.t SET v = 'w' WHERE id = 2")
+    execute(source, "UPDATE s.t SET v = 'w' WHERE id = 2")
     change(lake, 1, "U", 2, "w", earlier)
     assert code(verify(lake, source)) is None, "what has arrived was committed before the look"
     change(lake, 2, "U", 2, "w", datetime.now(UTC) + timedelta(seconds=5))
@@ -185,7 +178,7 @@ def test_lost_change_is_reported_after_a_later_commit(source: sa.Engine, tmp_pat
 
 def test_idle_source_settles_by_time(source: sa.Engine, tmp_path: Path) -> None:
     lake = three(tmp_path, source)
-    run(source, "UPDATE s.t SET v = 'lost' WHERE id = 1")
+    execute(source, "UPDATE s.t SET v = 'lost' WHERE id = 1")
     soon = replace(VERIFY, settle_seconds=0.2)
     assert code(verify(lake, source, options=soon)) is None
     Event().wait(0.3)
@@ -194,7 +187,7 @@ def test_idle_source_settles_by_time(source: sa.Engine, tmp_path: Path) -> None:
 
 def test_missing_extra_and_different(source: sa.Engine, tmp_path: Path) -> None:
     lake = three(tmp_path, source)
-    run(
+    execute(
         source,
         "DELETE FROM s.t WHERE id = 0",
         "UPDATE s.t SET v = NULL WHERE id = 1",
@@ -220,7 +213,7 @@ def test_wrong_replica_and_wrong_source_are_distinguished(source: sa.Engine, tmp
 def test_only_differing_ranges_are_compared_by_row(source: sa.Engine, tmp_path: Path) -> None:
     count = 25_000
     rows = f"INSERT INTO s.t SELECT i, 'load ' || i FROM generate_series(0, {count - 1}) i"
-    run(source, "CREATE TABLE s.t (id int PRIMARY KEY, v text)",
+    execute(source, "CREATE TABLE s.t (id int PRIMARY KEY, v text)",
         rows,
         "UPDATE s.t SET v = 'x' WHERE id = 20000", "INSERT INTO s.t VALUES (-5, 'below')")  # fmt: skip
     lake = SmallLake(tmp_path)
@@ -234,7 +227,7 @@ def test_only_differing_ranges_are_compared_by_row(source: sa.Engine, tmp_path: 
 def test_soft_deleted_rows_are_not_compared(source: sa.Engine, tmp_path: Path) -> None:
     soft = replace(SPEC, delete="soft")
     lake = three(tmp_path, source)
-    run(source, "DELETE FROM s.t WHERE id = 1")
+    execute(source, "DELETE FROM s.t WHERE id = 1")
     fresh = SmallLake(tmp_path / "soft")
     fresh.load(soft)
     fresh.change(soft, 1, [("D", 1, None)])
@@ -246,7 +239,7 @@ def test_soft_deleted_rows_are_not_compared(source: sa.Engine, tmp_path: Path) -
 
 def test_composite_keys_of_text(source: sa.Engine, tmp_path: Path) -> None:
     spec = replace(SPEC, keys=("a", "b"))
-    run(source, 'CREATE TABLE s.t ("A" text, b int, v text, PRIMARY KEY ("A", b))',
+    execute(source, 'CREATE TABLE s.t ("A" text, b int, v text, PRIMARY KEY ("A", b))',
         "INSERT INTO s.t VALUES ('ä', 1, 'x'), ('z', 1, 'y'), ('Z', 1, 'changed')")  # fmt: skip
     lake = SmallLake(tmp_path)
     columns = {"a": ["ä", "z", "Z"], "b": pa.array([1, 1, 1], pa.int32()), "v": ["x", "y", "z"]}

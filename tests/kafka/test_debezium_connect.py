@@ -28,7 +28,7 @@ from spark_jobs.job.spread_local import LocalSpread, NoSpark
 from spark_jobs.job.table_job import attempt, totals_of
 from spark_jobs.table.runtime import Runtime, TableOutcome, TableRun
 from tests.background_job import BackgroundJob
-from tests.delta_rs.postgres import postgres
+from tests.delta_rs.postgres import execute, postgres
 from tests.delta_rs.small_lake import SmallLake
 from tests.kafka.broker import Broker, broker
 from tests.kafka.connect import Connect, relayed
@@ -57,12 +57,6 @@ _CHANGES = (
     "UPDATE shop.lines SET b = :other WHERE b = :key",
     "DELETE FROM shop.lines WHERE b = :key",
 )
-
-
-def execute(engine: sa.Engine, *statements: str) -> None:
-    with engine.begin() as connection:
-        for statement in statements:
-            connection.execute(sa.text(statement))
 
 
 @contextmanager

@@ -32,7 +32,7 @@ from deltalake import DeltaTable
 
 from airflow_gddl.metadata.loading import load
 from airflow_gddl.onboarding.plan import endpoint_settings, table_mapping
-from tests.delta_rs.postgres import postgres
+from tests.delta_rs.postgres import execute, postgres
 from tests.kafka.broker import Broker, broker
 from tests.readme.walk import ROOT, WITHOUT_SPARK, Block, Walk, blocks
 
@@ -130,15 +130,10 @@ def take(
         **dict.fromkeys(("file", "run", "shown"), lambda: list(walk.take(block))),
     }
     if source is not None:
-        known["sql"] = lambda: run_sql(source, block.text)
+        known["sql"] = lambda: execute(source, block.text)
     if kafka is not None:
         known["messages"] = lambda: send(kafka, block.name, block.text)
     known[block.what]()
-
-
-def run_sql(source: sa.Engine, text: str) -> None:
-    with source.begin() as connection:
-        connection.execute(sa.text(text))
 
 
 def assert_same_lines(found: str, shown: str) -> None:

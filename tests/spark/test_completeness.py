@@ -9,10 +9,9 @@ from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import DEFAULT_TIERS, JobOptions
 from spark_jobs.job.job_tables import run_job
 from tests.conftest import LocalPort
-from tests.delta_rs.postgres import postgres
+from tests.delta_rs.postgres import execute, postgres
 from tests.delta_rs.small_lake import SmallLake
 from tests.delta_rs.test_completeness import SPEC, name_the_hour
-from tests.delta_rs.test_verify_source import run as execute
 
 
 def test_one_lost_file_is_named_by_its_hour(tmp_path: Path) -> None:

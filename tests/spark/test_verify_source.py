@@ -13,10 +13,9 @@ from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import DEFAULT_TIERS, JobOptions
 from spark_jobs.job.job_tables import run_job
 from tests.conftest import LocalPort
-from tests.delta_rs.postgres import postgres
+from tests.delta_rs.postgres import execute, postgres
 from tests.delta_rs.small_lake import SmallLake
 from tests.delta_rs.test_verify_source import COLUMNS, SPEC, three
-from tests.delta_rs.test_verify_source import run as execute
 from tests.landing import write
 
 TIER = replace(DEFAULT_TIERS["small"], engine="spark")

@@ -125,7 +125,7 @@ def write_record(store: Storage, roots: Roots, result: JobResult) -> None:
 
 
 def compact(store: Storage, roots: Roots, table: str) -> int:
-    """`run_records.compact` of a table; return the remaining loose records.
+    """`lake_files.compact` of a table; return the remaining loose records.
 
     Raises:
         RetriableError: `STORAGE_BUSY`.
