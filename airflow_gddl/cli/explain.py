@@ -267,7 +267,7 @@ def _file(table: str, change: Mapping[str, Any]) -> str:
 
 
 def _batch(change: Mapping[str, Any]) -> str:
-    """Its number, with the `r` of a full refresh."""
+    """Its number, with the `r` of a rebuild."""
     return str(change["batch_id"]).lstrip("0")
 
 

@@ -18,7 +18,7 @@ from airflow_gddl.cli.context import CliContext, of_outcome
 from airflow_gddl.cli.screen import Cell, Screen, ScreenColumn, count, counted, duration, number_columns, safe
 from airflow_gddl.contract.completeness import WINDOWS
 from airflow_gddl.contract.errors import MetadataError
-from airflow_gddl.contract.layout import LOADS
+from airflow_gddl.contract.layout import CLEARING, LOADS
 from airflow_gddl.contract.result import STARTING_SPARK, ExpectationCount, JobResult, Status
 from airflow_gddl.contract.source_access import of_tables
 from airflow_gddl.contract.spec import JobOptions, JobSpec, TableSpec
@@ -464,7 +464,7 @@ def run_tables(cli: CliContext, catalog: Catalog, tables: tuple[TableSpec, ...],
         outcome = runner.run(spec, listener)
     if isinstance(runner, RemoteRunner):
         runner.settle()
-    if request.options.action in (*LOADS, "erase") and not request.options.dry_run:
+    if request.options.action in (*LOADS, *CLEARING) and not request.options.dry_run:
         recorder = recorder_of(cli, catalog)
         for result in outcome.results:
             recorder.take(result, whole=request.options.action == "run")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import shlex
 import sys
 from collections import Counter
@@ -18,7 +19,7 @@ from airflow_gddl.cli import context, job, options
 from airflow_gddl.cli.commands import Group
 from airflow_gddl.cli.context import CliContext
 from airflow_gddl.cli.explain import require_connection, require_name
-from airflow_gddl.cli.job import Done, Request, ask_for_all, carry_out, perform, show_counts
+from airflow_gddl.cli.job import Done, Request, ask, ask_for_all, carry_out, each, perform, show_counts
 from airflow_gddl.cli.screen import Cell, Screen, count, counted
 from airflow_gddl.contract.errors import QUARANTINE_REMEDIES, FatalError, GddlError, MetadataError
 from airflow_gddl.contract.layout import Layout
@@ -73,7 +74,7 @@ def reload(  # noqa: PLR0913 - typer reads each option of the command from one p
     *,
     table: options.NamedTables,
     from_files: Annotated[
-        bool, typer.Option("--from-files", help="From the landing files. Required: it says what counts.")
+        bool, typer.Option("--from-files", help="Required: the tables are loaded from the landing files.")
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Also where rows, columns or changes go; else it asks.")] = False,
     dry_run: DryRun = False,
@@ -160,7 +161,7 @@ def _counts(result: JobResult, name: str, fields: Sequence[str]) -> list[str]:
 _FIRST = ("key", "code", "reason")
 _NAMED = 5
 
-app = Group("Quarantined rows and files: list them, or process them again.")
+app = Group("Quarantined rows and files: list them, process them again, or dismiss them.")
 
 
 _Codes = Annotated[
@@ -201,6 +202,52 @@ def replay(
     check = partial(_require_codes, cli, asked.codes)
     request = Request(metadata=metadata, tables=tuple(table or ()), options=asked, as_json=json, check=check)
     carry_out(cli, request, partial(show_replays, codes=asked.codes), attrgetter("quarantined"))
+
+
+@app.command()
+def dismiss(  # noqa: PLR0913 - typer reads each option of the command from one parameter
+    ctx: typer.Context,
+    *,
+    table: options.OneTable,
+    code: Annotated[list[str], typer.Option("--code", metavar="CODE", help="Rows with this code. Repeat for more.")],
+    reason: Annotated[
+        str, typer.Option("--reason", metavar="TEXT", help="Why nothing better is expected; kept with your name.")
+    ],
+    file: Annotated[
+        list[str] | None,
+        typer.Option("--file", metavar="PATH", help="Only rows of this file, as `errors list` names it."),
+    ] = None,
+    yes: options.Yes = False,
+    metadata: options.Metadata = "metadata",
+    json: options.Json = False,
+    wait: options.Wait = 0.0,
+) -> None:
+    """Give up quarantined rows for which nothing better comes: they are never loaded, and need no more attention.
+
+    They stay in the errors table, marked as resolved. Only a reload from the files processes them again.
+    """
+    cli = context.of(ctx)
+    if not reason.strip():
+        raise MetadataError("REASON_MISSING", "--reason is empty", remedy="say why nothing better is expected")
+    ask(f"Give up the rows of {table} in quarantine with {' or '.join(code)}?", yes=yes)
+    asked = JobOptions(
+        action="errors_dismiss", codes=tuple(code), source_files=tuple(file or ()), reason=reason,
+        asked_by=getpass.getuser(), wait_seconds=wait,
+    )  # fmt: skip
+    check = partial(_require_codes, cli, asked.codes)
+    request = Request(metadata=metadata, tables=(table,), options=asked, as_json=json, check=check)
+    carry_out(cli, request, each(show_dismissal))
+
+
+def show_dismissal(screen: Screen, result: JobResult) -> None:
+    """How many rows were given up, and how many are left."""
+    found = job.answer(result)
+    if not found:
+        return
+    left = result.in_quarantine or 0
+    rest = f"; {count(left)} left, see `gddl errors list --table {result.table}`" if left else "; nothing left"
+    color = "green" if found["dismissed"] else "yellow"
+    screen.say(f"{result.table}: {count(found['dismissed'])} dismissed{rest}", color)
 
 
 def _require_codes(cli: CliContext, codes: Sequence[str], catalog: Catalog, tables: Sequence[TableSpec]) -> None:
@@ -291,8 +338,9 @@ def show_codes(screen: Screen, result: JobResult, *, folder: str) -> None:
         lines = {"remedy": remedy, "rows": f"gddl errors list {chosen} --rows"}
         if not is_file:
             lines["replay"] = f"gddl errors replay {chosen}"
+        lines["dismiss"] = f"gddl errors dismiss {chosen} --reason TEXT"
         for name, value in lines.items():
-            screen.spans([Cell(f"    {name:<7}", "dim"), Cell(value)])
+            screen.spans([Cell(f"    {name:<8}", "dim"), Cell(value)])
 
 
 def _to_the_second(moment: str) -> str:

@@ -30,8 +30,10 @@ def log_folder(lake: str, group: str) -> str:
 
 LOADS = ("run", "errors_replay", "sweep_release", "truncate_release")
 """Actions that load."""
-UPKEEP = ("maintain", "verify", "erase")
+UPKEEP = ("maintain", "verify", "erase", "errors_dismiss")
 """Actions that load nothing, which the names of their records state."""
+CLEARING = ("erase", "errors_dismiss")
+"""Those after which fewer rows may be in quarantine."""
 
 FEW_ROWS = 200_000
 """Tables with fewer rows remove their old files during runs; larger ones need maintenance."""

@@ -166,9 +166,8 @@ __all__ = [
 CONTRACT_VERSION = 1
 
 Action = Literal[
-    "run", "plan", "verify", "explain", "errors_list", "errors_replay", "maintain", "erase", "sweep_release", "move",
-    "truncate_release", "load",
-    "catalog_diff", "catalog_sync",
+    "run", "plan", "verify", "explain", "errors_list", "errors_replay", "errors_dismiss", "maintain", "erase",
+    "sweep_release", "truncate_release", "load", "move", "catalog_diff", "catalog_sync",
 ]  # fmt: skip
 
 
@@ -220,7 +219,9 @@ class JobOptions:
     full_listing: bool = False
     """List the whole landing folder even if the cursor would allow less."""
     codes: tuple[str, ...] = ()
-    """`errors_replay`, `errors_list`: only rows quarantined with these codes; empty: all."""
+    """`errors_replay`, `errors_list`, `errors_dismiss`: only rows quarantined with these codes; empty: all."""
+    source_files: tuple[str, ...] = ()
+    """`errors_dismiss`: only rows of these files, as `errors_list` names them; empty: of all."""
     limit: int = 100
     """Rows that `errors_list` returns, keys that `verify` names, changes that `explain` reads, at most."""
     max_batches: int | None = None
@@ -242,7 +243,9 @@ class JobOptions:
     move_to: str = ""
     """`move`: the table's new target, `schema.name`."""
     asked_by: str = ""
-    """`erase`: the requesting user, for the record."""
+    """`erase`, `errors_dismiss`: the requesting user, for the record."""
+    reason: str = ""
+    """`errors_dismiss`: why nothing better is expected, for the record."""
     origin: tuple[str, ...] = ()
     """Airflow's DAG id, run id and task id; empty for runs outside Airflow."""
     continuous: Continuous | None = None

@@ -110,14 +110,14 @@ def _repairs() -> dict[str, Param]:
         "full_refresh": Param(
             False,
             type=["null", "boolean"],
-            title="Full refresh",
+            title="Rebuild",
             description="Rebuild from the change table; no landing file is needed, and nothing is lost.",
         ),
         "all": Param(
             False,
             type=["null", "boolean"],
             title="All tables",
-            description="Run all tables of this DAG, even without new files; needed to refresh or reload all.",
+            description="Run all tables of this DAG, even without new files; needed to rebuild or reload all.",
         ),
         "confirmed": Param(
             False,
@@ -144,7 +144,7 @@ def documentation(pipeline: Pipeline) -> str:
         "  side by side, neither waits for the other.",
         *(_MAPPED if pipeline.view == "mapped" else ()),
         "",
-        _RERUN if pipeline.kind == "pack" else "**Rerun**: trigger it; *Full refresh* rebuilds the table.",
+        _RERUN if pipeline.kind == "pack" else "**Rerun**: trigger it; *Rebuild* makes the table again.",
         "",
         "**After a failure**: the task's log names each failed table, the error and the remedy. Retry or clear it: it",
         "resumes where it stopped, and loads no file twice.",
@@ -154,7 +154,7 @@ def documentation(pipeline: Pipeline) -> str:
     return "\n".join(lines)
 
 
-_RERUN = "**Rerun**: trigger it; *Tables* selects some of them, *Full refresh* rebuilds them."
+_RERUN = "**Rerun**: trigger it; *Tables* selects some of them, *Rebuild* makes them again."
 _MAPPED = (
     "- **new_table** and **table** show each table that had work: red with the reason, or green. Clear one to load",
     "  that table alone.",
@@ -168,7 +168,7 @@ _CONTINUOUS = (
     "",
     "**Stop**: pause the DAG, then mark the task: the job finishes the batch that it is at.",
     "",
-    "**Rerun**: trigger it with *Full refresh* and the like, and mark the running task: that run comes next.",
+    "**Rerun**: trigger it with *Rebuild* and the like, and mark the running task: that run comes next.",
     "",
     "**A table that fails** is retried with growing delays while the others are loaded; the status page names it.",
 )

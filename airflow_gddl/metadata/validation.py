@@ -143,6 +143,19 @@ _TYPES = {
     "dict_type": ("a mapping", "write name: value pairs, e.g. {a: b}"),
     "dataclass_type": ("a mapping", "write name: value pairs, e.g. {a: b}"),
 }
+EXAMPLES = {
+    "schema_evolution": "{new_column: fail}",
+    "rename": "{ORDER_ID: id}",
+    "derive": "{day: date(created)}",
+    "expect": "{qty_ok: {rule: qty > 0, on: warn, at_most: 0.01}}",
+    "unique": "{email: [email], line: [order_id, line]}",
+    "foreign_key": "{customer: {columns: [customer_id], to: shop.customers, to_columns: [id]}}",
+    "table_properties": "{delta.logRetentionDuration: interval 60 days}",
+    "tags": "{domain: sales}",
+    "column_descriptions": "{amount: in euros}",
+    "landing_retention": "{after: 30d, action: move, to: s3://raw/ingested}",
+}
+"""Of a row's fields that are mappings, as docs/metadata.md has them."""
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_$.-]*")
 _PERCENT = re.compile(r"([0-9]{1,3}(?:\.[0-9]{1,6})?) ?%")
 _WORDS = ("null", "true", "false")
@@ -220,6 +233,8 @@ class FieldShape(Generic[T]):
             return SpecProblem("FIELD_VALUE", here, value, f"must be {allowed}", remedy)
         plain = detail["msg"].removeprefix("Input should be ").removeprefix("Value error, ")
         wanted, remedy = _TYPES.get(kind, (plain, "see the JSON Schema in metadata/schema"))
+        if kind in ("dict_type", "dataclass_type") and here and here[0] in EXAMPLES:
+            remedy = f"write e.g. {here[0]}: {EXAMPLES[str(here[0])]}"
         if (remedy_of := self._remedies.get(str(here[-1]))) is not None:
             remedy = remedy_of(value)
         return SpecProblem("FIELD_TYPE", here, value, f"must be {wanted}", remedy)

@@ -171,7 +171,7 @@ class LoadOperator(JobOperator):
 
 
 class GddlInitialLoadOperator(LoadOperator):
-    """Loads tables that have no replica yet, and does full refreshes; skips itself when there are none."""
+    """Loads tables that have no replica yet, and does rebuilds; skips itself when there are none."""
 
     stage = "initial"
     ui_color = "#c7e0f4"

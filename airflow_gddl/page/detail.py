@@ -172,7 +172,7 @@ class HiddenColumns:
     """Columns whose values are not shown.
 
     The job masks values before it writes them. They are also hidden here, since a row that was quarantined before its
-    column got a mask keeps the value until the next full refresh.
+    column got a mask keeps the value until the next rebuild.
 
     Attributes:
         spec: null: the row is invalid or disabled, so that its masks are not known, and no value is shown.

@@ -309,6 +309,8 @@ def did(result: JobResult) -> str:
             return str(details.get("verdict") or "")
         case "errors_replay":
             return f"{result.rows_read - result.quarantined} of {result.rows_read} accepted" if result.rows_read else ""
+        case "errors_dismiss":
+            return f"{details['dismissed']} rows dismissed: {details['reason']}" if details else ""
         case "erase":
             removed = details.get("removed") or {}
             return f"{sum(removed.values())} rows of a key removed" if details else ""

@@ -102,7 +102,7 @@ class _Move:
         plan = ledger.plan()
         if plan is not None and plan.mode == "refresh":
             remedy = f"run {self.old.table} under its old target until it is done"
-            raise _impossible(self.old.table, self.new.table, "a full refresh is not finished", remedy)
+            raise _impossible(self.old.table, self.new.table, "a rebuild is not finished", remedy)
         unfinished = read_note(storage, new.state)
         if unfinished is not None and unfinished.old not in (self.old.table, self.new.table):
             remedy = f"finish that one first: gddl move --table {unfinished.old} --to {unfinished.new}"

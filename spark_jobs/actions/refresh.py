@@ -579,7 +579,7 @@ def _require_unchanged(work: _Refresh, ledger: Ledger, found: Discovery) -> None
     pending = ledger.plan()
     if pending is not None and files_changed(pending, found):
         _forget(work)
-        raise RetriableError("FILES_CHANGED", f"{work.run.spec.table}: files changed since its full refresh started",
+        raise RetriableError("FILES_CHANGED", f"{work.run.spec.table}: files changed since its rebuild started",
                              remedy="run the refresh again; the tables are unchanged")  # fmt: skip
 
 

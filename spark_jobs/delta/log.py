@@ -365,7 +365,7 @@ APPEND, QUARANTINE, TOMBSTONES, TRUNCATE, MERGE, SWEEP, HISTORY = (
 REWRITE = "refresh:rewrite"
 """The change table by the row's current settings."""
 REFRESH = "refresh:"
-"""Prefix of the steps of a full refresh."""
+"""Prefix of the steps of a rebuild."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 

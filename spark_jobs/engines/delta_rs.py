@@ -170,6 +170,10 @@ class TablesEngine(Protocol):
         path = context.layout.errors
         return file_rules.unresolved(self.tables_of(context, path), path, limit, codes)
 
+    def dismiss(self, context: TableContext, codes: Collection[str], files: Collection[str], now: str) -> int:
+        path, chosen = context.layout.errors, quarantine.of_codes_and_files(codes, files)
+        return file_rules.resolve(self.tables_of(context, path), path, chosen, now)
+
 
 @dataclass(frozen=True)
 class DeltaRsEngine(TablesEngine):

@@ -349,9 +349,18 @@ def append(tables: Tables, path: str, rows: pa.Table, app: str, version: int) ->
     tables.commit(path, Write(app=app, version=version, added=[rows]))
 
 
-def resolve(tables: Tables, path: str, chosen: Chosen, now: str, transaction: tuple[str, int] = ("", 0)) -> None:
-    """Set `resolved_at` of the chosen unresolved rows; other files are unchanged."""
-    _change(tables, path, lambda rows: resolved(rows, chosen, now), transaction)
+def resolve(tables: Tables, path: str, chosen: Chosen, now: str, transaction: tuple[str, int] = ("", 0)) -> int:
+    """Set `resolved_at` of the chosen unresolved rows; other files are unchanged. Returns their number."""
+    counts: list[int] = []
+
+    def change(rows: pa.Table) -> pa.Table | None:
+        changed = resolved(rows, chosen, now)
+        if changed is not None:
+            counts.append(rows.column("resolved_at").null_count - changed.column("resolved_at").null_count)
+        return changed
+
+    _change(tables, path, change, transaction)
+    return sum(counts)
 
 
 def forget(tables: Tables, path: str, batch_id: str) -> None:

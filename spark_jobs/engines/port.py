@@ -529,6 +529,10 @@ class Engine(Protocol):
         """Unresolved rows of the errors table, of these codes (empty: all)."""
         ...
 
+    def dismiss(self, context: TableContext, codes: Collection[str], files: Collection[str], now: str) -> int:
+        """Mark unresolved rows of these codes and files (empty: all) as resolved; returns how many."""
+        ...
+
 
 @dataclass(frozen=True, kw_only=True)
 class TableContext:

@@ -131,7 +131,7 @@ class IcebergPublisher:
         """A transaction whose schema has these columns, and whose new files are partitioned by some of them.
 
         Where Iceberg can't evolve the schema, all columns get new ids. Then, and with other partitions, it begins
-        without files: a full refresh has rewritten them, and those that stayed are named again.
+        without files: a rebuild has rewritten them, and those that stayed are named again.
 
         Raises:
             FatalError: `ICEBERG_REFUSED`: a column has a type that Iceberg lacks.
@@ -219,7 +219,7 @@ def active_files(delta: DeltaTable, source: str) -> dict[str, ActiveFile]:
     unknown = [row["path"] for row in rows if row["num_records"] is None]
     if unknown:
         what = f"the Delta log has no row count for {len(unknown)} files, e.g. {unknown[0]}"
-        raise FatalError("ICEBERG_REFUSED", what, where=source, remedy="gddl maintain, or a full refresh")
+        raise FatalError("ICEBERG_REFUSED", what, where=source, remedy="gddl maintain, or a rebuild")
     files = (
         ActiveFile(_absolute(source, r["path"]), r["size_bytes"], r["num_records"], tuple(r[name] for name in by))
         for r in rows

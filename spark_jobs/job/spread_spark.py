@@ -182,7 +182,7 @@ _WAVES = 8
 _BUSY = "TABLE_BUSY"
 _POLLED = DeepListings()
 """Spark reuses its Python workers, which keep the lookback of a continuous job."""
-_IN_DRIVER = ("plan", "explain", "errors_list", "move")
+_IN_DRIVER = ("plan", "explain", "errors_list", "errors_dismiss", "move")
 """Actions that read so little that Spark's start would dominate, or that don't use it."""
 
 

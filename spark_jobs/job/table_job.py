@@ -15,7 +15,7 @@ from typing import cast
 from airflow_gddl.contract.errors import GddlError, RetriableError
 from airflow_gddl.contract.file_names import is_listing_due
 from airflow_gddl.contract.kafka import topic_of
-from airflow_gddl.contract.layout import LOADS, STATE, join
+from airflow_gddl.contract.layout import CLEARING, LOADS, STATE, join
 from airflow_gddl.contract.result import JobResult, RunWarning, error_info
 from airflow_gddl.contract.source_access import of_tables
 from airflow_gddl.contract.spec import JobSpec, TableSpec
@@ -139,7 +139,7 @@ def attempt(run: TableRun, totals: RunTotals) -> TableOutcome | Declined:
 def _counted(run: TableRun, result: JobResult) -> JobResult:
     """Add what is left in quarantine after an action that may have changed it."""
     options = run.job.options
-    if options.action not in (*LOADS, "erase") or options.dry_run or result.status == "skipped":
+    if options.action not in (*LOADS, *CLEARING) or options.dry_run or result.status == "skipped":
         return result
     context = run.context()
     path, rows, files = context.layout.errors, 0, 0
@@ -231,6 +231,12 @@ def _erase(run: TableRun, totals: RunTotals) -> JobResult:
     return erase(run, totals)
 
 
+def _dismiss(run: TableRun, totals: RunTotals) -> JobResult:
+    from spark_jobs.actions.dismiss import dismiss  # noqa: PLC0415 - rarely used
+
+    return dismiss(run, totals)
+
+
 def _explain(run: TableRun, totals: RunTotals) -> JobResult:
     from spark_jobs.actions.read_only import explain  # noqa: PLC0415 - rarely used, slow to import
 
@@ -290,6 +296,7 @@ _ACTIONS: Mapping[str, Callable[[TableRun, RunTotals], JobResult]] = {
     "erase": _erase,
     "maintain": maintain,
     "errors_list": actions.list_errors,
+    "errors_dismiss": _dismiss,
     "move": _move,
     "load": _load,
 }
@@ -297,7 +304,7 @@ _ACTIONS: Mapping[str, Callable[[TableRun, RunTotals], JobResult]] = {
 
 
 def _run(run: TableRun, totals: RunTotals) -> JobResult:
-    """The requested run, or an unfinished full refresh of an earlier run."""
+    """The requested run, or an unfinished rebuild of an earlier run."""
     _capture(run, totals)
     result = _loaded(run, totals)
     if run.spec.mode == "snapshots":

@@ -681,7 +681,7 @@ class Ledger:
         self._names.add(_SEEN)
 
     def _expect_next(self, plan: BatchPlan) -> None:
-        """A full refresh passes over the numbers of batches that the tables have and the ledger has lost."""
+        """A rebuild passes over the numbers of batches that the tables have and the ledger has lost."""
         after = plan.number - self.state.batch
         if after < 1 or (after > 1 and plan.mode != "refresh"):
             raise self._conflict(f"batch {plan.number} doesn't follow batch {self.state.batch}")

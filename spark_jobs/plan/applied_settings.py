@@ -97,7 +97,7 @@ the tables are as in 3."""
 
 @dataclass(frozen=True, kw_only=True)
 class AppliedSettings:
-    """Fields of the row as of the last batch, or the last full refresh.
+    """Fields of the row as of the last batch, or the last rebuild.
 
     Attributes:
         untracked: columns that the row keeps from opening versions of the history, in lower case.

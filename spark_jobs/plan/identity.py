@@ -1,4 +1,4 @@
-"""Rule 14: what a table is keyed, ordered and partitioned by changes only with a full refresh."""
+"""Rule 14: what a table is keyed, ordered and partitioned by changes only with a rebuild."""
 
 from __future__ import annotations
 

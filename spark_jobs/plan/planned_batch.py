@@ -251,7 +251,7 @@ class TableState:
     Attributes:
         batch: last committed batch; 0 before the first.
         generation: current generation; 0 before the first file.
-        keys, sequence_by: as of the first batch or the last full refresh; null before the first batch.
+        keys, sequence_by: as of the first batch or the last rebuild; null before the first batch.
         sequence_type: SQL type of `_gddl.sequence`; null while unknown.
         keeps_order: the columns of its order are those of other shards that had changes, and stay though it had none.
         normal_text: numbers that come as text are in their normal form in `_gddl.sequence` (`plan.sequence`); false in
@@ -273,7 +273,7 @@ class TableState:
         listed_in_full_at: ISO 8601 UTC of the last full listing; null before any.
         delta_versions: `changes`, `replica`, `history`, `tombstones` to the Delta version that the last batch left;
             tables that don't exist are absent. Empty in ledgers without a batch since this is kept.
-        foreign: commits of others that changed data in these tables, until a full refresh.
+        foreign: commits of others that changed data in these tables, until a rebuild.
         swept: the generation whose sweep was the last to be done; 1 before any. Rows of generations from this one on
             may be in the replica.
         tombstones_purged_at: ISO 8601 UTC; null before any.

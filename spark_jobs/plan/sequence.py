@@ -162,7 +162,7 @@ def has_instants(state: TableState) -> bool:
 
 
 def has_normal_text(state: TableState) -> bool:
-    """Whether a table's texts are in their normal form: decided by the first changes, and again by a full refresh."""
+    """Whether a table's texts are in their normal form: decided by the first changes, and again by a rebuild."""
     return state.max_sequence is None or state.normal_text
 
 

@@ -13,11 +13,11 @@ from spark_jobs.plan.planned_batch import TableState
 from spark_jobs.plan.types import NOTHING, merge
 
 LOAD_AGAIN = "load the table again: give the row a new target (docs/sources.md, section Load a sharded table again)"
-"""What takes the place of a full refresh."""
+"""What takes the place of a rebuild."""
 
 
 def refreshed(spec: TableSpec, otherwise: str) -> str:
-    """The part of a remedy that names a full refresh, or what takes its place for a table of several sources."""
+    """The part of a remedy that names a rebuild, or what takes its place for a table of several sources."""
     return LOAD_AGAIN if spec.shards else otherwise
 
 

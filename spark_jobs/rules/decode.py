@@ -547,7 +547,7 @@ class _Decoder:
             f"can't hold (in {int(reduced.sum())} rows here); nothing was written",
             where=self.group.source[int(np.flatnonzero(reduced)[0])].as_py(),
             remedy=f"declare `options: {{types: {{{column}: string}}}}`, under which `_gddl.sequence` is text with all "
-            f"digits, and {refreshed(spec, 'run a full refresh (gddl run --full-refresh)')} if changes were loaded",
+            f"digits, and {refreshed(spec, 'run gddl rebuild')} if changes were loaded",
         )
 
     def _refuse(self, column: str, source: SqlType, target: SqlType, misfit: np.ndarray) -> None:
@@ -563,7 +563,7 @@ class _Decoder:
             "sequences so far, can't hold; nothing was written",
             where=file,
             remedy=f"deliver it as {target}, or name another column in `sequence_by`, and "
-            f"{refreshed(self.table_schema.spec, 'run a full refresh (gddl run --full-refresh)')}",
+            f"{refreshed(self.table_schema.spec, 'run gddl rebuild')}",
         )
 
     def _struct(self, op: pa.Array, sequence: pa.Array) -> pa.Array:

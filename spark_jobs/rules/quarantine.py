@@ -95,6 +95,19 @@ def good_again(good: pa.Table) -> Chosen:
     return now_good
 
 
+def of_codes_and_files(codes: Collection[str], files: Collection[str]) -> Chosen:
+    """Rows of these codes and files; empty: of all."""
+
+    def named(rows: pa.Table) -> pa.Array:
+        hit = pa.repeat(True, rows.num_rows)
+        for column, values in (("code", codes), ("source_file", files)):
+            if values:
+                hit = pc.and_(hit, pc.is_in(rows.column(column), value_set=pa.array(values, pa.string())))
+        return hit
+
+    return named
+
+
 def of_earlier_versions(files: Sequence[str], batch_id: str) -> Chosen:
     """What earlier versions of files left: the version of this batch takes their place."""
     named = pa.array(files, pa.string())

@@ -171,7 +171,7 @@ def log_time(figures: Figures, state: TableState) -> str | None:
 
 
 def _restarted(spec: TableSpec, path: str, found: LogRestart) -> FatalError:
-    again = refreshed(spec, "run a full refresh")
+    again = refreshed(spec, "run a rebuild")
     return FatalError(
         "SOURCE_LOG_RESTARTED",
         f"{spec.table}: changes committed from {found.since} on are at {found.place} in the source's log, before "
@@ -210,7 +210,7 @@ def _require_ordered_text(dialect: Dialect, decoded_batch: DecodedBatch, state: 
     table_schema, figures = decoded_batch.schema.table_schema, decoded_batch.figures
     ends = {end: path for path, f in figures.files.items() for end in (f.min_sequence, f.max_sequence)}
     examples = {end: path for end, path in {**ends, state.max_sequence: ""}.items() if end is not None}
-    again = refreshed(dialect.spec, "run a full refresh")
+    again = refreshed(dialect.spec, "run a rebuild")
     remedy = (
         "take files of another connector out of the landing folder; where the source itself has changed, set "
         f"sequence_by to columns that both have (a time first) and {again}"

@@ -75,7 +75,7 @@ def of_misplaced(spec: TableSpec, state: TableState) -> tuple[RunWarning, ...]:
     """Warning about changes that were ingested before the row said that their log had been reset."""
     message = (
         "files with changes from after a moment of options.log_began were ingested before the row named it: these "
-        f"changes come before newer ones of the former log; {refreshed(spec, 'a full refresh puts them in order')}"
+        f"changes come before newer ones of the former log; {refreshed(spec, 'a rebuild puts them in order')}"
     )
     return _of_paths("LOG_BEGAN_LATE", message, state.misplaced)
 
@@ -442,12 +442,12 @@ def require_own_tables(context: TableContext, ledger: Ledger) -> tuple[ForeignCo
 
 
 def warnings_of(commits: tuple[ForeignCommit, ...]) -> tuple[RunWarning, ...]:
-    """Reported by each run until a full refresh."""
+    """Reported by each run until a rebuild."""
     if not commits:
         return ()
     message = (
         "another writer changed the table's data, so it may not be what its changes give; gddl verify compares them; "
-        "where they differ, a full refresh rebuilds the table"
+        "where they differ, a rebuild makes the table again"
     )
     sample = tuple(str(commit) for commit in commits[-_SAMPLE:])
     return (RunWarning(code="FOREIGN_COMMIT", message=message, count=len(commits), sample=sample),)

@@ -461,7 +461,7 @@ class TableRun:
     """One table in one run.
 
     Attributes:
-        layout_override: another layout for its tables and state: of the shadow tables of a full refresh, or of a shard.
+        layout_override: another layout for its tables and state: of the shadow tables of a rebuild, or of a shard.
         instead: the engine to take instead of the tier's.
         declined: why the tier's engine declined the table; empty: it did not.
         notified: files reported by a stream; null: the landing folder is listed.

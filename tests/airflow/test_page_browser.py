@@ -387,8 +387,8 @@ def test_rows_are_sorted_by_size_and_freshness(pages: Any) -> None:
 def test_a_danger_button_is_red_in_its_dialog(pages: Any) -> None:
     page = pages(**size(1024))
     page.goto("/gddl/#/table/shop.orders")
-    red = page.get_by_role("button", name="Full refresh").evaluate("one => getComputedStyle(one).color")
-    for name in ("Full refresh", "Reload from files"):
+    red = page.get_by_role("button", name="Rebuild").evaluate("one => getComputedStyle(one).color")
+    for name in ("Rebuild", "Reload from files"):
         page.get_by_role("button", name=name).click()
         shown = page.locator("#confirm").get_by_role("button", name=name)
         assert shown.evaluate("one => getComputedStyle(one).backgroundColor") == red

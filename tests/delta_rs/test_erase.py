@@ -161,7 +161,7 @@ def new_load(lake: SmallLake, row: TableSpec) -> None:
 
 @pytest.mark.parametrize("way", [new_changes, new_load], ids=lambda way: str(way.__name__))
 def test_reused_key_is_loaded_after_erasure(way: Any, tmp_path: Path) -> None:
-    """Whatever comes next: late rows of before, a full refresh, an erasure of somebody else."""
+    """Whatever comes next: late rows of before, a rebuild, an erasure of somebody else."""
     row = spec()
     lake = filled(tmp_path, row)
     lake.done(row, erasing(id="7"))

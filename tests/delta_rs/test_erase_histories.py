@@ -133,8 +133,8 @@ def test_other_keys_are_unaffected(sort: str, count: int, tmp_path: Path) -> Non
     for case in stage.cases:
         key = keys[case.spec.table]
         wanted, there = (of_other_keys(by_engine(s.lake.layout(case.spec)), key) for s in (twin, stage))
-        stage.blame(case, "after a full refresh", differences(wanted, there))
-        forgotten(stage, case, key, "after a full refresh")
+        stage.blame(case, "after a rebuild", differences(wanted, there))
+        forgotten(stage, case, key, "after a rebuild")
     assert not stage.wrong, "\n" + stage.report()
 
 

@@ -210,7 +210,7 @@ def test_superseded_changes_are_cut_and_verify_accounts_for_it(tmp_path: Path) -
 
 
 def test_changed_keys_cut_no_changes(tmp_path: Path) -> None:
-    """A row that waits for its full refresh says nothing of which changes the tables as they are depend on."""
+    """A row that waits for its rebuild says nothing of which changes the tables as they are depend on."""
     spec = spec_of(changes_retention="30d")
     lake = filled(tmp_path, spec, days_ago(40))
     before = rows(lake.layout(spec).changes)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -15,7 +16,7 @@ from airflow_gddl.contract.table_spec import Expectation
 from airflow_gddl.metadata.expression_text import with_expressions
 from airflow_gddl.runtime.state.facts import TableRecord, merged
 from airflow_gddl.runtime.state.judging import Knowledge, judge
-from spark_jobs.table.runtime import Clock
+from spark_jobs.table.runtime import Clock, TableOutcome
 from tests.delta_rs.small_lake import SmallLake, spec_of
 from tests.landing import write
 from tests.unit.test_state_judging import ROW
@@ -65,6 +66,39 @@ def test_half_of_the_rows_in_quarantine_need_attention_until_they_are_settled(wa
     watched.lake.change(SPEC, 1, [("I", 11, "a"), ("I", 13, "c"), ("I", 14, "d")])
     watched.run()
     assert (watched.record.quarantined, watched.attention) == (0, ())
+
+
+def test_a_dismissal_ends_the_attention_and_is_on_record(watched: Watched) -> None:
+    watched.lake.load(SPEC, 4)
+    watched.lake.change(SPEC, 1, [("I", 11, "a"), ("X", 12, "b"), ("X", 13, "c")])
+    watched.damaged()
+    watched.run()
+    assert set(watched.attention) == {"FILE_UNREADABLE", "QUARANTINE_RATE"}
+    watched.run(action="errors_dismiss", codes=("OP_UNKNOWN",), reason="no longer sent")
+    assert (watched.record.quarantined, watched.attention) == (1, ("FILE_UNREADABLE",))
+    watched.run(action="errors_dismiss", codes=("FILE_UNREADABLE",), reason="cut off, and gone at the source")
+    assert (watched.record.quarantined, watched.attention) == (0, ())
+    records = list(Path(watched.lake.layout(SPEC).runs).rglob("*.errors_dismiss.json"))
+    assert sorted(json.loads(one.read_text())["details"]["reason"] for one in records) == [
+        "cut off, and gone at the source",
+        "no longer sent",
+    ]
+    watched.run(reload=True, confirmed=True)
+    assert watched.record.quarantined == 3, "a reload reads the files again"
+
+
+@pytest.mark.parametrize("missing", ["codes", "reason"])
+def test_a_dismissal_without_a_code_or_reason_is_refused(missing: str, watched: Watched) -> None:
+    watched.lake.load(SPEC, 4)
+    watched.lake.change(SPEC, 1, [("X", 12, "b")])
+    watched.run()
+    asked = {"action": "errors_dismiss", "codes": ("OP_UNKNOWN",), "reason": "gone", missing: ()}
+    asked["reason"] = asked["reason"] or " "
+    outcome = watched.lake.run(SPEC, JobOptions(**asked))  # type: ignore[arg-type]  # options by name
+    assert isinstance(outcome, TableOutcome)
+    assert outcome.result.error is not None
+    assert outcome.result.error.code == "SPEC_INVALID"
+    assert watched.lake.done(SPEC, JobOptions(action="errors_list")).details["unresolved"] == 1
 
 
 def test_an_unread_file_needs_attention_until_it_is_read(watched: Watched) -> None:

@@ -127,7 +127,7 @@ def test_repair(situation: str, engine: LocalPort, tmp_path: Path) -> None:
     PLAYED[situation][1](SmallLake(tmp_path, port=engine))
 
 
-REPAIRS = re.compile(r"gddl (?:rebuild|reload|resync|sweep release|errors replay)")
+REPAIRS = re.compile(r"gddl (?:rebuild|reload|resync|sweep release|errors replay|errors dismiss)")
 REFERENCE = ("cli.md", "codes.md", "design.md", "metadata.md", "semantics.md")
 """Pages that describe commands and codes one by one; what semantics.md promises of a situation has words of its own."""
 PROMISES = re.compile(
@@ -142,6 +142,7 @@ OF_PAGES = {
     },
     "on-call.md": {
         "rows and files are in quarantine": "commands/test_cli.py::test_errors_replay",
+        "The row can be lost": "delta_rs/test_quarantine_counts.py::test_a_dismissal_ends_the_attention",
         "`SEQUENCE_TIE`": f"{SNAPSHOTS}::test_rebuild_by_another_sequence_decides_ties",
         "shows key, reason, record and file": "spark/test_replay_of_codes.py::test_rows_of_other_codes_are_kept",
         "no landing file is needed": "delta_rs/test_repairs.py::test_rebuild_repairs_a_replica",
@@ -164,6 +165,7 @@ OF_PAGES = {
         "Without waiting for a file": "scenarios/r11_rebuild_into_text",
     },
     "tasks/rerun-or-backfill.md": {
+        "give up quarantined rows": "delta_rs/test_quarantine_counts.py::test_a_dismissal_ends_the_attention",
         "process quarantined rows after a fix": "spark/test_replay_of_codes.py::test_rows_of_other_codes_are_kept",
         "again from the lake": "delta_rs/test_repair_page.py::damaged",
         "from the files that are there, and nothing else": "delta_rs/test_repair_page.py::truncated",
@@ -196,6 +198,8 @@ OF_SEMANTICS = {
     "Changed `partition_by`": "scenarios/r14_partition_changed",
     "`derive`: refused (`DERIVED_CHANGED`)": "scenarios/derive_added_rebuilt",
     "that is the beginning of stored data columns": "scenarios/r14_before_images_later",
+    "keep their text until a rebuild": "delta_rs/test_text_sequences.py::test_text_form_is_kept_until_a_full_refresh",
+    "`LOG_BEGAN_LATE`": "debezium/test_log_restarts.py::test_full_refresh_reorders_changes_after_a_log_reset",
     "Columns that come later have none until a rebuild": "readers/test_filtered_reads.py::test_after_a_full_refresh",
 }
 """The same of semantics.md."""

@@ -225,6 +225,20 @@ def test_verify_compares_the_shards_beside_one_with_an_unfinished_batch(tmp_path
     assert (result.details["verdict"], result.details["rows"]) == ("equal", 2)
 
 
+def test_rows_are_not_dismissed_beside_an_unfinished_batch_of_any_source(tmp_path: Path) -> None:
+    one = landed(tmp_path)
+    one.land("eu", 1, [("?", 9, "no such operation")])
+    done(one)
+    one.land("us", 1, [("I", 5, "x")], _source=["x"])
+    error(one)
+    asked: dict[str, Any] = {"action": "errors_dismiss", "codes": ("OP_UNKNOWN",), "reason": "gone"}
+    result = run(one, **asked)
+    assert result.error is not None
+    assert (result.error.code, "source us" in result.error.message) == ("BATCH_UNFINISHED", True)
+    one.land("us", 1, [("I", 5, "x")])
+    assert (done(one).in_quarantine, done(one, **asked).in_quarantine) == (1, 0)
+
+
 def removed(folder: Path) -> Sharded:
     """The table of both sources, of which one was removed from the row; a row of it is in quarantine."""
     one = landed(folder)
@@ -355,7 +369,7 @@ def test_a_foreign_commit_is_undone_by_a_rebuild(tmp_path: Path) -> None:
     one.change("us", ("U", 1, "changed"))
     (warning,) = done(one).warnings
     assert warning.code == "FOREIGN_COMMIT"
-    assert "a full refresh rebuilds the table" in warning.message
+    assert "a rebuild makes the table again" in warning.message
     code, message = error(one, action="verify")
     assert code == "VERIFY_DIFFERENT"
     assert "`gddl rebuild --table s.t`" in message

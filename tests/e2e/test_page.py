@@ -120,16 +120,16 @@ def test_lineage_names_the_dags_that_airflow_starts_with_a_table(site: Site, pag
 def test_a_rerun_is_started_as_the_user(site: Site, page: Page, pictures: Path) -> None:
     site.land("looked.t07")
     page.goto("/gddl/#/table/looked.t07")
-    page.get_by_role("button", name="Full refresh").click()
+    page.get_by_role("button", name="Rebuild").click()
     asked = page.get_by_role("dialog")
-    expect(asked.get_by_text("Full refresh: looked.t07?")).to_be_visible()
+    expect(asked.get_by_text("Rebuild: looked.t07?")).to_be_visible()
     picture(page, pictures, "page_confirm")
     asked.get_by_role("button", name="Cancel").click()
     expect(asked).to_be_hidden()
-    page.get_by_role("button", name="Full refresh").click()
-    asked.get_by_role("button", name="Full refresh").click()
+    page.get_by_role("button", name="Rebuild").click()
+    asked.get_by_role("button", name="Rebuild").click()
     outcome = page.locator(".status")
-    expect(outcome).to_contain_text("Full refresh manual__", timeout=30_000)
+    expect(outcome).to_contain_text("Rebuild manual__", timeout=30_000)
     done = lambda: [job["options"]["full_refresh"] for job in site.jobs("looked", "end")] == [True]  # noqa: E731 - as it reads
     site.running.wait("the refresh", done)
     state = site.lake / "_gddl" / "state" / f"{PACK}.runs.json"

@@ -74,7 +74,7 @@ class Parted:
 
 
 def test_every_reader_reads_every_partition(engine: LocalPort, tmp_path: Path) -> None:
-    """Rows move between partitions; some can't be in any; a full refresh and maintenance change nothing."""
+    """Rows move between partitions; some can't be in any; a rebuild and maintenance change nothing."""
     table, count = Parted(tmp_path, engine), len(TEXTS)
     table.land("LOAD00000001.parquet", [*range(count), *range(100, 104)], [*TEXTS, *UNFIT])
     assert table.run().quarantined == len(UNFIT)

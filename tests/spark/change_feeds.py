@@ -67,7 +67,7 @@ def differing_versions(
     """Versions whose feed isn't the difference from the version before, and what is wrong with it.
 
     Args:
-        net: rows may come and go in one version: a full refresh by Spark replaces all rows.
+        net: rows may come and go in one version: a rebuild by Spark replaces all rows.
         since: version before the first one to look at; Spark reads no feed of a version with fewer columns.
     """
     found = []

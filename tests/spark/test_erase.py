@@ -91,7 +91,7 @@ def test_key_stays_erased_after_a_move(tmp_path: Path) -> None:
 
 
 def test_reused_key_is_loaded_after_erasure(tmp_path: Path) -> None:
-    """As on the other engine: by changes and by a load, with late rows and a full refresh after."""
+    """As on the other engine: by changes and by a load, with late rows and a rebuild after."""
     port, spec = LocalPort("spark"), spec_of(before_image_prefix="BI_")
     lake = SmallLake(tmp_path, TIER)
     lake.load(spec, 9)

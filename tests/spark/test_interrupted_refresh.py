@@ -1,4 +1,4 @@
-"""SIGKILL inside a full refresh, then an ordinary run: it finishes the refresh, and the tables are right."""
+"""SIGKILL inside a rebuild, then an ordinary run: it finishes the refresh, and the tables are right."""
 
 from __future__ import annotations
 

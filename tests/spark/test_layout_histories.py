@@ -33,7 +33,7 @@ def fed(case: Case, fields: dict[str, tuple[str, ...]]) -> Case:
 @pytest.mark.parametrize("count", [5, pytest.param(15, marks=pytest.mark.deep)])
 @pytest.mark.parametrize("sort", SORTS)
 def test_tables_and_change_feeds_match_the_oracle(sort: str, count: int, spark: LocalPort, tmp_path: Path) -> None:
-    """After loads, changes, reloads, a full refresh and maintenance.
+    """After loads, changes, reloads, a rebuild and maintenance.
 
     `deltalake`, which reads the feeds here, can't read one of Spark's with a null partition.
     """

@@ -193,7 +193,7 @@ def test_one_source_behind_stops_no_other(engine: LocalPort, tmp_path: Path) -> 
 
 
 def crashed_then_refused(lake: Lake, engine: LocalPort, spec: TableSpec) -> None:
-    """A batch breaks off after it appended its changes, and a full refresh after it is refused."""
+    """A batch breaks off after it appended its changes, and a rebuild after it is refused."""
     land(lake, spec, 2)
     broken = lake.run(engine, lake.job([spec]), Breaker({spec.table: Break("append")}))
     assert broken[spec.table].error is not None

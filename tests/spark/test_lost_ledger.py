@@ -140,7 +140,7 @@ def days(number: float) -> timedelta:
     return timedelta(days=number)
 
 
-@pytest.mark.parametrize("options", [None, REFRESH], ids=["run", "full refresh"])
+@pytest.mark.parametrize("options", [None, REFRESH], ids=["run", "rebuild"])
 def test_new_lake_over_a_reloaded_folder(options: JobOptions | None, lake: Lake, engine: LocalPort) -> None:
     land(lake, FIRST, (*CHANGES, {"Op": "I", "seq": 3, "id": 3, "v": "gone since"}), days(5))
     land(lake, LOAD, NEW, days(2))
@@ -179,7 +179,7 @@ HOURS_LATER = {FIRST: timedelta(hours=9), LOAD: timedelta(hours=5)}
 IN_PART = {SECOND_LOAD: days(9), FIRST: days(5), LOAD: days(2)}
 
 
-@pytest.mark.parametrize("options", [None, REFRESH], ids=["run", "full refresh"])
+@pytest.mark.parametrize("options", [None, REFRESH], ids=["run", "rebuild"])
 @pytest.mark.parametrize("ages", [HOURS_LATER, IN_PART], ids=["hours later", "in part"])
 def test_ambiguous_times_require_a_setting(
     ages: Mapping[str, timedelta], options: JobOptions | None, lake: Lake, engine: LocalPort

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -47,6 +47,69 @@ def test_rows_of_other_codes_are_kept(engine: EnginePort, tmp_path: Path) -> Non
     assert sorted(row["id"] for row in engine.read(layout.replica)) == [1, 3]
     none, left = replay("KEY_NULL")
     assert (none.rows_read, left) == (0, ["OP_UNKNOWN"])
+
+
+def test_dismissed_rows_are_kept_and_no_longer_wait(engine: EnginePort, tmp_path: Path) -> None:
+    roots = Roots(landing=str(tmp_path / "landing"), lake=str(tmp_path / "lake"))
+    layout = Layout.of(roots, SPEC)
+    folder = Path(layout.landing)
+    folder.mkdir(parents=True)
+    for number, ops in enumerate((["I", "X", "X"], ["X", None, "I"]), 1):
+        at = [10 * number + i for i in range(3)]
+        price = ["1.00", "2.00", "12345.00"]
+        columns = {"Op": pa.array(ops, pa.string()), "seq": pa.array(at, pa.int64()), "id": at, "price": price}
+        pq.write_table(pa.table(columns), folder / f"20240101-00000000{number}.parquet")
+
+    def run(spec: TableSpec = SPEC, **options: Any) -> JobResult:
+        (result,) = engine.run(JobSpec(run_id="r", roots=roots, tables=(spec,), options=JobOptions(**options)))
+        assert result.error is None, result.error
+        return result
+
+    def left() -> list[tuple[str, int]]:
+        return sorted((e["code"], e["position"]) for e in engine.read(layout.errors) if e["resolved_at"] is None)
+
+    assert run().in_quarantine == 5
+    (first,) = {e["source_file"] for e in engine.read(layout.errors) if e["source_file"].endswith("1.parquet")}
+    why: dict[str, Any] = {"action": "errors_dismiss", "reason": "a tool of the source that is gone", "asked_by": "ada"}
+    one = run(codes=("OP_UNKNOWN",), source_files=(first,), **why)
+    assert one.in_quarantine == 3
+    assert one.details == {
+        "dismissed": 2,
+        "codes": ["OP_UNKNOWN"],
+        "files": [first],
+        "reason": why["reason"],
+        "by": "ada",
+    }
+    assert run(codes=("KEY_NULL",), **why).details["dismissed"] == 0
+    assert run(codes=("OP_UNKNOWN", "OP_MISSING"), **why).in_quarantine == 1
+    assert left() == [("CAST_FAILED", 2)]
+    assert len(engine.read(layout.errors)) == 5, "they are kept"
+    assert run(WIDER, action="errors_replay").rows_read == 1, "no dismissed row is replayed"
+    assert sorted(row["id"] for row in engine.read(layout.replica)) == [10, 22]
+
+
+def test_a_value_that_does_not_fit_is_rescued_by_a_replay(engine: EnginePort, tmp_path: Path) -> None:
+    roots = Roots(landing=str(tmp_path / "landing"), lake=str(tmp_path / "lake"))
+    typed = replace(SPEC, options={})
+    layout = Layout.of(roots, typed)
+    folder = Path(layout.landing)
+    folder.mkdir(parents=True)
+    for number, price in enumerate((pa.array([7], pa.int32()), pa.array(["seven"])), 1):
+        columns = {"Op": ["I"], "seq": pa.array([number], pa.int64()), "id": [number], "price": price}
+        pq.write_table(pa.table(columns), folder / f"20240101-00000000{number}.parquet")
+
+    def run(spec: TableSpec, action: Literal["run", "errors_replay"]) -> int | None:
+        (result,) = engine.run(JobSpec(run_id="r", roots=roots, tables=(spec,), options=JobOptions(action=action)))
+        assert result.error is None, result.error
+        return result.in_quarantine
+
+    assert run(typed, "run") == 1
+    rescuing = replace(typed, schema_evolution=replace(typed.schema_evolution, type_change="rescue"))
+    assert run(rescuing, "errors_replay") == 0
+    rows = {row["id"]: (row["price"], row["_rescued_data"]) for row in engine.read(layout.replica)}
+    assert rows[1] == (7, None)
+    assert rows[2][0] is None
+    assert "seven" in rows[2][1]
 
 
 def test_a_replay_has_all_digits_of_a_time(engine: EnginePort, tmp_path: Path) -> None:

@@ -79,7 +79,7 @@ BAD_ROWS = [
     ("{table: s.a, keys: [id], unique: {a: []}}", "CONSTRAINT_INVALID", "unique.a", "[]", "name its columns"),
     ("{table: s.a, keys: [id], unique: {a b: [v]}}", "CONSTRAINT_INVALID", "unique.a b", "'a b'", "letters"),
     ("{table: s.a, keys: [id], unique: {a: [v, V]}}", "CONSTRAINT_INVALID", "unique.a", "['v', 'V']", "once"),
-    ("{table: s.a, keys: [id], unique: [v]}", "FIELD_TYPE", "unique", "['v']", "{a: b}"),
+    ("{table: s.a, keys: [id], unique: [v]}", "FIELD_TYPE", "unique", "['v']", "{email: [email]"),
     ("{table: s.a, keys: [id], unique: {a: 'v, w'}}", "FIELD_TYPE", "unique.a", "'v, w'", "[a, b]"),
     ("{table: s.a, keys: [id], unique: {a: [_gddl]}}", "COLUMN_RESERVED", "unique.a[0]", "'_gddl'", "rename"),
     ("{table: s.a, keys: [id], exclude_columns: [v], unique: {a: v}}", "CONSTRAINT_INVALID", "unique.a[0]", "'v'",

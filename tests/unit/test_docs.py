@@ -23,6 +23,7 @@ from airflow_gddl.contract.table_spec import SchemaEvolution
 from airflow_gddl.metadata import files
 from airflow_gddl.metadata.settings import FIELDS as SETTINGS
 from airflow_gddl.metadata.sources import SourceSpec
+from airflow_gddl.metadata.validation import EXAMPLES as MAPPINGS
 from airflow_gddl.metadata.validation import TABLE
 from airflow_gddl.runners.databricks import OF_CLUSTERS, DatabricksSettings, DatabricksTier
 from airflow_gddl.runners.emr_serverless import EmrSettings, EmrTier
@@ -276,7 +277,8 @@ def files_with(title: str, name: str, example: str) -> dict[str, str | bytes]:
         row["schema_evolution"] = f"{{{entry}}}"
     first = "".join(f"{key}: {value}\n" for key, value in settings.items())
     cells = ", ".join(f"{key}: {value}" for key, value in row.items())
-    return {"gddl.yaml": first, "tables/t.yaml": f"tables:\n- {{table: shop.customers, keys: [id]}}\n- {{{cells}}}\n"}
+    others = "".join(f"- {{table: {name}, keys: [id]}}\n" for name in ("shop.customers", "ops.heartbeat"))
+    return {"gddl.yaml": first, "tables/t.yaml": f"tables:\n{others}- {{{cells}}}\n"}
 
 
 EXAMPLES = [(title, bare(row[0]), bare(row[3])) for title in TABLES for row in documented_fields(title)]
@@ -287,7 +289,15 @@ def test_examples_are_taken(title: str, name: str, example: str, tmp_path: Path)
     files = files_with(title, name, example)
     catalog = loaded(tmp_path, files)
     assert [str(problem) for problem in catalog.problems] == []
-    assert len(catalog.tables) == 2
+    assert len(catalog.tables) == 3
+
+
+@pytest.mark.parametrize("name", sorted(MAPPINGS))
+def test_a_text_instead_of_a_mapping_is_answered_with_the_documented_example(name: str, tmp_path: Path) -> None:
+    (documented,) = {bare(row[3]) for row in documented_fields("A row") if bare(row[0]) == name}
+    table = f"tables:\n- {{table: shop.orders, keys: [id], {name}: text}}\n"
+    (problem,) = loaded(tmp_path, {"gddl.yaml": "landing: /landing\nlake: /lake\n", "tables/t.yaml": table}).problems
+    assert (problem.code, problem.remedy) == ("FIELD_TYPE", f"write e.g. {name}: {documented}")
 
 
 def test_the_tiers_differ_as_documented() -> None:

@@ -12,7 +12,7 @@ const ACTIONS = [
   ["Verify", "Compares the replica with its change table. The run fails if they differ.", { action: "verify" }],
   [REPLAY, "Processes all quarantined rows again. Fix the cause first.", { action: "replay" }],
   ["Reload from files", "Loads the table again from the landing files that are there, and from nothing else. Rows, columns and changes that no file holds go; the change table keeps them as archived.", { action: "reload", confirmed: true }],
-  ["Full refresh", "Rebuilds the replica and its history from the change table; no landing file is needed. Readers see the old table until the new one is complete. This can take long.", { full_refresh: true }],
+  ["Rebuild", "Rebuilds the replica and its history from the change table; no landing file is needed. Readers see the old table until the new one is complete. This can take long.", { full_refresh: true }],
 ];
 const ENDED = ["success", "failed"];
 

@@ -38,7 +38,7 @@ class RunRequestForm:
             `reload` loads tables from the files that are there, and from nothing else.
         confirmed: `reload` also where rows, columns or changes of a table go.
         codes: `replay` processes only rows quarantined with these codes; empty: all.
-        all: confirms a full refresh or reload of all tables of the pipeline.
+        all: confirms a rebuild or reload of all tables of the pipeline.
     """
 
     tables: tuple[str, ...] = ()
@@ -95,7 +95,7 @@ class RunRequestForm:
             remedy = "see the DAG's documentation for where a table's DAG is found, and `gddl validate`"
             raise invalid_request(what, remedy)
         if self.repairs and not self.tables and not self.all and len(all_tables) > 1:
-            verb = "full refresh" if self.full_refresh else "reload"
+            verb = "rebuild" if self.full_refresh else "reload"
             what = f"a {verb} of all {len(all_tables)} tables of this DAG must be meant"
             raise invalid_request(what, "name tables, or set all to true")
         return set(self.tables or all_tables)

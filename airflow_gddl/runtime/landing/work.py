@@ -41,7 +41,7 @@ class PipelineWork:
 
     Attributes:
         looked_at: ISO 8601 UTC, before the listing.
-        initial: table to mark, for the task that loads tables that have no replica, and full refreshes.
+        initial: table to mark, for the task that loads tables that have no replica, and rebuilds.
         increments: table to mark, for the task that brings the others up to date.
         held: table to the dependencies that it waits for.
         unmet: table to tables that it depends on and that nothing loads; it does not wait for them.

@@ -149,7 +149,7 @@ def from_list(values: Sequence[Any]) -> RunFact:
 def left_in_quarantine(runs: Iterable[RunFact], rows: int = 0) -> int:
     """Number of rows in quarantine after these runs, oldest first, of which none has counted them.
 
-    A replay takes rows out and puts back those that are refused again. A full refresh processes all files again, so
+    A replay takes rows out and puts back those that are refused again. A rebuild processes all files again, so
     that its own rows replace those of earlier runs.
     """
     for run in runs:

@@ -235,10 +235,9 @@ def _attention(row: TableRow, known: Knowledge, now: float, *, stopped: bool) ->
 
 def has_many_quarantined(record: TableRecord, rate: float) -> bool:
     """Whether more than this share of the newest run's rows was quarantined, or of all its rows still is."""
-    newest = record.newest
+    newest, rows = record.newest, max(record.quarantined - record.counted_files, 0)
     if newest is not None and newest.rows_read and newest.quarantined / newest.rows_read > rate:
-        return record.quarantined > 0
-    rows = max(record.quarantined - record.counted_files, 0)
+        return rows > 0
     return record.rows is not None and rows > rate * (record.rows + rows)
 
 

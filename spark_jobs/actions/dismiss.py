@@ -1,0 +1,41 @@
+"""Ends the wait for rows in quarantine for which nothing better comes: they count as resolved, and are not loaded."""
+
+from __future__ import annotations
+
+from airflow_gddl.contract.errors import FatalError
+from airflow_gddl.contract.result import JobResult
+from spark_jobs.table import notices
+from spark_jobs.table.runtime import RunTotals, TableRun, iso
+
+
+def dismiss(run: TableRun, totals: RunTotals) -> JobResult:
+    """Mark rows in quarantine, of the codes and files that the job's options name, as resolved, in one commit.
+
+    The rows stay in the errors table, with `resolved_at`. `details` has `dismissed`, their number, and for the record
+    `codes`, `files`, `reason` and `by`.
+
+    Raises:
+        FatalError: `BATCH_UNFINISHED`: a batch that replays them may have stored some. `SPEC_INVALID`: no code or no
+            reason is given.
+        RetriableError: `TABLE_BUSY`.
+    """
+    options = run.job.options
+    if not options.codes or not options.reason.strip():
+        what = f"{run.spec.table}: a dismissal without a code or a reason"
+        raise FatalError("SPEC_INVALID", what, remedy="name the codes of the rows, and why nothing better is expected")
+    with run.claim() as claim:
+        for one in (*run.shard_runs(), *run.former_shards) or (run,):
+            notices.require_finished(one.title, one.ledger(), one.layout.state, then="dismiss the rows")
+        context, count = run.context(), 0
+        if context.engine.exists(context.layout.errors):
+            claim.check()
+            count = context.engine.dismiss(context, options.codes, options.source_files, iso(run.runtime.clock()))
+    run.report("done")
+    details = {
+        "dismissed": count,
+        "codes": list(options.codes),
+        "files": list(options.source_files),
+        "reason": options.reason,
+        "by": options.asked_by,
+    }
+    return run.result(totals, status="succeeded", details=details)
