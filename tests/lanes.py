@@ -143,7 +143,8 @@ _LONG_ON_SPARK = {
         "test_changes_and_repairs[check]",
         "test_changes_and_repairs[hidden commits]",
         "test_large_batch_that_repeats_changes",
-        "test_shallow_clone[delta_rs]",
+        "test_shallow_clone",
+        "test_changes_and_repairs[column mapping]",
     ),
     "test_key_ranges": ("test_feed_of_a_rebuild_has_what_it_changes",),
     "test_bounded_batches": (  # one scenario of rule 5 is played each time, and limits are the plan's, not the engine's
@@ -165,8 +166,10 @@ _LONG_ON_SPARK = {
         "test_erased_key_is_absent_and_vacuum_keeps_current_files",
         "test_iceberg_is_enabled_and_disabled_for_a_loaded_table",
         "test_tier_with_deletion_vectors_writes_none_for_iceberg",
+        "test_shards_are_read_as_one_table",
     ),
     "test_filtered_reads": ("test_after_maintenance", "test_after_a_full_refresh"),
+    "test_truncate_crash": ("test_rerun_after_a_kill",),
     "test_partitioned": ("test_every_reader_reads_every_partition",),
     "test_years": ("test_rows_with_such_a_time_in_any_column",),
     "test_streamed": (

@@ -46,7 +46,7 @@ class Source:
 steps = st.lists(st.tuples(st.floats(0, 20_000), st.floats(0, DELIVERY)), min_size=1, max_size=12)
 
 
-@settings(max_examples=10_000)
+@settings(max_examples=2000)
 @given(steps=steps, pause=st.floats(0, 10**6))
 def test_a_log_that_goes_on_is_never_said_to_stand_still(steps: list[tuple[float, float]], pause: float) -> None:
     """However rarely it is looked at, and however long nobody has."""
