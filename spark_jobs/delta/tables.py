@@ -133,12 +133,6 @@ class Tables:
         """The same with transactions of its own."""
         return Tables(self.storage, self._clock, shard, self.features)
 
-    def worked_on_at(self, place: Place) -> Tables:
-        """The same, for files that are worked on at another place."""
-        found = Tables(self.storage, self._clock, self._shard, self.features)
-        found._place = place
-        return found
-
     def is_for_tasks(self, size: int) -> bool:
         """Whether files of so many bytes are worked on elsewhere than in this process."""
         return size > _IN_PROCESS and not isinstance(self._place, InProcess)

@@ -185,7 +185,7 @@ def test_hints_are_kept_in_both_sorts_of_store(root: str, tmp_path: Path, bucket
         tables={"s.a": TableHint(mark="t", looked_at=T1, run="r", announce={"rows": 1})},
         ended=(StageEnd(stage="x", run="r", max_tries=2, events={"s.a": {"rows": 1}}),),
     )
-    hints.write_hints(store, lake, "d", kept)
+    assert hints.update(store, lake, "d", lambda _: kept) == kept
     assert hints.read_hints(store, lake, "d") == kept
     for damaged in (b"", b"{", b"[]", b'{"tables": 1}', b'{"unknown": 1}', b"\xff"):
         store.write(hints.place(lake, "d"), damaged)

@@ -210,10 +210,6 @@ def read_hints(store: Storage, lake: str, dag_id: str) -> Hints:
     return read_document(store, place(lake, dag_id), Hints) or Hints()
 
 
-def write_hints(store: Storage, lake: str, dag_id: str, hints: Hints) -> None:
-    store.write(place(lake, dag_id), to_json(hints).encode())
-
-
 def update(store: Storage, lake: str, dag_id: str, change: Callable[[Hints], Hints]) -> Hints:
     """Change the hints while other tasks may; return the new hints.
 
