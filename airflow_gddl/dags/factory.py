@@ -45,6 +45,7 @@ _ACTIONS = {
     "run": "Load what has landed",
     "verify": "Verify: compare the replica with its change table",
     "replay": "Replay: process quarantined rows again",
+    "dismiss": "Dismiss: give up quarantined rows for which nothing better comes",
     "reload": "Reload: load again from the files that are there, and from nothing else",
 }
 
@@ -71,7 +72,7 @@ def params(*, one_table: bool = False) -> dict[str, Param]:
             enum=list(_ACTIONS),
             values_display=_ACTIONS,
             title="Action",
-            description="Verify and replay load no new files. A reload archives what no file holds.",
+            description="Verify, replay and dismiss load no new files. A reload archives what no file holds.",
         ),
         "codes": Param(
             [],
@@ -79,7 +80,11 @@ def params(*, one_table: bool = False) -> dict[str, Param]:
             items={"type": "string", "pattern": "^[A-Z][A-Z0-9_]{3,63}$"},
             maxItems=100,
             title="Codes",
-            description="Replay processes only rows quarantined with these codes, one a line; empty: all.",
+            description="Replay and dismiss concern only rows quarantined with these codes, one a line. Empty: replay "
+            "processes all.",
+        ),
+        "reason": Param(
+            None, type=["null", "string"], maxLength=400, title="Reason", description="Of a dismissal, for the record."
         ),
         "from": _moment("From", "Run tables with files modified at or after this moment, loaded before or not."),
         "to": _moment("To", "The same, before this moment. What was loaded is not loaded twice."),

@@ -452,6 +452,8 @@ def test_params_become_a_run_request() -> None:
     assert asked == RunRequestForm(tables=("a.b",), full_refresh=True, start="2024-01-31T00:00:00Z")
     assert asked.window == PollWindow(1706659200.0, None)
     assert from_params({"action": "replay", "codes": ["OP_UNKNOWN"]}).codes == ("OP_UNKNOWN",)
+    given = {"action": "dismiss", "codes": ["OP_UNKNOWN"], "reason": " gone "}
+    assert from_params(given) == RunRequestForm(action="dismiss", codes=("OP_UNKNOWN",), reason="gone")
     assert from_params({}) == RunRequestForm()
     assert not RunRequestForm().is_some
 
@@ -470,12 +472,24 @@ def test_params_become_a_run_request() -> None:
         {"codes": ["OP_UNKNOWN"]},
         {"action": "replay", "codes": {"OP_UNKNOWN": 1}},
         {"action": "replay", "codes": [7]},
+        {"action": "dismiss", "codes": ["OP_UNKNOWN"]},
+        {"action": "dismiss", "codes": ["OP_UNKNOWN"], "reason": " "},
+        {"action": "dismiss", "reason": "gone"},
+        {"action": "replay", "reason": "gone"},
         {"tables": ["a.b"], "fullrefresh": True},
     ],
 )
 def test_unknown_params_are_refused(params: str | dict[str, object]) -> None:
     with pytest.raises(MetadataError, match="REQUEST_INVALID"):
         from_params(params)
+
+
+def test_a_dismissal_names_its_tables() -> None:
+    asked = RunRequestForm(action="dismiss", codes=("OP_UNKNOWN",), reason="gone")
+    assert asked.names(["s.a"]) == {"s.a"}
+    assert replace(asked, tables=("s.a",)).names(["s.a", "s.b"]) == {"s.a"}
+    with pytest.raises(MetadataError, match="name tables"):
+        asked.names(["s.a", "s.b"])
 
 
 def test_a_manual_run_passes_large_folders_to_the_job() -> None:

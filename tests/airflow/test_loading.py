@@ -266,17 +266,18 @@ def test_the_state_names_every_run_and_its_task(tmp_path: Path) -> None:
     assert [result.status for result in read_records(made.roots, BAD[0], 5).results] == ["failed"], "no job kept it"
 
 
-@pytest.mark.parametrize("what", ["verify", "replay"])
-def test_verify_and_replay_do_not_count_as_loads(tmp_path: Path, what: What) -> None:
+@pytest.mark.parametrize("what", ["verify", "replay", "dismiss"])
+def test_verify_replay_and_dismissal_do_not_count_as_loads(tmp_path: Path, what: What) -> None:
     made, runner = document(tmp_path), ListRunner(set(BAD))
     attempt(made, ListRunner(), run="before")
     hints_before, records_before = stored(made), kept(tmp_path)
-    codes = ("OP_UNKNOWN",) if what == "replay" else ()
-    asked = RunRequestForm(action=what, codes=codes)
+    codes, reason = () if what == "verify" else ("OP_UNKNOWN",), "gone" if what == "dismiss" else ""
+    asked = RunRequestForm(action=what, codes=codes, reason=reason)
     loading = attempt(made, runner, stage="increments", asked=asked)
     assert [result.table for result in loading.failed] == sorted(BAD)
-    assert [job.options.action for job in runner.jobs] == [{"verify": "verify", "replay": "errors_replay"}[what]]
-    assert [job.options.codes for job in runner.jobs] == [codes]
+    action = {"verify": "verify", "replay": "errors_replay", "dismiss": "errors_dismiss"}[what]
+    assert [job.options.action for job in runner.jobs] == [action]
+    assert [(job.options.codes, job.options.reason) for job in runner.jobs] == [(codes, reason)]
     assert {name: hint.mark for name, hint in stored(made).tables.items()} == {
         name: hint.mark for name, hint in hints_before.tables.items()
     }

@@ -231,6 +231,29 @@ def test_rows_in_quarantine_show_their_values_and_no_masked_ones(pages: Any) -> 
     assert conf == {"tables": ["shop.orders"], "action": "replay", "codes": ["CAST_FAILED"]}
 
 
+def test_rows_of_one_code_are_dismissed_with_a_reason(pages: Any) -> None:
+    page = pages(**size(420))
+    page.goto("/gddl/#/table/shop.orders")
+    button, dialog = page.get_by_role("button", name="Dismiss quarantine"), page.locator("#confirm")
+    button.click()
+    page.get_by_text("Choose the code of the rows to dismiss").wait_for()
+    expect(dialog).to_be_hidden()
+    page.locator("#quarantine").get_by_role("button", name="KEY_NULL 1").click()
+    page.locator("#quarantine").get_by_text("1 row", exact=True).wait_for()
+    button.click()
+    expect(dialog).to_contain_text("Gives up the quarantined rows with code KEY_NULL")
+    confirmed = dialog.get_by_role("button", name="Dismiss quarantine")
+    expect(confirmed).to_be_disabled()
+    dialog.get_by_label("Reason").fill(" ")
+    expect(confirmed).to_be_disabled()
+    dialog.get_by_label("Reason").fill(" test rows of the source ")
+    with page.expect_request("**/dagRuns") as asked:
+        confirmed.click()
+    assert asked.value.post_data_json["conf"] == {
+        "tables": ["shop.orders"], "action": "dismiss", "codes": ["KEY_NULL"], "reason": "test rows of the source",
+    }  # fmt: skip
+
+
 def test_the_command_that_explains_a_key_is_filled_in(pages: Any) -> None:
     page = pages(**size(900))
     page.goto("/gddl/#/table/shop.orders")

@@ -7,10 +7,12 @@ import { airflowLink, dagPath } from "./links.js";
 import { errorText } from "./matrix.js";
 
 const REPLAY = "Replay quarantine";
+const DISMISS = "Dismiss quarantine";
 const ACTIONS = [
   ["Rerun", "Runs the table now, with or without new files. No file is loaded twice.", {}],
   ["Verify", "Compares the replica with its change table. The run fails if they differ.", { action: "verify" }],
   [REPLAY, "Processes all quarantined rows again. Fix the cause first.", { action: "replay" }],
+  [DISMISS, "Gives up quarantined rows of one code: they are never loaded, and need no more attention. They stay in the errors table.", { action: "dismiss" }],
   ["Reload from files", "Loads the table again from the landing files that are there, and from nothing else. Rows, columns and changes that no file holds go; the change table keeps them as archived.", { action: "reload", confirmed: true }],
   ["Rebuild", "Rebuilds the replica and its history from the change table; no landing file is needed. Readers see the old table until the new one is complete. This can take long.", { full_refresh: true }],
 ];
@@ -49,11 +51,18 @@ export class Actions {
     ];
   }
 
-  /** A replay processes the displayed rows: of one code, or all. */
+  /** A replay processes the displayed rows: of one code, or all. A dismissal needs a code, and a reason. */
   ask(name, text, more) {
-    const code = name === REPLAY ? this.codeShown() : "";
-    const shown = code ? `Processes the quarantined rows with code ${code} again. Fix the cause first.` : text;
-    confirm(name, shown, this.table, isDangerous(more), () => this.start(name, code ? { ...more, codes: [code] } : more));
+    const code = [REPLAY, DISMISS].includes(name) ? this.codeShown() : "";
+    if (name === DISMISS && !code) {
+      replace(this.status, el("p", {}, "Choose the code of the rows to dismiss in the quarantine below."));
+      return;
+    }
+    const shown = !code ? text : name === REPLAY ? `Processes the quarantined rows with code ${code} again. Fix the cause first.`
+      : `Gives up the quarantined rows with code ${code}: they are never loaded. They stay in the errors table; only a reload from the files processes them again.`;
+    const given = code ? { ...more, codes: [code] } : more;
+    confirm({ name, text: shown, table: this.table, dangerous: isDangerous(more), needsReason: name === DISMISS },
+      (reason) => this.start(name, reason ? { ...given, reason } : given));
   }
 
   async start(name, more) {
@@ -93,7 +102,7 @@ export class Actions {
   outcome(done) {
     const failed = this.run.state === "failed";
     if (done.length) return [runText(done[0]), done.length > 1 ? el("span", { class: "small" }, ` the last of ${done.length} tries`) : null];
-    const nothing = this.run.name === REPLAY ? "there were no quarantined rows" : "no new files";
+    const nothing = [REPLAY, DISMISS].includes(this.run.name) ? "there were no quarantined rows" : "no new files";
     if (!failed) return el("span", { class: "word good" }, `✓ succeeded, ${nothing}`);
     return el("span", { class: "word failed" }, "✕ failed before the table was processed; see the run's tasks");
   }
@@ -109,23 +118,25 @@ export class Actions {
 
 function runText(run) {
   const { kind, sign, word } = outcome(run);
-  const numbers = run.action === "verify" ? "" : `: ${counted(run.files, "file")}, ${count(run.rows_read)} rows read, ${count(run.appended)} appended, ${count(run.quarantined)} quarantined`;
+  const numbers = ["verify", "errors_dismiss"].includes(run.action) ? "" : `: ${counted(run.files, "file")}, ${count(run.rows_read)} rows read, ${count(run.appended)} appended, ${count(run.quarantined)} quarantined`;
   return el("span", {}, el("span", { class: `word ${kind}` }, `${sign} ${word}`), run.did ? ` ${run.did}` : numbers,
     run.message ? el("span", { class: "error block" }, errorText([run.error, run.message])) : null);
 }
 
 function isDangerous(more) {
-  return Boolean(more.full_refresh || more.confirmed);
+  return Boolean(more.full_refresh || more.confirmed || more.action === "dismiss");
 }
 
-function confirm(name, text, table, dangerous, go) {
+/** go: called with the reason that was entered; empty where none is needed. */
+function confirm({ name, text, table, dangerous, needsReason }, go) {
   const dialog = document.getElementById("confirm");
   const close = () => dialog.close();
+  const start = el("button", { type: "button", disabled: needsReason, class: dangerous ? "primary dangerous" : "primary", onclick: () => { close(); go(reason.value.trim()); } }, name);
+  const reason = el("input", { type: "text", maxlength: 400, oninput: () => { start.disabled = !reason.value.trim(); } });
   replace(dialog,
     el("h2", { id: "confirm-title" }, `${name}: ${table.table}?`), el("p", {}, text), el("p", { class: "small" }, `Starts a run of ${table.dag_id}.`),
-    el("div", { class: "actions" },
-      el("button", { type: "button", onclick: close }, "Cancel"),
-      el("button", { type: "button", class: dangerous ? "primary dangerous" : "primary", onclick: () => { close(); go(); } }, name)));
+    needsReason ? el("p", {}, el("label", {}, "Reason, for the record ", reason)) : null,
+    el("div", { class: "actions" }, el("button", { type: "button", onclick: close }, "Cancel"), start));
   dialog.showModal();
 }
 

@@ -24,7 +24,13 @@ from airflow_gddl.topology.rows import in_order
 
 _LOG = logging.getLogger(__name__)
 Stage = Literal["initial", "increments"]
-_ACTIONS: Mapping[What, Action] = {"run": "run", "verify": "verify", "replay": "errors_replay", "reload": "run"}
+_ACTIONS: Mapping[What, Action] = {
+    "run": "run",
+    "verify": "verify",
+    "replay": "errors_replay",
+    "dismiss": "errors_dismiss",
+    "reload": "run",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -237,6 +243,7 @@ class Loading:
         options = JobOptions(
             action=_ACTIONS[asked.action],
             codes=asked.codes,
+            reason=asked.reason,
             full_refresh=asked.full_refresh and self.order.stage == "initial",
             reload=asked.action == "reload",
             confirmed=asked.confirmed,

@@ -17,9 +17,9 @@ from airflow_gddl.runtime.landing.polling import PollWindow
 from airflow_gddl.runtime.snapshot import Directory
 from airflow_gddl.topology.rows import selected
 
-What = Literal["run", "verify", "replay", "reload"]
+What = Literal["run", "verify", "replay", "dismiss", "reload"]
 _BY_AIRFLOW = ("scheduled__", "backfill__", "asset_triggered__", "asset_materialization__")
-FIELDS = ("tables", "full_refresh", "all", "action", "confirmed", "codes", "from", "to")
+FIELDS = ("tables", "full_refresh", "all", "action", "confirmed", "codes", "reason", "from", "to")
 """Of the trigger form, and of `conf`."""
 _ADDED_BY_AIRFLOW = ("openlineage",)
 """Keys that Airflow's own operators add to `conf`: `TriggerDagRunOperator` names its task there as the run's parent."""
@@ -34,10 +34,12 @@ class RunRequestForm:
         full_refresh: rebuild them from their change tables.
         start, end: only those with landing files last modified from `start` on and before `end` (ISO 8601, UTC when
             there is no zone), loaded before or not, each listed in full. Null: open.
-        action: `verify` compares replicas with their changes, `replay` processes quarantined rows again; neither loads.
-            `reload` loads tables from the files that are there, and from nothing else.
+        action: `verify` compares replicas with their changes, `replay` processes quarantined rows again, `dismiss`
+            gives them up; none of them loads new files. `reload` loads tables from the files that are there, and from
+            nothing else.
         confirmed: `reload` also where rows, columns or changes of a table go.
-        codes: `replay` processes only rows quarantined with these codes; empty: all.
+        codes: `replay` and `dismiss` concern only rows quarantined with these codes; empty: all, for `replay` alone.
+        reason: why nothing better is expected for the rows that `dismiss` gives up.
         all: confirms a rebuild or reload of all tables of the pipeline.
     """
 
@@ -47,6 +49,7 @@ class RunRequestForm:
     end: str | None = None
     action: What = "run"
     codes: tuple[str, ...] = ()
+    reason: str = ""
     all: bool = False
     confirmed: bool = False
 
@@ -98,6 +101,8 @@ class RunRequestForm:
             verb = "rebuild" if self.full_refresh else "reload"
             what = f"a {verb} of all {len(all_tables)} tables of this DAG must be meant"
             raise invalid_request(what, "name tables, or set all to true")
+        if self.action == "dismiss" and not self.tables and len(all_tables) > 1:
+            raise invalid_request("rows of which tables are dismissed is not given", "name tables")
         return set(self.tables or all_tables)
 
 
@@ -117,6 +122,7 @@ def from_params(params: Mapping[str, Any] | str) -> RunRequestForm:
             end=given.get("to") or None,
             action=given.get("action") or "run",
             codes=_codes(given.get("codes")),
+            reason=str(given.get("reason") or "").strip(),
             all=given.get("all") is True,
             confirmed=given.get("confirmed") is True,
         )
@@ -131,8 +137,15 @@ def from_params(params: Mapping[str, Any] | str) -> RunRequestForm:
         raise invalid_request(
             f"confirmed can't be combined with {asked.action}", "set action to reload, or leave it out"
         )
-    if asked.codes and asked.action != "replay":
-        raise invalid_request(f"codes can't be combined with {asked.action}", "set action to replay, or leave them out")
+    if asked.codes and asked.action not in ("replay", "dismiss"):
+        raise invalid_request(
+            f"codes can't be combined with {asked.action}", "set action to replay or dismiss, or leave them out"
+        )
+    if bool(asked.reason) != (asked.action == "dismiss"):
+        remedy = "set action to dismiss, and say why nothing better is expected"
+        raise invalid_request("action dismiss and reason go together", remedy)
+    if asked.action == "dismiss" and not asked.codes:
+        raise invalid_request("codes of the rows to dismiss are not given", "list codes, e.g. [OP_UNKNOWN]")
     return asked
 
 
