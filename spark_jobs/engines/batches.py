@@ -66,23 +66,31 @@ class WholeBatch:
 
 @dataclass(frozen=True, kw_only=True)
 class WholeBatchReader:
-    """Reads and decodes the files or records of one batch."""
+    """Reads and decodes the files or records of one batch.
+
+    Attributes:
+        most_bytes: of the rows of its files in memory; null: as many as there are.
+    """
 
     context: TableContext
     plan: BatchPlan
     state: TableState
+    most_bytes: int | None = None
 
     def decode(self, errors: pa.Table | None) -> tuple[WholeBatch | None, tuple[Unreadable, ...]]:
         """See `Engine.decode_files`.
 
         Args:
             errors: the errors table, for a batch that replays its records; None where there is none.
+
+        Raises:
+            MemoryError: its files hold more than `most_bytes`.
         """
         return (self._decode_records(errors), ()) if self.plan.source == "quarantine" else self._decode_files()
 
     def _decode_files(self) -> tuple[WholeBatch | None, tuple[Unreadable, ...]]:
         probed, unreadable = probe_all(self.context.storage, self.plan.files, self.context.dialect)
-        read = {p.file.path: read_file(self.context.storage, p) for p in probed}
+        read = self._read(probed)
         bad = tuple(r for r in read.values() if isinstance(r, Unreadable))
         found = {path: r for path, r in read.items() if isinstance(r, FileRows)}
         unreadable = (*unreadable, *bad)
@@ -99,6 +107,17 @@ class WholeBatchReader:
                 raise
         good = [p for p in files if p.file.path not in {u.file.path for u in damaged}]
         return (self._decode_all(good, found) if good else None), (*unreadable, *damaged)
+
+    def _read(self, probed: Sequence[Probed]) -> dict[str, FileRows | Unreadable]:
+        """By path; repeated values make rows of many times the size of their file."""
+        read: dict[str, FileRows | Unreadable] = {}
+        size = 0
+        for one in probed:
+            found = read[one.file.path] = read_file(self.context.storage, one)
+            size += sum(column.nbytes for column in found.columns) if isinstance(found, FileRows) else 0
+            if self.most_bytes is not None and size > self.most_bytes:
+                raise MemoryError(f"the batch has more than {self.most_bytes} bytes in memory")
+        return read
 
     def _damaged(self, files: Sequence[Probed], found: Mapping[str, FileRows]) -> tuple[Unreadable, ...]:
         """Decode every file separately, to find those whose values can be read but not decoded."""

@@ -181,10 +181,12 @@ class DeltaRsEngine(TablesEngine):
 
     Attributes:
         reads_whole: tables are read whole, so that they have to fit into memory.
+        most_bytes: see `WholeBatchReader`.
     """
 
     tables: Tables
     reads_whole: bool = True
+    most_bytes: int | None = None
 
     def tables_of(self, context: TableContext, *paths: str) -> Tables:  # noqa: ARG002 - it knows all tables
         return self.tables
@@ -223,7 +225,8 @@ class DeltaRsEngine(TablesEngine):
                 return found
         path = context.layout.errors
         errors = self.tables.read(path) if plan.source == "quarantine" and self.exists(path) else None
-        decoded, unreadable = WholeBatchReader(context=context, plan=plan, state=state).decode(errors)
+        reader = WholeBatchReader(context=context, plan=plan, state=state, most_bytes=self.most_bytes)
+        decoded, unreadable = reader.decode(errors)
         if decoded is None:
             return None, unreadable
         batch_context = self._batch_context(context, plan, decoded.decoded_batch.schema.table_schema)

@@ -19,6 +19,7 @@ from pyspark.sql import functions as F
 
 from airflow_gddl.contract.errors import RetriableError
 from airflow_gddl.contract.layout import Layout, join
+from airflow_gddl.contract.spec import size_bytes
 from airflow_gddl.contract.sql_types import quoted
 from airflow_gddl.stores import Storage
 from spark_jobs.delta import deletion_vectors
@@ -163,6 +164,8 @@ def naming_files(tasks: Sequence[Sequence[str]]) -> Iterator[None]:
 
 MOST_BYTES = 64 * 1024**2
 """Of a batch's files, which are in the driver's memory together."""
+_DECODED = 10
+"""How many times their size in memory rows take in the driver until they are merged."""
 _INFLATION = 10
 """How many times its size the content of a compressed text is taken to have."""
 _MOST_TOMBSTONES = 256 * 1024**2
@@ -217,7 +220,9 @@ class BatchesBesideSpark:
 
     @property
     def _engine(self) -> DeltaRsEngine:
-        return DeltaRsEngine(self.tables, reads_whole=False)
+        return DeltaRsEngine(
+            self.tables, reads_whole=False, most_bytes=size_bytes(self.context.tier.memory) // _DECODED
+        )
 
     def resume_from_changes(self, plan: BatchPlan, state: TableState) -> AppendedWork:
         """See `Engine.resume_from_changes`."""

@@ -194,6 +194,25 @@ def test_tables_change_between(beside: Taken, tmp_path: Path) -> None:
     assert (beside.taken, beside.left) == (5, 0)
 
 
+def test_a_batch_of_repeated_values_is_large_by_its_rows_in_memory(beside: Taken, tmp_path: Path) -> None:
+    """Its files are small; in the driver its rows would take many times as much."""
+    port, lake, spec = LocalPort("spark"), SmallLake(tmp_path, replace(TIER, memory="20m")), spec_of()
+    lake.load(spec, 5)
+    done(lake, spec, JobOptions(), port)
+    truth = {}
+    for number, long in enumerate(("short", "long " * 200), start=1):
+        ids = list(range(number * 1000, number * 1000 + 2500))
+        columns = {"Op": ["I"] * 2500, "seq": [1000 * number] * 2500, "id": pa.array(ids, pa.int32())}
+        folder = Path(lake.layout(spec).landing)
+        write(folder, f"2024010{number}-000000001.parquet", pa.table({**columns, "v": [long] * 2500}))
+        assert sum(path.stat().st_size for path in folder.iterdir()) < 100_000
+        done(lake, spec, JobOptions(), port)
+        assert beside.large == number - 1
+        truth |= dict.fromkeys(ids, long)
+    found = {row["id"]: row["v"] for row in port.read_by_spark(lake.layout(spec).replica)}
+    assert {key: value for key, value in found.items() if key >= 1000} == truth
+
+
 def test_bounds_beside_a_vector_are_those_of_the_file(beside: Taken, tmp_path: Path) -> None:
     port, lake, spec = LocalPort("spark"), SmallLake(tmp_path, TIER), spec_of()
     for _ in exact_bounds.landings(Path(lake.layout(spec).landing)):
