@@ -17,6 +17,7 @@ from airflow_gddl.contract.durations import seconds, wait_seconds
 from airflow_gddl.contract.errors import RetriableError
 from airflow_gddl.contract.file_names import LISTED_IN_PART, is_listing_due, moment
 from airflow_gddl.contract.layout import join, landing_root
+from airflow_gddl.contract.s3 import is_s3
 from airflow_gddl.contract.spec import Generations, TableSpec
 from airflow_gddl.stores import Storage, StoredObject
 from spark_jobs.dialects.protocol import EVERYTHING, Dialect, Window
@@ -158,6 +159,8 @@ def discover(
     keep(place, ledger)
     scope = _Scope() if full else _scope(place, ledger, now, back)
     known = ledger.all_entries() if scope.is_full else ledger.entries()
+    if ledger.state.keys is None:  # each run tries again to make the table, by the row as it is now
+        known = {path: row for path, row in known.items() if row.state != "unreadable"}
     if scope.is_blind_to(_relative(place.landing, path) for path, row in known.items() if row.kind == "change"):
         scope, known = _Scope(), ledger.all_entries()
     landed = _Landed(place, scope.reaching(place.landing, known), ingested=known if scope.is_full else {})
@@ -174,6 +177,7 @@ def discover(
         landed.noted(found, unsettled),
         missing=tuple(path for path in found.missing if path not in unsettled),
         folder_missing=is_missing,
+        root_missing=is_missing and not is_s3(place.bounds) and not place.storage.exists(place.bounds),
         folders_there=folders_like(place.storage, place.landing) if is_missing else (),
         listed_in_full_at=_listed_at(ledger, now, full=full) if is_all else None,
         not_listed=None if scope.is_full else _not_listed(ledger.state, scope),

@@ -23,6 +23,7 @@ from airflow_gddl.cli import metadata as metadata_folder
 from airflow_gddl.cli.catalog_probes import probe_catalog
 from airflow_gddl.cli.context import CliContext
 from airflow_gddl.cli.screen import Cell, counted
+from airflow_gddl.contract.connections import MASK_KEY, MASK_KEY_FILE, mask_key
 from airflow_gddl.contract.errors import FatalError, GddlError, RetriableError
 from airflow_gddl.contract.extensions import (
     CATALOGS,
@@ -169,6 +170,8 @@ def check_all(cli: CliContext, folder: str) -> Iterator[Checked]:
         yield _tried(subject, partial(probe_landing, root, announced(catalog.access, cli.environ)))
     yield _tried("lake", lambda: probe_lake(catalog.roots.lake, cli.environ, cli.new_id()))
     yield from _runner(cli, catalog)
+    if any("hmac" in spec.mask.values() for spec in catalog.tables):
+        yield _mask_key(cli, catalog)
     names = {str(spec.options["verify_connection"]) for spec in catalog.tables if spec.options.get("verify_connection")}
     for name in sorted(names):
         yield _tried(f"connection {name}", Database(name, cli.environ).connect_once)
@@ -178,6 +181,19 @@ def check_all(cli: CliContext, folder: str) -> Iterator[Checked]:
     yield from _topics(cli, catalog)
     for name in catalog.catalogs:
         yield _catalog(cli, catalog, name)
+
+
+def _mask_key(cli: CliContext, catalog: Catalog) -> Checked:
+    """Jobs of a platform have a key of their own."""
+    if RUNNERS.get(catalog.runner).remote and not {MASK_KEY, MASK_KEY_FILE} & set(cli.environ):
+        where = f"jobs read {MASK_KEY} on {catalog.runner}, not on this machine"
+        return Checked(subject="mask key", status="skipped", message=where)
+
+    def tried() -> str:
+        mask_key(cli.environ)
+        return "found"
+
+    return _tried("mask key", tried)
 
 
 def _topics(cli: CliContext, catalog: Catalog) -> Iterator[Checked]:

@@ -96,7 +96,7 @@ def field_name(path: FieldPath) -> str:
 
 QUARANTINE_REMEDIES = {
     "APPEND_ONLY_CHANGE": "name the table's keys, then run gddl rebuild; or leave the row",
-    "CAST_FAILED": "correct options.types, or set schema_evolution.type_change to rescue; then replay",
+    "CAST_FAILED": "correct options.types (string makes the column text), or set type_change: rescue; then replay",
     "EXPECTATION_FAILED": "correct the source; or change the expectation, then replay",
     "FILE_EMPTY": "deliver the file again; it is read when it changes",
     "FILE_TOO_LARGE": "deliver smaller files, or raise max_inflated_bytes and max_inflation of the tier",

@@ -291,7 +291,7 @@ def _warnings(
 ) -> list[RunWarning]:
     warnings = []
     if done.files:
-        message = "landing files still hold the key; they are the source's to remove"
+        message = "landing files still hold the key: delete them whole (a load file written again is a new full load)"
         warnings.append(
             RunWarning(code="ERASED_IN_FILES", message=message, count=len(done.files), sample=done.files[:5])
         )

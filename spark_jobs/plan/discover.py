@@ -277,6 +277,7 @@ class Discovery:
         touched: path to (fingerprint, etag now) where only the etag changed, not the content.
         missing: paths that the ledger knows, within what was listed, but that no longer exist.
         folder_missing: there is no landing folder (on S3: nothing below it).
+        root_missing: nor the landing root, as where a file system is not mounted; never on S3, which has no folders.
         folders_there: where there is none, landing folders with names like it, or a few others; relative to the root.
         ignored: how many files have a name that no rule knows; hidden and temporary ones don't count.
         ignored_sample: a few of them, relative.
@@ -298,6 +299,7 @@ class Discovery:
     touched: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     missing: tuple[str, ...] = ()
     folder_missing: bool = False
+    root_missing: bool = False
     folders_there: tuple[str, ...] = ()
     ignored: int = 0
     ignored_sample: tuple[str, ...] = ()

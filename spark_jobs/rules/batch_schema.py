@@ -499,7 +499,10 @@ def plan_batch(dialect: Dialect, groups: Sequence[Landed], stored: Stored, state
         table_schema=table_schema, groups=shaped,
         plan=plan, before=images,
         schemas=known.schemas, snapshots=state.snapshots,
-        warnings=(*_unknown(spec, delivered, plan.target), *(() if total else _order_not_total(groups, sequence[0]))),
+        warnings=(
+            *_unknown(spec, delivered, plan.target, first=state.keys is None),
+            *(() if total else _order_not_total(groups, sequence[0])),
+        ),
         new_technical=new_technical,
     )  # fmt: skip
 
@@ -546,9 +549,20 @@ def _incoming(
     return data, [IncomingSchema(i, g.label, d.before, True) for i, (g, d) in numbered]
 
 
-def _unknown(spec: TableSpec, delivered: Sequence[_Delivered], target: Schema) -> tuple[RunWarning, ...]:
-    """Columns that the row names and that are not there."""
-    given = unknown_columns([[name for name, _ in each.selectable] for each in delivered], spec)
+def _unknown(
+    spec: TableSpec, delivered: Sequence[_Delivered], target: Schema, *, first: bool
+) -> tuple[RunWarning, ...]:
+    """Columns that the row names and that are not there.
+
+    Raises:
+        FatalError: `PROTECTED_COLUMN_MISSING`: a first load would store what a misspelt mask or exclusion means.
+    """
+    names = [[name for name, _ in each.selectable] for each in delivered]
+    given = unknown_columns(names, spec)
+    if first and (protected := unknown_columns(names, replace(spec, columns=None))):
+        what = f"{spec.table}: {'; '.join(warning.message for warning in protected)}"
+        remedy = "correct the name; a column that comes later is named once the table is loaded, before it comes"
+        raise FatalError("PROTECTED_COLUMN_MISSING", what, remedy=remedy)
     return (*given, *unknown_described((column.name for column in target.columns), spec.column_descriptions))
 
 

@@ -30,10 +30,13 @@ UNFINISHED_CODE = "BATCH_UNFINISHED"
 def of_discovery(found: Discovery, landing: str, dialect: Dialect) -> tuple[RunWarning, ...]:
     """Warnings about a missing folder, ignored or rewritten files, and times of full loads.
 
-    A missing folder is none where the row says what it means.
+    A missing folder is none where the row says what it means, and the landing root is there.
     """
     warnings: list[RunWarning] = []
-    if found.folder_missing and dialect.options.missing_folder == "report":
+    if found.root_missing:
+        message = f"the landing root {landing_root(landing)} is missing; nothing was changed"
+        warnings.append(RunWarning(code="FOLDER_MISSING", message=message))
+    elif found.folder_missing and dialect.options.missing_folder == "report":
         warnings.append(of_missing_folder(landing, found.folders_there))
     if found.ignored:
         message = f"files with names that {dialect.title} doesn't give were left alone"

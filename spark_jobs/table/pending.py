@@ -152,8 +152,12 @@ def moment(run: TableRun, ledger: Ledger, dropped: BatchPlan | None = None) -> d
 
 
 def is_emptied(run: TableRun, found: Discovery, ledger: Ledger) -> bool:
-    """Whether the folder is missing, the row empties the table then, and no batch has done so yet."""
-    if not (found.folder_missing and run.dialect.options.missing_folder == "empty" and ledger.state.batch):
+    """Whether the folder is missing, the row empties the table then, and no batch has done so yet.
+
+    A landing root that is missing says nothing of its tables.
+    """
+    is_empty = found.folder_missing and not found.root_missing and run.dialect.options.missing_folder == "empty"
+    if not (is_empty and ledger.state.batch):
         return False
     generation = ledger.state.generation
     return any(row.generation == generation for row in ledger.all_entries().values())

@@ -177,6 +177,22 @@ def test_check_refuses_packages_that_the_job_refuses(gddl: Gddl, monkeypatch: py
     assert "run `pip install 'pyspark==4.2.*' 'delta-spark==4.4.*'`" in found
 
 
+@pytest.mark.parametrize("runner", ["local", "glue"])
+def test_check_looks_for_the_key_of_masks_where_jobs_run_here(gddl: Gddl, runner: str) -> None:
+    gddl("init")
+    Path("metadata/tables/shop.yaml").write_text("tables:\n- {table: a.b, keys: id, mask: {email: hmac}}\n")
+    glue = "runners: {glue: {role: 'arn:a', script: 's3://a', wheel: 's3://a.whl'}}\n"
+    roots = "landing: s3://b/landing\nlake: s3://b/lake\n"
+    if runner == "glue":
+        Path("metadata/gddl.yaml").write_text(f"{roots}runner: glue\n{glue}")
+    missing = gddl("check", "--json").checked["mask key"]
+    assert missing[0] == {"local": "failed", "glue": "skipped"}[runner]
+    assert ("MASK_KEY_MISSING" in missing[1]) == (runner == "local")
+    found = gddl("check", "--json", GDDL_MASK_KEY="k" * 32)
+    assert found.checked["mask key"] == ("ok", "found")
+    assert "kkkk" not in found.out + found.err
+
+
 def test_check_continues_after_a_failure(gddl: Gddl, monkeypatch: pytest.MonkeyPatch) -> None:
     gddl("init")
     Path("lake").write_text("a file")

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+
+import pytest
 
 from airflow_gddl.contract.spec import JobOptions
 from spark_jobs.table.runtime import TableOutcome
@@ -30,3 +33,56 @@ def test_table_with_empty_folder_is_idle(tmp_path: Path) -> None:
     lake, spec = SmallLake(tmp_path), spec_of()
     Path(lake.layout(spec).landing).mkdir(parents=True)
     assert code(lake.run(spec)) is None
+
+
+def test_a_first_load_is_tried_again_by_the_corrected_row(tmp_path: Path) -> None:
+    lake = SmallLake(tmp_path)
+    wrong = replace(spec_of(), sequence_by=())
+    folder = Path(lake.layout(wrong).landing)
+    folder.mkdir(parents=True)
+    (folder / "LOAD00000001.csv").write_text("id,v\n1,a\n2,b\n")
+    assert [code(lake.run(wrong)) for _ in range(2)] == ["FIRST_LOAD_UNREADABLE"] * 2
+    right = replace(wrong, options={"csv_header": True, "types": {"id": "int"}})
+    assert (lake.done(right).rows_read, lake.replica(right)) == (2, {1: "a", 2: "b"})
+    assert lake.done(right, JobOptions(action="errors_list")).details["unresolved"] == 0
+
+
+@pytest.mark.parametrize("field", ["mask", "exclude_columns"])
+def test_a_first_load_does_not_store_what_a_misspelt_name_protects(field: str, tmp_path: Path) -> None:
+    lake, protected = SmallLake(tmp_path), {"mask": {"V": "hash", "vv": "hash"}, "exclude_columns": ("vv",)}
+    spec = spec_of(**{field: protected[field]})
+    lake.load(spec)
+    outcome = lake.run(spec)
+    assert code(outcome) == "PROTECTED_COLUMN_MISSING"
+    assert isinstance(outcome, TableOutcome)
+    assert "'vv'" in str(outcome.result.error)
+    assert not Path(lake.layout(spec).changes).exists()
+    right = replace(spec, **{field: {"v": "hash"} if field == "mask" else ("v",)})
+    assert lake.done(right).main.rows == 3
+    later = replace(spec, **{field: {"v": "hash", "later": "hash"} if field == "mask" else ("v", "later")})
+    lake.change(later, 1, [("I", 7, "x")])
+    assert [warning.code for warning in lake.done(later).warnings] == ["COLUMN_NOT_FOUND"]
+
+
+def test_a_landing_root_that_is_gone_empties_no_table(tmp_path: Path) -> None:
+    lake, spec = SmallLake(tmp_path), spec_of(options={"missing_folder": "empty"})
+    lake.load(spec)
+    lake.done(spec)
+    (tmp_path / "landing").rename(tmp_path / "elsewhere")
+    assert [warning.code for warning in lake.done(spec).warnings] == ["FOLDER_MISSING"]
+    assert len(lake.replica(spec)) == 3
+    (tmp_path / "elsewhere").rename(tmp_path / "landing")
+    Path(lake.layout(spec).landing, "LOAD00000001.parquet").unlink()
+    Path(lake.layout(spec).landing).rmdir()
+    assert lake.done(spec).main.deleted == 3, "the folder is gone, and the root is there"
+
+
+def test_a_reload_reads_files_again_that_a_wrong_row_could_not(tmp_path: Path) -> None:
+    lake = SmallLake(tmp_path)
+    wrong = spec_of(options={"csv_columns": ["id", "v"]})
+    lake.load(wrong)
+    (Path(lake.layout(wrong).landing) / "20240101-000000001.csv").write_text("I,100,7,seven\n")
+    assert lake.done(wrong).files_in_quarantine == 1
+    right = replace(wrong, options={"csv_columns": ["seq", "id", "v"], "types": {"seq": "bigint", "id": "int"}})
+    assert lake.done(right, JobOptions(reload=True)).files_in_quarantine == 0
+    assert lake.replica(right) == {0: "load 0", 1: "load 1", 2: "load 2", 7: "seven"}

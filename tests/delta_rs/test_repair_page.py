@@ -142,6 +142,8 @@ OF_PAGES = {
     },
     "on-call.md": {
         "rows and files are in quarantine": "commands/test_cli.py::test_errors_replay",
+        "of a table that is loaded, `gddl reload": "delta_rs/test_first_load.py::test_a_reload_reads_files_again",
+        "as after a truncate": "scenarios/r09_reload_held",
         "The row can be lost": "delta_rs/test_quarantine_counts.py::test_a_dismissal_ends_the_attention",
         "`SEQUENCE_TIE`": f"{SNAPSHOTS}::test_rebuild_by_another_sequence_decides_ties",
         "shows key, reason, record and file": "spark/test_replay_of_codes.py::test_rows_of_other_codes_are_kept",

@@ -4,12 +4,14 @@ import os
 from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Literal
 
 import pytest
 from obstore.store import MemoryStore
 
 from airflow_gddl.contract.extensions import DateDelimiter, DatePartition, DmsOptions
 from airflow_gddl.contract.file_names import Names
+from airflow_gddl.contract.layout import landing_root
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.stores import Storage
 from spark_jobs.dialects.dms import DmsDialect
@@ -79,6 +81,18 @@ def test_similar_folder_names_are_suggested(tmp_path: Path, monkeypatch: pytest.
 def test_missing_folder_with_a_meaning_is_no_warning(meaning: str) -> None:
     spec = TableSpec(table="shop.orders", keys=("id",), options={"missing_folder": meaning})
     assert of_discovery(Discovery(folder_missing=True), "/landing/shop/orders", dialect_of(spec)) == ()
+
+
+@pytest.mark.parametrize("meaning", ["report", "empty", "ignore"])
+def test_a_missing_root_means_nothing_for_its_tables(
+    meaning: Literal["report", "empty", "ignore"], tmp_path: Path
+) -> None:
+    table = Table(f"{tmp_path}/root/shop/orders", f"{tmp_path}/ledger", DmsOptions(missing_folder=meaning))
+    found = table.discover()
+    (warning,) = of_discovery(found, table.landing, dialect_of(TableSpec(table="shop.orders", keys=("id",))))
+    assert (found.root_missing, warning.code, "is missing" in warning.message) == (True, "FOLDER_MISSING", True)
+    Path(landing_root(table.landing)).mkdir(parents=True)
+    assert (table.discover().folder_missing, table.discover().root_missing) == (True, False)
 
 
 def test_removed_folder_is_reported_with_its_files(table: Table) -> None:
