@@ -359,6 +359,15 @@ class SourceColumn:
             raise FatalError("INITIAL_LOAD_VALUE", what, where=self.name, remedy=remedy) from error
 
 
+Conditions = Callable[[Any, Any], Sequence[Any]]
+"""Conditions on the rows of a table, made of SQLAlchemy and its table."""
+
+
+def unconditional(_sa: Any, _table: Any) -> Sequence[Any]:
+    """All rows."""
+    return ()
+
+
 @dataclass(frozen=True)
 class Source:
     """The table in its database, with a connection for each statement.
@@ -415,20 +424,21 @@ class Source:
         message = "columns whose types have no equal are loaded as text; options.types gives them one"
         return (RunWarning(code="INITIAL_LOAD_TEXT", message=message, count=len(texts), sample=texts[:5]),)
 
-    def boundary(self, after: str | None, rows: int) -> str | None:
+    def boundary(self, after: str | None, rows: int, within: Conditions = unconditional) -> str | None:
         """The last key of the next `rows` rows; null: so many do not follow."""
         with self._opened() as (sa, found):
             keys = [found.table.c[name] for name in self.keys]
-            wanted = sa.select(*keys).where(*_beyond(sa, keys, after)).order_by(*keys).offset(rows - 1).limit(1)
-            row = found.connection.execute(wanted).first()
+            wanted = sa.select(*keys).where(*_beyond(sa, keys, after), *within(sa, found.table))
+            row = found.connection.execute(wanted.order_by(*keys).offset(rows - 1).limit(1)).first()
         return None if row is None else key_text(tuple(row))
 
-    def rows(self, after: str | None, to: str | None) -> Iterator[pa.RecordBatch]:
+    def rows(self, after: str | None, to: str | None, within: Conditions = unconditional) -> Iterator[pa.RecordBatch]:
         """Rows of a range in the order of their keys."""
         with self._opened() as (sa, found):
             keys = [found.table.c[name] for name in self.keys]
             wanted = sa.select(*(self._selected(sa, found.table, column) for column in self.columns))
-            wanted = wanted.where(*_beyond(sa, keys, after), *_up_to(sa, keys, to)).order_by(*keys)
+            limits = (*_beyond(sa, keys, after), *_up_to(sa, keys, to), *within(sa, found.table))
+            wanted = wanted.where(*limits).order_by(*keys)
             streamed = found.connection.execution_options(yield_per=_ROWS_AT_ONCE).execute(wanted)
             for rows in streamed.partitions():
                 values = zip(*rows, strict=True)
@@ -514,16 +524,17 @@ def _require_primary(run: TableRun, found: SourceTable) -> None:
 
 def _beyond(sa: Any, keys: Sequence[Any], after: str | None) -> list[Any]:
     """Keys after this one, compared left to right; written out, which every database understands."""
-    return [] if after is None else [_greater(sa, keys, key_values(after))]
+    return [] if after is None else [greater_key(sa, keys, key_values(after))]
 
 
 def _up_to(sa: Any, keys: Sequence[Any], to: str | None) -> list[Any]:
-    return [] if to is None else [sa.not_(_greater(sa, keys, key_values(to)))]
+    return [] if to is None else [sa.not_(greater_key(sa, keys, key_values(to)))]
 
 
-def _greater(sa: Any, keys: Sequence[Any], values: Sequence[Any]) -> Any:
+def greater_key(sa: Any, keys: Sequence[Any], values: Sequence[Any]) -> Any:
+    """Whether a key, or its first columns, is greater than these values, compared left to right."""
     if len(keys) == 1:
         return keys[0] > values[0]
-    rest = sa.and_(keys[0] == values[0], _greater(sa, keys[1:], values[1:]))
+    rest = sa.and_(keys[0] == values[0], greater_key(sa, keys[1:], values[1:]))
     # The first condition alone lets the database use its index.
     return sa.and_(keys[0] >= values[0], sa.or_(keys[0] > values[0], rest))

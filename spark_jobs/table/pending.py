@@ -401,7 +401,7 @@ def require_supported(run: TableRun) -> None:
         raise FatalError("SPEC_INVALID", what, remedy="let gddl make the order from the metadata")
     asked = {
         "gddl move": options.action == "move",
-        "a resync": options.resync,
+        "a resync": options.resync or options.action == "resync_rows",
         "a reload": options.reload,
         "a comparison with the source": bool(options.source_connection),
         "a continuous job": options.continuous is not None,

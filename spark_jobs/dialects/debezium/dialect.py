@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.extensions import DebeziumOptions
-from airflow_gddl.contract.file_names import Names, PathFormat, is_temporary
+from airflow_gddl.contract.file_names import Names, PathFormat, is_resynced, is_temporary
 from airflow_gddl.contract.flat_events import FlatForm
 from airflow_gddl.stores.readers import GZIP_MAGIC, Inflating
 from spark_jobs.dialects.debezium.avro_files import MAGIC as AVRO
@@ -195,7 +195,7 @@ class DebeziumDialect(Dialect):
         return FileTimes(self._format)
 
     def file_order(self, path: str) -> str | None:
-        return offset_order(path)
+        return f"~{path.rpartition('/')[2]}" if is_resynced(path) else offset_order(path)
 
     def reordered(self, rows: pa.Table) -> pa.Table:
         return with_other_epochs(rows, self.options.log_began)
@@ -228,6 +228,8 @@ class DebeziumDialect(Dialect):
             images, flat = self.spec.before_image_prefix, FlatForm.of(self.spec, self.options, file.path)
             if data[:4] == _PARQUET:
                 require_bounded(io.BytesIO(data), file, self.bounds, pq.read_metadata(io.BytesIO(data)))
+                if is_resynced(file.path):
+                    return Probed.of_table(file, pq.read_table(io.BytesIO(data)))
                 documents = documents_in(data)
                 if documents is None:
                     return self._probed(file, read_parquet(data, self.options, self.spec.keys, images, flat))

@@ -1,0 +1,330 @@
+"""`gddl resync` of keys and ranges: rows read from a real database, under writers, against damaged replicas."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+import sqlalchemy as sa
+from deltalake import DeltaTable
+
+from airflow_gddl.contract.result import JobResult
+from airflow_gddl.contract.spec import InitialLoad, JobOptions, TableSpec
+from tests.databases.test_initial_load import NAME, done, rows_of, run
+from tests.delta_rs.postgres import emptied, execute, postgres
+from tests.delta_rs.small_lake import SmallLake
+from tests.landing import write
+
+SPEC = TableSpec(
+    table="s.t", keys=("id",), options={"verify_connection": NAME}, settle="0s", sweep_after="0s", sweep_limit=1.0,
+)  # fmt: skip
+_LOGGED = """
+CREATE TABLE s.t (id int PRIMARY KEY, v text);
+CREATE TABLE s.log (seq bigserial PRIMARY KEY, op text, id int, v text);
+CREATE FUNCTION s.note() RETURNS trigger AS $$ BEGIN
+  IF TG_OP = 'DELETE' THEN INSERT INTO s.log (op, id) VALUES ('D', OLD.id);
+  ELSE INSERT INTO s.log (op, id, v) VALUES (left(TG_OP, 1), NEW.id, NEW.v); END IF;
+  RETURN NULL; END $$ LANGUAGE plpgsql;
+CREATE TRIGGER note AFTER INSERT OR UPDATE OR DELETE ON s.t FOR EACH ROW EXECUTE FUNCTION s.note();
+"""
+
+
+def resync(lake: SmallLake, engine: sa.Engine, *keys: int, spec: TableSpec = SPEC, **options: object) -> JobResult:
+    named = tuple({"id": str(key)} for key in keys)
+    return done(lake, engine, spec, JobOptions(action="resync_rows", keys=named, **options))  # type: ignore[arg-type]  # options by name
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[sa.Engine]:
+    with postgres() as engine:
+        yield engine
+
+
+@pytest.fixture
+def source(server: sa.Engine) -> sa.Engine:
+    engine = emptied(server)
+    execute(engine, *_LOGGED.split(";\n\n"), "INSERT INTO s.t SELECT i, 'v' || i FROM generate_series(1, 50) i")
+    return engine
+
+
+@dataclass
+class Service:
+    """A CDC service that captures the log into files, and may lose changes.
+
+    Attributes:
+        delay: changes that are committed and not in a file yet.
+    """
+
+    lake: SmallLake
+    engine: sa.Engine
+    last: int = 0
+    files: int = 0
+
+    def write(self, *, delay: int = 0, lost: frozenset[int] = frozenset()) -> None:
+        with self.engine.connect() as connection:
+            query = sa.text("SELECT op, seq, id, v FROM s.log WHERE seq > :last ORDER BY seq")
+            rows = connection.execute(query, {"last": self.last}).all()
+        rows = rows[: max(0, len(rows) - delay)]
+        if not rows:
+            return
+        self.files, self.last = self.files + 1, rows[-1].seq
+        rows = [row for row in rows if row.seq not in lost]
+        table = pa.table({
+            "Op": pa.array([r.op for r in rows], pa.string()),
+            "AR_H_CHANGE_SEQ": pa.array([f"{r.seq:020d}" for r in rows], pa.string()),
+            "id": pa.array([r.id for r in rows], pa.int32()), "v": pa.array([r.v for r in rows], pa.string()),
+        })  # fmt: skip
+        write(Path(self.lake.layout(SPEC).landing), f"20240101-{self.files:09d}.parquet", table)
+
+
+def unseen(engine: sa.Engine, *statements: str) -> None:
+    """Statements whose changes the CDC service loses."""
+    execute(engine, "ALTER TABLE s.t DISABLE TRIGGER note", *statements, "ALTER TABLE s.t ENABLE TRIGGER note")
+
+
+@pytest.fixture
+def service(source: sa.Engine, tmp_path: Path) -> Service:
+    """A table that is loaded, and of which a change was ingested."""
+    made = Service(SmallLake(tmp_path), source)
+    made.write()
+    done(made.lake, source, SPEC)
+    return made
+
+
+def test_missing_wrong_and_surplus_rows_of_named_keys_are_repaired(service: Service) -> None:
+    lake, source = service.lake, service.engine
+    unseen(
+        source, "INSERT INTO s.t VALUES (100, 'new')", "UPDATE s.t SET v = 'other' WHERE id IN (7, 8)",
+        "DELETE FROM s.t WHERE id = 5",
+    )  # fmt: skip
+    found = resync(lake, source, 5, 7, 100, 999)
+    wanted = rows_of(source) | {8: "v8"}
+    assert lake.replica(SPEC) == wanted
+    assert {name: found.details["resync"][name] for name in ("rows", "absent")} == {"rows": 2, "absent": 2}
+    assert done(lake, source, SPEC, JobOptions(action="verify")).details["verdict"] == "equal"
+
+
+def test_rows_of_a_range_are_repaired_and_others_are_left(service: Service) -> None:
+    lake, source = service.lake, service.engine
+    unseen(
+        source, "UPDATE s.t SET v = 'other'", "DELETE FROM s.t WHERE id IN (12, 40)",
+        "INSERT INTO s.t SELECT i, 'new' FROM generate_series(100, 130) i",
+    )  # fmt: skip
+    before = lake.replica(SPEC)
+    found = resync(lake, source, from_key={"id": "10"}, to_key={"id": "110"})
+    wanted = {i: v for i, v in before.items() if i < 10} | {i: v for i, v in rows_of(source).items() if 10 <= i <= 110}
+    assert lake.replica(SPEC) == wanted
+    assert (found.details["resync"]["rows"], found.details["resync"]["absent"]) == (39 + 11, 2)
+    resync(lake, source, to_key={"": "9"})
+    resync(lake, source, from_key={"id": "111"})
+    assert lake.replica(SPEC) == rows_of(source)
+    assert done(lake, source, SPEC, JobOptions(action="verify")).details["verdict"] == "equal"
+
+
+def test_range_is_read_in_chunks(service: Service) -> None:
+    lake, source = service.lake, service.engine
+    unseen(source, "UPDATE s.t SET v = 'other'", "DELETE FROM s.t WHERE id = 49")
+    chunks = replace(SPEC, initial_load=InitialLoad(chunk_rows=10))
+    found = resync(lake, source, spec=chunks, from_key={"id": "5"})
+    assert found.details["resync"]["files"] == 6, "45 rows by 10, and the deletes"
+    assert lake.replica(SPEC) == rows_of(source) | {i: f"v{i}" for i in range(1, 5)}
+
+
+def test_changes_on_their_way_win_over_what_was_read(service: Service) -> None:
+    """Those that the rows contain, and those that came after them, whatever came late."""
+    lake, source = service.lake, service.engine
+    execute(source, "UPDATE s.t SET v = 'seen' WHERE id = 1", "DELETE FROM s.t WHERE id = 2")
+    unseen(source, "UPDATE s.t SET v = 'unseen' WHERE id IN (1, 3)", "DELETE FROM s.t WHERE id = 4")
+    resync(lake, source, 1, 2, 3, 4)
+    assert lake.replica(SPEC) == rows_of(source)
+    execute(source, "UPDATE s.t SET v = 'last' WHERE id = 1", "INSERT INTO s.t VALUES (2, 'again'), (4, 'again')")
+    execute(source, "DELETE FROM s.t WHERE id = 3")
+    service.write()
+    done(lake, source, SPEC)
+    assert lake.replica(SPEC) == rows_of(source)
+
+
+def test_a_change_that_was_lost_and_comes_late_changes_nothing(service: Service) -> None:
+    lake, source = service.lake, service.engine
+    execute(source, "UPDATE s.t SET v = 'first' WHERE id = 1", "UPDATE s.t SET v = 'second' WHERE id = 1")
+    execute(source, "UPDATE s.t SET v = 'other' WHERE id = 2")
+    first, second, _ = (service.last + n for n in (1, 2, 3))
+    service.write(lost=frozenset({first, second}))
+    resync(lake, source, 1)
+    assert lake.replica(SPEC) == rows_of(source)
+    service.last = first - 1
+    service.write(lost=frozenset({second}))
+    done(lake, source, SPEC)
+    assert lake.replica(SPEC) == rows_of(source)
+
+
+def test_rows_are_repaired_again_while_no_change_comes(service: Service) -> None:
+    """Back to what an earlier repair has read, too."""
+    lake, source = service.lake, service.engine
+    for statement in (
+        "UPDATE s.t SET v = 'a' WHERE id = 1", "UPDATE s.t SET v = 'b' WHERE id = 1",
+        "UPDATE s.t SET v = 'a' WHERE id = 1", "DELETE FROM s.t WHERE id = 1", "INSERT INTO s.t VALUES (1, 'a')",
+        "DELETE FROM s.t WHERE id = 1",
+    ):  # fmt: skip
+        unseen(source, statement)
+        resync(lake, source, 1)
+        assert lake.replica(SPEC) == rows_of(source), statement
+
+
+def test_differences_that_verify_has_found_are_repaired(service: Service) -> None:
+    lake, source = service.lake, service.engine
+    unseen(source, "UPDATE s.t SET v = 'other' WHERE id = 7", "DELETE FROM s.t WHERE id = 5")
+    unseen(source, "INSERT INTO s.t VALUES (100, 'new')")
+    assert resync(lake, source, differences=True).details["resync"]["files"] == 0, "none are remembered"
+    run(lake, source, SPEC, JobOptions(action="verify", settle_seconds=0))
+    found = resync(lake, source, differences=True)
+    assert (found.details["resync"]["rows"], found.details["resync"]["absent"]) == (2, 1)
+    assert lake.replica(SPEC) == rows_of(source)
+    assert done(lake, source, SPEC, JobOptions(action="verify", settle_seconds=0)).details["source"]["different"] == 0
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_random_repairs_under_a_writer_end_in_the_source(seed: int, service: Service) -> None:
+    """A service that loses some changes until a moment, and always lags; what it lost is repaired."""
+    lake, source, chance = service.lake, service.engine, random.Random(seed)  # noqa: S311 - repeatable by its seed
+    for _ in range(3):
+        _write_some(source, chance)
+        with source.connect() as connection:
+            newest = connection.execute(sa.text("SELECT max(seq) FROM s.log")).scalar() or 0
+        gone = frozenset(n for n in range(service.last, newest + 1) if chance.random() < 0.3)
+        service.write(lost=gone)
+    stop = threading.Event()
+
+    def work() -> None:
+        mine = random.Random(seed + 1000)  # noqa: S311 - repeatable by its seed
+        while not stop.is_set():
+            _write_some(source, mine)
+            service.write(delay=mine.randrange(8))
+
+    writer = threading.Thread(target=work)
+    writer.start()
+    try:
+        resync(lake, source, *chance.sample(range(80), 15))
+        for low in range(0, 80, 20):
+            resync(lake, source, from_key={"id": str(low)}, to_key={"id": str(low + 19)})
+    finally:
+        stop.set()
+        writer.join()
+    service.write()
+    done(lake, source, SPEC)
+    assert lake.replica(SPEC) == rows_of(source)
+    assert done(lake, source, SPEC, JobOptions(action="verify")).details["verdict"] == "equal"
+
+
+def _write_some(engine: sa.Engine, chance: random.Random) -> None:
+    with engine.begin() as connection:
+        for _ in range(10):
+            statement = chance.choice((
+                "INSERT INTO s.t VALUES (:id, :v) ON CONFLICT DO NOTHING", "UPDATE s.t SET v = :v WHERE id = :id",
+                "DELETE FROM s.t WHERE id = :id",
+            ))  # fmt: skip
+            connection.execute(sa.text(statement), {"id": chance.randrange(80), "v": str(chance.random())})
+
+
+@pytest.mark.parametrize(
+    ("spec", "options", "code", "said"),
+    [
+        (SPEC, JobOptions(keys=({"v": "1"},)), "RESYNC_KEY_INVALID", "the key of s.t is id, not v"),
+        (SPEC, JobOptions(keys=({"nothing": "1"},)), "RESYNC_KEY_INVALID", "the key of s.t is id, not nothing"),
+        (SPEC, JobOptions(keys=({"id": "abc"},)), "RESYNC_KEY_INVALID", "none of its type, int"),
+        (SPEC, JobOptions(from_key={"id": "1.5"}), "RESYNC_KEY_INVALID", "none of its type, int"),
+        (replace(SPEC, options={}), JobOptions(keys=({"id": "1"},)), "RESYNC_ROWS_REFUSED", "no connection"),
+        (replace(SPEC, table="s.other"), JobOptions(keys=({"id": "1"},)), "RESYNC_ROWS_REFUSED", "not loaded yet"),
+    ],
+)
+def test_bad_input_is_refused_and_nothing_is_written(
+    spec: TableSpec, options: JobOptions, code: str, said: str, service: Service
+) -> None:
+    before = files(service.lake)
+    found = run(service.lake, service.engine, spec, replace(options, action="resync_rows"))
+    assert found.error is not None
+    assert found.error.code == code
+    assert said in found.error.message
+    assert "Remedy" in found.error.message
+    assert files(service.lake) == before
+
+
+def files(lake: SmallLake) -> list[str]:
+    return sorted(path.name for path in Path(lake.layout(SPEC).landing).iterdir())
+
+
+def test_a_table_without_changes_has_no_place_for_rows(source: sa.Engine, tmp_path: Path) -> None:
+    lake = SmallLake(tmp_path)
+    lake.load(SPEC)
+    done(lake, source, SPEC)
+    found = run(lake, source, SPEC, JobOptions(action="resync_rows", keys=({"id": "1"},)))
+    assert found.error is not None
+    assert found.error.code == "RESYNC_ROWS_REFUSED"
+    assert "gddl load --again" in found.error.message
+
+
+_COMPOSITE = TableSpec(
+    table="s.c", keys=("region", "at", "n"), options={"verify_connection": NAME}, settle="0s",
+    initial_load=InitialLoad(chunk_rows=7),
+)  # fmt: skip
+
+
+@pytest.fixture
+def composite(source: sa.Engine, tmp_path: Path) -> SmallLake:
+    """Keys of text, time and number; a row whose `at` is in summer."""
+    execute(
+        source, "CREATE TABLE s.c (region text, at timestamptz, n numeric(9, 2), v text, PRIMARY KEY (region, at, n))",
+        "INSERT INTO s.c SELECT chr(64 + i % 5) || '''\\u00fc', timestamptz '2024-06-01Z' + i * interval '1 hour', "
+        "i / 4.0, 'v' FROM generate_series(1, 40) i",
+    )  # fmt: skip
+    lake = SmallLake(tmp_path)
+    done(lake, source, _COMPOSITE)
+    columns = {
+        "Op": ["D"], "AR_H_CHANGE_SEQ": ["00000000000000000001"], "region": ["nowhere"],
+        "at": pa.array([datetime(2024, 1, 1, tzinfo=UTC)], pa.timestamp("us", "UTC")),
+        "n": pa.array([Decimal("0.25")], pa.decimal128(9, 2)),
+    }  # fmt: skip
+    write(Path(lake.layout(_COMPOSITE).landing), "20240101-000000001.parquet", pa.table(columns))
+    done(lake, source, _COMPOSITE)
+    return lake
+
+
+def composite_rows(lake: SmallLake) -> list[tuple[Any, ...]]:
+    rows = pa.table(DeltaTable(lake.layout(_COMPOSITE).replica).scan()).to_pylist()
+    return sorted((row["region"], row["at"], row["n"], row["v"]) for row in rows)
+
+
+def composite_truth(engine: sa.Engine) -> list[tuple[Any, ...]]:
+    with engine.connect() as connection:
+        return sorted(tuple(row) for row in connection.execute(sa.text("SELECT region, at, n, v FROM s.c")))
+
+
+def test_composite_keys_are_named_whole_and_ranges_by_their_first_columns(
+    composite: SmallLake, source: sa.Engine
+) -> None:
+    execute(source, "UPDATE s.c SET v = 'new' WHERE n = 1", "DELETE FROM s.c WHERE n IN (2, 3.5)")
+    region = chr(64 + 4) + "'\\u00fc"
+    part = run(composite, source, _COMPOSITE, JobOptions(action="resync_rows", keys=({"region": region, "n": "1"},)))
+    assert part.error is not None
+    assert part.error.code == "RESYNC_KEY_INVALID"
+    key = {"region": region, "at": "2024-06-01T06:00:00+02:00", "n": "1.0"}
+    done(composite, source, _COMPOSITE, JobOptions(action="resync_rows", keys=(key,)))
+    assert [row for row in composite_rows(composite) if row[3] == "new"] == [
+        row for row in composite_truth(source) if row[3] == "new"
+    ]
+    second = run(composite, source, _COMPOSITE, JobOptions(action="resync_rows", from_key={"at": "2024-06-01"}))
+    assert second.error is not None
+    assert "name the first columns of the key" in second.error.message
+    low = JobOptions(action="resync_rows", from_key={"region": "A"}, to_key={"region": "C'\\u00fc"})
+    done(composite, source, _COMPOSITE, low)
+    done(composite, source, _COMPOSITE, replace(low, from_key={"region": "D"}, to_key={}))
+    done(composite, source, _COMPOSITE, replace(low, from_key={}, to_key={"region": "A"}))
+    assert composite_rows(composite) == composite_truth(source)
