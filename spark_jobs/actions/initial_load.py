@@ -26,6 +26,7 @@ import pyarrow.parquet as pq
 
 from airflow_gddl.contract.durations import seconds
 from airflow_gddl.contract.errors import FatalError
+from airflow_gddl.contract.extensions import DIALECTS
 from airflow_gddl.contract.layout import join
 from airflow_gddl.contract.names import is_kept
 from airflow_gddl.contract.result import JobResult, RunWarning
@@ -75,8 +76,8 @@ def load_from_source(run: TableRun, totals: RunTotals) -> JobResult:
 def _require_possible(run: TableRun) -> None:
     """Refuse tables whose files would not be understood, or not be the whole of the table."""
     spec, what = run.spec, ""
-    if spec.dialect != "dms":
-        what = f"files of a full load are those of AWS DMS, and the row has dialect {spec.dialect}"
+    if not DIALECTS.get(spec.dialect).takes_source_rows:
+        what = f"its dialect {spec.dialect} takes no files of a full load from the source"
         remedy = "let the CDC service take a snapshot"
     elif spec.shards:
         what, remedy = "the table has several sources", "let the CDC service load each of them"

@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from airflow_gddl.contract.errors import FatalError
-from airflow_gddl.contract.extensions import DmsOptions, date_folder
+from airflow_gddl.contract.extensions import DIALECTS, DmsOptions, date_folder
 from airflow_gddl.contract.file_names import RESYNCED, change_time, digits_of, moment
 from airflow_gddl.contract.layout import join
 from airflow_gddl.contract.names import landed_name, renamed
@@ -76,8 +76,8 @@ def resync_rows(run: TableRun, totals: RunTotals) -> JobResult:
 
 def _require_possible(run: TableRun) -> None:
     spec, what = run.spec, ""
-    if spec.dialect not in ("dms", "debezium"):
-        what, remedy = f"rows can't be written in the dialect {spec.dialect}", "let the CDC service read them again"
+    if not DIALECTS.get(spec.dialect).takes_source_rows:
+        what, remedy = f"its dialect {spec.dialect} takes no rows from the source", "let the CDC service read them again"
     elif not spec.keys:
         what, remedy = "its row has no keys", "load it again: gddl load --again"
     elif spec.mode != "changes":
