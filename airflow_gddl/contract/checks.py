@@ -435,7 +435,7 @@ def _initial_load(spec: TableSpec) -> Iterator[SpecProblem]:
             remedy = f"write a number from {least}" + (f" to {most}" if most is not None else " on")
             yield SpecProblem("FIELD_VALUE", (*path, name), value, "out of range", remedy)
     if not _takes_source_rows(spec):
-        message, remedy = "its dialect takes no files of a full load from the source", "let the CDC service take a snapshot"
+        message, remedy = "its dialect takes no load from the source", "let the CDC service take a snapshot"
         yield SpecProblem("FIELD_VALUE", path, spec.dialect, message, remedy)
     elif spec.shards:
         message, remedy = "the table has several sources", "let the CDC service load each of them"

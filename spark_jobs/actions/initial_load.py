@@ -77,7 +77,7 @@ def _require_possible(run: TableRun) -> None:
     """Refuse tables whose files would not be understood, or not be the whole of the table."""
     spec, what = run.spec, ""
     if not DIALECTS.get(spec.dialect).takes_source_rows:
-        what = f"its dialect {spec.dialect} takes no files of a full load from the source"
+        what = f"its dialect {spec.dialect} takes no load from the source"
         remedy = "let the CDC service take a snapshot"
     elif spec.shards:
         what, remedy = "the table has several sources", "let the CDC service load each of them"
@@ -335,6 +335,12 @@ def arrow_type(column: Any, kind: str, database: str) -> pa.DataType | None:
     return _PLAIN.get(kind)
 
 
+def _is_timestamp(column: Any) -> bool:
+    from sqlalchemy import types as T  # noqa: PLC0415 - imported when needed
+
+    return isinstance(column.type, T.TIMESTAMP)
+
+
 @dataclass(frozen=True)
 class SourceColumn:
     """A column that is read; `in_files`: its name there; `as_text`: the database writes its values as text."""
@@ -376,6 +382,7 @@ class Source:
     Attributes:
         keys: its primary key, whose ranges become files; empty: it has none, or one of a type without ranges.
         rows_about: number of its rows by the database's statistics; null: they have none.
+        in_utc: MySQL's columns of type TIMESTAMP are read as instants.
     """
 
     url: Any
@@ -385,6 +392,7 @@ class Source:
     keys: tuple[str, ...]
     position: str
     rows_about: int | None = None
+    in_utc: bool = False
 
     @classmethod
     def of(cls, run: TableRun, settings: InitialLoad) -> Source:
@@ -400,19 +408,23 @@ class Source:
         schema, table = spec.name_in_source.split(".", 1)
         with opened(url, schema, table) as found:
             database, kinds = found.connection.dialect.name, found.types
+            in_utc = run.dialect.zoned_timestamps and database in ("mysql", "mariadb")
             columns = tuple(
                 SourceColumn(
                     column.name, name_in_files(column.name, run.dialect.op_column), kind or pa.string(), kind is None
                 )
                 for column in found.table.columns
                 if is_kept(column.name, spec) or column.name.lower() in lowered(spec.sequence_by)
-                for kind in [arrow_type(column, kinds[column.name].kind, database)]
-            )
+                for kind in [
+                    _PLAIN["aware"] if in_utc and _is_timestamp(column)
+                    else arrow_type(column, kinds[column.name].kind, database)
+                ]
+            )  # fmt: skip
             _require_primary(run, found)
             keys = tuple(column.name for column in found.table.primary_key.columns)
             ranged = all(column.name not in keys or not column.as_text for column in columns)
             position, rows = log_position(found.connection), estimated_rows(found.connection, schema, table)
-        return cls(url, spec.name_in_source, settings, columns, keys if ranged else (), position, rows)
+        return cls(url, spec.name_in_source, settings, columns, keys if ranged else (), position, rows, in_utc)
 
     @property
     def schema(self) -> pa.Schema:
@@ -459,6 +471,8 @@ class Source:
             limit = statement_limit(found.connection.dialect, float(seconds(self.settings.statement_timeout)))
             if limit:
                 found.connection.execute(sa.text(limit))
+            if self.in_utc:
+                found.connection.execute(sa.text("SET time_zone = '+00:00'"))
             yield sa, found
 
 

@@ -24,11 +24,11 @@ from airflow_gddl.contract.extensions import DIALECTS, DmsOptions, date_folder
 from airflow_gddl.contract.file_names import RESYNCED, change_time, digits_of, moment
 from airflow_gddl.contract.layout import join
 from airflow_gddl.contract.names import landed_name, renamed
-from airflow_gddl.contract.result import JobResult
+from airflow_gddl.contract.result import JobResult, RunWarning
 from airflow_gddl.contract.spec import InitialLoad
 from airflow_gddl.contract.sql_types import DecimalType, SqlType, StructType, parse_type
 from airflow_gddl.contract.table_spec import lowered
-from spark_jobs.actions.initial_load import Conditions, Source, greater_key, log_position
+from spark_jobs.actions.initial_load import Conditions, RowRate, Source, greater_key, log_position
 from spark_jobs.engines.port import TableContext
 from spark_jobs.pipeline import bring_up_to_date, finished
 from spark_jobs.plan.identity import require_same_identity
@@ -49,7 +49,6 @@ from spark_jobs.verification import (
     read_differences,
 )
 
-CODE = "RESYNC_KEY_INVALID"
 _KEYS_AT_ONCE = 200
 Key = tuple[Any, ...]
 """Values of the key columns, in the order of the table's keys."""
@@ -70,6 +69,7 @@ def resync_rows(run: TableRun, totals: RunTotals) -> JobResult:
     totals.warn(work.source.warnings())
     later = replace(run)
     bring_up_to_date(later, totals)
+    totals.warn(work.waiting(later))
     result = finished(later, totals)
     return replace(result, status="succeeded", details={**(result.details or {}), "resync": work.counts()})
 
@@ -77,9 +77,9 @@ def resync_rows(run: TableRun, totals: RunTotals) -> JobResult:
 def _require_possible(run: TableRun) -> None:
     spec, what = run.spec, ""
     if not DIALECTS.get(spec.dialect).takes_source_rows:
-        what, remedy = f"its dialect {spec.dialect} takes no rows from the source", "let the CDC service read them again"
+        what, remedy = f"its dialect {spec.dialect} takes no rows from the source", "let its service read them again"
     elif not spec.keys:
-        what, remedy = "its row has no keys", "load it again: gddl load --again"
+        what, remedy = "its row has no keys", f"gddl load --again --table {spec.table}"
     elif spec.mode != "changes":
         what, remedy = "it is made of snapshots, each of which is whole", "let the next snapshot come"
     elif not (run.job.options.source_connection or run.dialect.options.verify_connection):
@@ -114,7 +114,7 @@ class SequencePlace:
         """
         if state.max_sequence is None:
             what = "no change was ingested yet, so that nothing tells where its rows come in the order of changes"
-            raise _refused(run, what, "load it again: gddl load --again")
+            raise _refused(run, what, f"gddl load --again --table {run.spec.table}")
         here = lowered(renamed(column.name, run.spec) for column in source.columns)
         own = tuple(name for name in schema.sequence if name.lower() in here)
         times = lowered(run.dialect.commit_times)
@@ -151,10 +151,11 @@ class _Resync:
     place: SequencePlace
     last: datetime
     before: str
+    rate: RowRate
     after: str = ""
     rows: int = 0
     absent: int = 0
-    files: int = 0
+    files: list[str] = field(default_factory=list)
     _seen: set[KeyTexts] = field(default_factory=set)
 
     @classmethod
@@ -174,7 +175,8 @@ class _Resync:
         place = SequencePlace.of(run, schema, ledger.state, source)
         newest = moment(change_time(ledger.state.cursor or "") or "")
         last = datetime.min.replace(tzinfo=UTC) if newest is None else newest.replace(tzinfo=UTC)
-        return cls(run, context, schema, source, columns, place, last, source.position)
+        rate = RowRate(source.settings.max_rows_per_second)
+        return cls(run, context, schema, source, columns, place, last, source.position, rate)
 
     def carry_out(self) -> None:
         options = self.run.job.options
@@ -189,9 +191,18 @@ class _Resync:
 
     def counts(self) -> dict[str, Any]:
         return {
-            "rows": self.rows, "absent": self.absent, "files": self.files, "position_before": self.before,
+            "rows": self.rows, "absent": self.absent, "files": len(self.files), "position_before": self.before,
             "position_after": self.after,
         }  # fmt: skip
+
+    def waiting(self, run: TableRun) -> tuple[RunWarning, ...]:
+        """`RESYNC_WAITS` where files are not loaded yet, such as behind a truncate that is held."""
+        known = run.ledger().all_entries() if self.files else {}
+        left = [path for path in self.files if path not in known]
+        if not left:
+            return ()
+        message = "files with rows of the source wait for a later run, behind others"
+        return (RunWarning(code="RESYNC_WAITS", message=message, count=len(left), sample=tuple(left[:5])),)
 
     # Keys that the user names
 
@@ -216,7 +227,7 @@ class _Resync:
     def _misnamed(self, found: Mapping[str, Any], remedy: str, names: Sequence[str], option: str) -> FatalError:
         what = f"the key of {self.run.spec.table} is {', '.join(self.schema.keys)}, not {', '.join(found)}"
         shown = " ".join(f"{option} {name}=…" for name in names)
-        return FatalError(CODE, what, where=self.run.spec.table, remedy=remedy + shown)
+        return FatalError("RESYNC_KEY_INVALID", what, where=self.run.spec.table, remedy=remedy + shown)
 
     def _named(self, named: Mapping[str, str]) -> dict[str, Any]:
         """Key columns and values.
@@ -234,7 +245,7 @@ class _Resync:
             fitted = key_text(text, kind)
             if fitted is None:
                 what = f"the value for {name} is none of its type, {kind}, that can be named"
-                raise FatalError(CODE, what, where=self.run.spec.table, remedy=how_written(name, kind))
+                raise FatalError("RESYNC_KEY_INVALID", what, where=self.run.spec.table, remedy=how_written(name, kind))
             found[name] = _value(fitted, kind)
         return found
 
@@ -283,11 +294,10 @@ class _Resync:
 
     def _by_key(self, keys: Mapping[KeyTexts, Key]) -> None:
         """Read rows by their keys; those that the source lacks are deleted."""
-        known = self._known(keys)
-        names = list(keys)
-        for start in range(0, len(names), _KEYS_AT_ONCE):
-            chosen = [keys[texts] for texts in names[start : start + _KEYS_AT_ONCE]]
-            self._write(self.source.rows(None, None, self._are(chosen)))
+        known, wanted = self._known(keys), list(keys.values())
+        size = self.source.settings.chunk_rows
+        for start in range(0, len(wanted), size):
+            self._write(self._rows_of(wanted[start : start + size]))
         self._delete({texts: key for texts, key in keys.items() if texts not in self._seen}, known)
 
     def _by_range(self, low: Key, high: Key) -> None:
@@ -303,6 +313,10 @@ class _Resync:
             after = to
         # The source may order text otherwise than the lake, so that a row of the range was not among those read.
         self._by_key({texts: key for texts, key in here.items() if texts not in self._seen})
+
+    def _rows_of(self, keys: Sequence[Key]) -> Iterator[pa.RecordBatch]:
+        for start in range(0, len(keys), _KEYS_AT_ONCE):
+            yield from self.source.rows(None, None, self._are(keys[start : start + _KEYS_AT_ONCE]))
 
     def _are(self, keys: Sequence[Key]) -> Conditions:
         names = self.columns.source[: self.columns.keys]
@@ -334,6 +348,7 @@ class _Resync:
         made = []
         for batch in batches:
             self.run.go_on()
+            self.rate.take(batch.num_rows)
             keys = zip(*(batch.column(name).to_pylist() for name in names), strict=True)
             self._seen.update(map(self._texts, keys))
             made.append(batch)
@@ -378,11 +393,12 @@ class _Resync:
         while True:
             self.last = max(runtime.clock().astimezone(UTC), self.last + timedelta(milliseconds=1))
             digits = digits_of(self.last)
-            name = f"{digits[:8]}-{digits[8:]}-{RESYNCED}.parquet"
-            if runtime.storage.create_once(join(self.run.layout.landing, self._folder(), name), content.getvalue()):
+            folder = join(self.run.layout.landing, self._folder())
+            path = join(folder, f"{digits[:8]}-{digits[8:]}-{RESYNCED}.parquet")
+            if runtime.storage.create_once(path, content.getvalue()):
                 break
-        self.files += 1
-        self.run.report("rows of the source written", self.files, self.rows)
+        self.files.append(path)
+        self.run.report("rows of the source written", len(self.files), self.rows)
 
     def _folder(self) -> str:
         options = self.run.dialect.options

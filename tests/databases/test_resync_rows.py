@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ from tests.landing import write
 SPEC = TableSpec(
     table="s.t", keys=("id",), options={"verify_connection": NAME}, settle="0s", sweep_after="0s", sweep_limit=1.0,
 )  # fmt: skip
-_LOGGED = """
+LOGGED = """
 CREATE TABLE s.t (id int PRIMARY KEY, v text);
 CREATE TABLE s.log (seq bigserial PRIMARY KEY, op text, id int, v text);
 CREATE FUNCTION s.note() RETURNS trigger AS $$ BEGIN
@@ -51,7 +51,7 @@ def server() -> Iterator[sa.Engine]:
 @pytest.fixture
 def source(server: sa.Engine) -> sa.Engine:
     engine = emptied(server)
-    execute(engine, *_LOGGED.split(";\n\n"), "INSERT INTO s.t SELECT i, 'v' || i FROM generate_series(1, 50) i")
+    execute(engine, *LOGGED.split(";\n\n"), "INSERT INTO s.t SELECT i, 'v' || i FROM generate_series(1, 50) i")
     return engine
 
 
@@ -60,13 +60,14 @@ class Service:
     """A CDC service that captures the log into files, and may lose changes.
 
     Attributes:
-        delay: changes that are committed and not in a file yet.
+        order: columns that order a change, by its number in the log.
     """
 
     lake: SmallLake
     engine: sa.Engine
     last: int = 0
     files: int = 0
+    order: Callable[[int], dict[str, Any]] = lambda seq: {"AR_H_CHANGE_SEQ": f"{seq:020d}"}
 
     def write(self, *, delay: int = 0, lost: frozenset[int] = frozenset()) -> None:
         with self.engine.connect() as connection:
@@ -79,7 +80,7 @@ class Service:
         rows = [row for row in rows if row.seq not in lost]
         table = pa.table({
             "Op": pa.array([r.op for r in rows], pa.string()),
-            "AR_H_CHANGE_SEQ": pa.array([f"{r.seq:020d}" for r in rows], pa.string()),
+            **{name: [self.order(r.seq)[name] for r in rows] for name in self.order(0)},
             "id": pa.array([r.id for r in rows], pa.int32()), "v": pa.array([r.v for r in rows], pa.string()),
         })  # fmt: skip
         write(Path(self.lake.layout(SPEC).landing), f"20240101-{self.files:09d}.parquet", table)
@@ -328,3 +329,103 @@ def test_composite_keys_are_named_whole_and_ranges_by_their_first_columns(
     done(composite, source, _COMPOSITE, replace(low, from_key={"region": "D"}, to_key={}))
     done(composite, source, _COMPOSITE, replace(low, from_key={}, to_key={"region": "A"}))
     assert composite_rows(composite) == composite_truth(source)
+
+
+_MOMENT = datetime(2024, 1, 1, tzinfo=UTC)
+_ORDERS: dict[str, tuple[tuple[str, ...], Callable[[int], dict[str, Any]]]] = {
+    "number": (("seq",), lambda seq: {"seq": seq}),
+    "decimal": (("seq",), lambda seq: {"seq": Decimal(seq).scaleb(-2)}),
+    "two columns": (("epoch", "seq"), lambda seq: {"epoch": seq // 7, "seq": f"{seq % 7}"}),
+    "numbers as text": (("seq",), lambda seq: {"seq": str(seq)}),
+    "places as text": (("seq",), lambda seq: {"seq": f"{seq // 9:X}/{seq % 9:X}"}),
+    "commit time": ((), lambda seq: {"AR_H_COMMIT_TIMESTAMP": _MOMENT + timedelta(seconds=seq)}),
+    "commit time as text": ((), lambda seq: {"AR_H_TIMESTAMP": str(_MOMENT + timedelta(seconds=seq))[:19]}),
+    "sequence and time": (
+        (),
+        lambda seq: {"transact_seq": f"{seq:09d}", "dms_timestamp": f"2024-01-01 00:00:{seq:02d}"},
+    ),
+}
+"""Columns of `sequence_by`, and what changes have in their columns, by their number in the log."""
+
+
+@pytest.mark.parametrize("order", _ORDERS)
+def test_rows_have_their_place_in_each_order(order: str, source: sa.Engine, tmp_path: Path) -> None:
+    by, columns = _ORDERS[order]
+    lake, spec = SmallLake(tmp_path), replace(SPEC, sequence_by=by, history=True, delete="soft")
+    service = Service(lake, source, order=columns)
+    service.write()
+    done(lake, source, spec)
+    execute(source, "UPDATE s.t SET v = 'on its way' WHERE id = 2")
+    unseen(source, "UPDATE s.t SET v = 'other' WHERE id < 5", "DELETE FROM s.t WHERE id = 7")
+    unseen(source, "INSERT INTO s.t VALUES (100, 'new')")
+    resync(lake, source, spec=spec, from_key={"id": "1"}, to_key={"id": "8"})
+    resync(lake, source, 100, spec=spec)
+    assert live(lake) == rows_of(source)
+    execute(source, "UPDATE s.t SET v = 'last' WHERE id IN (1, 2)", "INSERT INTO s.t VALUES (7, 'again')")
+    service.write()
+    done(lake, source, spec)
+    assert live(lake) == rows_of(source)
+    assert done(lake, source, spec, JobOptions(action="verify")).details["verdict"] == "equal"
+    before = live(lake)
+    done(lake, source, spec, JobOptions(full_refresh=True))
+    assert live(lake) == before
+    done(lake, source, spec, JobOptions(reload=True, confirmed=True))
+    assert live(lake) == before
+
+
+def live(lake: SmallLake) -> dict[int, str]:
+    rows = pa.table(DeltaTable(lake.layout(SPEC).replica).scan()).to_pylist()
+    return {row["id"]: row["v"] for row in rows if not row["_gddl"].get("deleted")}
+
+
+def test_rows_that_their_own_column_orders(source: sa.Engine, tmp_path: Path) -> None:
+    """A row that the source has put back to an older version is late, as a change of it would be."""
+    execute(source, "CREATE TABLE s.o (id int PRIMARY KEY, v text, version int)")
+    execute(source, "INSERT INTO s.o VALUES (1, 'a', 5), (2, 'b', 1000), (3, 'c', 4), (5, 'e', 2)")
+    spec, lake = replace(SPEC, table="s.o", sequence_by=("version",)), SmallLake(tmp_path)
+    stored = pa.table({
+        "Op": ["I"] * 4, "id": pa.array([1, 2, 3, 4], pa.int32()), "v": ["wrong", "b", "newer", "gone"],
+        "version": pa.array([5, 1000, 9, 7], pa.int32()),
+    })  # fmt: skip
+    write(Path(lake.layout(spec).landing), "20240101-000000001.parquet", stored)
+    done(lake, source, spec)
+    resync(lake, source, 1, 4, 5, 99, spec=spec)
+    assert lake.replica(spec) == {1: "a", 2: "b", 3: "newer", 5: "e"}
+    assert resync(lake, source, 3, spec=spec).late_ignored == 1
+    later = pa.table({
+        "Op": ["U", "I"], "id": pa.array([1, 4], pa.int32()), "v": ["later", "back"],
+        "version": pa.array([6, 8], pa.int32()),
+    })  # fmt: skip
+    write(Path(lake.layout(spec).landing), "20240101-000000002.parquet", later)
+    done(lake, source, spec)
+    assert lake.replica(spec) == {1: "later", 2: "b", 3: "newer", 4: "back", 5: "e"}
+
+
+def test_rows_behind_a_truncate_that_is_held_wait_for_it(service: Service) -> None:
+    lake, source = service.lake, service.engine
+    held = pa.table({"Op": ["T"], "AR_H_CHANGE_SEQ": [f"{9:020d}"], "id": pa.nulls(1, pa.int32()), "v": pa.nulls(1)})
+    write(Path(lake.layout(SPEC).landing), "20240101-000000009.parquet", held)
+    unseen(source, "UPDATE s.t SET v = 'other' WHERE id = 1")
+    found = resync(lake, source, 1)
+    assert [w.count for w in found.warnings if w.code == "RESYNC_WAITS"] == [1]
+    done(lake, source, SPEC, JobOptions(action="truncate_release"))
+    assert lake.replica(SPEC)[1] == "other"
+
+
+def test_an_erased_key_does_not_come_back(service: Service) -> None:
+    lake, source = service.lake, service.engine
+    done(lake, source, SPEC, JobOptions(action="erase", key={"id": "5"}))
+    resync(lake, source, 5, 6)
+    resync(lake, source, from_key={"id": "4"}, to_key={"id": "7"})
+    assert lake.replica(SPEC) == {i: v for i, v in rows_of(source).items() if i != 5}
+
+
+def test_columns_that_are_masked_or_left_out_stay_so(source: sa.Engine, tmp_path: Path) -> None:
+    spec = replace(SPEC, mask={"v": "hash"}, partition_by=("id",))
+    service = Service(SmallLake(tmp_path), source)
+    service.write()
+    done(service.lake, source, spec)
+    before = service.lake.replica(spec)
+    resync(service.lake, source, 1, spec=spec)
+    assert service.lake.replica(spec) == before
+    assert all(len(value) == 64 for value in before.values())

@@ -172,6 +172,7 @@ class DebeziumDialect(Dialect):
     of_one_length = True
     log_positions = True
     sends_again = True
+    zoned_timestamps = True
     carried = CARRIED
 
     def classify(self, relative_path: str) -> Names | None:
