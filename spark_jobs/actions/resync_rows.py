@@ -27,8 +27,9 @@ from airflow_gddl.contract.names import landed_name, renamed
 from airflow_gddl.contract.result import JobResult, RunWarning
 from airflow_gddl.contract.spec import InitialLoad
 from airflow_gddl.contract.sql_types import DecimalType, SqlType, StructType, parse_type
-from airflow_gddl.contract.table_spec import lowered
+from airflow_gddl.contract.table_spec import SHARD_COLUMN, lowered
 from spark_jobs.actions.initial_load import Conditions, RowRate, Source, greater_key, log_position
+from spark_jobs.dialects.protocol import Dialect
 from spark_jobs.engines.port import TableContext
 from spark_jobs.pipeline import bring_up_to_date, finished
 from spark_jobs.plan.identity import require_same_identity
@@ -63,14 +64,14 @@ def resync_rows(run: TableRun, totals: RunTotals) -> JobResult:
         FatalError: `RESYNC_ROWS_REFUSED`, `RESYNC_KEY_INVALID`; as `Source.of`, and `run_table`.
     """
     _require_possible(run)
+    one = _of_one_source(run)
     bring_up_to_date(run, totals)
-    work = _Resync.of(run)
+    work = _Resync.of(one.beside(run.shard_states()) if one.shard else one)
     work.carry_out()
     totals.warn(work.source.warnings())
-    later = replace(run)
-    bring_up_to_date(later, totals)
-    totals.warn(work.waiting(later))
-    result = finished(later, totals)
+    bring_up_to_date(run, totals)
+    totals.warn(work.waiting())
+    result = finished(run, totals)
     return replace(result, status="succeeded", details={**(result.details or {}), "resync": work.counts()})
 
 
@@ -82,10 +83,39 @@ def _require_possible(run: TableRun) -> None:
         what, remedy = "its row has no keys", f"gddl load --again --table {spec.table}"
     elif spec.mode != "changes":
         what, remedy = "it is made of snapshots, each of which is whole", "let the next snapshot come"
+    elif spec.shards and not run.job.options.source_connection:
+        what, remedy = "the connection of one of its sources is to be named", "name it by --source-connection"
     elif not (run.job.options.source_connection or run.dialect.options.verify_connection):
         what, remedy = "no connection to the source is named", "name it by --source-connection"
     if what:
         raise _refused(run, what, remedy)
+
+
+def _of_one_source(run: TableRun) -> TableRun:
+    """The run of the source that the chosen rows name, which they name no more; the run itself where there is one.
+
+    Raises:
+        FatalError: `RESYNC_KEY_INVALID`: they are of several sources, of none, or of one that the row does not name.
+    """
+    if not run.spec.shards:
+        return run
+    options = run.job.options
+    chosen = [*options.keys, *filter(None, (options.from_key, options.to_key))]
+    named = {next((v for name, v in key.items() if name.lower() == SHARD_COLUMN), None) for key in chosen}
+    one = next((one for one in run.shard_runs() if {one.shard} == named), None)
+    if one is None:
+        what = f"the rows chosen of {run.spec.table} do not name one source in {SHARD_COLUMN}"
+        remedy = f"name one of {', '.join(run.spec.shards)} in each key, and in --from and --to"
+        raise FatalError("RESYNC_KEY_INVALID", what, where=run.spec.table, remedy=remedy)
+    options = replace(
+        options, keys=tuple(map(_without_source, options.keys)), from_key=_without_source(options.from_key),
+        to_key=_without_source(options.to_key),
+    )  # fmt: skip
+    return replace(one, job=replace(run.job, options=options))
+
+
+def _without_source(named: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in named.items() if name.lower() != SHARD_COLUMN}
 
 
 def _refused(run: TableRun, what: str, remedy: str) -> FatalError:
@@ -110,7 +140,9 @@ class SequencePlace:
     def of(cls, run: TableRun, schema: TableSchema, state: TableState, source: Source) -> SequencePlace:
         """
         Raises:
-            FatalError: `RESYNC_ROWS_REFUSED`: no change was ingested yet, or the order is known of neither.
+            FatalError: `RESYNC_ROWS_REFUSED`: no change was ingested yet, or the order's columns are known of neither
+                source nor service. Rows with an order of their own tie with changes of equal order: names of files have
+                to tell which of them is the later one.
         """
         if state.max_sequence is None:
             what = "no change was ingested yet, so that nothing tells where its rows come in the order of changes"
@@ -120,8 +152,9 @@ class SequencePlace:
         times = lowered(run.dialect.commit_times)
         added = lowered(run.dialect.total_order) | times
         is_placed = run.spec.dialect == "dms" or lowered(schema.sequence) <= added
-        if len(own) not in (0, len(schema.sequence)) or not (own or is_placed):
-            what = f"its changes are ordered by {', '.join(schema.sequence)}, which the source has not"
+        by_time = type(run.dialect).file_order is Dialect.file_order
+        if not (is_placed if not own else by_time and len(own) == len(schema.sequence)):
+            what = f"its changes are ordered by {', '.join(schema.sequence)}, which gives rows of the source no place"
             raise _refused(run, what, "gddl resync without --key compares and replaces the whole table")
         kind = parse_type(schema.sequence_type)
         value = read_json(json.loads(state.max_sequence, parse_float=Decimal), kind)
@@ -137,9 +170,18 @@ class SequencePlace:
         return cls(placed, own, types)
 
 
+def _of_source(schema: TableSchema) -> TableSchema:
+    """The schema without the column that names the source: which a source's table lacks."""
+    if schema.spec.shard is None:
+        return schema
+    data = tuple(column for column in schema.data if column.name != SHARD_COLUMN)
+    return replace(schema, data=data, keys=tuple(key for key in schema.keys if key != SHARD_COLUMN))
+
+
 @dataclass
 class _Resync:
     """Attributes:
+    schema: as the source has it.
     last: time of the last file that was written, as its name states it.
     """
 
@@ -168,7 +210,7 @@ class _Resync:
         require_same_identity(run.spec, ledger.state)
         context = run.context()
         notices.require_replica(context, ledger.state)
-        schema = context.stored_schema(ledger.state)
+        schema = _of_source(context.stored_schema(ledger.state))
         source = Source.of(run, run.spec.initial_load or InitialLoad())
         with opened(source.url, *source.table.split(".", 1)) as found:
             columns = Columns.of(found, schema)
@@ -195,9 +237,9 @@ class _Resync:
             "position_after": self.after,
         }  # fmt: skip
 
-    def waiting(self, run: TableRun) -> tuple[RunWarning, ...]:
+    def waiting(self) -> tuple[RunWarning, ...]:
         """`RESYNC_WAITS` where files are not loaded yet, such as behind a truncate that is held."""
-        known = run.ledger().all_entries() if self.files else {}
+        known = self.run.ledger().all_entries() if self.files else {}
         left = [path for path in self.files if path not in known]
         if not left:
             return ()
@@ -254,9 +296,18 @@ class _Resync:
 
     # What is read of the lake, always before the source
 
+    def _lake_rows(self, columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
+        shard, engine = self.run.shard, self.context.engine
+        if not shard:
+            yield from engine.live_rows(self.context, columns)
+            return
+        for source, *row in engine.live_rows(self.context, (SHARD_COLUMN, *columns)):
+            if source == shard:
+                yield tuple(row)
+
     def _lake_keys(self) -> Iterator[Key]:
         kinds = [self._kinds[name] for name in self.schema.keys]
-        for row in self.context.engine.live_rows(self.context, self.schema.keys):
+        for row in self._lake_rows(self.schema.keys):
             yield tuple(_bare(value, kind) for value, kind in zip(row, kinds, strict=True))
 
     def _different(self) -> dict[KeyTexts, Key]:
@@ -282,7 +333,7 @@ class _Resync:
             return {texts: {} for texts in keys}
         found: dict[KeyTexts, Mapping[str, Any]] = {}
         kinds = [self._kinds[name] for name in self.schema.keys]
-        for *row, gddl in self.context.engine.live_rows(self.context, (*self.schema.keys, GDDL)):
+        for *row, gddl in self._lake_rows((*self.schema.keys, GDDL)):
             texts = self._texts([_bare(value, kind) for value, kind in zip(row, kinds, strict=True)])
             if texts in keys:
                 value = gddl["sequence"]

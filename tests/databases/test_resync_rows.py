@@ -22,6 +22,8 @@ from tests.databases.test_initial_load import NAME, done, rows_of, run
 from tests.delta_rs.postgres import emptied, execute, postgres
 from tests.delta_rs.small_lake import SmallLake
 from tests.landing import write
+from tests.sharded import Sharded
+from tests.sharded import rows_of as sharded_rows
 
 SPEC = TableSpec(
     table="s.t", keys=("id",), options={"verify_connection": NAME}, settle="0s", sweep_after="0s", sweep_limit=1.0,
@@ -429,3 +431,72 @@ def test_columns_that_are_masked_or_left_out_stay_so(source: sa.Engine, tmp_path
     resync(service.lake, source, 1, spec=spec)
     assert service.lake.replica(spec) == before
     assert all(len(value) == 64 for value in before.values())
+
+
+_SHARDS = ("crm_eu", "crm_us")
+
+
+@pytest.fixture
+def sharded(source: sa.Engine, tmp_path: Path) -> Sharded:
+    """Rows 1 to 50 of each source; the database is that of `crm_eu`."""
+    one = Sharded(tmp_path, _SHARDS, fields={"sweep_after": "0s"})
+    for shard in _SHARDS:
+        one.load(shard, {i: f"v{i}" for i in range(1, 50)})
+        one.change(shard, ("I", 50, "v50"))
+    assert of_shards(one, source).error is None
+    return one
+
+
+def of_shards(one: Sharded, source: sa.Engine, **options: Any) -> JobResult:
+    named = {"source_connection": NAME} if options else {}
+    action = {"action": "resync_rows"} if options else {}
+    lake = SmallLake(one.root)
+    return run(lake, source, one.spec, JobOptions(**{**action, **named, **options}))
+
+
+def rows_of_shards(one: Sharded) -> dict[tuple[str, int], str]:
+    return sharded_rows(pa.table(DeltaTable(SmallLake(one.root).layout(one.spec).replica).scan()).to_pylist())
+
+
+def test_rows_of_one_source_of_several_are_repaired_alone(sharded: Sharded, source: sa.Engine) -> None:
+    unseen(
+        source, "UPDATE s.t SET v = 'other' WHERE id > 20", "DELETE FROM s.t WHERE id IN (3, 30)",
+        "INSERT INTO s.t VALUES (100, 'new')",
+    )  # fmt: skip
+    keys = tuple({"_source": "crm_eu", "id": str(i)} for i in (3, 25, 100))
+    assert of_shards(sharded, source, keys=keys).error is None
+    us = sharded.truth["crm_us"]
+    eu = {i: f"v{i}" for i in range(1, 51) if i != 3} | {25: "other", 100: "new"}
+    sharded.truth["crm_eu"] = eu
+    assert rows_of_shards(sharded) == sharded.expected
+    found = of_shards(sharded, source, from_key={"_source": "crm_eu", "id": "21"}, to_key={"_source": "crm_eu"})
+    assert found.error is None
+    assert (found.details["resync"]["rows"], found.details["resync"]["absent"]) == (30, 1)
+    sharded.truth["crm_eu"] = rows_of(source)
+    assert rows_of_shards(sharded) == sharded.expected
+    sharded.change("crm_us", ("D", 25, ""), ("U", 26, "us"))
+    sharded.change("crm_eu", ("U", 26, "eu"))
+    assert of_shards(sharded, source).error is None
+    assert rows_of_shards(sharded) == sharded.expected
+    assert us[26] == "us"
+
+
+@pytest.mark.parametrize(
+    ("options", "code"),
+    [
+        ({"keys": ({"id": "1"},)}, "RESYNC_KEY_INVALID"),
+        ({"keys": ({"_source": "crm_asia", "id": "1"},)}, "RESYNC_KEY_INVALID"),
+        ({"keys": ({"_source": "crm_eu", "id": "1"}, {"_source": "crm_us", "id": "1"})}, "RESYNC_KEY_INVALID"),
+        ({"from_key": {"_source": "crm_eu"}, "to_key": {"_source": "crm_us"}}, "RESYNC_KEY_INVALID"),
+        ({"differences": True}, "SHARDS_UNSUPPORTED"),
+        ({"keys": ({"_source": "crm_eu", "id": "1"},), "source_connection": ""}, "RESYNC_ROWS_REFUSED"),
+    ],
+)
+def test_rows_of_several_sources_need_one_and_its_connection(
+    options: dict[str, Any], code: str, sharded: Sharded, source: sa.Engine
+) -> None:
+    unseen(source, "UPDATE s.t SET v = 'other'")
+    error = of_shards(sharded, source, **options).error
+    assert error is not None
+    assert error.code == code
+    assert rows_of_shards(sharded) == sharded.expected
