@@ -93,12 +93,34 @@ def read_key(given: list[str], code: str, *, alone: bool = False) -> dict[str, s
     Raises:
         MetadataError: a file can't be read, or a part is not COLUMN=VALUE.
     """
-    parts = []
-    for part in given:
-        parts += _lines(part.removeprefix("@"), code) if part.startswith("@") else [part]
+    parts = _parts_of(given, code)
     if alone and len(parts) == 1 and parts[0] and "=" not in parts[0]:
         return {"": parts[0]}
     return _key_of(parts, code)
+
+
+def read_keys(given: list[str], code: str) -> tuple[dict[str, str], ...]:
+    """As `read_key`, of several keys: a column that is named again begins the next one.
+
+    A value without its column is a key by itself.
+
+    Raises:
+        MetadataError: as `read_key`.
+    """
+    found: list[dict[str, str]] = []
+    for part in _parts_of(given, code):
+        named = _key_of([part], code) if "=" in part or not part else {"": part}
+        if not found or found[-1].keys() & named.keys() or "" in (*found[-1], *named):
+            found.append({})
+        found[-1] |= named
+    return tuple(found)
+
+
+def _parts_of(given: list[str], code: str) -> list[str]:
+    parts = []
+    for part in given:
+        parts += _lines(part.removeprefix("@"), code) if part.startswith("@") else [part]
+    return parts
 
 
 def _lines(file: str, code: str) -> list[str]:

@@ -20,6 +20,7 @@ from airflow_gddl.cli.commands import Group
 from airflow_gddl.cli.context import CliContext
 from airflow_gddl.cli.explain import require_connection, require_name
 from airflow_gddl.cli.job import Done, Request, ask, ask_for_all, carry_out, each, perform, show_counts
+from airflow_gddl.cli.options import read_key, read_keys, require_whole_key
 from airflow_gddl.cli.screen import Cell, Screen, count, counted
 from airflow_gddl.contract.errors import QUARANTINE_REMEDIES, FatalError, GddlError, MetadataError
 from airflow_gddl.contract.layout import Layout
@@ -42,9 +43,14 @@ TRUNCATE, a new snapshot, a lost replication slot or a wrong type, once the old 
 Where rows, columns or changes would go, it says which and asks; --yes answers."""
 _RESYNC = """Load tables again from the files that are there now, and compare them with the source.
 
-The tables are replaced only if they are no further from the source than before; the command fails while they differ."""
+The tables are replaced only if they are no further from the source than before; the command fails while they differ.
+
+With --key, --from and --to, or --differences no table is replaced: these rows are read from the source, and take the
+place of the table's; a row that the source lacks is deleted. Changes that come later are applied to them."""
 _LOSSES = ("files", "rows_before", "rows", "appear", "vanish", "change", "archived")
 _DISTANCES = ("rows", "appear", "vanish", "change", "far_before", "far_after")
+_READ = ("rows", "absent", "files")
+_KEY_INVALID = "RESYNC_KEY_INVALID"
 _UNCONFIRMED = "RELOAD_UNCONFIRMED"
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show the batches without running them.")]
 
@@ -117,21 +123,59 @@ def _agreed(cli: CliContext, done: Done, tables: Sequence[str]) -> bool:
     return typer.confirm(f"Reload {', '.join(tables)}?", default=False)
 
 
-def resync(
+def resync(  # noqa: PLR0913 - typer reads each option of the command from one parameter
     ctx: typer.Context,
     *,
     table: options.NamedTables,
+    key: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--key",
+            metavar="[COLUMN=]VALUE",
+            help="Only the row of this key. All parts of a key have to be named; a column that is named again begins "
+            "the next key. @FILE reads a part from each line of a file, @- from standard input.",
+        ),
+    ] = None,
+    from_: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--from",
+            metavar="[COLUMN=]VALUE",
+            help="Only rows from this key on. The first columns of a composite key suffice. Repeat for more.",
+        ),
+    ] = None,
+    to: Annotated[
+        list[str] | None,
+        typer.Option("--to", metavar="[COLUMN=]VALUE", help="Only rows up to this key, it included; as --from."),
+    ] = None,
+    differences: Annotated[
+        bool, typer.Option("--differences", help="Only rows that the last `gddl verify` found different.")
+    ] = False,
     metadata: options.Metadata = "metadata",
     json: options.Json = False,
     source_connection: options.SourceConnection = "",
     wait: options.Wait = 0.0,
 ) -> None:
     require_name(source_connection)
+    keys = read_keys(key or [], _KEY_INVALID)
+    low, high = (read_key(given or [], _KEY_INVALID, alone=True) for given in (from_, to))
+    if sum(map(bool, (keys, low or high, differences))) > 1:
+        remedy = "write --key, or --from and --to, or --differences"
+        raise MetadataError(_KEY_INVALID, "rows are chosen in more than one way", remedy=remedy)
     cli = context.of(ctx).lending(source_connection)
-    asked = JobOptions(resync=True, source_connection=source_connection, full_listing=True, wait_seconds=wait)
-    check = partial(require_connection, cli, source_connection)
+    some = bool(keys or low or high or differences)
+    asked = JobOptions(
+        action="resync_rows" if some else "run", resync=not some, keys=keys, from_key=low, to_key=high,
+        differences=differences, source_connection=source_connection, full_listing=not some, wait_seconds=wait,
+    )  # fmt: skip
+
+    def check(catalog: Catalog, tables: Sequence[TableSpec]) -> None:
+        require_connection(cli, source_connection, catalog, tables)
+        for one in keys:
+            require_whole_key(one, _KEY_INVALID, catalog, tables)
+
     request = Request(metadata=metadata, tables=tuple(table), options=asked, as_json=json, check=check)
-    carry_out(cli, request, show_distances)
+    carry_out(cli, request, show_repaired if some else show_distances)
 
 
 rebuild.__doc__, reload.__doc__, resync.__doc__ = _REBUILD, _RELOAD, _RESYNC
@@ -151,6 +195,12 @@ def show_distances(screen: Screen, results: Sequence[JobResult]) -> None:
     """Show the changes of each table's swap, and the differences of both versions from the source."""
     titles = ("rows", "appeared", "vanished", "changed", "far before", "far after")
     show_counts(screen, titles, results, lambda result: _counts(result, "resync", _DISTANCES))
+
+
+def show_repaired(screen: Screen, results: Sequence[JobResult]) -> None:
+    """Show how many of the chosen rows the source has and lacks, and what became of the table's rows."""
+    titles = ("rows read", "not in the source", "files")
+    show_counts(screen, titles, results, lambda result: _counts(result, "resync", _READ))
 
 
 def _counts(result: JobResult, name: str, fields: Sequence[str]) -> list[str]:

@@ -413,6 +413,14 @@ def _replication_slot(spec: TableSpec) -> Iterator[SpecProblem]:
 _MOST_CONNECTIONS = 64
 
 
+def _takes_source_rows(spec: TableSpec) -> bool:
+    """Whether jobs may write files of the source's rows; true of a dialect that is not known, which others report."""
+    try:
+        return DIALECTS.get(spec.dialect).takes_source_rows
+    except FatalError:
+        return True
+
+
 def _initial_load(spec: TableSpec) -> Iterator[SpecProblem]:
     load, path = spec.initial_load, ("initial_load",)
     if load is None:
@@ -426,8 +434,8 @@ def _initial_load(spec: TableSpec) -> Iterator[SpecProblem]:
         if value is not None and (value < least or (most is not None and value > most)):
             remedy = f"write a number from {least}" + (f" to {most}" if most is not None else " on")
             yield SpecProblem("FIELD_VALUE", (*path, name), value, "out of range", remedy)
-    if spec.dialect != "dms":
-        message, remedy = "files of a full load are those of AWS DMS", "let the CDC service take a snapshot"
+    if not _takes_source_rows(spec):
+        message, remedy = "its dialect takes no load from the source", "let the CDC service take a snapshot"
         yield SpecProblem("FIELD_VALUE", path, spec.dialect, message, remedy)
     elif spec.shards:
         message, remedy = "the table has several sources", "let the CDC service load each of them"

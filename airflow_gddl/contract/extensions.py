@@ -449,6 +449,7 @@ class DialectDescriptor:
             opens no version of a history. A `*` at the end: all names that begin so. Case does not count.
         check: function that yields the problems of `options` (a mapping, with correct types) beyond their types.
         onboarding: null: `gddl onboard` has no rules for its files.
+        takes_source_rows: it reads files that jobs write of rows of the source (`gddl load`, `gddl resync`).
     """
 
     options: str
@@ -456,6 +457,7 @@ class DialectDescriptor:
     technical: tuple[str, ...]
     check: str | None = None
     onboarding: LandedColumns | None = None
+    takes_source_rows: bool = False
 
 
 def is_among(column: str, names: Iterable[str]) -> bool:
@@ -474,6 +476,7 @@ DIALECTS = ExtensionPoint(
             reading="spark_jobs.dialects.dms:DmsDialect",
             technical=(*TOTAL_ORDER, *COMMIT_TIMES, "AR_H_*"),
             check="airflow_gddl.contract.checks:dms_problems",
+            takes_source_rows=True,
             onboarding=LandedColumns(
                 operations=(
                     "operation", "cdc_operation", "dml_type", "op_type", "__op", "AR_H_OPERATION", "AR_H_CHANGE_OPER",
@@ -491,6 +494,7 @@ DIALECTS = ExtensionPoint(
             reading="spark_jobs.dialects.debezium:DebeziumDialect",
             technical=("_dbz_*",),
             check="airflow_gddl.contract.checks:debezium_problems",
+            takes_source_rows=True,
         ),
     },
     unknown_code="DIALECT_UNKNOWN",

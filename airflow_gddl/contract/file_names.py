@@ -75,6 +75,16 @@ def time_digits(match: re.Match[str]) -> str:
     return (match["day"] + match["time"]).ljust(TIME_DIGITS, "0")
 
 
+RESYNCED = "gddl-resync"
+"""End of the names of change files with rows that a resync has read from the source."""
+_RESYNCED = re.compile(rf"\d{{8}}-\d{{9}}-{RESYNCED}\.parquet")
+
+
+def is_resynced(path: str) -> bool:
+    """Whether a change file has rows that a resync has read from the source."""
+    return _RESYNCED.fullmatch(path.rpartition("/")[2]) is not None
+
+
 _EXTENSION = r"\.(?P<format>parquet|csv)(?:\.gz)?"
 _SUFFIX = r"(?:[._-].*?)?"
 _LOAD = re.compile(

@@ -167,7 +167,7 @@ CONTRACT_VERSION = 1
 
 Action = Literal[
     "run", "plan", "verify", "explain", "errors_list", "errors_replay", "errors_dismiss", "maintain", "erase",
-    "sweep_release", "truncate_release", "load", "move", "catalog_diff", "catalog_sync",
+    "sweep_release", "truncate_release", "load", "resync_rows", "move", "catalog_diff", "catalog_sync",
 ]  # fmt: skip
 
 
@@ -230,8 +230,16 @@ class JobOptions:
     """`maintain`: report the pending work without doing it."""
     key: Mapping[str, str] = field(default_factory=dict)
     """`erase`, `explain`: key column to its value as text; an empty name means the only key column."""
+    keys: tuple[Mapping[str, str], ...] = ()
+    """`resync_rows`: keys, each as `key`."""
+    from_key: Mapping[str, str] = field(default_factory=dict)
+    """`resync_rows`: first key of a range, or values of its first columns; empty: from the first key on."""
+    to_key: Mapping[str, str] = field(default_factory=dict)
+    """`resync_rows`: the last key of the range, as `from_key`."""
+    differences: bool = False
+    """`resync_rows`: the keys that the last comparisons with the source found different."""
     source_connection: str = ""
-    """`verify`, `load`: name of the connection to the source, instead of the row's `verify_connection`."""
+    """`verify`, `load`, `resync_rows`: name of the source's connection, instead of the row's `verify_connection`."""
     settle_seconds: float | None = None
     """`verify`: how long a change may take from the source to the replica; null: the row's freshness, or an hour."""
     since_seconds: float | None = None

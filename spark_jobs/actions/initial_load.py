@@ -26,6 +26,7 @@ import pyarrow.parquet as pq
 
 from airflow_gddl.contract.durations import seconds
 from airflow_gddl.contract.errors import FatalError
+from airflow_gddl.contract.extensions import DIALECTS
 from airflow_gddl.contract.layout import join
 from airflow_gddl.contract.names import is_kept
 from airflow_gddl.contract.result import JobResult, RunWarning
@@ -75,8 +76,8 @@ def load_from_source(run: TableRun, totals: RunTotals) -> JobResult:
 def _require_possible(run: TableRun) -> None:
     """Refuse tables whose files would not be understood, or not be the whole of the table."""
     spec, what = run.spec, ""
-    if spec.dialect != "dms":
-        what = f"files of a full load are those of AWS DMS, and the row has dialect {spec.dialect}"
+    if not DIALECTS.get(spec.dialect).takes_source_rows:
+        what = f"its dialect {spec.dialect} takes no load from the source"
         remedy = "let the CDC service take a snapshot"
     elif spec.shards:
         what, remedy = "the table has several sources", "let the CDC service load each of them"
@@ -334,6 +335,12 @@ def arrow_type(column: Any, kind: str, database: str) -> pa.DataType | None:
     return _PLAIN.get(kind)
 
 
+def _is_timestamp(column: Any) -> bool:
+    from sqlalchemy import types as T  # noqa: PLC0415 - imported when needed
+
+    return isinstance(column.type, T.TIMESTAMP)
+
+
 @dataclass(frozen=True)
 class SourceColumn:
     """A column that is read; `in_files`: its name there; `as_text`: the database writes its values as text."""
@@ -359,6 +366,15 @@ class SourceColumn:
             raise FatalError("INITIAL_LOAD_VALUE", what, where=self.name, remedy=remedy) from error
 
 
+Conditions = Callable[[Any, Any], Sequence[Any]]
+"""Conditions on the rows of a table, made of SQLAlchemy and its table."""
+
+
+def unconditional(_sa: Any, _table: Any) -> Sequence[Any]:
+    """All rows."""
+    return ()
+
+
 @dataclass(frozen=True)
 class Source:
     """The table in its database, with a connection for each statement.
@@ -366,6 +382,7 @@ class Source:
     Attributes:
         keys: its primary key, whose ranges become files; empty: it has none, or one of a type without ranges.
         rows_about: number of its rows by the database's statistics; null: they have none.
+        in_utc: MySQL's columns of type TIMESTAMP are read as instants.
     """
 
     url: Any
@@ -375,6 +392,7 @@ class Source:
     keys: tuple[str, ...]
     position: str
     rows_about: int | None = None
+    in_utc: bool = False
 
     @classmethod
     def of(cls, run: TableRun, settings: InitialLoad) -> Source:
@@ -390,19 +408,23 @@ class Source:
         schema, table = spec.name_in_source.split(".", 1)
         with opened(url, schema, table) as found:
             database, kinds = found.connection.dialect.name, found.types
+            in_utc = run.dialect.zoned_timestamps and database in ("mysql", "mariadb")
             columns = tuple(
                 SourceColumn(
                     column.name, name_in_files(column.name, run.dialect.op_column), kind or pa.string(), kind is None
                 )
                 for column in found.table.columns
                 if is_kept(column.name, spec) or column.name.lower() in lowered(spec.sequence_by)
-                for kind in [arrow_type(column, kinds[column.name].kind, database)]
-            )
+                for kind in [
+                    _PLAIN["aware"] if in_utc and _is_timestamp(column)
+                    else arrow_type(column, kinds[column.name].kind, database)
+                ]
+            )  # fmt: skip
             _require_primary(run, found)
             keys = tuple(column.name for column in found.table.primary_key.columns)
             ranged = all(column.name not in keys or not column.as_text for column in columns)
             position, rows = log_position(found.connection), estimated_rows(found.connection, schema, table)
-        return cls(url, spec.name_in_source, settings, columns, keys if ranged else (), position, rows)
+        return cls(url, spec.name_in_source, settings, columns, keys if ranged else (), position, rows, in_utc)
 
     @property
     def schema(self) -> pa.Schema:
@@ -415,20 +437,21 @@ class Source:
         message = "columns whose types have no equal are loaded as text; options.types gives them one"
         return (RunWarning(code="INITIAL_LOAD_TEXT", message=message, count=len(texts), sample=texts[:5]),)
 
-    def boundary(self, after: str | None, rows: int) -> str | None:
+    def boundary(self, after: str | None, rows: int, within: Conditions = unconditional) -> str | None:
         """The last key of the next `rows` rows; null: so many do not follow."""
         with self._opened() as (sa, found):
             keys = [found.table.c[name] for name in self.keys]
-            wanted = sa.select(*keys).where(*_beyond(sa, keys, after)).order_by(*keys).offset(rows - 1).limit(1)
-            row = found.connection.execute(wanted).first()
+            wanted = sa.select(*keys).where(*_beyond(sa, keys, after), *within(sa, found.table))
+            row = found.connection.execute(wanted.order_by(*keys).offset(rows - 1).limit(1)).first()
         return None if row is None else key_text(tuple(row))
 
-    def rows(self, after: str | None, to: str | None) -> Iterator[pa.RecordBatch]:
+    def rows(self, after: str | None, to: str | None, within: Conditions = unconditional) -> Iterator[pa.RecordBatch]:
         """Rows of a range in the order of their keys."""
         with self._opened() as (sa, found):
             keys = [found.table.c[name] for name in self.keys]
             wanted = sa.select(*(self._selected(sa, found.table, column) for column in self.columns))
-            wanted = wanted.where(*_beyond(sa, keys, after), *_up_to(sa, keys, to)).order_by(*keys)
+            limits = (*_beyond(sa, keys, after), *_up_to(sa, keys, to), *within(sa, found.table))
+            wanted = wanted.where(*limits).order_by(*keys)
             streamed = found.connection.execution_options(yield_per=_ROWS_AT_ONCE).execute(wanted)
             for rows in streamed.partitions():
                 values = zip(*rows, strict=True)
@@ -448,6 +471,8 @@ class Source:
             limit = statement_limit(found.connection.dialect, float(seconds(self.settings.statement_timeout)))
             if limit:
                 found.connection.execute(sa.text(limit))
+            if self.in_utc:
+                found.connection.execute(sa.text("SET time_zone = '+00:00'"))
             yield sa, found
 
 
@@ -514,16 +539,17 @@ def _require_primary(run: TableRun, found: SourceTable) -> None:
 
 def _beyond(sa: Any, keys: Sequence[Any], after: str | None) -> list[Any]:
     """Keys after this one, compared left to right; written out, which every database understands."""
-    return [] if after is None else [_greater(sa, keys, key_values(after))]
+    return [] if after is None else [greater_key(sa, keys, key_values(after))]
 
 
 def _up_to(sa: Any, keys: Sequence[Any], to: str | None) -> list[Any]:
-    return [] if to is None else [sa.not_(_greater(sa, keys, key_values(to)))]
+    return [] if to is None else [sa.not_(greater_key(sa, keys, key_values(to)))]
 
 
-def _greater(sa: Any, keys: Sequence[Any], values: Sequence[Any]) -> Any:
+def greater_key(sa: Any, keys: Sequence[Any], values: Sequence[Any]) -> Any:
+    """Whether a key, or its first columns, is greater than these values, compared left to right."""
     if len(keys) == 1:
         return keys[0] > values[0]
-    rest = sa.and_(keys[0] == values[0], _greater(sa, keys[1:], values[1:]))
+    rest = sa.and_(keys[0] == values[0], greater_key(sa, keys[1:], values[1:]))
     # The first condition alone lets the database use its index.
     return sa.and_(keys[0] >= values[0], sa.or_(keys[0] > values[0], rest))

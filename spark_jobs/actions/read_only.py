@@ -264,7 +264,7 @@ def _wrong_windows(spec: TableSpec, wrong: Sequence[Window]) -> FatalError:
     what = f"windows differ from the source: {', '.join(shown[:_WINDOWS_NAMED])}{more}"
     remedy = (
         f"put the files of these times back into landing, then `gddl run --table {spec.table}`; where they are lost, "
-        "let the CDC service reload the table"
+        f"`gddl verify --table {spec.table}`, then `gddl resync --differences --table {spec.table}`"
     )
     return FatalError(WINDOW_CODE, what, remedy=remedy)
 
@@ -295,8 +295,8 @@ def _difference(spec: TableSpec, verdict: Verdict, source: SourceVerdict | None)
     count = 0 if source is None else source.different
     what = f"{count} keys of the replica differ from the source, and no newer changes of them can be on their way"
     remedy = (
-        "see details.source.keys; the replica holds what its files say, so let the CDC service reload the "
-        f"table, then `gddl run --table {spec.table}`"
+        "see details.source.keys; the replica holds what its files say: read these rows from the source by "
+        f"`gddl resync --differences --table {spec.table}`, or let the CDC service reload the table"
     )
     return FatalError("SOURCE_DIFFERENT", what, remedy=remedy)
 

@@ -342,7 +342,7 @@ def _against_source(
         after = distance(table, table_schema, lambda names: engine.rebuild(order).rows(names))
     if after > before:
         what = f"{after} keys of the new table differ from the source, of the live one {before}"
-        raise _refused(run, what, "its files lack changes: let the CDC service reload the table, then run it")
+        raise _refused(run, what, f"its files lack changes: {_from_source(run)}")
     return replace(found, far_before=before, far_after=after)
 
 
@@ -351,8 +351,14 @@ def still_different(run: TableRun, found: Replacement) -> FatalError:
     what = f"{run.spec.table}: {found.far_after} keys of the new table differ from the source, "
     what += f"of the table before it {found.far_before}"
     remedy = "changes on their way count too: `gddl verify` tells them apart; what stays different was lost before it "
-    remedy += "landed: let the CDC service reload the table, then run it"
+    remedy += f"landed: {_from_source(run)}"
     return FatalError("RESYNC_DIFFERENT", what, remedy=remedy)
+
+
+def _from_source(run: TableRun) -> str:
+    """How to bring what no file has."""
+    table = run.spec.table
+    return f"`gddl verify --table {table}`, `gddl resync --differences --table {table}`, or have the table loaded again"
 
 
 def _refused(run: TableRun, what: str, remedy: str) -> FatalError:

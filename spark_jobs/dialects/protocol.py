@@ -249,6 +249,7 @@ class Dialect(ABC):
         of_one_length: texts in `total_order` compare only where they are equally long.
         log_positions: `total_order` holds positions in the source's log, of all keys, so that they grow with time.
         sends_again: the service may write a change again, into the same file too; `total_order` says that it is one.
+        zoned_timestamps: columns of MySQL's type TIMESTAMP come as times with a zone.
         carried: column that the service adds to list the columns that an update carries; null: it adds none.
     """
 
@@ -263,6 +264,7 @@ class Dialect(ABC):
     of_one_length: ClassVar[bool] = False
     log_positions: ClassVar[bool] = False
     sends_again: ClassVar[bool] = False
+    zoned_timestamps: ClassVar[bool] = False
     carried: ClassVar[str | None] = None
 
     @abstractmethod

@@ -251,15 +251,16 @@ def _move(run: TableRun, totals: RunTotals) -> JobResult:
 
 def _capture(run: TableRun, totals: RunTotals) -> None:
     """Where jobs make the change files themselves, from the source or its snapshots: write them."""
+    reads_log = run.job.options.action in ("run", "resync_rows")
     if run.spec.mode == "snapshots" and run.job.options.action in LOADS:
         from spark_jobs.actions import snapshot_capture  # noqa: PLC0415 - as below
 
         snapshot_capture.capture(run, totals)
-    elif run.spec.dialect == "dms" and run.dialect.options.replication_slot and run.job.options.action == "run":
+    elif run.spec.dialect == "dms" and run.dialect.options.replication_slot and reads_log:
         from spark_jobs.actions.slot_capture import capture  # noqa: PLC0415 - rarely used, slow to import
 
         capture(run)
-    elif topic_of(run.spec) and run.job.options.action == "run":
+    elif topic_of(run.spec) and reads_log:
         from spark_jobs.actions import topic_capture  # noqa: PLC0415 - as above
 
         topic_capture.capture(run, totals)
@@ -289,6 +290,12 @@ def _load(run: TableRun, totals: RunTotals) -> JobResult:
     return load_from_source(run, totals)
 
 
+def _resync_rows(run: TableRun, totals: RunTotals) -> JobResult:
+    from spark_jobs.actions.resync_rows import resync_rows  # noqa: PLC0415 - rarely used, slow to import
+
+    return resync_rows(run, totals)
+
+
 _ACTIONS: Mapping[str, Callable[[TableRun, RunTotals], JobResult]] = {
     "plan": actions.show_plan,
     "verify": actions.verify,
@@ -306,7 +313,7 @@ _ACTIONS: Mapping[str, Callable[[TableRun, RunTotals], JobResult]] = {
 def _run(run: TableRun, totals: RunTotals) -> JobResult:
     """The requested run, or an unfinished rebuild of an earlier run."""
     _capture(run, totals)
-    result = _loaded(run, totals)
+    result = _resync_rows(run, totals) if run.job.options.action == "resync_rows" else _loaded(run, totals)
     if run.spec.mode == "snapshots":
         from spark_jobs.actions.snapshot_capture import end_capture  # noqa: PLC0415 - as above
 

@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
+from airflow_gddl.contract.file_names import is_resynced
 from airflow_gddl.contract.result import RunWarning
 from airflow_gddl.contract.sql_types import ScalarType, SqlType, StructType, parse_type
 from spark_jobs.plan.discover import RecordedFile
@@ -502,7 +503,7 @@ def new_changes(batch: pa.Table, stored: pa.Table | None, schema: TableSchema) -
 
     The n-th of equal changes in a file is a re-delivery where n equal ones are known from other files: rows of one
     file are never one row, unless their sequence says so (`TableSchema.one_change`). Of several in a batch the first is
-    kept. Full-load rows of a keyless table all are.
+    kept. Full-load rows of a keyless table all are, and rows that a resync has read.
 
     Args:
         stored: rows of the change table that may equal some, of other batches; null: there are none.
@@ -538,8 +539,16 @@ def _first_deliveries(
     at = sorted_rows([pa.array(same), pa.array(nth), mine["position"]])
     first = np.zeros(count, dtype=bool)
     first[at] = changes(same[at]) | changes(nth[at])
-    kept = first & (nth >= known[same])
+    kept = (first & (nth >= known[same])) | _resynced(mine["source_file"])
     result: np.ndarray = kept if schema.keys else kept | np.asarray(pc.equal(mine["op"], "R"))
+    return result
+
+
+def _resynced(paths: pa.Array) -> np.ndarray:
+    """Which changes are rows that a resync has read: what they say is new, also where it was said before."""
+    encoded = pc.dictionary_encode(paths, null_encoding="encode")
+    found = np.array([path is not None and is_resynced(path) for path in encoded.dictionary.to_pylist()], dtype=bool)
+    result: np.ndarray = found[np.asarray(encoded.indices)]
     return result
 
 

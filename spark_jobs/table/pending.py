@@ -405,9 +405,9 @@ def require_supported(run: TableRun) -> None:
         raise FatalError("SPEC_INVALID", what, remedy="let gddl make the order from the metadata")
     asked = {
         "gddl move": options.action == "move",
-        "a resync": options.resync,
+        "a resync": options.resync or options.differences,
         "a reload": options.reload,
-        "a comparison with the source": bool(options.source_connection),
+        "a comparison with the source": bool(options.source_connection) and options.action != "resync_rows",
         "a continuous job": options.continuous is not None,
     }
     if run.spec.shards and (names := [name for name, is_asked in asked.items() if is_asked]):

@@ -57,7 +57,7 @@ class WantedKey:
             fitted = text if hashed else key_text(text, kinds[key])
             if fitted is None:
                 what = f"the value for {key} is none of its type, {kinds[key]}, that can be named"
-                raise FatalError(code, what, where=spec.table, remedy=_how_written(key, kinds[key]))
+                raise FatalError(code, what, where=spec.table, remedy=how_written(key, kinds[key]))
             source[key] = fitted
             stored.append(masked_text(text.encode(), method) if hashed else fitted)
         return cls(kinds={k: kinds[k] for k in table_schema.keys}, source=source, stored=tuple(stored),
@@ -83,7 +83,7 @@ def key_of_record(record: str | None, keys: Sequence[str]) -> dict[str, Any] | N
     return {name: row[name.lower()] for name in keys if name.lower() in row} or None
 
 
-def _how_written(key: str, kind: SqlType) -> str:
+def how_written(key: str, kind: SqlType) -> str:
     """The values of a type that have a text, and how it is written; see `key_text`."""
     bounds, name = whole_bounds(kind), str(kind)
     if bounds is not None:

@@ -79,6 +79,55 @@ def test_resync_is_a_checked_refresh(shop: Shop) -> None:
     assert "sales.orders succeeded 5,000 1 0 2 3 0" in [" ".join(line.split()) for line in answer.out.splitlines()]
 
 
+ROWS_READ = {"sales.lines": {"details": {"resync": {"rows": 5000, "absent": 2, "files": 1}}}}
+
+
+def resync_lines(shop: Shop, *args: str) -> dict[str, object]:
+    """Options of the job of a resync of some rows of `sales.lines`."""
+    answer = shop.gddl("resync", "--table", "sales.lines", *args, results=ROWS_READ)
+    assert answer.status == 0, answer.err
+    assert "sales.lines succeeded 5,000 2 1" in [" ".join(line.split()) for line in answer.out.splitlines()]
+    options: dict[str, object] = shop.order["options"]
+    assert (options["action"], options["resync"], options["full_listing"]) == ("resync_rows", False, False)
+    return options
+
+
+def test_resync_of_several_composite_keys(shop: Shop) -> None:
+    file = shop.folder / "keys"
+    file.write_text("order_id=7\nn=@b\n")
+    options = resync_lines(
+        shop, "--key", "order_id=5", "--key", "n=a", "--key", "n=b", "--key", "order_id=6", "--key", f"@{file}"
+    )
+    assert options["keys"] == [
+        {"order_id": "5", "n": "a"}, {"n": "b", "order_id": "6"}, {"order_id": "7", "n": "@b"},
+    ]  # fmt: skip
+
+
+def test_resync_of_a_range_or_of_differences(shop: Shop) -> None:
+    options = resync_lines(shop, "--from", "order_id=5", "--to", "order_id=9", "--to", "n=z")
+    assert (options["from_key"], options["to_key"]) == ({"order_id": "5"}, {"order_id": "9", "n": "z"})
+    assert resync_lines(shop, "--differences")["differences"] is True
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (("--key", "order_id=5"), "the key of sales.lines is order_id, n, not order_id"),
+        (("--key", "order_id=5", "--key", "n=1", "--key", "n=2"), "the key of sales.lines is order_id, n, not n"),
+        (("--key", "5"), "not a value alone"),
+        (("--key", "=5"), "is not COLUMN=VALUE"),
+        (("--key", ""), "is not COLUMN=VALUE"),
+        (("--key", "order_id=5", "--key", "n=1", "--differences"), "in more than one way"),
+        (("--key", "order_id=5", "--key", "n=1", "--to", "order_id=7"), "in more than one way"),
+    ],
+)
+def test_resync_of_rows_that_are_not_named_well_starts_no_job(args: tuple[str, ...], said: str, shop: Shop) -> None:
+    answer = shop.gddl("resync", "--table", "sales.lines", *args)
+    assert answer.status == 2
+    assert "RESYNC_KEY_INVALID" in answer.err
+    assert said in " ".join(answer.err.split())
+
+
 def test_resync_names_its_tables(shop: Shop) -> None:
     assert shop.gddl("resync").status == 2
 

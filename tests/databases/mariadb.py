@@ -20,14 +20,18 @@ _SECONDS = 60
 
 
 @contextmanager
-def mariadb() -> Iterator[sa.Engine]:
-    """An engine on the empty database `shop`, over a socket; all of it is gone afterwards."""
+def mariadb(*settings: str) -> Iterator[sa.Engine]:
+    """An engine on the empty database `shop`, over a socket; all of it is gone afterwards.
+
+    Args:
+        settings: further options of the server.
+    """
     folder = Path(tempfile.mkdtemp(prefix="gddl-my-"))
     data, place, user = folder / "data", folder / "s", getpass.getuser()
     common = ["--no-defaults", f"--datadir={data}", f"--user={user}"]
     install = ["mariadb-install-db", *common, "--auth-root-authentication-method=normal", "--skip-test-db"]
     subprocess.run(install, check=True, capture_output=True)
-    command = [str(SERVER), *common, f"--socket={place}", "--skip-networking", "--performance-schema=ON"]
+    command = [str(SERVER), *common, f"--socket={place}", "--skip-networking", "--performance-schema=ON", *settings]
     with (folder / "log").open("wb") as log:
         server = subprocess.Popen(command, stdout=log, stderr=log)
     try:

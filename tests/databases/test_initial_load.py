@@ -347,7 +347,6 @@ def test_table_without_rows_is_created(source: sa.Engine, tmp_path: Path) -> Non
     ("spec", "options", "said"),
     [
         (replace(SPEC, options={}), LOAD, "no connection"),
-        (replace(SPEC, dialect="debezium"), LOAD, "dialect debezium"),
         (replace(SPEC, options={"verify_connection": "HOME"}), LOAD, "not allowed"),
         (replace(SPEC, table="s.missing"), LOAD, "no table s.missing"),
     ],

@@ -15,12 +15,14 @@ from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.extensions import DIALECTS, forget_entry_points
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.published import Publication, ReplicaSchema
-from airflow_gddl.contract.spec import JobSpec, Roots, TableSpec
+from airflow_gddl.contract.spec import Action, InitialLoad, JobOptions, JobSpec, Roots, TableSpec
 from airflow_gddl.metadata import validation
 from airflow_gddl.metadata.validation import check_spec
 from airflow_gddl.topology.rows import row_of
 from spark_jobs.dialects.protocol import dialect_of
+from spark_jobs.table.runtime import TableOutcome
 from tests.conftest import LocalPort
+from tests.delta_rs.small_lake import SmallLake
 from tests.unit.pages import ROOT
 
 PAGE = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
@@ -69,6 +71,18 @@ def test_metadata_validates_dialect_options() -> None:
     (problem,) = check_spec(wrong, {"small"})
     assert (problem.code, problem.field) == ("FIELD_UNKNOWN", "options.seperator")
     assert "separator" in problem.remedy
+
+
+@pytest.mark.parametrize(("action", "code"), [("load", "INITIAL_LOAD"), ("resync_rows", "RESYNC_ROWS")])
+@pytest.mark.usefixtures("installed")
+def test_rows_of_the_source_are_for_dialects_that_take_them(action: Action, code: str, tmp_path: Path) -> None:
+    (problem,) = check_spec(replace(PIPES, initial_load=InitialLoad()), {"small"})
+    assert (problem.code, problem.field) == ("FIELD_VALUE", "initial_load")
+    found = SmallLake(tmp_path).run(PIPES, JobOptions(action=action))
+    assert isinstance(found, TableOutcome)
+    assert found.result.error is not None
+    assert found.result.error.code == f"{code}_REFUSED"
+    assert "its dialect pipes takes no" in found.result.error.message
 
 
 @pytest.mark.parametrize("broken", ["our_pipes.gone:DESCRIPTOR", "our_pipes.dialect:GONE"])

@@ -134,12 +134,14 @@ PROMISES = re.compile(
     r"until a rebuild|A rebuild then|a column becomes text|repairs them|a reload brings|sweep release`"
 )
 SNAPSHOTS, TABLE_SNAPSHOTS = "debezium/test_snapshots.py", "delta_rs/test_table_snapshots.py"
+RESYNC_ROWS = "databases/test_resync_rows.py"
 OF_PAGES = {
     "debezium.md": {
         "lacks more than a third of the rows": f"{SNAPSHOTS}::test_sweep_limit_holds",
         "Where rows that are gone remain": f"{SNAPSHOTS}::test_reload_follows_what_only_a_person_knows",
         "(`LOG_BEGAN_LATE`)": "debezium/test_log_restarts.py::test_full_refresh_reorders_changes_after_a_log_reset",
     },
+    "initial-load.md": {"`gddl resync --key`": f"{RESYNC_ROWS}::test_missing_wrong_and_surplus_rows"},
     "on-call.md": {
         "rows and files are in quarantine": "commands/test_cli.py::test_errors_replay",
         "of a table that is loaded, `gddl reload": "delta_rs/test_first_load.py::test_a_reload_reads_files_again",
@@ -154,6 +156,11 @@ OF_PAGES = {
     "repair.md": {
         "differs from its own changes (`VERIFY_DIFFERENT`)": "delta_rs/test_repair_page.py::damaged",
         "reads no landing file, and": "delta_rs/test_landing_retention.py::test_a_rebuild_afterwards_is_equal",
+        "changes of some rows were lost": f"{RESYNC_ROWS}::test_differences_that_verify_has_found_are_repaired",
+        "gddl resync --table shop.orders --key": f"{RESYNC_ROWS}::test_missing_wrong_and_surplus_rows",
+        "--from id=1000": f"{RESYNC_ROWS}::test_rows_of_a_range_are_repaired_and_others_are_left",
+        "--from tenant=12": f"{RESYNC_ROWS}::test_composite_keys_are_named_whole_and_ranges_by_their_first_columns",
+        "shop.orders --differences": f"{RESYNC_ROWS}::test_differences_that_verify_has_found_are_repaired",
         **{situation: f"delta_rs/test_repair_page.py::{play.__name__}" for situation, (_, play) in PLAYED.items()},
     },
     "security.md": {"To change the key": "spark/test_masks.py::test_another_key_needs_the_files"},
@@ -171,6 +178,7 @@ OF_PAGES = {
         "process quarantined rows after a fix": "spark/test_replay_of_codes.py::test_rows_of_other_codes_are_kept",
         "again from the lake": "delta_rs/test_repair_page.py::damaged",
         "from the files that are there, and nothing else": "delta_rs/test_repair_page.py::truncated",
+        "some rows, read from the source": f"{RESYNC_ROWS}::test_missing_wrong_and_surplus_rows",
         "compared with the source": "delta_rs/test_repairs.py::test_resync_repairs_a_replica",
         "`SWEEP_HELD`": "scenarios/r09_reload_held",
     },

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -22,7 +22,7 @@ from deltalake import DeltaTable
 
 from airflow_gddl.contract import codec
 from airflow_gddl.contract.result import JobResult
-from airflow_gddl.contract.spec import Continuous, JobOptions, TableSpec
+from airflow_gddl.contract.spec import Continuous, InitialLoad, JobOptions, TableSpec
 from airflow_gddl.stores import Storage
 from spark_jobs.job.spread_local import LocalSpread, NoSpark
 from spark_jobs.job.table_job import attempt, totals_of
@@ -175,13 +175,20 @@ def _plain(row: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.fixture
 def pipeline(tmp_path: Path) -> Iterator[Pipeline]:
+    with piped(tmp_path, {}) as made:
+        yield made
+
+
+@contextmanager
+def piped(tmp_path: Path, settings: Mapping[str, str]) -> Iterator[Pipeline]:
+    """A pipeline whose connector has these settings, too."""
     with (
         postgres(settings="wal_level = logical") as source,
         relayed(source) as port,
         broker(tmp_path / "broker") as kafka,
     ):
         execute(source, *filter(str.strip, _SCHEMA.split(";\n")))
-        connect = Connect(tmp_path / "connect", kafka, port, {"schema.include.list": "shop"})
+        connect = Connect(tmp_path / "connect", kafka, port, {"schema.include.list": "shop", **settings})
         connect.start()
         try:
             yield Pipeline(SmallLake(tmp_path), source, kafka, connect)
@@ -220,3 +227,44 @@ def test_continuous_job_outlives_brokers_and_connectors(pipeline: Pipeline) -> N
                 pipeline.kill(part)
                 background.until(lambda before=before: background.results_of("shop.items") > before)
         background.until(lambda: pipeline.differences() == [])
+
+
+_RANGES = {"shop.items": {"id": "0"}, "shop.lines": {"a": "a"}}
+"""Keys from which on all rows of a table are."""
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("seed", range(2))
+def test_load_and_resync_beside_a_connector_that_loses_deletes(seed: int, tmp_path: Path) -> None:
+    """It takes no snapshot, so that the load alone brings the rows from before."""
+    with piped(tmp_path, {"snapshot.mode": "no_data", "skipped.operations": "d"}) as pipeline:
+        wait_for(lambda: _is_captured(pipeline.source), "the connector's slot")
+        with written(pipeline.source, seed):
+            for spec in pipeline.specs * 2:
+                found = pipeline.run(replace(spec, initial_load=InitialLoad(chunk_rows=40, parallel=2)))
+                assert found.error is None, found.error
+                wait_for(lambda spec=spec: pipeline.run(spec).rows_read > 0, "changes")
+                _resync(pipeline, spec)
+        execute(pipeline.source, "DELETE FROM shop.items WHERE id % 3 = 0", "DELETE FROM shop.lines WHERE b % 3 = 0")
+        wait_for(lambda: _is_ahead(pipeline), "rows that were deleted")
+        for spec in pipeline.specs:
+            _resync(pipeline, spec)
+        wait_for(pipeline.is_run_to_the_end, "the tables to be equal")
+
+
+def _is_captured(source: sa.Engine) -> bool:
+    with source.connect() as connection:
+        return bool(connection.execute(sa.text("SELECT count(*) FROM pg_replication_slots WHERE active")).scalar())
+
+
+def _resync(pipeline: Pipeline, spec: TableSpec) -> None:
+    found = pipeline.run(spec, JobOptions(action="resync_rows", from_key=_RANGES[spec.table]))
+    assert found.error is None, found.error
+    assert found.details["resync"]["rows"] > 50
+
+
+def _is_ahead(pipeline: Pipeline) -> bool:
+    """Whether a run has left rows that the source has no more."""
+    for spec in pipeline.specs:
+        pipeline.run(spec)
+    return pipeline.differences() != []

@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from airflow_gddl.contract.errors import FatalError
-from airflow_gddl.contract.extensions import DebeziumOptions
-from airflow_gddl.contract.file_names import Names, PathFormat, is_temporary
+from airflow_gddl.contract.extensions import DebeziumOptions, DmsOptions
+from airflow_gddl.contract.file_names import Names, PathFormat, is_resynced, is_temporary
 from airflow_gddl.contract.flat_events import FlatForm
 from airflow_gddl.stores.readers import GZIP_MAGIC, Inflating
 from spark_jobs.dialects.debezium.avro_files import MAGIC as AVRO
@@ -33,7 +33,7 @@ from spark_jobs.dialects.debezium.technical import (
     with_keys,
     with_other_epochs,
 )
-from spark_jobs.dialects.probe import reading, require_bounded
+from spark_jobs.dialects.probe import probe, reading, require_bounded
 from spark_jobs.dialects.protocol import EVERYTHING, Dialect, InputOpener, Probed, Window
 from spark_jobs.plan.discover import FileTimes
 from spark_jobs.plan.planned_batch import PlannedFile
@@ -43,6 +43,7 @@ _ENDING = r"(?:\.(?:snappy|gz|zstd))?\.(?:jsonl?|ndjson|parquet|avro)(?:\.gz)?"
 _CAPTURED = r"(?:_\d+_[0-9a-f]{8})?"  # of files that jobs write: the end of their messages, and a digest
 _OFFSET = re.compile(rf"(?:.*[+-](?P<partition>\d+)[+-])?(?P<offset>\d+){_CAPTURED}(?:{_ENDING}|\.gz)?", re.IGNORECASE)
 _AIVEN = re.compile(r".+-\d+-\d+(?:\.gz)?")
+_LOAD = re.compile(r"LOAD[0-9A-F]{8}\.parquet")  # written by `gddl load`
 _DATA = re.compile(rf".*{_ENDING}", re.IGNORECASE)
 _BESIDE = re.compile(r".*\.(?:keys|headers)(?:\.\w+)+", re.IGNORECASE)
 
@@ -53,6 +54,8 @@ def classify(relative_path: str) -> Names | None:
     The order is that of the Kafka offsets in the names, which is the order of the changes of each key.
     """
     name = relative_path.rpartition("/")[2]
+    if _LOAD.fullmatch(relative_path):
+        return "load", "parquet", (relative_path,)
     if is_beside(relative_path) or not (_DATA.fullmatch(name) or _AIVEN.fullmatch(name)):
         return None
     found = _OFFSET.fullmatch(name)
@@ -155,7 +158,7 @@ _PARQUET = b"PAR1"
 
 @dataclass(frozen=True)
 class DebeziumDialect(Dialect):
-    """See `Dialect`. All files are change files: rows of snapshots have a position in the order of changes too."""
+    """See `Dialect`. Rows of snapshots are changes, for they have a position too; `gddl load` writes load files."""
 
     options: DebeziumOptions
 
@@ -169,6 +172,7 @@ class DebeziumDialect(Dialect):
     of_one_length = True
     log_positions = True
     sends_again = True
+    zoned_timestamps = True
     carried = CARRIED
 
     def classify(self, relative_path: str) -> Names | None:
@@ -177,6 +181,8 @@ class DebeziumDialect(Dialect):
         if found is None or self._format is None:
             return found
         kind, file_format, order = found
+        if kind == "load":
+            return found
         return kind, file_format, (self._format.time(relative_path) or "", *order)
 
     def is_temporary(self, relative_path: str) -> bool:
@@ -195,7 +201,7 @@ class DebeziumDialect(Dialect):
         return FileTimes(self._format)
 
     def file_order(self, path: str) -> str | None:
-        return offset_order(path)
+        return f"~{path.rpartition('/')[2]}" if is_resynced(path) else offset_order(path)
 
     def reordered(self, rows: pa.Table) -> pa.Table:
         return with_other_epochs(rows, self.options.log_began)
@@ -220,6 +226,8 @@ class DebeziumDialect(Dialect):
             raise FatalError("PATH_FORMAT_INVALID", what, where=self.spec.table, remedy=remedy) from error
 
     def probe(self, storage: InputOpener, file: PlannedFile) -> Probed:
+        if file.kind == "load" or is_resynced(file.path):  # rows that jobs have read from the source
+            return probe(storage, file, DmsOptions(), self.bounds)
         with reading(file):
             with storage.open_input(file.path) as stream:
                 data = stream.read()

@@ -1,0 +1,485 @@
+"""`gddl resync` of some rows: keys, a range of keys, or what `gddl verify` found different, read from the source.
+
+Rows are written as change files of the table: an insert for each row that the source has, a delete for each that it
+lacks. Their place in the order is that of the last change that was ingested before they were read (decision 400): what
+came before it loses to them, what comes after it replaces them (docs/semantics.md, section 21).
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from functools import cached_property
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from airflow_gddl.contract.errors import FatalError
+from airflow_gddl.contract.extensions import DIALECTS, DmsOptions, date_folder
+from airflow_gddl.contract.file_names import RESYNCED, change_time, digits_of, moment
+from airflow_gddl.contract.layout import join
+from airflow_gddl.contract.names import landed_name, renamed
+from airflow_gddl.contract.result import JobResult, RunWarning
+from airflow_gddl.contract.spec import InitialLoad
+from airflow_gddl.contract.sql_types import DecimalType, SqlType, StructType, parse_type
+from airflow_gddl.contract.table_spec import SHARD_COLUMN, lowered
+from spark_jobs.actions.initial_load import Conditions, RowRate, Source, greater_key, log_position
+from spark_jobs.dialects.protocol import Dialect
+from spark_jobs.engines.port import TableContext
+from spark_jobs.pipeline import bring_up_to_date, finished
+from spark_jobs.plan.identity import require_same_identity
+from spark_jobs.plan.planned_batch import TableState
+from spark_jobs.plan.table_schema import GDDL, TableSchema
+from spark_jobs.rules.arrays import arrow_type
+from spark_jobs.rules.erasure import key_text
+from spark_jobs.rules.texts import BITS, read_json
+from spark_jobs.table import notices
+from spark_jobs.table.runtime import RunTotals, TableRun
+from spark_jobs.table.wanted_key import how_written
+from spark_jobs.verification import (
+    DIFFERENCES,
+    WINDOW_DIFFERENCES,
+    Columns,
+    mark_of,
+    opened,
+    read_differences,
+)
+
+_KEYS_AT_ONCE = 200
+Key = tuple[Any, ...]
+"""Values of the key columns, in the order of the table's keys."""
+KeyTexts = tuple[str, ...]
+"""The same as `Columns.key` writes them: equal for equal keys of source and lake."""
+
+
+def resync_rows(run: TableRun, totals: RunTotals) -> JobResult:
+    """Load what has landed, read the chosen rows from the source, and load these.
+
+    Raises:
+        FatalError: `RESYNC_ROWS_REFUSED`, `RESYNC_KEY_INVALID`; as `Source.of`, and `run_table`.
+    """
+    _require_possible(run)
+    one = _of_one_source(run)
+    bring_up_to_date(run, totals)
+    work = _Resync.of(one.beside(run.shard_states()) if one.shard else one)
+    work.carry_out()
+    totals.warn(work.source.warnings())
+    bring_up_to_date(run, totals)
+    totals.warn(work.waiting())
+    result = finished(run, totals)
+    return replace(result, status="succeeded", details={**(result.details or {}), "resync": work.counts()})
+
+
+def _require_possible(run: TableRun) -> None:
+    spec, what = run.spec, ""
+    if not DIALECTS.get(spec.dialect).takes_source_rows:
+        what, remedy = f"its dialect {spec.dialect} takes no rows from the source", "let its service read them again"
+    elif not spec.keys:
+        what, remedy = "its row has no keys", f"gddl load --again --table {spec.table}"
+    elif spec.mode != "changes":
+        what, remedy = "it is made of snapshots, each of which is whole", "let the next snapshot come"
+    elif spec.shards and not run.job.options.source_connection:
+        what, remedy = "the connection of one of its sources is to be named", "name it by --source-connection"
+    elif not (run.job.options.source_connection or run.dialect.options.verify_connection):
+        what, remedy = "no connection to the source is named", "name it by --source-connection"
+    if what:
+        raise _refused(run, what, remedy)
+
+
+def _of_one_source(run: TableRun) -> TableRun:
+    """The run of the source that the chosen rows name, which they name no more; the run itself where there is one.
+
+    Raises:
+        FatalError: `RESYNC_KEY_INVALID`: they are of several sources, of none, or of one that the row does not name.
+    """
+    if not run.spec.shards:
+        return run
+    options = run.job.options
+    chosen = [*options.keys, *filter(None, (options.from_key, options.to_key))]
+    named = {next((v for name, v in key.items() if name.lower() == SHARD_COLUMN), None) for key in chosen}
+    one = next((one for one in run.shard_runs() if {one.shard} == named), None)
+    if one is None:
+        what = f"the rows chosen of {run.spec.table} do not name one source in {SHARD_COLUMN}"
+        remedy = f"name one of {', '.join(run.spec.shards)} in each key, and in --from and --to"
+        raise FatalError("RESYNC_KEY_INVALID", what, where=run.spec.table, remedy=remedy)
+    options = replace(
+        options, keys=tuple(map(_without_source, options.keys)), from_key=_without_source(options.from_key),
+        to_key=_without_source(options.to_key),
+    )  # fmt: skip
+    return replace(one, job=replace(run.job, options=options))
+
+
+def _without_source(named: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in named.items() if name.lower() != SHARD_COLUMN}
+
+
+def _refused(run: TableRun, what: str, remedy: str) -> FatalError:
+    return FatalError("RESYNC_ROWS_REFUSED", f"{run.spec.table}: {what}", where=run.spec.table, remedy=remedy)
+
+
+@dataclass(frozen=True)
+class SequencePlace:
+    """Where the rows come in the order of changes.
+
+    Attributes:
+        placed: column of files to the value that all rows have there; empty where the rows' own values order them.
+        own: sequence columns of the source.
+        types: Arrow type of each of `placed`.
+    """
+
+    placed: Mapping[str, Any]
+    own: tuple[str, ...]
+    types: Mapping[str, pa.DataType]
+
+    @classmethod
+    def of(cls, run: TableRun, schema: TableSchema, state: TableState, source: Source) -> SequencePlace:
+        """
+        Raises:
+            FatalError: `RESYNC_ROWS_REFUSED`: no change was ingested yet, or the order's columns are known of neither
+                source nor service. Rows with an order of their own tie with changes of equal order: names of files have
+                to tell which of them is the later one.
+        """
+        if state.max_sequence is None:
+            what = "no change was ingested yet, so that nothing tells where its rows come in the order of changes"
+            raise _refused(run, what, f"gddl load --again --table {run.spec.table}")
+        here = lowered(renamed(column.name, run.spec) for column in source.columns)
+        own = tuple(name for name in schema.sequence if name.lower() in here)
+        times = lowered(run.dialect.commit_times)
+        added = lowered(run.dialect.total_order) | times
+        is_placed = run.spec.dialect == "dms" or lowered(schema.sequence) <= added
+        by_time = type(run.dialect).file_order is Dialect.file_order
+        if not (is_placed if not own else by_time and len(own) == len(schema.sequence)):
+            what = f"its changes are ordered by {', '.join(schema.sequence)}, which gives rows of the source no place"
+            raise _refused(run, what, "gddl resync without --key compares and replaces the whole table")
+        kind = parse_type(schema.sequence_type)
+        value = read_json(json.loads(state.max_sequence, parse_float=Decimal), kind)
+        parts = [f.type for f in kind.fields] if isinstance(kind, StructType) else [kind]
+        values = list(value.values()) if isinstance(value, dict) else [value]
+        placed = {} if own else dict(zip(schema.sequence, values, strict=True))
+        types = {} if own else dict(zip(schema.sequence, map(arrow_type, parts), strict=True))
+        stored = lowered(schema.columns)
+        time = next((name for name in run.dialect.commit_times if name.lower() in stored), None)
+        if time is not None and time not in placed and state.max_commit_ts is not None:
+            placed[time] = datetime.fromisoformat(state.max_commit_ts)
+            types[time] = pa.timestamp("us", "UTC")
+        return cls(placed, own, types)
+
+
+def _of_source(schema: TableSchema) -> TableSchema:
+    """The schema without the column that names the source: which a source's table lacks."""
+    if schema.spec.shard is None:
+        return schema
+    data = tuple(column for column in schema.data if column.name != SHARD_COLUMN)
+    return replace(schema, data=data, keys=tuple(key for key in schema.keys if key != SHARD_COLUMN))
+
+
+@dataclass
+class _Resync:
+    """Attributes:
+    schema: as the source has it.
+    last: time of the last file that was written, as its name states it.
+    """
+
+    run: TableRun
+    context: TableContext
+    schema: TableSchema
+    source: Source
+    columns: Columns
+    place: SequencePlace
+    last: datetime
+    before: str
+    rate: RowRate
+    after: str = ""
+    rows: int = 0
+    absent: int = 0
+    files: list[str] = field(default_factory=list)
+    _seen: set[KeyTexts] = field(default_factory=set)
+
+    @classmethod
+    def of(cls, run: TableRun) -> _Resync:
+        ledger = run.ledger()
+        notices.require_first_load(run.spec.table, ledger)
+        if ledger.state.keys is None:
+            raise _refused(run, "it is not loaded yet", f"gddl run --table {run.spec.table}")
+        notices.require_finished(run.title, ledger, run.layout.state, then="resync")
+        require_same_identity(run.spec, ledger.state)
+        context = run.context()
+        notices.require_replica(context, ledger.state)
+        schema = _of_source(context.stored_schema(ledger.state))
+        source = Source.of(run, run.spec.initial_load or InitialLoad())
+        with opened(source.url, *source.table.split(".", 1)) as found:
+            columns = Columns.of(found, schema)
+        place = SequencePlace.of(run, schema, ledger.state, source)
+        newest = moment(change_time(ledger.state.cursor or "") or "")
+        last = datetime.min.replace(tzinfo=UTC) if newest is None else newest.replace(tzinfo=UTC)
+        rate = RowRate(source.settings.max_rows_per_second)
+        return cls(run, context, schema, source, columns, place, last, source.position, rate)
+
+    def carry_out(self) -> None:
+        options = self.run.job.options
+        if options.keys:
+            self._by_key({self._texts(key): key for key in map(self._key, options.keys)})
+        elif options.differences:
+            self._by_key(self._different())
+        else:
+            self._by_range(self._bound(options.from_key, "--from"), self._bound(options.to_key, "--to"))
+        with opened(self.source.url, *self.source.table.split(".", 1)) as found:
+            self.after = log_position(found.connection)
+
+    def counts(self) -> dict[str, Any]:
+        return {
+            "rows": self.rows, "absent": self.absent, "files": len(self.files), "position_before": self.before,
+            "position_after": self.after,
+        }  # fmt: skip
+
+    def waiting(self) -> tuple[RunWarning, ...]:
+        """`RESYNC_WAITS` where files are not loaded yet, such as behind a truncate that is held."""
+        known = self.run.ledger().all_entries() if self.files else {}
+        left = [path for path in self.files if path not in known]
+        if not left:
+            return ()
+        message = "files with rows of the source wait for a later run, behind others"
+        return (RunWarning(code="RESYNC_WAITS", message=message, count=len(left), sample=tuple(left[:5])),)
+
+    # Keys that the user names
+
+    @cached_property
+    def _kinds(self) -> dict[str, SqlType]:
+        return {column.name: column.type for column in self.schema.data if column.name in self.schema.keys}
+
+    def _key(self, named: Mapping[str, str]) -> Key:
+        found = self._named(named)
+        if set(found) != set(self.schema.keys):
+            raise self._misnamed(found, "name the whole key: ", self.schema.keys, "--key")
+        return tuple(found[name] for name in self.schema.keys)
+
+    def _bound(self, named: Mapping[str, str], option: str) -> Key:
+        """Values of the first key columns; empty: no bound."""
+        found = self._named(named)
+        names = self.schema.keys[: len(found)]
+        if set(found) != set(names):
+            raise self._misnamed(found, "name the first columns of the key, or all: ", self.schema.keys, option)
+        return tuple(found[name] for name in names)
+
+    def _misnamed(self, found: Mapping[str, Any], remedy: str, names: Sequence[str], option: str) -> FatalError:
+        what = f"the key of {self.run.spec.table} is {', '.join(self.schema.keys)}, not {', '.join(found)}"
+        shown = " ".join(f"{option} {name}=…" for name in names)
+        return FatalError("RESYNC_KEY_INVALID", what, where=self.run.spec.table, remedy=remedy + shown)
+
+    def _named(self, named: Mapping[str, str]) -> dict[str, Any]:
+        """Key columns and values.
+
+        Raises:
+            FatalError: `RESYNC_KEY_INVALID`; its message shows no value, which may be personal.
+        """
+        found: dict[str, Any] = {}
+        for given, text in named.items():
+            alone = self.schema.keys[0] if not given and len(self.schema.keys) == 1 else None
+            name = alone or self.schema.spelled(renamed(given, self.run.spec)) or given
+            kind = self._kinds.get(name)
+            if kind is None:
+                raise self._misnamed({given or "a value alone": text}, "name its columns: ", self.schema.keys, "--key")
+            fitted = key_text(text, kind)
+            if fitted is None:
+                what = f"the value for {name} is none of its type, {kind}, that can be named"
+                raise FatalError("RESYNC_KEY_INVALID", what, where=self.run.spec.table, remedy=how_written(name, kind))
+            found[name] = _value(fitted, kind)
+        return found
+
+    def _texts(self, key: Sequence[Any]) -> KeyTexts:
+        return self.columns.key(key)
+
+    # What is read of the lake, always before the source
+
+    def _lake_rows(self, columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
+        shard, engine = self.run.shard, self.context.engine
+        if not shard:
+            yield from engine.live_rows(self.context, columns)
+            return
+        for source, *row in engine.live_rows(self.context, (SHARD_COLUMN, *columns)):
+            if source == shard:
+                yield tuple(row)
+
+    def _lake_keys(self) -> Iterator[Key]:
+        kinds = [self._kinds[name] for name in self.schema.keys]
+        for row in self._lake_rows(self.schema.keys):
+            yield tuple(_bare(value, kind) for value, kind in zip(row, kinds, strict=True))
+
+    def _different(self) -> dict[KeyTexts, Key]:
+        """Keys that the last comparisons found different, of both sides."""
+        storage, root = self.context.storage, self.context.layout.state
+        marks = {mark for name in (DIFFERENCES, WINDOW_DIFFERENCES) for mark in read_differences(storage, root, name)}
+        if not marks:
+            return {}
+        found: dict[KeyTexts, Key] = {}
+        for key in self._lake_keys():
+            if mark_of(texts := self._texts(key)) in marks:
+                found[texts] = key
+        names = self.columns.source[: self.columns.keys]
+        with opened(self.source.url, *self.source.table.split(".", 1)) as table:
+            for row in table.rows(names, names[0], (None, None)):
+                if mark_of(texts := self._texts(row)) in marks:
+                    found[texts] = tuple(row)
+        return found
+
+    def _known(self, keys: Mapping[KeyTexts, Key]) -> dict[KeyTexts, Mapping[str, Any]]:
+        """Keys of the lake to the values of their sequence columns, where the rows' own values order them."""
+        if not self.place.own:
+            return {texts: {} for texts in keys}
+        found: dict[KeyTexts, Mapping[str, Any]] = {}
+        kinds = [self._kinds[name] for name in self.schema.keys]
+        for *row, gddl in self._lake_rows((*self.schema.keys, GDDL)):
+            texts = self._texts([_bare(value, kind) for value, kind in zip(row, kinds, strict=True)])
+            if texts in keys:
+                value = gddl["sequence"]
+                values = list(value.values()) if isinstance(value, dict) else [value]
+                found[texts] = dict(zip(self.schema.sequence, values, strict=True))
+        return found
+
+    # What is read of the source
+
+    def _by_key(self, keys: Mapping[KeyTexts, Key]) -> None:
+        """Read rows by their keys; those that the source lacks are deleted."""
+        known, wanted = self._known(keys), list(keys.values())
+        size = self.source.settings.chunk_rows
+        for start in range(0, len(wanted), size):
+            self._write(self._rows_of(wanted[start : start + size]))
+        self._delete({texts: key for texts, key in keys.items() if texts not in self._seen}, known)
+
+    def _by_range(self, low: Key, high: Key) -> None:
+        within = self._between(low, high)
+        here = {self._texts(key): key for key in self._lake_keys() if _is_between(key, low, high)}
+        after: str | None = None
+        while True:
+            rows = self.source.settings.chunk_rows
+            to = self.source.boundary(after, rows, within) if self.source.keys else None
+            self._write(self.source.rows(after, to, within))
+            if to is None:
+                break
+            after = to
+        # The source may order text otherwise than the lake, so that a row of the range was not among those read.
+        self._by_key({texts: key for texts, key in here.items() if texts not in self._seen})
+
+    def _rows_of(self, keys: Sequence[Key]) -> Iterator[pa.RecordBatch]:
+        for start in range(0, len(keys), _KEYS_AT_ONCE):
+            yield from self.source.rows(None, None, self._are(keys[start : start + _KEYS_AT_ONCE]))
+
+    def _are(self, keys: Sequence[Key]) -> Conditions:
+        names = self.columns.source[: self.columns.keys]
+
+        def made(sa: Any, table: Any) -> Sequence[Any]:
+            if len(names) == 1:
+                return (table.c[names[0]].in_([key[0] for key in keys]),)
+            pairs = [[table.c[name] == value for name, value in zip(names, key, strict=True)] for key in keys]
+            return (sa.or_(*(sa.and_(*pair) for pair in pairs)),)
+
+        return made
+
+    def _between(self, low: Key, high: Key) -> Conditions:
+        names = self.columns.source[: self.columns.keys]
+
+        def made(sa: Any, table: Any) -> Sequence[Any]:
+            keys = [table.c[name] for name in names]
+            equal = sa.and_(*(key == value for key, value in zip(keys, low, strict=False))) if low else None
+            at_least = [sa.or_(equal, greater_key(sa, keys[: len(low)], low))] if low else []
+            return [*at_least, *([sa.not_(greater_key(sa, keys[: len(high)], high))] if high else [])]
+
+        return made
+
+    # Files
+
+    def _write(self, batches: Iterator[pa.RecordBatch]) -> None:
+        """A file of the rows, inserts all of them."""
+        names = [self._in_files(name) for name in self.columns.source[: self.columns.keys]]
+        made = []
+        for batch in batches:
+            self.run.go_on()
+            self.rate.take(batch.num_rows)
+            keys = zip(*(batch.column(name).to_pylist() for name in names), strict=True)
+            self._seen.update(map(self._texts, keys))
+            made.append(batch)
+        table = pa.Table.from_batches(made, self.source.schema)
+        self.rows += table.num_rows
+        self._keep(table, "I", self.place.placed)
+
+    def _delete(self, keys: Mapping[KeyTexts, Key], known: Mapping[KeyTexts, Mapping[str, Any]]) -> None:
+        """A file of deletes; of keys that the lake has not either there is nothing to delete."""
+        chosen = [texts for texts in keys if texts in known]
+        self.absent += len(keys)
+        names = [self._in_files(name) for name in self.columns.source[: self.columns.keys]]
+        values = dict(zip(names, zip(*(keys[texts] for texts in chosen), strict=True), strict=True)) if chosen else {}
+        own = {self._own_in_files(name): [known[texts][name] for texts in chosen] for name in self.place.own}
+        columns = [
+            pa.array((own | values).get(f.name, [None] * len(chosen)), f.type) for f in self.source.schema
+        ]  # fmt: skip
+        self._keep(pa.table(columns, schema=self.source.schema), "D", self.place.placed)
+
+    def _in_files(self, name: str) -> str:
+        return next(column.in_files for column in self.source.columns if column.name == name)
+
+    def _own_in_files(self, sequence: str) -> str:
+        wanted = sequence.lower()
+        return next(c.in_files for c in self.source.columns if renamed(c.name, self.run.spec).lower() == wanted)
+
+    def _keep(self, table: pa.Table, op: str, placed: Mapping[str, Any]) -> None:
+        if not table.num_rows:
+            return
+        kinds = {landed_name(column.name).lower(): column.type for column in self.schema.data}
+        found: dict[str, Any] = {self.run.dialect.op_column: pa.repeat(op, table.num_rows)}
+        for name, value in placed.items():
+            one = pa.array([value], self.place.types[name])
+            if str(kinds.get(name.lower())) == "string" and pa.types.is_timestamp(one.type):
+                one = pa.array([value.astimezone(UTC).isoformat(" ")])
+            found[name] = pa.repeat(one[0], table.num_rows)
+        found |= {name: table.column(name) for name in table.column_names}
+        content = io.BytesIO()
+        whole = pa.table(found)
+        pq.write_table(whole.replace_schema_metadata({RESYNCED.encode(): b"1"}), content, compression="zstd")
+        runtime = self.run.runtime
+        while True:
+            self.last = max(runtime.clock().astimezone(UTC), self.last + timedelta(milliseconds=1))
+            digits = digits_of(self.last)
+            folder = join(self.run.layout.landing, self._folder())
+            path = join(folder, f"{digits[:8]}-{digits[8:]}-{RESYNCED}.parquet")
+            if runtime.storage.create_once(path, content.getvalue()):
+                break
+        self.files.append(path)
+        self.run.report("rows of the source written", len(self.files), self.rows)
+
+    def _folder(self) -> str:
+        options = self.run.dialect.options
+        if not isinstance(options, DmsOptions):
+            return ""
+        return date_folder(options.date_partition, options.date_delimiter, self.last)
+
+
+def _value(text: str, kind: SqlType) -> Any:
+    """The value whose text `key_text` has written."""
+    name = str(kind)
+    if isinstance(kind, DecimalType):
+        return Decimal(text)
+    readers: dict[str, Callable[[str], Any]] = {
+        **dict.fromkeys(BITS, int), "double": float, "float": float, "boolean": "true".__eq__,
+        "date": date.fromisoformat, "timestamp": datetime.fromisoformat, "timestamp_ntz": datetime.fromisoformat,
+    }  # fmt: skip
+    return readers.get(name, str)(text)
+
+
+def _bare(value: Any, kind: SqlType) -> Any:
+    """A value of the replica as `_value` gives it: times may come as text."""
+    if str(kind) not in ("timestamp", "timestamp_ntz", "date"):
+        return value
+    found = datetime.fromisoformat(value) if isinstance(value, str) else value
+    if str(kind) == "timestamp":
+        return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
+    return found
+
+
+def _is_between(key: Key, low: Key, high: Key) -> bool:
+    """Whether a key is in a range of which both ends are part, by its first columns."""
+    return (not low or key[: len(low)] >= low) and (not high or key[: len(high)] <= high)
