@@ -160,7 +160,7 @@ def discover(
     known = ledger.all_entries() if scope.is_full else ledger.entries()
     if scope.is_blind_to(_relative(place.landing, path) for path, row in known.items() if row.kind == "change"):
         scope, known = _Scope(), ledger.all_entries()
-    landed = _Landed(place, scope.reaching(place.landing, known), ingested=known if scope.is_full else {})
+    landed = _Landed(place, scope.reaching(place.landing, known), ingested=known)
     listed = list(landed)
     within = landed.within(known)
     files, unsettled = place.settling.split(place.storage, listed, within, now)

@@ -346,20 +346,27 @@ def test_new_folder_has_no_unlisted_days(table: Table) -> None:
     assert table.discover().not_listed is None
 
 
-def test_what_was_ingested_is_counted_and_not_looked_at(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def parsed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Names that the dialect has parsed from now on; it grows."""
+    found: list[str] = []
+    classify = DmsDialect.classify
+
+    def counting(dialect: DmsDialect, relative: str) -> Names | None:
+        found.append(relative)
+        return classify(dialect, relative)
+
+    monkeypatch.setattr(DmsDialect, "classify", counting)
+    return found
+
+
+def test_what_was_ingested_is_counted_and_not_looked_at(table: Table, parsed: list[str]) -> None:
     """Late and rewritten files are found among many that were ingested, whose names are not even parsed."""
     table.cheap_names = 10_000
     table.land(LOADS[0])
     landed = table.land_changes(50, timedelta(hours=1))
     table.run()
-    parsed: list[str] = []
-    classify = DmsDialect.classify
-
-    def counting(dialect: DmsDialect, relative: str) -> Names | None:
-        parsed.append(relative)
-        return classify(dialect, relative)
-
-    monkeypatch.setattr(DmsDialect, "classify", counting)
+    parsed.clear()
     late = table.land(table.name(START - timedelta(days=400)))
     table.land(landed[3], "U,2")
     Path(table.landing, landed[5]).unlink()
@@ -370,6 +377,22 @@ def test_what_was_ingested_is_counted_and_not_looked_at(table: Table, monkeypatc
     assert found.missing == (f"{table.landing}/{landed[5]}",)
     assert (found.listed, found.ignored_sample) == (52, (odd,))
     assert sorted(parsed) == sorted([LOADS[0], late, landed[3], odd])
+
+
+def test_what_was_ingested_within_the_lookback_is_not_looked_at(any_layout: Table, parsed: list[str]) -> None:
+    """The same in a large folder: what a run looks at is what is new, however many files came in these days."""
+    any_layout.land(LOADS[0])
+    landed = any_layout.land_changes(20, timedelta(days=1))
+    any_layout.run()
+    parsed.clear()
+    any_layout.land(landed[-2], "U,2")
+    Path(any_layout.landing, landed[-3]).unlink()
+    new = any_layout.land(any_layout.name(any_layout.now))
+    found = any_layout.discover()
+    assert any_layout.names(found.waiting) == [landed[-2], new]
+    assert found.missing == (f"{any_layout.landing}/{landed[-3]}",)
+    assert found.not_listed is not None
+    assert sorted(set(parsed)) == sorted([LOADS[0], landed[-2], new])
 
 
 def test_a_link_that_leaves_after_it_was_ingested_is_refused(tmp_path: Path) -> None:
