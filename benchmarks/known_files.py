@@ -30,7 +30,7 @@ from measuring import WrongResultError, peak_mib, say
 
 from airflow_gddl.contract.extensions import DatePartition, DmsOptions, date_folder
 from airflow_gddl.contract.layout import Layout
-from airflow_gddl.contract.spec import DEFAULT_TIERS, JobOptions, JobSpec, Roots, TableSpec
+from airflow_gddl.contract.spec import DEFAULT_TIERS, JobSpec, Roots, TableSpec
 from airflow_gddl.stores import Storage
 from spark_jobs.dialects.dms import DmsDialect
 from spark_jobs.job.spread_local import NoSpark
@@ -99,7 +99,7 @@ def _serve(pipe: Connection) -> None:
             if what == "land":
                 bucket.land(*arguments)
             elif what == "names":
-                bucket.names = sorted({*bucket.names, *arguments[0]})
+                bucket.names = sorted(name.removeprefix(_BUCKET) for name in arguments[0])
             elif what == "empty":
                 bucket.objects.clear()
                 bucket.names.clear()
@@ -156,7 +156,8 @@ class Costs:
     """Of a table of so many ingested files.
 
     Attributes:
-        run: of a run with a new file, the mean of `_AVERAGED`; idle: without one; full: that lists everything.
+        run: of a run with a new file, the mean of `_AVERAGED`; idle: without one; full: one that lists everything, as
+            once a day; retained: the same where files older than 30 days were removed.
         peak_mib: most memory of the process so far.
     """
 
@@ -164,6 +165,7 @@ class Costs:
     run: Cost
     idle: Cost
     full: Cost
+    retained: Cost
     peak_mib: float
 
 
@@ -176,6 +178,7 @@ class KnownTable:
     every: timedelta
     now: datetime
     done: int = 0
+    landed: list[str] = field(default_factory=list)
 
     @property
     def spec(self) -> TableSpec:
@@ -194,15 +197,20 @@ class KnownTable:
         folder = date_folder(self.options.date_partition, self.options.date_delimiter, at)
         return f"{self.landing}/{folder}/{at:%Y%m%d-%H%M%S}000.parquet".replace("//2", "/2")
 
+    @property
+    def full_load(self) -> str:
+        return f"{self.landing}/LOAD00000001.parquet"
+
     def load(self) -> None:
-        self._land(f"{self.landing}/LOAD00000001.parquet", {"id": [0, 1, 2], "v": ["a", "b", "c"]})
+        self._land(self.full_load, {"id": [0, 1, 2], "v": ["a", "b", "c"]})
         self.run("succeeded")
 
     def ingest(self, files: int) -> None:
         """Land files that runs have taken, by commits of the ledger alone: many files each, in the end one."""
         storage, dialect = Storage(), DmsDialect(self.spec, self.options)
         names = [self.name(self.now + self.every * number) for number in range(1, files + 1)]
-        self.server.ask("names", [name.removeprefix(_BUCKET) for name in names])
+        self.server.ask("names", [self.full_load, *self.landed, *names])
+        self.landed += names
         ledger = Ledger.open(storage, Layout.of(_ROOTS, self.spec).state)
         ledger.keep(timedelta(days=7), self.landing, dialect.times)
         at = 0
@@ -223,17 +231,12 @@ class KnownTable:
         self.done += 1
         self.now += self.every
         row = {"Op": ["U"], "seq": [self.done], "id": [self.done % 3], "v": [f"v{self.done}"]}
-        self._land(self.name(self.now), row)
+        self.landed.append(self.name(self.now))
+        self._land(self.landed[-1], row)
 
-    def run(self, status: str, options: JobOptions | None = None) -> float:
+    def run(self, status: str) -> float:
         """CPU seconds of a run."""
-        job = JobSpec(
-            run_id=f"run-{self.done}",
-            roots=_ROOTS,
-            tables=(self.spec,),
-            tiers=DEFAULT_TIERS,
-            options=options or JobOptions(),
-        )
+        job = JobSpec(run_id=f"run-{self.done}", roots=_ROOTS, tables=(self.spec,), tiers=DEFAULT_TIERS)
         began = time.process_time()
         found = run_guarded(job, self.spec, Runtime(storage=Storage(), spark=NoSpark(), clock=lambda: self.now))
         seconds = time.process_time() - began
@@ -260,17 +263,29 @@ def _planned(path: str) -> PlannedFile:
     )
 
 
-def _cost(table: KnownTable, runs: int, status: str, options: JobOptions | None = None) -> Cost:
+def _cost(table: KnownTable, runs: int, status: str) -> Cost:
     """The mean of so many runs, with a new file each where they are to succeed."""
     spent, counted = 0.0, Counter[str]()
     for _ in range(runs):
         if status == "succeeded":
             table.land_next()
         table.server.ask("count")
-        spent += table.run(status, options)
+        spent += table.run(status)
         counted.update(table.server.ask("count"))
     named = {name: counted[name] / runs for name in ("lists", "reads", "writes", "listed", "ledger_bytes")}
     return Cost(cpu_seconds=spent / runs, **named)
+
+
+def _daily(table: KnownTable) -> Cost:
+    """Of a run a day later, without a new file."""
+    table.now += timedelta(days=1)
+    return _cost(table, 1, "skipped")
+
+
+def _retained(table: KnownTable) -> Cost:
+    kept = table.landed[-round(timedelta(days=30) / table.every) :]
+    table.server.ask("names", [table.full_load, *kept])
+    return _daily(table)
 
 
 def measured(server: Server, files: int, options: DmsOptions, every: timedelta) -> Costs:
@@ -285,8 +300,9 @@ def measured(server: Server, files: int, options: DmsOptions, every: timedelta) 
         files=files,
         run=_cost(table, _AVERAGED, "succeeded"),
         idle=_cost(table, _AVERAGED, "skipped"),
-        full=_cost(table, 1, "skipped", JobOptions(full_listing=True)),
+        full=_daily(table),
         peak_mib=peak_mib(),
+        retained=_retained(table),
     )
     say(str(costs))
     return costs
@@ -301,11 +317,11 @@ def main() -> None:
     options, every = DmsOptions(date_partition=asked.partition), timedelta(seconds=asked.every)
     with _server() as server:
         found = [measured(server, files, options, every) for files in asked.files]
-    for kind in ("run", "idle", "full"):
+    for kind in ("run", "idle", "full", "retained"):
         for costs in found:
             cost: Cost = getattr(costs, kind)
             requests = f"{cost.lists:.1f} lists, {cost.reads:.1f} reads, {cost.writes:.1f} writes"
-            print(f"{kind:5} {costs.files:9,} files: {cost.cpu_seconds:7.3f} s of CPU, {requests}, "
+            print(f"{kind:8} {costs.files:9,} files: {cost.cpu_seconds:7.3f} s of CPU, {requests}, "
                   f"{cost.listed:,.0f} objects listed, {cost.ledger_bytes:,.0f} bytes of the ledger read")  # fmt: skip
     print(json.dumps([asdict(costs) for costs in found]))
 
