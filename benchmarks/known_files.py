@@ -14,6 +14,7 @@ import io
 import json
 import multiprocessing
 import sys
+import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,6 +22,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any, get_args
 
 import pyarrow as pa
@@ -308,11 +310,32 @@ def measured(server: Server, files: int, options: DmsOptions, every: timedelta) 
     return costs
 
 
+def listed_on_disk(files: int, options: DmsOptions, every: timedelta, root: Path) -> float:
+    """CPU seconds of a listing from the newest file's name on, in a folder of so many empty files of a file system."""
+    name, folders = "", set[Path]()
+    for number in range(files):
+        at = END - every * number
+        folder = Path(root, date_folder(options.date_partition, options.date_delimiter, at))
+        if folder not in folders:
+            folder.mkdir(parents=True, exist_ok=True)
+            folders.add(folder)
+        path = folder / f"{at:%Y%m%d-%H%M%S}000.parquet"
+        path.touch()
+        name = name or path.relative_to(root).as_posix()
+    after, storage = name.removesuffix(".parquet"), Storage()
+    began = time.process_time()
+    for _ in range(_AVERAGED):
+        if [found.name for found in storage.list(str(root), after)] != [name]:
+            raise WrongResultError(f"a listing after {after} has other files")
+    return (time.process_time() - began) / _AVERAGED
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
     parser.add_argument("--files", type=int, nargs="+", default=SIZES, help="that are ingested")
     parser.add_argument("--partition", choices=get_args(DatePartition), default="none", help="of the landing folder")
     parser.add_argument("--every", type=float, default=300.0, help="seconds between two files")
+    parser.add_argument("--disk", action="store_true", help="also a listing of so many files of a file system")
     asked = parser.parse_args()
     options, every = DmsOptions(date_partition=asked.partition), timedelta(seconds=asked.every)
     with _server() as server:
@@ -323,7 +346,12 @@ def main() -> None:
             requests = f"{cost.lists:.1f} lists, {cost.reads:.1f} reads, {cost.writes:.1f} writes"
             print(f"{kind:8} {costs.files:9,} files: {cost.cpu_seconds:7.3f} s of CPU, {requests}, "
                   f"{cost.listed:,.0f} objects listed, {cost.ledger_bytes:,.0f} bytes of the ledger read")  # fmt: skip
-    print(json.dumps([asdict(costs) for costs in found]))
+    disk = {}
+    for files in asked.files if asked.disk else ():
+        with tempfile.TemporaryDirectory(prefix="gddl-known-files-") as folder:
+            disk[files] = listed_on_disk(files, options, every, Path(folder))
+        print(f"disk     {files:9,} files: {1000 * disk[files]:.1f} ms of CPU to list the newest")
+    print(json.dumps({"costs": [asdict(costs) for costs in found], "disk": disk}))
 
 
 if __name__ == "__main__":

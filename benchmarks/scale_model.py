@@ -13,6 +13,8 @@ import functools
 import json
 import os
 import shutil
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
@@ -22,10 +24,8 @@ from pathlib import Path
 import small_folders
 import this_engine
 import workload
-from growth import StepCosts
 from landing_polls import LargeBucket, on_s3
-from many_runs import counting
-from measuring import WrongResultError, say, tree_cpu_seconds
+from measuring import HERE, WrongResultError, say, tree_cpu_seconds
 from small_folders import MIX, SmallFolders
 from small_tables import run
 from this_engine import Side
@@ -105,14 +105,10 @@ class SmallFleet:
     """So many tables of `_ROWS` rows, in a folder of their own."""
 
     def __init__(self, root: Path, tables: int, changes: Sequence[int]) -> None:
-        """
-        Args:
-            changes: of the change file of each round.
-        """
+        """`changes`: of the change file of each round."""
         self.root, self.tables = root, tables
         self.folders = SmallFolders(root, tuple(f"t{n:05d}" for n in range(tables)))
-        self.rounds = 0
-        self.changes = tuple(changes)
+        self.rounds, self.changes = 0, tuple(changes)
         self._write()
 
     def _write(self) -> None:
@@ -201,8 +197,8 @@ def poll_lists(tables: int, files: int) -> float:
 def large_batches(root: Path) -> tuple[Line, float]:
     """Batches of two sizes into one large table, and the bytes of a change in their files."""
     spark = LazySpark(SessionSettings(cores=_CORES, memory=this_engine.TIER.memory, single=True))
-    side, folders, marks = Side(spark, this_engine.TIER), Folders(root), list[tuple[int, Spent]]()
-    change_bytes = 0.0
+    side, folders = Side(spark, this_engine.TIER), Folders(root)
+    change_bytes, marks = 0.0, list[tuple[int, Spent]]()
     workload.write(Workload(rows=_LARGE_ROWS, files=1, changes_per_file=_FEW, seed=_SEED), folders)
     this_engine.run(folders, side, lambda _: None, _LARGE_ROWS)
     for number, count in enumerate((_FEW, *_LARGE_BATCHES)):  # the first one warms up
@@ -213,10 +209,10 @@ def large_batches(root: Path) -> tuple[Line, float]:
         change_bytes = file.stat().st_size / count
         file.rename(folders.landed / file.name)
         shutil.rmtree(apart.root)
-        costs, cpu, began = StepCosts(), tree_cpu_seconds(os.getpid()), time.perf_counter()
-        this_engine.run(folders, side, costs.observe, count, counting(costs.calls))
+        cpu, began = tree_cpu_seconds(os.getpid()), time.perf_counter()
+        this_engine.run(folders, side, lambda _: None, count)
         spent = Spent(cpu_seconds=tree_cpu_seconds(os.getpid()) - cpu, seconds=time.perf_counter() - began)
-        say(f"{count:,} changes into {_LARGE_ROWS:,} rows: {spent}, store calls {costs.of_step.total()}")
+        say(f"{count:,} changes into {_LARGE_ROWS:,} rows: {spent}")
         marks.append((count, spent))
     spark.stop()
     return Line.through(*marks[1:]), change_bytes
@@ -258,11 +254,7 @@ def round_of(costs: UnitCosts, quiet: float, worked: float, changes: float) -> S
 
 
 def checked(root: Path, costs: UnitCosts, tables: int) -> dict[str, dict[str, float]]:
-    """Predicted and measured, by job and by what it took.
-
-    Raises:
-        WrongResultError: a result is wrong.
-    """
+    """Predicted and measured, by job and by what it took."""
     fleet, worked = SmallFleet(root / "check", tables, (_CHECKED_CHANGES,)), round(tables * _CHECKED_SHARE)
     predicted = {
         "load": costs.load.at(tables),
@@ -273,7 +265,7 @@ def checked(root: Path, costs: UnitCosts, tables: int) -> dict[str, dict[str, fl
     measured = {"load": fleet.load(), "round": fleet.round(worked), "idle": fleet.idle(), "poll": fleet.poll()}
     fleet.check(worked)
     shutil.rmtree(fleet.root)
-    found: dict[str, dict[str, float]] = {}
+    found = dict[str, dict[str, float]]()
     for job, spent in measured.items():
         for name, value in asdict(spent).items():
             guess = getattr(predicted[job], name)
@@ -311,7 +303,7 @@ class Fleet:
         jobs = self.rounds * -(-small // pack) * (1 - (1 - self.share) ** pack)
         large_batches = self.large_tables * self.rounds
         large_changes = self.gb_a_day * _GB * self.large_share / costs.change_bytes
-        start = costs.batch.fixed.cpu_seconds
+        start, asked = costs.batch.fixed.cpu_seconds, REQUESTS_OF_A_BATCH._asdict()
         hours = {
             "polls": costs.poll.each.cpu_seconds * self.tables * self.rounds,
             "starts of small tables' jobs": start * jobs,
@@ -332,10 +324,8 @@ class Fleet:
             "changes a small batch": changes / batches,
             "changes a large batch": large_changes / large_batches if large_batches else 0.0,
             "workers": -(-workers // 1),
-            "requests: lists": lists * self.tables * self.rounds
-            + REQUESTS_OF_A_BATCH.lists * (batches + large_batches),
-            "requests: reads": REQUESTS_OF_A_BATCH.reads * (batches + large_batches),
-            "requests: writes": REQUESTS_OF_A_BATCH.writes * (batches + large_batches),
+            "requests: lists of polls": lists * self.tables * self.rounds,
+            **{f"requests: {kind} of batches": each * (batches + large_batches) for kind, each in asked.items()},
             "objects that small tables add": costs.batch.each.objects * batches,
         }
 
@@ -343,12 +333,19 @@ class Fleet:
 ASSUMPTIONS = f"""\
   - cores as here; a store answers as fast as this disk: waiting for S3 takes time, and no core
   - changes as in workload.py: ten columns, Parquet; a small table has {_ROWS:,} rows, a large one {_LARGE_ROWS:,}
-    or more (growth.py: a batch of 10,000 changes costs as much in 50 million rows)
+    or more (growth.py: a batch of 10,000 changes costs about as much in 10 million rows as in one)
   - a table that is quiet is looked at by the sensor alone, and is in no job
   - a pack starts a job in each round in which any of its tables has changes, at random
   - a large table's job starts as a small tables' one: with a JVM
   - requests of a batch: those of gddl plan --prices (tests/s3/test_requests.py); a large table's has more data files
   - left out: first loads, maintenance, Airflow's own work (airflow_hour.py), memory, idle cores between jobs"""
+
+
+def parse_seconds(tables: int) -> float:
+    """Until DAG files of so many tables are parsed, serialised and stored (`airflow_parse.py`)."""
+    command = [sys.executable, str(HERE / "airflow_parse.py"), "--only-ours", "--scale", f"{tables / 10_000}"]
+    answer = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()[-1]
+    return float(json.loads(answer)["seconds"])
 
 
 def report(costs: UnitCosts, fleet: Fleet, lists: float, found: Mapping[str, Mapping[str, float]]) -> None:
@@ -364,9 +361,7 @@ def report(costs: UnitCosts, fleet: Fleet, lists: float, found: Mapping[str, Map
     print(f"  a poll on S3: {lists:.3f} LIST requests a table with 10 files")
     print(f"Assumptions\n{ASSUMPTIONS}")
     day = fleet.day(costs, lists)
-    print(f"A day of {fleet}")
-    for name, value in day.items():
-        print(f"  {name}: {value:,.1f}")
+    print(f"A day of {fleet}\n" + "\n".join(f"  {name}: {value:,.1f}" for name, value in day.items()))
     for name, value in found.items():
         print(f"{name}: predicted {value['predicted']:,.2f}, measured {value['measured']:,.2f}, {value['off']:+.1%}")
     worst = max((abs(v["off"]) for name, v in found.items() if not name.endswith(" seconds")), default=None)
@@ -386,15 +381,20 @@ def main() -> None:
     parser.add_argument("--busy", type=float, default=0.5, help="share of the day that workers may be busy")
     parser.add_argument("--sizes", type=int, nargs=2, default=(500, 2_000), help="tables of the runs for unit costs")
     parser.add_argument("--check", type=int, default=10_000, help="tables of the run that checks; 0: none")
+    parser.add_argument("--airflow", action="store_true", help="also how long Airflow takes to parse the DAGs")
     asked = vars(parser.parse_args())
-    sizes, check = asked.pop("sizes"), asked.pop("check")
+    sizes, check, with_airflow = asked.pop("sizes"), asked.pop("check"), asked.pop("airflow")
     if check in sizes:
         parser.error("--check must be another number than --sizes: it would prove nothing")
-    fleet = Fleet(**asked)
     with tempfile.TemporaryDirectory(prefix="gddl-benchmark-") as folder:
         costs = unit_costs(Path(folder), sizes)
         lists = poll_lists(tables=1_000, files=10)
         found = checked(Path(folder), costs, check) if check else {}
+    fleet = Fleet(**asked)
+    if with_airflow:
+        few, many = (Spent(cpu_seconds=0.0, seconds=parse_seconds(size)) for size in sizes)
+        parse = Line.through((sizes[0], few), (sizes[1], many)).at(fleet.tables)
+        print(f"Airflow's DAG processor: {parse.seconds:.0f} s for {fleet.tables:,} tables, at once or over several")
     report(costs, fleet, lists, found)
 
 
