@@ -266,7 +266,7 @@ class _KnownFiles:
         Args:
             ledger: to read archives of; null: `rows` has all that are needed.
         """
-        self.rows = rows
+        self.rows = dict(rows)
         self._place, self._ledger = place, ledger
         self._archives = ledger.archives() if ledger else iter(())
 
@@ -274,7 +274,8 @@ class _KnownFiles:
         row = self.rows.get(path)
         if row is None and self._ledger is not None and _may_be_archived(self._place, self._ledger, path):
             for archive in self._archives:
-                self.rows = {**archive, **self.rows}
+                for older, its_row in archive.items():
+                    self.rows.setdefault(older, its_row)
                 if path in archive:
                     return archive[path]
         return row

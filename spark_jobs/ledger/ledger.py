@@ -532,7 +532,8 @@ class Ledger:
     def archives(self) -> Iterator[Mapping[str, FileEntry]]:
         """Rows of each archive, newest first, read when it is asked for; of a path the first row counts."""
         for rows in self._segments.newest_first(self._snapshot):
-            yield {**rows, **self._moved(rows)}
+            rows.update(self._moved(rows))
+            yield rows
 
     def last_commit(self) -> BatchCommit | None:
         """The newest commit; older ones are kept only as rows."""
