@@ -12,6 +12,8 @@ import os
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from xml.sax.saxutils import escape
@@ -46,11 +48,26 @@ class LargeBucket(Bucket):
         more = len(page) == self.page
         items = "".join(
             f"<Contents><Key>{escape(key)}</Key><LastModified>2024-01-31T10:20:30.000Z</LastModified>"
-            f"<ETag>&quot;e&quot;</ETag><Size>1</Size></Contents>"
+            f"<ETag>&quot;e&quot;</ETag><Size>{len(self.objects.get(key, b' '))}</Size></Contents>"
             for key in page
         )
         token = f"<NextContinuationToken>{escape(page[-1])}</NextContinuationToken>" if more else ""
         return f"<ListBucketResult><IsTruncated>{str(more).lower()}</IsTruncated>{token}{items}</ListBucketResult>"
+
+
+def at_server(url: str) -> None:
+    """Look for `s3://` there, in this process and its children."""
+    settings = {"ALLOW_HTTP": "true", "REGION": "eu-west-1", "ACCESS_KEY_ID": "a", "SECRET_ACCESS_KEY": "b"}
+    os.environ |= {f"AWS_{name}": value for name, value in settings.items()}
+    os.environ["AWS_ENDPOINT_URL"] = url
+
+
+@contextmanager
+def on_s3(bucket: LargeBucket) -> Iterator[LargeBucket]:
+    """Serve `s3://bucket` until the block ends."""
+    with serving(bucket) as url:
+        at_server(url)
+        yield bucket
 
 
 def measured(bucket: LargeBucket, count: int, lake: str) -> dict[str, object]:
@@ -78,12 +95,8 @@ def main() -> int:
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--scale", type=float, default=1.0, help="1: up to a million files")
     scale = options.parse_args().scale
-    settings = {"ALLOW_HTTP": "true", "REGION": "eu-west-1", "ACCESS_KEY_ID": "a", "SECRET_ACCESS_KEY": "b"}
-    os.environ |= {f"AWS_{name}": value for name, value in settings.items()}
-    bucket = LargeBucket()
     results = []
-    with serving(bucket) as url:
-        os.environ["AWS_ENDPOINT_URL"] = url
+    with on_s3(LargeBucket()) as bucket:
         for size in SIZES:
             with tempfile.TemporaryDirectory() as lake:
                 results.append(measured(bucket, int(size * scale), lake))

@@ -17,13 +17,14 @@ import sys
 import tempfile
 import threading
 import time
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import small_folders
 import workload
-from measuring import Answer, ChildError, say, tree_mib
+from measuring import Answer, ChildError, say, tree_cpu_seconds, tree_mib
 from small_folders import MIX, SmallFolders
 from this_engine import JobFailedError, Stopwatch
 from workload import Workload
@@ -43,9 +44,15 @@ _SPARK_SIDES = ("one_by_one", "at_once", "by_hand")
 
 @dataclass(frozen=True, kw_only=True)
 class Ran:
-    """One job: seconds of the whole process, its start included, and the most memory of all its processes at once."""
+    """One job, the start of its process included.
+
+    Attributes:
+        cpu_seconds: of all its processes.
+        peak_mib: the most memory of all its processes at once.
+    """
 
     seconds: float
+    cpu_seconds: float
     peak_mib: float
 
 
@@ -69,17 +76,17 @@ def measure(folders: SmallFolders, idle_tables: int) -> Figures:
     """Load, rounds, and a job of so many tables in which nothing is new, each a job of its own; checked."""
     tier = folders.tier("delta_rs", _CORES)
     folders.land(_SIDE, folders.made.load_files())
-    load = run(folders, folders.job(_SIDE, "load", tier), "succeeded")
+    load = run(folders, folders.job(_SIDE, "load", tier), _ROWS)
     say(f"load: {load.seconds:.1f} s")
     ran = []
     for number, file in enumerate(folders.made.change_files(), start=1):
         folders.land(_SIDE, [file])
-        ran.append(run(folders, folders.job(_SIDE, f"round-{number}", tier), "succeeded"))
+        ran.append(run(folders, folders.job(_SIDE, f"round-{number}", tier), _CHANGES))
         say(f"round {number}: {ran[-1].seconds:.1f} s, {len(folders.names) / ran[-1].seconds:.1f} tables/s")
     copies = tuple(f"c{n:05d}" for n in range(idle_tables - len(folders.names)))
     folders.copy(_SIDE, copies)
     several = replace(folders, names=folders.names + copies)
-    idle = run(folders, several.job(_SIDE, "idle", tier), "skipped")
+    idle = run(folders, several.job(_SIDE, "idle", tier), 0, 0)
     step = max(1, len(several.names) // _CHECKED)
     right = small_folders.check(several, _SIDE, several.names[::step], len(ran))
     say(f"idle: {idle.seconds:.1f} s; {right} tables compared in full and right")
@@ -93,11 +100,15 @@ def measure(folders: SmallFolders, idle_tables: int) -> Figures:
     )
 
 
-def run(folders: SmallFolders, job: JobSpec, status: str) -> Ran:
+def run(folders: SmallFolders, job: JobSpec, rows: int, worked: int | None = None) -> Ran:
     """A job as `gddl` starts it.
 
+    Args:
+        rows: that each table with new files has.
+        worked: tables with new files; the others have none. Null: all.
+
     Raises:
-        JobFailedError: a table did not end with this status, or its counts are not those of the workload.
+        JobFailedError: another number of tables did something, or the counts are not those of the workload.
     """
     order = folders.root / "order.json"
     order.write_text(to_json(job), encoding="utf-8")
@@ -112,19 +123,21 @@ def run(folders: SmallFolders, job: JobSpec, status: str) -> Ran:
                 say(f"{job.run_id}: {len(results)} of {len(job.tables)} tables, {time.perf_counter() - started:.1f} s")
         child.wait()
     seconds = time.perf_counter() - started
-    reported = {(r["status"], r["engine"], r["rows_read"], r["changes_written"]) for r in results}
-    rows = {"load": _ROWS, "idle": 0}.get(job.run_id, _CHANGES)
-    if len(results) != len(job.tables) or reported != {(status, "delta_rs", rows, rows)}:
+    reported = Counter((r["status"], r["engine"], r["rows_read"], r["changes_written"]) for r in results)
+    some = len(job.tables) if worked is None else worked
+    idle = len(job.tables) - some
+    wanted = Counter({("succeeded", "delta_rs", rows, rows): some, ("skipped", "delta_rs", 0, 0): idle})
+    if reported != +wanted:
         errors = [r["error"] for r in results if r["status"] == "failed"]
-        raise JobFailedError(f"{job.run_id}: {len(results)} results: {sorted(reported)[:3]}, {errors[:1]}")
-    return Ran(seconds=seconds, peak_mib=watch.peak)
+        raise JobFailedError(f"{job.run_id}: {len(results)} results: {sorted(reported.items())[:3]}, {errors[:1]}")
+    return Ran(seconds=seconds, cpu_seconds=watch.cpu_seconds, peak_mib=watch.peak)
 
 
 class _Watch:
-    """Looks at the memory of a process and all below it, twice a second."""
+    """Looks at memory and processor time of a process and all below it, twice a second."""
 
     def __init__(self, pid: int) -> None:
-        self.peak = 0.0
+        self.peak = self.cpu_seconds = 0.0
         self._pid, self._stop = pid, threading.Event()
         self._thread = threading.Thread(target=self._poll)
 
@@ -139,6 +152,7 @@ class _Watch:
     def _poll(self) -> None:
         while not self._stop.wait(0.5):
             self.peak = max(self.peak, tree_mib(self._pid))
+            self.cpu_seconds = max(self.cpu_seconds, tree_cpu_seconds(self._pid))
 
 
 def spark_seconds(folders: SmallFolders, side: str, tables: int) -> float:

@@ -10,7 +10,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal
 
 from airflow_gddl.contract.durations import seconds, wait_seconds
@@ -158,14 +157,15 @@ def discover(
     """
     keep(place, ledger)
     scope = _Scope() if full else _scope(place, ledger, now, back)
-    known = ledger.all_entries() if scope.is_full else ledger.entries()
+    rows = ledger.all_entries() if full else ledger.entries()
     if ledger.state.keys is None:  # each run tries again to make the table, by the row as it is now
-        known = {path: row for path, row in known.items() if row.state != "unreadable"}
-    if scope.is_blind_to(_relative(place.landing, path) for path, row in known.items() if row.kind == "change"):
-        scope, known = _Scope(), ledger.all_entries()
-    landed = _Landed(place, scope.reaching(place.landing, known), ingested=known if scope.is_full else {})
+        rows = {path: row for path, row in rows.items() if row.state != "unreadable"}
+    if scope.is_blind_to(_relative(place.landing, path) for path, row in rows.items() if row.kind == "change"):
+        scope = _Scope()
+    known = _KnownFiles(place, rows, ledger if scope.is_full and not full else None)
+    landed = _Landed(place, scope.reaching(place.landing, rows), known=known)
     listed = list(landed)
-    within = landed.within(known)
+    within = landed.within()
     files, unsettled = place.settling.split(place.storage, listed, within, now)
     said = place.generations or place.dialect.spec.generations
     found = find(files, within, ledger.state, place.storage.fingerprint, said)
@@ -258,6 +258,42 @@ class _Scope:
         return replace(self, windows=(*self.windows, *(Window(folder=folder) for folder in folders)))
 
 
+class _KnownFiles:
+    """Rows of the ledger by path. Archives, which grow with all files that ever were, are read as far as one is needed.
+
+    Attributes:
+        rows: those that were read so far.
+    """
+
+    def __init__(self, place: LandingLocation, rows: Mapping[str, FileEntry], ledger: Ledger | None = None) -> None:
+        """
+        Args:
+            ledger: to read archives of; null: `rows` has all that are needed.
+        """
+        self.rows = dict(rows)
+        self._place, self._ledger = place, ledger
+        self._archives = ledger.archives() if ledger else iter(())
+
+    def row(self, path: str) -> FileEntry | None:
+        row = self.rows.get(path)
+        if row is None and self._ledger is not None and _may_be_archived(self._place, self._ledger, path):
+            for archive in self._archives:
+                for older, its_row in archive.items():
+                    self.rows.setdefault(older, its_row)
+                if path in archive:
+                    return archive[path]
+        return row
+
+
+def _may_be_archived(place: LandingLocation, ledger: Ledger, path: str) -> bool:
+    """Whether a file without a row in `Ledger.entries` may have one in an archive: a change file of such a time."""
+    before, times = ledger.archived_before, place.dialect.times
+    if before is None or not ledger.is_archived_by(times):
+        return before is not None
+    time = times.of(_relative(place.landing, path))
+    return time is not None and time < before
+
+
 class _Landed:
     """Iterates once over the data files in the scope, and counts them.
 
@@ -266,7 +302,7 @@ class _Landed:
 
     Args:
         notified: objects to use instead of a listing; null: list.
-        ingested: rows of the ledger whose files may be left out so.
+        known: whose files may be left out so; null: none.
     """
 
     def __init__(
@@ -274,16 +310,18 @@ class _Landed:
         place: LandingLocation,
         scope: _Scope,
         notified: Iterable[StoredObject] | None = None,
-        ingested: Mapping[str, FileEntry] = MappingProxyType({}),
+        known: _KnownFiles | None = None,
     ) -> None:
-        self._place, self._scope, self._notified, self._ingested = place, scope, notified, ingested
+        self._place, self._scope, self._notified = place, scope, notified
+        self._known = known or _KnownFiles(place, {})
         self._unchanged: set[str] = set()
         self.listed, self.ignored, self.refused = 0, 0, 0
         self.sample: list[str] = []
         self.refused_sample: list[str] = []
 
-    def within(self, known: Mapping[str, FileEntry]) -> dict[str, FileEntry]:
-        """Rows of files in the scope, without those that were listed and left out."""
+    def within(self) -> dict[str, FileEntry]:
+        """Known rows of files in the scope, without those that were listed and left out."""
+        known = self._known.rows
         names = ((path, _relative(self._place.root, path)) for path in known.keys() - self._unchanged)
         return {path: known[path] for path, name in names if name and self._scope.covers(name)}
 
@@ -292,7 +330,7 @@ class _Landed:
         for found in self._objects():
             self.listed += 1
             path = found.path
-            row = self._ingested.get(path)
+            row = self._known.row(path)
             if row is not None and row.etag == found.etag and not found.refused and _is_done(row):
                 self._unchanged.add(path)
             elif path not in seen:
@@ -602,13 +640,9 @@ def _without_scheme(path: str) -> str:
 
 def _known(place: LandingLocation, ledger: Ledger, paths: Iterable[str]) -> Mapping[str, FileEntry]:
     """Rows of the ledger, and of its archives where a file is that old."""
-    rows, times = ledger.entries(), place.dialect.times
-    before = ledger.archived_before
-    if before is None:
-        return rows
-    unknown = (path.removeprefix(f"{place.root}/") for path in paths if path not in rows)
-    old = not ledger.is_archived_by(times) or any((times.of(name) or "") < before for name in unknown)
-    return ledger.all_entries() if old else rows
+    rows = ledger.entries()
+    is_old = any(_may_be_archived(place, ledger, path) for path in paths if path not in rows)
+    return ledger.all_entries() if is_old else rows
 
 
 def _is_known(file: NotifiedFile, row: FileEntry | None) -> bool:

@@ -363,6 +363,10 @@ class Segments:
             rows.update(self._read(archive.name))
         return rows
 
+    def newest_first(self, snapshot: LedgerSnapshot) -> Iterator[Rows]:
+        """Each archive, read when it is asked for; of a path the first row counts."""
+        return (self._read(archive.name) for archive in reversed(snapshot.archives))
+
     def compact(
         self, snapshot: LedgerSnapshot, number: int, rows: Rows, aging: FileAging, keep_since: str | None
     ) -> LedgerSnapshot:
@@ -524,6 +528,12 @@ class Ledger:
         """Newest row by path of every file; reads the archives."""
         rows = {**self._segments.archived(self._snapshot), **self.entries()}
         return {**rows, **self._moved(rows)}
+
+    def archives(self) -> Iterator[Mapping[str, FileEntry]]:
+        """Rows of each archive, newest first, read when it is asked for; of a path the first row counts."""
+        for rows in self._segments.newest_first(self._snapshot):
+            rows.update(self._moved(rows))
+            yield rows
 
     def last_commit(self) -> BatchCommit | None:
         """The newest commit; older ones are kept only as rows."""

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from airflow_gddl.contract.errors import FatalError
+from airflow_gddl.contract.file_names import LARGE_FOLDER
 from airflow_gddl.contract.layout import Layout, landing_root
 from airflow_gddl.contract.result import RunWarning
 from airflow_gddl.contract.spec import SubMicrosecondPolicy, TableSpec
@@ -28,7 +29,7 @@ UNFINISHED_CODE = "BATCH_UNFINISHED"
 
 
 def of_discovery(found: Discovery, landing: str, dialect: Dialect) -> tuple[RunWarning, ...]:
-    """Warnings about a missing folder, ignored or rewritten files, and times of full loads.
+    """Warnings about a missing or large folder, ignored or rewritten files, and times of full loads.
 
     A missing folder is none where the row says what it means, and the landing root is there.
     """
@@ -50,6 +51,12 @@ def of_discovery(found: Discovery, landing: str, dialect: Dialect) -> tuple[RunW
         warnings.append(
             RunWarning(code="FILES_REFUSED", message=message, count=found.refused, sample=found.refused_sample)
         )
+    if found.listed >= LARGE_FOLDER:
+        message = (
+            "a listing has this many objects; set landing_retention, so that old files are removed, and a shorter "
+            "options.lookback if runs list as many each time"
+        )
+        warnings.append(RunWarning(code="FOLDER_LARGE", message=message, count=found.listed))
     message = "change files were written again: their later version counts, rows that it lacks stay"
     corrected = [file.path for file in found.waiting if file.corrects]
     return (*warnings, *_of_paths("FILE_REWRITTEN", message, corrected), *of_generations(found.inference))

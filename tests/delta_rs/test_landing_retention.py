@@ -13,6 +13,7 @@ import pytest
 from airflow_gddl.contract.checks import check_table
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from airflow_gddl.contract.table_spec import LandingRetention
+from spark_jobs.table import notices
 from spark_jobs.table.runtime import TableOutcome
 from tests.delta_rs.small_lake import SmallLake, spec_of
 from tests.delta_rs.test_maintenance import MAINTAIN, VERIFY, rows
@@ -69,6 +70,18 @@ def test_old_changes_are_deleted_and_the_rest_stays(tmp_path: Path) -> None:
     lake.change(spec, 9, [("U", 1, "later")])
     assert lake.done(spec).changes_written == 1
     assert lake.done(spec, VERIFY).details["verdict"] == "equal"
+
+
+def test_a_large_folder_is_reported_until_old_files_are_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake, spec = filled(tmp_path, DELETE)
+    monkeypatch.setattr(notices, "LARGE_FOLDER", 5)
+    for options in (JobOptions(), JobOptions(full_listing=True)):
+        result = lake.done(spec, options)
+        assert [(one.code, one.count) for one in result.warnings] == [("FOLDER_LARGE", 5)]
+    assert removed(lake, spec) == 3
+    assert lake.done(spec, JobOptions(full_listing=True)).warnings == ()
 
 
 def test_a_rebuild_afterwards_is_equal(tmp_path: Path) -> None:

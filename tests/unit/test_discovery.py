@@ -360,20 +360,27 @@ def test_new_folder_has_no_unlisted_days(table: Table) -> None:
     assert table.discover().not_listed is None
 
 
-def test_what_was_ingested_is_counted_and_not_looked_at(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def parsed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Names that the dialect has parsed from now on; it grows."""
+    found: list[str] = []
+    classify = DmsDialect.classify
+
+    def counting(dialect: DmsDialect, relative: str) -> Names | None:
+        found.append(relative)
+        return classify(dialect, relative)
+
+    monkeypatch.setattr(DmsDialect, "classify", counting)
+    return found
+
+
+def test_what_was_ingested_is_counted_and_not_looked_at(table: Table, parsed: list[str]) -> None:
     """Late and rewritten files are found among many that were ingested, whose names are not even parsed."""
     table.cheap_names = 10_000
     table.land(LOADS[0])
     landed = table.land_changes(50, timedelta(hours=1))
     table.run()
-    parsed: list[str] = []
-    classify = DmsDialect.classify
-
-    def counting(dialect: DmsDialect, relative: str) -> Names | None:
-        parsed.append(relative)
-        return classify(dialect, relative)
-
-    monkeypatch.setattr(DmsDialect, "classify", counting)
+    parsed.clear()
     late = table.land(table.name(START - timedelta(days=400)))
     table.land(landed[3], "U,2")
     Path(table.landing, landed[5]).unlink()
@@ -384,6 +391,67 @@ def test_what_was_ingested_is_counted_and_not_looked_at(table: Table, monkeypatc
     assert found.missing == (f"{table.landing}/{landed[5]}",)
     assert (found.listed, found.ignored_sample) == (52, (odd,))
     assert sorted(parsed) == sorted([LOADS[0], late, landed[3], odd])
+
+
+def test_what_was_ingested_within_the_lookback_is_not_looked_at(any_layout: Table, parsed: list[str]) -> None:
+    """The same in a large folder: what a run looks at is what is new, however many files came in these days."""
+    any_layout.land(LOADS[0])
+    landed = any_layout.land_changes(20, timedelta(days=1))
+    any_layout.run()
+    parsed.clear()
+    any_layout.land(landed[-2], "U,2")
+    Path(any_layout.landing, landed[-3]).unlink()
+    new = any_layout.land(any_layout.name(any_layout.now))
+    found = any_layout.discover()
+    assert any_layout.names(found.waiting) == [landed[-2], new]
+    assert found.missing == (f"{any_layout.landing}/{landed[-3]}",)
+    assert found.not_listed is not None
+    assert sorted(set(parsed)) == sorted([LOADS[0], landed[-2], new])
+
+
+@pytest.fixture
+def archives_read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Archives of ledgers that are read from now on; it grows."""
+    found: list[str] = []
+    read = Storage.read_tagged
+
+    def counting(storage: Storage, path: str) -> tuple[bytes, str]:
+        if "/archive/" in path:
+            found.append(path)
+        return read(storage, path)
+
+    monkeypatch.setattr(Storage, "read_tagged", counting)
+    return found
+
+
+def test_daily_listing_reads_archives_as_far_as_there_are_files_of_their_time(
+    any_layout: Table, archives_read: list[str]
+) -> None:
+    """Where old files were removed, a full listing costs what is there, not all that ever was."""
+    any_layout.land(LOADS[0])
+    landed = any_layout.land_changes(120, timedelta(days=1))
+    any_layout.limits = replace(any_layout.limits, max_files=1)
+    any_layout.run()
+    archived_before = any_layout.ledger().archived_before or ""
+    archived = [name for name in landed if (any_layout.dialect.times.of(name) or "") < archived_before]
+    for old in archived[:-1]:
+        Path(any_layout.landing, old).unlink()
+    any_layout.now += timedelta(days=2)
+    new = any_layout.land(any_layout.name(any_layout.now))
+    archives_read.clear()
+    found = any_layout.discover()
+    assert (any_layout.names(found.waiting), found.not_listed) == ([new], None)
+    assert len(archives_read) == 1
+    Path(any_layout.landing, archived[-1]).unlink()
+    archives_read.clear()
+    assert any_layout.names(any_layout.discover().waiting) == [new]
+    assert archives_read == []
+    late = any_layout.land(archived[0], "U,2")
+    found = any_layout.discover()
+    assert sorted(any_layout.names(found.waiting)) == sorted([late, new])
+    assert [file.corrects for file in found.waiting if file.path.endswith(late)] == [True]
+    assert len(set(archives_read)) == len(archives_read) > 1
+    assert len(any_layout.discover(full=True).missing) == len(archived) - 1, "a user's listing tells of all"
 
 
 def test_a_link_that_leaves_after_it_was_ingested_is_refused(tmp_path: Path) -> None:
