@@ -276,3 +276,15 @@ def test_registry_that_answers_something_else_is_asked_again(registry: Registry,
     registry.raw = None
     registry.add(VALUE)
     assert SchemaRegistry(registry.url).schema(1).schema == VALUE
+
+
+def test_message_of_another_schema_than_it_names_is_no_row(registry: Registry, kafka: Broker, tmp_path: Path) -> None:
+    registry.add(VALUE)
+    topic = Topic(kafka, tmp_path, options={"schema_registry": registry.url}).create()
+    messages = [encoded(1, VALUE, envelope("c", number, after=row(number))) for number in range(4)]
+    topic.send([(None, messages[0])])
+    topic.run()
+    topic.send([(None, messages[1] + messages[2][5:]), (None, messages[3])])
+    found = topic.outcome()
+    assert [one["id"] for one in topic.rows()] == [0], "row 2 is no row, and row 3 not replaced by it"
+    assert [found.files_in_quarantine, found.changes_written] == [1, 0]
