@@ -10,13 +10,14 @@ import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaException, Producer, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 
 from airflow_gddl.cli import check
 from airflow_gddl.cli.check import probe_topics
@@ -306,6 +307,18 @@ def test_files_are_in_folders_of_time(kafka: Broker, tmp_path: Path) -> None:
     assert name.startswith("year=20")
     assert name.count("/") == 2
     assert ids(topic) == [1]
+
+
+def test_flat_event_that_speaks_of_ddl_is_a_change(kafka: Broker, tmp_path: Path) -> None:
+    topic = Topic(kafka, tmp_path).create()
+    fields = {"__op": "c", "__deleted": "false", "__source_connector": "postgresql", "__source_ts_ms": 1}
+    fields |= {"__source_snapshot": "false", "__source_db": "d", "__source_schema": "shop", "__source_table": "t"}
+    rows = [{"id": 1, "kind": "ddl", "ddl": None, "source": "x"}, {"id": 2, "kind": "x", "ddl": "DROP", "source": "y"}]
+    places = [{"__source_lsn": row["id"], "__source_sequence": f'["{row["id"]}","{row["id"]}"]'} for row in rows]
+    topic.send([(row["id"], {**row, **fields, **place}) for row, place in zip(rows, places, strict=True)])
+    found = topic.run()
+    assert topic.rows() == rows
+    assert [one.code for one in found.warnings if one.code == "MESSAGES_IGNORED"] == []
 
 
 def test_messages_that_are_no_changes(kafka: Broker, tmp_path: Path) -> None:
