@@ -347,6 +347,15 @@ def test_position_without_an_id_takes_that_of_the_topic(kafka: Broker, tmp_path:
     assert json.loads(topic.position.read_text())["topic_id"] == written["topic_id"] != ""
 
 
+def test_refusal_that_has_passed_is_not_remembered(kafka: Broker, tmp_path: Path) -> None:
+    topic = Topic(kafka, tmp_path).create()
+    log = kafka_log.KafkaLog({"bootstrap.servers": kafka.address})
+    log._note(KafkaError(KafkaError._AUTHENTICATION, "as a broker said while it was started"))
+    assert log.fault(KafkaError(KafkaError._TRANSPORT, "gone"), topic.name).code == "SOURCE_REFUSED"
+    assert log.state(topic.name) is not None
+    assert log.fault(KafkaError(KafkaError._TRANSPORT, "gone"), topic.name).code == "SOURCE_UNREACHABLE"
+
+
 def test_messages_that_are_no_changes(kafka: Broker, tmp_path: Path) -> None:
     topic = Topic(kafka, tmp_path).create()
     wrong = [b"no JSON", b"[1]", b'{"half":', b'{\n "spread": [\r\n1]}', b'"text"', b"\xff{"]
