@@ -84,13 +84,14 @@ class Verified:
     missing_from: float | None = None
 
     def after(self, since: float | None, until: float | None, missing_from: float | None) -> Verified:
-        """With one more comparison. It ends an earlier finding only where it has looked at its time again.
+        """With one more comparison. It ends an earlier finding only where it has found nothing at its time: a window
+        that is open or unsettled, or was not compared, shows nothing.
 
         Args:
             since: from when it compared; null: everything.
         """
         kept = self.missing_from
-        if kept is not None and (since is None or since <= kept):
+        if kept is not None and (since is None or since <= kept) and until is not None and until > kept:
             kept = None
         found = [moment for moment in (kept, missing_from) if moment is not None]
         proven = [moment for moment in (self.until, until) if moment is not None]

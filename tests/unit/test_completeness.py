@@ -120,6 +120,9 @@ def test_a_finding_ends_when_its_time_is_compared_again() -> None:
     assert found.after(since=60.0, until=100.0, missing_from=None) == Verified(until=100.0, missing_from=50.0)
     assert found.after(since=50.0, until=100.0, missing_from=None) == Verified(until=100.0)
     assert found.after(since=None, until=100.0, missing_from=None) == Verified(until=100.0)
+    assert found.after(since=0.0, until=70.0, missing_from=70.0) == Verified(until=70.0, missing_from=70.0)
+    for until in (None, 40.0, 50.0):  # not compared, or open or unsettled from then on
+        assert found.after(since=0.0, until=until, missing_from=None) == found
     assert found.after(since=60.0, until=None, missing_from=70.0) == Verified(until=50.0, missing_from=50.0)
 
 
