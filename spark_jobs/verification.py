@@ -44,11 +44,13 @@ class SeenDifferences:
     Attributes:
         rows: hashes of the row in the source and in the replica as text; empty where it has none.
         source_time: the source's clock at the time; `at` ours. ISO 8601 UTC.
+        window: start of the row's, ISO 8601 UTC; empty: the comparison was not by windows.
     """
 
     rows: tuple[str, ...]
     source_time: str
     at: str
+    window: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,8 +150,11 @@ class SourceTable:
         return {column.name: _type_of(column.type) for column in self.table.columns}
 
     def now(self) -> datetime:
-        """Current time of the database."""
-        found = self.connection.execute(_sqlalchemy().select(_sqlalchemy().func.current_timestamp())).scalar()
+        """Current time of the database, in UTC where it gives no zone."""
+        func = _sqlalchemy().func
+        asked = {"mysql": func.utc_timestamp(6), "mariadb": func.utc_timestamp(6), "mssql": func.sysutcdatetime()}
+        time = asked.get(self.connection.dialect.name, func.current_timestamp())
+        found = self.connection.execute(_sqlalchemy().select(time)).scalar()
         moment = found if isinstance(found, datetime) else datetime.fromisoformat(str(found))
         return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
 
@@ -487,6 +492,21 @@ def grid_of(options: JobOptions, until: datetime) -> Grid:
 
 
 @dataclass(frozen=True)
+class _Remembered:
+    """What a comparison remembers.
+
+    Attributes:
+        name: of the document.
+        windows: start of each key's window.
+        since: start of the first window; empty: there are none.
+    """
+
+    name: str = DIFFERENCES
+    windows: Mapping[tuple[str, ...], str] = field(default_factory=dict)
+    since: str = ""
+
+
+@dataclass(frozen=True)
 class _Comparing:
     context: TableContext
     table_schema: TableSchema
@@ -555,15 +575,21 @@ class _Comparing:
         return found
 
     def _settled(
-        self, found: Mapping[tuple[str, ...], Hashes], looked_at: datetime, name: str = DIFFERENCES
+        self, found: Mapping[tuple[str, ...], Hashes], looked_at: datetime, of: _Remembered | None = None
     ) -> set[tuple[str, ...]]:
-        """Keys that differ though their change would have arrived; all are remembered for the next poll."""
-        storage, root = self.context.storage, self.context.layout.state
-        before = read_differences(storage, root, name)
+        """Keys that differ though their change would have arrived; all are remembered for the next poll, as are those
+        of windows at which this one has not looked.
+
+        Args:
+            of: null: everything was compared.
+        """
+        storage, root, of = self.context.storage, self.context.layout.state, of or _Remembered()
+        before = read_differences(storage, root, of.name)
         now: dict[str, SeenDifferences] = {}
         settled: set[tuple[str, ...]] = set()
         for key, hashes in found.items():
-            seen = SeenDifferences(rows=_plain(hashes), source_time=iso(looked_at), at=iso(self.now))
+            window = of.windows.get(key, "")
+            seen = SeenDifferences(rows=_plain(hashes), source_time=iso(looked_at), at=iso(self.now), window=window)
             earlier = before.get(mark_of(key))
             if earlier is not None and earlier.rows == seen.rows:
                 seen = earlier
@@ -571,8 +597,10 @@ class _Comparing:
                 settled.add(key)
             if len(now) < _MOST_REMEMBERED:
                 now[mark_of(key)] = seen
+        older = {mark: seen for mark, seen in before.items() if mark not in now and "" < seen.window < of.since}
+        now |= dict(list(older.items())[: max(0, _MOST_REMEMBERED - len(now))])
         if before or now:
-            write_differences(storage, root, now, name)
+            write_differences(storage, root, now, of.name)
         return settled
 
     def _has_settled(self, seen: SeenDifferences) -> bool:
@@ -614,7 +642,9 @@ class _ComparingWindows(_Comparing):
         theirs = self._sums(self._changed_rows(grid), grid)
         wrong = frozenset(number for number in range(grid.count) if mine[number] != theirs[number])
         found, window_of = self._in_wrong(grid, wrong)
-        settled = self._settled(found, looked_at, WINDOW_DIFFERENCES)
+        starts = [window.start for window in grid.windows()]
+        times = {key: starts[number] for key, number in window_of.items()}
+        settled = self._settled(found, looked_at, _Remembered(WINDOW_DIFFERENCES, times, starts[0]))
         states = [Counter[str]() for _ in range(grid.count)]
         for key, hashes in found.items():
             states[window_of[key]][_state(hashes) if key in settled else "unsettled"] += 1

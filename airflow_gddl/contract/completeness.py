@@ -14,6 +14,8 @@ WINDOWS = "windows"
 """Key of `JobResult.details` of a verification by windows."""
 DELIVERY_SECONDS = 300.0
 """By how much later than the heartbeat's file the file of another table with an earlier commit may land."""
+AHEAD_SECONDS = 86_400.0
+"""A heartbeat's commit that is further ahead of the moment at which it was applied is of a clock that is wrong."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,10 +37,13 @@ class HeartbeatFacts:
         """How long nothing of the log had come when it was last looked at, in seconds; 0 before anything is known.
 
         It does not grow while nobody looks: late runs are no proof of a stopped log. A heartbeat of which nothing but
-        the full load came counts from that load.
+        the full load came, or whose commit time can't be, counts from its newest load.
         """
-        last = self.loaded if self.commit is None else self.commit
-        return 0.0 if last is None or self.as_of is None else max(0.0, self.as_of - last)
+        if self.as_of is None:
+            return 0.0
+        is_known = self.commit is not None and self.commit <= self.as_of + AHEAD_SECONDS
+        last = self.commit if is_known else self.loaded
+        return 0.0 if last is None else max(0.0, self.as_of - last)
 
 
 def is_stopped(heartbeat: HeartbeatFacts | None, limit: float | None, commit: float | None = None) -> bool:
@@ -84,13 +89,14 @@ class Verified:
     missing_from: float | None = None
 
     def after(self, since: float | None, until: float | None, missing_from: float | None) -> Verified:
-        """With one more comparison. It ends an earlier finding only where it has looked at its time again.
+        """With one more comparison. It ends an earlier finding only where it has found nothing at its time: a window
+        that is open or unsettled, or was not compared, shows nothing.
 
         Args:
             since: from when it compared; null: everything.
         """
         kept = self.missing_from
-        if kept is not None and (since is None or since <= kept):
+        if kept is not None and (since is None or since <= kept) and until is not None and until > kept:
             kept = None
         found = [moment for moment in (kept, missing_from) if moment is not None]
         proven = [moment for moment in (self.until, until) if moment is not None]

@@ -51,7 +51,16 @@ def settings_of(spec: TableSpec, environ: Mapping[str, str]) -> dict[str, str]:
     found = _connection(str(name), environ)
     if SERVERS not in {**own, **found}:
         raise _missing(str(name), f"states no {SERVERS}, and the row no bootstrap_servers")
-    return {**own, **found}
+    return _without_login({**own, **found})
+
+
+def _without_login(settings: dict[str, str]) -> dict[str, str]:
+    """User and password in the address of a registry, which is shown, stand in the setting that is not."""
+    scheme, _, rest = settings.get(REGISTRY, "").partition("://")
+    login, at, place = rest.rpartition("@")
+    if not at:
+        return settings
+    return {REGISTRY_USER: unquote(login), **settings, REGISTRY: f"{scheme}://{place}"}
 
 
 def client_settings(settings: Mapping[str, str]) -> dict[str, str]:

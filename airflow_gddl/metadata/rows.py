@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from airflow_gddl.contract.checks import table_name_fault
 from airflow_gddl.contract.errors import FatalError, FieldPath, SpecProblem
+from airflow_gddl.contract.kafka import topic_of
 from airflow_gddl.contract.layout import SHARDS, LandingFolder
 from airflow_gddl.contract.names import TEMPLATE_REMEDY, rendered, template_fault
 from airflow_gddl.contract.spec import Roots, TableSpec
@@ -253,6 +254,7 @@ class TakenNames:
     by_target: dict[str, NamedRow] = field(default_factory=dict)
     _by_folder: dict[str, NamedRow] = field(default_factory=dict)
     _above: dict[str, NamedRow] = field(default_factory=dict)
+    _by_topic: dict[tuple[str, str], NamedRow] = field(default_factory=dict)
 
     def take(self, named: NamedRow) -> SpecProblem | None:
         """Reserve the row's names; return the problem if one is taken, or null."""
@@ -266,6 +268,7 @@ class TakenNames:
             self.by_target[spec.table.lower()] = named
             self._by_folder[place] = named
             self._above |= dict.fromkeys(_folders_above(place), named)
+            self._by_topic[spec.source, topic_of(spec)] = named
         return problem
 
     def _problem(self, named: NamedRow, place: str) -> SpecProblem | None:
@@ -287,7 +290,16 @@ class TakenNames:
             message = f"its files in {mine} and those of {nested.spec.qualified_name} in {other} ({nested.place}) mix"
             remedy = "give each source in gddl.yaml a landing root of its own"
             return SpecProblem("LANDING_SHARED", ("table",), name, message, remedy)
-        return None
+        return self._topic_problem(spec)
+
+    def _topic_problem(self, spec: TableSpec) -> SpecProblem | None:
+        """A source remembers once how far a topic was read: one table would take the changes of the other."""
+        topic = topic_of(spec)
+        if not topic or (other := self._by_topic.get((spec.source, topic))) is None:
+            return None
+        message = f"{topic} is the topic of {other.spec.qualified_name} ({other.place}), too"
+        remedy = "name a topic for each table, e.g. crm.{schema}.{table}; let the connector route no tables together"
+        return SpecProblem("FIELD_VALUE", ("options", "topic"), str(spec.options["topic"]), message, remedy)
 
 
 def _folders_above(place: str) -> list[str]:

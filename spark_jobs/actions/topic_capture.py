@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from airflow_gddl.contract import codec
 from airflow_gddl.contract.errors import FatalError
@@ -26,6 +26,8 @@ from spark_jobs.table.runtime import RunTotals, TableRun
 _MESSAGES_A_FILE, _BYTES_A_FILE = 20_000, 24 * 1024**2
 """A file ends with the message that reaches one of them."""
 _WAIT_SECONDS = 600.0
+_AHEAD = timedelta(days=1)
+"""By how much the clock of a producer may be ahead of ours."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,6 +47,10 @@ class TopicPosition:
     @property
     def is_written(self) -> bool:
         return all(at >= end for at, end in zip(self.next, self.until, strict=False))
+
+    def is_of(self, state: TopicState) -> bool:
+        """Whether this topic was read; brokers give ids once they are new enough."""
+        return not self.topic_id or self.topic_id == state.id
 
     def ahead(self, state: TopicState) -> Iterator[tuple[int, int, int, int]]:
         """Of each partition its number, where to read on, its oldest offset, and its end."""
@@ -119,9 +125,18 @@ def _finds_news(reading: _Reading, run: TableRun, totals: RunTotals) -> bool:
 
 def _is_new(state: TopicState | None, known: TopicPosition | None) -> bool:
     """Whether there is something to read, or to complain of."""
-    if state is None or known is None or not known.is_written or state.id != known.topic_id:
+    if state is None or known is None or not known.is_written or not known.is_of(state):
         return True
     return any(at != end or first > at for _, at, first, end in known.ahead(state))
+
+
+def _folder_time(milliseconds: int, now: datetime) -> datetime:
+    """Of a message, for its folder: that of 1970 where its producer gives none, or one that can't be.
+
+    A folder of the future would stay the newest, behind which new files are not looked for at once.
+    """
+    is_known = 0 <= milliseconds <= (now + _AHEAD).timestamp() * 1000
+    return datetime.fromtimestamp(milliseconds / 1000 if is_known else 0, UTC)
 
 
 @dataclass
@@ -136,7 +151,7 @@ class _Capture:
         """Read what is left of an interrupted group, then up to where the topic ends now."""
         known = self.reading.position(self.run)  # again: another job may have read on
         state = self.reading.log.state(self.reading.topic)
-        if state is None or (known is not None and state.id != known.topic_id):
+        if state is None or (known is not None and not known.is_of(state)):
             raise self._replaced("was deleted" if state is None else "was deleted and made again: it has another id")
         follows = known is not None
         if known is None:
@@ -193,7 +208,9 @@ class _Capture:
         )
 
     def _planned(self, state: TopicState, known: TopicPosition) -> TopicPosition:
-        planned = replace(known, next=tuple(at for _, at, _, _ in known.ahead(state)), until=state.end)
+        planned = replace(
+            known, topic_id=state.id, next=tuple(at for _, at, _, _ in known.ahead(state)), until=state.end
+        )
         if not planned.is_written:
             self._keep(planned)
         return planned
@@ -227,8 +244,7 @@ class _Capture:
         name = f"{self.reading.topic}+{partition}+{file.first:020d}_{upto}_{file.digest}{file.ending}"
         folder = self.run.layout.landing
         if (text := self.run.dialect.options.path_format) is not None:
-            moment = datetime.fromtimestamp(max(file.time, 0) / 1000, UTC)
-            folder = join(folder, PathFormat.parsed(text).folder(moment))
+            folder = join(folder, PathFormat.parsed(text).folder(_folder_time(file.time, self.run.runtime.clock())))
         self.claim.check()
         self.run.runtime.storage.create(join(folder, name), file.content)
 

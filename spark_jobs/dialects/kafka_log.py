@@ -171,11 +171,14 @@ class KafkaLog:
         """The result; a refused connection is known before its time is over."""
         while True:
             try:
-                return future.result(0.2)
+                found = future.result(0.2)
             except TimeoutError:
                 self._admin.poll(0)
                 if self._said is not None and self._said.name() in _REFUSED:
                     raise self.fault(self._said, topic) from None
+            else:
+                self._said = None  # whatever it was, it has passed
+                return found
 
     def fault(self, error: Any, topic: str) -> GddlError:
         """The error of a client's, with why it can't connect, where that is known."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import functools
+import http.client
 import json
 import urllib.error
 import urllib.request
@@ -59,15 +60,17 @@ class SchemaRegistry:
         """What the registry answers; raises as `schema`."""
         request = urllib.request.Request(f"{self.url}/schemas/ids/{number}")  # noqa: S310 - http(s), as rows are checked
         if self.user:
-            request.add_header("Authorization", f"Basic {base64.b64encode(self.user.encode()).decode()}")
+            request.add_unredirected_header("Authorization", f"Basic {base64.b64encode(self.user.encode()).decode()}")
         try:
             with urllib.request.urlopen(request, timeout=_TIMEOUT) as answer:  # noqa: S310 - as above
-                found: Mapping[str, Any] = json.load(answer)
-                return found
+                found = json.load(answer)
         except urllib.error.HTTPError as error:
             raise self._refused(error.code, number) from error
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, http.client.HTTPException) as error:
             raise self._unreachable(str(error)) from error
+        if not isinstance(found, dict) or not isinstance(found.get("schema"), str):
+            raise self._unreachable("its answer has no schema")
+        return found
 
     def _refused(self, status: int, number: int) -> FatalError | RetriableError:
         if status in (401, 403):

@@ -16,6 +16,8 @@ import sqlalchemy as sa
 
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, TableSpec
+from airflow_gddl.stores import Storage
+from spark_jobs.verification import WINDOW_DIFFERENCES, read_differences
 from tests.delta_rs.commands import GDDL, gddl
 from tests.delta_rs.postgres import emptied, execute, postgres
 from tests.delta_rs.small_lake import SmallLake
@@ -137,6 +139,26 @@ def test_one_lost_file_of_many_is_named_by_its_hour(source: sa.Engine, tmp_path:
     name_the_hour(
         lake, source, files, lambda options: verified(lake, environ, SPEC, options), lambda: lake.done(SPEC, full)
     )
+
+
+def test_a_shorter_look_forgets_nothing_of_a_longer_one(source: sa.Engine, tmp_path: Path) -> None:
+    """Each hour two hours, each day a day: what the day's saw first has settled when it looks again."""
+    lake = SmallLake(tmp_path)
+    environ = {"GDDL_SOURCE_SHOP": source.url.render_as_string(hide_password=False)}
+    day, at, content, lost = day_of(lake, source, 40)
+    lake.done(SPEC)
+    short = replace(BY_HOUR, since_seconds=2 * 3600.0)
+    assert states(verified(lake, environ, SPEC, BY_HOUR)) == {f"{at:%Y-%m-%dT%H}": "unsettled"}
+    assert states(verified(lake, environ, SPEC, short)) == {}
+    day.file(40, datetime.now(UTC))
+    day.insert_into(source)
+    lake.done(SPEC)
+    assert states(verified(lake, environ, SPEC, short)) == {}
+    assert states(verified(lake, environ, SPEC, BY_HOUR)) == {f"{at:%Y-%m-%dT%H}": "missing"}
+    lost.write_bytes(content)
+    lake.done(SPEC, JobOptions(full_listing=True))
+    assert states(verified(lake, environ, SPEC, BY_HOUR)) == {}
+    assert read_differences(Storage(), lake.layout(SPEC).state, WINDOW_DIFFERENCES) == {}
 
 
 def test_a_source_that_goes_on_is_never_wrong(source: sa.Engine, tmp_path: Path) -> None:

@@ -19,6 +19,8 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
+from airflow_gddl.contract.errors import FatalError, RetriableError
+from spark_jobs.dialects.schema_registry import SchemaRegistry
 from tests.kafka.broker import Broker
 from tests.kafka.topics import Topic
 
@@ -54,7 +56,10 @@ KEY_OF_POINTS = {**KEY, "fields": [*KEY["fields"], {"name": "spot", "type": {
     "type": "record", "name": "Point", "namespace": "io.debezium.data.geometry",
     "fields": [{"name": "x", "type": "double"}],
 }}]}  # fmt: skip
-DDL = {"type": "record", "name": "SchemaChangeValue", "fields": [{"name": "ddl", "type": "string"}]}
+DDL = {"type": "record", "name": "SchemaChangeValue", "fields": [
+    {"name": "source", "type": {"type": "record", "name": "Source", "fields": [{"name": "db", "type": "string"}]}},
+    {"name": "ddl", "type": "string"},
+]}  # fmt: skip
 
 
 @dataclass
@@ -64,12 +69,15 @@ class Registry:
     Attributes:
         asked: paths of requests.
         user: that it asks for, in base64; empty: none.
+    moved_to: address to which it sends all requests; `raw`: its answer to each; empty, null: those of a registry.
     """
 
     schemas: list[dict[str, Any]] = field(default_factory=list)
     asked: list[str] = field(default_factory=list)
     user: str = ""
     url: str = ""
+    moved_to: str = ""
+    raw: bytes | None = None
 
     def add(self, schema: Any, kind: str = "AVRO") -> int:
         self.schemas.append({"schema": json.dumps(schema), **({} if kind == "AVRO" else {"schemaType": kind})})
@@ -88,7 +96,11 @@ class _Handler(BaseHTTPRequestHandler):
         is_let_in = self.headers.get("Authorization", "").removeprefix("Basic ") == self.registry.user
         known = number <= len(self.registry.schemas)
         body = json.dumps(self.registry.schemas[number - 1] if known else {"error_code": 40403}).encode()
-        self.send_response(401 if not is_let_in else 200 if known else 404)
+        body = body if self.registry.raw is None else self.registry.raw
+        known = known or self.registry.raw is not None
+        self.send_response(401 if not is_let_in else 302 if self.registry.moved_to else 200 if known else 404)
+        if self.registry.moved_to:
+            self.send_header("Location", self.registry.moved_to + self.path)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
@@ -165,7 +177,7 @@ def test_schema_that_changes_among_the_messages(registry: Registry, kafka: Broke
     topic.send([
         (None, encoded(first, VALUE, envelope("c", 1, after=row(1)))),
         (None, encoded(second, wider, envelope("c", 2, after=row(2, added="new")))),
-        (None, encoded(ddl, DDL, {"ddl": "ALTER TABLE t"})),
+        (None, encoded(ddl, DDL, {"source": {"db": "crm"}, "ddl": "ALTER TABLE t"})),
         (None, encoded(first, VALUE, envelope("c", 3, after=row(3)))),
     ])  # fmt: skip
     found = topic.run()
@@ -226,3 +238,53 @@ def test_registry_that_asks_for_a_user(
     topic.options = {**topic.options, "kafka_connection": "GDDL_SOURCE_KAFKA"}
     topic.run()
     assert [one["id"] for one in topic.rows()] == [1]
+
+
+def test_login_in_the_address_of_a_registry_is_used_and_not_shown(
+    registry: Registry, kafka: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Clients of Confluent's take user and password there."""
+    registry.add(VALUE)
+    registry.user = "Z2RkbDpodXNo"
+    topic = Topic(kafka, tmp_path, options={"kafka_connection": "GDDL_SOURCE_KAFKA"}).create()
+    topic.send([(None, encoded(1, VALUE, envelope("c", 1, after=row(1))))])
+    for login, code in (("gddl:w%72ong", "SOURCE_REFUSED"), ("gddl:hu%73h", None)):
+        address = registry.url.replace("//", f"//{login}@")
+        monkeypatch.setenv("GDDL_SOURCE_KAFKA", json.dumps({"schema.registry.url": address}))
+        found = topic.outcome()
+        assert (found.error and found.error.code) == code
+        assert not any(secret in repr(found) for secret in ("w%72ong", "wrong", "hu%73h", "hush"))
+    assert [one["id"] for one in topic.rows()] == [1]
+
+
+def test_registry_that_sends_elsewhere_sends_no_password_there() -> None:
+    with serving() as registry, serving() as other:
+        registry.add(VALUE)
+        other.add(VALUE)
+        registry.user, registry.moved_to, other.user = "Z2RkbDpodXNo", other.url, "Z2RkbDpodXNo"
+        with pytest.raises(FatalError, match="answers 401"):
+            SchemaRegistry(registry.url, "gddl:hush").schema(1)
+        other.user = ""
+        assert SchemaRegistry(registry.url, "gddl:hush").schema(1).schema == VALUE
+
+
+@pytest.mark.parametrize("answer", [b"[]", b'{"id": 1}', b'{"schema": 1}', b"<html>", b""])
+def test_registry_that_answers_something_else_is_asked_again(registry: Registry, answer: bytes) -> None:
+    registry.raw = answer
+    with pytest.raises(RetriableError, match="SOURCE_UNREACHABLE"):
+        SchemaRegistry(registry.url).schema(1)
+    registry.raw = None
+    registry.add(VALUE)
+    assert SchemaRegistry(registry.url).schema(1).schema == VALUE
+
+
+def test_message_of_another_schema_than_it_names_is_no_row(registry: Registry, kafka: Broker, tmp_path: Path) -> None:
+    registry.add(VALUE)
+    topic = Topic(kafka, tmp_path, options={"schema_registry": registry.url}).create()
+    messages = [encoded(1, VALUE, envelope("c", number, after=row(number))) for number in range(4)]
+    topic.send([(None, messages[0])])
+    topic.run()
+    topic.send([(None, messages[1] + messages[2][5:]), (None, messages[3])])
+    found = topic.outcome()
+    assert [one["id"] for one in topic.rows()] == [0], "row 2 is no row, and row 3 not replaced by it"
+    assert [found.files_in_quarantine, found.changes_written] == [1, 0]

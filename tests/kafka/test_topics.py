@@ -10,13 +10,14 @@ import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaException, Producer, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 
 from airflow_gddl.cli import check
 from airflow_gddl.cli.check import probe_topics
@@ -306,6 +307,53 @@ def test_files_are_in_folders_of_time(kafka: Broker, tmp_path: Path) -> None:
     assert name.startswith("year=20")
     assert name.count("/") == 2
     assert ids(topic) == [1]
+
+
+def test_times_that_can_not_be_stop_nothing(kafka: Broker, tmp_path: Path) -> None:
+    topic = Topic(kafka, tmp_path, options={"path_format": "'year'=YYYY"}).create()
+    producer = Producer({"bootstrap.servers": kafka.address})
+    later = datetime.now(UTC) + timedelta(days=2)
+    for number, moment in enumerate((1_706_700_000_000_000, int(later.timestamp() * 1000), 1_706_700_000_000)):
+        key, value = inserts([number])[0]
+        producer.produce(topic.name, json.dumps(value), json.dumps({"id": key}), timestamp=moment)
+        producer.flush()
+        topic.run()
+    assert ids(topic) == [0, 1, 2]
+    assert sorted(name.split("/")[0] for name in topic.files()) == ["year=1970", "year=1970", "year=2024"]
+
+
+def test_flat_event_that_speaks_of_ddl_is_a_change(kafka: Broker, tmp_path: Path) -> None:
+    topic = Topic(kafka, tmp_path).create()
+    fields = {"__op": "c", "__deleted": "false", "__source_connector": "postgresql", "__source_ts_ms": 1}
+    fields |= {"__source_snapshot": "false", "__source_db": "d", "__source_schema": "shop", "__source_table": "t"}
+    rows = [{"id": 1, "kind": "ddl", "ddl": None, "source": "x"}, {"id": 2, "kind": "x", "ddl": "DROP", "source": "y"}]
+    places = [{"__source_lsn": row["id"], "__source_sequence": f'["{row["id"]}","{row["id"]}"]'} for row in rows]
+    topic.send([(row["id"], {**row, **fields, **place}) for row, place in zip(rows, places, strict=True)])
+    found = topic.run()
+    assert topic.rows() == rows
+    assert [one.code for one in found.warnings if one.code == "MESSAGES_IGNORED"] == []
+
+
+def test_position_without_an_id_takes_that_of_the_topic(kafka: Broker, tmp_path: Path) -> None:
+    """Brokers that were upgraded give ids to topics that had none."""
+    topic = Topic(kafka, tmp_path).create()
+    topic.send(inserts([1]))
+    topic.run()
+    written = json.loads(topic.position.read_text())
+    topic.position.write_text(json.dumps({**written, "topic_id": ""}))
+    topic.send(inserts([2]))
+    topic.run()
+    assert ids(topic) == [1, 2]
+    assert json.loads(topic.position.read_text())["topic_id"] == written["topic_id"] != ""
+
+
+def test_refusal_that_has_passed_is_not_remembered(kafka: Broker, tmp_path: Path) -> None:
+    topic = Topic(kafka, tmp_path).create()
+    log = kafka_log.KafkaLog({"bootstrap.servers": kafka.address})
+    log._note(KafkaError(KafkaError._AUTHENTICATION, "as a broker said while it was started"))
+    assert log.fault(KafkaError(KafkaError._TRANSPORT, "gone"), topic.name).code == "SOURCE_REFUSED"
+    assert log.state(topic.name) is not None
+    assert log.fault(KafkaError(KafkaError._TRANSPORT, "gone"), topic.name).code == "SOURCE_UNREACHABLE"
 
 
 def test_messages_that_are_no_changes(kafka: Broker, tmp_path: Path) -> None:

@@ -114,12 +114,25 @@ def test_a_heartbeat_is_no_evidence_of_what_may_not_have_landed() -> None:
     assert complete_until(1000.0, None, beat) == 1000.0
 
 
+def test_a_commit_time_that_can_not_be_hides_no_stopped_log() -> None:
+    """One row of the year 9999 is the newest commit for good."""
+    never, day = 253_370_764_800.0, 86_400.0
+    beat = HeartbeatFacts(commit=never, loaded=5000.0, as_of=15_000.0)
+    assert (beat.standstill, is_stopped(beat, 3600.0)) == (10_000.0, True)
+    assert not is_stopped(HeartbeatFacts(commit=never, loaded=14_000.0, as_of=15_000.0), 3600.0)
+    ahead = HeartbeatFacts(commit=15_000.0 + day, loaded=5000.0, as_of=15_000.0)
+    assert ahead.standstill == 0.0, "a clock may be ahead"
+
+
 def test_a_finding_ends_when_its_time_is_compared_again() -> None:
     found = Verified().after(since=0.0, until=50.0, missing_from=50.0)
     assert found == Verified(until=50.0, missing_from=50.0)
     assert found.after(since=60.0, until=100.0, missing_from=None) == Verified(until=100.0, missing_from=50.0)
     assert found.after(since=50.0, until=100.0, missing_from=None) == Verified(until=100.0)
     assert found.after(since=None, until=100.0, missing_from=None) == Verified(until=100.0)
+    assert found.after(since=0.0, until=70.0, missing_from=70.0) == Verified(until=70.0, missing_from=70.0)
+    for until in (None, 40.0, 50.0):  # not compared, or open or unsettled from then on
+        assert found.after(since=0.0, until=until, missing_from=None) == found
     assert found.after(since=60.0, until=None, missing_from=70.0) == Verified(until=50.0, missing_from=50.0)
 
 

@@ -145,6 +145,20 @@ def test_one_target_of_two_tables_is_refused(tmp_path: Path) -> None:
     assert "target: '{source}_{schema}.{table}'" in problem.remedy
 
 
+@pytest.mark.parametrize(
+    ("topic", "other"), [("crm.all", "erp"), ("'crm.{schema}.{table}'", "'orders x'"), ("'{schema}'", "erp")]
+)
+def test_one_topic_of_two_tables_is_refused(topic: str, other: str, tmp_path: Path) -> None:
+    """Only one of them would get its messages."""
+    options = f"options: {{bootstrap_servers: 'kafka:9092', topic: {topic}}}"
+    sources = f"sources:\n  crm: {{dialect: debezium, {options}}}\n"
+    tables = ["'public.orders x'", "public.orders_x" if "x" in other else "public.lines"]
+    rows = "tables:\n" + "".join(f"  - {{table: {name}, keys: [id]}}\n" for name in tables)
+    problem = collision(tmp_path, sources, crm=rows)
+    assert (problem.code, problem.field) == ("FIELD_VALUE", "options.topic")
+    assert "public.orders x (tables/crm.yaml:2)" in problem.message
+
+
 def test_targets_that_differ_by_case_alone_are_one(tmp_path: Path) -> None:
     sources = "sources:\n  crm: {landing: crm, target: 'LAKE.{table}'}\n  erp: {landing: erp, target: 'lake.{table}'}\n"
     assert collision(tmp_path, sources, crm=ORDERS, erp=ORDERS).code == "TARGET_TAKEN"

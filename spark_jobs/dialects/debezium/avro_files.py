@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import io
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import IO, Any
 
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.stores.readers import too_large
@@ -53,6 +53,7 @@ def avro_records(data: bytes, most: int, where: str) -> Iterator[tuple[None, Rec
             content.seek(0)
             for _ in range(block.num_records):
                 yield None, _record(fastavro.schemaless_reader(content, bare), schema)
+            _require_read(content)
     except ImportError as error:
         raise _missing(error, where) from error
     except ValueError as error:
@@ -61,6 +62,13 @@ def avro_records(data: bytes, most: int, where: str) -> Iterator[tuple[None, Rec
         raise
     except (EOFError, IndexError, KeyError, StopIteration) as error:
         raise ValueError(f"a damaged Avro file, or one that ends inside a block: {error!r}") from error
+
+
+def _require_read(content: IO[bytes]) -> None:
+    """Refuse a block with more bytes than its records: one of them is of another schema, and those behind it were
+    misread."""
+    if content.read(1):
+        raise ValueError("a block has more bytes than its records")
 
 
 def _require_bounded(records: int, size: int, most: int, where: str) -> None:

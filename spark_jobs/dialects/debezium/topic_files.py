@@ -23,7 +23,7 @@ from spark_jobs.dialects.schema_registry import RegisteredSchema, SchemaRegistry
 _HEADER = 5
 """Bytes before a message of a registry: zero, and the number of its schema."""
 _DELETE = re.compile(rb'"op"\s*:\s*"d"')
-_EVENT, _DDL = b'"op"', b'"ddl"'
+_DDL = b'"ddl"'
 _BLOCK_BYTES = 256 * 1024
 _NAMED = ("record", "error", "enum", "fixed")
 
@@ -106,11 +106,10 @@ class TopicFiles:
     def _is_ignored(self, message: Message, schemas: tuple[int, int] | None) -> bool:
         """Whether it is of a schema change topic."""
         if schemas is None:
-            value = message.value or b""
-            return _DDL in value and _EVENT not in value
+            return _DDL in (message.value or b"") and _is_of_a_schema(_parts(_json(message.value)))
         schema = self._schema(schemas[0]).schema
-        parts = {part["name"] for part in schema.get("fields", ())} if isinstance(schema, Mapping) else set()
-        return "ddl" in parts and "op" not in parts
+        fields = schema.get("fields", ()) if isinstance(schema, Mapping) else ()
+        return _is_of_a_schema({part["name"]: part["type"] for part in fields})
 
     def _file(self, messages: Sequence[Message], schemas: tuple[int, int] | None) -> TopicFile:
         if schemas is None:
@@ -124,6 +123,21 @@ class TopicFiles:
             digest = hashlib.blake2b(b"".join([schema.encode(), *records]), digest_size=4)
             ending, content = ".avro", avro_container(schema, records)
         return TopicFile(messages[0].offset, messages[0].time, digest.hexdigest(), ending, content)
+
+
+def _is_of_a_schema(parts: Mapping[str, Any]) -> bool:
+    """Whether these fields, or their types in Avro, are a schema change's; a flat event may have a column `ddl`."""
+    return "ddl" in parts and "op" not in parts and isinstance(parts.get("source"), Mapping)
+
+
+def _parts(data: bytes) -> Mapping[str, Any]:
+    """A JSON object, or its payload; empty: it is none."""
+    try:
+        found = json.loads(data)
+    except (ValueError, RecursionError):
+        return {}
+    found = found["payload"] if isinstance(found, dict) and found.keys() == {"schema", "payload"} else found
+    return found if isinstance(found, dict) else {}
 
 
 def _lone(messages: Iterable[Message]) -> int:
