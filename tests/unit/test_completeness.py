@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -15,6 +17,9 @@ from airflow_gddl.contract.completeness import (
     is_stopped,
     window_bounds,
 )
+from airflow_gddl.contract.errors import FatalError
+from airflow_gddl.contract.spec import JobOptions, WindowLength
+from spark_jobs.verification import grid_of
 
 LIMIT, BEAT, DELIVERY = 1800.0, 60.0, 240.0
 moments = st.floats(0, 10**6)
@@ -139,3 +144,11 @@ def test_a_finding_ends_when_its_time_is_compared_again() -> None:
 def test_bounds_are_read_of_verifications_by_windows_alone() -> None:
     assert window_bounds({"windows": {"since": "a", "missing_from": None}}) == ("a", None)
     assert [window_bounds(details) for details in (None, {}, {"windows": None}, {"batches": []})] == [None] * 4
+
+
+@pytest.mark.parametrize(("days", "window"), [(417, "hour"), (10_001, "day"), (1_000_000, "day")])
+def test_more_windows_than_can_be_kept_are_refused(days: int, window: WindowLength) -> None:
+    until = datetime(2024, 1, 31, tzinfo=UTC)
+    with pytest.raises(FatalError, match="WINDOWS_TOO_MANY"):
+        grid_of(JobOptions(since_seconds=days * 86_400.0, window=window), until)
+    assert grid_of(JobOptions(since_seconds=416 * 86_400.0, window="hour"), until)
