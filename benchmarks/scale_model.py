@@ -235,16 +235,11 @@ def unit_costs(root: Path, sizes: Sequence[int]) -> UnitCosts:
     (tables, few_changes), (_, many_changes) = found["few"][-1], found["many"][-1]
     large, change_bytes = large_batches(root / "large")
     row = many_changes.less(few_changes).times(1 / (tables * (_MANY - _FEW)))
+    row = replace(row, objects=0.0)  # a batch adds as many, whatever its rows
     return UnitCosts(
-        load=lines["load"],
-        idle=lines["idle"],
-        poll=lines["poll"],
-        batch=lines["few"],
-        row=replace(row, objects=0.0),  # a batch adds as many, whatever its rows
-        large=large,
-        change_bytes=change_bytes,
-        small_change_bytes=small_bytes,
-    )
+        load=lines["load"], idle=lines["idle"], poll=lines["poll"], batch=lines["few"], row=row, large=large,
+        change_bytes=change_bytes, small_change_bytes=small_bytes,
+    )  # fmt: skip
 
 
 def round_of(costs: UnitCosts, quiet: float, worked: float, changes: float) -> Spent:
@@ -336,6 +331,7 @@ ASSUMPTIONS = f"""\
     or more (growth.py: a batch of 10,000 changes costs about as much in 10 million rows as in one)
   - a table that is quiet is looked at by the sensor alone, and is in no job
   - a pack starts a job in each round in which any of its tables has changes, at random
+  - work is spread evenly over the day; batches above {_MANY:,} and {_LARGE_BATCHES[-1]:,} changes cost as those below
   - a large table's job starts as a small tables' one: with a JVM
   - requests of a batch: those of gddl plan --prices (tests/s3/test_requests.py); a large table's has more data files
   - left out: first loads, maintenance, Airflow's own work (airflow_hour.py), memory, idle cores between jobs"""

@@ -17,7 +17,7 @@ Names = tuple[FileKind, FileFormat, tuple[str, ...]]
 LISTED_IN_PART = 10_000
 """Files of a table above which sensor and job list only a part of its folder: ten pages of S3, about a second."""
 LARGE_FOLDER = 500_000
-"""Objects from which on a run warns of its listing: 500 requests of S3 and, with the ledger's rows, 0.8 GiB."""
+"""Objects from which on a run warns of its listing: 500 requests of S3 and, with the ledger's rows, 0.9 GiB."""
 FULL_LISTING_EVERY = timedelta(days=1)
 LOOKBACK = "7d"
 """Default of a row's `lookback`: how far behind the newest change file a listing in part reaches."""
