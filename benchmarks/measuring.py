@@ -98,7 +98,7 @@ def answer(order: Order, found: Answer) -> None:
     Path(order.answer).write_text(to_json(found), encoding="utf-8")
 
 
-def run_child(program: str, order: Order, kind: type[A] = Answer, python: str = sys.executable) -> A:  # type: ignore[assignment]
+def run_child(program: str, order: Order, kind: type[A] = Answer, python: str = sys.executable) -> A:  # type: ignore[assignment]  # mypy takes no default for a type variable
     """Run a program of this folder in a process of its own.
 
     Args:

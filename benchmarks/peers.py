@@ -1,10 +1,10 @@
 """Other tools on the same change files: this project, MERGE by hand, deltalake by hand, Spark's AUTO CDC, Hudi.
 
-    python benchmarks/peers.py [--scale 0.02] [--work plain|hard] [--tools NAME …] [--python hudi=PATH] [--jar hudi=PATH]
+    python benchmarks/peers.py [--scale 0.02] [--work plain] [--tools NAME …] [--python hudi=PATH] [--jar hudi=PATH]
 
 Each tool has a process of its own; they run one after the other, batch by batch, and each final table is compared with
-what the files alone say. Tools that need another Spark than this project's take its Python by `--python` and their JAR by
-`--jar`; benchmarks/README.md has the commands. The last line of standard output is one JSON object.
+what the files alone say. Tools that need another Spark than this project's take its Python by `--python` and their JAR
+by `--jar`; benchmarks/README.md has the commands. The last line of standard output is one JSON object.
 """
 
 from __future__ import annotations

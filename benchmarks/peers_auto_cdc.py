@@ -46,7 +46,7 @@ class AutoCdc:
     def load(self, folders: Folders) -> None:
         self._update(folders)
 
-    def apply(self, folders: Folders, files: Sequence[Path]) -> None:
+    def apply(self, folders: Folders, files: Sequence[Path]) -> None:  # noqa: ARG002 - it finds files itself
         self._update(folders)
 
     def _update(self, folders: Folders) -> None:

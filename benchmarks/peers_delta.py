@@ -48,7 +48,7 @@ class ThisProject:
     def load(self, folders: Folders) -> None:
         self._run(folders)
 
-    def apply(self, folders: Folders, files: Sequence[Path]) -> None:
+    def apply(self, folders: Folders, files: Sequence[Path]) -> None:  # noqa: ARG002 - it finds files itself
         self._run(folders)
 
     def _run(self, folders: Folders) -> None:
@@ -71,7 +71,7 @@ class PlainMerge:
         self._order = order
         self.versions = _versions("pyspark", "delta-spark")
 
-    def start(self, folders: Folders) -> None:
+    def start(self, folders: Folders) -> None:  # noqa: ARG002 - any folders
         self.spark = handwritten.session(self._order)
 
     def load(self, folders: Folders) -> None:
@@ -87,13 +87,13 @@ class PlainMerge:
 
 
 class TunedMerge:
-    """One MERGE for a whole batch, tuned for this table; deletes are marked, so that late changes find their sequence."""
+    """One MERGE for a whole batch, tuned for this table; deleted rows stay, marked, and keep their sequence."""
 
     def __init__(self, order: PeerOrder) -> None:
         self._order = order
         self.versions = _versions("pyspark", "delta-spark")
 
-    def start(self, folders: Folders) -> None:
+    def start(self, folders: Folders) -> None:  # noqa: ARG002 - any folders
         self._spark = handwritten.session(self._order)
         for key, value in {
             "spark.sql.shuffle.partitions": str(2 * self._order.cores),
@@ -168,7 +168,7 @@ class DeltaLakeMerge:
 
 
 def _net_rows(files: Sequence[Path]) -> pa.Table:
-    """The last change of each key in a batch; files and their rows are in order, so that places order equal sequences."""
+    """The last change of each key in a batch: the greatest sequence, among equal ones the last file and row."""
     rows = pa.concat_tables(pq.read_table(f) for f in files)
     places = pa.array(range(len(rows)), pa.int64())
     order = pc.sort_indices(pa.table([rows[KEY], rows[SEQUENCE], places], names=[KEY, SEQUENCE, _ROW]),

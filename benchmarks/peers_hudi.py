@@ -37,7 +37,7 @@ class Hudi:
         self._merge = _DMS if order.tool == "hudi_dms" else _EVENT_TIME
         self.versions = (f"pyspark {pyspark.__version__}", Path(order.class_path).stem)
 
-    def start(self, folders: Folders) -> None:
+    def start(self, folders: Folders) -> None:  # noqa: ARG002 - any folders
         settings = {
             "spark.master": f"local[{self._order.cores}]",
             "spark.driver.memory": self._order.memory,

@@ -82,7 +82,7 @@ def run_tool(make: Callable[[PeerOrder], Tool]) -> None:
         seconds, cpu = _timed(lambda: _apply_all(tool, folders, order.batches))
         found = replace(found, seconds=seconds, cpu_seconds=cpu, peak_mib=peak_mib())
         tool.export(folders)
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - what stops a tool is what is to be shown
         traceback.print_exc()
         said = str(getattr(error, "java_exception", None) or f"{type(error).__name__}: {error}")
         found = replace(found, failed=said.splitlines()[0], failed_in=phase)

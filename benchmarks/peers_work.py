@@ -43,8 +43,8 @@ def plain(rows: int, changes: int, seed: int) -> Work:
 def hard(rows: int, changes: int, seed: int) -> Work:
     """Four files: the second before the first, the fourth before the third, the first one again under another name.
 
-    A twentieth of the rows are second changes of the key before them in the same transaction, with its sequence. As many
-    deletes in each file that comes early are of rows that the file before it inserts, which comes late.
+    A twentieth of the rows are second changes of the key before them in the same transaction, with its sequence. As
+    many deletes in each file that comes early are of rows that the file before it inserts, which comes late.
     """
     base = Workload(rows=rows, files=4, changes_per_file=changes, seed=seed)
     first, second, third, fourth = (_name(n) for n in range(base.files))
