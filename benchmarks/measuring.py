@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from airflow_gddl.contract.codec import from_json, to_json
 from airflow_gddl.contract.spec import EngineName
@@ -68,6 +68,9 @@ class Answer:
     class_path: str = ""
 
 
+A = TypeVar("A", bound=Answer)
+
+
 def steps_of(seconds: Mapping[str, float]) -> tuple[StepSeconds, ...]:
     """Seconds by step, in the mapping's order."""
     return tuple(StepSeconds(step=step, seconds=spent) for step, spent in seconds.items())
@@ -95,8 +98,12 @@ def answer(order: Order, found: Answer) -> None:
     Path(order.answer).write_text(to_json(found), encoding="utf-8")
 
 
-def run_child(program: str, order: Order) -> Answer:
+def run_child(program: str, order: Order, kind: type[A] = Answer, python: str = sys.executable) -> A:  # type: ignore[assignment]  # mypy takes no default for a type variable
     """Run a program of this folder in a process of its own.
+
+    Args:
+        kind: of its answer.
+        python: that runs it; it needs this folder's imports, but not this project installed.
 
     Raises:
         ChildError: it failed.
@@ -107,16 +114,17 @@ def run_child(program: str, order: Order) -> Answer:
     os.sync()
     with log.open("wb") as out:
         ended = subprocess.run(
-            [sys.executable, str(HERE / program), str(order_file)],
+            [python, str(HERE / program), str(order_file)],
             stdout=out,
             stderr=out,
             stdin=subprocess.DEVNULL,
             check=False,
+            env={**os.environ, "PYTHONPATH": str(HERE.parent)},
         )
     if ended.returncode:
         tail = "\n".join(log.read_text(encoding="utf-8", errors="replace").splitlines()[-_LOG_LINES:])
         raise ChildError(f"{program} {order.phase} ended with status {ended.returncode}:\n{tail}")
-    return from_json(Answer, Path(order.answer).read_text(encoding="utf-8"))
+    return from_json(kind, Path(order.answer).read_text(encoding="utf-8"))
 
 
 def peak_mib() -> float:

@@ -23,7 +23,7 @@ def check(folders: Folders, side: str) -> int:
     Raises:
         WrongResultError: they differ; names some keys.
     """
-    found = ds.dataset(folders.exported(side), format="parquet").to_table(columns=SCHEMA.names).cast(SCHEMA)
+    found = exported(folders, side)
     changes = pa.concat_tables(pq.read_table(f) for f in folders.change_files())
     last = last_changes(changes)
     touched = pa.array(last.keys(), pa.int64())
@@ -32,6 +32,25 @@ def check(folders: Folders, side: str) -> int:
     load = pa.concat_tables(pq.read_table(f) for f in folders.load_files())
     _compare(f"{side}: untouched keys", _only(load, touched, inside=False), _only(found, touched, inside=False))
     return int(found.num_rows)
+
+
+def exported(folders: Folders, side: str) -> pa.Table:
+    """A side's exported replica."""
+    return ds.dataset(folders.exported(side), format="parquet").to_table(columns=SCHEMA.names).cast(SCHEMA)
+
+
+def count_wrong(found: pa.Table, wanted: pa.Table) -> int:
+    """Keys that are missing, too many or there twice, and rows of which any column differs."""
+    numbered = found.append_column("row", pa.array(range(found.num_rows), pa.int64()))
+    once = found.take(numbered.group_by(KEY).aggregate([("row", "min")])["row_min"])
+    missing, surplus = (_only(a, b[KEY], inside=False).num_rows for a, b in ((wanted, once), (once, wanted)))
+    got, want = (_only(a, b[KEY], inside=True).sort_by(KEY) for a, b in ((once, wanted), (wanted, once)))
+    differs = pa.repeat(False, want.num_rows)
+    for column in SCHEMA.names:
+        left, right = got[column].combine_chunks(), want[column].combine_chunks()
+        unlike = pc.coalesce(pc.not_equal(left, right), pc.xor(left.is_null(), right.is_null()))
+        differs = pc.or_(differs, unlike)
+    return int(missing + surplus + found.num_rows - once.num_rows + (pc.sum(differs).as_py() or 0))
 
 
 def expected(load: pa.Table, changes: pa.Table) -> pa.Table:
@@ -43,12 +62,12 @@ def expected(load: pa.Table, changes: pa.Table) -> pa.Table:
 
 
 def last_changes(changes: pa.Table) -> dict[int, tuple[int, str]]:
-    """Row number and operation of each key's change with the greatest sequence."""
+    """Row number and operation of each key's change with the greatest sequence; among equal ones, the last one."""
     best: dict[int, tuple[str, int, str]] = {}
     columns = (changes[c].to_pylist() for c in (KEY, SEQUENCE, OPERATION))
     for row, (key, sequence, op) in enumerate(zip(*columns, strict=True)):
         known = best.get(key)
-        if known is None or sequence > known[0]:
+        if known is None or sequence >= known[0]:
             best[key] = (sequence, row, op)
     return {key: (row, op) for key, (_, row, op) in best.items()}
 

@@ -105,10 +105,10 @@ def write(work: Workload, folders: Folders) -> None:
     folders.waiting.mkdir()
     for number, start in enumerate(range(0, work.rows, _ROWS_PER_LOAD_FILE), start=1):
         count = min(_ROWS_PER_LOAD_FILE, work.rows - start)
-        _save(load_rows(start, count, (work.seed, "load", number)), folders.landed / f"LOAD{number:08X}.parquet")
+        save(load_rows(start, count, (work.seed, "load", number)), folders.landed / f"LOAD{number:08X}.parquet")
     fresh = _shuffled(work.rows, (work.seed, "fresh"))
     for number in range(work.files):
-        _save(_changes(work, number, fresh), folders.waiting / f"20240101-{number:06d}000.parquet")
+        save(_changes(work, number, fresh), folders.waiting / f"20240101-{number:06d}000.parquet")
 
 
 def load_rows(start: int, count: int, salt: tuple[object, ...]) -> pa.Table:
@@ -159,8 +159,8 @@ def _rows(ids: pa.Array, sequence: pa.Array, salt: tuple[object, ...]) -> pa.Tab
     return pa.table(columns, schema=SCHEMA)
 
 
-def _save(rows: pa.Table, path: Path) -> None:
-    """With a time of a minute ago: a job leaves files alone that may still be written."""
+def save(rows: pa.Table, path: Path) -> None:
+    """Write a file, with a time of a minute ago: a job leaves files alone that may still be written."""
     pq.write_table(rows, path, row_group_size=_ROWS_PER_GROUP)
     written = path.stat().st_mtime - 60
     os.utime(path, (written, written))

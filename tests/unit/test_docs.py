@@ -145,6 +145,10 @@ def test_codes_that_other_pages_name_exist() -> None:
         "SHOP_DB",
         "AIRFLOW_IMAGE",
         "POSTGRES_IMAGE",
+        "AUTOCDC_TARGET_DOES_NOT_SUPPORT_MERGE",
+        "DELTA_MULTIPLE_SOURCE_ROW_MATCHING_TARGET_ROW_IN_MERGE",
+        "COMMIT_TIME_ORDERING",
+        "EVENT_TIME_ORDERING",
     }
     former = {"LANDING_UNREACHABLE"}  # codes of earlier versions, named by the changelog and by decisions
     clients = ("GDDL_", "AWS_")

@@ -1,0 +1,198 @@
+"""Tools of `peers.py` that write Delta tables with this project's packages: its engines, and MERGE by hand."""
+
+from __future__ import annotations
+
+import importlib.metadata
+from collections.abc import Sequence
+from pathlib import Path
+
+import handwritten
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import this_engine
+from delta.tables import DeltaTable as SparkDeltaTable
+from deltalake import DeltaTable, write_deltalake
+from peers_tool import PeerOrder, Tool, run_tool
+from pyspark.sql import DataFrame, SparkSession, Window
+from pyspark.sql import functions as F
+from workload import KEY, OPERATION, SCHEMA, SEQUENCE, Folders
+
+from airflow_gddl.contract.result import JobResult
+from airflow_gddl.stores import Storage
+from spark_jobs.job.job_tables import run_job
+from spark_jobs.spark.session import SessionSettings
+from spark_jobs.table.runtime import LazySpark, Runtime
+
+_DELETED, _FILE, _ROW = "deleted", "from_file", "row_in_file"
+_ORDER = (SEQUENCE, _FILE, _ROW)
+"""What orders changes: the sequence, and within a transaction the place in the service's files."""
+_NEWER = f"s.{SEQUENCE} > t.{SEQUENCE}"
+
+
+class ThisProject:
+    """Whole jobs, one for each batch, with all their duties: discovery, change table, quarantine, ledger."""
+
+    def __init__(self, order: PeerOrder) -> None:
+        tier = this_engine.TIER if order.engine == "spark" else this_engine.WITHOUT_SPARK
+        self._name = order.tool
+        self._side = this_engine.Side(
+            LazySpark(SessionSettings(cores=order.cores, memory=order.memory, single=True)), tier
+        )
+        packages = ("deltalake",) if order.engine == "delta_rs" else ("pyspark", "delta-spark", "deltalake")
+        self.versions = _versions(*packages)
+
+    def start(self, folders: Folders) -> None:
+        this_engine.start(folders, self._side)
+
+    def load(self, folders: Folders) -> None:
+        self._run(folders)
+
+    def apply(self, folders: Folders, files: Sequence[Path]) -> None:  # noqa: ARG002 - it finds files itself
+        self._run(folders)
+
+    def _run(self, folders: Folders) -> None:
+        shown: list[JobResult] = []
+        runtime = Runtime(storage=Storage(), spark=self._side.spark)
+        run_job(this_engine.job_of(folders, self._side), runtime, shown.append)
+        print(shown[0])
+        if (shown[0].status, shown[0].engine) != ("succeeded", self._side.tier.engine):
+            raise this_engine.JobFailedError(f"not succeeded: {shown[0]}")
+
+    def export(self, folders: Folders) -> None:
+        this_engine.export(folders, self._side.spark)
+        folders.exported(this_engine.SIDE).rename(folders.exported(self._name))
+
+
+class PlainMerge:
+    """The job that is written by hand everywhere: `handwritten.py`, one MERGE for each file, with a change table."""
+
+    def __init__(self, order: PeerOrder) -> None:
+        self._order = order
+        self.versions = _versions("pyspark", "delta-spark")
+
+    def start(self, folders: Folders) -> None:  # noqa: ARG002 - any folders
+        self.spark = handwritten.session(self._order)
+
+    def load(self, folders: Folders) -> None:
+        handwritten.load(self.spark, folders)
+
+    def apply(self, folders: Folders, files: Sequence[Path]) -> None:
+        for file in files:
+            handwritten.apply_file(self.spark, folders, file)
+
+    def export(self, folders: Folders) -> None:
+        handwritten.export(self.spark, folders)
+        folders.exported(handwritten.SIDE).rename(folders.exported(self._order.tool))
+
+
+class TunedMerge:
+    """One MERGE for a whole batch, tuned for this table; deleted rows stay, marked, and keep their sequence."""
+
+    def __init__(self, order: PeerOrder) -> None:
+        self._order = order
+        self.versions = _versions("pyspark", "delta-spark")
+
+    def start(self, folders: Folders) -> None:  # noqa: ARG002 - any folders
+        self._spark = handwritten.session(self._order)
+        for key, value in {
+            "spark.sql.shuffle.partitions": str(2 * self._order.cores),
+            "spark.sql.autoBroadcastJoinThreshold": str(128 * 1024**2),
+            "spark.databricks.delta.optimizeWrite.enabled": "true",
+            "spark.databricks.delta.properties.defaults.enableDeletionVectors": "true",
+        }.items():
+            self._spark.conf.set(key, value)
+
+    def load(self, folders: Folders) -> None:
+        rows = self._spark.read.parquet(*map(str, folders.load_files())).withColumn(_DELETED, F.lit(False))
+        ordered = rows.repartitionByRange(2 * self._order.cores, KEY).sortWithinPartitions(KEY)
+        ordered.write.format("delta").save(str(folders.replica(self._order.tool)))
+
+    def apply(self, folders: Folders, files: Sequence[Path]) -> None:
+        net = _net_changes(self._spark, files)
+        low, high = _key_range(files)
+        target = SparkDeltaTable.forPath(self._spark, str(folders.replica(self._order.tool))).alias("t")
+        values = {c: f"s.{c}" for c in SCHEMA.names} | {_DELETED: f"s.{OPERATION} = 'D'"}
+        merge = target.merge(net.alias("s"), f"s.{KEY} = t.{KEY} AND t.{KEY} BETWEEN {low} AND {high}")
+        merge.whenMatchedUpdate(_NEWER, set=values).whenNotMatchedInsert(values=values).execute()
+
+    def export(self, folders: Folders) -> None:
+        self._spark.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
+        rows = self._spark.read.format("delta").load(str(folders.replica(self._order.tool)))
+        rows.where(f"NOT {_DELETED}").select(*SCHEMA.names).write.parquet(str(folders.exported(self._order.tool)))
+
+
+def _net_changes(spark: SparkSession, files: Sequence[Path]) -> DataFrame:
+    """The last change of each key in a batch."""
+    rows = spark.read.parquet(*map(str, files)).select(
+        "*", F.col("_metadata.file_name").alias(_FILE), F.col("_metadata.row_index").alias(_ROW)
+    )
+    newest_first = Window.partitionBy(KEY).orderBy(*(F.col(c).desc() for c in _ORDER))
+    return rows.withColumn("nth", F.row_number().over(newest_first)).where("nth = 1").drop("nth", _FILE, _ROW)
+
+
+class DeltaLakeMerge:
+    """`DeltaTable.merge` of the package deltalake, after pyarrow has left the last change of each key."""
+
+    def __init__(self, order: PeerOrder) -> None:
+        self._name = order.tool
+        self.versions = _versions("deltalake", "pyarrow")
+
+    def start(self, folders: Folders) -> None:
+        pass
+
+    def load(self, folders: Folders) -> None:
+        for file in folders.load_files():
+            rows = pq.read_table(file)
+            rows = rows.append_column(_DELETED, pa.repeat(False, len(rows)))
+            write_deltalake(str(folders.replica(self._name)), rows, mode="append")
+
+    def apply(self, folders: Folders, files: Sequence[Path]) -> None:
+        net = _net_rows(files)
+        low, high = _key_range(files)
+        values = {c: f"s.{c}" for c in (*SCHEMA.names, _DELETED)}
+        merge = DeltaTable(str(folders.replica(self._name))).merge(
+            net,
+            f"s.{KEY} = t.{KEY} AND t.{KEY} BETWEEN {low} AND {high}",
+            source_alias="s",
+            target_alias="t",
+            streamed_exec=False,
+        )
+        merge.when_matched_update(values, predicate=_NEWER).when_not_matched_insert(values).execute()
+
+    def export(self, folders: Folders) -> None:
+        rows = DeltaTable(str(folders.replica(self._name))).to_pyarrow_table(columns=[*SCHEMA.names, _DELETED])
+        folders.exported(self._name).mkdir()
+        live = rows.filter(pc.invert(rows[_DELETED])).drop_columns(_DELETED)
+        pq.write_table(live, folders.exported(self._name) / "rows.parquet")
+
+
+def _net_rows(files: Sequence[Path]) -> pa.Table:
+    """The last change of each key in a batch: the greatest sequence, among equal ones the last file and row."""
+    rows = pa.concat_tables(pq.read_table(f) for f in files)
+    places = pa.array(range(len(rows)), pa.int64())
+    order = pc.sort_indices(pa.table([rows[KEY], rows[SEQUENCE], places], names=[KEY, SEQUENCE, _ROW]),
+                            sort_keys=[(c, "ascending") for c in (KEY, SEQUENCE, _ROW)])  # fmt: skip
+    keys = rows[KEY].take(order).combine_chunks()
+    last = pc.not_equal(keys.slice(0, len(keys) - 1), keys.slice(1))
+    net = rows.take(order.filter(pa.concat_arrays([last, pa.array([True])])))
+    return net.append_column(_DELETED, pc.equal(net[OPERATION], "D")).drop_columns(OPERATION)
+
+
+def _key_range(files: Sequence[Path]) -> tuple[int, int]:
+    """Least and greatest key of a batch, by which files of the table can be left out."""
+    ends = [pc.min_max(pq.read_table(f, columns=[KEY])[KEY]).as_py() for f in files]
+    return min(e["min"] for e in ends), max(e["max"] for e in ends)
+
+
+def _versions(*packages: str) -> tuple[str, ...]:
+    return tuple(f"{p} {importlib.metadata.version(p)}" for p in packages)
+
+
+def _tool(order: PeerOrder) -> Tool:
+    kinds = {"merge_plain": PlainMerge, "merge_tuned": TunedMerge, "deltalake": DeltaLakeMerge}
+    return kinds.get(order.tool, ThisProject)(order)
+
+
+if __name__ == "__main__":
+    run_tool(_tool)
