@@ -79,7 +79,7 @@ def test_one_alert_at_the_begin_and_one_at_the_end() -> None:
 
 
 def test_lateness_without_a_load_sends_one_alert_and_keeps_others() -> None:
-    late, fresh_again = standing(GOOD, 1031), standing(GOOD)
+    late, fresh_again = (row_with(record_with((GOOD, ("r", "t"))), at, freshness=30) for at in (1031, NOW))
     reported = {"shop.a": ("SEQUENCE_TIE",)}
     began = without_load([late], reported, LIMITS, 1031)
     assert [(one.change, one.code) for one in began] == [("began", "FRESHNESS_MISSED")]
@@ -92,6 +92,18 @@ def test_lateness_without_a_load_sends_one_alert_and_keeps_others() -> None:
     last = after_notifying(after, over)
     assert last == reported, "its load has just ended, and sends what it changed"
     assert without_load([fresh_again], last, LIMITS, NOW) == []
+
+
+def test_no_load_sends_the_alerts_of_a_run_by_hand() -> None:
+    warning = RunWarning(code="BATCH_LATE", message="late")
+    bad, good = standing(replace(GOOD, warnings=(warning,))), standing(GOOD)
+    began = without_load([bad], {}, LIMITS, NOW)
+    assert [(one.change, one.code) for one in began] == [("began", "BATCH_LATE")]
+    reported = after_notifying({}, began)
+    assert without_load([bad], reported, LIMITS, NOW) == []
+    over = without_load([good], reported, LIMITS, NOW)
+    assert [(one.change, one.code) for one in over] == [("over", "BATCH_LATE")]
+    assert without_load([good], after_notifying(reported, over), LIMITS, NOW) == []
 
 
 def failed(started: int, run: str, code: str = "JOB_FAILED") -> tuple[JobResult, tuple[str, str]]:
@@ -107,7 +119,7 @@ def record_with(*runs: tuple[JobResult, tuple[str, str]]) -> TableRecord:
 
 
 def row_with(record: TableRecord, now: float = NOW, **row: object) -> BoardRow:
-    changed = replace(ROW, freshness=None, **row)  # type: ignore[arg-type]  # fields of a row by name
+    changed = replace(ROW, **{"freshness": None, **row})  # type: ignore[arg-type]  # fields of a row by name
     return BoardRow(row=changed, record=record, poll=None, state=judge(changed, Knowledge(record=record), now))
 
 

@@ -182,11 +182,46 @@ def test_judged_as_the_truth_is(events: list[Event]) -> None:
         assert state.lag == pytest.approx(world.now - applied[-1] if applied else None)
 
 
-@given(st.lists(st.tuples(st.integers(0, 40), st.sampled_from(["succeeded", "failed", "skipped"])), max_size=40))
-def test_the_order_of_telling_does_not_matter(
-    runs: list[tuple[int, Literal["succeeded", "failed", "skipped"]]],
-) -> None:
-    reported = {start: result(status, start, start - 1 if status == "succeeded" else None) for start, status in runs}
+OUTCOMES = ("succeeded", "failed", "skipped", "stale", "settled", "lost", "different", "equal")
+Outcome = Literal["succeeded", "failed", "skipped", "stale", "settled", "lost", "different", "equal"]
+
+
+def warned(done: JobResult, code: str) -> JobResult:
+    return replace(done, warnings=(RunWarning(code=code, message="x"),))
+
+
+def verified(start: float, buckets: int = 0, source: int | None = None) -> JobResult:
+    """A verification, of the source too where its differences are given."""
+    different = buckets or source
+    code = "VERIFY_DIFFERENT" if buckets else "SOURCE_DIFFERENT"
+    details = {"rows": 5, "expected_rows": 5, "buckets_different": buckets, "source": source}
+    details["source"] = None if source is None else {"different": source}
+    error = ErrorInfo(code=code, message="differs") if different else None
+    return replace(
+        result("failed" if different else "skipped", start),
+        action="verify",
+        status="failed" if different else "succeeded",
+        error=error,
+        details=details,
+    )
+
+
+def made(start: int, outcome: Outcome) -> JobResult:
+    commit = start - 1
+    if outcome == "stale":
+        return replace(warned(result("succeeded", start, commit), "QUARANTINE_STALE"), in_quarantine=9)
+    if outcome == "settled":
+        return replace(result("succeeded", start, commit), in_quarantine=0)
+    if outcome == "lost":
+        return warned(result("skipped", start), "FOLDER_MISSING")
+    if outcome in ("different", "equal"):
+        return verified(start, int(outcome == "different"), int(outcome == "different"))
+    return result(outcome, start, commit if outcome == "succeeded" else None)
+
+
+@given(st.lists(st.tuples(st.integers(0, 40), st.sampled_from(OUTCOMES)), max_size=40))
+def test_the_order_of_telling_does_not_matter(runs: list[tuple[int, Outcome]]) -> None:
+    reported = {start: made(start, outcome) for start, outcome in runs}
     forth = back = TableRecord()
     for start in sorted(reported):
         forth = forth.after(reported[start], 50)
@@ -196,7 +231,15 @@ def test_the_order_of_telling_does_not_matter(
     halves = [TableRecord(), TableRecord()]
     for start, done in reported.items():
         halves[start % 2] = halves[start % 2].after(done, 50)
-    assert merged(*halves) == forth
+    assert merged(*halves) == merged(*reversed(halves)) == forth
+    newest = {
+        outcome: max((at for at, one in dict(runs).items() if one == outcome), default=-1) for outcome in OUTCOMES
+    }
+    assert forth.holds("QUARANTINE_STALE") == (newest["stale"] > newest["settled"])
+    for code in ("VERIFY_DIFFERENT", "SOURCE_DIFFERENT"):
+        assert forth.holds(code) == (newest["different"] > newest["equal"])
+    ran = max(newest[one] for one in ("succeeded", "skipped", "stale", "settled"))
+    assert forth.holds("FOLDER_MISSING") == (newest["lost"] > ran)
     assert len(forth.runs) <= KEPT_RUNS
 
 
@@ -226,6 +269,59 @@ def test_a_folder_that_vanished_is_no_proof_that_nothing_is_new() -> None:
     assert judge(ROW, Knowledge(record=record, poll=back.tables["shop.a"]), 1051).state == "fresh"
     new = judge(ROW, Knowledge(poll=lost.tables["shop.a"], seen=1010), 1031)
     assert (new.state, new.attention, new.as_of) == ("new", (), 1030), "its source has not delivered yet"
+
+
+def test_a_stale_row_needs_attention_until_the_quarantine_is_settled() -> None:
+    stale = replace(warned(result("succeeded", 10, 5), "QUARANTINE_STALE"), in_quarantine=1)
+    record = TableRecord().after(stale, 11)
+    good = replace(result("succeeded", 20, 15), quarantined=0, in_quarantine=1)
+    record = record.after(good, 21)
+    assert attention_of(record, 22) == ("QUARANTINE_STALE",), "a good change of another key settles nothing"
+    replay = replace(result("succeeded", 30, 25), action="errors_replay", quarantined=1, in_quarantine=1)
+    assert attention_of(record.after(replay, 31), 32) == (), "all that is left went through it"
+    part = replace(replay, in_quarantine=2)
+    assert attention_of(record.after(part, 31), 32) == ("QUARANTINE_STALE",)
+    again = warned(replay, "QUARANTINE_STALE")
+    assert attention_of(record.after(again, 31), 32) == ("QUARANTINE_STALE",)
+    dismissed = replace(result("skipped", 30), action="errors_dismiss", status="succeeded", in_quarantine=0)
+    assert attention_of(record.after(dismissed, 31), 32) == ()
+    older = replace(TableRecord().after(stale, 11), found={})  # as an earlier release stored it
+    assert attention_of(older, 12) == attention_of(older.after(good, 21), 22) == ("QUARANTINE_STALE",)
+    assert attention_of(older.after(dismissed, 31), 32) == ()
+
+
+def test_a_difference_needs_attention_until_a_verification_of_its_kind_finds_none() -> None:
+    loaded = TableRecord().after(result("succeeded", 10, 5), 11)
+    record = loaded.after(verified(20, buckets=3, source=2), 21)
+    assert attention_of(record, 22) == ("SOURCE_DIFFERENT", "VERIFY_DIFFERENT")
+    assert attention_of(record.after(result("succeeded", 25, 24), 26), 27) == ("SOURCE_DIFFERENT", "VERIFY_DIFFERENT")
+    record = record.after(verified(30), 31)
+    assert attention_of(record, 32) == ("SOURCE_DIFFERENT",), "the source was not compared"
+    died = replace(result("failed", 35), action="verify")
+    unfinished = replace(verified(36, source=0), error=ErrorInfo(code="BATCH_UNFINISHED", message="x"))
+    assert attention_of(record.after(died, 37).after(unfinished, 37), 38) == ("SOURCE_DIFFERENT",)
+    assert attention_of(record.after(verified(40, source=0), 41), 42) == ()
+    by_hand = TableRecord().after(verified(20, buckets=3), 21)
+    for both in (merged(loaded, by_hand), merged(by_hand, loaded)):
+        assert attention_of(both, 22) == ("VERIFY_DIFFERENT",)
+
+
+def test_a_run_that_misses_the_folder_counts_as_a_poll_does() -> None:
+    calm = replace(ROW, freshness=None)
+    loaded = TableRecord().after(result("succeeded", 1000, 990), 1001)
+    lost = TableRecord().after(warned(result("skipped", 1020), "FOLDER_MISSING"), 1021)  # of another writer
+    for record in (merged(loaded, lost), merged(lost, loaded)):
+        state = judge(calm, Knowledge(record=record), 1022)
+        assert (state.state, state.attention, state.as_of) == ("attention", ("FOLDER_MISSING",), 1000)
+        before, after = TablePoll(polled=1010, clear=1010), TablePoll(polled=1030, clear=1030)
+        assert judge(calm, Knowledge(record=record, poll=before), 1031).attention == ("FOLDER_MISSING",)
+        assert judge(calm, Knowledge(record=record, poll=after), 1031).state == "fresh"
+        back = record.after(result("skipped", 1025), 1026)
+        assert judge(calm, Knowledge(record=back), 1027).state == "fresh"
+        missed = TablePoll(polled=1022, missing=True)
+        assert judge(calm, Knowledge(record=back, poll=missed), 1027).state == "fresh", "the run was later"
+    new = judge(ROW, Knowledge(record=lost), 1031)
+    assert (new.state, new.attention, new.as_of) == ("new", (), 1020), "its source has not delivered yet"
 
 
 def test_what_is_most_urgent_is_shown() -> None:
@@ -330,7 +426,7 @@ def test_a_quiet_table_is_late_only_if_its_source_stood_still(
 def test_lists_of_an_older_version_are_read() -> None:
     record = TableRecord().after(replace(result("succeeded", 10, 5), late_ignored=3), 11)
     older = json.loads(encode_runs(RunsDocument(tables={"shop.a": record})))
-    older["tables"] = {name: values[:-9] for name, values in older["tables"].items()}
+    older["tables"] = {name: values[:-11] for name, values in older["tables"].items()}
     found = decode_runs(json.dumps(older).encode()).tables["shop.a"]
     assert (found.late_ignored, found.quarantined, found.loose) == (0, 1, 1)
     newer = json.loads(encode_runs(RunsDocument(tables={"shop.a": record})))

@@ -8,7 +8,7 @@ from typing import Literal
 
 from airflow_gddl.contract.completeness import STOPPED_CODE, WINDOW_CODE
 from airflow_gddl.runtime.state.board import BoardRow
-from airflow_gddl.runtime.state.facts import RunFact
+from airflow_gddl.runtime.state.facts import LOST_CODE, SOURCE_CODE, STALE_CODE, VERIFY_CODE, RunFact
 from airflow_gddl.runtime.state.judging import MAINTENANCE_CODE, NEEDS_ATTENTION, has_many_quarantined
 
 Notified = Mapping[str, tuple[str, ...]]
@@ -24,7 +24,10 @@ LATENESS = (_LATE_CODE, STOPPED_CODE)
 """Codes of alerts of a late table, of which it has one at a time."""
 _SETTLED_AFTER = 120.0
 _TEXTS = {
-    "FOLDER_MISSING": "its landing folder is missing",
+    LOST_CODE: "its landing folder is missing",
+    STALE_CODE: "rows are older than changes of them in quarantine; `gddl errors list` shows these",
+    VERIFY_CODE: "its replica differs from its changes; `gddl verify` names the keys",
+    SOURCE_CODE: "its replica differs from its source; `gddl verify` names the keys",
     "FILE_UNREADABLE": "files can't be read",
     MAINTENANCE_CODE: "its maintenance is overdue",
     WINDOW_CODE: "changes of its source are missing; `gddl verify --since` names the windows",
@@ -157,12 +160,15 @@ def _of_row(one: BoardRow, notified: Notified, limits: AlertLimits) -> Iterator[
 def without_load(found: Iterable[BoardRow], notified: Notified, limits: AlertLimits, now: float) -> list[Alert]:
     """`alerts` for all tables at a moment that no load has ended.
 
-    Of a table whose run has just ended, the load sends the others; here, only lateness.
+    Of a table whose run has just ended, the load sends the others; here, only lateness. No load does that for a run
+    that Airflow did not start.
     """
     made: list[Alert] = []
     for one in found:
         newest = one.newest
-        if newest is None or now - newest.started - newest.seconds > _SETTLED_AFTER or one.row.problems:
+        by_hand = newest is None or not newest.airflow
+        ended = 0.0 if newest is None else newest.started + newest.seconds
+        if by_hand or now - ended > _SETTLED_AFTER or one.row.problems:
             made += _of_row(one, notified, limits)
         else:
             known = {one.row.table: tuple(code for code in LATENESS if code in notified.get(one.row.table, ()))}

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
 from operator import itemgetter
 from typing import Any, NamedTuple
@@ -38,6 +38,8 @@ def latest(*moments: float | None) -> float | None:
 
 
 KEPT_RUNS = 14
+STALE_CODE, LOST_CODE = "QUARANTINE_STALE", "FOLDER_MISSING"
+VERIFY_CODE, SOURCE_CODE = "VERIFY_DIFFERENT", "SOURCE_DIFFERENT"
 _LONGEST_TEXT = 400
 
 
@@ -92,7 +94,7 @@ class RunFact:
         return self.run_id, self.started
 
 
-_FIELDS = tuple(field.name for field in fields(RunFact))
+_FIELDS = tuple(one.name for one in fields(RunFact))
 _STARTED, _STATUS, _RUN_ID, _WARNINGS, _LATE = (
     _FIELDS.index(name) for name in ("started", "status", "run_id", "warnings", "late_ignored")
 )
@@ -192,6 +194,8 @@ class TableRecord:
         maintained: start of the newest maintenance.
         changed_since, changing_runs: start of the first run with changes after it, and the number of such runs.
         verified, missing_from: see `completeness.complete_until`.
+        found, settled: code of a problem that outlives the newest run, to the start of the newest run or verification
+            that found it, and of the newest that found it settled; see `holds`.
     """
 
     last: list[Any] | None = None
@@ -213,6 +217,8 @@ class TableRecord:
     changing_runs: int = 0
     verified: float | None = None
     missing_from: float | None = None
+    found: Mapping[str, float] = field(default_factory=dict)
+    settled: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def runs(self) -> tuple[list[Any], ...]:
@@ -243,6 +249,11 @@ class TableRecord:
         """Codes of the newest run's warnings."""
         return frozenset() if self.last is None else frozenset(self.last[_WARNINGS])
 
+    def holds(self, code: str) -> bool:
+        """Whether a problem of `found` was not settled since."""
+        found = _found(self)
+        return code in found and found[code] > self.settled.get(code, -math.inf)
+
     @property
     def failed(self) -> bool:
         """Whether the newest run failed and no later one succeeded."""
@@ -264,13 +275,14 @@ class TableRecord:
     def after(self, result: JobResult, now: float, airflow: tuple[str, ...] = (), *, whole: bool = True) -> TableRecord:
         """Copy with one more run, which need not be the newest; adding a run twice has no effect.
 
-        An idle run had nothing to do: it only records that everything is applied; not where the landing folder of a
-        table that was loaded is missing, since nothing is known of its source then.
+        An idle run had nothing to do: it only records that everything is applied; not where the landing folder is
+        missing, since nothing is known of the source then.
 
         Args:
             whole: it loaded everything that had landed; a replay of the quarantine does not.
         """
         fact = fact_of(result, now, airflow)
+        self = _judged(self, result, fact)  # noqa: PLW0642 - the same record, with what this run found
         if result.in_quarantine is not None and fact.started >= (self.counted_at or 0):
             self = replace(  # noqa: PLW0642 - the same record, with the count of this run
                 self, counted=result.in_quarantine, counted_files=result.files_in_quarantine, counted_at=fact.started
@@ -282,8 +294,8 @@ class TableRecord:
         if result.action not in LOADS:
             return self.with_runs(self.runs)
         if result.is_idle:
-            is_lost = "FOLDER_MISSING" in fact.warnings and self.succeeded is not None
-            return replace(self, complete=latest(self.complete, fact.started)) if whole and not is_lost else self
+            is_complete = whole and LOST_CODE not in fact.warnings
+            return replace(self, complete=latest(self.complete, fact.started)) if is_complete else self
         text = None if result.error is None else result.error.message[:_LONGEST_TEXT]
         if fact.key in {run.key for run in self.facts}:
             # Reported again with more details: the job's own record does not name Airflow's run.
@@ -299,6 +311,62 @@ class TableRecord:
         since, missing_from = (None, None) if bounds is None else map(seconds_of, bounds)
         found = Verified(until=self.verified, missing_from=self.missing_from).after(since, until, missing_from)
         return replace(self, verified=found.until, missing_from=found.missing_from)
+
+
+def _judged(record: TableRecord, result: JobResult, fact: RunFact) -> TableRecord:
+    """Copy with the problems that a run or a verification found, or found settled."""
+    verdicts = _verdicts(result) if result.action == "verify" else _of_run(result, fact)
+    found = {code: fact.started for code, holds in verdicts.items() if holds}
+    settled = {code: fact.started for code, holds in verdicts.items() if not holds}
+    return replace(record, found=newest_of(record.found, found), settled=newest_of(record.settled, settled))
+
+
+def _of_run(result: JobResult, fact: RunFact) -> dict[str, bool]:
+    """Code to whether it holds after a run, as far as that run knows.
+
+    A quarantined row stays stale until nothing is left in quarantine, or a run through which all that is left went
+    names none.
+    """
+    made = {code: True for code in (STALE_CODE, LOST_CODE) if code in fact.warnings}
+    if result.status == "failed":
+        return made
+    if result.action == "run" and result.mode != "refresh":
+        made.setdefault(LOST_CODE, False)
+    if result.in_quarantine is not None:
+        rows = result.in_quarantine - result.files_in_quarantine
+        went_through = result.action in LOADS and (
+            result.mode == "refresh" or result.in_quarantine == result.quarantined
+        )
+        if rows <= 0 or went_through:
+            made.setdefault(STALE_CODE, False)
+    return made
+
+
+def _verdicts(result: JobResult) -> dict[str, bool]:
+    """Code to whether a verification found it; nothing of what it did not compare."""
+    code = None if result.error is None else result.error.code
+    made = {one: True for one in (VERIFY_CODE, SOURCE_CODE) if one == code}
+    details = result.details if isinstance(result.details, Mapping) else {}
+    compared, source = "buckets_different" in details, details.get("source")
+    if compared and (details["buckets_different"] or details.get("rows") != details.get("expected_rows")):
+        made[VERIFY_CODE] = True
+    if isinstance(source, Mapping) and source.get("different"):
+        made[SOURCE_CODE] = True
+    if code == "BATCH_UNFINISHED":  # some sources of the table were not compared
+        return made
+    looked_at = ((VERIFY_CODE, compared), (SOURCE_CODE, isinstance(source, Mapping)))
+    return {**{one: False for one, is_so in looked_at if is_so}, **made}
+
+
+def newest_of(one: Mapping[str, float], other: Mapping[str, float]) -> dict[str, float]:
+    """The later moment of each code."""
+    return {code: max(at[code] for at in (one, other) if code in at) for code in sorted({*one, *other})}
+
+
+def _found(record: TableRecord) -> Mapping[str, float]:
+    """A record of an earlier release has the warnings of its runs only."""
+    is_stale = record.started is not None and STALE_CODE in record.warned
+    return newest_of(record.found, {STALE_CODE: record.started or 0.0} if is_stale else {})
 
 
 def _record_of(fact: RunFact, error: str | None) -> TableRecord:
@@ -340,6 +408,8 @@ def merged(one: TableRecord, other: TableRecord) -> TableRecord:
         changing_runs=one.changing_runs + other.changing_runs,
         verified=latest(one.verified, other.verified),
         missing_from=min(filter(None, (one.missing_from, other.missing_from)), default=None),
+        found=newest_of(_found(one), _found(other)),
+        settled=newest_of(one.settled, other.settled),
     ).with_runs(_unique((*one.runs, *other.runs)))
 
 

@@ -19,7 +19,7 @@ from airflow_gddl.contract.completeness import (
 )
 from airflow_gddl.contract.layout import FEW_ROWS
 from airflow_gddl.contract.result import CATALOG_PROBLEMS
-from airflow_gddl.runtime.state.facts import TableRecord, latest
+from airflow_gddl.runtime.state.facts import LOST_CODE, SOURCE_CODE, STALE_CODE, VERIFY_CODE, TableRecord, latest
 from airflow_gddl.topology.rows import TableRow
 
 State = Literal["broken_row", "failed", "late", "attention", "running", "waiting", "new", "fresh", "disabled"]
@@ -29,7 +29,7 @@ EXCEPTIONS_CODE, EXCEPTIONS_SECONDS = "SOURCE_EXCEPTIONS", 86_400.0
 """Changes that AWS DMS could not apply need attention for a day: no later run shows that somebody saw to them."""
 NEEDS_ATTENTION = (
     *("BATCH_LATE", "FILE_UNREADABLE", "FOREIGN_COMMIT", "GENERATIONS_INFERRED", "ICEBERG_BEHIND", "LOG_BEGAN_LATE"),
-    *("QUARANTINE_STALE", "SNAPSHOT_HELD", "SNAPSHOT_INCOMPLETE", "SNAPSHOT_MERGED", EXCEPTIONS_CODE, "SWEEP_HELD"),
+    *(STALE_CODE, "SNAPSHOT_HELD", "SNAPSHOT_INCOMPLETE", "SNAPSHOT_MERGED", EXCEPTIONS_CODE, "SWEEP_HELD"),
     *("TRUNCATE_HELD", "TRUNCATE_IGNORED"),
     *sorted(CATALOG_PROBLEMS),
 )
@@ -37,8 +37,8 @@ NEEDS_ATTENTION = (
 MOST_QUARANTINED = 0.01
 """Default of `alert_quarantine_rate`."""
 _UNREAD, _RATE = "FILE_UNREADABLE", "QUARANTINE_RATE"
-_LOST = "FOLDER_MISSING"
-"""The same, of the last poll."""
+_HELD = (STALE_CODE, VERIFY_CODE, SOURCE_CODE)
+"""Problems that hold until a later run or verification finds them settled; see `TableRecord.holds`."""
 MAINTENANCE_CODE = "MAINTENANCE_DUE"
 MAINTENANCE_RUNS, MAINTENANCE_SECONDS = 100, 14 * 86_400.0
 """A large table needs maintenance after so many runs with changes and so much time since the last one."""
@@ -104,8 +104,9 @@ class TableStatus:
         complete_until: commit time of the source until which everything is known to have come.
         waiting: landed files that are not loaded.
         attention: warnings of the newest run, and of the last poll, that need a user's attention; what is in
-            quarantine, as long as it is; maintenance that is due; a log that stands still; and windows in which
-            changes are missing, until a later verification finds none.
+            quarantine, and rows that are stale by it, as long as they are; maintenance that is due; a log that stands
+            still; a landing folder that is missing; and differences and windows in which changes are missing, until a
+            later verification of that kind finds none.
     """
 
     state: State
@@ -145,7 +146,7 @@ def judge(row: TableRow, known: Knowledge, now: float) -> TableStatus:
     """The state of a table at `now`."""
     record, poll = known.record, known.poll
     waiting = _waits(record, poll)
-    as_of = latest(record.complete, record.commit, _clear(record, poll))
+    as_of = latest(_complete(record), record.commit, _clear(record, poll))
     behind = None if as_of is None else now - as_of
     overdue = row.enabled and row.freshness is not None and (behind is None or behind > row.freshness)
     stopped = row.enabled and record.succeeded is not None and is_stopped(known.heartbeat, row.freshness, record.commit)
@@ -173,8 +174,23 @@ def judge(row: TableRow, known: Knowledge, now: float) -> TableStatus:
 def heartbeat_of(record: TableRecord, poll: TablePoll | None) -> HeartbeatFacts:
     """What the runs and the poll of a heartbeat table say."""
     return HeartbeatFacts(
-        commit=record.commit, loaded=record.succeeded, as_of=latest(record.complete, _clear(record, poll))
+        commit=record.commit, loaded=record.succeeded, as_of=latest(_complete(record), _clear(record, poll))
     )
+
+
+def _complete(record: TableRecord) -> float | None:
+    """The last run that applied all that had landed; as in `_clear`, for a missing folder."""
+    return latest(record.complete, record.found.get(LOST_CODE) if record.succeeded is None else None)
+
+
+def _is_lost(record: TableRecord, poll: TablePoll | None) -> bool:
+    """Whether the newest of runs and polls missed the landing folder of a table that was loaded."""
+    if record.succeeded is None:
+        return False
+    looked = latest(record.found.get(LOST_CODE), record.settled.get(LOST_CODE))
+    if poll is None or (looked is not None and looked > poll.polled):
+        return record.holds(LOST_CODE)
+    return poll.missing
 
 
 def _clear(record: TableRecord, poll: TablePoll | None) -> float | None:
@@ -197,7 +213,7 @@ def _is_in_grace(row: TableRow, record: TableRecord, known: Knowledge, now: floa
         return False
     known_since = known.seen
     if known_since is None:
-        known_since = latest(record.complete, record.started, None if known.poll is None else known.poll.polled)
+        known_since = latest(_complete(record), record.started, None if known.poll is None else known.poll.polled)
     return known_since is None or now - known_since <= (row.grace or 0)
 
 
@@ -217,12 +233,14 @@ def needs_maintenance(record: TableRecord, now: float) -> bool:
 def _attention(row: TableRow, known: Knowledge, now: float, *, stopped: bool) -> tuple[str, ...]:
     record, poll = known.record, known.poll
     found = set(record.warned.intersection(NEEDS_ATTENTION))
+    found.discard(STALE_CODE)
     if record.counted is not None:
         found.discard(_UNREAD)
     if now - (record.started or 0.0) > EXCEPTIONS_SECONDS:
         found.discard(EXCEPTIONS_CODE)
     holds = {
-        _LOST: poll is not None and poll.missing and record.succeeded is not None,
+        LOST_CODE: _is_lost(record, poll),
+        **{code: record.holds(code) for code in _HELD},
         _UNREAD: record.counted_files > 0,
         _RATE: has_many_quarantined(record, known.quarantine_rate),
         MAINTENANCE_CODE: needs_maintenance(record, now),

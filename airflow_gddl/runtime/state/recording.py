@@ -24,7 +24,7 @@ from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import Roots
 from airflow_gddl.runtime.state.board import LakeState
 from airflow_gddl.runtime.state.documents import RunsDocument, place, update_runs
-from airflow_gddl.runtime.state.facts import KEPT_RUNS, TableRecord, latest
+from airflow_gddl.runtime.state.facts import KEPT_RUNS, TableRecord, latest, newest_of
 from airflow_gddl.runtime.state.judging import RunningJob
 from airflow_gddl.stores import Storage, lake_files, open_store, read_if_there
 from airflow_gddl.stores.lake_files import LOOSE_AT_MOST
@@ -188,6 +188,8 @@ def _with(records: Mapping[str, TableRecord], now: float) -> Callable[[RunsDocum
                 changing_runs=known.changing_runs,
                 verified=known.verified,
                 missing_from=known.missing_from,
+                found=newest_of(record.found, known.found),
+                settled=newest_of(record.settled, known.settled),
             )
         return replace(before, tables={**before.tables, **made}, written=now)
 
