@@ -127,6 +127,10 @@ def show_verdicts(screen: Screen, results: Sequence[JobResult]) -> None:
     if checked:
         numbers = number_columns("rows", "failed", "unsettled")
         screen.table(["table", "constraint", "verdict", *numbers, "values"], checked)
+    for result in results:
+        left_out = (answer(result).get("source") or {}).get("not_compared") or {}
+        for column, reason in left_out.items():
+            screen.say(f"{result.table}: {column} was not compared with the source: {reason}", "yellow")
 
 
 _WINDOW_NUMBERS = ("source_rows", "rows", "missing", "different", "extra", "unsettled", "files")

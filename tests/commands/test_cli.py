@@ -279,6 +279,18 @@ def test_verify_says_which_differ(shop: Shop) -> None:
     assert shop.gddl("verify", "--table", "sales.orders", "--json", results=results).status == 0
 
 
+def test_verify_names_columns_that_were_not_compared_with_the_source(shop: Shop) -> None:
+    source = {"source_rows": 5, "unsettled": 0, "keys": [], "not_compared": {"code": "text and int don't compare"}}
+    results = {
+        "sales.orders": {"details": {"verdict": "equal", "rows": 5, "expected_rows": 5, "keys": [], "source": source}},
+        "sales.lines": {"details": {"verdict": "equal", "rows": 1, "expected_rows": 1, "keys": []}},
+    }
+    lines = [" ".join(line.split()) for line in shop.gddl("verify", results=results).out.splitlines()]
+    assert [line for line in lines if "not compared" in line] == [
+        "sales.orders: code was not compared with the source: text and int don't compare"
+    ]
+
+
 def test_errors_list_shows_hostile_values_as_text(shop: Shop) -> None:
     row = {"code": "NULL_KEY", "text": "[red]\x1b[31m", "record": {"id": None}}
     found = {"unresolved": 2000, "codes": [], "rows": [row]}
