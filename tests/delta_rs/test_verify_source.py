@@ -173,7 +173,7 @@ def test_lost_change_is_reported_after_a_later_commit(source: sa.Engine, tmp_pat
     assert code(result) == "SOURCE_DIFFERENT"
     assert result.details["source"]["keys"] == ({"key": '{"id": "1"}', "state": "different", "settled": True},)
     assert result.error is not None
-    assert "gddl run --table s.t" in result.error.message
+    assert "gddl resync --differences --table s.t" in result.error.message
 
 
 def test_idle_source_settles_by_time(source: sa.Engine, tmp_path: Path) -> None:
