@@ -13,8 +13,6 @@ import functools
 import json
 import os
 import shutil
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
@@ -25,7 +23,7 @@ import small_folders
 import this_engine
 import workload
 from landing_polls import LargeBucket, on_s3
-from measuring import HERE, WrongResultError, say, tree_cpu_seconds
+from measuring import WrongResultError, say, tree_cpu_seconds
 from small_folders import MIX, SmallFolders
 from small_tables import run
 from this_engine import Side
@@ -334,14 +332,7 @@ ASSUMPTIONS = f"""\
   - work is spread evenly over the day; batches above {_MANY:,} and {_LARGE_BATCHES[-1]:,} changes cost as those below
   - a large table's job starts as a small tables' one: with a JVM
   - requests of a batch: those of gddl plan --prices (tests/s3/test_requests.py); a large table's has more data files
-  - left out: first loads, maintenance, Airflow's own work (airflow_hour.py), memory, idle cores between jobs"""
-
-
-def parse_seconds(tables: int) -> float:
-    """Until DAG files of so many tables are parsed, serialised and stored (`airflow_parse.py`)."""
-    command = [sys.executable, str(HERE / "airflow_parse.py"), "--only-ours", "--scale", f"{tables / 10_000}"]
-    answer = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()[-1]
-    return float(json.loads(answer)["seconds"])
+  - left out: first loads, maintenance, Airflow (airflow_hour.py, airflow_parse.py), memory, idle cores between jobs"""
 
 
 def report(costs: UnitCosts, fleet: Fleet, lists: float, found: Mapping[str, Mapping[str, float]]) -> None:
@@ -377,9 +368,8 @@ def main() -> None:
     parser.add_argument("--busy", type=float, default=0.5, help="share of the day that workers may be busy")
     parser.add_argument("--sizes", type=int, nargs=2, default=(500, 2_000), help="tables of the runs for unit costs")
     parser.add_argument("--check", type=int, default=10_000, help="tables of the run that checks; 0: none")
-    parser.add_argument("--airflow", action="store_true", help="also how long Airflow takes to parse the DAGs")
     asked = vars(parser.parse_args())
-    sizes, check, with_airflow = asked.pop("sizes"), asked.pop("check"), asked.pop("airflow")
+    sizes, check = asked.pop("sizes"), asked.pop("check")
     if check in sizes:
         parser.error("--check must be another number than --sizes: it would prove nothing")
     with tempfile.TemporaryDirectory(prefix="gddl-benchmark-") as folder:
@@ -387,10 +377,6 @@ def main() -> None:
         lists = poll_lists(tables=1_000, files=10)
         found = checked(Path(folder), costs, check) if check else {}
     fleet = Fleet(**asked)
-    if with_airflow:
-        few, many = (Spent(cpu_seconds=0.0, seconds=parse_seconds(size)) for size in sizes)
-        parse = Line.through((sizes[0], few), (sizes[1], many)).at(fleet.tables)
-        print(f"Airflow's DAG processor: {parse.seconds:.0f} s for {fleet.tables:,} tables, at once or over several")
     report(costs, fleet, lists, found)
 
 
