@@ -249,6 +249,8 @@ def _show_quarantine(screen: Screen, table: str, found: Mapping[str, Any]) -> No
     if found["searched"] < found["unresolved"]:
         searched, total = count(found["searched"]), count(found["unresolved"])
         screen.say(f"The quarantine was searched in part: {searched} of {total} unresolved rows.", "yellow")
+    if unread := found.get("unread_files"):
+        screen.say(f"{counted(unread, 'file')} could not be read, and may hold changes of this key.", "yellow")
 
 
 def _sequence(change: Mapping[str, Any]) -> str:

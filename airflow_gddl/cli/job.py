@@ -48,11 +48,20 @@ def show_plans(screen: Screen, results: Sequence[JobResult]) -> None:
                 screen.say(f"{result.table}: {path}", "dim")
 
 
+_READ_FIRST = {
+    "source": "a run reads the table from its source first",
+    "slot": "nothing new has landed; a run reads its replication slot first",
+    "topic": "nothing new has landed; a run reads its topic first",
+}
+
+
 def _rows(result: JobResult) -> list[list[Cell | str]]:
     batches = _batches(result)
     if not batches:
-        gone = "the landing folder does not exist" if answer(result).get("folder_missing") else "nothing new"
-        return [[result.table, status(result.status), "", "", "", "", "" if result.error else gone]]
+        plan = answer(result)
+        gone = "the landing folder does not exist" if plan.get("folder_missing") else "nothing new"
+        note = _READ_FIRST.get(plan.get("reads_first") or "", gone)
+        return [[result.table, status(result.status), "", "", "", "", "" if result.error else note]]
     return [_row(result, batch) for batch in batches]
 
 

@@ -331,6 +331,9 @@ def _texts(value: object, path: FieldPath) -> Iterator[tuple[FieldPath, str]]:
             yield from _texts(inner, (*path, i))
 
 
+_DIRECTION = re.compile(r"(.*\S)\s+(?:asc|desc)", re.IGNORECASE)
+
+
 def _column_names(spec: TableSpec) -> Iterator[SpecProblem]:
     for path, column in named_columns(spec):
         if not column.strip():
@@ -341,6 +344,9 @@ def _column_names(spec: TableSpec) -> Iterator[SpecProblem]:
             message = "a reserved column name of the replica"
             remedy = "rename the column in the source's view or leave it out of the metadata"
             yield SpecProblem("COLUMN_RESERVED", path, column, message, remedy)
+        elif path[0] == "sequence_by" and (named := _DIRECTION.fullmatch(column)):
+            message = "a column with a direction: changes are always ordered from the lowest to the highest"
+            yield SpecProblem("COLUMN_INVALID", path, column, message, f"write {named[1]}")
 
 
 def named_columns(spec: TableSpec) -> Iterator[tuple[FieldPath, str]]:

@@ -9,6 +9,7 @@ from typing import Any
 
 from airflow_gddl.contract.completeness import WINDOW_CODE, WINDOWS
 from airflow_gddl.contract.errors import FatalError
+from airflow_gddl.contract.kafka import topic_of
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.result import ExpectationCount, JobResult, RunWarning, error_info, summed
 from airflow_gddl.contract.table_spec import SHARD_COLUMN, ForeignKey, TableSpec, lowered
@@ -37,7 +38,7 @@ from spark_jobs.rules.windows import Window, with_files
 from spark_jobs.table import notices
 from spark_jobs.table.current_batch import has_few_rows
 from spark_jobs.table.notices import foreign_commits, require_replica, warnings_of
-from spark_jobs.table.pending import batches_ahead, of_key
+from spark_jobs.table.pending import batches_ahead, of_key, wants_source_load
 from spark_jobs.table.runtime import RunTotals, TableRun, iso
 from spark_jobs.table.wanted_key import WantedKey, key_of_record
 from spark_jobs.verification import (
@@ -65,8 +66,19 @@ def show_plan(run: TableRun, totals: RunTotals) -> JobResult:
         "batches": batches,
         "missing": [path for _, found in planned for path in found.missing],
         "folder_missing": any(found.folder_missing for _, found in planned),
+        "reads_first": _read_first(run),
     }
     return run.result(totals, status="succeeded" if batches else "skipped", details=details)
+
+
+def _read_first(run: TableRun) -> str | None:
+    """Where a run gets files from before it loads them, which no plan can foresee: `source`, `slot` or `topic`."""
+    as_run = replace(run, job=replace(run.job, options=replace(run.job.options, action="run")))
+    if not run.spec.shards and wants_source_load(as_run, run.ledger()):
+        return "source"
+    if topic_of(run.spec):
+        return "topic"
+    return "slot" if run.spec.options.get("replication_slot") else None
 
 
 def _refresh(run: TableRun, totals: RunTotals) -> tuple[list[dict[str, Any]], Discovery]:
@@ -391,11 +403,12 @@ def _plain(change: dict[str, Any]) -> dict[str, Any]:
 
 
 def _quarantined(context: TableContext, wanted: WantedKey) -> dict[str, Any]:
-    """Unresolved records of the key, and how many rows were searched of how many."""
+    """Unresolved records of the key, how many rows were searched of how many, and the number of unread files."""
     exists = context.engine.exists(context.layout.errors)
     left = context.engine.unresolved(context, _SEARCHED) if exists else Unresolved(0, [], [])
     found = [{name: row[name] for name in _SHOWN} for row in left.rows if _is_of(row, wanted)]
-    return {"records": found, "searched": len(left.rows), "unresolved": left.count}
+    unread = context.engine.in_quarantine(context)[1] if exists else 0
+    return {"records": found, "searched": len(left.rows), "unresolved": left.count, "unread_files": unread}
 
 
 def _may_be_stale(records: Sequence[Mapping[str, Any]], rows: Sequence[Mapping[str, Any]]) -> bool:

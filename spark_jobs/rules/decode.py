@@ -477,8 +477,13 @@ class _Decoder:
             RowProblem(
                 unparsable, "SEQUENCE_UNPARSABLE", by, f"the sequence doesn't fit {self.table_schema.sequence_type}"
             ),
-            RowProblem(missing, "SEQUENCE_NULL", by, "a change without a sequence"),
+            RowProblem(missing, "SEQUENCE_NULL", by, self._without_sequence()),
         ]
+
+    def _without_sequence(self) -> str:
+        """Why changes of this group have no sequence."""
+        lacking = [repr(column) for column in self.table_schema.sequence if match(self.how.names, column) is None]
+        return "a change without a sequence" + (f": its file has no column {', '.join(lacking)}" if lacking else "")
 
     def _sequence(self) -> tuple[pa.Array, Mask]:
         """The sequence (null for full-load rows) and where a delivered one doesn't fit its type."""

@@ -117,6 +117,7 @@ Not all changes were read (--limit), so the replica was not compared.
   OP_UNKNOWN  not an operation (2024/01/02/a.parquet, batch 3r)
   NULL_KEY   (2024/01/02/a.parquet, batch 3r)
 The quarantine was searched in part: 1,000 of 2,000 unresolved rows.
+2 files could not be read, and may hold changes of this key.
 The key was erased; asked for at 2024-01-02T11:00:00.250000Z.
 Superseded changes before 2023-12-01T00:00:00Z were removed (changes_retention).
 """
@@ -132,7 +133,7 @@ def test_all_else_that_may_be_known_at_80_columns(narrow: Shop) -> None:
     found = FOUND | {
         "outcome": "deleted", "verdict": None, "left_out": 5, "changes": [last], "tombstone": last,
         "replica": [{**ROW, "record": '{"id":42}', "deleted": True}], "erased_at": "2024-01-02T11:00:00.250000+00:00",
-        "quarantine": {"records": quarantined, "searched": 1000, "unresolved": 2000},
+        "quarantine": {"records": quarantined, "searched": 1000, "unresolved": 2000, "unread_files": 2},
         "changes_cut_before": "2023-12-01T00:00:00.000000+00:00",
     }  # fmt: skip
     answer = reported(narrow, found)

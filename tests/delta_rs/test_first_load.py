@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from airflow_gddl.contract.spec import JobOptions
+from airflow_gddl.contract.table_spec import InitialLoad
 from spark_jobs.table.runtime import TableOutcome
 from tests.delta_rs.small_lake import SmallLake, spec_of
 from tests.landing import write_bytes
@@ -86,3 +88,32 @@ def test_a_reload_reads_files_again_that_a_wrong_row_could_not(tmp_path: Path) -
     right = replace(wrong, options={"csv_columns": ["seq", "id", "v"], "types": {"seq": "bigint", "id": "int"}})
     assert lake.done(right, JobOptions(reload=True)).files_in_quarantine == 0
     assert lake.replica(right) == {0: "load 0", 1: "load 1", 2: "load 2", 7: "seven"}
+
+
+@pytest.mark.parametrize(
+    ("fields", "first"),
+    [
+        ({}, None),
+        ({"initial_load": InitialLoad(), "options": {"verify_connection": "GDDL_SOURCE_SHOP"}}, "source"),
+        ({"options": {"replication_slot": "s", "verify_connection": "GDDL_SOURCE_SHOP"}}, "slot"),
+    ],
+)
+def test_a_plan_says_what_a_run_reads_before_files(fields: dict[str, Any], first: str | None, tmp_path: Path) -> None:
+    found = SmallLake(tmp_path).done(spec_of(**fields), JobOptions(action="plan"))
+    assert (found.details["batches"], found.details["reads_first"]) == ([], first)
+
+
+def test_a_file_without_the_sequence_s_column_is_named_in_the_reason(tmp_path: Path) -> None:
+    lake, spec = SmallLake(tmp_path), replace(spec_of(), sequence_by=("updated_at",))
+    lake.change(spec, 1, [("I", 1, "a")])
+    lake.done(spec)
+    (row,) = lake.done(spec, JobOptions(action="errors_list")).details["rows"]
+    assert row["reason"] == "a change without a sequence: its file has no column 'updated_at'"
+
+
+def test_explain_counts_files_that_could_not_be_read(tmp_path: Path) -> None:
+    lake, spec = SmallLake(tmp_path), spec_of()
+    lake.load(spec)
+    write_bytes(Path(lake.layout(spec).landing), "20240101-000000009.parquet", b"PAR1 cut")
+    lake.done(spec)
+    assert lake.done(spec, JobOptions(action="explain", key={"id": "1"})).details["quarantine"]["unread_files"] == 1

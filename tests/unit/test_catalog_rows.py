@@ -76,6 +76,7 @@ BAD_ROWS = [
     ("{table: s.a, keys: [id], depends_on: [Shop.Good]}", "DEPENDS_ON_UNKNOWN", "depends_on[0]", "'Shop.Good'",
      "write shop.good"),
     ("{table: s.a, keys: [id], depends_on: [s.a]}", "DEPENDS_ON_CYCLE", "depends_on", "['s.a']", "break the cycle"),
+    ("{table: s.a, keys: [id], sequence_by: [a, 'x DESC']}", "COLUMN_INVALID", "sequence_by[1]", "'x DESC'", "write x"),
     ("{table: s.a, keys: [id], unique: {a: []}}", "CONSTRAINT_INVALID", "unique.a", "[]", "name its columns"),
     ("{table: s.a, keys: [id], unique: {a b: [v]}}", "CONSTRAINT_INVALID", "unique.a b", "'a b'", "letters"),
     ("{table: s.a, keys: [id], unique: {a: [v, V]}}", "CONSTRAINT_INVALID", "unique.a", "['v', 'V']", "once"),
