@@ -189,7 +189,7 @@ def answer(result: JobResult) -> dict[str, Any]:
 def _verdict_row(result: JobResult) -> list[Cell | str]:
     found = answer(result)
     source = found.get("source") or {}
-    keys = [*(found.get("keys") or []), *(f"{key['key']} {key['state']}" for key in source.get("keys") or [])]
+    keys = [f"{key['key']} {key['state']}" for of in (found, source) for key in of.get("keys") or ()]
     return [
         result.table,
         status(verdict(result)),
@@ -197,7 +197,7 @@ def _verdict_row(result: JobResult) -> list[Cell | str]:
         count(found.get("expected_rows")),
         count(source.get("source_rows")),
         count(source.get("unsettled")),
-        _names([str(key) for key in keys]),
+        _names(keys),
     ]
 
 
