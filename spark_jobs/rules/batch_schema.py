@@ -501,6 +501,7 @@ def plan_batch(dialect: Dialect, groups: Sequence[Landed], stored: Stored, state
         schemas=known.schemas, snapshots=state.snapshots,
         warnings=(
             *_unknown(spec, delivered, plan.target, first=state.keys is None),
+            *_texts_converted(plan),
             *(() if total else _order_not_total(groups, sequence[0])),
         ),
         new_technical=new_technical,
@@ -564,6 +565,22 @@ def _unknown(
         remedy = "correct the name; a column that comes later is named once the table is loaded, before it comes"
         raise FatalError("PROTECTED_COLUMN_MISSING", what, remedy=remedy)
     return (*given, *unknown_described((column.name for column in target.columns), spec.column_descriptions))
+
+
+def _texts_converted(plan: SchemaPlan) -> tuple[RunWarning, ...]:
+    """A warning where files deliver text for a column of another type that the row does not declare."""
+    fits = [
+        action
+        for group in plan.groups.values()
+        for action in group.actions
+        if action.how == "fit" and action.convertible
+    ]
+    columns = {one.target.name: str(one.target.type) for one in fits if one.source_type == STRING}
+    if not columns:
+        return ()
+    named = ", ".join(f"{name} ({kind})" for name, kind in columns.items())
+    message = f"texts are read as the types of the table, so that 007 is 7: {named}"
+    return (RunWarning(code="TEXT_CONVERTED", message=message, count=len(columns), sample=tuple(columns)),)
 
 
 def _order_not_total(groups: Sequence[Landed], column: str) -> tuple[RunWarning, ...]:
