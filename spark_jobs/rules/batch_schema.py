@@ -556,11 +556,12 @@ def _unknown(
     """Columns that the row names and that are not there.
 
     Raises:
-        FatalError: `PROTECTED_COLUMN_MISSING`: a first load would store what a misspelt mask or exclusion means.
+        FatalError: `PROTECTED_COLUMN_MISSING`: a first load would store what a misspelt mask means in clear. Columns that
+            are excluded may be left out at the source, too.
     """
     names = [[name for name, _ in each.selectable] for each in delivered]
     given = unknown_columns(names, spec)
-    if first and (protected := unknown_columns(names, replace(spec, columns=None))):
+    if first and (protected := unknown_columns(names, replace(spec, columns=None, exclude_columns=()))):
         what = f"{spec.table}: {'; '.join(warning.message for warning in protected)}"
         remedy = "correct the name; a column that comes later is named once the table is loaded, before it comes"
         raise FatalError("PROTECTED_COLUMN_MISSING", what, remedy=remedy)
