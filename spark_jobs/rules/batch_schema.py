@@ -556,8 +556,8 @@ def _unknown(
     """Columns that the row names and that are not there.
 
     Raises:
-        FatalError: `PROTECTED_COLUMN_MISSING`: a first load would store what a misspelt mask means in clear. Columns that
-            are excluded may be left out at the source, too.
+        FatalError: `PROTECTED_COLUMN_MISSING`: a first load would store in clear what a misspelt mask means. Columns
+            that are excluded may be left out at the source, too.
     """
     names = [[name for name, _ in each.selectable] for each in delivered]
     given = unknown_columns(names, spec)
