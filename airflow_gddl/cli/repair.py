@@ -6,7 +6,7 @@ import getpass
 import shlex
 import sys
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from operator import attrgetter
@@ -168,14 +168,25 @@ def resync(  # noqa: PLR0913 - typer reads each option of the command from one p
         action="resync_rows" if some else "run", resync=not some, keys=keys, from_key=low, to_key=high,
         differences=differences, source_connection=source_connection, full_listing=not some, wait_seconds=wait,
     )  # fmt: skip
-
-    def check(catalog: Catalog, tables: Sequence[TableSpec]) -> None:
-        require_connection(cli, source_connection, catalog, tables)
-        for one in keys:
-            require_whole_key(one, _KEY_INVALID, catalog, tables)
-
+    check = partial(_require_rows, cli, source_connection, keys)
     request = Request(metadata=metadata, tables=tuple(table), options=asked, as_json=json, check=check)
     carry_out(cli, request, show_repaired if some else show_distances)
+
+
+def _require_rows(
+    cli: CliContext,
+    connection: str,
+    keys: Sequence[Mapping[str, str]],
+    catalog: Catalog,
+    tables: Sequence[TableSpec],
+) -> None:
+    """
+    Raises:
+        MetadataError: a table has no connection to its source, or a key is not whole.
+    """
+    require_connection(cli, connection, catalog, tables)
+    for key in keys:
+        require_whole_key(key, _KEY_INVALID, catalog, tables)
 
 
 rebuild.__doc__, reload.__doc__, resync.__doc__ = _REBUILD, _RELOAD, _RESYNC

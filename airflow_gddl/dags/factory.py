@@ -173,7 +173,7 @@ _CONTINUOUS = (
     "",
     "**Stop**: pause the DAG, then mark the task: the job finishes the batch that it is at.",
     "",
-    "**Rerun**: trigger it with *Rebuild* and the like, and mark the running task: that run comes next.",
+    "**Rerun**: trigger it, with *Rebuild* or another action, and mark the running task: that run comes next.",
     "",
     "**A table that fails** is retried with growing delays while the others are loaded; the status page names it.",
 )

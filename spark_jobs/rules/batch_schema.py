@@ -499,11 +499,8 @@ def plan_batch(dialect: Dialect, groups: Sequence[Landed], stored: Stored, state
         table_schema=table_schema, groups=shaped,
         plan=plan, before=images,
         schemas=known.schemas, snapshots=state.snapshots,
-        warnings=(
-            *_unknown(spec, delivered, plan.target, first=state.keys is None),
-            *_texts_converted(plan),
-            *(() if total else _order_not_total(groups, sequence[0])),
-        ),
+        warnings=(*_of_columns(spec, delivered, plan, first=state.keys is None),
+                  *(() if total else _order_not_total(groups, sequence[0]))),
         new_technical=new_technical,
     )  # fmt: skip
 
@@ -550,10 +547,10 @@ def _incoming(
     return data, [IncomingSchema(i, g.label, d.before, True) for i, (g, d) in numbered]
 
 
-def _unknown(
-    spec: TableSpec, delivered: Sequence[_Delivered], target: Schema, *, first: bool
+def _of_columns(
+    spec: TableSpec, delivered: Sequence[_Delivered], plan: SchemaPlan, *, first: bool
 ) -> tuple[RunWarning, ...]:
-    """Columns that the row names and that are not there.
+    """Warnings about columns that the row names and that are not there, and about texts that are converted.
 
     Raises:
         FatalError: `PROTECTED_COLUMN_MISSING`: a first load would store in clear what a misspelt mask means. Columns
@@ -565,7 +562,8 @@ def _unknown(
         what = f"{spec.table}: {'; '.join(warning.message for warning in protected)}"
         remedy = "correct the name; a column that comes later is named once the table is loaded, before it comes"
         raise FatalError("PROTECTED_COLUMN_MISSING", what, remedy=remedy)
-    return (*given, *unknown_described((column.name for column in target.columns), spec.column_descriptions))
+    described = unknown_described((column.name for column in plan.target.columns), spec.column_descriptions)
+    return (*given, *described, *_texts_converted(plan))
 
 
 def _texts_converted(plan: SchemaPlan) -> tuple[RunWarning, ...]:

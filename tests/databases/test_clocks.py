@@ -14,22 +14,21 @@ from tests.delta_rs.postgres import postgres
 ZONES = ("-11:00", "+13:00")
 
 
-@pytest.mark.skipif(SERVER is None, reason="no MariaDB: install Debian's mariadb-server")
-def test_mariadb_in_another_zone_tells_utc() -> None:
-    with mariadb() as engine:
+DATABASES = {
+    "mariadb": (mariadb, "shop", "init_command", "SET time_zone = '{}'"),
+    "postgresql": (postgres, "public", "options", "-c timezone={}"),
+}
+"""How each starts, a schema, and how its sessions get a zone."""
+WITHOUT = pytest.mark.skipif(SERVER is None, reason="no MariaDB: install Debian's mariadb-server")
+
+
+@pytest.mark.parametrize("database", [pytest.param("mariadb", marks=WITHOUT), "postgresql"])
+def test_the_clock_of_a_session_in_another_zone_is_utc(database: str) -> None:
+    start, schema, option, setting = DATABASES[database]
+    with start() as engine:
         with engine.begin() as connection:
             connection.execute(sa.text("CREATE TABLE t (id int PRIMARY KEY)"))
         for zone in ZONES:
-            url = engine.url.update_query_dict({"init_command": f"SET time_zone = '{zone}'"})
-            with verification.opened(url, "shop", "t") as table:
-                assert abs(table.now() - datetime.now(UTC)) < timedelta(hours=1)
-
-
-def test_postgresql_in_another_zone_tells_utc() -> None:
-    with postgres() as engine:
-        with engine.begin() as connection:
-            connection.execute(sa.text("CREATE TABLE t (id int PRIMARY KEY)"))
-        for zone in ZONES:
-            url = engine.url.update_query_dict({"options": f"-c timezone={zone}"})
-            with verification.opened(url, "public", "t") as table:
+            url = engine.url.update_query_dict({option: setting.format(zone)})
+            with verification.opened(url, schema, "t") as table:
                 assert abs(table.now() - datetime.now(UTC)) < timedelta(hours=1)

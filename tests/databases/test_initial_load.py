@@ -43,7 +43,7 @@ SPEC = TableSpec(
 )  # fmt: skip
 LOAD = JobOptions(action="load")
 AGAIN = JobOptions(action="load", confirmed=True)
-_LOGGED = """
+LOGGED = """
 CREATE TABLE s.t (id int PRIMARY KEY, v text);
 CREATE TABLE s.log (seq bigserial PRIMARY KEY, op text, id int, v text);
 CREATE FUNCTION s.note() RETURNS trigger AS $$ BEGIN
@@ -155,7 +155,7 @@ class Writers:
 
 
 def filled(engine: sa.Engine, rows: int = 1000) -> None:
-    execute(engine, *_LOGGED.split(";\n\n"), f"INSERT INTO s.t SELECT i, 'v' || i FROM generate_series(1, {rows}) i")
+    execute(engine, *LOGGED.split(";\n\n"), f"INSERT INTO s.t SELECT i, 'v' || i FROM generate_series(1, {rows}) i")
 
 
 @pytest.mark.parametrize("seed", range(3))

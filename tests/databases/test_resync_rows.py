@@ -18,7 +18,7 @@ from deltalake import DeltaTable
 
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import InitialLoad, JobOptions, TableSpec
-from tests.databases.test_initial_load import NAME, done, rows_of, run
+from tests.databases.test_initial_load import LOGGED, NAME, done, rows_of, run
 from tests.delta_rs.postgres import emptied, execute, postgres
 from tests.delta_rs.small_lake import SmallLake
 from tests.landing import write
@@ -28,15 +28,6 @@ from tests.sharded import rows_of as sharded_rows
 SPEC = TableSpec(
     table="s.t", keys=("id",), options={"verify_connection": NAME}, settle="0s", sweep_after="0s", sweep_limit=1.0,
 )  # fmt: skip
-LOGGED = """
-CREATE TABLE s.t (id int PRIMARY KEY, v text);
-CREATE TABLE s.log (seq bigserial PRIMARY KEY, op text, id int, v text);
-CREATE FUNCTION s.note() RETURNS trigger AS $$ BEGIN
-  IF TG_OP = 'DELETE' THEN INSERT INTO s.log (op, id) VALUES ('D', OLD.id);
-  ELSE INSERT INTO s.log (op, id, v) VALUES (left(TG_OP, 1), NEW.id, NEW.v); END IF;
-  RETURN NULL; END $$ LANGUAGE plpgsql;
-CREATE TRIGGER note AFTER INSERT OR UPDATE OR DELETE ON s.t FOR EACH ROW EXECUTE FUNCTION s.note();
-"""
 
 
 def resync(lake: SmallLake, engine: sa.Engine, *keys: int, spec: TableSpec = SPEC, **options: object) -> JobResult:

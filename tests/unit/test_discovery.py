@@ -451,7 +451,7 @@ def test_daily_listing_reads_archives_as_far_as_there_are_files_of_their_time(
     assert sorted(any_layout.names(found.waiting)) == sorted([late, new])
     assert [file.corrects for file in found.waiting if file.path.endswith(late)] == [True]
     assert len(set(archives_read)) == len(archives_read) > 1
-    assert len(any_layout.discover(full=True).missing) == len(archived) - 1, "a user's listing tells of all"
+    assert len(any_layout.discover(full=True).missing) == len(archived) - 1, "a user's listing finds all"
 
 
 def test_a_link_that_leaves_after_it_was_ingested_is_refused(tmp_path: Path) -> None:
