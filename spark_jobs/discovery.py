@@ -18,7 +18,7 @@ from airflow_gddl.contract.file_names import LISTED_IN_PART, is_listing_due, mom
 from airflow_gddl.contract.layout import join, landing_root
 from airflow_gddl.contract.s3 import is_s3
 from airflow_gddl.contract.spec import Generations, TableSpec
-from airflow_gddl.stores import Storage, StoredObject
+from airflow_gddl.stores import HasEtag, Storage, StoredObject
 from spark_jobs.dialects.protocol import EVERYTHING, Dialect, Window
 from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.plan.discover import BY_NAME, Discovery, FileTimes, NotListed, find, newest, reaching_back, time_of
@@ -167,8 +167,7 @@ def discover(
     listed = list(landed)
     within = landed.within()
     files, unsettled = place.settling.split(place.storage, listed, within, now)
-    said = place.generations or place.dialect.spec.generations
-    found = find(files, within, ledger.state, place.storage.fingerprint, said)
+    found, unsettled = _find(place, files, unsettled, within, ledger.state)
     is_all = scope.is_full and not unsettled
     # Change files of snapshots are removed when they were ingested; their capture reports missing folders.
     is_expected = place.dialect.spec.mode == "changes"
@@ -186,6 +185,28 @@ def discover(
     if listed_at or found.touched:
         ledger.note_listing(listed_at, found.touched)
     return found
+
+
+def _find(
+    place: LandingLocation,
+    files: Iterable[LandedFile],
+    unsettled: Sequence[str],
+    within: Mapping[str, FileEntry],
+    state: TableState,
+) -> tuple[Discovery, tuple[str, ...]]:
+    """`find`, and paths of unsettled files with those that were written again since they were listed."""
+    written_again = []
+
+    def fingerprint(file: HasEtag) -> str:
+        try:
+            return place.storage.fingerprint_as_listed(file)
+        except FileNotFoundError:
+            if place.storage.stat(file.path) is not None:
+                written_again.append(file.path)
+            raise
+
+    found = find(files, within, state, fingerprint, place.generations or place.dialect.spec.generations)
+    return found, tuple(sorted({*unsettled, *written_again}))
 
 
 def _listed_at(ledger: Ledger, now: datetime, *, full: bool) -> str | None:
@@ -615,7 +636,7 @@ def discover_notified(place: LandingLocation, ledger: Ledger, now: datetime, new
     landed = among(place, _looked_at(place, new))
     within = {path: known[path] for path in new if path in known}
     files, unsettled = place.settling.split(place.storage, landed, within, now)
-    found = find(files, within, ledger.state, place.storage.fingerprint, place.dialect.spec.generations)
+    found, unsettled = _find(place, files, unsettled, within, ledger.state)
     if any(file.kind == "load" for file in found.waiting):
         return discover(place, ledger, now, full=True)
     if found.touched:

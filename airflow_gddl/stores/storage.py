@@ -7,6 +7,7 @@ request.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import re
@@ -26,6 +27,7 @@ T = TypeVar("T")
 # Of one part: MD5 of the bytes. Of several: MD5 of the parts' MD5s, which only the same bytes can have too.
 _SWAP_TRIES = 50
 _DIGEST = re.compile(r"[0-9a-f]{32}(-[0-9]+)?")
+_OF_BYTES = "blake2b:"
 
 
 class HasEtag(Protocol):
@@ -188,7 +190,23 @@ class Storage:
         with translated(found.path):
             for part in self._of(found.path).stream(found.path):
                 digest.update(part)
-        return f"blake2b:{digest.hexdigest()}"
+        return f"{_OF_BYTES}{digest.hexdigest()}"
+
+    def fingerprint_as_listed(self, found: HasEtag) -> str:
+        """`fingerprint` of exactly the version that was listed.
+
+        Without this check a file that grows after its listing would get the fingerprint of its later content, and what
+        was read of the listed version would count as all of it.
+
+        Raises:
+            FileNotFoundError: it has vanished, or was written again since it was listed.
+        """
+        fingerprint = self.fingerprint(found)
+        if fingerprint.startswith(_OF_BYTES):
+            now = self.stat(found.path)
+            if now is None or now.etag != found.etag:
+                raise FileNotFoundError(errno.ENOENT, "written again since it was listed", found.path)
+        return fingerprint
 
     def options_of(self, path: str) -> dict[str, str] | None:
         """What `deltalake` takes as `storage_options` for a table of this path; null for local ones."""

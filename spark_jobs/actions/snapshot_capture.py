@@ -27,7 +27,7 @@ import pyarrow.parquet as pq
 
 from airflow_gddl.contract import codec
 from airflow_gddl.contract.durations import seconds
-from airflow_gddl.contract.errors import FatalError, QuarantinableError
+from airflow_gddl.contract.errors import FatalError, QuarantinableError, RetriableError
 from airflow_gddl.contract.file_names import PathFormat, digits_of, is_temporary, moment
 from airflow_gddl.contract.layout import LandingFolder, join
 from airflow_gddl.contract.names import landed_name, renamed
@@ -135,8 +135,17 @@ class _Snapshot:
         return _digest(f"{one.name}\t{one.size}\t{one.etag}" for one in self.files)
 
     def content(self, storage: Storage) -> str:
-        """Reads the files, where the store has no digests of them."""
-        return _digest(f"{one.name}\t{storage.fingerprint(one)}" for one in self.files)
+        """Reads the files, where the store has no digests of them.
+
+        Raises:
+            RetriableError: `FILES_CHANGED`: one was written again, or removed, since it was listed.
+        """
+        try:
+            return _digest(f"{one.name}\t{storage.fingerprint_as_listed(one)}" for one in self.files)
+        except FileNotFoundError as error:
+            what = f"a file of snapshot {_title(self.version)} was written again or removed since it was listed"
+            remedy = "nothing: the next run reads the snapshot again"
+            raise RetriableError("FILES_CHANGED", what, where=error.filename, remedy=remedy) from error
 
     @property
     def size(self) -> int:

@@ -13,7 +13,7 @@ from airflow_gddl.contract.extensions import DateDelimiter, DatePartition, DmsOp
 from airflow_gddl.contract.file_names import Names
 from airflow_gddl.contract.layout import landing_root
 from airflow_gddl.contract.spec import TableSpec
-from airflow_gddl.stores import Storage
+from airflow_gddl.stores import HasEtag, Storage
 from spark_jobs.dialects.dms import DmsDialect
 from spark_jobs.dialects.protocol import dialect_of
 from spark_jobs.discovery import folders_like
@@ -51,6 +51,30 @@ def test_missing_folder_is_reported_and_changes_nothing(table: Table) -> None:
     assert (found.folder_missing, found.waiting, found.listed) == (True, (), 0)
     Path(table.landing).mkdir(parents=True)
     assert not table.discover().folder_missing
+
+
+class _Growing(Storage):
+    """Each file grows between its listing and the hashing of its content."""
+
+    def fingerprint(self, found: HasEtag) -> str:
+        with Path(found.path).open("a") as file:
+            file.write("more")
+        return super().fingerprint(found)
+
+
+@pytest.mark.parametrize("is_known", [False, True])
+def test_file_that_grows_after_its_listing_is_left_and_counted(table: Table, *, is_known: bool) -> None:
+    table.land("20240101-000000001.csv")
+    if is_known:
+        table.run()
+        table.land("20240101-000000001.csv", text="again")
+    table.storage = _Growing()
+    found = table.discover()
+    assert table.names(found.waiting) == []
+    assert [Path(path).name for path in found.unsettled] == ["20240101-000000001.csv"]
+    assert (found.missing, found.touched) == ((), {})
+    table.storage = Storage()
+    assert table.names(table.discover().waiting) == ["20240101-000000001.csv"]
 
 
 def test_similar_folder_names_are_suggested(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

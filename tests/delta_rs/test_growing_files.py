@@ -1,0 +1,117 @@
+"""Files that are written while a run lists and reads them: what they hold in the end is in the table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, Literal
+
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+import pytest
+
+from airflow_gddl.contract.result import JobResult
+from airflow_gddl.contract.spec import TableSpec
+from airflow_gddl.stores import HasEtag, Storage
+from spark_jobs.job.spread_local import NoSpark
+from spark_jobs.job.table_job import attempt, totals_of
+from spark_jobs.table.runtime import Runtime, TableOutcome, TableRun
+from tests.delta_rs.small_lake import SmallLake, spec_of
+from tests.delta_rs.test_table_snapshots import SPEC as SNAPSHOTS
+from tests.delta_rs.test_table_snapshots import Exports
+
+When = Literal["listed", "fingerprinted", "opened"]
+ROWS = pa.table(
+    {"Op": ["U", "D", "I"], "seq": [100, 101, 102], "id": pa.array([0, 1, 9], pa.int32()), "v": ["a", "b", "c"]}
+)
+
+
+@dataclass
+class Growing(Storage):
+    """Calls `grow` once: after the path was listed, after its content was hashed, or before it is opened."""
+
+    path: str
+    when: When
+    grow: Callable[[], object] | None
+
+    def __post_init__(self) -> None:
+        super().__init__()
+
+    def _at(self, when: When, path: str) -> None:
+        if self.grow is not None and (when, path) == (self.when, self.path):
+            grow, self.grow = self.grow, None
+            grow()
+
+    def fingerprint(self, found: HasEtag) -> str:
+        self._at("listed", found.path)
+        made = super().fingerprint(found)
+        self._at("fingerprinted", found.path)
+        return made
+
+    def open_input(self, path: str) -> BinaryIO:
+        self._at("opened", path)
+        return super().open_input(path)
+
+
+def run(lake: SmallLake, spec: TableSpec, storage: Storage) -> JobResult:
+    job = lake.job([spec])
+    found = attempt(TableRun(job=job, spec=spec, runtime=Runtime(storage=storage, spark=NoSpark())), totals_of(job))
+    assert isinstance(found, TableOutcome), found
+    return found.result
+
+
+def content(path: Path) -> bytes:
+    if path.suffix == ".csv":
+        pyarrow.csv.write_csv(ROWS, path)
+    else:
+        pq.write_table(ROWS, path)
+    return path.read_bytes()
+
+
+@pytest.mark.parametrize("form", ["csv", "parquet"])
+@pytest.mark.parametrize("part", [0.0, 0.5, 0.9])
+@pytest.mark.parametrize("when", ["listed", "fingerprinted", "opened"])
+def test_file_that_grows_during_a_run_is_read_whole(when: When, part: float, form: str, tmp_path: Path) -> None:
+    lake, spec = SmallLake(tmp_path), spec_of(settle="0s", options={"csv_header": True})
+    lake.load(spec)
+    lake.done(spec)
+    path = Path(lake.layout(spec).landing) / f"20240101-000000001.{form}"
+    whole = content(path)
+    path.write_bytes(whole[: int(len(whole) * part)])
+    first = run(lake, spec, Growing(str(path), when, lambda: path.write_bytes(whole)))
+    path.write_bytes(whole)
+    assert first.error is None
+    if when == "listed":  # left by this listing, and read whole by the next one of this run
+        assert {warning.code for warning in first.warnings} <= {"TEXT_CONVERTED"}
+    lake.done(spec)
+    assert lake.replica(spec) == {0: "a", 2: "load 2", 9: "c"}
+
+
+def test_file_that_is_written_again_during_a_run_counts_as_neither_missing_nor_known(tmp_path: Path) -> None:
+    lake, spec = SmallLake(tmp_path), spec_of(settle="0s", options={"csv_header": True})
+    lake.load(spec)
+    lake.change(spec, 1, [("U", 0, "first")])
+    lake.done(spec)
+    path = Path(lake.layout(spec).landing) / "20240101-000000001.parquet"
+    before = path.read_bytes()
+    lake.change(spec, 1, [("U", 0, "second")])
+    whole = path.read_bytes()
+    path.write_bytes(before + b" ")
+    first = run(lake, spec, Growing(str(path), "listed", lambda: path.write_bytes(whole)))
+    assert [warning.code for warning in first.warnings] == ["FILE_REWRITTEN"]
+    assert lake.replica(spec)[0] == "second"
+
+
+def test_snapshot_that_grows_during_a_run_is_taken_by_the_next_one(tmp_path: Path) -> None:
+    exports = Exports(SmallLake(tmp_path))
+    exports.land(1, {1: "a", 2: "b"})
+    path = exports.folder(1) / "part-00000.parquet"
+    whole = path.read_bytes()
+    path.write_bytes(b"")
+    result = run(exports.lake, SNAPSHOTS, Growing(str(path), "listed", lambda: path.write_bytes(whole)))
+    assert result.error is not None
+    assert result.error.code == "FILES_CHANGED"
+    exports.run()
+    assert exports.lake.replica(SNAPSHOTS) == {1: "a", 2: "b"}
