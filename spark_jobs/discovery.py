@@ -158,8 +158,6 @@ def discover(
     keep(place, ledger)
     scope = _Scope() if full else _scope(place, ledger, now, back)
     rows = ledger.all_entries() if full else ledger.entries()
-    if ledger.state.keys is None:  # each run tries again to make the table, by the row as it is now
-        rows = {path: row for path, row in rows.items() if row.state != "unreadable"}
     if scope.is_blind_to(_relative(place.landing, path) for path, row in rows.items() if row.kind == "change"):
         scope = _Scope()
     known = _KnownFiles(place, rows, ledger if scope.is_full and not full else None)
@@ -167,7 +165,8 @@ def discover(
     listed = list(landed)
     within = landed.within()
     files, unsettled = place.settling.split(place.storage, listed, within, now)
-    found, unsettled = _find(place, files, unsettled, within, ledger.state)
+    # Each run tries again to make the table, by the row as it is now.
+    found, unsettled = _find(place, files, unsettled, within, ledger.state, unread=ledger.state.keys is None)
     is_all = scope.is_full and not unsettled
     # Change files of snapshots are removed when they were ingested; their capture reports missing folders.
     is_expected = place.dialect.spec.mode == "changes"
@@ -187,12 +186,34 @@ def discover(
     return found
 
 
+def discover_unread(place: LandingLocation, ledger: Ledger, now: datetime) -> Discovery:
+    """Files that could not be read and are still there, to be read as the row is now.
+
+    Of the current generation alone: a newer full load has taken the place of older files. A load that would begin a
+    new one is among `unreadable_loads` instead: it may be older than changes that were ingested since.
+
+    Args:
+        now: aware.
+    """
+    keep(place, ledger)
+    unread = {path: row for path, row in ledger.all_entries().items() if row.state == "unreadable"}
+    rows = {p: row for p, row in unread.items() if row.generation >= ledger.state.generation and not row.reopens}
+    landed = _Landed(place, _Scope())
+    there = [file for file in landed if file.path in unread]
+    files, unsettled = place.settling.split(place.storage, (one for one in there if one.path in rows), rows, now)
+    found, unsettled = _find(place, files, unsettled, rows, ledger.state, unread=True)
+    left = tuple(file.path for file in there if unread[file.path].reopens)
+    return replace(landed.noted(found, unsettled), missing=(), unreadable_loads=left)
+
+
 def _find(
     place: LandingLocation,
     files: Iterable[LandedFile],
     unsettled: Sequence[str],
     within: Mapping[str, FileEntry],
     state: TableState,
+    *,
+    unread: bool = False,
 ) -> tuple[Discovery, tuple[str, ...]]:
     """`find`, and paths of unsettled files with those that were written again since they were listed."""
     written_again = []
@@ -205,7 +226,8 @@ def _find(
                 written_again.append(file.path)
             raise
 
-    found = find(files, within, state, fingerprint, place.generations or place.dialect.spec.generations)
+    said = place.generations or place.dialect.spec.generations
+    found = find(files, within, state, fingerprint, said, unread=unread)
     return found, tuple(sorted({*unsettled, *written_again}))
 
 
@@ -631,7 +653,7 @@ def discover_notified(place: LandingLocation, ledger: Ledger, now: datetime, new
     """
     keep(place, ledger)
     notified = {_below(place.landing, file.path): file for file in news}
-    known = _known(place, ledger, notified)
+    known = known_rows(place, ledger, notified)
     new = sorted(path for path, file in notified.items() if not _is_known(file, known.get(path)))
     landed = among(place, _looked_at(place, new))
     within = {path: known[path] for path in new if path in known}
@@ -659,7 +681,7 @@ def _without_scheme(path: str) -> str:
     return path[found.end() :] if found else path
 
 
-def _known(place: LandingLocation, ledger: Ledger, paths: Iterable[str]) -> Mapping[str, FileEntry]:
+def known_rows(place: LandingLocation, ledger: Ledger, paths: Iterable[str]) -> Mapping[str, FileEntry]:
     """Rows of the ledger, and of its archives where a file is that old."""
     rows = ledger.entries()
     is_old = any(_may_be_archived(place, ledger, path) for path in paths if path not in rows)

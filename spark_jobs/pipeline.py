@@ -14,13 +14,13 @@ from datetime import datetime, timedelta
 
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.result import JobResult, MainCounts
-from spark_jobs.discovery import keep
+from spark_jobs.discovery import keep, known_rows
 from spark_jobs.engines.port import AppendedWork, TableContext
 from spark_jobs.iceberg import publish
 from spark_jobs.ledger.claim import Claim
 from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.plan.applied_settings import history_begins, settings_of
-from spark_jobs.plan.discover import generation_low_watermarks_of, tombstones_since
+from spark_jobs.plan.discover import Discovery, generation_low_watermarks_of, tombstones_since
 from spark_jobs.plan.planned_batch import BatchPlan, HeldTruncate, TableState
 from spark_jobs.plan.sharding import require_same_order
 from spark_jobs.rules.errors_table import MISFIT_CODE
@@ -129,15 +129,14 @@ def process_pending(run: TableRun, claim: Claim, seen: PendingWork, outcome: Run
     limit = run.job.options.max_batches
     replayed = False
     while limit is None or outcome.batches < limit:
-        coming = next_plan(run, context, found, ledger, replayed=replayed)
-        if coming is None and ledger.awaits_replay:
-            coming = next_plan(of_misfits(run), context, found, ledger, replayed=False)
+        coming = next_plan(run, context, found, ledger, replayed=replayed) or of_misfits(run, context, found, ledger)
         if coming is None:
             break
         follow_earlier(run, outcome)
         before, plan = found, start(run, coming, ledger, claim)
-        replayed = replayed or plan.source == "quarantine"
         found = found if coming.appended else found.without(plan)
+        if plan.source == "quarantine":
+            replayed, found = True, with_unread(run, ledger, found, outcome)
         batch = Batch(coming=coming, ledger=ledger, claim=claim, left=found, foreign=strange)
         done = run_batch(run, context, batch, outcome)
         if done.held is not None:
@@ -171,10 +170,21 @@ def start(run: TableRun, coming: NextBatch, ledger: Ledger, claim: Claim) -> Bat
     return coming.plan
 
 
-def of_misfits(run: TableRun) -> TableRun:
-    """The run that processes quarantined values which did not fit their columns."""
+def with_unread(run: TableRun, ledger: Ledger, found: Discovery, outcome: RunTotals) -> Discovery:
+    """Files to read after rows of the quarantine: those that could not be read, where a user asked for the replay."""
+    if run.job.options.action != "errors_replay":
+        return found
+    unread = run.discover_unread(ledger)
+    outcome.warn(notices.of_unread_loads(unread))
+    return unread
+
+
+def of_misfits(run: TableRun, context: TableContext, found: Discovery, ledger: Ledger) -> NextBatch | None:
+    """The batch of quarantined values that did not fit their columns, where one became text since; else None."""
+    if not ledger.awaits_replay:
+        return None
     options = replace(run.job.options, action="errors_replay", codes=(MISFIT_CODE,))
-    return replace(run, job=replace(run.job, options=options))
+    return next_plan(replace(run, job=replace(run.job, options=options)), context, found, ledger, replayed=False)
 
 
 def run_batch(run: TableRun, context: TableContext, batch: Batch, outcome: RunTotals) -> Ingested:
@@ -231,7 +241,7 @@ def ingest(run: TableRun, context: TableContext, batch: Batch, outcome: RunTotal
     bad_files = tuple(u for u in unreadable if u.code != "FILE_VANISHED")
     if work is None:
         if bad_files:
-            context.engine.quarantine_files(context, plan, bad_files)
+            context.engine.quarantine_files(context, plan, bad_files, _known(run, batch))
         return Ingested(bad_files=bad_files)
     decoded_batch = work.decoded_batch
     held = held_truncate(run.spec, plan, decoded_batch.figures, state)
@@ -262,7 +272,7 @@ def ingest(run: TableRun, context: TableContext, batch: Batch, outcome: RunTotal
     if batch.coming.resumed or state.keys is None or schema_changes(decoded_batch, state) or _is_changed(run, state):
         work.tables.ensure_tables()
     if plan.source == "files":
-        work.quarantine(bad_files, _known(batch))
+        work.quarantine(bad_files, _known(run, batch))
     run.report("quarantine", plan.number, decoded_batch.figures.quarantined)
     done = work.append(overlap_of(decoded_batch.figures, plan, batch.ledger))
     run.report("append", plan.number, done.appended.written)
@@ -312,7 +322,8 @@ def apply(
     if work.decoded_batch.figures.quarantined:
         outcome.warn(work.stale_rows())
     # A late snapshot is as a whole between two others, and what waited in quarantine was overtaken there.
-    may_restart = run.spec.mode == "changes" and plan.source == "files"
+    waited = plan.source == "quarantine" or run.job.options.action == "errors_replay"
+    may_restart = run.spec.mode == "changes" and not waited
     if may_restart and is_late_as_a_whole(work.decoded_batch.figures, state):
         outcome.warn(notices.of_late_batch(applied.late))
     swept = sweep(context, work.tables, plan) if sweeps else NOT_SWEPT
@@ -333,10 +344,11 @@ def truncate(run: TableRun, work: AppendedWork, plan: BatchPlan) -> MainCounts:
     return done
 
 
-def _known(batch: Batch) -> list[str]:
-    """Files of the plan with an earlier version in the ledger."""
-    entries = batch.ledger.entries()
-    return [f.path for f in batch.plan.files if f.path in entries]
+def _known(run: TableRun, batch: Batch) -> list[str]:
+    """Files of the plan that are in the ledger, as they were or in an earlier version."""
+    paths = [file.path for file in batch.plan.files]
+    entries = known_rows(run.place, batch.ledger, paths)
+    return [path for path in paths if path in entries]
 
 
 def purge(run: TableRun, context: TableContext, state: TableState) -> str | None:

@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -257,12 +256,12 @@ def replay(
     wait: options.Wait = 0.0,
     code: _Codes = None,
 ) -> None:
-    """Process the quarantined rows again, after their cause was fixed; exit status 1 when some fail again."""
+    """Process quarantined rows and files again, after their cause was fixed; exit status 1 when some fail again."""
     cli = context.of(ctx)
     asked = JobOptions(action="errors_replay", wait_seconds=wait, codes=tuple(code or ()))
     check = partial(_require_codes, cli, asked.codes)
     request = Request(metadata=metadata, tables=tuple(table or ()), options=asked, as_json=json, check=check)
-    carry_out(cli, request, partial(show_replays, codes=asked.codes), attrgetter("quarantined"))
+    carry_out(cli, request, partial(show_replays, codes=asked.codes), _failed_again)
 
 
 @app.command()
@@ -344,15 +343,22 @@ def show_replays(screen: Screen, results: Sequence[JobResult], *, codes: Sequenc
         _show_replay(screen, result, codes)
 
 
+def _failed_again(result: JobResult) -> int:
+    """Rows and files that are in quarantine after a replay, as before."""
+    return result.quarantined + sum(warning.count for warning in result.warnings if warning.code == "FILE_UNREADABLE")
+
+
 def _show_replay(screen: Screen, result: JobResult, codes: Sequence[str]) -> None:
     """How many of the quarantined rows of one table were accepted."""
     if result.status == "failed":
         return
+    if not result.rows_read and _failed_again(result):
+        return  # the warning names the files
     if not result.rows_read:
         with_codes = f" with code {' or '.join(codes)}" if codes else ""
         removed = any(warning.code == "SHARD_REMOVED" for warning in result.warnings)
         of_shards = " of its present sources" if removed else ""
-        said = f"{result.table}: no rows{of_shards} in quarantine{with_codes}"
+        said = f"{result.table}: nothing{of_shards} in quarantine{with_codes}"
         screen.say(said, "yellow" if codes or removed else "green")
         return
     accepted, again = result.rows_read - result.quarantined, result.quarantined

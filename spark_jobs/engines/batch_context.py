@@ -11,9 +11,8 @@ import pyarrow.compute as pc
 
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.spec import TierSpec
-from spark_jobs.delta.log import QUARANTINE, version_of
+from spark_jobs.delta.log import version_of
 from spark_jobs.delta.tables import DataFile, Tables, TableSnapshot, Write, Written
-from spark_jobs.engines import file_rules
 from spark_jobs.engines.file_rules import deleted, written
 from spark_jobs.engines.table_rows import KeyMatches, Source
 from spark_jobs.plan.planned_batch import BatchPlan
@@ -21,7 +20,6 @@ from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.rules.arrays import by_name
 from spark_jobs.rules.delta_values import PartitionText, split
 from spark_jobs.rules.merge import ACTION
-from spark_jobs.rules.quarantine import of_earlier_versions
 
 FULL = 32 * 1024**2
 _SMALL = 4 * 1024**2
@@ -189,13 +187,6 @@ class BatchContext:
         found, _ = written(reports)
         write = replace(self._write(app, metrics, []), written=found, deleted=deleted(reports, source))
         self.tables.commit(path, write)
-
-    def resolve_earlier(self, paths: Sequence[str]) -> None:
-        """Resolve what earlier versions of files left in the errors table."""
-        if paths and self.tables.exists(self.layout.errors):
-            older = of_earlier_versions(paths, self.plan.batch_id)
-            transaction = (f"{QUARANTINE}:resolve", self.transaction)
-            file_rules.resolve(self.tables, self.layout.errors, older, self.plan.planned_at, transaction)
 
     def join_small_files(self, path: str) -> None:
         """Between batches: see `small_files.join_in_passing`."""

@@ -329,7 +329,7 @@ class ChangeTableWriter:
             rows = [quarantine.of_rows(group, stamp) for group in self.decoded.groups]
             rows.append(quarantine.of_files(files, stamp))
             file_rules.append(batch_context.tables, path, pa.concat_tables(rows), QUARANTINE, batch_context.transaction)
-        batch_context.resolve_earlier(again)
+        file_rules.resolve_earlier(batch_context.tables, batch_context.layout.errors, batch_context.plan, again)
 
     def append(self, overlap: Overlap) -> ReplicaWriter:
         figures, good = self.decoded_batch.figures, self.decoded.good

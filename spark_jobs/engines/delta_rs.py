@@ -134,9 +134,13 @@ class TablesEngine(Protocol):
         path = context.layout.changes
         return file_rules.files_of_changes(self.tables_of(context, path), path)
 
-    def quarantine_files(self, context: TableContext, plan: BatchPlan, files: Sequence[Unreadable]) -> None:
+    def quarantine_files(
+        self, context: TableContext, plan: BatchPlan, files: Sequence[Unreadable], again: Sequence[str]
+    ) -> None:
         path, rows = context.layout.errors, quarantine.of_files(files, Stamp.of(plan))
-        file_rules.append(self.tables_of(context, path), path, rows, QUARANTINE, version_of(plan))
+        tables = self.tables_of(context, path)
+        file_rules.append(tables, path, rows, QUARANTINE, version_of(plan))
+        file_rules.resolve_earlier(tables, path, plan, again)
 
     def forget_errors(self, context: TableContext, batch_id: str) -> None:
         path = context.layout.errors

@@ -16,18 +16,19 @@ from airflow_gddl.contract.sql_types import SqlType
 from airflow_gddl.stores import Storage
 from spark_jobs.delta import table_definition
 from spark_jobs.delta.data_files import FileWriter, Target
-from spark_jobs.delta.log import Action
+from spark_jobs.delta.log import QUARANTINE, Action, version_of
 from spark_jobs.delta.tables import DataFile, Tables, Write, Written
 from spark_jobs.engines.port import stream_of, stream_rows
 from spark_jobs.engines.table_rows import AT_FILE, AT_ROW, Source, by_file, by_row
 from spark_jobs.plan.discover import RecordedFile
+from spark_jobs.plan.planned_batch import BatchPlan
 from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.rules import quarantine
 from spark_jobs.rules.arrays import DeltaSchema, by_name
 from spark_jobs.rules.erasure import ErasedMatches, KeyRows, as_deletes, emptied, highest, with_images, with_key
 from spark_jobs.rules.measure import ChangesErased
 from spark_jobs.rules.order import recorded_files
-from spark_jobs.rules.quarantine import Chosen, resolved
+from spark_jobs.rules.quarantine import Chosen, of_earlier_batches, resolved
 from spark_jobs.rules.rewrite import Rewrite, count_of, refused_values
 from spark_jobs.rules.sweep import unmarked
 from spark_jobs.rules.windows import changed_since
@@ -361,6 +362,13 @@ def resolve(tables: Tables, path: str, chosen: Chosen, now: str, transaction: tu
 
     _change(tables, path, change, transaction)
     return sum(counts)
+
+
+def resolve_earlier(tables: Tables, path: str, plan: BatchPlan, files: Sequence[str]) -> None:
+    """Resolve what the files left in the errors table when earlier batches read them."""
+    if files and tables.exists(path):
+        transaction = (f"{QUARANTINE}:resolve", version_of(plan))
+        resolve(tables, path, of_earlier_batches(files, plan.batch_id), plan.planned_at, transaction)
 
 
 def forget(tables: Tables, path: str, batch_id: str) -> None:

@@ -21,7 +21,7 @@ from spark_jobs.dialects.protocol import Unreadable
 from spark_jobs.engines import whole_tables
 from spark_jobs.engines.batch_context import BatchContext
 from spark_jobs.engines.batches import files_of_batch, is_of_batch, may_repeat, needed_of_replica
-from spark_jobs.engines.file_rules import Output, output_of, written
+from spark_jobs.engines.file_rules import Output, output_of, resolve_earlier, written
 from spark_jobs.engines.port import TableContext, TablesOfAnother, TableWork, stream_of, stream_rows
 from spark_jobs.engines.table_rows import AT_FILE, AT_ROW, KeyMatches, Source, by_key, by_row
 from spark_jobs.engines.whole_tables import TableWriter, update_history
@@ -97,7 +97,7 @@ class LargeBatch:
             added += context.tables.target(path).write(context.tables.storage, rows, context.transaction // 1000)
             count = self.decoded_batch.figures.quarantined + len(files)
             context.tables.add_files(path, (QUARANTINE, context.transaction), added, {"numOutputRows": count})
-        context.resolve_earlier(again)
+        resolve_earlier(context.tables, context.layout.errors, context.plan, again)
 
     def append(self, overlap: Overlap) -> LargeAppended:
         context, figures = self.batch_context, self.decoded_batch.figures

@@ -458,8 +458,10 @@ class Engine(Protocol):
         """A batch without rows, which only sweeps or reconciles tables with the metadata row."""
         ...
 
-    def quarantine_files(self, context: TableContext, plan: BatchPlan, files: Sequence[Unreadable]) -> None:
-        """Write files that can't be read to the errors table, creating it."""
+    def quarantine_files(
+        self, context: TableContext, plan: BatchPlan, files: Sequence[Unreadable], again: Sequence[str]
+    ) -> None:
+        """Write files that can't be read to the errors table, creating it; `again` as in `BatchWork.quarantine`."""
         ...
 
     def forget_errors(self, context: TableContext, batch_id: str) -> None:

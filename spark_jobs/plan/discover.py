@@ -357,6 +357,8 @@ def find(
     state: TableState,
     fingerprint: Fingerprint,
     generations: Generations = "auto",
+    *,
+    unread: bool = False,
 ) -> Discovery:
     """Compare landed files with ingested ones (docs/semantics.md, section 2).
 
@@ -365,8 +367,9 @@ def find(
         fingerprint: asked only of new files and of those whose etag changed; raises FileNotFoundError for a file that
             was removed since the listing, which then counts as not listed.
         generations: what the row says of a folder of which nothing was ingested.
+        unread: files that could not be read wait again, unchanged ones too.
     """
-    compared = {file.path: _compare(file, known.get(file.path), fingerprint) for file in listing}
+    compared = {file.path: _compare(file, known.get(file.path), fingerprint, unread=unread) for file in listing}
     found = [item for item in compared.values() if item is not None]
     opening = [item for item in found if item.opens(state.generation)]
     waiting = [item for item in found if item.waits(state.generation, opens=bool(opening))]
@@ -411,10 +414,14 @@ class _Compared:
     file: LandedFile
     known: FileEntry | None
     fingerprint: str
+    unread: bool = False
 
     @property
     def changed(self) -> bool:
-        return self.known is None or self.known.fingerprint != self.fingerprint
+        """Whether there is content to read: new, or, with `unread`, what could not be read before."""
+        if self.known is None or self.known.fingerprint != self.fingerprint:
+            return True
+        return self.unread and not self.was_read
 
     @property
     def touched_only(self) -> bool:
@@ -456,11 +463,11 @@ class _Compared:
         )
 
 
-def _compare(file: LandedFile, known: FileEntry | None, fingerprint: Fingerprint) -> _Compared | None:
+def _compare(file: LandedFile, known: FileEntry | None, fingerprint: Fingerprint, *, unread: bool) -> _Compared | None:
     if known is not None and known.etag == file.etag:
-        return _Compared(file, known, known.fingerprint)
+        return _Compared(file, known, known.fingerprint, unread)
     try:
-        return _Compared(file, known, fingerprint(file))
+        return _Compared(file, known, fingerprint(file), unread)
     except FileNotFoundError:
         return None
 

@@ -108,8 +108,8 @@ def of_codes_and_files(codes: Collection[str], files: Collection[str]) -> Chosen
     return named
 
 
-def of_earlier_versions(files: Sequence[str], batch_id: str) -> Chosen:
-    """What earlier versions of files left: the version of this batch takes their place."""
+def of_earlier_batches(files: Sequence[str], batch_id: str) -> Chosen:
+    """What files left when earlier batches read them: what this batch reads takes its place."""
     named = pa.array(files, pa.string())
 
     def older(rows: pa.Table) -> pa.Array:

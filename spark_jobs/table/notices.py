@@ -268,9 +268,15 @@ def of_files(bad: Sequence[Unreadable]) -> tuple[RunWarning, ...]:
     """Warnings about unreadable files, and files removed between listing and reading."""
     vanished = [u.file.path for u in bad if u.code == "FILE_VANISHED"]
     unreadable = [u.file.path for u in bad if u.code != "FILE_VANISHED"]
-    kept = "files could not be read; they are in the quarantine and are tried again when they change"
+    kept = "files could not be read; they are in quarantine, and are read again when they change, or by a replay"
     gone = "files were removed after the listing; they are loaded if they are delivered again"
     return (*_of_paths("FILE_UNREADABLE", kept, unreadable), *_of_paths("FILE_VANISHED", gone, vanished))
+
+
+def of_unread_loads(found: Discovery) -> tuple[RunWarning, ...]:
+    """Warning about load files that a replay of the quarantine leaves."""
+    what = "load files that could not be read begin a full load, which only `gddl reload --from-files` carries out"
+    return _of_paths("FILE_UNREADABLE", what, found.unreadable_loads)
 
 
 def require_first_load(table: str, ledger: Ledger) -> None:

@@ -60,7 +60,7 @@ def next_plan(
     A started batch whose files changed before it appended rows is dropped: the current files form a new one.
 
     Args:
-        replayed: this run has replayed the quarantine already.
+        replayed: this run has replayed the rows in quarantine; `found` has the files in quarantine, if a user asked.
     """
     pending = ledger.plan()
     if pending is not None and not files_changed(pending, found):
@@ -74,8 +74,8 @@ def next_plan(
         number=state.batch + 1, mode="incremental", planned_at=iso(now), generation=state.generation, files=()
     )
     if run.job.options.action == "errors_replay":
-        is_done = replayed or state.keys is None
-        plan = None if is_done else replace(without_files, source="quarantine", codes=run.job.options.codes)
+        plan = None if state.keys is None else replace(without_files, source="quarantine", codes=run.job.options.codes)
+        plan = next_batch(found.waiting, limits=run.limits, state=state, now=now) if replayed else plan
     elif is_emptied(run, found, ledger):
         plan = replace(without_files, generation=state.generation + 1, sweep=True, released=True)
     elif sweep_of(run, found, state) == "due":

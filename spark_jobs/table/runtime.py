@@ -45,6 +45,7 @@ from spark_jobs.discovery import (
     Wait,
     discover,
     discover_notified,
+    discover_unread,
     settle_of,
 )
 from spark_jobs.engines.port import Engine, TableContext
@@ -55,6 +56,7 @@ from spark_jobs.plan.planned_batch import TableState
 from spark_jobs.plan.sharding import require_same_kind
 from spark_jobs.plan.table_schema import select_columns
 from spark_jobs.rules.batch_schema import BatchSchema
+from spark_jobs.rules.errors_table import OF_FILES
 from spark_jobs.spark.session_settings import SessionSettings, is_on_a_cluster
 
 if TYPE_CHECKING:
@@ -598,6 +600,13 @@ class TableRun:
         if back is None:
             deep_listings.record(place.root, found, ledger.state.cursor, now, self.runtime.clock(), self.dialect.times)
         return found
+
+    def discover_unread(self, ledger: Ledger) -> Discovery:
+        """Files to read again, of which a user replays the quarantine."""
+        codes = self.job.options.codes
+        if codes and not any(code.startswith(OF_FILES) for code in codes):
+            return Discovery()
+        return discover_unread(self._place("idle"), ledger, self.runtime.clock())
 
     @property
     def source_load(self) -> LoadProgress | None:

@@ -430,7 +430,7 @@ def test_errors_replay(shop: Shop) -> None:
         "errors", "replay", "--table", "sales.orders", *chosen, results={"sales.orders": {"rows_read": 0}}
     )
     assert shop.order["options"]["codes"] == ["OP_UNKNOWN", "KEY_NULL"]
-    assert answer.out.splitlines()[-1] == "sales.orders: no rows in quarantine with code OP_UNKNOWN or KEY_NULL"
+    assert answer.out.splitlines()[-1] == "sales.orders: nothing in quarantine with code OP_UNKNOWN or KEY_NULL"
 
 
 def quarantined(shop: Shop, *codes: str, resolved: str = "OP_UNKNOWN") -> None:
@@ -463,7 +463,7 @@ LIST = "`gddl errors list --table sales.orders`"
         (3, 3, f"0 of 3 accepted; 3 in quarantine again, see {LIST}", 1),
         (1200, 1, f"1,199 of 1,200 accepted; 1 in quarantine again, see {LIST}", 1),
         (2, 0, "2 of 2 accepted", 0),
-        (0, 0, "no rows in quarantine", 0),
+        (0, 0, "nothing in quarantine", 0),
     ],
 )
 def test_a_replay_says_how_many_rows_were_accepted(
