@@ -14,6 +14,7 @@ from airflow_gddl.contract.spec import JobOptions, TableSpec
 from airflow_gddl.runtime.state.facts import TableRecord
 from airflow_gddl.runtime.state.judging import Knowledge, judge
 from spark_jobs.ledger.ledger import BatchCommit, Ledger
+from tests.conftest import LocalPort
 from tests.delta_rs.small_lake import SmallLake, spec_of
 from tests.unit.test_state_judging import ROW
 
@@ -51,7 +52,8 @@ def attention(*results: JobResult) -> tuple[str, ...]:
     return judge(replace(ROW, table=WRONG.table, freshness=None), Knowledge(record=record), 0.0).attention
 
 
-def test_corrected_row_reads_them_in_their_order(lake: Lake) -> None:
+def test_corrected_row_reads_them(lake: Lake, engine: LocalPort) -> None:
+    lake = replace(lake, port=engine)
     lake.land("20240101-000000001.csv", "U,100,0,old", "U,101,1,one")
     lake.land("20240101-000000002.csv", "D,200,2,")
     bad = lake.done(WRONG)
