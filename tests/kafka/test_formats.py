@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import random
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -286,5 +287,40 @@ def test_message_of_another_schema_than_it_names_is_no_row(registry: Registry, k
     topic.run()
     topic.send([(None, messages[1] + messages[2][5:]), (None, messages[3])])
     found = topic.outcome()
-    assert [one["id"] for one in topic.rows()] == [0], "row 2 is no row, and row 3 not replaced by it"
-    assert [found.files_in_quarantine, found.changes_written] == [1, 0]
+    assert [one["id"] for one in topic.rows()] == [0, 3], "row 2 is no row, and row 3 not replaced by it"
+    assert [found.files_in_quarantine, found.quarantined, found.changes_written] == [0, 1, 1]
+
+
+def test_damaged_messages_are_rows_in_quarantine_and_others_go_through(
+    registry: Registry, kafka: Broker, tmp_path: Path
+) -> None:
+    """Messages are cut short, or other bytes are in them; what still is a message of its schema is a row."""
+    registry.add(VALUE)
+    topic = Topic(kafka, tmp_path, options={"schema_registry": registry.url}).create()
+    chance = random.Random(7)  # noqa: S311 - repeatable by its seed
+    whole = [encoded(1, VALUE, envelope("c", number, after=row(number))) for number in range(60)]
+    damaged = {number: _damaged(whole[number], chance) for number in range(1, 60, 3)}
+    topic.send([(None, damaged.get(number, message)) for number, message in enumerate(whole)])
+    found = topic.outcome()
+    kept = [number for number, message in damaged.items() if _is_of(VALUE, message)]
+    right = {number for number in range(60) if number not in damaged}
+    assert found.files_in_quarantine == 0
+    assert found.quarantined >= len(damaged) - len(kept) > 10
+    assert {one["id"] for one in topic.rows()} >= right
+    assert found.rows_read == 60
+
+
+def _damaged(message: bytes, chance: random.Random) -> bytes:
+    if chance.random() < 0.5:
+        return message[: chance.randrange(6, len(message))]
+    at = chance.randrange(5, len(message) - 8)
+    return message[:at] + chance.randbytes(8) + message[at + 8 :]
+
+
+def _is_of(schema: Any, message: bytes) -> bool:
+    content = io.BytesIO(message[5:])
+    try:
+        fastavro.schemaless_reader(content, schema)
+    except Exception:  # noqa: BLE001 - any error of the reader
+        return False
+    return not content.read(1)

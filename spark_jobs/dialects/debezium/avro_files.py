@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import base64
 import importlib
 import io
-from collections.abc import Iterator, Mapping
+import json
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from typing import IO, Any
 
 from airflow_gddl.contract.errors import FatalError
@@ -12,6 +16,8 @@ from airflow_gddl.stores.readers import too_large
 from spark_jobs.dialects.debezium.change_events import Record
 
 MAGIC = b"Obj\x01"
+LENGTHS = b"gddl.lengths"
+"""Metadata of a container whose records are messages: the bytes of each, see `encoded_lengths`."""
 Schema = Any
 
 _PRIMITIVES = {"int": "int32", "long": "int64", "enum": "string", "fixed": "bytes"}
@@ -27,8 +33,11 @@ _LOGICAL = {
 """Avro's logical types to Connect's names, where a schema has no name of Connect."""
 
 
-def avro_records(data: bytes, most: int, where: str) -> Iterator[tuple[None, Record]]:
-    """Records of a file in order, without their text, with their schema in Connect's form.
+def avro_records(data: bytes, most: int, where: str) -> Iterator[tuple[str | None, Record]]:
+    """Records of a file in order, with their schema in Connect's form.
+
+    A message that can't be decoded comes as its bytes, in the text of a JSON object: it is no event. Other records come
+    without their text; one that can't be decoded makes the file unreadable, since nothing tells where the next begins.
 
     Args:
         most: bytes that the records may take without compression.
@@ -45,6 +54,8 @@ def avro_records(data: bytes, most: int, where: str) -> Iterator[tuple[None, Rec
         written = blocks.writer_schema
         schema = _Connect().of(written)
         bare = _without_logical_types(written)
+        decode = partial(fastavro.schemaless_reader, writer_schema=bare)
+        lengths = _lengths(blocks.metadata, most)
         size = 0
         for block in blocks:
             content = block.bytes_
@@ -52,7 +63,10 @@ def avro_records(data: bytes, most: int, where: str) -> Iterator[tuple[None, Rec
             _require_bounded(block.num_records, size, most, where)
             content.seek(0)
             for _ in range(block.num_records):
-                yield None, _record(fastavro.schemaless_reader(content, bare), schema)
+                if lengths is None:
+                    yield None, _record(decode(content), schema)
+                else:
+                    yield _message(content.read(next(lengths)), decode, schema)
             _require_read(content)
     except ImportError as error:
         raise _missing(error, where) from error
@@ -64,11 +78,35 @@ def avro_records(data: bytes, most: int, where: str) -> Iterator[tuple[None, Rec
         raise ValueError(f"a damaged Avro file, or one that ends inside a block: {error!r}") from error
 
 
+def encoded_lengths(records: Iterable[bytes]) -> bytes:
+    """The value of `LENGTHS`; readers take all metadata for text."""
+    return base64.b64encode(zlib.compress(json.dumps([len(record) for record in records]).encode()))
+
+
+def _lengths(metadata: Mapping[str, Any], most: int) -> Iterator[int] | None:
+    found = metadata.get(LENGTHS.decode())
+    if found is None:
+        return None
+    lengths: list[int] = json.loads(zlib.decompressobj().decompress(base64.b64decode(found), most))
+    return iter(lengths)
+
+
+def _message(data: bytes, decode: Callable[[IO[bytes]], Any], schema: Mapping[str, Any]) -> tuple[str | None, Record]:
+    content = io.BytesIO(data)
+    try:
+        value = decode(content)
+        _require_read(content)
+    except Exception:  # noqa: BLE001 - whatever the bytes of a message raise concerns this message alone
+        text = json.dumps({"message": base64.b64encode(data).decode()})
+        return text, Record(text)
+    return None, _record(value, schema)
+
+
 def _require_read(content: IO[bytes]) -> None:
     """Refuse a block with more bytes than its records: one of them is of another schema, and those behind it were
     misread."""
     if content.read(1):
-        raise ValueError("a block has more bytes than its records")
+        raise ValueError("there are more bytes than the records have")
 
 
 def _require_bounded(records: int, size: int, most: int, where: str) -> None:

@@ -16,7 +16,7 @@ from itertools import groupby
 from typing import Any
 
 from airflow_gddl.contract.errors import FatalError
-from spark_jobs.dialects.debezium.avro_files import MAGIC
+from spark_jobs.dialects.debezium.avro_files import LENGTHS, MAGIC, encoded_lengths
 from spark_jobs.dialects.kafka_log import Message
 from spark_jobs.dialects.schema_registry import RegisteredSchema, SchemaRegistry
 
@@ -225,7 +225,7 @@ def _full_name(schema: Mapping[str, Any], space: str) -> tuple[str, str]:
 def avro_container(schema: str, records: Sequence[bytes]) -> bytes:
     """A container file of encoded records, compressed by deflate; the same for the same records."""
     sync = hashlib.blake2b(schema.encode(), digest_size=16).digest()
-    entries = {b"avro.schema": schema.encode(), b"avro.codec": b"deflate"}
+    entries = {b"avro.schema": schema.encode(), b"avro.codec": b"deflate", LENGTHS: encoded_lengths(records)}
     header = b"".join(_long(len(part)) + part for entry in entries.items() for part in entry)
     found = [MAGIC, _long(len(entries)), header, _long(0), sync]
     block: list[bytes] = []
