@@ -653,7 +653,7 @@ def discover_notified(place: LandingLocation, ledger: Ledger, now: datetime, new
     """
     keep(place, ledger)
     notified = {_below(place.landing, file.path): file for file in news}
-    known = known_rows(place, ledger, notified)
+    known = _known(place, ledger, notified)
     new = sorted(path for path, file in notified.items() if not _is_known(file, known.get(path)))
     landed = among(place, _looked_at(place, new))
     within = {path: known[path] for path in new if path in known}
@@ -681,7 +681,7 @@ def _without_scheme(path: str) -> str:
     return path[found.end() :] if found else path
 
 
-def known_rows(place: LandingLocation, ledger: Ledger, paths: Iterable[str]) -> Mapping[str, FileEntry]:
+def _known(place: LandingLocation, ledger: Ledger, paths: Iterable[str]) -> Mapping[str, FileEntry]:
     """Rows of the ledger, and of its archives where a file is that old."""
     rows = ledger.entries()
     is_old = any(_may_be_archived(place, ledger, path) for path in paths if path not in rows)

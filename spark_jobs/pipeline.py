@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.result import JobResult, MainCounts
-from spark_jobs.discovery import keep, known_rows
+from spark_jobs.discovery import keep
 from spark_jobs.engines.port import AppendedWork, TableContext
 from spark_jobs.iceberg import publish
 from spark_jobs.ledger.claim import Claim
@@ -345,10 +345,13 @@ def truncate(run: TableRun, work: AppendedWork, plan: BatchPlan) -> MainCounts:
 
 
 def _known(run: TableRun, batch: Batch) -> list[str]:
-    """Files of the plan that are in the ledger, as they were or in an earlier version."""
-    paths = [file.path for file in batch.plan.files]
-    entries = known_rows(run.place, batch.ledger, paths)
-    return [path for path in paths if path in entries]
+    """Files of the plan that an earlier batch has read, or could not read.
+
+    Of archived rows only those of change files that were read, for all archives are many; a replay is asked for.
+    """
+    is_replay = run.job.options.action == "errors_replay"
+    entries = batch.ledger.all_entries() if is_replay else batch.ledger.entries()
+    return [file.path for file in batch.plan.files if file.corrects or file.path in entries]
 
 
 def purge(run: TableRun, context: TableContext, state: TableState) -> str | None:
