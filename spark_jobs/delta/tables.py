@@ -202,8 +202,16 @@ class Tables:
         self._transactions = {known: version for known, version in self._transactions.items() if known[0] != path}
 
     def version(self, path: str) -> int | None:
-        """The newest version, by this run's last commit or by the log; None where there is no table."""
-        return self._versions[path] if path in self._versions else self.log.version(path)
+        """The newest version as this run knows it, else by the log; None where there is no table.
+
+        A commit of another writer since is no version of this run's: the next run finds it.
+        """
+        if path in self._versions:
+            return self._versions[path]
+        if path in self._snapshots:
+            found = self._snapshots[path]
+            return None if found is None else found.delta.version()
+        return self.log.version(path)
 
     def metrics(self, path: str, app: str, version: int) -> dict[str, int]:
         """Operation metrics of a transaction's commit; empty where there is none."""
