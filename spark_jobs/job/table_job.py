@@ -20,6 +20,7 @@ from airflow_gddl.contract.result import JobResult, RunWarning, error_info
 from airflow_gddl.contract.source_access import of_tables
 from airflow_gddl.contract.spec import JobSpec, TableSpec
 from spark_jobs.actions import read_only as actions
+from spark_jobs.actions.dismiss import dismiss
 from spark_jobs.actions.maintain import maintain
 from spark_jobs.actions.rebuild_run import rebuild_table
 from spark_jobs.actions.refresh import refresh_table
@@ -231,12 +232,6 @@ def _erase(run: TableRun, totals: RunTotals) -> JobResult:
     return erase(run, totals)
 
 
-def _dismiss(run: TableRun, totals: RunTotals) -> JobResult:
-    from spark_jobs.actions.dismiss import dismiss  # noqa: PLC0415 - rarely used
-
-    return dismiss(run, totals)
-
-
 def _move(run: TableRun, totals: RunTotals) -> JobResult:
     from spark_jobs.actions.move import move  # noqa: PLC0415 - rarely used, slow to import
 
@@ -297,7 +292,7 @@ _ACTIONS: Mapping[str, Callable[[TableRun, RunTotals], JobResult]] = {
     "erase": _erase,
     "maintain": maintain,
     "errors_list": actions.list_errors,
-    "errors_dismiss": _dismiss,
+    "errors_dismiss": dismiss,
     "move": _move,
     "load": _load,
 }
