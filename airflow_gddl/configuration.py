@@ -16,7 +16,7 @@ from airflow_gddl.contract.s3 import is_s3
 from airflow_gddl.hooks.aws import ConnectedEnviron, fetch, fetch_catalogs, fetch_sources
 from airflow_gddl.provider import DEFAULTS
 from airflow_gddl.runtime.snapshot import Directory, MetadataSnapshot, PipelineDocument, SnapshotSettings
-from airflow_gddl.runtime.snapshot.cache import places
+from airflow_gddl.runtime.snapshot.documents import places
 from airflow_gddl.version_compat import conf
 
 if TYPE_CHECKING:

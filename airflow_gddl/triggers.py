@@ -18,9 +18,8 @@ from asgiref.sync import sync_to_async
 
 from airflow_gddl import configuration
 from airflow_gddl.contract.codec import decode, plain
-from airflow_gddl.contract.desired_state import stop_path
 from airflow_gddl.contract.errors import GddlError, RetriableError
-from airflow_gddl.contract.layout import results_folder, standing_folder
+from airflow_gddl.contract.layout import results_folder, standing_folder, stop_path
 from airflow_gddl.hooks.aws import FromAirflow
 from airflow_gddl.reporting.continuous_monitor import MonitoredPipeline, RemoteJobMonitor
 from airflow_gddl.runners.descriptor import make_platform

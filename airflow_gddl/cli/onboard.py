@@ -1,13 +1,55 @@
-"""`gddl onboard` and `gddl inspect`: metadata of a source, and its settings as its files show them."""
+"""`gddl onboard` and `gddl inspect`: metadata of a source, and its settings as its files show them.
+
+Files of a landing root are read with pyarrow, which is imported only then: a database is read without it.
+"""
 
 from __future__ import annotations
 
-from typing import Annotated
+import difflib
+import itertools
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from airflow_gddl.cli import context, options
+from airflow_gddl.cli import metadata as metadata_folder
+from airflow_gddl.cli.context import CliContext
+from airflow_gddl.cli.explain import require_name
+from airflow_gddl.cli.options import absolute, check_names
+from airflow_gddl.cli.screen import Cell, Screen, count, counted
 from airflow_gddl.cli.simulate import require_pyarrow
+from airflow_gddl.contract.checks import check_values
+from airflow_gddl.contract.errors import MetadataError
+from airflow_gddl.contract.layout import LandingFolder, join
+from airflow_gddl.contract.s3 import is_s3
+from airflow_gddl.contract.source_access import SourceAccess, announced
+from airflow_gddl.contract.spec import TableSpec
+from airflow_gddl.metadata.folder import FILE, Folder, open_folder
+from airflow_gddl.metadata.loading import load
+from airflow_gddl.metadata.settings import Settings, read_settings
+from airflow_gddl.onboarding.database import Database
+from airflow_gddl.onboarding.merging import FOLDER, Absent, KeptValue, ProposedChange
+from airflow_gddl.onboarding.plan import (
+    TASK_SETTINGS,
+    OnboardingPlan,
+    Overlay,
+    connector_settings,
+    endpoint_settings,
+    make_plan,
+    pasted,
+    table_mapping,
+)
+from airflow_gddl.onboarding.rules import Notice, SourceFacts
+from airflow_gddl.onboarding.writing import FileChange
+from airflow_gddl.onboarding.yaml_text import flow
+from airflow_gddl.stores import open_store
+
+if TYPE_CHECKING:
+    from airflow_gddl.onboarding.inspection import Finding
 
 _Source = Annotated[str, typer.Argument(metavar="SOURCE", help="Short name of the source, used for files and packs.")]
 _Connection = Annotated[
@@ -46,8 +88,6 @@ def onboard(  # noqa: PLR0913 - typer reads each option of the command from one 
     written."""
     if not connection:
         require_pyarrow("landing files are read with")
-    from airflow_gddl.cli.onboarding import OnboardingOptions, carry_out  # noqa: PLC0415 - needs pyarrow, for landing folders
-
     given = OnboardingOptions(
         source=source,
         metadata=metadata,
@@ -77,7 +117,321 @@ def inspect(
 ) -> None:
     """Check the CDC service's settings by its files, and name the setting to change; exit status 1 on a finding."""
     require_pyarrow("landing files are read with")
-    from airflow_gddl.cli.onboarding import carry_out_inspect  # noqa: PLC0415 - needs pyarrow, as said above
-
     found = carry_out_inspect(context.of(ctx), metadata, landing, frozenset(table or ()), as_json=json)
     raise typer.Exit(context.FAILED if found else context.OK)
+
+
+_STYLES = (("+++", "bold"), ("---", "bold"), ("@@", "cyan"), ("+", "green"), ("-", "red"))
+_MOST = 20
+
+
+def show_plan(screen: Screen, files: Sequence[FileChange], plan: OnboardingPlan) -> None:
+    """The diff on standard output, kept values and open decisions on standard error."""
+    for file in files:
+        if file.name.startswith(f"{FOLDER}/"):
+            screen.say(f"and {file.name}: what was proposed, for the next run", "bold")
+            continue
+        for line in diff(file):
+            style = next((style for sign, style in _STYLES if line.startswith(sign)), "")
+            # Not wrapped: a wrapped part without its sign would be read as another line.
+            screen.spans([Cell(line.rstrip("\r\n"), style)])
+    if not files:
+        screen.say("nothing to change", "green")
+    _show_kept(screen, plan.merged.kept)
+    _show_notices(screen, plan.notices)
+    merged = plan.merged
+    parts = {"new": merged.rows, "dropped": plan.dropped, "values changed": merged.changes, "values kept": merged.kept}
+    screen.warn(", ".join(f"{count(len(found))} {what}" for what, found in parts.items()), "bold")
+
+
+def diff(file: FileChange) -> Iterator[str]:
+    """Lines of a unified diff."""
+    old = "/dev/null" if file.old is None else f"a/{file.name}"
+    before = [] if file.old is None else file.old.splitlines(keepends=True)
+    for line in difflib.unified_diff(before, file.new.splitlines(keepends=True), old, f"b/{file.name}"):
+        yield line if line.endswith("\n") else f"{line}\n"
+
+
+def shown(value: Any) -> str:
+    """A value of a file; `(not set)` where none is written."""
+    return repr(value) if isinstance(value, Absent) else flow(value)
+
+
+def _show_kept(screen: Screen, kept: Sequence[KeptValue]) -> None:
+    if kept:
+        screen.warn("kept as edited:", "bold")
+        rows = [[one.table, one.field, shown(one.value), shown(one.proposed), one.evidence] for one in kept]
+        screen.table(("table", "field", "kept", "proposed", "because"), rows, error=True)
+
+
+def _show_notices(screen: Screen, notices: Sequence[Notice]) -> None:
+    by_code: dict[str, list[Notice]] = {}
+    for notice in notices:
+        by_code.setdefault(notice.code, []).append(notice)
+    for code, found in sorted(by_code.items()):
+        screen.warn(
+            f"[{code}] {counted(len(found), 'table')}{'. Remedy: ' if found[0].remedy else ''}{found[0].remedy}",
+            "yellow",
+        )
+        rows = [[Cell(one.table), Cell(one.message)] for one in found[:_MOST]]
+        more = [["…", f"and {count(len(found) - _MOST)} more; --json lists all"]] if len(found) > _MOST else []
+        screen.table(("table", "what"), [*rows, *more], error=True)
+
+
+_SHOWN = 5
+
+
+def next_steps(tables: Sequence[TableSpec], landing: str, metadata: str, *, from_database: bool) -> Iterator[str]:
+    """Lines with JSON and commands for copying.
+
+    Args:
+        tables: enabled tables of the source, sorted.
+        from_database: no CDC task is known to write files yet.
+    """
+    place = "" if metadata == "metadata" else f" --metadata {metadata}"
+    yield from ("", "Next steps:")
+    if from_database and any(table.dialect == "dms" for table in tables):
+        mine = [table for table in tables if table.dialect == "dms"]
+        yield "- AWS DMS: create a task of type full-load-and-cdc. Table mapping:"
+        yield pasted(table_mapping(mine))
+        yield "  Task settings:"
+        yield json.dumps(TASK_SETTINGS)
+        yield "  Settings of its target endpoint, which is of type S3:"
+        yield json.dumps(endpoint_settings(landing))
+    if from_database and (captured := [table for table in tables if table.dialect == "debezium"]):
+        yield "- Debezium: create a source connector, and a sink as docs/debezium.md describes it. Connector settings:"
+        yield json.dumps(connector_settings(captured))
+    yield "- Files are expected in:"
+    yield from (f"  {LandingFolder(landing, table.name_in_source).path}/" for table in tables[:_SHOWN])
+    if len(tables) > _SHOWN:
+        yield f"  and {len(tables) - _SHOWN:,} more folders, {join(landing, 'SCHEMA', 'TABLE')}/"
+    yield f"- gddl check{place}        # folders, permissions, connections, versions"
+    yield f"- gddl inspect{place}      # once files are there: is the task set up well?"
+    yield f"- gddl run{place}"
+
+
+_SETTINGS = """\
+# Relative roots are relative to this folder. Each value can be set from outside, e.g. GDDL_LAKE.
+landing: {landing}
+lake: {lake}
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class OnboardingOptions:
+    """The command line as typed; empty: not given."""
+
+    source: str
+    metadata: str
+    connection: str
+    landing: str
+    lake: str
+    schemas: frozenset[str]
+    tables: frozenset[str]
+    write: bool
+    as_json: bool
+
+
+def carry_out(cli: CliContext, given: OnboardingOptions) -> bool:
+    """Whether all changes are written.
+
+    Raises:
+        GddlError: the source or the metadata can't be read, or the files can't be written.
+    """
+    check(given)
+    folder = open_folder(given.metadata, cli.environ)
+    first = _first_settings(folder, given)
+    seen = Overlay(folder, {change.name: change.new for change in first})
+    settings = read_settings(seen, cli.environ)
+    plan = make_plan(seen, settings, given.source, _facts(cli, given, settings), cli.environ)
+    files = (*first, *plan.files)
+    if not given.as_json:
+        show_plan(cli.screen, files, plan)
+    write = bool(files) and (given.write or _confirmed(cli, given))
+    if write:
+        write_files(cli, given.metadata, files)
+    if given.as_json:
+        for record in records(files, plan, written=write):
+            cli.screen.record(record)
+    elif write:
+        cli.screen.say(f"{counted(len(files), 'file')} written", "green")
+        _show_steps(cli, given)
+    elif files:
+        cli.screen.warn("nothing was written; --write does it", "yellow")
+    return write or not files
+
+
+def _show_steps(cli: CliContext, given: OnboardingOptions) -> None:
+    catalog = load(given.metadata, cli.environ)
+    mine = [table for table in catalog.tables if table.source == given.source and table.enabled]
+    if mine:
+        landing = catalog.landings.get(given.source, catalog.roots.landing)
+        for line in next_steps(mine, landing, given.metadata, from_database=bool(given.connection)):
+            cli.screen.dictate(line)
+
+
+def check(given: OnboardingOptions) -> None:
+    """
+    Raises:
+        MetadataError: `CONNECTION_INVALID`, `SOURCE_INVALID`, `TABLE_NAME_INVALID`.
+    """
+    require_name(given.connection)
+    for problem in check_values(TableSpec(table="a.b", keys=(), source=given.source)):
+        raise MetadataError(
+            problem.code, f"the source {given.source!r:.80} is {problem.message}", remedy=problem.remedy
+        )
+    check_names(given.tables)
+
+
+def _first_settings(folder: Folder, given: OnboardingOptions) -> tuple[FileChange, ...]:
+    """A new `gddl.yaml` if there is none and its roots were given."""
+    if not (given.landing and given.lake):
+        return ()
+    try:
+        folder.read(FILE)
+    except FileNotFoundError:
+        roots = {name: flow(absolute(root)) for name, root in (("landing", given.landing), ("lake", given.lake))}
+        return (FileChange(name=FILE, old=None, new=_SETTINGS.format(**roots)),)
+    return ()
+
+
+def _facts(cli: CliContext, given: OnboardingOptions, settings: Settings) -> SourceFacts:
+    if given.connection:
+        return Database(given.connection, cli.environ).read(given.schemas, given.tables)
+    from airflow_gddl.onboarding.landing import Landing, read_landing  # noqa: PLC0415 - it imports pyarrow
+
+    declared = settings.sources.get(given.source)
+    shared = settings.roots.landing if declared is None else declared.landing
+    root = absolute(given.landing) if given.landing else shared
+    access = tuple(source.access for source in settings.sources.values() if source.access is not None)
+    landing = Landing(root, announced(access, cli.environ))
+    facts = read_landing(landing, given.schemas, given.tables, cli.now().timestamp())
+    if not facts.tables and not facts.notices:
+        remedy = (
+            "check landing, --schema and --table; files lie in <landing>/<schema>/<table>/, named as DMS names them;"
+            " for files of another service, read the database: --connection NAME"
+        )
+        raise MetadataError("ONBOARD_NOTHING_FOUND", "no table has files of AWS DMS there", where=root, remedy=remedy)
+    return facts
+
+
+def _confirmed(cli: CliContext, given: OnboardingOptions) -> bool:
+    """Ask for confirmation of the diff at a terminal; false without a terminal."""
+    if given.as_json or not cli.screen.out.is_terminal:
+        return False
+    return typer.confirm("Write this?", default=False)
+
+
+def write_files(cli: CliContext, metadata: str, files: tuple[FileChange, ...]) -> None:
+    """The record of proposals is written last: without it, values count as edited by a user and are kept."""
+    root = absolute(metadata)
+    store = open_store(cli.environ)
+    for change in files:
+        store.write(join(root, change.name), change.new.encode())
+
+
+def records(files: tuple[FileChange, ...], plan: OnboardingPlan, *, written: bool) -> list[dict[str, Any]]:
+    """What `--json` prints: rows, changes, what was kept, notices, files."""
+    found: list[dict[str, Any]] = []
+    for row in plan.merged.rows:
+        one = row.proposal
+        found.append(
+            {"kind": "new_table", "table": one.table, "keys": one.keys, "fields": one.fields, "evidence": one.evidence}
+        )
+    for change in plan.merged.changes:
+        kind = "dropped_table" if change.table in plan.dropped and change.field == "enabled" else "change"
+        found.append(_record(kind, change))
+    found += [_record("kept", kept) for kept in plan.merged.kept]
+    found += [_record("notice", notice) for notice in plan.notices]
+    return [
+        *found,
+        *({"kind": "file", "file": f.name, "written": written, "diff": "".join(diff(f))} for f in files),
+    ]
+
+
+def _record(kind: str, one: ProposedChange | KeptValue | Notice) -> dict[str, Any]:
+    return {"kind": kind, **{name: None if isinstance(v, Absent) else v for name, v in vars(one).items()}}
+
+
+_FINDING_STYLES = {"error": "red", "warning": "yellow"}
+
+
+def carry_out_inspect(
+    cli: CliContext, metadata: str, root: str, tables: frozenset[str], *, as_json: bool
+) -> tuple[Finding, ...]:
+    """Show all findings, and return them.
+
+    Args:
+        root: empty: `landing` of the metadata and of its sources; then the metadata is required.
+        tables: only these; empty: all.
+
+    Raises:
+        MetadataError: `TABLE_NAME_INVALID`, `METADATA_MISSING`, `INSPECT_NOTHING_FOUND`.
+        GddlError: the root can't be listed.
+    """
+    from airflow_gddl.onboarding import inspection  # noqa: PLC0415 - it imports pyarrow
+    from airflow_gddl.onboarding.landing import Landing  # noqa: PLC0415 - as above
+
+    check_names(tables)
+    places, access = _places(cli, metadata, root)
+    found: list[Finding] = []
+    count = 0
+    for place, specs in places.items():
+        landing = Landing(place, announced(access, cli.environ))
+        # There are no rules for files of other services than DMS and Debezium.
+        others = {table for table, spec in specs.items() if spec.dialect != "dms"}
+        folders = [folder for folder in landing.folders(tables) if folder.table not in others]
+        count += len(folders)
+        judged = [
+            inspection.judge(inspection.inspect_folder(landing, folder, specs.get(folder.table))) for folder in folders
+        ]
+        for table, spec in specs.items():
+            if spec.dialect == "debezium" and (not tables or table in tables):
+                there, findings = inspection.debezium_findings(landing, table, spec)
+                count += there
+                judged.append(findings)
+        found += itertools.chain.from_iterable(judged)
+    for finding in found if as_json else ():
+        cli.screen.record(finding)
+    if not count:
+        remedy = "check the root and --table; files lie in <landing>/<schema>/<table>/, named as DMS names them"
+        where = ", ".join(places)
+        raise MetadataError(
+            "INSPECT_NOTHING_FOUND", "no table has files of AWS DMS or Debezium there", where=where, remedy=remedy
+        )
+    if not as_json:
+        show(cli.screen, found, count)
+    return tuple(found)
+
+
+def _places(
+    cli: CliContext, metadata: str, root: str
+) -> tuple[Mapping[str, Mapping[str, TableSpec]], tuple[SourceAccess, ...]]:
+    """Landing roots, and the rows below each by their names in the source; an explicit root needs no metadata.
+
+    Also the credentials of roots that have their own.
+    """
+    own = absolute(root) if root else ""
+    if own and not is_s3(metadata) and not Path(metadata).is_dir():
+        return {own: {}}, ()
+    catalog = load(metadata, cli.environ) if own else metadata_folder.read(cli, metadata)
+    places: dict[str, dict[str, TableSpec]] = {own: {}} if own else {catalog.roots.landing: {}}
+    if not own:
+        places |= {landing: {} for landing in catalog.landings.values()}
+    for spec in catalog.tables:
+        for folder in LandingFolder.all_of(catalog.roots, spec):
+            if folder.root in places:
+                places[folder.root].setdefault(folder.table, spec)
+    return places, catalog.access
+
+
+def show(screen: Screen, found: list[Finding], tables: int) -> None:
+    """Findings by code: meaning and setting once, with the locations below."""
+    for code in dict.fromkeys(finding.code for finding in found):
+        mine = [finding for finding in found if finding.code == code]
+        screen.say(f"[{code}] {mine[0].message}", _FINDING_STYLES[mine[0].level])
+        screen.say(f"  set: {mine[0].setting}")
+        rows: list[list[Cell | str]] = [[one.table, one.file, Cell(one.evidence)] for one in mine]
+        screen.table(("table", "file", "seen"), rows)
+    ends = f"{counted(len(found), 'finding')} in {counted(tables, 'table')}"
+    screen.say(ends if found else f"{counted(tables, 'table')}, no findings", "bold" if found else "green")

@@ -24,11 +24,10 @@ from airflow_gddl.cli.job import (
     show_plans,
 )
 from airflow_gddl.cli.screen import Screen, count
-from airflow_gddl.contract.desired_state import DesiredState
 from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.source_access import of_tables
-from airflow_gddl.contract.spec import Continuous, JobOptions, JobSpec, TableSpec
+from airflow_gddl.contract.spec import Continuous, DesiredState, JobOptions, JobSpec, TableSpec
 from airflow_gddl.runners.descriptor import RUNNERS
 from airflow_gddl.runners.interface import Listener, ProgressEvent
 from airflow_gddl.runtime.landing.monitoring import DesiredStateKeeper

@@ -206,7 +206,7 @@ CATALOGS = ExtensionPoint(
     {
         "hive": CatalogDescriptor(
             port="spark_jobs.catalogs.hive_catalog:hive_catalog",
-            probe="airflow_gddl.cli.catalog_probes:probe_hive",
+            probe="airflow_gddl.cli.check:probe_hive",
             names="[a-z0-9_]{1,128}",
             names_are="1 to 128 letters a-z, digits and _",
             fields=("uri",),
@@ -215,7 +215,7 @@ CATALOGS = ExtensionPoint(
         ),
         "glue": CatalogDescriptor(
             port="spark_jobs.catalogs.glue_catalog:glue_catalog",
-            probe="airflow_gddl.cli.catalog_probes:probe_glue",
+            probe="airflow_gddl.cli.check:probe_glue",
             names=_OF_ATHENA[0],
             names_are=_OF_ATHENA[1],
             fields=("region", "endpoint", "catalog_id"),
@@ -223,7 +223,7 @@ CATALOGS = ExtensionPoint(
         ),
         "unity": CatalogDescriptor(
             port="spark_jobs.catalogs.unity_catalog:unity_catalog",
-            probe="airflow_gddl.cli.catalog_probes:probe_unity",
+            probe="airflow_gddl.cli.check:probe_unity",
             names=_OF_PATHS[0],
             names_are=_OF_PATHS[1],
             fields=("url", "catalog_name", "token_env"),
@@ -232,7 +232,7 @@ CATALOGS = ExtensionPoint(
         ),
         "iceberg_rest": CatalogDescriptor(
             port="spark_jobs.catalogs.iceberg_catalog:iceberg_rest_catalog",
-            probe="airflow_gddl.cli.catalog_probes:probe_iceberg_rest",
+            probe="airflow_gddl.cli.check:probe_iceberg_rest",
             names=_OF_PATHS[0],
             names_are=_OF_PATHS[1],
             fields=("uri", "warehouse", "connection"),
@@ -241,7 +241,7 @@ CATALOGS = ExtensionPoint(
         ),
         "iceberg_glue": CatalogDescriptor(
             port="spark_jobs.catalogs.iceberg_catalog:iceberg_glue_catalog",
-            probe="airflow_gddl.cli.catalog_probes:probe_glue",
+            probe="airflow_gddl.cli.check:probe_glue",
             names=_OF_ATHENA[0],
             names_are=_OF_ATHENA[1],
             fields=("region", "endpoint", "catalog_id"),

@@ -59,8 +59,28 @@ def results_folder(lake: str, run_id: str) -> str:
 
 
 def standing_folder(lake: str, name: str) -> str:
-    """Folder of a continuous job's desired state; see `desired_state`."""
+    """Folder of a continuous job's input, small objects that it lists: `DesiredState`, and requests to stop."""
     return join(lake, STATE, "continuous", name)
+
+
+DESIRED = "desired.json"
+"""Name of the desired state."""
+
+
+def desired_path(folder: str) -> str:
+    return join(folder, DESIRED)
+
+
+def stop_name(run_id: str) -> str:
+    """Name of the object that asks a job to finish its current batch and end.
+
+    Hashed, since run ids may contain characters that object names may not.
+    """
+    return f"stop-{hashlib.blake2b(run_id.encode(), digest_size=16).hexdigest()}"
+
+
+def stop_path(folder: str, run_id: str) -> str:
+    return join(folder, stop_name(run_id))
 
 
 def result_name(table: str) -> str:

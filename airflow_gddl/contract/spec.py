@@ -146,6 +146,7 @@ __all__ = [
     "AirflowView",
     "Continuous",
     "DeleteMode",
+    "DesiredState",
     "EngineName",
     "Generations",
     "InitialLoad",
@@ -188,7 +189,7 @@ class Continuous:
     __pydantic_config__ = STRICT
 
     folder: str = ""
-    """Folder of the desired state and of stop requests; empty: none. See `desired_state`."""
+    """Folder of the desired state and of stop requests (`layout.desired_path`, `layout.stop_path`); empty: none."""
     seconds: float | None = None
     """Time limit after which it ends; null: none."""
 
@@ -284,3 +285,16 @@ class JobSpec:
         if self.options.origin:
             return self.options.origin[0]
         return self.tables[0].table if len(self.tables) == 1 else "jobs"
+
+
+@dataclass(frozen=True, kw_only=True)
+class DesiredState:
+    """Tables that a continuous job loads from now on, their tiers and catalogs; its monitor writes it."""
+
+    tables: tuple[TableSpec, ...]
+    tiers: Mapping[str, TierSpec] = field(default_factory=lambda: dict(DEFAULT_TIERS), metadata={ALWAYS: True})
+    catalogs: Mapping[str, CatalogSpec] = field(default_factory=dict)
+    access: tuple[SourceAccess, ...] = ()
+    contract_version: int = field(default=CONTRACT_VERSION, metadata={ALWAYS: True})
+    ignorable: tuple[str, ...] = ()
+    """See `JobSpec.ignorable`."""

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from airflow.sdk import Context
 
 from airflow_gddl import configuration
-from airflow_gddl.contract.desired_state import DesiredState
 from airflow_gddl.contract.errors import GddlError
+from airflow_gddl.contract.spec import DesiredState
 from airflow_gddl.reporting.alerting import notify
 from airflow_gddl.reporting.results import Logger, Reporter
 from airflow_gddl.runners.remote import ResultReader

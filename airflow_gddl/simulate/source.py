@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 import pyarrow.types as pt
 
 from airflow_gddl.contract.errors import MetadataError
-from airflow_gddl.onboarding.rules import key_columns, unique
+from airflow_gddl.onboarding.landing import key_columns, unique
 from airflow_gddl.simulate.spec import SimulateSpec, TableShape
 from airflow_gddl.simulate.values import Key, KeyMaker, SimulatedColumns, Values
 

@@ -31,13 +31,12 @@ from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.plan.identity import require_same_identity, vacuum_hours
 from spark_jobs.plan.planned_batch import PlannedFile
 from spark_jobs.plan.table_schema import TableSchema
-from spark_jobs.rules.erasure import key_text
+from spark_jobs.rules.erasure import WantedKey, key_text
 from spark_jobs.rules.read import read_file
 from spark_jobs.table import notices
 from spark_jobs.table.current_batch import has_few_rows
 from spark_jobs.table.pending import of_key
 from spark_jobs.table.runtime import RunTotals, TableRun, iso
-from spark_jobs.table.wanted_key import WantedKey
 from spark_jobs.verification import DIFFERENCES, ORPHANS, WINDOW_DIFFERENCES
 
 

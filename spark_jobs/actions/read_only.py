@@ -21,7 +21,7 @@ from spark_jobs.plan.discover import Discovery
 from spark_jobs.plan.identity import require_same_identity
 from spark_jobs.plan.planned_batch import BatchPlan, TableState
 from spark_jobs.plan.table_schema import TableSchema
-from spark_jobs.rules.erasure import KeyRows
+from spark_jobs.rules.erasure import KeyRows, WantedKey, key_of_record
 from spark_jobs.rules.measure import BUCKETS, Verdict, together
 from spark_jobs.rules.order import that_count
 from spark_jobs.rules.quarantine import Unresolved
@@ -40,7 +40,6 @@ from spark_jobs.table.current_batch import has_few_rows
 from spark_jobs.table.notices import foreign_commits, require_replica, warnings_of
 from spark_jobs.table.pending import batches_ahead, of_key, wants_source_load
 from spark_jobs.table.runtime import RunTotals, TableRun, iso
-from spark_jobs.table.wanted_key import WantedKey, key_of_record
 from spark_jobs.verification import (
     SourceVerdict,
     WindowVerdict,

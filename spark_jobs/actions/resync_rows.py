@@ -36,11 +36,10 @@ from spark_jobs.plan.identity import require_same_identity
 from spark_jobs.plan.planned_batch import TableState
 from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.rules.arrays import arrow_type
-from spark_jobs.rules.erasure import key_text
+from spark_jobs.rules.erasure import how_written, key_text
 from spark_jobs.rules.texts import BITS, read_json
 from spark_jobs.table import notices
 from spark_jobs.table.runtime import RunTotals, TableRun
-from spark_jobs.table.wanted_key import how_written
 from spark_jobs.verification import (
     DIFFERENCES,
     WINDOW_DIFFERENCES,

@@ -16,10 +16,10 @@ from functools import partial
 from typing import Protocol
 
 from airflow_gddl.contract import codec
-from airflow_gddl.contract.desired_state import DESIRED, DesiredState, stop_name
 from airflow_gddl.contract.errors import GddlError
+from airflow_gddl.contract.layout import DESIRED, stop_name
 from airflow_gddl.contract.source_access import announce
-from airflow_gddl.contract.spec import JobSpec, TableSpec
+from airflow_gddl.contract.spec import DesiredState, JobSpec, TableSpec
 from airflow_gddl.stores import Storage
 from spark_jobs.continuous.schedule import BATCHES_A_TURN, Schedule
 from spark_jobs.continuous.streams import FileStream, open_streams

@@ -20,6 +20,7 @@ from airflow_gddl.contract.result import JobResult, RunWarning, error_info
 from airflow_gddl.contract.source_access import of_tables
 from airflow_gddl.contract.spec import JobSpec, TableSpec
 from spark_jobs.actions import read_only as actions
+from spark_jobs.actions.dismiss import dismiss
 from spark_jobs.actions.maintain import maintain
 from spark_jobs.actions.rebuild_run import rebuild_table
 from spark_jobs.actions.refresh import refresh_table
@@ -231,18 +232,6 @@ def _erase(run: TableRun, totals: RunTotals) -> JobResult:
     return erase(run, totals)
 
 
-def _dismiss(run: TableRun, totals: RunTotals) -> JobResult:
-    from spark_jobs.actions.dismiss import dismiss  # noqa: PLC0415 - rarely used
-
-    return dismiss(run, totals)
-
-
-def _explain(run: TableRun, totals: RunTotals) -> JobResult:
-    from spark_jobs.actions.read_only import explain  # noqa: PLC0415 - rarely used, slow to import
-
-    return explain(run, totals)
-
-
 def _move(run: TableRun, totals: RunTotals) -> JobResult:
     from spark_jobs.actions.move import move  # noqa: PLC0415 - rarely used, slow to import
 
@@ -257,13 +246,13 @@ def _capture(run: TableRun, totals: RunTotals) -> None:
 
         snapshot_capture.capture(run, totals)
     elif run.spec.dialect == "dms" and run.dialect.options.replication_slot and reads_log:
-        from spark_jobs.actions.slot_capture import capture  # noqa: PLC0415 - rarely used, slow to import
+        from spark_jobs.actions.log_capture import capture_slot  # noqa: PLC0415 - rarely used, slow to import
 
-        capture(run)
+        capture_slot(run)
     elif topic_of(run.spec) and reads_log:
-        from spark_jobs.actions import topic_capture  # noqa: PLC0415 - as above
+        from spark_jobs.actions.log_capture import capture_topic  # noqa: PLC0415 - as above
 
-        topic_capture.capture(run, totals)
+        capture_topic(run, totals)
 
 
 def _has_snapshots(run: TableRun) -> bool:
@@ -279,9 +268,9 @@ def _has_messages(run: TableRun, totals: RunTotals) -> bool:
     """Whether its topic has messages to read: the run does so, and reports what it finds among them."""
     if not topic_of(run.spec):
         return False
-    from spark_jobs.actions import topic_capture  # noqa: PLC0415 - as above
+    from spark_jobs.actions.log_capture import has_messages  # noqa: PLC0415 - as above
 
-    return topic_capture.has_news(run, totals)
+    return has_messages(run, totals)
 
 
 def _load(run: TableRun, totals: RunTotals) -> JobResult:
@@ -299,11 +288,11 @@ def _resync_rows(run: TableRun, totals: RunTotals) -> JobResult:
 _ACTIONS: Mapping[str, Callable[[TableRun, RunTotals], JobResult]] = {
     "plan": actions.show_plan,
     "verify": actions.verify,
-    "explain": _explain,
+    "explain": actions.explain,
     "erase": _erase,
     "maintain": maintain,
     "errors_list": actions.list_errors,
-    "errors_dismiss": _dismiss,
+    "errors_dismiss": dismiss,
     "move": _move,
     "load": _load,
 }

@@ -61,7 +61,7 @@ def keep(orders: dict, spec: dict) -> int:
     reported: dict[str, bool] = {}
     stops: list[int] = []
     signal.signal(signal.SIGTERM, lambda number, _frame: stops.append(number))
-    layout = importlib.import_module("airflow_gddl.contract.desired_state")
+    layout = importlib.import_module("airflow_gddl.contract.layout")
     folder, deadline = spec["options"]["continuous"]["folder"], time.monotonic() + orders.get("lasts", 0.5)
     order, stop = Path(layout.desired_path(folder)), Path(layout.stop_path(folder, spec["run_id"]))
     until = orders.get("until")

@@ -17,8 +17,9 @@ import pytest
 
 from airflow_gddl import configuration
 from airflow_gddl.contract.codec import decode, plain
-from airflow_gddl.contract.desired_state import DesiredState, desired_path, stop_path
 from airflow_gddl.contract.errors import GddlError
+from airflow_gddl.contract.layout import desired_path, stop_path
+from airflow_gddl.contract.spec import DesiredState
 from airflow_gddl.dags.factory import build_dags
 from airflow_gddl.operators.jobs import GddlContinuousOperator
 from airflow_gddl.reporting.continuous_monitor import MonitoredPipeline, current_desired_state

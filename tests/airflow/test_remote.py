@@ -26,9 +26,8 @@ pytest.importorskip("airflow.providers.databricks")
 from airflow_gddl import configuration, triggers
 from airflow_gddl import version_compat as capabilities
 from airflow_gddl.contract.codec import plain
-from airflow_gddl.contract.desired_state import DesiredState
 from airflow_gddl.contract.layout import join, result_name, results_folder
-from airflow_gddl.contract.spec import DEFAULT_TIERS
+from airflow_gddl.contract.spec import DEFAULT_TIERS, DesiredState
 from airflow_gddl.dags.factory import build_dags
 from airflow_gddl.dags.maintenance import build_upkeep_dags
 from airflow_gddl.operators.jobs import LoadOperator

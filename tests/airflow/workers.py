@@ -7,8 +7,7 @@ import os
 import sys
 
 from airflow_gddl import configuration
-from airflow_gddl.contract.desired_state import DesiredState
-from airflow_gddl.contract.spec import Continuous, JobOptions, JobSpec
+from airflow_gddl.contract.spec import Continuous, DesiredState, JobOptions, JobSpec
 from airflow_gddl.reporting.continuous_monitor import MonitoredPipeline, monitor_of
 from airflow_gddl.reporting.results import Reporter
 from airflow_gddl.runners.descriptor import RunnerSettings, make_runner

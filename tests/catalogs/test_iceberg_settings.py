@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from airflow_gddl.cli.catalog_probes import probe_catalog
+from airflow_gddl.cli.check import probe_catalog
 from airflow_gddl.contract.errors import FatalError, RetriableError
 from airflow_gddl.contract.extensions import CatalogSpec
 from airflow_gddl.contract.iceberg_rest import is_catalog_connection, login_of

@@ -9,7 +9,7 @@ import pytest
 from botocore.client import BaseClient
 from botocore.exceptions import ClientError
 
-from airflow_gddl.cli.catalog_probes import probe_catalog
+from airflow_gddl.cli.check import probe_catalog
 from airflow_gddl.contract.errors import FatalError, GddlError, RetriableError
 from tests.catalogs.world import GLUE
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_gddl.cli.catalog_probes import probe_catalog
+from airflow_gddl.cli.check import probe_catalog
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.extensions import CATALOGS, CatalogSpec, ProbeSkippedError
 from airflow_gddl.metadata import sources

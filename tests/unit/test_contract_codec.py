@@ -21,11 +21,10 @@ from airflow_gddl.contract.codec import (
     to_document,
     to_json,
 )
-from airflow_gddl.contract.desired_state import DesiredState
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.extensions import DmsOptions
 from airflow_gddl.contract.result import JobResult, MainCounts, RunWarning
-from airflow_gddl.contract.spec import DEFAULT_TIERS, JobOptions, JobSpec, Roots, TableSpec, TierSpec
+from airflow_gddl.contract.spec import DEFAULT_TIERS, DesiredState, JobOptions, JobSpec, Roots, TableSpec, TierSpec
 from airflow_gddl.contract.table_spec import SchemaEvolution
 from airflow_gddl.runtime.landing.work import row_digest
 from spark_jobs.plan.applied_settings import AppliedSettings

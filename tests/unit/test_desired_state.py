@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from airflow_gddl.contract.desired_state import DesiredState, desired_path
 from airflow_gddl.contract.errors import RetriableError
-from airflow_gddl.contract.spec import Continuous, JobOptions, JobSpec, Roots, TableSpec, TierSpec
+from airflow_gddl.contract.layout import desired_path
+from airflow_gddl.contract.spec import Continuous, DesiredState, JobOptions, JobSpec, Roots, TableSpec, TierSpec
 from airflow_gddl.runtime.landing.monitoring import FRESH_SECONDS, DesiredStateKeeper
 from airflow_gddl.stores import Storage
 from spark_jobs.continuous.loop import POLL_SECONDS, DesiredStateReader

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from airflow_gddl.contract.desired_state import DesiredState
 from airflow_gddl.contract.result import ErrorInfo, JobResult, Status
-from airflow_gddl.contract.spec import Roots, TableSpec
+from airflow_gddl.contract.spec import DesiredState, Roots, TableSpec
 from airflow_gddl.runners.interface import ProgressEvent
 from airflow_gddl.runtime.landing import hints
 from airflow_gddl.runtime.landing.hints import HintBook

@@ -13,10 +13,19 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from airflow_gddl.contract.codec import to_json
-from airflow_gddl.contract.desired_state import DesiredState, desired_path
 from airflow_gddl.contract.errors import FatalError, GddlError
+from airflow_gddl.contract.layout import desired_path
 from airflow_gddl.contract.result import ErrorInfo, JobResult
-from airflow_gddl.contract.spec import DEFAULT_TIERS, Continuous, JobOptions, JobSpec, Roots, TableSpec, TierSpec
+from airflow_gddl.contract.spec import (
+    DEFAULT_TIERS,
+    Continuous,
+    DesiredState,
+    JobOptions,
+    JobSpec,
+    Roots,
+    TableSpec,
+    TierSpec,
+)
 from airflow_gddl.stores import Storage
 from spark_jobs.continuous.loop import POLL_SECONDS, ExecutorPools, Found, Loop
 from spark_jobs.continuous.schedule import ANYWAY_SECONDS, BATCHES_A_TURN, pause_seconds

@@ -9,11 +9,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from airflow_gddl.contract.codec import to_document
-from airflow_gddl.contract.desired_state import DesiredState, desired_path, stop_path
 from airflow_gddl.contract.errors import GddlError
-from airflow_gddl.contract.layout import standing_folder
+from airflow_gddl.contract.layout import desired_path, standing_folder, stop_path
 from airflow_gddl.contract.result import JobResult
-from airflow_gddl.contract.spec import Roots
+from airflow_gddl.contract.spec import DesiredState, Roots
 from airflow_gddl.runners.interface import ProgressEvent
 from airflow_gddl.runtime.landing.hints import HintBook, TableHint
 from airflow_gddl.runtime.landing.loading import ProgressListener

@@ -29,10 +29,10 @@ from airflow_gddl.contract.layout import STATE, join
 from airflow_gddl.contract.s3 import S3Settings, is_s3
 from airflow_gddl.contract.spec import CONTRACT_VERSION
 from airflow_gddl.metadata.folder import Folder, open_folder, reached, read_ahead
-from airflow_gddl.runtime.snapshot import cache, placements
-from airflow_gddl.runtime.snapshot.cache import Cache
+from airflow_gddl.runtime.snapshot import documents, placements
 from airflow_gddl.runtime.snapshot.documents import (
     FORMAT,
+    Cache,
     Compiled,
     SnapshotSettings,
     State,
@@ -495,7 +495,7 @@ class Keeper:
             placement, tag = _known_placement(path, before, error)
             why = str(error)
         placed = Placed(placement=placement, at=self.settings.clock())
-        return compile_catalog(catalog, cache.read_specs(before) if before else (), placed, tag, path), why
+        return compile_catalog(catalog, documents.read_specs(before) if before else (), placed, tag, path), why
 
 
 def _known_placement(path: str, before: Path | None, error: Exception) -> tuple[Placement, str | None]:
@@ -508,7 +508,7 @@ def _known_placement(path: str, before: Path | None, error: Exception) -> tuple[
         RetriableError: `PLACEMENT_DAMAGED`, and there is no current snapshot.
     """
     try:
-        known = cache.read_placement(before) if before else None
+        known = documents.read_placement(before) if before else None
     except (GddlError, OSError, ValueError):
         known = None
     if known is not None and known.path == path:

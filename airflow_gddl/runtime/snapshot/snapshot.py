@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Self, TypeVar
 
 from airflow_gddl.contract.errors import FatalError, GddlError, MetadataError
-from airflow_gddl.runtime.snapshot import cache
+from airflow_gddl.runtime.snapshot import documents
 from airflow_gddl.runtime.snapshot.documents import Directory, PipelineDocument, SnapshotSettings, State, pipeline_of
 from airflow_gddl.runtime.snapshot.keeper import Keeper
 from airflow_gddl.runtime.snapshot.placements import keep
@@ -70,7 +70,7 @@ class MetadataSnapshot:
     def served(self) -> tuple[Pipeline, ...]:
         """`pipelines`, followed by the retired ones."""
         nothing: list[dict[str, Any]] = []
-        return tuple(pipeline_of(entry) for entry in self._read(cache.read_index, nothing))
+        return tuple(pipeline_of(entry) for entry in self._read(documents.read_index, nothing))
 
     def keep_placement(self) -> bool:
         """Write the placement of tables to the lake unless it is already stored; False: another process was faster.
@@ -78,7 +78,7 @@ class MetadataSnapshot:
         Raises:
             GddlError: the lake does not answer; see `Storage`.
         """
-        document = self._read(cache.read_placement, None)
+        document = self._read(documents.read_placement, None)
         if document is None:
             return True
         environ = self.settings.reaching(document.path, document.aws_conn_id)
@@ -97,26 +97,26 @@ class MetadataSnapshot:
 
     def directory(self) -> Directory | None:
         """A short row for every table; None without a snapshot."""
-        return self._read(cache.read_directory, None)
+        return self._read(documents.read_directory, None)
 
     def problems(self) -> tuple[str, ...]:
         """One line for each invalid row, for display."""
-        return self._read(cache.read_problems, ())
+        return self._read(documents.read_problems, ())
 
     def unbuilt(self) -> tuple[str, ...]:
         """One line for each pipeline whose DAG can't be built."""
-        return self._read(cache.read_unbuilt, ())
+        return self._read(documents.read_unbuilt, ())
 
     def note_unbuilt(self, lines: tuple[str, ...]) -> None:
         """Store them for display; called when a DAG file has built all DAGs."""
         if self.generation is not None:
-            cache.write_unbuilt(self.generation, lines)
-            cache.note_parsed(self.generation)
+            documents.write_unbuilt(self.generation, lines)
+            documents.note_parsed(self.generation)
 
     def note_upkeep(self, dag_ids: Iterable[str]) -> None:
         """Store the ids of the DAGs for the metadata folder as a whole; called when a DAG file has built them."""
         if self.generation is not None:
-            cache.note_upkeep(self.generation, dag_ids)
+            documents.note_upkeep(self.generation, dag_ids)
 
     def taken(self) -> tuple[str, ...]:
         """One line for each other metadata folder whose DAG files build DAGs with the same ids.
@@ -129,12 +129,12 @@ class MetadataSnapshot:
         since = self.settings.clock() - _PARSED_FOR
         lines, own = [], {pipeline.dag_id for pipeline in self.served()}
         with contextlib.suppress(OSError, ValueError):
-            own |= {*cache.read_upkeep(self.generation, since)}
-        for metadata, generation in cache.parsed_since(self.generation.parent.parent, since):
+            own |= {*documents.read_upkeep(self.generation, since)}
+        for metadata, generation in documents.parsed_since(self.generation.parent.parent, since):
             with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-                theirs = {str(entry["dag_id"]) for entry in cache.read_index(generation)}
-                ids = sorted(own & (theirs | {*cache.read_upkeep(generation, since)}))
-                others = cache.read_roots(generation) != cache.read_roots(self.generation)
+                theirs = {str(entry["dag_id"]) for entry in documents.read_index(generation)}
+                ids = sorted(own & (theirs | {*documents.read_upkeep(generation, since)}))
+                others = documents.read_roots(generation) != documents.read_roots(self.generation)
                 if ids and metadata != self.settings.metadata and others:
                     what = f"{metadata} has {len(ids)} DAGs of the same ids, e.g. {ids[0]}; one hides the other"
                     remedy = "set dag_prefix in the gddl.yaml of all metadata folders but one"
@@ -142,11 +142,11 @@ class MetadataSnapshot:
         return tuple(lines)
 
     def _document(self, dag_id: str) -> PipelineDocument | None:
-        found = self._read(lambda generation: cache.read_document(generation, dag_id), None)
+        found = self._read(lambda generation: documents.read_document(generation, dag_id), None)
         return None if found is None else replace(found, metadata_at=self.state.newest)
 
     def _entry(self, dag_id: str) -> Pipeline | None:
-        return self._read(lambda generation: cache.read_entry(generation, dag_id), None)
+        return self._read(lambda generation: documents.read_entry(generation, dag_id), None)
 
     def _read(self, read: Callable[[Path], T], nothing: T) -> T:
         """Read again after one rebuild when a file is missing or damaged."""

@@ -17,8 +17,7 @@ from typing import Any
 
 from airflow_gddl.contract.errors import FatalError
 from spark_jobs.dialects.debezium.avro_files import LENGTHS, MAGIC, encoded_lengths
-from spark_jobs.dialects.kafka_log import Message
-from spark_jobs.dialects.schema_registry import RegisteredSchema, SchemaRegistry
+from spark_jobs.dialects.kafka_log import Message, RegisteredSchema, SchemaRegistry
 
 _HEADER = 5
 """Bytes before a message of a registry: zero, and the number of its schema."""

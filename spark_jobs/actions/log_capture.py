@@ -1,0 +1,442 @@
+"""Changes that the job itself reads from the log of a source, and writes as change files, without a CDC service.
+
+Logs are a replication slot of PostgreSQL (docs/initial-load.md, decision 391), which several tables share, and a topic
+of Kafka (docs/debezium.md, decision 396). What is to be read next is stored first, then its files are written if
+absent, then how far they go. After a kill the same changes are read again, so that the same files result; a slot
+advances only when the files of a group of transactions are written.
+"""
+
+from __future__ import annotations
+
+import io
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from airflow_gddl.contract import codec, connections
+from airflow_gddl.contract.checks import table_name_fault
+from airflow_gddl.contract.errors import FatalError
+from airflow_gddl.contract.file_names import PathFormat
+from airflow_gddl.contract.kafka import settings_of, topic_of
+from airflow_gddl.contract.layout import STATE, join
+from airflow_gddl.contract.result import RunWarning
+from spark_jobs.dialects.debezium.topic_files import TopicFile, TopicFiles
+from spark_jobs.dialects.kafka_log import KafkaLog, Message, SchemaRegistry, TopicState, kafka_log
+from spark_jobs.dialects.replication_log import LoggedChange, ReplicationLog, change_file
+from spark_jobs.ledger.claim import Claim
+from spark_jobs.ledger.ledger import read_small
+from spark_jobs.table.runtime import RunTotals, TableRun, iso
+from spark_jobs.verification import connected, url_of
+
+_CHANGES_AT_ONCE = 100_000
+"""A group ends with the transaction that reaches it."""
+_WAIT_SECONDS, _FRESH_SECONDS = 600.0, 60.0
+_POSITION = "position.json"
+_SLOT_REMEDY = "drop the slot, delete this file, and load the source's tables again: gddl load --again"
+
+
+@dataclass(frozen=True, kw_only=True)
+class SlotPosition:
+    """How far a slot was read.
+
+    Attributes:
+        upto: place in the log at which the newest group ends; empty: none was read yet.
+        name: of that group's files, without their ending; names of later groups are greater.
+        is_written: whether all of its files are.
+        read_by, read_at: the job that has last found nothing more, and when (ISO 8601 UTC).
+    """
+
+    upto: str = ""
+    name: str = ""
+    is_written: bool = True
+    read_by: str = ""
+    read_at: str = ""
+
+
+def capture_slot(run: TableRun) -> None:
+    """Write the changes that the row's slot holds, of all its tables, as files of their landing folders.
+
+    A job does so once a minute for all its tables, a continuous job once a second.
+
+    Raises:
+        FatalError: `SOURCE_LOG_LOST`: the slot was dropped, or the database has removed what it had not read;
+            `SOURCE_LOG_REFUSED`: the database has no logical replication, or not this publication; as `url_of`.
+        RetriableError: `SOURCE_UNREACHABLE`; `TABLE_BUSY`: another job reads the slot for longer than ten minutes.
+    """
+    options, runtime = run.dialect.options, run.runtime
+    slot, folder = str(options.replication_slot), _slot_folder(run)
+    if _is_read(run, read_small(runtime.storage, join(folder, _POSITION), SlotPosition, _SLOT_REMEDY)):
+        return
+    url = url_of(str(options.verify_connection), runtime.environ)
+    with Claim.acquire(runtime.storage, folder, run.job.run_id, runtime.clock, _WAIT_SECONDS) as claim:
+        captured = _SlotCapture(run, slot, join(folder, _POSITION), claim)
+        with connected(url) as connection:
+            captured.carry_out(connection)
+    if captured.changes:
+        run.report("changes of the source written", rows=captured.changes)
+
+
+def _slot_folder(run: TableRun) -> str:
+    return join(run.job.roots.lake, STATE, "slots", run.spec.source, str(run.dialect.options.replication_slot))
+
+
+def _is_read(run: TableRun, known: SlotPosition | None) -> bool:
+    """Whether this job has just read all that the slot holds, for another of its tables."""
+    if known is None or not known.is_written or known.read_by != run.job.run_id:
+        return False
+    age = (run.runtime.clock() - datetime.fromisoformat(known.read_at)).total_seconds()
+    return age < (_FRESH_SECONDS if run.job.options.continuous is None else 1)
+
+
+@dataclass
+class _SlotCapture:
+    run: TableRun
+    slot: str
+    document: str
+    claim: Claim
+    changes: int = 0
+
+    def carry_out(self, connection: Any) -> None:
+        """Read groups up to where the log is now."""
+        position = self._opened(connection)
+        for setting in ("TimeZone = 'UTC'", "DateStyle = 'ISO'"):
+            _execute(connection, f"SET {setting}")
+        until = str(_execute(connection, "SELECT CAST(pg_current_wal_lsn() AS text)").scalar())
+        while True:
+            self.run.go_on()
+            if not position.is_written:
+                position = self._finished(connection, position)
+            elif position.upto and _place(position.upto) >= _place(until):
+                break
+            else:
+                group, end = self._peek(connection, None)
+                if not group:
+                    break
+                position = SlotPosition(upto=end, name=self._name(position.name), is_written=False)
+                self._keep(position)
+        self._advance(connection, max(position.upto or until, until, key=_place))
+        self._keep(replace(position, read_by=self.run.job.run_id, read_at=iso(self.run.runtime.clock())))
+
+    def _finished(self, connection: Any, position: SlotPosition) -> SlotPosition:
+        """Write the files of a group whose end is stored; nothing is left of it where the slot has advanced."""
+        group, _ = self._peek(connection, position.upto)
+        self._write(group, position.name)
+        self._advance(connection, position.upto)
+        done = replace(position, is_written=True)
+        self._keep(done)
+        return done
+
+    def _opened(self, connection: Any) -> SlotPosition:
+        known = read_small(self.run.runtime.storage, self.document, SlotPosition, _SLOT_REMEDY)
+        self._require_slot(connection, known)
+        return known or SlotPosition()
+
+    def _require_slot(self, connection: Any, known: SlotPosition | None) -> None:
+        """Create the slot at its first use."""
+        import sqlalchemy as sa  # noqa: PLC0415 - `url_of` has said so if it is missing
+
+        connections.require_replication(sa, connection, self.slot)
+        query = "SELECT COALESCE(wal_status, '') FROM pg_replication_slots WHERE slot_name = :slot"
+        status = _execute(connection, query, slot=self.slot).scalar()
+        if known is None and status is not None:
+            what = f"the slot {self.slot} is there, and no job of this lake has made it: another program may read it"
+            remedy = "name another slot, or drop this one if nothing reads it"
+            raise FatalError("SOURCE_LOG_REFUSED", what, where=self.slot, remedy=remedy)
+        if status is None and (known is None or not known.read_by):
+            self._keep(SlotPosition())  # first: else a slot that was made right before a kill would be nobody's
+            _execute(connection, "SELECT pg_create_logical_replication_slot(:slot, 'pgoutput')", slot=self.slot)
+        elif status is None or status == "lost":
+            what = "was dropped" if status is None else "is lost: the database has removed changes that were not read"
+            first = "" if status is None else "drop it, "
+            remedy = f"{first}delete {self.document}, then load the source's tables again: gddl load --again"
+            raise FatalError("SOURCE_LOG_LOST", f"the slot {self.slot} {what}", where=self.slot, remedy=remedy)
+
+    def _peek(self, connection: Any, upto: str | None) -> tuple[list[LoggedChange], str]:
+        """The next changes, and where their last transaction ends; they stay in the slot."""
+        query = (
+            "SELECT data FROM pg_logical_slot_peek_binary_changes(:slot, CAST(:upto AS pg_lsn), :most, 'proto_version',"
+            " '1', 'publication_names', :slot)"
+        )
+        most = None if upto else _CHANGES_AT_ONCE
+        rows = _execute(connection, query, slot=self.slot, upto=upto, most=most).all()
+        messages = [bytes(row[0]) for row in rows]
+        ends = [message for message in messages if message[:1] == b"C"]
+        return list(ReplicationLog().read(messages)), _lsn(int.from_bytes(ends[-1][10:18], "big")) if ends else ""
+
+    def _name(self, last: str) -> str:
+        """A name of change files that sorts after the last one, also after a clock was set back."""
+        now = self.run.runtime.clock().astimezone(UTC)
+        if last:
+            before = datetime.strptime(last + "000", "%Y%m%d-%H%M%S%f").replace(tzinfo=UTC)
+            now = max(now, before + timedelta(milliseconds=1))
+        return f"{now:%Y%m%d-%H%M%S}{now.microsecond // 1000:03d}"
+
+    def _write(self, group: Sequence[LoggedChange], name: str) -> None:
+        by_table: defaultdict[str, list[LoggedChange]] = defaultdict(list)
+        for change in group:
+            if not table_name_fault(change.table.title):  # others can have no row
+                by_table[change.table.title].append(change)
+        root = self.run.layout.landing.removesuffix(self.run.spec.name_in_source.replace(".", "/", 1))
+        for title, changes in by_table.items():
+            content = io.BytesIO()
+            pq.write_table(change_file(changes, self.run.dialect.op_column), content, compression="zstd")
+            self.claim.check()
+            path = join(root.rstrip("/"), title.replace(".", "/", 1), f"{name}.parquet")
+            self.run.runtime.storage.create_once(path, content.getvalue())
+        self.changes += len(group)
+
+    def _advance(self, connection: Any, upto: str) -> None:
+        statement = "SELECT pg_replication_slot_advance(:slot, CAST(:upto AS pg_lsn))"
+        _execute(connection, statement, slot=self.slot, upto=upto)
+
+    def _keep(self, position: SlotPosition) -> None:
+        self.claim.check()
+        self.run.runtime.storage.write(self.document, codec.to_json(position).encode())
+
+
+def _place(lsn: str) -> int:
+    high, _, low = lsn.partition("/")
+    return (int(high, 16) << 32) + int(low, 16)
+
+
+def _lsn(place: int) -> str:
+    return f"{place >> 32:X}/{place & 0xFFFFFFFF:X}"
+
+
+def _execute(connection: Any, statement: str, **values: Any) -> Any:
+    import sqlalchemy as sa  # noqa: PLC0415 - `url_of` has said so if it is missing
+
+    return connection.execute(sa.text(statement), values)
+
+
+_MESSAGES_A_FILE, _BYTES_A_FILE = 20_000, 24 * 1024**2
+"""A file ends with the message that reaches one of them."""
+_AHEAD = timedelta(days=1)
+"""By how much the clock of a producer may be ahead of ours."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TopicPosition:
+    """How far a topic was read.
+
+    Attributes:
+        topic_id: of the topic that was read; empty: the brokers give none.
+        next: of each partition, the offset behind the last message that is in a file, or needs none.
+        until: where the group under way ends; the same as `next` when its files are written.
+    """
+
+    topic_id: str
+    next: tuple[int, ...]
+    until: tuple[int, ...] = ()
+
+    @property
+    def is_written(self) -> bool:
+        return all(at >= end for at, end in zip(self.next, self.until, strict=False))
+
+    def is_of(self, state: TopicState) -> bool:
+        """Whether this topic was read; brokers give ids once they are new enough."""
+        return not self.topic_id or self.topic_id == state.id
+
+    def ahead(self, state: TopicState) -> Iterator[tuple[int, int, int, int]]:
+        """Of each partition its number, where to read on, its oldest offset, and its end."""
+        for partition, (first, end) in enumerate(zip(state.first, state.end, strict=True)):
+            yield partition, self.next[partition] if partition < len(self.next) else 0, first, end
+
+    def after(self, partition: int, offset: int) -> TopicPosition:
+        """Its messages before the offset are written."""
+        return replace(self, next=(*self.next[:partition], offset, *self.next[partition + 1 :]))
+
+
+def capture_topic(run: TableRun, totals: RunTotals) -> None:
+    """Write the topic's new messages as files of the table's landing folder.
+
+    Raises:
+        FatalError: `SOURCE_LOG_LOST`: Kafka has removed messages that were not read; `SOURCE_LOG_REPLACED`: the topic
+            was deleted, or made again; `TOPIC_UNREADABLE`: its messages are of an unknown form; `JOB_PACKAGE_MISSING`,
+            `SOURCE_REFUSED`, and as `settings_of`.
+        RetriableError: `SOURCE_UNREACHABLE`; `TABLE_BUSY`: another job reads the topic for longer than ten minutes.
+    """
+    reading = _reading(run)
+    if not _finds_news(reading, run, totals):
+        return
+    runtime = run.runtime
+    with Claim.acquire(runtime.storage, reading.folder, run.job.run_id, runtime.clock, _WAIT_SECONDS) as claim:
+        captured = _TopicCapture(run, reading, claim, TopicFiles(reading.topic, reading.registry))
+        captured.carry_out()
+    captured.tell(totals)
+
+
+def has_messages(run: TableRun, totals: RunTotals) -> bool:
+    """Whether the topic has messages that were not read; raises as `capture_topic`."""
+    return _finds_news(_reading(run), run, totals)
+
+
+@dataclass(frozen=True)
+class _TopicReading:
+    """Attributes:
+    folder: of the documents that remember how far the topic was read.
+    registry: null: none is named.
+    """
+
+    topic: str
+    log: KafkaLog
+    registry: SchemaRegistry | None
+    folder: str
+
+    @property
+    def document(self) -> str:
+        return join(self.folder, _POSITION)
+
+    def position(self, run: TableRun) -> TopicPosition | None:
+        """Null: the topic was never read."""
+        remedy = "delete it: the topic is read again from its start"
+        return read_small(run.runtime.storage, self.document, TopicPosition, remedy)
+
+
+def _reading(run: TableRun) -> _TopicReading:
+    topic, settings = topic_of(run.spec), settings_of(run.spec, run.runtime.environ)
+    folder = join(run.job.roots.lake, STATE, "topics", run.spec.source, topic)
+    return _TopicReading(topic, kafka_log(settings), SchemaRegistry.of(settings), folder)
+
+
+def _finds_news(reading: _TopicReading, run: TableRun, totals: RunTotals) -> bool:
+    state, known = reading.log.state(reading.topic), reading.position(run)
+    if state is None and known is None:
+        text = f"there is no topic {reading.topic} yet: a connector makes it with the first change of the table"
+        totals.warn([RunWarning(code="TOPIC_MISSING", message=text)])
+        return False
+    return _is_new(state, known)
+
+
+def _is_new(state: TopicState | None, known: TopicPosition | None) -> bool:
+    """Whether there is something to read, or to complain of."""
+    if state is None or known is None or not known.is_written or not known.is_of(state):
+        return True
+    return any(at != end or first > at for _, at, first, end in known.ahead(state))
+
+
+def _folder_time(milliseconds: int, now: datetime) -> datetime:
+    """Of a message, for its folder: that of 1970 where its producer gives none, or one that can't be.
+
+    A folder of the future would stay the newest, behind which new files are not looked for at once.
+    """
+    is_known = 0 <= milliseconds <= (now + _AHEAD).timestamp() * 1000
+    return datetime.fromtimestamp(milliseconds / 1000 if is_known else 0, UTC)
+
+
+@dataclass
+class _TopicCapture:
+    run: TableRun
+    reading: _TopicReading
+    claim: Claim
+    files: TopicFiles
+    messages: int = 0
+
+    def carry_out(self) -> None:
+        """Read what is left of an interrupted group, then up to where the topic ends now."""
+        known = self.reading.position(self.run)  # again: another job may have read on
+        state = self.reading.log.state(self.reading.topic)
+        if state is None or (known is not None and not known.is_of(state)):
+            raise self._replaced("was deleted" if state is None else "was deleted and made again: it has another id")
+        follows = known is not None
+        if known is None:
+            known = TopicPosition(topic_id=state.id, next=state.first)
+            self._keep(known)
+        self._require_kept(state, known)
+        if not known.is_written:
+            known = self._written(known, follows=follows)
+        self._written(self._planned(state, known), follows=follows)
+
+    def tell(self, totals: RunTotals) -> None:
+        """Report what was written, and what was not."""
+        topic, warnings = self.reading.topic, []
+        if self.files.ignored:
+            text = (
+                f"{self.files.ignored:,} messages of {self.reading.topic} are changes of a schema, and were not written"
+            )
+            warnings.append(RunWarning(code="MESSAGES_IGNORED", message=text))
+        if self.files.lone:
+            text = (
+                f"Kafka has compacted {self.files.lone:,} deletes of {topic} before they were read: their rows stay; "
+                "set min.compaction.lag.ms of the topic above what jobs lag, and let the connector take a new snapshot"
+            )
+            warnings.append(RunWarning(code="DELETES_COMPACTED", message=text))
+        totals.warn(warnings)
+        if self.messages:
+            self.run.report("messages of the topic written", rows=self.messages)
+
+    def _require_kept(self, state: TopicState, known: TopicPosition) -> None:
+        """Refuse to go on where messages that follow the last one are gone."""
+        for partition, at, first, end in known.ahead(state):
+            if end < at:
+                raise self._replaced(f"ends at offset {end:,} of partition {partition}, before {at:,}, which was read")
+            if first > at:
+                what = (
+                    f"Kafka has removed offsets {at:,} to {first - 1:,} of partition {partition} of "
+                    f"{self.reading.topic} before a job read them"
+                )
+                raise FatalError("SOURCE_LOG_LOST", what, where=self.reading.log.servers, remedy=self._remedy)
+
+    def _replaced(self, how: str) -> FatalError:
+        return FatalError(
+            "SOURCE_LOG_REPLACED",
+            f"the topic {self.reading.topic} {how}",
+            where=self.reading.log.servers,
+            remedy=self._remedy,
+        )
+
+    @property
+    def _remedy(self) -> str:
+        return (
+            f"delete {self.reading.document}, so that the topic is read from its start, then let the connector take a "
+            "new snapshot of the table: it brings what is missing, and removes rows that were deleted meanwhile"
+        )
+
+    def _planned(self, state: TopicState, known: TopicPosition) -> TopicPosition:
+        planned = replace(
+            known, topic_id=state.id, next=tuple(at for _, at, _, _ in known.ahead(state)), until=state.end
+        )
+        if not planned.is_written:
+            self._keep(planned)
+        return planned
+
+    def _written(self, position: TopicPosition, *, follows: bool) -> TopicPosition:
+        """Write the group's files."""
+        for partition, end in enumerate(position.until):
+            for messages, upto in self._in_parts(partition, position.next[partition], end):
+                for file in self.files.of(messages, follows=follows):
+                    self._write(partition, file, upto)
+                self.messages += len(messages)
+                position = position.after(partition, upto)
+                self._keep(position)
+                self.run.go_on()
+        return position
+
+    def _in_parts(self, partition: int, start: int, end: int) -> Iterator[tuple[list[Message], int]]:
+        """Messages for a file each time, and the offset behind them."""
+        found: list[Message] = []
+        size = 0
+        for message in self.reading.log.messages(self.reading.topic, partition, start, end) if start < end else ():
+            found.append(message)
+            size += message.size
+            if len(found) >= _MESSAGES_A_FILE or size >= _BYTES_A_FILE:
+                yield found, message.offset + 1
+                found, size, start = [], 0, message.offset + 1
+        if start < end:
+            yield found, end
+
+    def _write(self, partition: int, file: TopicFile, upto: int) -> None:
+        name = f"{self.reading.topic}+{partition}+{file.first:020d}_{upto}_{file.digest}{file.ending}"
+        folder = self.run.layout.landing
+        if (text := self.run.dialect.options.path_format) is not None:
+            folder = join(folder, PathFormat.parsed(text).folder(_folder_time(file.time, self.run.runtime.clock())))
+        self.claim.check()
+        self.run.runtime.storage.create(join(folder, name), file.content)
+
+    def _keep(self, position: TopicPosition) -> None:
+        self.claim.check()
+        self.run.runtime.storage.write(self.reading.document, codec.to_json(position).encode())

@@ -1,1 +1,0 @@
-"""Iceberg metadata of Delta tables, written by pyiceberg; see docs/decisions/207."""
