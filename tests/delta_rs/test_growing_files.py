@@ -26,6 +26,7 @@ When = Literal["listed", "fingerprinted", "opened"]
 ROWS = pa.table(
     {"Op": ["U", "D", "I"], "seq": [100, 101, 102], "id": pa.array([0, 1, 9], pa.int32()), "v": ["a", "b", "c"]}
 )
+LOADED = pa.table({"id": pa.array([8, 9], pa.int32()), "v": ["x", "y"]})
 
 
 @dataclass
@@ -62,11 +63,11 @@ def run(lake: SmallLake, spec: TableSpec, storage: Storage) -> JobResult:
     return found.result
 
 
-def content(path: Path) -> bytes:
+def content(path: Path, rows: pa.Table = ROWS) -> bytes:
     if path.suffix == ".csv":
-        pyarrow.csv.write_csv(ROWS, path)
+        pyarrow.csv.write_csv(rows, path)
     else:
-        pq.write_table(ROWS, path)
+        pq.write_table(rows, path)
     return path.read_bytes()
 
 
@@ -115,3 +116,53 @@ def test_snapshot_that_grows_during_a_run_is_taken_by_the_next_one(tmp_path: Pat
     assert result.error.code == "FILES_CHANGED"
     exports.run()
     assert exports.lake.replica(SNAPSHOTS) == {1: "a", 2: "b"}
+
+
+@pytest.mark.parametrize("kind", ["change", "load"])
+@pytest.mark.parametrize("form", ["csv", "parquet"])
+@pytest.mark.parametrize("part", [None, 0.0, 0.5])
+def test_file_that_is_copied_again_while_it_is_read_is_read_whole(
+    part: float | None, form: str, kind: str, tmp_path: Path
+) -> None:
+    """Its content is in the end what it was when it was listed: only its tag says that it was written meanwhile."""
+    lake, spec = SmallLake(tmp_path), spec_of(settle="0s", options={"csv_header": True})
+    lake.load(spec)
+    before = {0: "load 0", 1: "load 1", 2: "load 2"}
+    lake.done(spec)
+    name, rows, after = {
+        "change": ("20240101-000000001", ROWS, {0: "a", 2: "load 2", 9: "c"}),
+        "load": ("LOAD00000002", LOADED, {**before, 8: "x", 9: "y"}),
+    }[kind]
+    path = Path(lake.layout(spec).landing) / f"{name}.{form}"
+    whole = content(path, rows)
+
+    def begin() -> None:
+        path.unlink()
+        if part is not None:
+            path.write_bytes(whole[: int(len(whole) * part)])
+
+    run(lake, spec, Growing(str(path), "opened", begin))
+    path.write_bytes(whole)
+    lake.done(spec)
+    assert lake.replica(spec) == after
+
+
+@pytest.mark.parametrize("day", [1, 2])
+def test_snapshot_that_is_copied_again_while_it_is_read_is_read_again(day: int, tmp_path: Path) -> None:
+    """The new one or the one before, in which other rows are seen for a moment."""
+    exports = Exports(SmallLake(tmp_path))
+    exports.land(1, {1: "a", 2: "b"})
+    exports.run()
+    exports.land(2, {1: "a", 2: "c", 3: "d"})
+    path = exports.folder(day) / "part-00000.parquet"
+    whole = path.read_bytes()
+    written_meanwhile = Growing(str(path), "opened", lambda: exports.land(day, {2: "c"}))
+    result = run(exports.lake, SNAPSHOTS, written_meanwhile)
+    path.write_bytes(whole)
+    assert result.error is not None
+    assert result.error.code == "FILES_CHANGED"
+    exports.run()
+    assert exports.lake.replica(SNAPSHOTS) == {1: "a", 2: "c", 3: "d"}
+    exports.land(3, {1: "a", 2: "c", 3: "d", 4: "e"})
+    exports.run()
+    assert exports.lake.replica(SNAPSHOTS) == {1: "a", 2: "c", 3: "d", 4: "e"}
