@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Literal
@@ -14,13 +14,14 @@ import pytest
 
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import TableSpec
-from airflow_gddl.stores import HasEtag, Storage
+from airflow_gddl.stores import HasEtag, Storage, StoredObject
 from spark_jobs.job.spread_local import NoSpark
 from spark_jobs.job.table_job import attempt, totals_of
 from spark_jobs.table.runtime import Runtime, TableOutcome, TableRun
 from tests.delta_rs.small_lake import SmallLake, spec_of
 from tests.delta_rs.test_table_snapshots import SPEC as SNAPSHOTS
 from tests.delta_rs.test_table_snapshots import Exports
+from tests.landing import write
 
 When = Literal["listed", "fingerprinted", "opened"]
 ROWS = pa.table(
@@ -166,3 +167,65 @@ def test_snapshot_that_is_copied_again_while_it_is_read_is_read_again(day: int, 
     exports.land(3, {1: "a", 2: "c", 3: "d", 4: "e"})
     exports.run()
     assert exports.lake.replica(SNAPSHOTS) == {1: "a", 2: "c", 3: "d", 4: "e"}
+
+
+Moment = Literal["listed", "folder", "root"]
+
+
+@dataclass
+class Mounting(Storage):
+    """Brings the landing root back after it was listed, or after the table's folder or itself was asked for.
+
+    Attributes:
+        when: null: never.
+    """
+
+    root: Path
+    when: Moment | None
+
+    def __post_init__(self) -> None:
+        super().__init__()
+
+    def _mount(self) -> None:
+        if not self.root.exists():
+            self.root.with_name("elsewhere").rename(self.root)
+
+    def list(self, folder: str, after: str = "", within: str | None = None) -> Iterator[StoredObject]:
+        yield from super().list(folder, after, within)
+        if self.when == "listed" and folder.startswith(str(self.root)):
+            self._mount()
+
+    def exists(self, folder: str) -> bool:
+        found = super().exists(folder)
+        if folder == {"root": f"{self.root}", "folder": f"{self.root}/s/t"}.get(self.when or ""):
+            self._mount()
+        return found
+
+
+def unmounted(root: Path, when: Moment | None) -> Mounting:
+    root.rename(root.with_name("elsewhere"))
+    return Mounting(root, when)
+
+
+@pytest.mark.parametrize("when", ["listed", "folder", "root", None])
+def test_landing_root_that_was_not_there_for_a_moment_empties_no_table(when: Moment | None, tmp_path: Path) -> None:
+    lake, spec = SmallLake(tmp_path), spec_of(options={"missing_folder": "empty"})
+    lake.load(spec)
+    lake.done(spec)
+    result = run(lake, spec, unmounted(tmp_path / "landing", when))
+    assert [warning.code for warning in result.warnings] == ["FOLDER_MISSING"]
+    assert sorted(lake.replica(spec)) == [0, 1, 2]
+
+
+@pytest.mark.parametrize("when", ["listed", "folder", "root", None])
+def test_landing_root_that_was_not_there_for_a_moment_ends_no_reload(when: Moment | None, tmp_path: Path) -> None:
+    """Load files of the generation before could not be seen; their rows wait for them all the same."""
+    lake, spec = SmallLake(tmp_path), spec_of(sweep_limit=1.0)
+    lake.load(spec)
+    write(Path(lake.layout(spec).landing), "LOAD00000002.parquet", LOADED)
+    lake.done(spec)
+    lake.load(spec, 2)
+    assert [warning.code for warning in lake.done(spec).warnings] == ["SWEEP_PENDING"]
+    result = run(lake, spec, unmounted(tmp_path / "landing", when))
+    assert "FOLDER_MISSING" in [warning.code for warning in result.warnings]
+    assert sorted(lake.replica(spec)) == [0, 1, 2, 8, 9]
