@@ -554,7 +554,7 @@ def _ingest_all(work: _Refresh, outcome: RunTotals) -> tuple[TableSchema | None,
         ledger.commit(_empty_commit(work, state))
     if not is_sealed(ledger):
         found = _refresh_with_generations(work, run.discover(ledger, wait="idle"), outcome)
-        outcome.warn(notices.of_unsettled(found))
+        outcome.warn(notices.of_unsettled(found.unsettled))
         _require_unchanged(work, ledger, found)
         while (plan := _next_plan(run, ledger, found)) is not None:
             work.claim.check()
@@ -562,8 +562,7 @@ def _ingest_all(work: _Refresh, outcome: RunTotals) -> tuple[TableSchema | None,
             context = replace(context, engine=context.engine.suited(few_rows=is_small(plan, ledger.state)))
             batch = Batch(coming=NextBatch(plan=plan), ledger=ledger, claim=work.claim, left=found)
             done = ingest(run, context, batch, outcome)
-            commit(run, context, batch.decided(done.plan), done)
-            count(outcome, plan, done)
+            count(outcome, commit(run, context, batch.decided(done.plan), done), done)
         ledger.commit(_empty_commit(work, replace(ledger.state, batch=ledger.state.batch + 1)))
     if ledger.state.keys is None:
         return None, ledger

@@ -142,7 +142,11 @@ def test_file_that_is_copied_again_while_it_is_read_is_read_whole(
         if part is not None:
             path.write_bytes(whole[: int(len(whole) * part)])
 
-    run(lake, spec, Growing(str(path), "opened", begin))
+    first = run(lake, spec, Growing(str(path), "opened", begin))
+    assert first.revisit == (part is not None)  # a file that is gone has no row in the ledger
+    assert [warning.sample for warning in first.warnings if warning.code == "FILES_UNSETTLED"] == [
+        (str(path),) for _ in range(first.revisit)
+    ]
     path.write_bytes(whole)
     lake.done(spec)
     assert lake.replica(spec) == after
