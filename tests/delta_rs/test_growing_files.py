@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from airflow_gddl.contract.result import JobResult
-from airflow_gddl.contract.spec import TableSpec
+from airflow_gddl.contract.spec import JobOptions, TableSpec
 from airflow_gddl.stores import HasEtag, Storage, StoredObject
 from spark_jobs.job.spread_local import NoSpark
 from spark_jobs.job.table_job import attempt, totals_of
@@ -57,8 +57,8 @@ class Growing(Storage):
         return super().open_input(path)
 
 
-def run(lake: SmallLake, spec: TableSpec, storage: Storage) -> JobResult:
-    job = lake.job([spec])
+def run(lake: SmallLake, spec: TableSpec, storage: Storage, options: JobOptions | None = None) -> JobResult:
+    job = lake.job([spec], options)
     found = attempt(TableRun(job=job, spec=spec, runtime=Runtime(storage=storage, spark=NoSpark())), totals_of(job))
     assert isinstance(found, TableOutcome), found
     return found.result
@@ -171,6 +171,25 @@ def test_snapshot_that_is_copied_again_while_it_is_read_is_read_again(day: int, 
     exports.land(3, {1: "a", 2: "c", 3: "d", 4: "e"})
     exports.run()
     assert exports.lake.replica(SNAPSHOTS) == {1: "a", 2: "c", 3: "d", 4: "e"}
+
+
+@pytest.mark.parametrize("name", ["LOAD00000001.parquet", "20240101-000000001.parquet"])
+@pytest.mark.parametrize("when", ["listed", "fingerprinted", "opened"])
+def test_reload_during_which_a_file_is_copied_again_leaves_the_table(when: When, name: str, tmp_path: Path) -> None:
+    lake, spec = SmallLake(tmp_path), spec_of(settle="0s")
+    lake.load(spec)
+    lake.change(spec, 1, [("U", 0, "a"), ("I", 7, "b")])
+    lake.done(spec)
+    path = Path(lake.layout(spec).landing) / name
+    whole, reload = path.read_bytes(), JobOptions(reload=True, confirmed=True)
+    result = run(lake, spec, Growing(str(path), when, lambda: path.write_bytes(whole[:100])), reload)
+    rows = {0: "a", 1: "load 1", 2: "load 2", 7: "b"}
+    assert result.error is not None
+    assert (result.error.code, lake.replica(spec)) == ("FILES_CHANGED", rows)
+    path.write_bytes(whole)
+    lake.done(spec, reload)
+    assert lake.replica(spec) == rows
+    assert lake.done(spec).status == "skipped"
 
 
 Moment = Literal["listed", "folder", "root"]
