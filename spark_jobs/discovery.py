@@ -170,12 +170,13 @@ def discover(
     is_all = scope.is_full and not unsettled
     # Change files of snapshots are removed when they were ingested; their capture reports missing folders.
     is_expected = place.dialect.spec.mode == "changes"
-    is_missing = is_expected and landed.listed == 0 and not place.storage.exists(place.landing)
+    is_blank = is_expected and landed.listed == 0
+    is_missing, root_missing = _missing(place, landed) if is_blank else (False, False)
     found = replace(
         landed.noted(found, unsettled),
         missing=tuple(path for path in found.missing if path not in unsettled),
         folder_missing=is_missing,
-        root_missing=is_missing and not is_s3(place.bounds) and not place.storage.exists(place.bounds),
+        root_missing=root_missing,
         folders_there=folders_like(place.storage, place.landing) if is_missing else (),
         listed_in_full_at=_listed_at(ledger, now, full=full) if is_all else None,
         not_listed=None if scope.is_full else _not_listed(ledger.state, scope),
@@ -204,6 +205,21 @@ def discover_unread(place: LandingLocation, ledger: Ledger, now: datetime) -> Di
     found, unsettled = _find(place, files, unsettled, rows, ledger.state, unread=True)
     left = tuple(file.path for file in there if unread[file.path].reopens)
     return replace(landed.noted(found, unsettled), missing=(), unreadable_loads=left)
+
+
+def _missing(place: LandingLocation, landed: _Landed) -> tuple[bool, bool]:
+    """Whether the landing folder is missing, and whether the landing root is, too, after a listing of nothing.
+
+    Where the file system was mounted since then, the root counts as missing: what is there was not seen.
+    """
+    exists = place.storage.exists
+    if not exists(place.landing):
+        if is_s3(place.bounds) or not exists(place.bounds):
+            return True, not is_s3(place.bounds)
+        if not exists(place.landing):
+            return True, False
+    is_back = landed.finds_more
+    return is_back, is_back
 
 
 def _find(
@@ -380,6 +396,11 @@ class _Landed:
                 seen.add(path)
                 if (file := self._landed(found)) is not None:
                     yield file
+
+    @property
+    def finds_more(self) -> bool:
+        """Whether known files were there, none was listed, and another listing has some."""
+        return bool(self._known.rows) and self.listed == 0 and next(self._objects(), None) is not None
 
     def noted(self, found: Discovery, unsettled: tuple[str, ...]) -> Discovery:
         """What was found, with the files that were counted and not taken."""

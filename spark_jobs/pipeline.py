@@ -21,7 +21,7 @@ from spark_jobs.ledger.claim import Claim
 from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.plan.applied_settings import history_begins, settings_of
 from spark_jobs.plan.discover import Discovery, generation_low_watermarks_of, tombstones_since
-from spark_jobs.plan.planned_batch import BatchPlan, HeldTruncate, TableState
+from spark_jobs.plan.planned_batch import BatchCommit, BatchPlan, HeldTruncate, TableState
 from spark_jobs.plan.sharding import require_same_order
 from spark_jobs.rules.errors_table import MISFIT_CODE
 from spark_jobs.rules.sweep import unknown_truncates
@@ -207,8 +207,7 @@ def run_batch(run: TableRun, context: TableContext, batch: Batch, outcome: RunTo
         swept = sweep_alone(context, plan, state, sweeps=sweeps)
         main = swept.counts
     grown = main.inserted - (main.deleted if run.spec.delete == "hard" else 0)
-    commit(run, context, batch, done, swept=swept, grown=grown)
-    count(outcome, plan, done)
+    count(outcome, commit(run, context, batch, done, swept=swept, grown=grown), done)
     outcome.warn(notices.of_exceptions(run.spec, done.appended.written))
     outcome.count(main)
     outcome.max_commit_ts = batch.ledger.state.max_commit_ts
@@ -297,13 +296,15 @@ def resume(run: TableRun, context: TableContext, batch: Batch) -> Ingested:
 
 def commit(
     run: TableRun, context: TableContext, batch: Batch, done: Ingested, *, swept: Swept = NOT_SWEPT, grown: int = 0
-) -> None:
+) -> BatchCommit:
     """Commit the batch: its last write."""
     plan = batch.plan
     run.report("commit", plan.number)
     batch.claim.check()
-    batch.ledger.commit(commit_of(context, batch, done, swept, grown))
+    made = commit_of(context, batch, done, swept, grown)
+    batch.ledger.commit(made)
     run.report("committed", plan.number)
+    return made
 
 
 def apply(
@@ -365,10 +366,13 @@ def purge(run: TableRun, context: TableContext, state: TableState) -> str | None
     return iso(now)
 
 
-def count(outcome: RunTotals, plan: BatchPlan, done: Ingested) -> None:
+def count(outcome: RunTotals, made: BatchCommit, done: Ingested) -> None:
     outcome.batches += 1
-    outcome.files += len(plan.files)
-    outcome.bytes_read += sum(file.size for file in plan.files)
+    outcome.files += len(made.plan.files)
+    outcome.bytes_read += sum(file.size for file in made.plan.files)
+    left = tuple(row.path for row in made.files if not row.fingerprint)
+    outcome.revisit = outcome.revisit or bool(left)
+    outcome.warn(notices.of_unsettled(left))
     outcome.changes_written += done.appended.written
     outcome.redelivered += done.appended.redelivered
     if done.decoded_batch is not None:

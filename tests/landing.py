@@ -125,9 +125,12 @@ def write(folder: Path, name: str, table: pa.Table, form: FileForm = PLAIN) -> P
 
 
 def write_bytes(folder: Path, name: str, data: bytes) -> Path:
+    """The file appears whole, as an object of a CDC service does: jobs that run meanwhile never see a part of it."""
     path = folder / name
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(data)
+    beside = path.with_name(f".{path.name}.tmp")
+    beside.write_bytes(data)
+    beside.replace(path)
     return path
 
 

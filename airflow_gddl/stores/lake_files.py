@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -67,17 +67,27 @@ def compact(store: Storage, place: str) -> int:
     loose, archives = names(store, place)
     old = loose[LOOSE_LEFT:][::-1]
     if old:
-        with ThreadPoolExecutor(_AT_ONCE) as pool:
-            contents = list(pool.map(lambda name: read_if_there(store, join(place, name)), old))
-        lines = [
-            data.strip() for data in contents if data is not None and from_json_or_none(JobResult, data) is not None
-        ]
         name = f"{ARCHIVE}/{_stem(old[0])}_{_stem(old[-1])}.jsonl"
-        store.write(join(place, name), b"\n".join(lines))
+        before, now = None, _tags(store, place, old)
+        while before != now:  # an erasure removes a key from records meanwhile
+            store.write(join(place, name), b"\n".join(_records(store, place, old)))
+            before, now = now, _tags(store, place, old)
         store.delete(*(join(place, name) for name in old))
         archives = [name, *archives]
     store.delete(*(join(place, name) for name in archives[KEPT_ARCHIVES:]))
     return len(loose) - len(old)
+
+
+def _records(store: Storage, place: str, names: Sequence[str]) -> Iterator[bytes]:
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        for data in pool.map(lambda name: read_if_there(store, join(place, name)), names):
+            if data is not None and from_json_or_none(JobResult, data) is not None:
+                yield data.strip()
+
+
+def _tags(store: Storage, place: str, names: Sequence[str]) -> dict[str, str]:
+    wanted = set(names)
+    return {found.name: found.etag for found in store.list(place) if found.name in wanted}
 
 
 def _stem(name: str) -> str:

@@ -202,11 +202,19 @@ class Storage:
             FileNotFoundError: it has vanished, or was written again since it was listed.
         """
         fingerprint = self.fingerprint(found)
-        if fingerprint.startswith(_OF_BYTES):
-            now = self.stat(found.path)
-            if now is None or now.etag != found.etag:
-                raise FileNotFoundError(errno.ENOENT, "written again since it was listed", found.path)
+        if not self.is_as_listed(found, fingerprint):
+            raise FileNotFoundError(errno.ENOENT, "written again since it was listed", found.path)
         return fingerprint
+
+    def is_as_listed(self, found: HasEtag, fingerprint: str) -> bool:
+        """Whether a file of this fingerprint was neither removed nor written again since it was listed.
+
+        Not asked of stores whose tags are digests of whole objects: what was read under a tag has its content.
+        """
+        if not fingerprint.startswith(_OF_BYTES):
+            return True
+        now = self.stat(found.path)
+        return now is not None and now.etag == found.etag
 
     def options_of(self, path: str) -> dict[str, str] | None:
         """What `deltalake` takes as `storage_options` for a table of this path; null for local ones."""

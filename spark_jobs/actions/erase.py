@@ -194,8 +194,8 @@ class _Erasing:
         """The record with bounds that distinguish erased rows from later rows with a reused key."""
         prints = set(known.fingerprints)
         for file in files:
-            with suppress(FileNotFoundError):  # removed since it was read
-                prints.add(self.context.storage.fingerprint(file))
+            with suppress(FileNotFoundError):  # removed since it was listed, or written again: its rows may be later
+                prints.add(self.context.storage.fingerprint_as_listed(file))
         return replace(
             known, files=tuple(file.path for file in files), until=asked_at, fingerprints=tuple(sorted(prints)),
             sequence=self.ledger.state.max_sequence,

@@ -105,7 +105,8 @@ class _SlotCapture:
         position = self._opened(connection)
         for setting in ("TimeZone = 'UTC'", "DateStyle = 'ISO'"):
             _execute(connection, f"SET {setting}")
-        until = str(_execute(connection, "SELECT CAST(pg_current_wal_lsn() AS text)").scalar())
+        # What is written and not flushed yet is in no slot, and could be by the time of the advance, unread.
+        until = str(_execute(connection, "SELECT CAST(pg_current_wal_flush_lsn() AS text)").scalar())
         while True:
             self.run.go_on()
             if not position.is_written:

@@ -46,7 +46,8 @@ _DELETED_AT_ONCE, _SAMPLE = 1000, 5
 class CleanedFiles:
     """Attributes:
     removed: files moved or deleted, or under `dry_run` to be removed.
-    kept: old files that stay, because they have rows in quarantine or another file is at their new place.
+    kept: old files that stay, because they have rows in quarantine, another file is at their new place, or they were
+        written again meanwhile.
     sample: some of the latter.
     """
 
@@ -88,11 +89,29 @@ def clean_landing(run: TableRun, ledger: Ledger, now: datetime, *, dry_run: bool
         return CleanedFiles(removed=len(valid), kept=len(quarantined), sample=tuple(quarantined[:_SAMPLE]))
     taken: set[str] = set(_moved(run, retention, valid)) if retention.action == "move" else set()
     kept = [*quarantined, *sorted(taken)]
-    doomed = [found.path for found, _ in valid if found.path not in taken]
+    doomed = [found for found, _ in valid if found.path not in taken]
     for start in range(0, len(doomed), _DELETED_AT_ONCE):
         run.go_on()
-        run.runtime.storage.delete(*doomed[start : start + _DELETED_AT_ONCE])
-    return CleanedFiles(removed=len(doomed), kept=len(kept), sample=tuple(kept[:_SAMPLE]))
+        chunk = doomed[start : start + _DELETED_AT_ONCE]
+        rewritten = _rewritten(run, chunk)
+        kept += sorted(rewritten)
+        run.runtime.storage.delete(*(found.path for found in chunk if found.path not in rewritten))
+    removed = len(quarantined) + len(valid) - len(kept)
+    return CleanedFiles(removed=removed, kept=len(kept), sample=tuple(kept[:_SAMPLE]))
+
+
+def _rewritten(run: TableRun, files: Sequence[StoredObject]) -> set[str]:
+    """Paths of files that were written again since they were listed: by a listing of the names between them, in order.
+
+    What a file holds now was not ingested. It is asked right before the deletion, for copies may have taken long.
+    """
+    known, last, found = {file.path: file.etag for file in files}, files[-1].path, set()
+    for now in run.runtime.storage.list(run.place.root, files[0].name[:-1], run.place.bounds):
+        if known.get(now.path, now.etag) != now.etag:
+            found.add(now.path)
+        if now.path == last:
+            break
+    return found
 
 
 def _is_ingested(found: StoredObject, row: FileEntry) -> bool:
@@ -106,7 +125,7 @@ def _is_superseded(row: FileEntry, state: TableState) -> bool:
 
 
 def _moved(run: TableRun, retention: LandingRetention, files: list[tuple[StoredObject, FileEntry]]) -> Iterator[str]:
-    """Copy each file; yields paths whose place is taken by another file."""
+    """Copy each file; yields paths whose place is taken by another file, and those that were written again."""
     storage = run.runtime.storage
     for found, row in files:
         run.go_on()
@@ -114,6 +133,9 @@ def _moved(run: TableRun, retention: LandingRetention, files: list[tuple[StoredO
         there = storage.stat(target)
         if there is None:
             storage.copy(found.path, target)
+            if (now := storage.stat(found.path)) is None or now.etag != found.etag:
+                storage.delete(target)  # it may be a part of what is being written
+                yield found.path
             run.report("copied")
         elif there.size != found.size or storage.fingerprint(there) != storage.fingerprint(found):
             yield found.path
@@ -309,9 +331,8 @@ def _warnings(kept: MaintenanceResult) -> Iterator[RunWarning]:
         message += "statistics may still show erased keys"
         yield RunWarning(code="LOG_FILES_UNKNOWN", message=message, count=len(names), sample=tuple(names[:5]))
     if (landing := kept.landing).kept:
-        message = (
-            "old files of the landing folder stay: they have rows in quarantine, or another file is at their new place"
-        )
+        message = "old files of the landing folder stay: they have rows in quarantine, another file is at their new "
+        message += "place, or they were written again meanwhile"
         yield RunWarning(code="LANDING_FILES_KEPT", message=message, count=landing.kept, sample=landing.sample)
 
 

@@ -8,7 +8,7 @@ ledger commits. What only the change table knew is archived by a reload or resyn
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from functools import cached_property
@@ -554,16 +554,17 @@ def _ingest_all(work: _Refresh, outcome: RunTotals) -> tuple[TableSchema | None,
         ledger.commit(_empty_commit(work, state))
     if not is_sealed(ledger):
         found = _refresh_with_generations(work, run.discover(ledger, wait="idle"), outcome)
-        outcome.warn(notices.of_unsettled(found))
+        outcome.warn(notices.of_unsettled(found.unsettled))
         _require_unchanged(work, ledger, found)
+        _require_settled(work, found.unsettled)
         while (plan := _next_plan(run, ledger, found)) is not None:
             work.claim.check()
             found = found.without(plan)
             context = replace(context, engine=context.engine.suited(few_rows=is_small(plan, ledger.state)))
             batch = Batch(coming=NextBatch(plan=plan), ledger=ledger, claim=work.claim, left=found)
             done = ingest(run, context, batch, outcome)
-            commit(run, context, batch.decided(done.plan), done)
-            count(outcome, plan, done)
+            count(outcome, commit(run, context, batch.decided(done.plan), done), done)
+        _require_settled(work, [path for path, row in ledger.all_entries().items() if not row.fingerprint])
         ledger.commit(_empty_commit(work, replace(ledger.state, batch=ledger.state.batch + 1)))
     if ledger.state.keys is None:
         return None, ledger
@@ -585,8 +586,21 @@ def _require_unchanged(work: _Refresh, ledger: Ledger, found: Discovery) -> None
     pending = ledger.plan()
     if pending is not None and files_changed(pending, found):
         _forget(work)
-        raise RetriableError("FILES_CHANGED", f"{work.run.spec.table}: files changed since its rebuild started",
-                             remedy="run the refresh again; the tables are unchanged")  # fmt: skip
+        raise _files_changed(work, "files changed since its rebuild started")
+
+
+def _require_settled(work: _Refresh, unsettled: Iterable[str]) -> None:
+    """Replace no table by one that lacks rows of files that are written again: they are in the table now."""
+    known = work.ledger.all_entries() if work.plan.archives and not work.plan.swapping else {}
+    again = sorted(path for path in unsettled if path in known and known[path].state == "committed")
+    if again:
+        _forget(work)
+        raise _files_changed(work, f"{len(again)} of its files are written again, e.g. {again[0]}")
+
+
+def _files_changed(work: _Refresh, what: str) -> RetriableError:
+    remedy = "run the refresh again; the tables are unchanged"
+    return RetriableError("FILES_CHANGED", f"{work.run.spec.table}: {what}", remedy=remedy)
 
 
 def _empty_commit(work: _Refresh, state: TableState) -> BatchCommit:

@@ -143,13 +143,16 @@ class _Snapshot:
         try:
             return _digest(f"{one.name}\t{storage.fingerprint_as_listed(one)}" for one in self.files)
         except FileNotFoundError as error:
-            what = f"a file of snapshot {_title(self.version)} was written again or removed since it was listed"
-            remedy = "nothing: the next run reads the snapshot again"
-            raise RetriableError("FILES_CHANGED", what, where=error.filename, remedy=remedy) from error
+            raise _files_changed(self.version, error.filename) from error
 
     @property
     def size(self) -> int:
         return sum(one.size for one in self.files)
+
+
+def _files_changed(version: str, where: str) -> RetriableError:
+    what = f"a file of snapshot {_title(version)} was written again or removed since it was listed"
+    return RetriableError("FILES_CHANGED", what, where=where, remedy="nothing: the next run reads the snapshot again")
 
 
 def _digest(lines: Iterable[str]) -> str:
@@ -395,6 +398,7 @@ class _Capture:
         self._keep(begun=begun, first=first)
         columns = frozenset(self.known.columns)
         with _Compared(self.run, before, snapshot, after, columns) as compared:
+            self._require_as_listed(*(one for one in (before, snapshot, after) if one is not None))
             self._require_within_limit(compared)
             for version, changes in compared.changes():
                 self._write(version, changes)
@@ -423,6 +427,19 @@ class _Capture:
         became = "has changed since" if there is not None else "is no longer there"
         what = f"snapshot {_title(version)}, which it is compared with, {became}"
         raise QuarantinableError("SNAPSHOT_HELD", f"{what}; restore its files, or {_RELOAD} {self.run.spec.table}")
+
+    def _require_as_listed(self, *read: _Snapshot) -> None:
+        """Refuse differences of snapshots that were written again while they were read.
+
+        Their content may be in the end what it was, so that no later run would see that other rows were compared.
+
+        Raises:
+            RetriableError: `FILES_CHANGED`.
+        """
+        there, _ = _landed(self.run)
+        for one in read:
+            if one.version not in there or there[one.version].digest != one.digest:
+                raise _files_changed(one.version, LandingFolder.of(self.run.job.roots, self.run.spec).path)
 
     def _require_remembered(self, version: str) -> None:
         """Refuse a late snapshot if deletes of one after it may be forgotten: its rows would come back."""

@@ -578,12 +578,13 @@ class Ledger:
         Args:
             touched: path to (fingerprint, etag now).
         """
-        listed = listed_in_full_at or self._seen.listed_in_full_at
-        self._write_seen(replace(self._seen, listed_in_full_at=listed, touched={**self._seen.touched, **touched}))
+        seen = self._stored_seen()
+        listed = max(filter(None, (listed_in_full_at, seen.listed_in_full_at)), default=None)
+        self._write_seen(replace(seen, listed_in_full_at=listed, touched={**seen.touched, **touched}))
 
     def note_rows(self, rows: int) -> None:
         """Store, without a batch, the replica's current number of rows."""
-        self._write_seen(replace(self._seen, rows=rows, rows_at=self.state.batch))
+        self._write_seen(replace(self._stored_seen(), rows=rows, rows_at=self.state.batch))
 
     def commit(self, commit: BatchCommit) -> None:
         """Commit the batch, as its last write.
@@ -677,8 +678,12 @@ class Ledger:
         return found
 
     def _read_seen(self) -> ListedVersion:
+        return self._stored_seen() if _SEEN in self._names else ListedVersion()
+
+    def _stored_seen(self) -> ListedVersion:
+        """As it is now: a run without the claim may have listed, or one with it erased rows, since the opening."""
         path = join(self._root, _SEEN)
-        data = read_if_there(self._storage, path) if _SEEN in self._names else None
+        data = read_if_there(self._storage, path)
         if data is None:
             return ListedVersion()
         with damaged_is_fatal(path):

@@ -577,6 +577,8 @@ def _is_whole(state: TableState, found: Discovery, rule: SweepRule, now: datetim
         return rule.released or _is_whole_snapshot(state, state.snapshots, run, found, rule, now)
     if found.unsettled or found.unreadable_loads or any(file.kind == "load" for file in found.waiting):
         return False
+    if found.root_missing:  # whether other load files are there can't be seen
+        return False
     if not found.older_loads or state.loaded_at is None:
         return True
     return _has_passed(rule, state.loaded_at, now)

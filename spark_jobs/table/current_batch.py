@@ -13,7 +13,7 @@ from airflow_gddl.contract.extensions import ICEBERG_KINDS
 from airflow_gddl.contract.layout import FEW_ROWS
 from airflow_gddl.contract.result import MainCounts
 from airflow_gddl.contract.spec import TableSpec
-from airflow_gddl.stores import lake_files
+from airflow_gddl.stores import Storage, lake_files
 from spark_jobs.dialects.protocol import Dialect, Unreadable
 from spark_jobs.engines.port import AppendedWork, TableContext, TableWork
 from spark_jobs.ledger.claim import Claim
@@ -420,7 +420,9 @@ def commit_of(context: TableContext, batch: Batch, done: Ingested, swept: Swept,
         unlocked=unlocked,
         replayed=replayed,
     )
-    return BatchCommit(number=plan.number, plan=plan, files=_entries_of(plan, done, before), state=after)
+    return BatchCommit(
+        number=plan.number, plan=plan, files=_entries_of(context.storage, plan, done, before), state=after
+    )
 
 
 def has_unresolved(context: TableContext) -> bool:
@@ -438,8 +440,12 @@ def _unlocked(context: TableContext, plan: BatchPlan, ledger: Ledger) -> tuple[i
     return (state.unlocked, state.replayed) if plan.shard else (0, 0)
 
 
-def _entries_of(plan: BatchPlan, done: Ingested, state: TableState) -> tuple[FileEntry, ...]:
-    """A row for each readable or unreadable file of the plan; none for files that were removed."""
+def _entries_of(storage: Storage, plan: BatchPlan, done: Ingested, state: TableState) -> tuple[FileEntry, ...]:
+    """A row for each readable or unreadable file of the plan; none for files that were removed.
+
+    What was read of a file that was written meanwhile may be a part of it, also if its content is in the end what it
+    was: its row says so by having no fingerprint, and the next listing takes it as written again.
+    """
     bad = {u.file.path for u in done.bad_files}
     rows = []
     for file in plan.files:
@@ -449,7 +455,8 @@ def _entries_of(plan: BatchPlan, done: Ingested, state: TableState) -> tuple[Fil
             rows.append(replace(file.entry(plan.number), state="unreadable", generation=generation, reopens=reopens))
         elif done.decoded_batch is not None and file.path in done.decoded_batch.schema_of:
             rows.append(_read_entry(file, plan, done.decoded_batch))
-    return tuple(rows)
+    as_listed = {file.path for file in plan.files if storage.is_as_listed(file, file.fingerprint)}
+    return tuple(row if row.path in as_listed else replace(row, fingerprint="", etag="") for row in rows)
 
 
 def _read_entry(file: PlannedFile, plan: BatchPlan, decoded_batch: DecodedBatch) -> FileEntry:

@@ -75,10 +75,10 @@ def of_missing_folder(landing: str, there: Sequence[str]) -> RunWarning:
     return RunWarning(code="FOLDER_MISSING", message=message)
 
 
-def of_unsettled(found: Discovery) -> tuple[RunWarning, ...]:
-    """Files that may still be written."""
+def of_unsettled(paths: Sequence[str]) -> tuple[RunWarning, ...]:
+    """Files that may still be written, before they were read or meanwhile."""
     message = "files that may still be written were left; they are taken once they have not changed for a time"
-    return _of_paths("FILES_UNSETTLED", message, found.unsettled)
+    return _of_paths("FILES_UNSETTLED", message, paths)
 
 
 def of_misplaced(spec: TableSpec, state: TableState) -> tuple[RunWarning, ...]:

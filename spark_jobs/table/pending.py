@@ -251,7 +251,7 @@ def waits_for_files(run: TableRun, found: Discovery) -> bool:
 def report_left(run: TableRun, ledger: Ledger, found: Discovery, outcome: RunTotals) -> None:
     """What a run leaves to a later one: files that may still be written, rows that a reload may yet bring again."""
     standing = sweep_of(run, found, ledger.state)
-    outcome.warn((*notices.of_unsettled(found), *notices.of_sweep(standing, ledger.state, found)))
+    outcome.warn((*notices.of_unsettled(found.unsettled), *notices.of_sweep(standing, ledger.state, found)))
     outcome.warn(notices.of_held_truncate(found, run.spec.table))
     outcome.revisit = outcome.revisit or bool(found.unsettled) or is_due_by_time(ledger.state, standing)
 

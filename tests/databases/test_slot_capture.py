@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import InitialLoad, JobOptions, TableSpec
 from airflow_gddl.onboarding.database import Database
+from spark_jobs.actions.log_capture import _SlotCapture
 from tests.databases.test_initial_load import NAME, done, environ, run
 from tests.delta_rs.postgres import emptied, execute, postgres
 from tests.delta_rs.small_lake import SmallLake
@@ -129,6 +130,44 @@ def test_replica_equals_the_source_under_writers(seed: int, source: sa.Engine, t
     verified = done(lake, source, SPEC, VERIFY)
     assert verified.details["source"]["different"] == 0
     assert again(lake, source, 6).status == "skipped"
+
+
+@contextmanager
+def unflushed(engine: sa.Engine) -> Iterator[None]:
+    """A row with key 1000 whose transaction is written to the log and not flushed, so that no slot has it yet."""
+    written = "SELECT pg_current_wal_lsn() > CAST(:at AS pg_lsn)"
+    with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        for setting in ("wal_writer_flush_after = '2GB'", "wal_writer_delay = '10s'"):
+            connection.execute(sa.text(f"ALTER SYSTEM SET {setting}"))
+        connection.execute(sa.text("SELECT pg_reload_conf()"))
+        connection.execute(sa.text("SET synchronous_commit = off"))
+        connection.execute(sa.text("INSERT INTO s.t VALUES (1000, 'x')"))
+        at = connection.execute(sa.text("SELECT CAST(pg_current_wal_insert_lsn() AS text)")).scalar()
+        while not connection.execute(sa.text(written), {"at": at}).scalar():
+            connection.execute(sa.text("UPDATE s.t SET v = repeat('y', 500) WHERE id < 200"))
+        yield
+        connection.execute(sa.text("ALTER SYSTEM RESET ALL"))
+        connection.execute(sa.text("SELECT pg_reload_conf()"))
+
+
+def test_changes_that_are_flushed_after_a_job_looked_for_them_are_kept(
+    source: sa.Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake, peek, seen = SmallLake(tmp_path), _SlotCapture._peek, []
+
+    def peek_and_flush(captured: _SlotCapture, connection: sa.Connection, upto: str | None) -> Any:
+        found = peek(captured, connection, upto)
+        seen.append(len(found[0]))
+        execute(source, "INSERT INTO s.t VALUES (1001, 'flushes') ON CONFLICT DO NOTHING")
+        return found
+
+    again(lake, source, 0)
+    with unflushed(source), monkeypatch.context() as patched:
+        patched.setattr(_SlotCapture, "_peek", peek_and_flush)
+        again(lake, source, 1)
+    assert seen == [0]
+    again(lake, source, 2)
+    assert replica(lake) == rows_of(source)
 
 
 @pytest.mark.parametrize("when", ["before", "after"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -21,11 +21,13 @@ from airflow_gddl.contract.layout import Layout, join, result_name
 from airflow_gddl.contract.result import JobResult, RunWarning
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from airflow_gddl.stores import Storage
+from airflow_gddl.stores.lake_files import compact
 from spark_jobs.job.run_results import ResultStore
 from spark_jobs.job.spread_local import NoSpark
 from spark_jobs.job.table_job import attempt, totals_of
 from spark_jobs.table.runtime import Runtime, TableOutcome, TableRun
 from tests.delta_rs.small_lake import SmallLake, spec_of
+from tests.delta_rs.test_growing_files import Growing
 from tests.landing import write, written_before
 from tests.spark.children import killed_child
 
@@ -501,6 +503,50 @@ def test_record_archived_during_erasure_drops_the_key(tmp_path: Path) -> None:
     assert isinstance(found, TableOutcome)
     assert found.result.error is None
     assert json.loads((runs / "archive" / "a_b.jsonl").read_text())["warnings"][0]["sample"] == ['{"id":8}']
+
+
+class Erasing(Storage):
+    """Lets a key be erased between the reading of records and the writing of their archive."""
+
+    def __init__(self, erase: Callable[[], object]) -> None:
+        super().__init__()
+        self.erase: Callable[[], object] | None = erase
+
+    def write(self, path: str, data: bytes) -> None:
+        if self.erase is not None:
+            erase, self.erase = self.erase, None
+            erase()
+        super().write(path, data)
+
+
+def test_archive_that_is_written_during_an_erasure_lacks_the_key(tmp_path: Path) -> None:
+    row = spec()
+    lake = filled(tmp_path, row)
+    shown = RunWarning(code="SEQUENCE_TIE", message="ties", sample=('{"id":7}', '{"id":8}'))
+    runs = Path(lake.layout(row).runs)
+    record = JobResult(table="s.t", status="succeeded", warnings=(shown,), run_id="r")
+    for number in range(60):
+        (runs / f"202001{number:02d}T000000000000-tied.json").write_text(to_json(record))
+    compact(Erasing(lambda: lake.done(row, erasing(id="7"))), str(runs))
+    texts = [path.read_text() for path in runs.rglob("*-tied*")]
+    assert sum(text.count('{\\"id\\":8}') for text in texts) == 60
+    assert not any('{\\"id\\":7}' in text for text in texts)
+
+
+def test_load_file_that_is_written_again_during_an_erasure_brings_a_reused_key(tmp_path: Path) -> None:
+    lake, row = SmallLake(tmp_path), spec()
+    lake.load(row, 9)
+    lake.done(row)
+    path = Path(lake.layout(row).landing) / "LOAD00000001.parquet"
+    reused = pa.table({"id": pa.array([7], pa.int32()), "v": ["somebody else"]})
+    storage = Growing(str(path), "listed", lambda: pq.write_table(reused, path))
+    job = lake.job([row], erasing(id="7"))
+    found = attempt(TableRun(job=job, spec=row, runtime=Runtime(storage=storage, spark=NoSpark())), totals_of(job))
+    assert isinstance(found, TableOutcome)
+    assert found.result.error is None
+    assert 7 not in lake.replica(row)
+    lake.done(row)
+    assert lake.replica(row)[7] == "somebody else"
 
 
 def test_stored_until_follows_the_table_setting(tmp_path: Path) -> None:

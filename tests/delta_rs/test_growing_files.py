@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Literal
@@ -13,19 +13,21 @@ import pyarrow.parquet as pq
 import pytest
 
 from airflow_gddl.contract.result import JobResult
-from airflow_gddl.contract.spec import TableSpec
-from airflow_gddl.stores import HasEtag, Storage
+from airflow_gddl.contract.spec import JobOptions, TableSpec
+from airflow_gddl.stores import HasEtag, Storage, StoredObject
 from spark_jobs.job.spread_local import NoSpark
 from spark_jobs.job.table_job import attempt, totals_of
 from spark_jobs.table.runtime import Runtime, TableOutcome, TableRun
 from tests.delta_rs.small_lake import SmallLake, spec_of
 from tests.delta_rs.test_table_snapshots import SPEC as SNAPSHOTS
 from tests.delta_rs.test_table_snapshots import Exports
+from tests.landing import write
 
 When = Literal["listed", "fingerprinted", "opened"]
 ROWS = pa.table(
     {"Op": ["U", "D", "I"], "seq": [100, 101, 102], "id": pa.array([0, 1, 9], pa.int32()), "v": ["a", "b", "c"]}
 )
+LOADED = pa.table({"id": pa.array([8, 9], pa.int32()), "v": ["x", "y"]})
 
 
 @dataclass
@@ -55,18 +57,18 @@ class Growing(Storage):
         return super().open_input(path)
 
 
-def run(lake: SmallLake, spec: TableSpec, storage: Storage) -> JobResult:
-    job = lake.job([spec])
+def run(lake: SmallLake, spec: TableSpec, storage: Storage, options: JobOptions | None = None) -> JobResult:
+    job = lake.job([spec], options)
     found = attempt(TableRun(job=job, spec=spec, runtime=Runtime(storage=storage, spark=NoSpark())), totals_of(job))
     assert isinstance(found, TableOutcome), found
     return found.result
 
 
-def content(path: Path) -> bytes:
+def content(path: Path, rows: pa.Table = ROWS) -> bytes:
     if path.suffix == ".csv":
-        pyarrow.csv.write_csv(ROWS, path)
+        pyarrow.csv.write_csv(rows, path)
     else:
-        pq.write_table(ROWS, path)
+        pq.write_table(rows, path)
     return path.read_bytes()
 
 
@@ -115,3 +117,138 @@ def test_snapshot_that_grows_during_a_run_is_taken_by_the_next_one(tmp_path: Pat
     assert result.error.code == "FILES_CHANGED"
     exports.run()
     assert exports.lake.replica(SNAPSHOTS) == {1: "a", 2: "b"}
+
+
+@pytest.mark.parametrize("kind", ["change", "load"])
+@pytest.mark.parametrize("form", ["csv", "parquet"])
+@pytest.mark.parametrize("part", [None, 0.0, 0.5])
+def test_file_that_is_copied_again_while_it_is_read_is_read_whole(
+    part: float | None, form: str, kind: str, tmp_path: Path
+) -> None:
+    """Its content is in the end what it was when it was listed: only its tag says that it was written meanwhile."""
+    lake, spec = SmallLake(tmp_path), spec_of(settle="0s", options={"csv_header": True})
+    lake.load(spec)
+    before = {0: "load 0", 1: "load 1", 2: "load 2"}
+    lake.done(spec)
+    name, rows, after = {
+        "change": ("20240101-000000001", ROWS, {0: "a", 2: "load 2", 9: "c"}),
+        "load": ("LOAD00000002", LOADED, {**before, 8: "x", 9: "y"}),
+    }[kind]
+    path = Path(lake.layout(spec).landing) / f"{name}.{form}"
+    whole = content(path, rows)
+
+    def begin() -> None:
+        path.unlink()
+        if part is not None:
+            path.write_bytes(whole[: int(len(whole) * part)])
+
+    first = run(lake, spec, Growing(str(path), "opened", begin))
+    assert first.revisit == (part is not None)  # a file that is gone has no row in the ledger
+    assert [warning.sample for warning in first.warnings if warning.code == "FILES_UNSETTLED"] == [
+        (str(path),) for _ in range(first.revisit)
+    ]
+    path.write_bytes(whole)
+    lake.done(spec)
+    assert lake.replica(spec) == after
+
+
+@pytest.mark.parametrize("day", [1, 2])
+def test_snapshot_that_is_copied_again_while_it_is_read_is_read_again(day: int, tmp_path: Path) -> None:
+    """The new one or the one before, in which other rows are seen for a moment."""
+    exports = Exports(SmallLake(tmp_path))
+    exports.land(1, {1: "a", 2: "b"})
+    exports.run()
+    exports.land(2, {1: "a", 2: "c", 3: "d"})
+    path = exports.folder(day) / "part-00000.parquet"
+    whole = path.read_bytes()
+    written_meanwhile = Growing(str(path), "opened", lambda: exports.land(day, {2: "c"}))
+    result = run(exports.lake, SNAPSHOTS, written_meanwhile)
+    path.write_bytes(whole)
+    assert result.error is not None
+    assert result.error.code == "FILES_CHANGED"
+    exports.run()
+    assert exports.lake.replica(SNAPSHOTS) == {1: "a", 2: "c", 3: "d"}
+    exports.land(3, {1: "a", 2: "c", 3: "d", 4: "e"})
+    exports.run()
+    assert exports.lake.replica(SNAPSHOTS) == {1: "a", 2: "c", 3: "d", 4: "e"}
+
+
+@pytest.mark.parametrize("name", ["LOAD00000001.parquet", "20240101-000000001.parquet"])
+@pytest.mark.parametrize("when", ["listed", "fingerprinted", "opened"])
+def test_reload_during_which_a_file_is_copied_again_leaves_the_table(when: When, name: str, tmp_path: Path) -> None:
+    lake, spec = SmallLake(tmp_path), spec_of(settle="0s")
+    lake.load(spec)
+    lake.change(spec, 1, [("U", 0, "a"), ("I", 7, "b")])
+    lake.done(spec)
+    path = Path(lake.layout(spec).landing) / name
+    whole, reload = path.read_bytes(), JobOptions(reload=True, confirmed=True)
+    result = run(lake, spec, Growing(str(path), when, lambda: path.write_bytes(whole[:100])), reload)
+    rows = {0: "a", 1: "load 1", 2: "load 2", 7: "b"}
+    assert result.error is not None
+    assert (result.error.code, lake.replica(spec)) == ("FILES_CHANGED", rows)
+    path.write_bytes(whole)
+    lake.done(spec, reload)
+    assert lake.replica(spec) == rows
+    assert lake.done(spec).status == "skipped"
+
+
+Moment = Literal["listed", "folder", "root"]
+
+
+@dataclass
+class Mounting(Storage):
+    """Brings the landing root back after it was listed, or after the table's folder or itself was asked for.
+
+    Attributes:
+        when: null: never.
+    """
+
+    root: Path
+    when: Moment | None
+
+    def __post_init__(self) -> None:
+        super().__init__()
+
+    def _mount(self) -> None:
+        if not self.root.exists():
+            self.root.with_name("elsewhere").rename(self.root)
+
+    def list(self, folder: str, after: str = "", within: str | None = None) -> Iterator[StoredObject]:
+        yield from super().list(folder, after, within)
+        if self.when == "listed" and folder.startswith(str(self.root)):
+            self._mount()
+
+    def exists(self, folder: str) -> bool:
+        found = super().exists(folder)
+        if folder == {"root": f"{self.root}", "folder": f"{self.root}/s/t"}.get(self.when or ""):
+            self._mount()
+        return found
+
+
+def unmounted(root: Path, when: Moment | None) -> Mounting:
+    root.rename(root.with_name("elsewhere"))
+    return Mounting(root, when)
+
+
+@pytest.mark.parametrize("when", ["listed", "folder", "root", None])
+def test_landing_root_that_was_not_there_for_a_moment_empties_no_table(when: Moment | None, tmp_path: Path) -> None:
+    lake, spec = SmallLake(tmp_path), spec_of(options={"missing_folder": "empty"})
+    lake.load(spec)
+    lake.done(spec)
+    result = run(lake, spec, unmounted(tmp_path / "landing", when))
+    assert [warning.code for warning in result.warnings] == ["FOLDER_MISSING"]
+    assert sorted(lake.replica(spec)) == [0, 1, 2]
+
+
+@pytest.mark.parametrize("when", ["listed", "folder", "root", None])
+def test_landing_root_that_was_not_there_for_a_moment_ends_no_reload(when: Moment | None, tmp_path: Path) -> None:
+    """Load files of the generation before could not be seen; their rows wait for them all the same."""
+    lake, spec = SmallLake(tmp_path), spec_of(sweep_limit=1.0)
+    lake.load(spec)
+    write(Path(lake.layout(spec).landing), "LOAD00000002.parquet", LOADED)
+    lake.done(spec)
+    lake.load(spec, 2)
+    assert [warning.code for warning in lake.done(spec).warnings] == ["SWEEP_PENDING"]
+    result = run(lake, spec, unmounted(tmp_path / "landing", when))
+    assert "FOLDER_MISSING" in [warning.code for warning in result.warnings]
+    assert sorted(lake.replica(spec)) == [0, 1, 2, 8, 9]

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 import pytest
@@ -13,8 +15,11 @@ import pytest
 from airflow_gddl.contract.checks import check_table
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from airflow_gddl.contract.table_spec import LandingRetention
+from airflow_gddl.stores import Storage, StoredObject
+from spark_jobs.job.spread_local import NoSpark
+from spark_jobs.job.table_job import attempt, totals_of
 from spark_jobs.table import notices
-from spark_jobs.table.runtime import TableOutcome
+from spark_jobs.table.runtime import Runtime, TableOutcome, TableRun
 from tests.delta_rs.small_lake import SmallLake, spec_of
 from tests.delta_rs.test_maintenance import MAINTAIN, VERIFY, rows
 from tests.landing import write
@@ -191,3 +196,46 @@ def test_a_place_within_landing_or_lake_is_refused(to: str, tmp_path: Path) -> N
 def test_bad_values_are_refused(retention: LandingRetention, problem: tuple[str, str]) -> None:
     found = [(one.code, one.path[-1]) for one in check_table(spec_of(landing_retention=retention))]
     assert found == [problem]
+
+
+@dataclass
+class Rewriting(Storage):
+    """Calls `act` once, as soon as the landing folder was listed or a file of it was copied."""
+
+    when: Literal["listed", "copied"]
+    act: Callable[[], object] | None
+
+    def __post_init__(self) -> None:
+        super().__init__()
+
+    def _meanwhile(self, when: str, path: str) -> None:
+        if self.act is not None and when == self.when and "/landing/" in path:
+            act, self.act = self.act, None
+            act()
+
+    def list(self, folder: str, after: str = "", within: str | None = None) -> Iterator[StoredObject]:
+        yield from super().list(folder, after, within)
+        self._meanwhile("listed", folder)
+
+    def copy(self, path: str, target: str) -> None:
+        super().copy(path, target)
+        self._meanwhile("copied", path)
+
+
+@pytest.mark.parametrize(("action", "when"), [("delete", "listed"), ("move", "listed"), ("move", "copied")])
+@pytest.mark.parametrize("number", [1, 2])
+def test_file_that_is_written_again_meanwhile_is_not_removed(
+    number: int, action: str, when: Literal["listed", "copied"], tmp_path: Path
+) -> None:
+    lake, spec = filled(tmp_path, DELETE if action == "delete" else moving(tmp_path))
+    storage = Rewriting(when, lambda: lake.change(spec, number, [("I", 200, "written again")]))
+    job = lake.job([spec], MAINTAIN)
+    found = attempt(TableRun(job=job, spec=spec, runtime=Runtime(storage=storage, spark=NoSpark())), totals_of(job))
+    assert isinstance(found, TableOutcome)
+    assert [(one.code, one.count) for one in found.result.warnings] == [("LANDING_FILES_KEPT", 1)]
+    assert (storage.act, found.result.details["landing"]["removed"]) == (None, 2)
+    lake.done(spec)
+    assert lake.replica(spec)[200] == "written again"
+    age(lake, spec, 50, change_file(number))
+    lake.done(spec)
+    assert removed(lake, spec) == 1

@@ -194,6 +194,20 @@ def test_listing_findings_are_stored_without_a_batch(root: str) -> None:
     assert '"touched"' not in Path(root, "seen.json").read_text(), "folded into the snapshot"
 
 
+def test_listing_and_erasure_at_the_same_time_are_both_stored(root: str) -> None:
+    grow(Ledger.open(Storage(), root), 3)
+    listing, erasure = Ledger.open(Storage(), root), Ledger.open(Storage(), root)
+    erasure.note_rows(7)
+    listing.note_listing("2025-01-01T00:00:00.000000+00:00", {f"{LANDING}/{change(2)}": ("content:etag-1", "moved")})
+    erasure.note_rows(6)
+    again = Ledger.open(Storage(), root)
+    assert (again.state.rows, again.state.listed_in_full_at) == (6, "2025-01-01T00:00:00.000000+00:00")
+    listing.note_listing("2024-01-01T00:00:00.000000+00:00", {})
+    again = Ledger.open(Storage(), root)
+    assert (again.state.rows, again.state.listed_in_full_at) == (6, "2025-01-01T00:00:00.000000+00:00")
+    assert [row.etag for path, row in again.entries().items() if path.endswith(change(2))] == ["moved"]
+
+
 class Counting(Storage):
     """Counts requests as an object store would."""
 
