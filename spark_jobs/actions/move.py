@@ -137,10 +137,13 @@ class _Move:
     def _copy(self, paths: tuple[str, str]) -> None:
         source, target = paths
         storage, layout = self.run.runtime.storage, self._layout(self.old)
-        if not source.startswith((f"{layout.runs}/", f"{layout.erased}/")):
-            storage.copy(source, target)
-            return
-        data = storage.read(source)
+        try:
+            if not source.startswith((f"{layout.runs}/", f"{layout.erased}/")):
+                storage.copy(source, target)
+                return
+            data = storage.read(source)
+        except FileNotFoundError as error:  # records of runs are archived meanwhile
+            raise _incomplete(f"{source} was removed meanwhile") from error
         try:  # these documents name their table
             document = json.loads(data)
         except ValueError:
@@ -154,8 +157,7 @@ class _Move:
         is_document = name in ("runs", "erased")
         lost = [file for file, size in wanted.items() if file not in there or (not is_document and there[file] != size)]
         if lost:
-            what = f"{len(lost)} files of {name} are not as in {self.old.table}, e.g. {lost[0]}"
-            raise RetriableError("MOVE_INCOMPLETE", what, remedy="run gddl move again; the old table is as it was")
+            raise _incomplete(f"{len(lost)} files of {name} are not as in {self.old.table}, e.g. {lost[0]}")
 
     def _record(self) -> None:
         records = TargetRecords(self.run.runtime.storage, self.run.job.roots, self.new)
@@ -184,6 +186,10 @@ class _Move:
             logs = [file.path for file in found if "_delta_log/" in file.name]
             storage.delete(*reversed(logs))
             storage.delete(*(file.path for file in found if "_delta_log/" not in file.name))
+
+
+def _incomplete(what: str) -> RetriableError:
+    return RetriableError("MOVE_INCOMPLETE", what, remedy="run gddl move again; the old table is as it was")
 
 
 def _folders(layout: Layout) -> Iterator[tuple[str, str]]:

@@ -15,7 +15,7 @@ from deltalake import DeltaTable
 
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.spec import JobOptions, TableSpec
-from airflow_gddl.stores import Storage
+from airflow_gddl.stores import Storage, StoredObject
 from spark_jobs.job.spread_local import NoSpark
 from spark_jobs.job.table_job import attempt, totals_of
 from spark_jobs.ledger.claim import Claim
@@ -291,6 +291,28 @@ def test_busy_table_is_not_moved(lake: SmallLake, orders: TableSpec) -> None:
         with held(lake.layout(spec)):
             assert error(lake, orders, MOVE)[0] == "TABLE_BUSY"
     assert lake.done(orders, MOVE).status == "succeeded"
+
+
+def test_records_of_runs_that_are_archived_meanwhile_stop_it_once(
+    lake: SmallLake, orders: TableSpec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A job that has just ended for the table archives its older records without the claim."""
+    fill(lake, orders)
+    before, runs, read_all = content(lake, orders), Path(lake.layout(orders).runs), Storage.list
+
+    def listed(self: Storage, folder: str, after: str = "", within: str | None = None) -> Iterator[StoredObject]:
+        yield from read_all(self, folder, after, within)
+        if folder.rstrip("/") == str(runs) and not (runs / "archive").exists():
+            record = min(runs.glob("*.json"))
+            (runs / "archive").mkdir()
+            record.rename(runs / "archive" / f"{record.stem}_{record.stem}.jsonl")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Storage, "list", listed)
+        assert error(lake, orders, MOVE)[0] == "MOVE_INCOMPLETE"
+    assert lake.done(orders, MOVE).status == "succeeded"
+    assert content(lake, moved(orders)) == before
+    assert len(list(Path(lake.layout(moved(orders)).runs, "archive").iterdir())) == 1
 
 
 def test_foreign_files_under_the_new_name_are_kept(lake: SmallLake, orders: TableSpec) -> None:
