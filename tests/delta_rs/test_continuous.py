@@ -211,8 +211,7 @@ def test_concurrent_jobs_duplicate_nothing(source: Source) -> None:
 def test_killed_idle_worker_is_replaced(source: Source) -> None:
     with kept(source.lake, source.specs) as job:
         job.until(source.is_taken)
-        before = _children()
-        assert before
+        before = wait_for(_children)
         for pid in before:
             os.kill(pid, signal.SIGKILL)
         source.change()
