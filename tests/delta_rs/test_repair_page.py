@@ -175,7 +175,7 @@ OF_PAGES = {
     },
     "tasks/rerun-or-backfill.md": {
         "give up quarantined rows": "delta_rs/test_quarantine_counts.py::test_a_dismissal_ends_the_attention",
-        "process quarantined rows after a fix": "spark/test_replay_of_codes.py::test_rows_of_other_codes_are_kept",
+        "quarantined rows and files after a fix": "spark/test_replay_of_codes.py::test_rows_of_other_codes_are_kept",
         "again from the lake": "delta_rs/test_repair_page.py::damaged",
         "from the files that are there, and nothing else": "delta_rs/test_repair_page.py::truncated",
         "some rows, read from the source": f"{RESYNC_ROWS}::test_missing_wrong_and_surplus_rows",
