@@ -393,17 +393,13 @@ def show_codes(screen: Screen, result: JobResult, *, folder: str) -> None:
     for one in found["codes"]:
         code, first, last = one["code"], _to_the_second(one["first"]), _to_the_second(one["last"])
         chosen = f"--table {result.table} --code {code}{place}"
-        is_file = code.startswith("FILE_")
-        many = (
-            counted(one["files"], "file")
-            if is_file
-            else f"{counted(one['rows'], 'row')} of {counted(one['files'], 'file')}"
-        )
+        is_file, many = code.startswith("FILE_"), counted(one["files"], "file")
+        many = many if is_file else f"{counted(one['rows'], 'row')} of {many}"
         since = f"at {first}" if first == last else f"{first} to {last}"
         screen.spans([Cell(f"  {code}", "yellow"), Cell(f"  {many}, {since} UTC")])
         remedy = QUARANTINE_REMEDIES.get(code, "see docs/codes.md")
         lines = {"remedy": remedy, "rows": f"gddl errors list {chosen} --rows"}
-        if not is_file:
+        if not is_file or "replay" in remedy:
             lines["replay"] = f"gddl errors replay {chosen}"
         lines["dismiss"] = f"gddl errors dismiss {chosen} --reason TEXT"
         for name, value in lines.items():

@@ -348,6 +348,17 @@ def test_errors_list_is_a_summary_by_code_with_the_commands_to_use(shop: Shop) -
     )
 
 
+@pytest.mark.parametrize(
+    ("code", "is_shown"), [("FILE_UNREADABLE", True), ("FILE_TOO_LARGE", True), ("FILE_EMPTY", False)]
+)
+def test_errors_list_shows_the_replay_of_files_that_it_may_read(code: str, is_shown: bool, shop: Shop) -> None:
+    found = [{**OF_CODES["codes"][-1], "code": code}]
+    answer = shop.gddl(
+        "errors", "list", "--table", "sales.orders", results={"sales.orders": {"details": {**OF_CODES, "codes": found}}}
+    )
+    assert (f"gddl errors replay --table sales.orders --code {code}" in answer.out) == is_shown
+
+
 def test_errors_list_shows_rows_with_their_keys_first(shop: Shop) -> None:
     quarantined(shop, "OP_UNKNOWN")
     command = ("errors", "list", "--table", "sales.orders", "--rows", "--code", "OP_UNKNOWN")
