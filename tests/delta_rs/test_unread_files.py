@@ -14,6 +14,7 @@ from airflow_gddl.contract.spec import JobOptions, TableSpec
 from airflow_gddl.runtime.state.facts import TableRecord
 from airflow_gddl.runtime.state.judging import Knowledge, judge
 from spark_jobs.ledger.ledger import BatchCommit, Ledger
+from spark_jobs.table.runtime import TableOutcome
 from tests.conftest import LocalPort
 from tests.delta_rs.small_lake import SmallLake, spec_of
 from tests.unit.test_state_judging import ROW
@@ -169,3 +170,17 @@ def test_replay_goes_on_where_it_broke_off(lake: Lake, monkeypatch: pytest.Monke
     lake.done(RIGHT)
     assert lake.replica(RIGHT)[0] == "a"
     assert lake.codes() == {}
+
+
+def test_replay_that_fails_stops_no_later_run(lake: Lake) -> None:
+    path = Path(lake.layout(WRONG).landing) / "20240101-000000001.csv"
+    path.write_text("Op,seq,other\nU,100,0\n")
+    lake.done(WRONG)
+    failed = lake.run(RIGHT, REPLAY)
+    assert isinstance(failed, TableOutcome)
+    assert failed.result.error is not None
+    assert failed.result.error.code == "KEY_COLUMN_MISSING"
+    lake.change(WRONG, 2, [("U", 1, "later")])
+    assert lake.done(RIGHT).rows_read == 1
+    assert lake.replica(RIGHT) == {0: "load 0", 1: "later", 2: "load 2"}
+    assert lake.codes() == {"FILE_UNREADABLE": 1}
