@@ -441,3 +441,30 @@ def test_a_rebuild_into_partitions(built: Sharded) -> None:
     assert DeltaTable(built.lake.layout(built.spec).replica).metadata().partition_columns == ["_source"]
     assert live(built) == built.expected
     assert built.done().status == "skipped"
+
+
+def test_a_replay_reads_files_of_each_shard_that_could_not_be_read(tmp_path: Path) -> None:
+    one = Sharded(tmp_path, TWO)
+    for shard in TWO:
+        one.load(shard, {key: f"{shard} {key}" for key in range(3)})
+    one.done()
+    hidden = {}
+    for shard in TWO:
+        before = set(tmp_path.rglob("*.parquet"))
+        one.change(shard, ("U", 0, f"{shard} changed"), ("D", 1, ""))
+        (path,) = set(tmp_path.rglob("*.parquet")) - before
+        hidden[path] = path.read_bytes()
+    with pytest.MonkeyPatch.context() as patched:
+        read = Storage.open_input
+
+        def damaged(self: Storage, path: str) -> Any:
+            if Path(path) in hidden:
+                raise ValueError("damaged")
+            return read(self, path)
+
+        patched.setattr(Storage, "open_input", damaged)
+        assert [(w.code, w.count) for w in one.done().warnings] == [("FILE_UNREADABLE", 2)]
+    assert one.done().status == "skipped"
+    assert one.done(action="errors_replay").files == 2
+    assert one.replica == one.expected
+    assert one.done(action="errors_list").details["unresolved"] == 0
