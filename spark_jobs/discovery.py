@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -165,8 +165,7 @@ def discover(
     listed = list(landed)
     within = landed.within()
     files, unsettled = place.settling.split(place.storage, listed, within, now)
-    # Each run tries again to make the table, by the row as it is now.
-    found, unsettled = _find(place, files, unsettled, within, ledger.state, unread=ledger.state.keys is None)
+    found, unsettled = _find(place, files, unsettled, within, ledger.state, _unread(ledger.state))
     is_all = scope.is_full and not unsettled
     # Change files of snapshots are removed when they were ingested; their capture reports missing folders.
     is_expected = place.dialect.spec.mode == "changes"
@@ -202,9 +201,19 @@ def discover_unread(place: LandingLocation, ledger: Ledger, now: datetime) -> Di
     landed = _Landed(place, _Scope())
     there = [file for file in landed if file.path in unread]
     files, unsettled = place.settling.split(place.storage, (one for one in there if one.path in rows), rows, now)
-    found, unsettled = _find(place, files, unsettled, rows, ledger.state, unread=True)
+    found, unsettled = _find(place, files, unsettled, rows, ledger.state, None)
     left = tuple(file.path for file in there if unread[file.path].reopens)
     return replace(landed.noted(found, unsettled), missing=(), unreadable_loads=left)
+
+
+def _unread(state: TableState) -> Collection[str] | None:
+    """Files that each run reads again although they could not be read, by the row as it is now; null: all.
+
+    Those of a table that is not made yet, and one that a replay has read, of which a truncate waits for its release.
+    """
+    if state.keys is None:
+        return None
+    return () if state.held_truncate is None else (state.held_truncate.path,)
 
 
 def _missing(place: LandingLocation, landed: _Landed) -> tuple[bool, bool]:
@@ -228,8 +237,7 @@ def _find(
     unsettled: Sequence[str],
     within: Mapping[str, FileEntry],
     state: TableState,
-    *,
-    unread: bool = False,
+    unread: Collection[str] | None,
 ) -> tuple[Discovery, tuple[str, ...]]:
     """`find`, and paths of unsettled files with those that were written again since they were listed."""
     written_again = []
@@ -679,7 +687,7 @@ def discover_notified(place: LandingLocation, ledger: Ledger, now: datetime, new
     landed = among(place, _looked_at(place, new))
     within = {path: known[path] for path in new if path in known}
     files, unsettled = place.settling.split(place.storage, landed, within, now)
-    found, unsettled = _find(place, files, unsettled, within, ledger.state)
+    found, unsettled = _find(place, files, unsettled, within, ledger.state, _unread(ledger.state))
     if any(file.kind == "load" for file in found.waiting):
         return discover(place, ledger, now, full=True)
     if found.touched:

@@ -358,7 +358,7 @@ def find(
     fingerprint: Fingerprint,
     generations: Generations = "auto",
     *,
-    unread: bool = False,
+    unread: Collection[str] | None = (),
 ) -> Discovery:
     """Compare landed files with ingested ones (docs/semantics.md, section 2).
 
@@ -367,9 +367,12 @@ def find(
         fingerprint: asked only of new files and of those whose etag changed; raises FileNotFoundError for a file that
             was removed since the listing, which then counts as not listed.
         generations: what the row says of a folder of which nothing was ingested.
-        unread: files that could not be read wait again, unchanged ones too.
+        unread: files that wait again, also unchanged, if they could not be read; null: all.
     """
-    compared = {file.path: _compare(file, known.get(file.path), fingerprint, unread=unread) for file in listing}
+    compared = {}
+    for file in listing:
+        is_unread = unread is None or file.path in unread
+        compared[file.path] = _compare(file, known.get(file.path), fingerprint, unread=is_unread)
     found = [item for item in compared.values() if item is not None]
     opening = [item for item in found if item.opens(state.generation)]
     waiting = [item for item in found if item.waits(state.generation, opens=bool(opening))]

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
+
+import pytest
 
 from airflow_gddl.contract.codec import decode, plain
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.metadata.expression_text import with_expressions
+from airflow_gddl.stores import Storage
 from tests.debezium.lake import Lake, warnings_of
 from tests.debezium.probing import text
 from tests.debezium.test_snapshots import event
@@ -107,6 +110,38 @@ def test_held_and_released(engine: EnginePort, tmp_path: Path) -> None:
     assert replica(lake) == {}
     done = lake.run(action="truncate_release")
     assert (done.status, warnings_of(done)) == ("skipped", [])
+    assert is_equal(lake)
+
+
+def test_held_in_a_file_that_a_replay_has_read(
+    engine: EnginePort, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It waits for its release as if it came now, and all that comes after the replay."""
+    lake = Lake(engine, tmp_path)
+    lake.land(text(row("c", 1, 100), row("c", 2, 110)))
+    lake.run()
+    path, read = lake.land(text(row("c", 4, 130), truncate(140), row("c", 2, 150))), Storage.open_input
+
+    def damaged(self: Storage, wanted: str) -> BinaryIO:
+        if wanted.endswith(path):
+            raise ValueError("damaged")
+        return read(self, wanted)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Storage, "open_input", damaged)
+        assert warnings_of(lake.run()) == ["FILE_UNREADABLE"]
+    lake.land(text(row("c", 5, 160)))
+    lake.run()
+    assert replica(lake) == {1: "c100", 2: "c110", 5: "c160"}
+    assert warnings_of(lake.run(action="errors_replay")) == ["TRUNCATE_HELD"]
+    lake.land(text(row("c", 6, 170)))
+    held = lake.run()
+    assert (warnings_of(held), held.warnings[0].count) == (["TRUNCATE_HELD"], 2)
+    assert replica(lake) == {1: "c100", 2: "c110", 5: "c160"}
+    assert warnings_of(lake.run(action="truncate_release")) == ["TRUNCATE_APPLIED"]
+    assert lake.run().status == "skipped"
+    assert replica(lake) == {2: "c150", 5: "c160", 6: "c170"}
+    assert lake.run(action="errors_list").details["unresolved"] == 0
     assert is_equal(lake)
 
 
