@@ -134,7 +134,7 @@ def writers(pgbench: Path, engine: sa.Engine, folder: Path, rows: int, rate: int
         if running.poll() is not None:
             raise WrongResultError(f"pgbench ended by itself, with status {running.returncode}")
     finally:
-        running.send_signal(signal.SIGINT)
+        running.terminate()  # a SIGINT is ignored where this runs in the background of a shell
         running.wait()
 
 
