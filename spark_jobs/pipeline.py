@@ -53,6 +53,7 @@ from spark_jobs.table.pending import (
     left_in_quarantine,
     moment,
     next_plan,
+    replays,
     report_left,
     waits_for_files,
     withdraw,
@@ -172,7 +173,7 @@ def start(run: TableRun, coming: NextBatch, ledger: Ledger, claim: Claim) -> Bat
 
 def with_unread(run: TableRun, ledger: Ledger, found: Discovery, outcome: RunTotals) -> Discovery:
     """Files to read after rows of the quarantine: those that could not be read, where a user asked for the replay."""
-    if run.job.options.action != "errors_replay":
+    if not replays(run):
         return found
     unread = run.discover_unread(ledger)
     outcome.warn(notices.of_unread_loads(unread))
@@ -323,7 +324,7 @@ def apply(
     if work.decoded_batch.figures.quarantined:
         outcome.warn(work.stale_rows())
     # A late snapshot is as a whole between two others, and what waited in quarantine was overtaken there.
-    waited = plan.source == "quarantine" or run.job.options.action == "errors_replay"
+    waited = plan.source == "quarantine" or replays(run)
     may_restart = run.spec.mode == "changes" and not waited
     if may_restart and is_late_as_a_whole(work.decoded_batch.figures, state):
         outcome.warn(notices.of_late_batch(applied.late))
@@ -350,8 +351,7 @@ def _known(run: TableRun, batch: Batch) -> list[str]:
 
     Of archived rows only those of change files that were read, for all archives are many; a replay is asked for.
     """
-    is_replay = run.job.options.action == "errors_replay"
-    entries = batch.ledger.all_entries() if is_replay else batch.ledger.entries()
+    entries = batch.ledger.all_entries() if replays(run) else batch.ledger.entries()
     return [file.path for file in batch.plan.files if file.corrects or file.path in entries]
 
 

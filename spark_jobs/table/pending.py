@@ -73,7 +73,7 @@ def next_plan(
     without_files = BatchPlan(
         number=state.batch + 1, mode="incremental", planned_at=iso(now), generation=state.generation, files=()
     )
-    if run.job.options.action == "errors_replay":
+    if replays(run):
         plan = None if state.keys is None else replace(without_files, source="quarantine", codes=run.job.options.codes)
         plan = next_batch(found.waiting, limits=run.limits, state=state, now=now) if replayed else plan
     elif is_emptied(run, found, ledger):
@@ -105,6 +105,11 @@ def batches_ahead(
         yield plan, pending is not None
         pending, found = None, found.without(plan)
         state = replace(state, batch=plan.number, generation=plan.generation)
+
+
+def replays(run: TableRun) -> bool:
+    """Whether a user lets the quarantine be processed again."""
+    return run.job.options.action == "errors_replay"
 
 
 def releases(run: TableRun) -> bool:
@@ -222,8 +227,7 @@ def find_pending(run: TableRun, outcome: RunTotals) -> PendingWork | None:
     # Also without new files: a row that stored rows do not follow is never reported as up to date.
     require_same_identity(run.spec, ledger.state)
     due = is_emptied(run, found, ledger) or sweep_of(run, found, ledger.state) == "due"
-    replaying = run.job.options.action == "errors_replay" or ledger.awaits_replay
-    asked = replaying or wants_source_load(run, ledger)
+    asked = replays(run) or ledger.awaits_replay or wants_source_load(run, ledger)
     if not (found.waiting or pending or due or asked or waits_for_files(run, found)):
         outcome.warn(notices.of_discovery(found, run.layout.landing, run.dialect))
         report_left(run, ledger, found, outcome)
@@ -456,7 +460,7 @@ def _landed(run: TableRun) -> TableRun:
 
 def left_in_quarantine(run: TableRun) -> tuple[RunWarning, ...]:
     """Warning of a replay about rows in quarantine that no source of the row has: a replay takes them by source."""
-    if run.job.options.action != "errors_replay" or not run.former_shards:
+    if not replays(run) or not run.former_shards:
         return ()
     context, names = run.context(), {one.shard for one in run.former_shards}
     if not context.engine.exists(context.layout.errors):
