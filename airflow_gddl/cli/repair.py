@@ -21,7 +21,7 @@ from airflow_gddl.cli.explain import require_connection, require_name
 from airflow_gddl.cli.job import Done, Request, ask, ask_for_all, carry_out, each, perform, show_counts
 from airflow_gddl.cli.options import read_key, read_keys, require_whole_key
 from airflow_gddl.cli.screen import Cell, Screen, count, counted
-from airflow_gddl.contract.errors import QUARANTINE_REMEDIES, FatalError, GddlError, MetadataError
+from airflow_gddl.contract.errors import OF_FILES, QUARANTINE_REMEDIES, FatalError, GddlError, MetadataError
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.s3 import is_s3
@@ -393,7 +393,7 @@ def show_codes(screen: Screen, result: JobResult, *, folder: str) -> None:
     for one in found["codes"]:
         code, first, last = one["code"], _to_the_second(one["first"]), _to_the_second(one["last"])
         chosen = f"--table {result.table} --code {code}{place}"
-        is_file, many = code.startswith("FILE_"), counted(one["files"], "file")
+        is_file, many = code.startswith(OF_FILES), counted(one["files"], "file")
         many = many if is_file else f"{counted(one['rows'], 'row')} of {many}"
         since = f"at {first}" if first == last else f"{first} to {last}"
         screen.spans([Cell(f"  {code}", "yellow"), Cell(f"  {many}, {since} UTC")])

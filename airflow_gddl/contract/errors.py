@@ -94,6 +94,8 @@ def field_name(path: FieldPath) -> str:
     return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path).lstrip(".")
 
 
+OF_FILES = "FILE_"
+"""How codes of whole files in quarantine begin."""
 QUARANTINE_REMEDIES = {
     "APPEND_ONLY_CHANGE": "name the table's keys, then run gddl rebuild; or leave the row",
     "CAST_FAILED": "correct options.types (string makes the column text), or set type_change: rescue; then replay",

@@ -24,8 +24,6 @@ ROW_BITS = 40
 """Bits of a position that hold the row in its file; the ordinal of the file is above them."""
 ROW_MASK = (1 << ROW_BITS) - 1
 
-OF_FILES = "FILE_"
-"""How codes of whole files begin."""
 MISFIT_CODE = "CAST_FAILED"
 """Code of a record whose value does not fit the type of its column."""
 

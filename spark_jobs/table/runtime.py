@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from airflow_gddl.contract.connections import key_id
-from airflow_gddl.contract.errors import GddlError, RetriableError
+from airflow_gddl.contract.errors import OF_FILES, GddlError, RetriableError
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.result import (
     STARTING_SPARK,
@@ -56,7 +56,6 @@ from spark_jobs.plan.planned_batch import TableState
 from spark_jobs.plan.sharding import require_same_kind
 from spark_jobs.plan.table_schema import select_columns
 from spark_jobs.rules.batch_schema import BatchSchema
-from spark_jobs.rules.errors_table import OF_FILES
 from spark_jobs.spark.session_settings import SessionSettings, is_on_a_cluster
 
 if TYPE_CHECKING:
