@@ -496,8 +496,7 @@ def plan_batch(dialect: Dialect, groups: Sequence[Landed], stored: Stored, state
                       before=images.groups[i], schema_id=ids[i], withheld=d.withheld(applied)) for i, (g, d) in numbered
     )  # fmt: skip
     return BatchSchema(
-        table_schema=table_schema, groups=shaped,
-        plan=plan, before=images,
+        table_schema=table_schema, groups=shaped, plan=plan, before=images,
         schemas=known.schemas, snapshots=state.snapshots,
         warnings=(*_of_columns(spec, delivered, plan, first=state.keys is None),
                   *(() if total else _order_not_total(groups, sequence[0]))),
