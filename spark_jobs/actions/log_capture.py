@@ -148,7 +148,7 @@ class _SlotCapture:
             remedy = "name another slot, or drop this one if nothing reads it"
             raise FatalError("SOURCE_LOG_REFUSED", what, where=self.slot, remedy=remedy)
         if status is None and (known is None or not known.read_by):
-            self._keep(SlotPosition())  # first: else a slot that was made right before a kill would be nobody's
+            self._keep(SlotPosition())  # first: a slot that a killed job has made is then known
             _execute(connection, "SELECT pg_create_logical_replication_slot(:slot, 'pgoutput')", slot=self.slot)
         elif status is None or status == "lost":
             what = "was dropped" if status is None else "is lost: the database has removed changes that were not read"

@@ -1,4 +1,4 @@
-"""What a job tells of itself: metrics, and where they are sent; log lines with the table and batch at hand.
+"""Metrics of a job, and where they are sent; log lines with the table and batch that they are about.
 
 Lines are for people, or with `GDDL_LOG_FORMAT=json` a line of JSON each.
 """
