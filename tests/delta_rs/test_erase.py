@@ -480,6 +480,11 @@ def test_results_of_verify_and_errors_drop_the_key(tmp_path: Path) -> None:
     assert [len(json.loads(read[0])["details"]["rows"]), len(json.loads(read[1])["details"]["keys"])] == [1, 1]
 
 
+_TIE = RunWarning(code="SEQUENCE_TIE", message="ties", sample=('{"id":7}', '{"id":8}'))
+TIED = to_json(JobResult(table="s.t", status="succeeded", warnings=(_TIE,), run_id="r"))
+"""A record of a run that names two keys."""
+
+
 class Moving(Storage):
     """Puts a record into an archive just before it is read, as a load may."""
 
@@ -494,10 +499,8 @@ class Moving(Storage):
 def test_record_archived_during_erasure_drops_the_key(tmp_path: Path) -> None:
     row = spec()
     lake = filled(tmp_path, row)
-    shown = RunWarning(code="SEQUENCE_TIE", message="ties", sample=('{"id":7}', '{"id":8}'))
     runs = Path(lake.layout(row).runs)
-    record = JobResult(table="s.t", status="succeeded", warnings=(shown,), run_id="r")
-    (runs / "20200101T000000000000-tied.json").write_text(to_json(record))
+    (runs / "20200101T000000000000-tied.json").write_text(TIED)
     job = lake.job([row], erasing(id="7"))
     found = attempt(TableRun(job=job, spec=row, runtime=Runtime(storage=Moving(), spark=NoSpark())), totals_of(job))
     assert isinstance(found, TableOutcome)
@@ -522,11 +525,9 @@ class Erasing(Storage):
 def test_archive_that_is_written_during_an_erasure_lacks_the_key(tmp_path: Path) -> None:
     row = spec()
     lake = filled(tmp_path, row)
-    shown = RunWarning(code="SEQUENCE_TIE", message="ties", sample=('{"id":7}', '{"id":8}'))
     runs = Path(lake.layout(row).runs)
-    record = JobResult(table="s.t", status="succeeded", warnings=(shown,), run_id="r")
     for number in range(60):
-        (runs / f"202001{number:02d}T000000000000-tied.json").write_text(to_json(record))
+        (runs / f"202001{number:02d}T000000000000-tied.json").write_text(TIED)
     compact(Erasing(lambda: lake.done(row, erasing(id="7"))), str(runs))
     texts = [path.read_text() for path in runs.rglob("*-tied*")]
     assert sum(text.count('{\\"id\\":8}') for text in texts) == 60
