@@ -24,6 +24,7 @@ from airflow_gddl.contract.durations import seconds
 from airflow_gddl.contract.errors import FatalError, GddlError, RetriableError
 from airflow_gddl.contract.extensions import ICEBERG_KINDS
 from airflow_gddl.contract.layout import Layout, join
+from airflow_gddl.contract.packages import package_missing
 from airflow_gddl.contract.result import RunWarning
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.stores import Storage
@@ -95,12 +96,11 @@ def _tables(storage: Storage, layout: Layout, spec: TableSpec) -> Iterator[tuple
 def _publishers(storage: Storage, layout: Layout, spec: TableSpec) -> Iterator[IcebergPublisher]:
     """
     Raises:
-        FatalError: `ICEBERG_MISSING`.
+        FatalError: `PACKAGE_MISSING`.
     """
     for path, versions in _tables(storage, layout, spec):
-        if importlib.util.find_spec("pyiceberg") is None:
-            what = "iceberg: true needs the package pyiceberg, which is not installed where the job runs"
-            raise FatalError("ICEBERG_MISSING", what, remedy="pip install 'airflow-gddl[iceberg]'")
+        if importlib.util.find_spec("pyiceberg") is None:  # not imported: that takes a second
+            raise package_missing("pyiceberg", "a job with `iceberg: true`")
         yield IcebergPublisher(storage, path, versions)
 
 

@@ -1,56 +1,29 @@
-"""`gddl-job`: argv ─► JobSpec ─► JobResult ─► exit status."""
+"""Entry points of the job: `gddl-job`, `gddl-task`, and what scripts of platforms call.
+
+Nothing but the contract is imported before a job starts, so that a missing package is an error with a code.
+"""
 
 from __future__ import annotations
 
-import argparse
-import json
-import os
-import signal
 import sys
-import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn, TextIO
+from collections.abc import Sequence
+from types import ModuleType
+from typing import NoReturn
 
-from airflow_gddl.contract import codec
-from airflow_gddl.contract.durations import seconds
-from airflow_gddl.contract.errors import FatalError, GddlError, RetriableError
-from airflow_gddl.contract.layout import places_of
+from airflow_gddl.contract.errors import FatalError
+from airflow_gddl.contract.packages import needed_by
 from airflow_gddl.contract.python_command import exit_process
-from airflow_gddl.contract.result import JobResult
-from airflow_gddl.contract.s3 import s3a_settings
-from airflow_gddl.contract.source_access import announce
-from airflow_gddl.contract.spec import JobSpec, TierSpec, size_bytes
-from airflow_gddl.stores import Storage
-from spark_jobs.catalogs.catalog_port import session_settings
-from spark_jobs.continuous.loop import run_continuously
-from spark_jobs.discovery import SOURCES
-from spark_jobs.job.job_tables import Show, SpreadByTier, exit_status, run_job
-from spark_jobs.job.run_results import ResultStore
-from spark_jobs.job.spread_local import LocalSpread
-from spark_jobs.job.spread_spark import SparkSpread
-from spark_jobs.job.stop import Stop, end_with
-from spark_jobs.job.telemetry import MetricsPublisher, publish, set_up_logging
-from spark_jobs.spark.session_settings import SessionSettings, is_on_a_cluster
-from spark_jobs.spark.tasks import leave_pandas_out
-from spark_jobs.table.runtime import LazySpark, Observer, Runtime, Spread, print_step, silent
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-APPLICATION = "GDDL-APPLICATION "
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the job of the arguments; standard output has one JobResult line per table and nothing else."""
-    args, results = _prepared(argv)
+    """Exit status of the job of the arguments; see `program.run`."""
     try:
-        job = read_spec(args.spec)
-    except GddlError as error:
+        program = _program()
+    except FatalError as error:
         print(error, file=sys.stderr)
         return 2
-    return _run(job, args, results)
+    status: int = program.run(argv)
+    return status
 
 
 def script() -> NoReturn:
@@ -62,191 +35,19 @@ def task() -> None:
     """`main` for platforms that call a function and show its exception.
 
     Raises:
-        GddlError: as `read_spec`.
+        GddlError: `PACKAGE_MISSING`, or as `program.read_spec`.
         SystemExit: with the exit status, when tables failed.
     """
-    args, results = _prepared(None)
-    status = _run(read_spec(args.spec), args, results)
+    status = _program().run(None, raises=True)
     if status:
         raise SystemExit(status)
 
 
-def _prepared(argv: Sequence[str] | None) -> tuple[argparse.Namespace, TextIO]:
-    """The arguments, and the output for results."""
-    args = _parser().parse_args(argv)
-    if args.parent is not None:
-        end_with(args.parent)
-    if not is_on_a_cluster(os.environ):
-        leave_pandas_out()
-    results = _own_stdout()
-    return args, results
+def _program() -> ModuleType:
+    with needed_by("a job", install="airflow-gddl[spark]"):
+        from spark_jobs import program  # noqa: PLC0415 - see above
 
-
-def _run(job: JobSpec, args: argparse.Namespace, results: TextIO) -> int:
-    announce(job.access, os.environ)
-    spark, stop = LazySpark(_settings(job, args.verbose, os.environ), opened=_announce), Stop()
-    lasts = job.options.continuous is not None and job.options.action == "run"
-    stopped_by = str if lasts else lambda: stop.why
-    observe = set_up_logging(job.run_id, os.environ)(print_step if args.progress else silent)
-    files = SOURCES[args.discovery].having(dict(args.stream_option)) if args.discovery in SOURCES else None
-    runtime = Runtime(
-        storage=Storage(),
-        spark=spark,
-        observe=observe,
-        spread=_spread(spark, observe, stopped_by, steps=args.progress),
-        files=files,
-        stopped_by=stopped_by,
-    )
-    show = _printer(results, ResultStore.of(job, runtime.storage) if args.results else None)
-    try:
-        if lasts:
-            return _keep(job, runtime, show, stop)
-        stop.listen(signal.SIGTERM)
-        stop.then(spark.cancel)
-        outcomes = run_job(job, runtime, show)
-    finally:
-        spark.stop()
-    publish(job, [outcome.result for outcome in outcomes], time.time())
-    status = exit_status(outcomes)
-    return 128 + signal.SIGTERM if status and stop.is_asked else status
-
-
-def _keep(job: JobSpec, runtime: Runtime, show: Show, stop: Stop) -> int:
-    """A continuous job; publishes metrics while it runs."""
-    figures = MetricsPublisher(job, time.time)
-    stop.listen(signal.SIGTERM, signal.SIGINT)
-
-    def report(result: JobResult) -> None:
-        show(result)
-        figures.take(result)
-
-    try:
-        return exit_status(run_continuously(job, runtime, report, stop))
-    except GddlError as error:
-        print(error, file=sys.stderr)
-        return 75 if isinstance(error, RetriableError) else 1
-    finally:
-        figures.flush()
-
-
-def read_spec(text: str) -> JobSpec:
-    """A JobSpec from JSON, or from a file or object (`s3://`) that holds it.
-
-    Raises:
-        FatalError: `SPEC_INVALID`, `SPEC_UNREADABLE`, `CONTRACT_VERSION`.
-    """
-    if not text.lstrip().startswith("{"):
-        try:
-            text = (Storage().read(text) if "://" in text else Path(text).read_bytes()).decode()
-        except (OSError, ValueError) as error:
-            raise FatalError(
-                "SPEC_UNREADABLE", f"the JobSpec can't be read: {error}", remedy="give JSON, a file or an s3:// URL"
-            ) from error
-    try:
-        data = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise FatalError("SPEC_INVALID", f"not JSON: {error}", remedy="build the spec with the catalog") from error
-    version = data.get("contract_version", JobSpec.contract_version) if isinstance(data, dict) else None
-    if version != JobSpec.contract_version:
-        raise FatalError(
-            "CONTRACT_VERSION",
-            f"the spec has contract version {version}, this job {JobSpec.contract_version}",
-            remedy="install the same airflow-gddl on both sides",
-        )
-    return codec.decode(JobSpec, data)
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="gddl-job", description="Run one JobSpec.")
-    parser.add_argument("--spec", required=True, help="a JobSpec as JSON, or a file or s3:// URL that holds it")
-    parser.add_argument("--results", action="store_true", help="also write results to the lake, below _gddl/results")
-    parser.add_argument(
-        "--discovery",
-        choices=("listing", *SOURCES),
-        default="listing",
-        help="how tables of engine spark discover new files: by listing, or by a Spark stream",
-    )
-    parser.add_argument(
-        "--stream-option",
-        type=_pair,
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help="a setting of that stream",
-    )
-    parser.add_argument("--progress", action="store_true", help="print each step on standard error")
-    parser.add_argument("--parent", type=int, metavar="PID", help="end when this process, which started the job, ends")
-    parser.add_argument("--verbose", action="store_true", help="print Spark's log")
-    return parser
-
-
-def _pair(text: str) -> tuple[str, str]:
-    name, sign, value = text.partition("=")
-    if not name or not sign:
-        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE")
-    return name, value
-
-
-def _own_stdout() -> TextIO:
-    """Reserve standard output for results: all other output, also of the JVM, goes to standard error."""
-    kept = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)
-    return kept
-
-
-def _settings(job: JobSpec, verbose: bool, environ: Mapping[str, str]) -> SessionSettings:
-    # Roots with credentials of their own are read by Arrow alone.
-    apart = {access.landing for access in job.access}
-    s3a = s3a_settings(environ, [root for root in places_of(job) if root not in apart])
-    cluster = SessionSettings(
-        verbose=verbose,
-        s3=bool(s3a),
-        extra={**s3a, **session_settings(job)},
-        start_seconds=float(seconds(environ.get("GDDL_SPARK_START_TIMEOUT", "10m"))),
-        ship_delta=environ.get("GDDL_SPARK_DELTA", "ship") == "ship",
-    )
-    tiers = [job.tiers[t.size] for t in job.tables if t.size in job.tiers]
-    if not tiers:
-        return cluster
-    largest = max(tiers, key=lambda tier: size_bytes(tier.memory))
-    brief = all(tier.tables_per_job > 1 for tier in tiers)
-    return replace(
-        cluster,
-        cores=max(t.cores for t in tiers),
-        memory=largest.memory,
-        worker_memory=max(map(_worker_bytes, tiers)),
-        brief=brief,
-        lasting=job.options.continuous is not None,
-        single=len(job.tables) == 1,
-    )
-
-
-def _worker_bytes(tier: TierSpec) -> int:
-    """Address space of a Python process of Spark: three copies of the largest content, and 4 GiB for libraries."""
-    return max(size_bytes(tier.delta_rs_memory), 3 * tier.inflated_bytes) + 4 * 1024**3
-
-
-def _announce(session: SparkSession) -> None:
-    """Print the job's id on the cluster, for the program that started it."""
-    if is_on_a_cluster(os.environ) and "SPARK_REMOTE" not in os.environ:
-        print(f"{APPLICATION}{session.sparkContext.applicationId}", file=sys.stderr, flush=True)
-
-
-def _spread(spark: LazySpark, observe: Observer, stopped_by: Callable[[], str], *, steps: bool) -> Spread:
-    """Over Spark tasks; on one machine, tiers with `spread: processes` over local processes."""
-    on_a_cluster = is_on_a_cluster(os.environ)
-    shows = steps and not on_a_cluster
-    tasks = SparkSpread(spark, Storage(), steps=shows, stopped_by=stopped_by, observe=observe)
-    return tasks if on_a_cluster else SpreadByTier(tasks, LocalSpread(observe, stopped_by=stopped_by))
-
-
-def _printer(out: TextIO, answers: ResultStore | None) -> Callable[[JobResult], None]:
-    def show(result: JobResult) -> None:
-        print(codec.to_json(result), file=out, flush=True)
-        if answers is not None:
-            answers.put(result)
-
-    return show
+    return program
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ from airflow_gddl.contract.durations import seconds
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.layout import join
 from airflow_gddl.contract.names import delivered_name, landed_name, mask_method, renamed
+from airflow_gddl.contract.packages import needed_by
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from airflow_gddl.contract.sql_types import DecimalType, SqlType
 from airflow_gddl.stores import Storage
@@ -127,14 +128,8 @@ def url_of(name: str, environ: Mapping[str, str]) -> URL:
 
 
 def _sqlalchemy() -> Any:
-    try:
+    with needed_by("reading a source database", install="airflow-gddl[source]"):
         import sqlalchemy  # noqa: PLC0415 - only who compares with a source needs it
-    except ImportError as error:
-        raise FatalError(
-            "SOURCE_DRIVER_MISSING",
-            f"SQLAlchemy is not installed: {error}",
-            remedy="pip install 'airflow-gddl[source]'",
-        ) from error
     return sqlalchemy
 
 

@@ -45,6 +45,7 @@ from airflow_gddl.contract.extensions import (
 from airflow_gddl.contract.iceberg_rest import code_of_rest, open_rest
 from airflow_gddl.contract.kafka import SERVERS, client_settings, settings_of, topic_of
 from airflow_gddl.contract.layout import join
+from airflow_gddl.contract.packages import needed_by
 from airflow_gddl.contract.s3 import is_s3
 from airflow_gddl.contract.source_access import announced
 from airflow_gddl.contract.spec import TableSpec
@@ -175,12 +176,10 @@ def _refusal(status: int, server: str, name: str) -> GddlError:
 
 
 def probe_glue(spec: CatalogSpec, database: str, _environ: Mapping[str, str]) -> str:
-    try:
+    with needed_by(f"the catalog kind {spec.kind}", install="airflow-gddl[glue]"):
         import boto3  # noqa: PLC0415 - an extra that only this catalog needs
         from botocore.config import Config  # noqa: PLC0415 - as above
         from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415 - as above
-    except ImportError as error:
-        raise _unreachable("boto3 is not installed", "pip install 'airflow-gddl[glue]'") from error
     wait = seconds(spec.timeout)
     config = Config(connect_timeout=wait, read_timeout=wait, retries={"total_max_attempts": 1})
     account = {} if spec.catalog_id is None else {"CatalogId": spec.catalog_id}

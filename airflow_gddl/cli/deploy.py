@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json as json_module
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
@@ -16,10 +15,13 @@ from airflow_gddl.cli import context, options
 from airflow_gddl.cli import metadata as catalogs
 from airflow_gddl.cli.commands import Group
 from airflow_gddl.cli.screen import Cell, Screen
-from airflow_gddl.contract.errors import FatalError, MetadataError
+from airflow_gddl.contract.errors import MetadataError
+from airflow_gddl.contract.packages import needed_by
 from airflow_gddl.contract.spec import TierSpec
+from airflow_gddl.runners.databricks.settings import DatabricksSettings, serverless_warning
 from airflow_gddl.runners.descriptor import RUNNERS, settings_of
-from airflow_gddl.runners.interface import DatabricksAccess
+from airflow_gddl.runners.glue.settings import GlueSettings
+from airflow_gddl.runners.interface import DatabricksAccess, FromEnvironment
 
 _MWAA = "mwaa"
 _RUNNERS = {"spark": "spark_submit"}
@@ -178,15 +180,15 @@ def databricks(
 ) -> None:
     """Create or update the saved Databricks jobs, one for each tier with tables."""
     cli = context.of(ctx)
-    require_package("databricks", "databricks-sdk", "databricks")
-    # Imported here, since the SDK takes a second to import.
-    from airflow_gddl.runners import databricks as saved  # noqa: PLC0415 - imported when needed
-    from airflow_gddl.runners.databricks import DatabricksSettings, connect  # noqa: PLC0415 - imported when needed
+    with needed_by("gddl deploy databricks", install="airflow-gddl[databricks]"):
+        # Imported here, since the SDK takes a second to import.
+        from airflow_gddl.runners.databricks import jobs as saved  # noqa: PLC0415 - needs the SDK
+        from airflow_gddl.runners.databricks.workspace import connect  # noqa: PLC0415 - as above
 
     catalog = catalogs.read(cli, metadata)
     settings = settings_of("databricks", DatabricksSettings, catalog.runners.get("databricks", {}))
     wanted = saved.jobs_of(_used(catalog), settings)
-    if warning := saved.serverless_warning(_used(catalog), settings, catalog.roots):
+    if warning := serverless_warning(_used(catalog), settings, catalog.roots):
         cli.screen.warn(warning, "yellow")
     if render_bundle is not None:
         path = saved.render_bundle(render_bundle, settings.job_name, wanted)
@@ -209,10 +211,8 @@ def glue(
 ) -> None:
     """Create or update the saved Glue jobs, one for each tier with tables."""
     cli = context.of(ctx)
-    require_package("boto3", "boto3", "glue")
-    from airflow_gddl.runners import glue as saved  # noqa: PLC0415 - imported when needed
-    from airflow_gddl.runners.glue import GlueSettings  # noqa: PLC0415 - imported when needed
-    from airflow_gddl.runners.interface import FromEnvironment  # noqa: PLC0415 - imported when needed
+    with needed_by("gddl deploy glue", install="airflow-gddl[glue]"):
+        from airflow_gddl.runners.glue import jobs as saved  # noqa: PLC0415 - needs boto3
 
     catalog = catalogs.read(cli, metadata)
     settings = settings_of("glue", GlueSettings, catalog.runners.get("glue", {}))
@@ -227,16 +227,6 @@ def _used(catalog: Catalog) -> Mapping[str, TierSpec]:
     """Tiers of the enabled tables."""
     sizes = {spec.size for spec in catalog.tables if spec.enabled}
     return {size: tier for size, tier in catalog.tiers.items() if size in sizes}
-
-
-def require_package(module: str, package: str, extra: str) -> None:
-    """
-    Raises:
-        FatalError: `RUNNER_PACKAGE_MISSING`.
-    """
-    if importlib.util.find_spec(module) is None:
-        remedy = f"pip install 'airflow-gddl[{extra}]'"
-        raise FatalError("RUNNER_PACKAGE_MISSING", f"{package} is not installed", remedy=remedy)
 
 
 def _show(screen: Screen, changes: Sequence[JobChange[Any]]) -> None:

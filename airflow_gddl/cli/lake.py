@@ -23,6 +23,7 @@ from airflow_gddl.cli.status import StatusLine, status_lines
 from airflow_gddl.contract.codec import plain
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.layout import Layout
+from airflow_gddl.contract.packages import needed_by
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from airflow_gddl.runtime.delta_tables import opened, unresolved
 from airflow_gddl.topology.rows import select
@@ -149,7 +150,7 @@ class Lake:
         """The published columns of a table, without rows that are marked as deleted; in memory, whole.
 
         Raises:
-            FatalError: `REPLICA_MISSING`, `TABLE_NOT_PUBLISHED`, `DELTALAKE_MISSING`.
+            FatalError: `REPLICA_MISSING`, `TABLE_NOT_PUBLISHED`, `PACKAGE_MISSING`.
         """
         pyarrow, catalog = _pyarrow(), self._catalog()
         (spec,) = self._chosen(catalog, (table,))
@@ -183,12 +184,10 @@ class Lake:
 def _pyarrow() -> Any:
     """
     Raises:
-        FatalError: `PYARROW_MISSING`.
+        FatalError: `PACKAGE_MISSING`.
     """
-    if importlib.util.find_spec("pyarrow") is None:
-        what, remedy = "the package pyarrow is not installed here", "pip install 'airflow-gddl[cli,spark]'"
-        raise FatalError("PYARROW_MISSING", what, remedy=remedy)
-    return importlib.import_module("pyarrow")
+    with needed_by("Lake", install="airflow-gddl[cli,spark]"):
+        return importlib.import_module("pyarrow")
 
 
 def _arrow(kind: type, lines: Iterable[object]) -> pa.Table:

@@ -21,10 +21,10 @@ from airflow_gddl.cli.context import CliContext
 from airflow_gddl.cli.explain import require_name
 from airflow_gddl.cli.options import absolute, check_names
 from airflow_gddl.cli.screen import Cell, Screen, count, counted
-from airflow_gddl.cli.simulate import require_pyarrow
 from airflow_gddl.contract.checks import check_values
 from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.contract.layout import LandingFolder, join
+from airflow_gddl.contract.packages import needed_by
 from airflow_gddl.contract.s3 import is_s3
 from airflow_gddl.contract.source_access import SourceAccess, announced
 from airflow_gddl.contract.spec import TableSpec
@@ -86,8 +86,6 @@ def onboard(  # noqa: PLR0913 - typer reads each option of the command from one 
 ) -> None:
     """Propose metadata rows and keys for all tables of a source, as a diff; exit status 1 if changes are not
     written."""
-    if not connection:
-        require_pyarrow("landing files are read with")
     given = OnboardingOptions(
         source=source,
         metadata=metadata,
@@ -116,7 +114,6 @@ def inspect(
     json: options.Json = False,
 ) -> None:
     """Check the CDC service's settings by its files, and name the setting to change; exit status 1 on a finding."""
-    require_pyarrow("landing files are read with")
     found = carry_out_inspect(context.of(ctx), metadata, landing, frozenset(table or ()), as_json=json)
     raise typer.Exit(context.FAILED if found else context.OK)
 
@@ -298,7 +295,8 @@ def _first_settings(folder: Folder, given: OnboardingOptions) -> tuple[FileChang
 def _facts(cli: CliContext, given: OnboardingOptions, settings: Settings) -> SourceFacts:
     if given.connection:
         return Database(given.connection, cli.environ).read(given.schemas, given.tables)
-    from airflow_gddl.onboarding.landing import Landing, read_landing  # noqa: PLC0415 - it imports pyarrow
+    with needed_by("gddl onboard without --connection", install="airflow-gddl[local]"):
+        from airflow_gddl.onboarding.landing import Landing, read_landing  # noqa: PLC0415 - it imports pyarrow
 
     declared = settings.sources.get(given.source)
     shared = settings.roots.landing if declared is None else declared.landing
@@ -369,8 +367,9 @@ def carry_out_inspect(
         MetadataError: `TABLE_NAME_INVALID`, `METADATA_MISSING`, `INSPECT_NOTHING_FOUND`.
         GddlError: the root can't be listed.
     """
-    from airflow_gddl.onboarding import inspection  # noqa: PLC0415 - it imports pyarrow
-    from airflow_gddl.onboarding.landing import Landing  # noqa: PLC0415 - as above
+    with needed_by("gddl inspect", install="airflow-gddl[local]"):
+        from airflow_gddl.onboarding import inspection  # noqa: PLC0415 - it imports pyarrow
+        from airflow_gddl.onboarding.landing import Landing  # noqa: PLC0415 - as above
 
     check_names(tables)
     places, access = _places(cli, metadata, root)

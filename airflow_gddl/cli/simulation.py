@@ -331,7 +331,7 @@ class DemoSource:
     """Slow to create: reads all tables.
 
     Raises:
-        MetadataError: `SIMULATE_DEMO_MISSING` and others of the simulator.
+        FatalError: `PACKAGE_MISSING`, and those of the simulator.
     """
 
     def __init__(self, source: SourceOptions) -> None:

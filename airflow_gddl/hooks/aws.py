@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 from airflow_gddl import version_compat as capabilities
 from airflow_gddl.contract.errors import FatalError, MetadataError
 from airflow_gddl.contract.iceberg_rest import is_catalog_connection
+from airflow_gddl.contract.packages import needed_by
 from airflow_gddl.contract.s3 import laid_over
 from airflow_gddl.contract.source_access import SourceAccess, announce, connection_text, connection_variable
 from airflow_gddl.runners.interface import DatabricksAccess
@@ -254,11 +255,8 @@ def _of_azure(kind: str, arguments: Mapping[str, Any], extra: Mapping[str, Any])
 
 
 def _require(module: str, package: str) -> Any:
-    try:
+    with needed_by("the connection", install=package):
         return importlib.import_module(module)
-    except ImportError as error:
-        what = f"connections need a package: {error}"
-        raise FatalError("RUNNER_PACKAGE_MISSING", what, remedy=f"pip install {package}") from error
 
 
 def _unusable(name: str, error: Exception) -> FatalError:

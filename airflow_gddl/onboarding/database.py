@@ -11,6 +11,7 @@ from typing import Any
 from airflow_gddl.contract.checks import table_name_fault
 from airflow_gddl.contract.connections import engine_of, lent_url_of, require_replication, unreachable, url_of
 from airflow_gddl.contract.errors import FatalError, MetadataError
+from airflow_gddl.contract.packages import needed_by
 from airflow_gddl.metadata.problems import looks_secret
 from airflow_gddl.onboarding.rules import Activity, DeclaredConstraints, KeyFact, Notice, SourceFacts, TableFacts
 
@@ -242,11 +243,8 @@ class Database:
     @staticmethod
     def _sqlalchemy() -> Any:
         """The SQLAlchemy module, version 2 or newer, which reads the catalogs of a schema at once."""
-        try:
+        with needed_by("reading a source database", install="airflow-gddl[source]"):
             import sqlalchemy as sa  # noqa: PLC0415 - needed only for reading a database
-        except ImportError as error:
-            remedy = "pip install 'airflow-gddl[source]'"
-            raise FatalError("SOURCE_DRIVER_MISSING", f"SQLAlchemy is not installed: {error}", remedy=remedy) from error
         if int(sa.__version__.split(".")[0]) < 2:
             remedy = "run gddl onboard in an environment of its own: pip install 'airflow-gddl[source]' 'sqlalchemy>=2'"
             raise FatalError("SOURCE_DRIVER_MISSING", f"SQLAlchemy {sa.__version__} is too old", remedy=remedy)

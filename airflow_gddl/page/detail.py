@@ -55,7 +55,7 @@ def describe(path: str, environ: Mapping[str, str]) -> dict[str, Any] | None:
     """Columns with types, the newest versions, rows and bytes; null when there is no table.
 
     Raises:
-        FatalError: `DELTALAKE_MISSING`.
+        FatalError: `PACKAGE_MISSING`.
         RetriableError: `LAKE_UNREADABLE`.
     """
     with opened(path, environ) as table:
@@ -76,7 +76,7 @@ def quarantined(path: str, code: str, limit: int, environ: Mapping[str, str]) ->
         code: of which rows are wanted; empty: of all.
 
     Raises:
-        FatalError: `DELTALAKE_MISSING`.
+        FatalError: `PACKAGE_MISSING`.
         RetriableError: `LAKE_UNREADABLE`.
     """
     with opened(path, environ) as table:
@@ -462,7 +462,7 @@ def preview(path: str, hidden: HiddenColumns, environ: Mapping[str, str]) -> dic
     Columns whose values are not shown are not read.
 
     Raises:
-        FatalError: `DELTALAKE_MISSING`.
+        FatalError: `PACKAGE_MISSING`.
         RetriableError: `LAKE_UNREADABLE`.
     """
     with opened(path, environ) as table:

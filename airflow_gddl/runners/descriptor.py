@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from airflow_gddl.contract.codec import decode
 from airflow_gddl.contract.errors import FatalError, FieldPath, MetadataError, SpecProblem
 from airflow_gddl.contract.extensions import ExtensionPoint
+from airflow_gddl.contract.packages import needed_by
 from airflow_gddl.contract.s3 import is_s3
 from airflow_gddl.contract.spec import Roots, TierSpec
 from airflow_gddl.runners.child import nothing
@@ -67,7 +68,7 @@ class RunnerDescriptor:
         check_settings: problems of the settings that types can't express.
         compute: frozen dataclass of `tiers.<tier>.compute.<name>`, with `check_compute`; null: there is none.
         check_root: problems of a landing or lake root, by the field that names it.
-        package: what must be installed, for messages; `extra`: the extra of this project that installs it.
+        install: what pip must install where the platform is called, e.g. `airflow-gddl[glue]`; empty: nothing.
         deployed: `gddl deploy <name>` creates its jobs.
         check: reference of a function that takes a `RunnerCheck` and yields subjects and probes, for `gddl check`.
         bundle: reference of a `JobFiles`, for `gddl bundle`.
@@ -83,8 +84,7 @@ class RunnerDescriptor:
     compute: type[Any] | None = None
     check_compute: Callable[[Any], Iterable[SpecProblem]] = lambda _compute: ()
     check_root: Callable[[FieldPath, str], Iterable[SpecProblem]] = lambda _path, _root: ()
-    package: str = ""
-    extra: str = ""
+    install: str = ""
     deployed: bool = False
     check: str = ""
     bundle: str = ""
@@ -121,9 +121,9 @@ RUNNERS: ExtensionPoint[RunnerDescriptor] = ExtensionPoint(
     descriptor=RunnerDescriptor,
     built_in={"local": LOCAL},
     referenced={
-        "databricks": "airflow_gddl.runners.databricks:RUNNER",
-        "emr_serverless": "airflow_gddl.runners.emr_serverless:RUNNER",
-        "glue": "airflow_gddl.runners.glue:RUNNER",
+        "databricks": "airflow_gddl.runners.databricks.settings:RUNNER",
+        "emr_serverless": "airflow_gddl.runners.emr_serverless.settings:RUNNER",
+        "glue": "airflow_gddl.runners.glue.settings:RUNNER",
         "spark_submit": "airflow_gddl.runners.spark_submit:RUNNER",
     },
     unknown_code="RUNNER_UNKNOWN",
@@ -222,17 +222,13 @@ def make_platform(name: str, own: Mapping[str, Any], environ: Mapping[str, str],
     """
     Raises:
         MetadataError: `RUNNER_UNKNOWN`, `RUNNER_SETTINGS_INVALID`.
-        FatalError: `RUNNER_PACKAGE_MISSING`, `RUNNER_BROKEN`.
+        FatalError: `PACKAGE_MISSING`, `RUNNER_BROKEN`.
         LookupError: the runner has no platform.
     """
     descriptor = RUNNERS.get(name)
     if not descriptor.remote:
         raise LookupError(f"jobs of runner {name} run on no platform")
     module, _, attribute = descriptor.platform.partition(":")
-    try:
+    with needed_by(f"runner {name}", install=descriptor.install):
         make: Callable[..., Platform] = getattr(importlib.import_module(module), attribute)
-    except ModuleNotFoundError as error:
-        wanted = f"airflow-gddl[{descriptor.extra}]" if descriptor.extra else descriptor.package or error.name
-        what = f"runner {name} needs {descriptor.package or error.name}: {error}"
-        raise FatalError("RUNNER_PACKAGE_MISSING", what, remedy=f"pip install '{wanted}'") from error
     return make(own, environ, connections)

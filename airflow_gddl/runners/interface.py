@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, Literal, Protocol, TypeVar
 
 from airflow_gddl.contract.errors import FatalError
+from airflow_gddl.contract.packages import needed_by
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import CONTRACT_VERSION, JobSpec, TierSpec
 
@@ -46,9 +47,10 @@ class FromEnvironment:
         return DatabricksAccess()
 
     def aws(self, name: str, region: str | None) -> Any:  # noqa: ARG002 - as above
-        import boto3  # noqa: PLC0415 - only where that platform is used
+        with needed_by("the runner's platform", install="airflow-gddl[glue]"):
+            from airflow_gddl.runners import aws  # noqa: PLC0415 - needs boto3
 
-        return boto3.Session(region_name=region)
+        return aws.session(region)
 
 
 State = Literal["waiting", "running", "succeeded", "failed", "cancelled", "lost"]

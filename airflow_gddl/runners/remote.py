@@ -20,17 +20,13 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import cached_property
-from typing import Any, Literal, cast
-
-from botocore.config import Config
-from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError, ParamValidationError
+from typing import Any, Literal
 
 from airflow_gddl.contract.codec import decode, plain, to_document, to_json
-from airflow_gddl.contract.errors import FatalError, GddlError, RetriableError
+from airflow_gddl.contract.errors import FatalError, GddlError
 from airflow_gddl.contract.layout import STATE, join, results_folder, spec_path
 from airflow_gddl.contract.result import ErrorInfo, JobResult
 from airflow_gddl.contract.s3 import CODES
@@ -597,55 +593,3 @@ def _by_tier(spec: JobSpec) -> Iterator[JobSpec]:
         sizes.setdefault(table.size, []).append(table)
     for tables in sizes.values():
         yield replace(spec, tables=tuple(tables))
-
-
-# The standard mode honours Retry-After and throttling with growing pauses.
-CLIENT = Config(retries={"mode": "standard", "total_max_attempts": 5}, connect_timeout=10, read_timeout=30)
-_PASSING = (
-    "Throttl",
-    "TooManyRequests",
-    "Internal",
-    "ServiceUnavailable",
-    "RequestTimeout",
-    "RequestLimit",
-    "OperationTimeout",
-    "ConcurrentRunsExceeded",
-)
-_CREDENTIALS = ("ExpiredTokenException", "ExpiredToken", "UnrecognizedClientException", "InvalidSignatureException")
-
-
-@contextmanager
-def translated(service: str) -> Iterator[None]:
-    """
-    Args:
-        service: its name, for messages: `EMR Serverless`, `Glue`.
-
-    Raises:
-        RetriableError: `PLATFORM_UNREACHABLE`.
-        FatalError: `PLATFORM_REFUSED`.
-    """
-    section = service.lower().replace(" ", "_")
-    try:
-        yield
-    except ClientError as error:
-        raise _refusal(error, service) from error
-    except (ParamValidationError, NoCredentialsError) as error:
-        remedy = f"correct runners.{section} in gddl.yaml, and the credentials"
-        raise FatalError("PLATFORM_REFUSED", f"{service}: {error}", remedy=remedy) from error
-    except BotoCoreError as error:
-        raise RetriableError("PLATFORM_UNREACHABLE", f"{service}: {error}", remedy="the call is retried") from error
-
-
-def code_of(error: ClientError) -> str:
-    return cast("str", error.response.get("Error", {}).get("Code", ""))
-
-
-def _refusal(error: ClientError, service: str) -> GddlError:
-    what = f"{service}: {error}"[:500]
-    if code_of(error).startswith(_PASSING):
-        return RetriableError("PLATFORM_UNREACHABLE", what, remedy="the call is retried")
-    guide = service.lower().replace(" ", "-")
-    remedy = f"see the message above and the permissions that docs/platforms/{guide}.md lists"
-    if code_of(error) in _CREDENTIALS:
-        remedy = "renew the credentials of aws_conn_id, or of the environment; a role renews them by itself"
-    return FatalError("PLATFORM_REFUSED", what, remedy=remedy)

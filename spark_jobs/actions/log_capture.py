@@ -257,7 +257,7 @@ def capture_topic(run: TableRun, totals: RunTotals) -> None:
 
     Raises:
         FatalError: `SOURCE_LOG_LOST`: Kafka has removed messages that were not read; `SOURCE_LOG_REPLACED`: the topic
-            was deleted, or made again; `TOPIC_UNREADABLE`: its messages are of an unknown form; `JOB_PACKAGE_MISSING`,
+            was deleted, or made again; `TOPIC_UNREADABLE`: its messages are of an unknown form; `PACKAGE_MISSING`,
             `SOURCE_REFUSED`, and as `settings_of`.
         RetriableError: `SOURCE_UNREACHABLE`; `TABLE_BUSY`: another job reads the topic for longer than ten minutes.
     """

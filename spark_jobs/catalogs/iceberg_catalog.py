@@ -15,6 +15,7 @@ from typing import Any
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.extensions import CatalogSpec, EntryName
 from airflow_gddl.contract.iceberg_rest import code_of_rest, open_rest
+from airflow_gddl.contract.packages import package_missing
 from airflow_gddl.stores import Storage
 from spark_jobs.catalogs.catalog_port import (
     CatalogContext,
@@ -206,8 +207,8 @@ def _translated() -> Iterator[None]:
     except CatalogError:
         raise
     except ImportError as error:
-        message = f"pyiceberg is not installed where the job runs ({error}): pip install 'airflow-gddl[iceberg]'"
-        raise CatalogError("CATALOG_UNREACHABLE", message, is_down=True) from error
+        missing = package_missing("pyiceberg", "a job that registers Iceberg tables")
+        raise CatalogError("CATALOG_UNREACHABLE", str(missing), is_down=True) from error
     except FatalError as error:
         raise CatalogError(error.code, f"{error.what}; {error.remedy}", is_down=True) from error
     except Exception as error:

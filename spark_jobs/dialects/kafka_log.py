@@ -23,6 +23,7 @@ from typing import Any
 
 from airflow_gddl.contract.errors import FatalError, GddlError, RetriableError
 from airflow_gddl.contract.kafka import REGISTRY, REGISTRY_USER, SERVERS, client_settings
+from airflow_gddl.contract.packages import needed_by
 
 _QUIET = logging.getLogger(f"{__name__}.client")
 """The client's own log: each attempt to connect that fails. What is wrong is in our errors."""
@@ -92,15 +93,9 @@ class KafkaLog:
 
     @cached_property
     def _kafka(self) -> Any:
-        try:
+        with needed_by("a job that reads topics", install="airflow-gddl[kafka]"):
             importlib.import_module("confluent_kafka.admin")
             return importlib.import_module("confluent_kafka")
-        except ImportError as error:
-            what, remedy = (
-                f"the client of Kafka is not installed: {error}",
-                "install airflow-gddl[kafka] where the job runs",
-            )
-            raise FatalError("JOB_PACKAGE_MISSING", what, remedy=remedy) from error
 
     @cached_property
     def _admin(self) -> Any:
@@ -132,7 +127,7 @@ class KafkaLog:
         """Null: there is no such topic.
 
         Raises:
-            GddlError: `SOURCE_UNREACHABLE`, `SOURCE_REFUSED`, `JOB_PACKAGE_MISSING`.
+            GddlError: `SOURCE_UNREACHABLE`, `SOURCE_REFUSED`, `PACKAGE_MISSING`.
         """
         described = self._described(topic)
         if described is None:

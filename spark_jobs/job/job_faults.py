@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-import sys
 from dataclasses import dataclass
 
 from airflow_gddl.contract.errors import UNEXPECTED_CODE, FatalError, GddlError, RetriableError
+from airflow_gddl.contract.packages import of_import
 from airflow_gddl.contract.s3 import s3_error
 from airflow_gddl.stores.readers import disk_full
 from spark_jobs.engines.port import DEAD_WORKER
@@ -82,10 +82,8 @@ def translated(error: BaseException) -> GddlError:
     """The error itself if it is a `GddlError`, else its translation."""
     if isinstance(error, GddlError):
         return error
-    if isinstance(error, ModuleNotFoundError):
-        what = f"this Python, {sys.executable}, lacks the package {error.name}"
-        remedy = "install 'airflow-gddl[spark]' where jobs run; nothing is lost, the next run resumes the batch"
-        return FatalError("JOB_PACKAGE_MISSING", what, remedy=remedy)
+    if isinstance(error, ImportError) and (missing := of_import(error, "a job")) is not None:
+        return missing
     text = f"{type(error).__name__}: {error}"
     first = _first_line(text)[:800]
     if (full := disk_full(text, "", Exception(first))) is not None:

@@ -22,6 +22,7 @@ import pyspark
 
 from airflow_gddl.contract import spark_versions as versions
 from airflow_gddl.contract.errors import FatalError
+from airflow_gddl.contract.packages import package_missing
 from airflow_gddl.stores import scratch as scratch_folders
 
 _LOG = logging.getLogger(__name__)
@@ -69,14 +70,13 @@ def delta() -> JarSet:
     """The JARs of the installed delta-spark, for the installed pyspark.
 
     Raises:
-        FatalError: `SPARK_UNSUPPORTED`; `DELTA_UNSUPPORTED`: the two don't fit each other; `DELTA_MISSING`: the package
+        FatalError: `SPARK_UNSUPPORTED`; `DELTA_UNSUPPORTED`: the two don't fit each other; `PACKAGE_MISSING`:
             delta-spark is not installed.
     """
     try:
         version = importlib.metadata.version("delta-spark")
     except importlib.metadata.PackageNotFoundError as error:
-        raise FatalError("DELTA_MISSING", "the package delta-spark is not installed",
-                         remedy="pip install 'airflow-gddl[spark]'") from error  # fmt: skip
+        raise package_missing("delta", "a job with Spark") from error
     versions.check_packages(pyspark.__version__, version)
     known = versions.DELTA.get(versions.series(version))
     other = _delta(known.version) if known is not None and known.version != version else None

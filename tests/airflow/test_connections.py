@@ -138,7 +138,7 @@ def test_an_identity_of_azure_needs_its_package(monkeypatch: pytest.MonkeyPatch)
     extra = {"use_azure_managed_identity": True, "managed_identity_client_id": "m", "azure_resource_id": "/w"}
     connect(monkeypatch, "dbx", {**DATABRICKS, "login": "", "password": "", "extra": extra})
     monkeypatch.setitem(sys.modules, "azure.identity", None)
-    with pytest.raises(FatalError, match=r"RUNNER_PACKAGE_MISSING.*pip install azure-identity"):
+    with pytest.raises(FatalError, match=r"PACKAGE_MISSING.*pip install azure-identity"):
         FromAirflow().databricks("dbx")
     kinds = {"ManagedIdentityCredential": Credential, "DefaultAzureCredential": Credential}
     monkeypatch.setitem(sys.modules, "azure.identity", SimpleNamespace(**kinds))

@@ -157,7 +157,8 @@ def test_selectors() -> None:
 @pytest.fixture
 def databricks(stage: Stage) -> Iterator[Any]:
     pytest.importorskip("databricks.sdk")
-    from airflow_gddl.runners.databricks import DatabricksSettings, jobs_of  # noqa: PLC0415 - optional
+    from airflow_gddl.runners.databricks.jobs import jobs_of  # noqa: PLC0415 - optional
+    from airflow_gddl.runners.databricks.settings import DatabricksSettings  # noqa: PLC0415 - as above
     from devtools.fake_databricks.server import serving  # noqa: PLC0415 - as above
 
     own = {"wheel": "/Volumes/w.whl", "local_roots": True}

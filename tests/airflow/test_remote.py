@@ -32,7 +32,8 @@ from airflow_gddl.dags.factory import build_dags
 from airflow_gddl.dags.maintenance import build_upkeep_dags
 from airflow_gddl.operators.jobs import LoadOperator
 from airflow_gddl.reporting.continuous_monitor import MonitoredPipeline
-from airflow_gddl.runners.databricks import DatabricksSettings, jobs_of
+from airflow_gddl.runners.databricks.jobs import jobs_of
+from airflow_gddl.runners.databricks.settings import DatabricksSettings
 from airflow_gddl.runners.interface import Handle, WaitPolicy
 from airflow_gddl.runners.remote import Attempts, Submission, TaskKey
 from airflow_gddl.runtime.landing.monitoring import DesiredStateKeeper

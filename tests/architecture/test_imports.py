@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import subprocess
 import sys
+import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -151,3 +154,64 @@ def test_import_linter_keeps_every_contract() -> None:
     kept = re.search(r"Contracts: (\d+) kept, 0 broken", done.stdout)
     assert kept is not None, done.stdout
     assert int(kept[1]) == (ROOT / "pyproject.toml").read_text().count("[[tool.importlinter.contracts]]")
+
+
+VENDORS = "clients of vendors are imported in the rooms that open connections"
+ROOMS = {
+    "airflow_gddl.operators.lineage",
+    "airflow_gddl.runners.aws",
+    "airflow_gddl.runners.databricks.jobs",
+    "airflow_gddl.runners.databricks.platform",
+    "airflow_gddl.runners.databricks.workspace",
+    "airflow_gddl.runners.emr_serverless.platform",
+    "airflow_gddl.runners.glue.jobs",
+    "airflow_gddl.runners.glue.platform",
+    "spark_jobs.job.metrics_file",
+}
+"""Modules that only the users of a client load. All others import it in the function that opens a connection."""
+
+
+def imported_on_load(tree: ast.AST) -> Iterator[str]:
+    """Modules that are imported when the module itself is: not in functions, and not for type checkers alone."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            continue
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
+            continue
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            yield node.module
+        yield from imported_on_load(node)
+
+
+def clients_on_load(tree: ast.AST) -> set[str]:
+    """Clients of vendors, as import-linter's contract lists them, that a module imports when it is loaded."""
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    (vendors,) = (contract["forbidden_modules"] for contract in contracts if contract["name"] == VENDORS)
+    return {name.partition(".")[0] for name in imported_on_load(tree)} & set(vendors)
+
+
+def test_only_rooms_import_a_vendor_s_client_on_load() -> None:
+    """Who lacks the package runs every other command. import-linter sees no difference to an import in a function."""
+    paths = [path for package in ("airflow_gddl", "spark_jobs") for path in (ROOT / package).rglob("*.py")]
+    clients = {
+        ".".join(path.relative_to(ROOT).with_suffix("").parts): clients_on_load(ast.parse(path.read_text()))
+        for path in paths
+    }
+    assert {module: names for module, names in clients.items() if names and module not in ROOMS} == {}
+    assert {module for module in ROOMS if not clients[module]} == set(), "no room any more"
+
+
+@pytest.mark.parametrize(
+    ("source", "found"),
+    [
+        ("import botocore", {"botocore"}),
+        ("try:\n    from boto3 import Session\nexcept ImportError:\n    pass", {"boto3"}),
+        ("class A:\n    import sqlalchemy.orm", {"sqlalchemy"}),
+        ("def f():\n    import botocore", set()),
+        ("if TYPE_CHECKING:\n    import botocore", set()),
+    ],
+)
+def test_imports_on_load_are_seen(source: str, found: set[str]) -> None:
+    assert clients_on_load(ast.parse(source)) == found

@@ -15,8 +15,8 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from airflow_gddl.contract.spark_versions import check_packages
-from airflow_gddl.runners.databricks import DatabricksSettings
-from airflow_gddl.runners.glue import GlueSettings
+from airflow_gddl.runners.databricks.settings import DatabricksSettings
+from airflow_gddl.runners.glue.settings import GlueSettings
 from airflow_gddl.runners.this_machine import JOB_PACKAGES
 
 ROOT = Path(__file__).parents[2]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -219,6 +220,7 @@ def test_check_continues_after_a_failure(gddl: Gddl, monkeypatch: pytest.MonkeyP
     assert status == "failed"
     assert connection.startswith("[SOURCE_UNREACHABLE] the source can't be read: ")
     assert "(postgresql+psycopg2 at 127.0.0.1:1). Remedy: " in connection
+    lacks = "a job on this machine needs the package deltalake, which is not installed"
     old = "[AIRFLOW_TOO_OLD] Airflow 3.0.2 is not supported"
     assert checked == {
         "Airflow": ("failed", f"{old}. Remedy: install Airflow 3.0.6 or newer"),
@@ -233,7 +235,7 @@ def test_check_continues_after_a_failure(gddl: Gddl, monkeypatch: pytest.MonkeyP
         ),
         "runner local": (
             "failed",
-            "[JOB_PACKAGE_MISSING] jobs on this machine need deltalake. Remedy: pip install 'airflow-gddl[spark]'",
+            f"[PACKAGE_MISSING] {lacks} ({sys.executable}). Remedy: pip install 'airflow-gddl[spark]'",
         ),
     }
 

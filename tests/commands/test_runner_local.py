@@ -183,7 +183,7 @@ def test_a_job_that_will_not_end_is_killed(home: Path, lake: Path, tmp_path: Pat
 def test_a_job_without_its_packages_names_the_one_it_lacks(home: Path, lake: Path) -> None:
     orders = {"log": ["Traceback:", "ModuleNotFoundError: No module named 'pyarrow'"], "exit": 1}
     outcome = runner_of(home, orders).run(spec_of(lake, "a.b"), Heard())
-    assert errors(outcome) == {"a.b": "JOB_PACKAGE_MISSING"}
+    assert errors(outcome) == {"a.b": "PACKAGE_MISSING"}
     (error,) = (result.error for result in outcome.results)
     assert error is not None
     assert "pyarrow" in error.message

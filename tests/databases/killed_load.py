@@ -11,7 +11,7 @@ from typing import Any
 from airflow_gddl.stores import Storage
 from spark_jobs.job.spread_local import NoSpark
 from spark_jobs.job.table_job import attempt, totals_of
-from spark_jobs.main import read_spec
+from spark_jobs.program import read_spec
 from spark_jobs.table.runtime import Runtime, TableOutcome, TableRun
 
 _left = int(sys.argv[2])

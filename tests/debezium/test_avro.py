@@ -109,7 +109,7 @@ def test_missing_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setitem(sys.modules, "fastavro", None)
     with pytest.raises(FatalError) as caught:
         probe(tmp_path, b"Obj\x01 and more")
-    assert caught.value.code == "JOB_PACKAGE_MISSING"
+    assert caught.value.code == "PACKAGE_MISSING"
     assert "airflow-gddl[avro]" in (caught.value.remedy or "")
 
 

@@ -102,6 +102,6 @@ def test_the_present_job_takes_every_field_that_the_earlier_one_wrote(versions: 
     job = lake.job([ROW, replace(spec_of("u"), schedule=None)])
     stated = json.loads(versions["earlier"].specification(job))
     assert stated["tables"][0]["delete"] == "hard", "the earlier version states defaults"
-    code = "import sys; from spark_jobs.main import read_spec; from airflow_gddl.contract.codec import to_document;"
+    code = "import sys; from spark_jobs.program import read_spec; from airflow_gddl.contract.codec import to_document;"
     again = versions["present"].python(f"{code} print(to_document(read_spec(sys.argv[1])))", json.dumps(stated))
     assert again.strip() == to_document(job)

@@ -18,8 +18,8 @@ from airflow_gddl.contract.codec import from_json, to_json
 from airflow_gddl.contract.layout import result_name, results_folder, spec_path
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import CONTRACT_VERSION
-from airflow_gddl.runners.databricks import DatabricksSettings
-from airflow_gddl.runners.emr_serverless import PYTHON
+from airflow_gddl.runners.databricks.settings import DatabricksSettings
+from airflow_gddl.runners.emr_serverless.platform import PYTHON
 from tests.delta_rs.small_lake import SmallLake, spec_of
 
 DAGS = 1000

@@ -239,7 +239,7 @@ def test_without_pyiceberg_loads_continue_with_a_warning(quick: Lake, monkeypatc
     monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
     (warning,) = quick.run().warnings
     assert warning.code == "ICEBERG_BEHIND"
-    assert "[ICEBERG_MISSING]" in warning.message
+    assert "[PACKAGE_MISSING]" in warning.message
     assert "airflow-gddl[iceberg]" in warning.message
     assert len(quick.delta()) == 8
 

@@ -14,18 +14,14 @@ from databricks.sdk.service.jobs import JobSettings
 
 from airflow_gddl.contract.errors import FatalError, MetadataError, RetriableError
 from airflow_gddl.contract.spec import DEFAULT_TIERS, TierSpec
-from airflow_gddl.runners.databricks import (
-    DatabricksPlatform,
-    DatabricksSettings,
-    DatabricksTier,
-    Workspace,
-    connect,
-    job_of,
-)
+from airflow_gddl.runners.databricks.jobs import job_of
+from airflow_gddl.runners.databricks.platform import DatabricksPlatform
+from airflow_gddl.runners.databricks.settings import DatabricksSettings, DatabricksTier
+from airflow_gddl.runners.databricks.workspace import Workspace, connect
 from airflow_gddl.runners.interface import DatabricksAccess, Handle, RunRequest
 from devtools.fake_databricks.server import FakeServer, serving
 from devtools.fake_databricks.workspace import Refusal, TaskProcess, allowed, arguments_of, settings_of
-from spark_jobs import main as job_main
+from spark_jobs import program as job_main
 from spark_jobs.discovery import SOURCES
 from tests.remote.conftest import OWN
 from tests.waiting import wait_for

@@ -19,7 +19,8 @@ from airflow_gddl.contract.errors import FatalError, MetadataError, RetriableErr
 from airflow_gddl.contract.layout import result_name, results_folder
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobSpec, Roots, TableSpec, TierSpec
-from airflow_gddl.runners.emr_serverless import EmrPlatform, EmrSettings, EmrTier, make, request_of
+from airflow_gddl.runners.emr_serverless.platform import EmrPlatform, make, request_of
+from airflow_gddl.runners.emr_serverless.settings import EmrSettings, EmrTier
 from airflow_gddl.runners.interface import ENDED, FromEnvironment, Handle, RunRequest
 from airflow_gddl.runners.remote import Attempts, RemoteRunner, TaskKey
 from airflow_gddl.stores import Storage

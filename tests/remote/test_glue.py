@@ -11,8 +11,10 @@ import pytest
 
 from airflow_gddl.contract.errors import FatalError, RetriableError
 from airflow_gddl.contract.spec import CONTRACT_VERSION, DEFAULT_TIERS, JobSpec, TierSpec
-from airflow_gddl.runners import glue
-from airflow_gddl.runners.glue import GluePlatform, GlueSettings, GlueTier, check_settings, job_of, jobs_of, make
+from airflow_gddl.runners.glue import jobs as glue
+from airflow_gddl.runners.glue.jobs import job_of, jobs_of
+from airflow_gddl.runners.glue.platform import GluePlatform, make
+from airflow_gddl.runners.glue.settings import GlueSettings, GlueTier, check_settings
 from airflow_gddl.runners.interface import ENDED, FromEnvironment, Handle, RunRequest
 from airflow_gddl.runners.remote import Attempts, RemoteRunner, TaskKey
 from airflow_gddl.stores import Storage

@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 
-from spark_jobs import main as job
+from spark_jobs import program as job
 from spark_jobs.table.runtime import Step
 
 
@@ -25,7 +25,7 @@ def main(spec: str, step: str, seconds: str) -> int:
         os.kill(os.getpid(), signal.SIGTERM)
 
     job.print_step = observe
-    return job.main(["--spec", spec, "--progress"])
+    return job.run(["--spec", spec, "--progress"])
 
 
 if __name__ == "__main__":

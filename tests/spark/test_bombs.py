@@ -30,8 +30,8 @@ from spark_jobs.dialects.protocol import ReadBounds
 from spark_jobs.engines import batches, written_parts
 from spark_jobs.engines.spark import DRIVER_BYTES, naming_files
 from spark_jobs.job.job_faults import translated
-from spark_jobs.main import _settings
 from spark_jobs.plan.planned_batch import PlannedFile
+from spark_jobs.program import _settings
 from spark_jobs.rules.read import FileRows, read_file
 from tests.conftest import LocalPort, Way, table_of, ways_of_spark
 from tests.delta_rs.small_lake import TIER, spec_of

@@ -25,9 +25,9 @@ from airflow_gddl.metadata.settings import FIELDS as SETTINGS
 from airflow_gddl.metadata.sources import SourceSpec
 from airflow_gddl.metadata.validation import EXAMPLES as MAPPINGS
 from airflow_gddl.metadata.validation import TABLE
-from airflow_gddl.runners.databricks import OF_CLUSTERS, DatabricksSettings, DatabricksTier
-from airflow_gddl.runners.emr_serverless import EmrSettings, EmrTier
-from airflow_gddl.runners.glue import GlueSettings, GlueTier
+from airflow_gddl.runners.databricks.settings import OF_CLUSTERS, DatabricksSettings, DatabricksTier
+from airflow_gddl.runners.emr_serverless.settings import EmrSettings, EmrTier
+from airflow_gddl.runners.glue.settings import GlueSettings, GlueTier
 from airflow_gddl.runners.spark_submit import SparkSubmitCompute, SparkSubmitSettings
 from spark_jobs.plan.table_schema import TableSchema
 from tests.unit.metadata_folder import loaded

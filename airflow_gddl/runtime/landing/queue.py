@@ -15,8 +15,9 @@ from typing import Any
 from urllib.parse import unquote_plus
 
 from airflow_gddl.contract.codec import to_json
-from airflow_gddl.contract.errors import RetriableError
+from airflow_gddl.contract.errors import GddlError, RetriableError
 from airflow_gddl.contract.layout import STATE, LandingFolder, join
+from airflow_gddl.contract.packages import needed_by
 from airflow_gddl.contract.spec import Roots
 from airflow_gddl.runtime.landing.polling import Poll, Scope, poll_folders
 from airflow_gddl.stores import Storage, open_store, read_document
@@ -144,6 +145,7 @@ class SqsQueue:
 
     Raises (every method):
         RetriableError: `QUEUE_UNREACHABLE`.
+        FatalError: `PACKAGE_MISSING`.
     """
 
     def __init__(self, url: str, environ: Mapping[str, str] = os.environ) -> None:
@@ -168,13 +170,8 @@ class SqsQueue:
             self._ask("delete_message_batch", Entries=entries)
 
     def _ask(self, operation: str, **arguments: Any) -> dict[str, Any]:
-        try:
+        with needed_by("the queue of [gddl] events_queue", install="airflow-gddl[events]"):
             from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415 - only where a queue is configured
-        except ImportError as error:
-            remedy = "pip install 'airflow-gddl[events]'"
-            raise RetriableError(
-                "QUEUE_UNREACHABLE", "boto3 is not installed", where=self._url, remedy=remedy
-            ) from error
         try:
             answer: dict[str, Any] = getattr(self._client(), operation)(QueueUrl=self._url, **arguments)
         except (BotoCoreError, ClientError) as error:
@@ -284,7 +281,7 @@ class Following:
                 if time.monotonic() > end:
                     _LOG.warning("the queue could not be drained within %.0f s: listing all tables", _DRAIN_SECONDS)
                     return False
-        except RetriableError as error:
+        except GddlError as error:
             _LOG.warning("listing all tables, since the queue of events can't be read: %s", error)
             return False
         self.sleep(_PUBLISH_SECONDS)

@@ -12,6 +12,7 @@ from functools import partial
 from typing import IO, Any
 
 from airflow_gddl.contract.errors import FatalError
+from airflow_gddl.contract.packages import package_missing
 from airflow_gddl.stores.readers import too_large
 from spark_jobs.dialects.debezium.change_events import Record
 
@@ -20,6 +21,7 @@ LENGTHS = b"gddl.lengths"
 """Metadata of a container whose records are messages: the bytes of each, see `encoded_lengths`."""
 Schema = Any
 
+_COMPRESSIONS = ("cramjam", "zstandard")
 _PRIMITIVES = {"int": "int32", "long": "int64", "enum": "string", "fixed": "bytes"}
 _LOGICAL = {
     "date": "org.apache.kafka.connect.data.Date",
@@ -44,7 +46,7 @@ def avro_records(data: bytes, most: int, where: str) -> Iterator[tuple[str | Non
         where: the file, for errors.
 
     Raises:
-        FatalError: `JOB_PACKAGE_MISSING`: fastavro, or the package of a compression.
+        FatalError: `PACKAGE_MISSING`: fastavro, or the package of a compression.
         QuarantinableError: `FILE_TOO_LARGE`.
         ValueError: it is damaged, or cut short.
     """
@@ -121,8 +123,8 @@ def _require_bounded(records: int, size: int, most: int, where: str) -> None:
 
 
 def _missing(error: Exception, where: str) -> FatalError:
-    what = f"a package that Avro files need is not installed: {error}"
-    return FatalError("JOB_PACKAGE_MISSING", what, where=where, remedy="install airflow-gddl[avro] where the job runs")
+    compression = next((name for name in _COMPRESSIONS if name in str(error)), "fastavro")
+    return package_missing(compression, "a job that reads Avro files", install="airflow-gddl[avro]", where=where)
 
 
 def _record(value: Any, schema: Mapping[str, Any]) -> Record:

