@@ -369,7 +369,9 @@ def _pip(arguments: Sequence[str]) -> None:
     if done.returncode:
         said = " / ".join(line for line in done.stderr.splitlines() if "ERROR" in line)[:500] or done.stderr[-500:]
         remedy = "configure a package index for pip (PIP_INDEX_URL, PIP_FIND_LINKS), or use --no-environment"
-        raise FatalError("ENVIRONMENT_FAILED", f"pip could not fetch the libraries: {said}", remedy=remedy)
+        if "No module named pip" in said:
+            remedy = "install pip into this Python (uv pip install pip), or use --no-environment"
+        raise FatalError("ENVIRONMENT_FAILED", f"pip could not fetch the libraries: {said.strip()}", remedy=remedy)
 
 
 ENTRY = '"""Entry point for spark-submit; code and libraries are passed separately."""\n\n'

@@ -100,7 +100,7 @@ def _publishers(storage: Storage, layout: Layout, spec: TableSpec) -> Iterator[I
     """
     for path, versions in _tables(storage, layout, spec):
         if importlib.util.find_spec("pyiceberg") is None:  # not imported: that takes a second
-            raise package_missing("pyiceberg", "a job with `iceberg: true`")
+            raise package_missing("a job with `iceberg: true`", "pyiceberg")
         yield IcebergPublisher(storage, path, versions)
 
 

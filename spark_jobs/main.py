@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from types import ModuleType
 from typing import NoReturn
 
 from airflow_gddl.contract.errors import FatalError
@@ -18,12 +17,12 @@ from airflow_gddl.contract.python_command import exit_process
 def main(argv: Sequence[str] | None = None) -> int:
     """Exit status of the job of the arguments; see `program.run`."""
     try:
-        program = _program()
+        with needed_by("a job", install="airflow-gddl[spark]"):
+            from spark_jobs import program  # noqa: PLC0415 - see above
     except FatalError as error:
         print(error, file=sys.stderr)
         return 2
-    status: int = program.run(argv)
-    return status
+    return program.run(argv)
 
 
 def script() -> NoReturn:
@@ -38,16 +37,11 @@ def task() -> None:
         GddlError: `PACKAGE_MISSING`, or as `program.read_spec`.
         SystemExit: with the exit status, when tables failed.
     """
-    status = _program().run(None, raises=True)
-    if status:
-        raise SystemExit(status)
-
-
-def _program() -> ModuleType:
     with needed_by("a job", install="airflow-gddl[spark]"):
         from spark_jobs import program  # noqa: PLC0415 - see above
-
-    return program
+    status = program.run(None, raises=True)
+    if status:
+        raise SystemExit(status)
 
 
 if __name__ == "__main__":

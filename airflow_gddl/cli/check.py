@@ -45,7 +45,7 @@ from airflow_gddl.contract.extensions import (
 from airflow_gddl.contract.iceberg_rest import code_of_rest, open_rest
 from airflow_gddl.contract.kafka import SERVERS, client_settings, settings_of, topic_of
 from airflow_gddl.contract.layout import join
-from airflow_gddl.contract.packages import needed_by
+from airflow_gddl.contract.packages import EXTRAS, needed_by
 from airflow_gddl.contract.s3 import is_s3
 from airflow_gddl.contract.source_access import announced
 from airflow_gddl.contract.spec import TableSpec
@@ -215,7 +215,7 @@ def probe_iceberg_rest(spec: CatalogSpec, database: str, environ: Mapping[str, s
             if "NoSuch" not in str(error):
                 raise
     except ImportError as error:
-        raise ProbeSkippedError("pyiceberg is not installed here; try `gddl catalog diff`") from error
+        raise ProbeSkippedError("airflow-gddl[iceberg] is not installed here; jobs need it") from error
     except GddlError:
         raise
     except Exception as error:
@@ -290,7 +290,7 @@ def check(ctx: typer.Context, metadata: options.Metadata = "metadata", json: opt
 
 
 def check_all(cli: CliContext, folder: str) -> Iterator[Checked]:
-    """Versions, extensions, metadata, roots, runner, source connections, slots, topics and catalogs, in this order.
+    """Versions, extensions, metadata, roots, runner, sources, slots, packages, topics and catalogs, in this order.
 
     With unreadable metadata, later checks are skipped.
     """
@@ -315,6 +315,7 @@ def check_all(cli: CliContext, folder: str) -> Iterator[Checked]:
     options = [spec.options for spec in catalog.tables if spec.options.get("replication_slot")]
     for slot, name in sorted({(str(one["replication_slot"]), str(one["verify_connection"])) for one in options}):
         yield _tried(f"slot {slot}", partial(Database(name, cli.environ).replicates, slot))
+    yield from _packages(cli, catalog)
     yield from _topics(cli, catalog)
     for name in catalog.catalogs:
         yield _catalog(cli, catalog, name)
@@ -331,6 +332,32 @@ def _mask_key(cli: CliContext, catalog: Catalog) -> Checked:
         return "found"
 
     return _tried("mask key", tried)
+
+
+def _packages(cli: CliContext, catalog: Catalog) -> Iterator[Checked]:
+    """Optional packages of jobs, a line for each that this deployment uses; a platform's jobs have their own."""
+    if RUNNERS.get(catalog.runner).remote:
+        return
+    tables = [spec for spec in catalog.tables if spec.enabled]
+    registers = any(one.kind.startswith("iceberg_") for one in catalog.catalogs.values())
+    used = {
+        "pyiceberg": registers or any(spec.iceberg for spec in tables),
+        "confluent_kafka": any(map(topic_of, tables)),
+        "prometheus_client": bool(cli.environ.get("GDDL_METRICS_FILE")),
+        "opentelemetry.sdk": bool(cli.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT")),
+    }
+    for module in (module for module, is_used in used.items() if is_used):
+        yield _tried(f"package {EXTRAS[module.partition('.')[0]][0]}", partial(probe_package, module))
+
+
+def probe_package(module: str) -> str:
+    """
+    Raises:
+        FatalError: `PACKAGE_MISSING`.
+    """
+    with needed_by("a job of these rows and settings"):
+        importlib.import_module(module)
+    return "is installed"
 
 
 def _topics(cli: CliContext, catalog: Catalog) -> Iterator[Checked]:

@@ -21,6 +21,7 @@ LENT_PREFIX = "GDDL_SOURCE_"
 # By SQLAlchemy's name of the driver, or of the database alone: its default driver.
 _PACKAGES = {
     "postgresql": "psycopg2-binary",
+    "postgresql+psycopg2": "psycopg2-binary",
     "postgresql+psycopg": "'psycopg[binary]'",
     "mysql": "mysqlclient, or pip install pymysql and write mysql+pymysql://",
     "mysql+pymysql": "pymysql",
@@ -28,6 +29,7 @@ _PACKAGES = {
     "mariadb+pymysql": "pymysql",
     "mariadb+mariadbconnector": "mariadb",
     "mssql": "pyodbc",
+    "mssql+pyodbc": "pyodbc",
     "mssql+pymssql": "pymssql",
     "oracle": "oracledb, and write oracle+oracledb://",
     "oracle+oracledb": "oracledb",
@@ -119,19 +121,25 @@ def engine_of(sqlalchemy: Any, url: Any) -> Any:
         FatalError: `SOURCE_DRIVER_MISSING`.
     """
     try:
-        return sqlalchemy.create_engine(url, poolclass=sqlalchemy.pool.NullPool, future=True)
+        engine = sqlalchemy.create_engine(url, poolclass=sqlalchemy.pool.NullPool, future=True)
     except (ImportError, sqlalchemy.exc.NoSuchModuleError) as error:
         raise no_driver(url, error) from error
+    if engine.dialect.is_async:
+        raise no_driver(url, "it answers to asyncio alone")
+    return engine
 
 
-def no_driver(url: Any, error: Exception) -> FatalError:
+def no_driver(url: Any, error: Exception | str) -> FatalError:
     """`SOURCE_DRIVER_MISSING`, with the command that installs the driver.
 
     Args:
         url: an `sqlalchemy.engine.URL`; nothing but its driver's name is shown.
     """
-    package = _PACKAGES.get(url.drivername) or _PACKAGES.get(url.drivername.partition("+")[0])
+    database, _, driver = url.drivername.partition("+")
+    package = _PACKAGES.get(url.drivername) or _PACKAGES.get(database)
     remedy = f"pip install {package}" if package else "install the package that brings it to SQLAlchemy"
+    if driver and package and url.drivername not in _PACKAGES and "and write" not in package:
+        remedy += f", and write {database}://"
     return FatalError("SOURCE_DRIVER_MISSING", f"no driver for {url.drivername}: {error}", remedy=remedy)
 
 

@@ -47,22 +47,29 @@ EXTRAS: Mapping[str, tuple[str, str]] = {
 """Module to the distribution that has it and the extra that installs it; the longest name that fits counts."""
 
 
-def package_missing(module: str, user: str, *, install: str = "", where: str = "") -> FatalError:
-    """`PACKAGE_MISSING`, with the command that installs the package.
+def package_missing(user: str, *modules: str, install: str = "", where: str = "") -> FatalError:
+    """`PACKAGE_MISSING`, with the command that installs the packages.
 
     Args:
-        module: full name of the module that can't be imported.
-        user: what needs it, as the subject of a sentence: `gddl simulate`, `runner glue`.
+        user: what needs them, as the subject of a sentence: `gddl simulate`, `runner glue`.
+        modules: full names of modules that can't be imported.
         install: what pip is to install, e.g. `airflow-gddl[local]`; empty: the extra of `EXTRAS`.
         where: place that it concerns; empty: the Python of this process.
     """
-    names = [name for name in EXTRAS if f"{module}.".startswith(f"{name}.")]
-    package, extra = EXTRAS[max(names, key=len)] if names else (module.partition(".")[0], "")
-    install = install or (f"airflow-gddl[{extra}]" if extra else "")
+    packages, extras = zip(*map(_package_of, modules), strict=True)
+    install = install or (f"airflow-gddl[{extras[0]}]" if extras[0] else "")
     # No command for an unknown module: a package of that name may be anybody's.
-    remedy = f"pip install {shlex.quote(install)}" if install else f"install the package that has the module {module}"
-    what = f"{user} needs the package {package}, which is not installed"
+    remedy = f"pip install {shlex.quote(install)}" if install else f"install the package that has {modules[0]}"
+    several, one = ("packages", "are"), ("package", "is")
+    noun, verb = several if len(packages) > 1 else one
+    what = f"{user} needs the {noun} {', '.join(packages)}, which {verb} not installed"
     return FatalError("PACKAGE_MISSING", what, where=where or sys.executable, remedy=remedy)
+
+
+def _package_of(module: str) -> tuple[str, str]:
+    """Distribution and extra; an unknown module's own name and the empty text."""
+    names = [name for name in EXTRAS if f"{module}.".startswith(f"{name}.")]
+    return EXTRAS[max(names, key=len)] if names else (module.partition(".")[0], "")
 
 
 def of_import(error: ImportError, user: str, *, install: str = "", where: str = "") -> FatalError | None:
@@ -72,14 +79,18 @@ def of_import(error: ImportError, user: str, *, install: str = "", where: str = 
         user, install, where: as `package_missing`.
     """
     module = error.name or ""
-    if module.partition(".")[0] in ("", *_OWN):
+    if module.partition(".")[0] in _OWN:
         return None
-    found = package_missing(module, user, install=install, where=where)
+    if not module:  # a library's own check of what it needs
+        what, remedy = f"{user} can't import what it needs: {error}", "install the package that this message names"
+        return FatalError("PACKAGE_MISSING", what, where=where or sys.executable, remedy=remedy)
+    missing = package_missing(user, module, install=install, where=where)
     if isinstance(error, ModuleNotFoundError):
-        return found
-    what = f"{user} needs another version of a package: {error}"
-    remedy = found.remedy.replace("pip install", "pip install --upgrade")
-    return FatalError("PACKAGE_MISSING", what, where=found.where, remedy=remedy)
+        return missing
+    # Another version than the one that is needed, or a library of the system is missing.
+    remedy = missing.remedy.replace("pip install", "pip install --upgrade --upgrade-strategy eager")
+    what = f"{user} can't import what it needs of the package {_package_of(module)[0]}: {error}"
+    return FatalError("PACKAGE_MISSING", what, where=missing.where, remedy=remedy)
 
 
 @contextmanager

@@ -220,7 +220,8 @@ _FAULTS = (
         passing=True,
     ),
 )
-CODES = frozenset({"S3_ENDPOINT_INVALID", *(fault.code for fault in _FAULTS)})
+# boto3 is missing where it is needed for credentials.
+CODES = frozenset({"PACKAGE_MISSING", "S3_ENDPOINT_INVALID", *(fault.code for fault in _FAULTS)})
 """Codes of errors that affect all tables of the job."""
 # Matches the message without paths: a path may contain the name of an error.
 _URL = re.compile(r"\b(?:s3a?|https?)://(?!169\.254\.)\S*")

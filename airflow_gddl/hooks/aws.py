@@ -14,7 +14,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from airflow_gddl import version_compat as capabilities
-from airflow_gddl.contract.errors import FatalError, MetadataError
+from airflow_gddl.contract.errors import FatalError, GddlError, MetadataError
 from airflow_gddl.contract.iceberg_rest import is_catalog_connection
 from airflow_gddl.contract.packages import needed_by
 from airflow_gddl.contract.s3 import laid_over
@@ -74,11 +74,12 @@ def fetch(conn_id: str) -> dict[str, str]:
 
     Raises:
         MetadataError: `AWS_CONNECTION_INVALID`.
+        FatalError: `PACKAGE_MISSING`; only a role and a profile need Amazon's provider.
     """
     try:
         connection = capabilities.connection(conn_id)
         return variables_of(connection)
-    except MetadataError:
+    except GddlError:
         raise
     except Exception as error:
         what = f"the connection {conn_id!r} can't be read: {type(error).__name__}"
@@ -153,13 +154,13 @@ def require_credentials(connection: Any) -> None:
         raise _wrong(what, "name a connection of type aws")
 
 
+_AMAZON = "airflow.providers.amazon.aws.hooks.base_aws"
+
+
 def _assumed(conn_id: str) -> dict[str, str | None]:
     """Keys for a role or profile, from Amazon's provider."""
-    try:
-        hook = importlib.import_module("airflow.providers.amazon.aws.hooks.base_aws").AwsBaseHook
-    except ImportError as error:
-        what = f"the connection {conn_id!r} names a role or a profile"
-        raise _wrong(what, "pip install apache-airflow-providers-amazon, which assumes it") from error
+    user = f"the connection {conn_id!r}, which names a role or a profile,"
+    hook = _require(_AMAZON, "apache-airflow-providers-amazon", user).AwsBaseHook
     keys = hook(aws_conn_id=conn_id, client_type="s3").get_credentials()
     return {
         "AWS_ACCESS_KEY_ID": keys.access_key,
@@ -181,11 +182,11 @@ class FromAirflow:
     """See `Connections`. AWS logs in by the hook of Amazon's provider, Databricks by its SDK."""
 
     def databricks(self, name: str) -> DatabricksAccess:
-        _require("databricks.sdk", "databricks-sdk")
+        _require("databricks.sdk", "databricks-sdk", f"the connection {name!r}")
         try:
             connection = capabilities.connection(name)
             host, login = _workspace(connection), _databricks_login(connection)
-        except FatalError:
+        except GddlError:
             raise
         except Exception as error:
             raise _unusable(name, error) from error
@@ -196,11 +197,11 @@ class FromAirflow:
         return DatabricksAccess(host=host, login=login)
 
     def aws(self, name: str, region: str | None) -> Any:
-        hooks = _require("airflow.providers.amazon.aws.hooks.base_aws", "apache-airflow-providers-amazon")
+        hooks = _require(_AMAZON, "apache-airflow-providers-amazon", f"the connection {name!r}")
         try:
             require_credentials(capabilities.connection(name))
             return hooks.AwsGenericHook(aws_conn_id=name, region_name=region).get_session()
-        except MetadataError:
+        except GddlError:
             raise
         except Exception as error:
             raise _unusable(name, error) from error
@@ -240,7 +241,8 @@ def _databricks_login(connection: Any) -> dict[str, Any]:
 
 def _of_azure(kind: str, arguments: Mapping[str, Any], extra: Mapping[str, Any]) -> Any:
     """Logs in by a credential of `azure-identity`, which keeps its tokens; the SDK has none of a managed identity."""
-    credential = getattr(_require("azure.identity", "azure-identity"), kind)(**arguments)
+    azure = _require("azure.identity", "azure-identity", "a connection with a login of Azure")
+    credential = getattr(azure, kind)(**arguments)
     workspace = extra.get("azure_resource_id")
 
     def headers() -> dict[str, str]:
@@ -254,8 +256,8 @@ def _of_azure(kind: str, arguments: Mapping[str, Any], extra: Mapping[str, Any])
     return strategy("azure-identity", [])(lambda _config: headers)
 
 
-def _require(module: str, package: str) -> Any:
-    with needed_by("the connection", install=package):
+def _require(module: str, package: str, user: str) -> Any:
+    with needed_by(user, install=package):
         return importlib.import_module(module)
 
 

@@ -14,6 +14,7 @@ from typing import Any
 from airflow.sdk import BaseNotifier, Context
 
 from airflow_gddl import version_compat as capabilities
+from airflow_gddl.contract.packages import needed_by
 
 _TIMEOUT = 15
 _LONGEST = 3000
@@ -184,9 +185,10 @@ class MailNotifier(GddlNotifier):
         """
         Raises:
             OSError: the server can't be reached, or refuses.
-            ImportError: the provider is missing.
+            FatalError: `PACKAGE_MISSING`: the provider.
         """
-        from airflow.providers.smtp.hooks.smtp import SmtpHook  # noqa: PLC0415 - optional
+        with needed_by("the notifier smtp", install="apache-airflow-providers-smtp"):
+            from airflow.providers.smtp.hooks.smtp import SmtpHook  # noqa: PLC0415 - optional
 
         text = message_of(context, late=self.late)["text"]
         first, *others = text.splitlines()

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, Literal, Protocol, TypeVar
 
 from airflow_gddl.contract.errors import FatalError
-from airflow_gddl.contract.packages import needed_by
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import CONTRACT_VERSION, JobSpec, TierSpec
 
@@ -47,8 +46,7 @@ class FromEnvironment:
         return DatabricksAccess()
 
     def aws(self, name: str, region: str | None) -> Any:  # noqa: ARG002 - as above
-        with needed_by("the runner's platform", install="airflow-gddl[glue]"):
-            from airflow_gddl.runners import aws  # noqa: PLC0415 - needs boto3
+        from airflow_gddl.runners import aws  # noqa: PLC0415 - needs boto3
 
         return aws.session(region)
 

@@ -296,7 +296,7 @@ def unanswered(table: str, attempt: Attempt, run_status: RunStatus, handle: Hand
     elif run_status.state == "lost":
         code, what = "REMOTE_RUN_LOST", "the platform no longer knows the run"
     elif (refusal := _REFUSAL.search(run_status.message)) is not None:
-        code, what = refusal[1], "the job rejected its JobSpec; nothing was written"
+        code, what = refusal[1], "the job ended before its first table; nothing was written"
     else:
         code, what = "REMOTE_RUN_FAILED", f"the run {run_status.state} without a result for this table"
     said = f": {run_status.message}" if run_status.message else ""

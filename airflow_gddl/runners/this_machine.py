@@ -23,11 +23,11 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from airflow_gddl.contract.codec import from_json_or_none, report_from_json, to_document
-from airflow_gddl.contract.errors import FatalError, GddlError
+from airflow_gddl.contract.errors import RETRIED, FatalError, GddlError
 from airflow_gddl.contract.extensions import ProbeSkippedError
 from airflow_gddl.contract.layout import join, log_folder
 from airflow_gddl.contract.packages import package_missing
-from airflow_gddl.contract.result import ErrorInfo, JobResult
+from airflow_gddl.contract.result import ErrorInfo, JobResult, error_info
 from airflow_gddl.contract.s3 import is_s3, split
 from airflow_gddl.contract.spark_versions import check_packages
 from airflow_gddl.contract.spec import JobSpec
@@ -313,10 +313,10 @@ def _why(child: Child, status: int, log: JobLog) -> ErrorInfo:
         return ErrorInfo(code="JOB_CANCELLED", message=what)
     last = log.tail.rpartition("\n")[2]
     if status == _REFUSED and (coded := _CODED.match(last)):
-        return ErrorInfo(code=coded[1], message=last)
+        return ErrorInfo(code=coded[1], message=last, fatal=coded[1] not in RETRIED)
     if lacking := _LACKING.fullmatch(last):
-        error = package_missing(lacking[1], "the job", install="airflow-gddl[spark]", where="the Python of jobs")
-        return ErrorInfo(code=error.code, message=str(error))
+        error = package_missing("the job", lacking[1], install="airflow-gddl[spark]", where="the Python of jobs")
+        return error_info(error)
     said = f"; last lines of its log:\n{log.tail}" if log.tail else "; it wrote no log"
     return ErrorInfo(code="JOB_DIED", message=f"the job {how_it_ended(status)} before this table was done{said}")
 
@@ -433,7 +433,7 @@ def job_packages() -> str:
     versions = {name: installed_version(name) for name in JOB_PACKAGES}
     missing = [name for name, found in versions.items() if found is None]
     if missing:
-        raise package_missing(missing[0], "a job on this machine", install="airflow-gddl[spark]")
+        raise package_missing("a job on this machine", *missing, install="airflow-gddl[spark]")
     found = {name: str(version) for name, version in versions.items()}
     check_packages(found["pyspark"], found["delta-spark"])
     return ", ".join(f"{name} {version}" for name, version in found.items())

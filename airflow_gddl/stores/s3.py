@@ -149,7 +149,7 @@ def _of_profile(name: str) -> Callable[[], S3Credential] | None:
     except ModuleNotFoundError as error:
         if not name:
             return None
-        missing = package_missing("boto3", f"the profile {name!r} of AWS_PROFILE")
+        missing = package_missing(f"the profile {name!r} of AWS_PROFILE", "boto3")
         raise FatalError(missing.code, missing.what, where=missing.where, remedy=PROFILE_REMEDY) from error
     except Exception as error:
         what = f"the profile {name or 'default'!r} gives no credentials: {error}"

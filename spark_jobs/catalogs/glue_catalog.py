@@ -8,7 +8,7 @@ from typing import Any
 
 from airflow_gddl.contract import durations
 from airflow_gddl.contract.extensions import CatalogSpec, EntryName, code_of_glue
-from airflow_gddl.contract.packages import package_missing
+from airflow_gddl.contract.packages import of_import
 from spark_jobs.catalogs.catalog_port import (
     CatalogContext,
     CatalogError,
@@ -159,8 +159,10 @@ def client_of(spec: CatalogSpec) -> Any:
         from botocore.config import Config  # noqa: PLC0415 - as above
         from botocore.exceptions import BotoCoreError  # noqa: PLC0415 - as above
     except ImportError as error:
-        missing = package_missing("boto3", "a job that registers tables in Glue", install="airflow-gddl[glue]")
-        raise CatalogError("CATALOG_UNREACHABLE", str(missing), is_down=True) from error
+        missing = of_import(error, "a job that registers tables in Glue", install="airflow-gddl[glue]")
+        if missing is None:
+            raise
+        raise CatalogError(missing.code, f"{missing.what}; {missing.remedy}", is_down=True) from error
     wait = durations.seconds(spec.timeout)
     retries = {"mode": "standard", "total_max_attempts": 1}
     config = Config(connect_timeout=wait, read_timeout=wait, retries=retries, max_pool_connections=8)

@@ -15,7 +15,7 @@ from typing import Any
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.extensions import CatalogSpec, EntryName
 from airflow_gddl.contract.iceberg_rest import code_of_rest, open_rest
-from airflow_gddl.contract.packages import package_missing
+from airflow_gddl.contract.packages import of_import
 from airflow_gddl.stores import Storage
 from spark_jobs.catalogs.catalog_port import (
     CatalogContext,
@@ -207,8 +207,10 @@ def _translated() -> Iterator[None]:
     except CatalogError:
         raise
     except ImportError as error:
-        missing = package_missing("pyiceberg", "a job that registers Iceberg tables")
-        raise CatalogError("CATALOG_UNREACHABLE", str(missing), is_down=True) from error
+        missing = of_import(error, "a job that registers Iceberg tables", install="airflow-gddl[iceberg]")
+        if missing is None:
+            raise
+        raise CatalogError(missing.code, f"{missing.what}; {missing.remedy}", is_down=True) from error
     except FatalError as error:
         raise CatalogError(error.code, f"{error.what}; {error.remedy}", is_down=True) from error
     except Exception as error:

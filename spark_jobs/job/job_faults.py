@@ -83,7 +83,8 @@ def translated(error: BaseException) -> GddlError:
     if isinstance(error, GddlError):
         return error
     if isinstance(error, ImportError) and (missing := of_import(error, "a job")) is not None:
-        return missing
+        remedy = f"{missing.remedy}; nothing is lost, the next run resumes the batch"
+        return FatalError(missing.code, missing.what, where=missing.where, remedy=remedy)
     text = f"{type(error).__name__}: {error}"
     first = _first_line(text)[:800]
     if (full := disk_full(text, "", Exception(first))) is not None:

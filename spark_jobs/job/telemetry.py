@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Literal
 
+from airflow_gddl.contract.packages import of_import
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobSpec
 from spark_jobs.table.runtime import Observer, Step
@@ -167,7 +168,8 @@ def _errors_logged(extra: str) -> Iterator[None]:
     try:
         yield
     except ImportError as error:
-        _LOG.warning("metrics are not published: %s; install airflow-gddl[%s] where jobs run", error, extra)
+        missing = of_import(error, "a job that publishes metrics", install=f"airflow-gddl[{extra}]")
+        _LOG.warning("metrics are not published: %s", missing or error)
     except Exception:  # noqa: BLE001 - metrics must not fail a run
         _LOG.warning("metrics could not be handed on", exc_info=True)
 

@@ -76,7 +76,7 @@ def delta() -> JarSet:
     try:
         version = importlib.metadata.version("delta-spark")
     except importlib.metadata.PackageNotFoundError as error:
-        raise package_missing("delta", "a job with Spark") from error
+        raise package_missing("a job with Spark", "delta") from error
     versions.check_packages(pyspark.__version__, version)
     known = versions.DELTA.get(versions.series(version))
     other = _delta(known.version) if known is not None and known.version != version else None
@@ -179,6 +179,11 @@ def _resolve(jars: Path, scratch: Path, bundle: JarSet) -> str:
     Returns:
         Spark's error message; empty: none.
     """
+    try:
+        jars.parent.mkdir(parents=True, exist_ok=True)
+        staged = scratch_folders.make("jars", jars.parent)
+    except OSError as error:  # of a container whose user has no home
+        return f"{jars.parent} can't be written ({error.strerror}); name another folder in GDDL_JARS"
     ivy = scratch / "ivysettings.xml"
     ivy.write_text(_IVY)
     nothing = scratch / "nothing.py"
@@ -195,8 +200,6 @@ def _resolve(jars: Path, scratch: Path, bundle: JarSet) -> str:
     )
     said = [line.strip() for line in done.stderr.splitlines() if "not found" in line or "Exception" in line]
     words = " / ".join(said[-3:])[:500]
-    jars.parent.mkdir(parents=True, exist_ok=True)
-    staged = scratch_folders.make("jars", jars.parent)
     for jar in (cache / "jars").glob("*.jar"):
         shutil.copy2(jar, staged / jar.name)
     if not any(staged.glob("*.jar")):

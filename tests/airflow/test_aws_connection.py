@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from airflow_gddl import configuration
-from airflow_gddl.contract.errors import MetadataError
+from airflow_gddl.contract.errors import FatalError, MetadataError
 from airflow_gddl.contract.s3 import S3Settings
 from airflow_gddl.hooks.aws import RENEW_SECONDS, ConnectedEnviron, fetch, fetch_catalogs, laid_over
 from airflow_gddl.stores.s3 import client
@@ -64,9 +64,9 @@ def test_connections_that_can_not_serve(monkeypatch: pytest.MonkeyPatch, fields:
 def test_a_role_needs_amazon_s_provider(monkeypatch: pytest.MonkeyPatch) -> None:
     set_connection(monkeypatch, "lake", extra={"role_arn": "arn:aws:iam::1:role/x"})
     monkeypatch.setitem(sys.modules, "airflow.providers.amazon.aws.hooks.base_aws", None)
-    with pytest.raises(MetadataError, match="names a role or a profile") as error:
+    with pytest.raises(FatalError, match="names a role or a profile") as error:
         fetch("lake")
-    assert error.value.code == "AWS_CONNECTION_INVALID"
+    assert error.value.code == "PACKAGE_MISSING"
     assert "pip install apache-airflow-providers-amazon" in error.value.remedy
 
 

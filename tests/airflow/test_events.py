@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from moto import mock_aws
 
 from airflow_gddl import configuration
-from airflow_gddl.contract.errors import RetriableError
+from airflow_gddl.contract.errors import FatalError, GddlError, RetriableError
 from airflow_gddl.contract.layout import LandingFolder
 from airflow_gddl.contract.spec import Roots
 from airflow_gddl.runtime.landing import queue as following_module
@@ -125,13 +125,13 @@ class Waiting:
     """A queue in memory; what is not deleted comes again."""
 
     bodies: list[str] = field(default_factory=list)
-    broken: bool = False
+    broken: GddlError | None = None
     asked: int = 0
 
     def receive(self) -> tuple[Message, ...]:
         self.asked += 1
-        if self.broken:
-            raise RetriableError("QUEUE_UNREACHABLE", "told to")
+        if self.broken is not None:
+            raise self.broken
         # Enough of them come at once that one which stays can't hide the others.
         return tuple(Message(body, body) for body in self.bodies)
 
@@ -214,16 +214,27 @@ def test_a_table_that_is_new_is_listed(bucket: Bucket, queue: Waiting) -> None:
     assert follow.poll(ROOTS, "one", folders("shop.a", "shop.b"))["shop.b"].files == 1
 
 
+@pytest.mark.parametrize(
+    "error", [RetriableError("QUEUE_UNREACHABLE", "told to"), FatalError("PACKAGE_MISSING", "no boto3")]
+)
 def test_an_unreachable_queue_causes_a_listing(
-    bucket: Bucket, queue: Waiting, caplog: pytest.LogCaptureFixture
+    bucket: Bucket, queue: Waiting, caplog: pytest.LogCaptureFixture, error: GddlError
 ) -> None:
     follow = following(queue, Watch())
     follow.poll(ROOTS, "one", folders(*TABLES))
-    queue.broken = True
+    queue.broken = error
     land(bucket, "shop.a", "1")
     with caplog.at_level(logging.WARNING):
         assert follow.poll(ROOTS, "one", folders(*TABLES))["shop.a"].files == 1
-    assert "QUEUE_UNREACHABLE" in caplog.text
+    assert error.code in caplog.text
+
+
+def test_a_fault_of_the_lake_is_not_taken_for_one_of_the_queue(bucket: Bucket, queue: Waiting) -> None:
+    follow = following(queue, Watch())
+    follow.poll(ROOTS, "one", folders(*TABLES))
+    queue.broken = FatalError("STORAGE_DENIED", "of the store")
+    with pytest.raises(FatalError, match="STORAGE_DENIED"):
+        follow.poll(ROOTS, "one", folders(*TABLES))
 
 
 def test_an_invalid_message_stays_in_the_queue_and_blocks_no_other(bucket: Bucket, queue: Waiting) -> None:

@@ -182,14 +182,19 @@ def imported_on_load(tree: ast.AST) -> Iterator[str]:
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
             yield node.module
+        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module"):
+            yield from (one.value for one in node.args[:1] if isinstance(one, ast.Constant))
         yield from imported_on_load(node)
 
 
 def clients_on_load(tree: ast.AST) -> set[str]:
-    """Clients of vendors, as import-linter's contract lists them, that a module imports when it is loaded."""
+    """Clients of vendors that a module imports when it is loaded: those of import-linter's contract, and providers of
+    Airflow that don't come with it."""
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
     (vendors,) = (contract["forbidden_modules"] for contract in contracts if contract["name"] == VENDORS)
-    return {name.partition(".")[0] for name in imported_on_load(tree)} & set(vendors)
+    names = set(imported_on_load(tree))
+    providers = {name for name in names if name.startswith("airflow.providers.") and ".standard." not in name}
+    return {name.partition(".")[0] for name in names} & set(vendors) | providers
 
 
 def test_only_rooms_import_a_vendor_s_client_on_load() -> None:
@@ -209,6 +214,9 @@ def test_only_rooms_import_a_vendor_s_client_on_load() -> None:
         ("import botocore", {"botocore"}),
         ("try:\n    from boto3 import Session\nexcept ImportError:\n    pass", {"boto3"}),
         ("class A:\n    import sqlalchemy.orm", {"sqlalchemy"}),
+        ("boto3 = importlib.import_module('boto3.session')", {"boto3"}),
+        ("from airflow.providers.amazon.aws.hooks import x", {"airflow.providers.amazon.aws.hooks"}),
+        ("from airflow.providers.standard.operators.x import y", set()),
         ("def f():\n    import botocore", set()),
         ("if TYPE_CHECKING:\n    import botocore", set()),
     ],

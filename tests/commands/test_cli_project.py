@@ -194,6 +194,24 @@ def test_check_looks_for_the_key_of_masks_where_jobs_run_here(gddl: Gddl, runner
     assert "kkkk" not in found.out + found.err
 
 
+def test_check_looks_for_packages_that_rows_and_settings_need(gddl: Gddl, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It said "everything works", and each run warned."""
+    gddl("init")
+    row = "{table: a.b, keys: id, iceberg: true}"
+    Path("metadata/tables/shop.yaml").write_text(f"tables:\n- {row}\n")
+    assert gddl("check", "--json").checked["package pyiceberg"] == ("ok", "is installed")
+    modules = {"pyiceberg": "iceberg", "prometheus_client": "prometheus", "opentelemetry.sdk": "otel"}
+    for module in modules:
+        monkeypatch.setitem(sys.modules, module, None)
+    environ = {"GDDL_METRICS_FILE": "m.prom", "OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:9"}
+    answer = gddl("check", "--json", **environ)
+    found = {name: finding for name, finding in answer.checked.items() if name.startswith("package ")}
+    assert [status for status, _ in found.values()] == ["failed"] * 3
+    for (_, message), extra in zip(found.values(), modules.values(), strict=True):
+        assert message.startswith("[PACKAGE_MISSING] ")
+        assert f"pip install 'airflow-gddl[{extra}]'" in message
+
+
 def test_check_continues_after_a_failure(gddl: Gddl, monkeypatch: pytest.MonkeyPatch) -> None:
     gddl("init")
     Path("lake").write_text("a file")

@@ -187,6 +187,14 @@ def test_a_job_without_its_packages_names_the_one_it_lacks(home: Path, lake: Pat
     (error,) = (result.error for result in outcome.results)
     assert error is not None
     assert "pyarrow" in error.message
+    assert error.fatal, "Airflow's retries would end with the same error"
+
+
+@pytest.mark.parametrize(("code", "fatal"), [("PACKAGE_MISSING", True), ("SPEC_INVALID", True)])
+def test_a_job_that_refuses_to_start_is_not_retried(home: Path, lake: Path, code: str, fatal: bool) -> None:
+    outcome = runner_of(home, {"log": [f"[{code}] no. Remedy: yes"], "exit": 2}).run(spec_of(lake, "a.b"), Heard())
+    assert errors(outcome) == {"a.b": code}
+    assert [result.error.fatal for result in outcome.results if result.error] == [fatal]
 
 
 def test_processes_left_by_a_crashed_job_are_killed(home: Path, lake: Path, tmp_path: Path) -> None:

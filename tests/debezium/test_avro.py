@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import io
 import json
 import sys
@@ -103,6 +104,19 @@ def test_records_without_bytes_are_refused(tmp_path: Path) -> None:
     with pytest.raises(QuarantinableError) as caught:
         probe(tmp_path, avro({"type": "record", "name": "Nothing", "fields": []}, [{}] * 1000))
     assert "1,000 records" in caught.value.what
+
+
+def test_compression_of_another_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = avro(ENVELOPE, events(ROW), "snappy")
+    monkeypatch.setitem(importlib.import_module("fastavro._read").BLOCK_READERS, "snappy", _without_lz4)
+    with pytest.raises(FatalError) as caught:
+        probe(tmp_path, data)
+    assert caught.value.code == "PACKAGE_MISSING"
+    assert "lz4" in caught.value.what
+
+
+def _without_lz4(*_: object) -> None:
+    raise ValueError("lz4 codec is supported but you need to install one of the following libraries: lz4")
 
 
 def test_missing_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -99,3 +99,13 @@ def test_s3a_is_of_the_hadoop_that_spark_brings() -> None:
     assert hadoop in versions.AWS_SDK
     assert jars.s3a().coordinates[0] == f"org.apache.hadoop:hadoop-aws:{hadoop}"
     assert f"software.amazon.awssdk:s3:{versions.AWS_SDK[hadoop]}" in jars.s3a().coordinates
+
+
+def test_a_cache_that_can_not_be_written_says_so_before_anything_is_fetched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a container whose user has no home."""
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("GDDL_JARS", str(tmp_path / "file" / "cache"))
+    with pytest.raises(FatalError, match=r"DELTA_MISSING.*can't be written.*GDDL_JARS"):
+        jars.class_path(jars.delta(), tmp_path)

@@ -133,7 +133,7 @@ def test_a_missing_library_is_named_and_needed_only_for_the_file(
     publish(job(), [result()], 1.0, {})
     assert caplog.text == ""
     publish(job(), [result()], 1.0, {"GDDL_METRICS_FILE": str(tmp_path / "x.prom")})
-    assert "install airflow-gddl[prometheus] where jobs run" in caplog.text
+    assert "pip install 'airflow-gddl[prometheus]'" in caplog.text
     assert not (tmp_path / "x.prom").exists()
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 import sqlalchemy as sa
 
-from airflow_gddl.contract.connections import no_driver, unreachable
+from airflow_gddl.contract.connections import engine_of, no_driver, unreachable
+from airflow_gddl.contract.errors import FatalError
 
 URL = "postgresql+psycopg2://me:hunter2@db.internal:5433/shop?sslpassword=x"
 REMEDY = "check host and port of the connection, that the database runs, and the network; then try again"
@@ -63,6 +64,9 @@ def test_what_may_pass_is_tried_again(answer: str) -> None:
     ("driver", "remedy"),
     [
         ("postgresql+psycopg2", "pip install psycopg2-binary"),
+        ("postgresql+asyncpg", "pip install psycopg2-binary, and write postgresql://"),
+        ("mssql+aioodbc", "pip install pyodbc, and write mssql://"),
+        ("oracle+oracledb_async", "pip install oracledb, and write oracle+oracledb://"),
         ("postgresql+psycopg", "pip install 'psycopg[binary]'"),
         ("mysql+pymysql", "pip install pymysql"),
         ("mssql+pyodbc", "pip install pyodbc"),
@@ -73,3 +77,8 @@ def test_what_may_pass_is_tried_again(answer: str) -> None:
 def test_a_missing_driver_is_answered_with_the_line_that_installs_it(driver: str, remedy: str) -> None:
     reported = str(no_driver(sa.make_url(f"{driver}://me:hunter2@h/db"), ModuleNotFoundError("No module named 'x'")))
     assert reported == f"[SOURCE_DRIVER_MISSING] no driver for {driver}: No module named 'x'. Remedy: {remedy}"
+
+
+def test_a_driver_for_asyncio_is_refused_before_it_connects() -> None:
+    with pytest.raises(FatalError, match=r"SOURCE_DRIVER_MISSING.*asyncio.*write postgresql://"):
+        engine_of(sa, sa.make_url("postgresql+asyncpg://me:hunter2@h/db"))

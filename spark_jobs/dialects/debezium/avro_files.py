@@ -12,7 +12,7 @@ from functools import partial
 from typing import IO, Any
 
 from airflow_gddl.contract.errors import FatalError
-from airflow_gddl.contract.packages import package_missing
+from airflow_gddl.contract.packages import needed_by
 from airflow_gddl.stores.readers import too_large
 from spark_jobs.dialects.debezium.change_events import Record
 
@@ -21,7 +21,6 @@ LENGTHS = b"gddl.lengths"
 """Metadata of a container whose records are messages: the bytes of each, see `encoded_lengths`."""
 Schema = Any
 
-_COMPRESSIONS = ("cramjam", "zstandard")
 _PRIMITIVES = {"int": "int32", "long": "int64", "enum": "string", "fixed": "bytes"}
 _LOGICAL = {
     "date": "org.apache.kafka.connect.data.Date",
@@ -51,7 +50,8 @@ def avro_records(data: bytes, most: int, where: str) -> Iterator[tuple[str | Non
         ValueError: it is damaged, or cut short.
     """
     try:
-        fastavro = importlib.import_module("fastavro")
+        with needed_by("a job that reads Avro files", install="airflow-gddl[avro]", where=where):
+            fastavro = importlib.import_module("fastavro")
         blocks = fastavro.block_reader(io.BytesIO(data))
         written = blocks.writer_schema
         schema = _Connect().of(written)
@@ -70,12 +70,12 @@ def avro_records(data: bytes, most: int, where: str) -> Iterator[tuple[str | Non
                 else:
                     yield _message(content.read(next(lengths)), decode, schema)
             _require_read(content)
-    except ImportError as error:
-        raise _missing(error, where) from error
     except ValueError as error:
-        if "need to install" in str(error):  # of a compression: cramjam, zstandard
-            raise _missing(error, where) from error
-        raise
+        if "need to install" not in str(error):
+            raise
+        what = f"a job that reads Avro files needs the package of their compression: {error}"
+        remedy = "pip install 'airflow-gddl[avro]', which has snappy and zstandard; write the files with one of these"
+        raise FatalError("PACKAGE_MISSING", what, where=where, remedy=remedy) from error
     except (EOFError, IndexError, KeyError, StopIteration) as error:
         raise ValueError(f"a damaged Avro file, or one that ends inside a block: {error!r}") from error
 
@@ -120,11 +120,6 @@ def _require_bounded(records: int, size: int, most: int, where: str) -> None:
         raise ValueError(f"{size:,} bytes can't hold {records:,} records")
     if size > most:
         raise too_large(f"it holds more than {most:,} bytes without compression", where)
-
-
-def _missing(error: Exception, where: str) -> FatalError:
-    compression = next((name for name in _COMPRESSIONS if name in str(error)), "fastavro")
-    return package_missing(compression, "a job that reads Avro files", install="airflow-gddl[avro]", where=where)
 
 
 def _record(value: Any, schema: Mapping[str, Any]) -> Record:
