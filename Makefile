@@ -30,15 +30,17 @@ demo-check: $(VENV)/.demo
 demo-embedded: $(VENV)/.demo
 	$(BIN)/gddl demo $(DEMO)
 
-# The README's first hour in an empty folder, with a wheel of this tree in an environment of its own; each step timed.
+# The README's first hour in an empty folder, with this tree in an environment of its own; each step timed. NEWCOMER='--by uv'
+# installs it by uv, as pip is what the README names.
+NEWCOMER ?=
 newcomer: $(VENV)/.demo
-	$(BIN)/python -m tests.readme.newcomer
+	$(BIN)/python -m tests.readme.newcomer $(NEWCOMER)
 
 # mypy takes one core for half a minute, and so do the archive and the compilation of tests, which each process of pytest
 # would do else. What can't be collected is shown by the run.
 test: $(VENV)/.dev
 	$(MAKE) --no-print-directory -j 2 lint compiled
-	$(BIN)/python -m pytest $(SPREAD) $(QUICK) $(filter-out $(QUICK),$(patsubst %/,%,$(wildcard tests/*/)))
+	$(BIN)/python -m pytest $(SPREAD) $(QUICK) $(filter-out $(QUICK) tests/__pycache__,$(patsubst %/,%,$(wildcard tests/*/)))
 
 compiled: $(VENV)/.classes
 	$(BIN)/python -m pytest --collect-only tests >/dev/null || :
@@ -94,7 +96,7 @@ test-newest:
 # hour; GDDL_FUZZ_SECONDS says how long. Also environments from nothing, and
 # all that docker-compose.yaml starts, without containers, and two schedulers.
 test-deep: $(VENV)/.dev
-	$(BIN)/python -m pytest -m deep tests/spark tests/catalogs tests/delta_rs tests/scenarios tests/debezium tests/fuzz tests/s3 tests/cluster tests/packages tests/compose tests/e2e tests/readers tests/readme tests/recipes
+	$(BIN)/python -m pytest -m deep tests/spark tests/catalogs tests/delta_rs tests/scenarios tests/debezium tests/fuzz tests/s3 tests/cluster tests/packages tests/compose tests/e2e tests/readers tests/readme tests/recipes tests/benchmarks
 	GDDL_MERGED=014567 $(BIN)/python -m pytest tests/scenarios --engine spark
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup --hypothesis-profile chance tests/unit tests/rules tests/oracle
 
@@ -106,7 +108,7 @@ package: $(VENV)-package/.package
 
 $(VENV)-package/.package:
 	$(MAKE) --no-print-directory VENV=$(VENV)-package $(VENV)-package/bin/python
-	$(VENV)-package/bin/python -m pip install --quiet --disable-pip-version-check "build>=1.2" "twine>=6.1"
+	$(VENV)-package/bin/python devtools/install.py "build>=1.2" "twine>=6.1"
 	@touch $@
 
 # The documentation site, in build/site; warnings are errors. `docs-serve` shows it on the loopback as it is written.
@@ -125,21 +127,21 @@ lint: $(VENV)/.dev
 clean:
 	rm -rf $(VENV) $(VENV)-oldest $(VENV)-floors $(VENV)-newest $(VENV)-package $(VENV)-spark-* build dist demo .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
-# Packages come from requirements/*.txt, each checked against its hashes; the project itself is installed editable. The same
-# file as constraints holds packages that another one asks for with an extra: pip would take their newest version. With
-# PINS, for versions that are not the locked ones, pip resolves pyproject.toml instead. pip would compile 14,000 modules on
-# one core; a few of them, made for other Pythons, can't be.
-PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
+# Packages come from requirements/*.txt, each checked against its hashes, by uv or, with INSTALLER=pip, by pip; the project
+# itself is installed editable. The same file as constraints holds packages that another one asks for with an extra: pip would
+# take their newest version. With PINS, for versions that are not the locked ones, pyproject.toml is resolved instead. Tests
+# start hundreds of processes, so that their modules are compiled first; a few are made for other Pythons, and can't be.
+INSTALL = $(BIN)/python devtools/install.py
 COMPILE = $(BIN)/python -m compileall -qq -j 0 $(VENV)/lib >/dev/null || true
-$(VENV)/.demo $(VENV)/.dev $(VENV)/.docs: $(VENV)/.%: pyproject.toml requirements/%.txt | $(BIN)/python
-	$(if $(PINS),$(PIP) --editable '.[$*]' $(PINS),$(PIP) --require-hashes --requirement requirements/$*.txt --constraint requirements/$*.txt)
-	$(if $(PINS),,$(PIP) --no-deps --no-build-isolation --editable .)
-	@$(COMPILE)
+$(VENV)/.demo $(VENV)/.dev $(VENV)/.docs: $(VENV)/.%: pyproject.toml requirements/%.txt requirements/uv.txt | $(BIN)/python
+	$(if $(PINS),$(INSTALL) --editable '.[$*]' $(PINS),$(INSTALL) --require-hashes --requirement requirements/$*.txt --constraint requirements/$*.txt)
+	$(if $(PINS),,$(INSTALL) --no-deps --no-build-isolation --editable .)
+	@$(if $(filter dev,$*),$(COMPILE))
 	@touch $@
 
 # Of a lane, whose versions are not the locked ones.
 $(VENV)/.test: pyproject.toml | $(BIN)/python
-	$(PIP) --editable '.[test]' $(PINS)
+	$(INSTALL) --editable '.[test]' $(PINS)
 	@$(COMPILE)
 	@touch $@
 
@@ -151,11 +153,13 @@ $(VENV)/.classes: $(VENV)/.dev
 # Renew requirements/*.txt from pyproject.toml, for every Python from 3.11 on; UPGRADE=--upgrade takes the newest versions.
 UPGRADE ?=
 lock: | $(BIN)/python
-	$(PIP) uv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
 	as_dev=; for extra in dev demo docs; do \
 	  $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate $(UPGRADE) $$as_dev \
 	    --extra $$extra --output-file requirements/$$extra.txt pyproject.toml requirements/build.in || exit 1; \
 	  as_dev='--constraint requirements/dev.txt'; done
+	echo uv | $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
+	  --constraint requirements/dev.txt --output-file requirements/uv.txt -
 
 # A `python3.12` on PATH may be a shim with nothing behind it, and a Debian python3 may lack venv: so each is tried.
 $(BIN)/python:

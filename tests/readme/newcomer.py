@@ -1,7 +1,7 @@
-"""`make newcomer`: a wheel of this tree in an environment of its own, and the README's first hour in an empty folder.
+"""`make newcomer`: this tree in an environment of its own, and the README's first hour in an empty folder.
 
 Prints each command with the seconds it took, and the sum; the exit status is 1 at the first command that fails or does
-not print what the README shows.
+not print what the README shows. `NEWCOMER='--by uv'` installs by uv instead of pip.
 """
 
 from __future__ import annotations
@@ -17,24 +17,31 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+from devtools.install import require_uv, uv
 from tests.readme.walk import ROOT, Block, Walk, blocks
 
-_PIP = ("-m", "pip", "--quiet", "--disable-pip-version-check")
+INSTALLERS = ("pip", "uv")
 
 
 def main() -> int:
     """Exit status."""
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--python", type=Path, help="take this installation instead of making one")
+    options.add_argument("--by", choices=INSTALLERS, default="pip", help="what installs it")
     given = options.parse_args()
     with tempfile.TemporaryDirectory(prefix="gddl-newcomer-") as temporary:
         folder = Path(temporary, "project")
         folder.mkdir()
-        return walk(folder, given.python)
+        return walk(folder, given.python, given.by)
 
 
-def walk(folder: Path, python: Path | None) -> int:
-    """Take the README's blocks in `folder`; null: install the wheel first, as the README's install block says."""
+def walk(folder: Path, python: Path | None, by: str) -> int:
+    """Take the README's blocks in `folder`.
+
+    Args:
+        python: of an environment that has the project; null: it is installed first, as the README's block says.
+        by: one of `INSTALLERS`.
+    """
     kept = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")}
     began = time.monotonic()
     path = python.parent if python is not None else folder.parent / "venv" / "bin"
@@ -42,7 +49,7 @@ def walk(folder: Path, python: Path | None) -> int:
     try:
         for block in blocks((ROOT / "README.md").read_text()):
             if block.what == "install" and python is None:
-                timed(block.text.strip(), partial(install, block, path))
+                timed(block.text.strip(), partial(install, block, path, by))
             for step in taken.take(block):
                 shown(step.text, step.seconds)
     except AssertionError as error:
@@ -52,26 +59,22 @@ def walk(folder: Path, python: Path | None) -> int:
     return 0
 
 
-def install(block: Block, path: Path) -> None:
-    """The README's `pip install '.[...]'` with a wheel in place of the clone."""
-    place = path.parent.parent
-    run([sys.executable, *_PIP, "wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", str(place), str(ROOT)])
-    wheel = next(place.glob("airflow_gddl-*.whl"))
-    venv.create(path.parent, with_pip=True)
-    command = block.text.split()
-    assert command[:2] == ["pip", "install"], block.text
-    arguments = [word.strip("'").replace(".[", f"{wheel}[") for word in command[2:]]
-    run([str(path / "python"), *_PIP, "install", *arguments])
+def install(block: Block, path: Path, by: str) -> None:
+    """The README's `pip install '.[...]'` of this tree.
 
-
-def run(command: list[str]) -> None:
-    """
     Raises:
         AssertionError: it failed.
     """
-    kept = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    done = subprocess.run(command, env=kept, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, f"{' '.join(command)}\n{done.stdout}{done.stderr}"
+    venv.create(path.parent, with_pip=True)
+    command = block.text.split()
+    assert command[:2] == ["pip", "install"], block.text
+    wanted = [word.strip("'").replace(".[", f"{ROOT}[") for word in command[2:]]
+    if by == "uv":
+        status = require_uv() or uv("pip", "install", "--python", str(path / "python"), *wanted)
+    else:
+        pip = [str(path / "python"), "-m", "pip", "--quiet", "--disable-pip-version-check"]
+        status = subprocess.run([*pip, "install", *wanted], check=False).returncode
+    assert status == 0, f"{block.text.strip()} by {by} ended with {status}"
 
 
 def timed(text: str, do: Callable[[], None]) -> None:
