@@ -6,6 +6,9 @@ import dataclasses
 import inspect
 import json
 import re
+import shlex
+import shutil
+import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -20,7 +23,7 @@ from airflow_gddl.cli import job
 from airflow_gddl.cli.context import CliContext
 from airflow_gddl.cli.init import DemoFolder
 from airflow_gddl.cli.job import Request, perform
-from airflow_gddl.cli.screen import Cell, Screen, count, duration, number_columns
+from airflow_gddl.cli.screen import Cell, Screen, ScreenColumn, count, duration, number_columns
 from airflow_gddl.contract.codec import decode
 from airflow_gddl.contract.errors import FatalError, MetadataError
 from airflow_gddl.contract.result import JobResult
@@ -364,7 +367,36 @@ def _demo_spec(source: SourceOptions) -> SimulateSpec:
     return replace(spec, input=tables, troubles=_TROUBLES, start=start, round_seconds=_ROUND_SECONDS)
 
 
-_NUMBERS = number_columns("rows in source", "rows in replica", "changes", "re-delivered", "quarantined", "lag")
+_MADE = {
+    "lake/nyc/flights": "the replica, as the table in the source",
+    "lake/nyc/flights__changes": "every change that arrived, appended",
+    "lake/nyc/flights__errors": "the quarantine: changes that can't be read",
+    "lake/nyc/planes__history": "each version of each row (SCD type 2)",
+    "metadata/tables/nyc.yaml": "the five rows that brought them here",
+}
+"""What the demonstration leaves in its folder."""
+
+
+def _from_here(path: Path) -> str:
+    """The path as it can be typed in the working directory."""
+    return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
+
+
+def _as_typed(name: str) -> str:
+    """How a program of this environment is called here: by its name where PATH finds it first, else by its path."""
+    path, at_hand = Path(sys.executable).with_name(name), shutil.which(name)
+    if not path.exists() or (at_hand is not None and Path(at_hand).absolute() == path):
+        return name
+    shown = _from_here(path)
+    return shlex.quote(shown if "/" in shown else f"./{shown}")
+
+
+_NUMBERS = (
+    *number_columns("in source", "in replica", "changes"),
+    ScreenColumn("re-delivered", "right", spare=1),
+    *number_columns("quarantined"),
+    ScreenColumn("lag", "right", spare=2),
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -392,6 +424,12 @@ class Ending:
     def _rows(self) -> int | None:
         return job.answer(self.verified).get("rows")
 
+    @property
+    def _verdict(self) -> str:
+        """`equal` or `different`; the status of a verification that did not end."""
+        compared = "equal" if self.is_right else "different"
+        return compared if self.verified.status == "succeeded" else self.verified.status
+
     def line(self) -> list[Cell | str]:
         lags = (run.freshness.lag_seconds for run in reversed(self.runs))
         totals = (
@@ -405,7 +443,7 @@ class Ending:
             count(self._rows),
             *(count(total) for total in totals),
             duration(next((lag for lag in lags if lag is not None), None)),
-            job.status("equal" if self.is_right else "different"),
+            job.status(self._verdict),
         ]
 
 
@@ -462,8 +500,29 @@ class Demonstration:
             return Ending(verified=result, runs=runs[result.table], truth_rows=truth_rows)
 
         right = verify(cli, metadata, source.tables, ending)
-        self._say(f"Next: gddl status --metadata {metadata}; gddl errors list --metadata {metadata}")
+        self._show_what_is_there(right=right)
         return right
+
+    def _show_what_is_there(self, *, right: bool) -> None:
+        """What the user has now, and commands to try, as they can be typed in this folder.
+
+        Args:
+            right: every replica equals its source.
+        """
+        screen, folder = self.cli.screen, _from_here(self.place.root)
+        if right:
+            self._say(f"\nEvery replica equals its source. You have now, in {folder}:")
+            for path, what in _MADE.items():
+                screen.spans([Cell(f"  {path:<27}", "cyan"), Cell(what)])
+        self._say("Try next:")
+        metadata, table = shlex.quote(f"{folder}/metadata"), json.dumps(f"{folder}/lake/nyc/airlines")
+        read = shlex.quote(f"from deltalake import DeltaTable; print(DeltaTable({table}).to_pandas())")
+        for program, arguments in (
+            ("gddl", f"status --metadata {metadata}"),
+            ("gddl", f"errors list --metadata {metadata}"),
+            ("python", f"-c {read}"),
+        ):
+            screen.dictate(f"  {_as_typed(program)} {arguments}")
 
     def _say(self, text: str) -> None:
         self.cli.screen.say(text, "bold")

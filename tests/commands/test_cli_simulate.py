@@ -267,6 +267,35 @@ def test_the_demo_does_not_praise_a_replica_that_differs(tmp_path: Path, capsys:
         assert words[-1] == "different"
 
 
+@pytest.mark.parametrize("on_path", [True, False])
+def test_the_demo_ends_with_commands_that_can_be_typed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, on_path: bool
+) -> None:
+    """By the name of the program or, where it is not on PATH, by its path from the working directory."""
+    results = {table: {"changes_written": 1000, "details": {"verdict": "equal", "rows": 1}} for table in DEMO_TABLES}
+    own = cli(tmp_path, results=results)
+    (tmp_path / "env").mkdir()
+    for name in ("gddl", "python"):
+        (tmp_path / "env" / name).write_text("#!/bin/sh\n")
+        (tmp_path / "env" / name).chmod(0o755)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "env" / "python3"))
+    monkeypatch.setenv("PATH", str(tmp_path / "env") if on_path else "/nowhere")
+    monkeypatch.setattr(simulation.Ending, "is_right", True)
+    status = invoke(["demo", "--scale", "0.001", "--rounds", "1"], own)
+    out, err = capsys.readouterr()
+    assert status == 0, err
+    shown = out.partition("Every replica equals its source. You have now, in demo:\n")[2].splitlines()
+    paths = [line.split()[0] for line in shown[: shown.index("Try next:")]]
+    assert {path.partition("/")[0] for path in paths} == {"lake", "metadata"}
+    assert (tmp_path / "demo" / paths[-1]).is_file()
+    folder = "" if on_path else "env/"
+    *commands, python = [line.strip() for line in shown[shown.index("Try next:") + 1 :]]
+    assert commands == [f"{folder}gddl {command} --metadata demo/metadata" for command in ("status", "errors list")]
+    assert python.startswith(f"{folder}python -c 'from deltalake import DeltaTable; ")
+    assert 'DeltaTable("demo/lake/nyc/airlines")' in python
+
+
 def test_equal_specs_write_equal_bytes_whatever_the_hash_seed(tmp_path: Path) -> None:
     code = (
         "import sys; from pathlib import Path; from airflow_gddl.simulate import *\n"
