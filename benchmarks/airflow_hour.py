@@ -8,10 +8,8 @@ The last line on standard output is JSON.
 from __future__ import annotations
 
 import argparse
-import json
 import random
 import shutil
-import sys
 import tempfile
 import time
 from collections import defaultdict
@@ -25,7 +23,7 @@ from statistics import median, quantiles
 import psutil
 import sqlalchemy as sa
 from airflow_run import land, loads, started, write
-from measuring import WrongResultError, say
+from measuring import WrongResultError, print_figures, say
 from onboard_source import postgres
 
 from airflow_gddl.runners.child import stoppable
@@ -67,7 +65,7 @@ def main() -> None:
             answer = measure(Fleet(root, asked.tables), asked.minutes, asked.every, random.Random(asked.seed))  # noqa: S311 - no secret
     finally:
         shutil.rmtree(root, ignore_errors=True)
-    sys.stdout.write(f"{json.dumps(answer)}\n")
+    print_figures(answer, "schedules", "files", "loads", "run_seconds_median")
 
 
 def measure(fleet: Fleet, minutes: int, every: int, chosen: random.Random) -> dict[str, float]:

@@ -18,7 +18,7 @@ from typing import Any
 
 from airflow_fleet import Fleet, write_empty
 from airflow_parsing import Parsed, prepare, process
-from measuring import WrongResultError
+from measuring import WrongResultError, print_figures
 
 _TABLES, _LOADS, _RUNS, _ENOUGH_SECONDS = 10_000, 7, 3, 60.0
 HERE = Path(__file__).parent
@@ -40,7 +40,8 @@ def main() -> None:
     asked = options.parse_args()
     fleet = Fleet(max(20, round(_TABLES * asked.scale)), asked.view)
     with tempfile.TemporaryDirectory(prefix="gddl-parse-") as folder:
-        sys.stdout.write(f"{json.dumps(measure(fleet, Path(folder), only_ours=asked.only_ours))}\n")
+        figures = measure(fleet, Path(folder), only_ours=asked.only_ours)
+    print_figures(figures, "dags", "metadata_us_per_row", "peak_mib")
 
 
 def measure(fleet: Fleet, root: Path, *, only_ours: bool) -> Mapping[str, float | None]:

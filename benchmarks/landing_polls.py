@@ -18,6 +18,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from xml.sax.saxutils import escape
 
+from measuring import print_figures
+
 from airflow_gddl.contract.spec import DEFAULT_TIERS, Roots, TableSpec
 from airflow_gddl.runtime.landing.work import Question, observe
 from airflow_gddl.runtime.snapshot import PipelineDocument
@@ -101,7 +103,7 @@ def main() -> int:
             with tempfile.TemporaryDirectory() as lake:
                 results.append(measured(bucket, int(size * scale), lake))
                 sys.stderr.write(f"{json.dumps(results[-1])}\n")
-    sys.stdout.write(f"{json.dumps(results)}\n")
+    print_figures(results, "files", "listings")
     return 0
 
 

@@ -29,7 +29,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import workload
 from deltalake import DeltaTable
-from measuring import WrongResultError, say, tree_mib
+from measuring import WrongResultError, print_figures, say, tree_mib
 from workload import KEY, TABLE
 
 from airflow_gddl.contract.codec import to_json
@@ -239,7 +239,7 @@ def main() -> None:
             shutil.rmtree(job.root / "lake")
             found |= kill(job, parts, args.kills)
             check(job, totals)
-    print(json.dumps(found))
+    print_figures(found, "rows", "parts", "seconds", "peak_mib")
 
 
 def kill(job: Job, parts: int, kills: int) -> dict[str, object]:

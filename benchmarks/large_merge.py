@@ -9,7 +9,6 @@ one JSON object; progress goes to standard error.
 from __future__ import annotations
 
 import argparse
-import json
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -22,7 +21,7 @@ import handwritten
 import this_engine
 import truth
 import workload
-from measuring import Answer, Order, last_version, run_child, say, written_after
+from measuring import Answer, Order, last_version, print_figures, run_child, say, written_after
 from workload import Folders, Workload
 
 from airflow_gddl.contract.spec import EngineName
@@ -137,7 +136,7 @@ def report(sides: dict[str, Figures], growth: list[Growth]) -> None:
         print(f"{'':12} seconds by step: {steps}; full load before: {figures.load_seconds:.1f}")
     for g in growth:
         print(f"{g.changes:,} changes into {g.rows:,} rows: {g.seconds:.1f} s, by hand {g.handwritten_seconds:.1f} s")
-    print(json.dumps(_summary(sides, growth)))
+    print_figures(_summary(sides, growth), "changes_per_second", "baseline_changes_per_second", "peak_mib")
 
 
 def _summary(sides: dict[str, Figures], growth: list[Growth]) -> dict[str, object]:

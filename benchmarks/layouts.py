@@ -20,6 +20,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
+from measuring import print_figures, say
 
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.spec import DEFAULT_TIERS, JobOptions, JobSpec, Roots, TableSpec
@@ -38,6 +39,7 @@ _SIZES = {
     "spark.sql.files.maxRecordsPerFile": "20000",
 }
 _SPARK = LazySpark(SessionSettings(cores=2, memory="4g", brief=True, extra=_SIZES))
+FIGURES = ("files", "opened_for_a_day", "opened_for_a_key", "rows_written", "bytes_written")
 LAYOUTS: Mapping[str, Mapping[str, Any]] = {
     "none": {},
     "cluster_by: [day]": {"cluster_by": ("day",)},
@@ -52,10 +54,12 @@ def main() -> None:
     parser.add_argument("--batches", type=int, default=10)
     parser.add_argument("--engine", choices=("delta_rs", "spark"), default="delta_rs")
     asked = parser.parse_args()
-    print("layout | files | opened for a day | opened for a key | rows written by batches | bytes written by batches")
+    found: dict[str, dict[str, int]] = {}
     for name, fields in LAYOUTS.items():
         with TemporaryDirectory() as folder:
-            print(name, *_measured(Path(folder), fields, asked), sep=" | ", flush=True)
+            found[name] = dict(zip(FIGURES, _measured(Path(folder), fields, asked), strict=True))
+        say(f"{name}: {found[name]}")
+    print_figures(found, "files", "rows_written", "bytes_written")
 
 
 def _measured(root: Path, fields: Mapping[str, Any], asked: argparse.Namespace) -> tuple[int, int, int, int, int]:

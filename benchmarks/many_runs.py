@@ -10,7 +10,6 @@ the next tidying. The last line of standard output is one JSON object; progress 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
 import tempfile
@@ -23,6 +22,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from measuring import print_figures
 
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.spec import DEFAULT_TIERS, JobSpec, Roots, TableSpec
@@ -170,7 +170,7 @@ def main() -> None:
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="gddl-many-runs-") as folder:
         found = measured(Path(folder), asked.runs, timedelta(hours=asked.hours))
-    print(json.dumps([asdict(cost) for cost in found]))
+    print_figures([asdict(cost) for cost in found], "run_seconds", "run_calls", "objects", "bytes")
 
 
 if __name__ == "__main__":

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,9 @@ from airflow_gddl.contract.codec import from_json, to_json
 from airflow_gddl.contract.spec import EngineName
 
 HERE = Path(__file__).parent
+# Some programs use `devtools` and `tests`, which are in no installed package. Last: what is measured is the package
+# that is installed.
+sys.path.append(str(HERE.parent))
 _LOG_LINES = 40
 
 
@@ -215,3 +219,36 @@ def _asked_for(commit: Mapping[str, Any]) -> int:
 
 def _commits(table: Path) -> list[Path]:
     return sorted(f for f in (table / "_delta_log").glob("*.json") if f.stem.isdigit())
+
+
+def print_figures(found: Mapping[str, Any] | Sequence[Any], first: str, *others: str) -> None:
+    """Print the figures, the last line of standard output, as one JSON line.
+
+    Args:
+        found: figures by name, nested as they like.
+        first, others: names of those that are above 0 wherever they stand, if anything was measured at all.
+
+    Raises:
+        SystemExit: one of these is absent, or is not above 0; exit status 1.
+    """
+    values = {name: list(_named(found, name)) for name in (first, *others)}
+    empty = [name for name, figures in values.items() if not figures or not all(map(_is_above_zero, figures))]
+    if empty:
+        raise SystemExit(f"nothing was measured: {', '.join(empty)} of {json.dumps(found)}")
+    sys.stdout.write(json.dumps(found) + "\n")
+
+
+def _is_above_zero(value: object) -> bool:
+    return isinstance(value, int | float) and math.isfinite(value) and value > 0
+
+
+def _named(found: object, name: str) -> Iterator[object]:
+    """Values of that name, at any depth."""
+    if isinstance(found, Mapping):
+        for key, value in found.items():
+            if key == name:
+                yield value
+            yield from _named(value, name)
+    elif isinstance(found, list | tuple):
+        for value in found:
+            yield from _named(value, name)

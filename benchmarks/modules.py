@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import argparse
 import ast
-import json
 from collections import Counter
 from pathlib import Path
 from statistics import median
+
+from measuring import print_figures
 
 PACKAGES = ("airflow_gddl", "spark_jobs")
 
@@ -45,7 +46,7 @@ def main() -> None:
     found = figures(parser.parse_args().folder)
     for name, value in found.items():
         print(f"{name:24} {value:>10,}")
-    print(json.dumps(found))
+    print_figures(found, "modules", "lines")
 
 
 if __name__ == "__main__":

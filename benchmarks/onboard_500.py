@@ -6,7 +6,6 @@ See README.md beside this file. The last line on standard output is JSON.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import subprocess
 import sys
@@ -17,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import sqlalchemy as sa
-from measuring import WrongResultError
+from measuring import WrongResultError, print_figures
 from onboard_source import SCHEMA, SourceTable, counts, dump, fill, land, postgres
 
 from airflow_gddl.contract.layout import Layout
@@ -59,7 +58,8 @@ def main() -> None:
         clock = measure((given.keep or Path(folder)).absolute(), engine, tables)
     took = {name: clock.seconds[name] for name in ("onboard", "airflow")}
     answer = {"tables": len(tables), "seconds": round(sum(took.values()), 1), "commands": len(took), **took}
-    sys.stdout.write(f"{json.dumps({**answer, 'service_seconds': clock.seconds['cdc service (stand-in)']})}\n")
+    service = {"service_seconds": clock.seconds["cdc service (stand-in)"]}
+    print_figures({**answer, **service}, "seconds", "onboard", "airflow")
 
 
 def measure(root: Path, engine: sa.Engine, tables: list[SourceTable]) -> Clock:

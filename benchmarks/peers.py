@@ -10,7 +10,6 @@ by `--jar`; benchmarks/README.md has the commands. The last line of standard out
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import platform
 import shutil
@@ -25,7 +24,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import truth
 import workload
-from measuring import run_child, say
+from measuring import print_figures, run_child, say
 from peers_tool import PeerAnswer, PeerOrder
 from peers_work import Work
 from workload import Folders
@@ -207,7 +206,7 @@ def main() -> None:
     print(f"{os.cpu_count()} cores, {platform.platform()}, Python {platform.python_version()}")
     for result in results:
         print(f"{result.line}  [{', '.join(result.answer.versions)}; load average {result.load_average:.1f}]")
-    print(json.dumps({"results": [r.document for r in results]}))
+    print_figures({"results": [r.document for r in results]}, "seconds", "changes_per_second")
 
 
 if __name__ == "__main__":

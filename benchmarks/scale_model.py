@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import functools
-import json
 import os
 import shutil
 import tempfile
@@ -23,7 +22,7 @@ import small_folders
 import this_engine
 import workload
 from landing_polls import LargeBucket, on_s3
-from measuring import WrongResultError, say, tree_cpu_seconds
+from measuring import WrongResultError, print_figures, say, tree_cpu_seconds
 from small_folders import MIX, SmallFolders
 from small_tables import run
 from this_engine import Side
@@ -352,8 +351,9 @@ def report(costs: UnitCosts, fleet: Fleet, lists: float, found: Mapping[str, Map
     for name, value in found.items():
         print(f"{name}: predicted {value['predicted']:,.2f}, measured {value['measured']:,.2f}, {value['off']:+.1%}")
     worst = max((abs(v["off"]) for name, v in found.items() if not name.endswith(" seconds")), default=None)
-    print(json.dumps({"units": asdict(costs), "poll_lists": lists, "day": day, "checked": found, "worst": worst,
-                      "within_goal": None if worst is None else worst <= _GOAL}))  # fmt: skip
+    goal = None if worst is None else worst <= _GOAL
+    figures = {"units": asdict(costs), "poll_lists": lists, "day": day, "checked": found, "worst": worst}
+    print_figures({**figures, "within_goal": goal}, "poll_lists", "change_bytes")
 
 
 def main() -> None:

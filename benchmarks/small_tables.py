@@ -24,7 +24,7 @@ from pathlib import Path
 
 import small_folders
 import workload
-from measuring import Answer, ChildError, say, tree_cpu_seconds, tree_mib
+from measuring import Answer, ChildError, print_figures, say, tree_cpu_seconds, tree_mib
 from small_folders import MIX, SmallFolders
 from this_engine import JobFailedError, Stopwatch
 from workload import Workload
@@ -196,14 +196,15 @@ def report(figures: Figures, by_spark: dict[str, float], steps: dict[str, float]
     if steps:
         print("milliseconds a table by step: " + ", ".join(f"{s} {ms:.1f}" for s, ms in steps.items()))
     ratio = figures.tables_per_second * by_spark["by_hand"] if "by_hand" in by_spark else None
-    print(json.dumps({
+    summary = {
         "tables": figures.tables,
         "idle_tables": figures.idle_tables,
         "tables_per_second": round(figures.tables_per_second, 1),
         "ratio_to_spark_merge": None if ratio is None else round(ratio, 1),
         "idle_seconds": round(figures.idle_seconds, 2),
         "peak_mib": round(figures.peak_mib),
-    }))  # fmt: skip
+    }
+    print_figures(summary, "tables", "tables_per_second", "peak_mib")
 
 
 def main() -> None:

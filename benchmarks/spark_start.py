@@ -7,7 +7,6 @@ python benchmarks/spark_start.py
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import statistics
 import subprocess
@@ -15,6 +14,8 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+
+from measuring import print_figures
 
 from spark_jobs.spark.jars import archive_of
 from spark_jobs.spark.session import SessionSettings, class_path_of
@@ -63,7 +64,7 @@ def main() -> None:
     for _ in range(starts):
         for how, figures in found.items():
             figures.append(start(how))
-    print(json.dumps({f"{how}_archive": medians(figures) for how, figures in found.items()}))
+    print_figures({f"{how}_archive": medians(figures) for how, figures in found.items()}, "seconds", "cpu_seconds")
 
 
 def medians(figures: list[tuple[float, float]]) -> dict[str, float]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import io
-import json
 import os
 import resource
 import statistics
@@ -22,7 +21,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from measuring import WrongResultError
+from measuring import WrongResultError, print_figures
 
 from airflow_gddl.contract.result import ErrorInfo, Freshness, JobResult, MainCounts
 from airflow_gddl.metadata.loading import load
@@ -71,7 +70,7 @@ class Lake:
         records = {table: _record(table, number_of(table), now) for table in pipeline.tables}
         store.write(place(lake, pipeline.dag_id, "runs"), encode_runs(RunsDocument(tables=records, written=now)))
         polls = {table: _poll(number_of(table), now) for table in pipeline.tables}
-        store.write(place(lake, pipeline.dag_id, "look"), encode_poll(PollDocument(polled=now, tables=polls)))
+        store.write(place(lake, pipeline.dag_id, "poll"), encode_poll(PollDocument(polled=now, tables=polls)))
 
 
 def number_of(table: str) -> int:
@@ -117,7 +116,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="gddl-page-") as folder:
         lake = Lake(Path(folder), max(20, round(_TABLES * asked.scale)))
         lake.make(time.time())
-        sys.stdout.write(f"{json.dumps(measure(lake))}\n")
+        figures = measure(lake)
+    print_figures(figures, "tables", "first_list_seconds", "status_command_seconds", "status_cpu_seconds")
 
 
 def measure(lake: Lake) -> Mapping[str, float]:
@@ -158,8 +158,8 @@ def check(lake: Lake, reported: Mapping[str, Any]) -> None:
     tenth = sum(n % 10 == 0 for n in range(lake.tables))
     waiting = sum(n % 10 == 1 for n in range(lake.tables))
     expected = {"failed": tenth, "waiting": waiting, "fresh": lake.tables - tenth - waiting}
-    counted = {state: number for state, number in reported["counts"].items() if number}
-    if counted != expected or len(reported["rows"]) != min(50, lake.tables):
+    counted = {state: reported["choices"][state] for state in expected}
+    if counted != expected or reported["tables"] != lake.tables or len(reported["rows"]) != min(50, lake.tables):
         raise WrongResultError(f"{counted} instead of {expected}")
 
 

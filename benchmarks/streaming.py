@@ -8,7 +8,6 @@ The last line of standard output is one JSON object; progress goes to standard e
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import random
 import signal
@@ -23,7 +22,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from measuring import WrongResultError, say, tree_cpu_seconds, tree_mib
+from measuring import WrongResultError, print_figures, say, tree_cpu_seconds, tree_mib
 from streaming_ground import TABLES, Ground
 
 from airflow_gddl.contract.codec import from_json, to_json
@@ -212,7 +211,7 @@ def main() -> int:
             more_lost, more_doubled = shaken.check()
             lost, doubled = lost + more_lost, doubled + more_doubled
     reported = {"tables": given.tables} | _answer(figures, given.engine, kills)
-    print(json.dumps(reported | {"lost": lost, "doubled": doubled}))
+    print_figures(reported | {"lost": lost, "doubled": doubled}, "batches", "median_seconds", "p95_seconds")
     return 1 if lost or doubled else 0
 
 

@@ -24,14 +24,11 @@ from pathlib import Path
 import pyarrow as pa
 import sqlalchemy as sa
 from deltalake import DeltaTable
-from measuring import WrongResultError, say
+from measuring import WrongResultError, print_figures, say
 
 from airflow_gddl.contract.codec import to_json
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.spec import DEFAULT_TIERS, Continuous, JobOptions, JobSpec, Roots, TableSpec
-
-sys.path.append(str(Path(__file__).parents[1]))
-
 from tests.delta_rs.postgres import postgres
 from tests.kafka.broker import Broker, broker
 from tests.kafka.connect import Connect, relayed
@@ -187,7 +184,7 @@ def main() -> None:
         "p95_seconds": round(found[int(len(found) * 0.95)], 2),
         "longest_seconds": round(found[-1], 2),
     }
-    print(json.dumps(figures))
+    print_figures(figures, "commits", "median_seconds")
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ Forms are the classes in which columns come from a file to the table, or a metad
 from __future__ import annotations
 
 import argparse
-import json
+import importlib
 import sys
 import tempfile
 from collections import Counter
@@ -24,6 +24,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from measuring import print_figures
 
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.spec import DEFAULT_TIERS, JobSpec, Roots, TableSpec
@@ -35,8 +36,9 @@ from spark_jobs.job.spread_local import NoSpark
 from spark_jobs.job.table_job import run_guarded
 from spark_jobs.table.runtime import Runtime
 
-ROOT = Path(__file__).parents[1]
 PACKAGES = ("airflow_gddl", "spark_jobs")
+FOLDERS = {name: Path(str(importlib.import_module(name).__file__)).parent for name in PACKAGES}
+"""Where the packages are: those of the repository, or those that are installed."""
 SPEC = TableSpec(table="s.t", keys=("id",), sequence_by=("seq",), settle="0s")
 FORMS = {
     "batch": (
@@ -87,10 +89,12 @@ class Passed:
 
 
 def _module(file: str) -> str:
+    """Name of the module of ours that the file holds; empty: it is none of ours."""
     path = Path(file)
-    if not path.is_relative_to(ROOT) or path.relative_to(ROOT).parts[0] not in PACKAGES:
+    found = next((folder for folder in FOLDERS.values() if path.is_relative_to(folder)), None)
+    if found is None:
         return ""
-    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+    return ".".join(path.relative_to(found.parent).with_suffix("").parts).removesuffix(".__init__")
 
 
 def batch(folder: Path) -> Passed:
@@ -163,7 +167,7 @@ def main() -> None:
                     print(f"{what} {calls:6,} {name}")
     for name, value in found.items():
         print(f"{name:24} {value:>10,}")
-    print(json.dumps(found))
+    print_figures(found, *found)
 
 
 if __name__ == "__main__":

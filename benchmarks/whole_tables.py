@@ -10,7 +10,6 @@ compared with the workload after each; a first verify is not counted. The last l
 from __future__ import annotations
 
 import argparse
-import json
 import shutil
 import tempfile
 import time
@@ -24,7 +23,7 @@ import this_engine
 import truth
 import workload
 from large_merge import scaled
-from measuring import peak_mib, say
+from measuring import peak_mib, print_figures, say
 from workload import Folders
 
 from airflow_gddl.contract.spec import JobOptions
@@ -83,13 +82,13 @@ def main() -> None:
         for name in WAYS:
             for job, options in JOBS.items():
                 with way(name):
-                    found[name][job] = round(job_seconds(folders, side, options), 1)
+                    found[name][job] = round(job_seconds(folders, side, options), 2)
                 this_engine.export(folders, spark)
                 rows = truth.check(folders, this_engine.SIDE)
                 shutil.rmtree(folders.exported(this_engine.SIDE))
                 say(f"{job}, {name}: {found[name][job]} s; {rows:,} rows are right")
         spark.stop()
-    print(json.dumps({"rows": work.rows, **found, "peak_mib": round(peak_mib())}))
+    print_figures({"rows": work.rows, **found, "peak_mib": round(peak_mib())}, "rows", *JOBS, "peak_mib")
 
 
 if __name__ == "__main__":

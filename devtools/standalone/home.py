@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import base64
 import secrets
+import shutil
 import socket
 import sqlite3
 from collections.abc import Mapping
 from configparser import RawConfigParser
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 HOST = "127.0.0.1"
+_SQLITE = Path(__file__).with_name("gddl_sqlite.py")
 
 
 def free_port(wanted: int) -> int:
@@ -27,21 +28,6 @@ def free_port(wanted: int) -> int:
                 continue
             return int(probe.getsockname()[1])
     raise OSError(f"no free port on {HOST}")
-
-
-_PATIENCE_SECONDS = 60.0
-
-
-class Connection(sqlite3.Connection):
-    """No fsync at each commit: a demo need not survive a power failure."""
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.execute("PRAGMA synchronous = NORMAL")
-
-
-SYNC: dict[str, Any] = {"timeout": _PATIENCE_SECONDS, "factory": Connection}
-ASYNC: dict[str, Any] = dict(SYNC)
 
 
 def prepare(database: Path) -> None:
@@ -103,6 +89,9 @@ class Home:
                     config.add_section(section)
                 for option, value in options.items():
                     config.set(section, option, value.replace("%", "%%"))
+        # Airflow imports modules of this folder; this package it can't, where it is not installed editable.
+        (self.root / "config").mkdir(exist_ok=True)
+        shutil.copy(_SQLITE, self.root / "config")
         path = self.root / "airflow.cfg"
         path.touch(mode=0o600)
         with path.open("w", encoding="utf-8") as file:
@@ -127,8 +116,8 @@ def _sections(home: Home, settings: HomeSettings) -> Sections:
         },
         "database": {
             "sql_alchemy_conn": f"sqlite:///{home.database}",
-            "sql_alchemy_connect_args": f"{__name__}.SYNC",
-            "sql_alchemy_connect_args_async": f"{__name__}.ASYNC",
+            "sql_alchemy_connect_args": f"{_SQLITE.stem}.SYNC",
+            "sql_alchemy_connect_args_async": f"{_SQLITE.stem}.ASYNC",
             "load_default_connections": "False",
         },
         "api": {
