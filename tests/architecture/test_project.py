@@ -70,6 +70,33 @@ def test_workflows_run_every_lane_and_every_python() -> None:
     assert (set(matrix(nightly, "spark")["lane"]), set(matrix(nightly, "spark")["python"])) == (lanes, pythons)
 
 
+DOOR = ("demo-embedded", "demo-check", "newcomer")
+"""What a stranger does first; each makes its environment."""
+
+
+def test_ci_begins_with_the_front_door() -> None:
+    """In a copy of the tracked files, before any environment of developers is made."""
+    script = (ROOT / ".ci" / "run").read_text()
+    begun = re.compile(r"^(?:enter|make --no-print-directory) ([a-z-]+)", re.MULTILINE)
+    assert begun.findall(script) == [*DOOR, "test"]
+    contributing, releasing = (ROOT / "CONTRIBUTING.md").read_text(), (ROOT / "docs" / "releasing.md").read_text()
+    assert all(f"make {command}" in contributing for command in DOOR)
+    first = releasing.partition("## Each time\n1. ")[2].partition("\n2. ")[0]
+    assert [line.strip() for line in first.splitlines() if line.strip().startswith("make ")] == [
+        "make demo-embedded",
+        "make newcomer",
+    ]
+
+
+def test_the_front_door_opens_on_every_python_by_both_installers() -> None:
+    workflow = ROOT / ".github/workflows/ci.yml"
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    pythons = re.findall(r"Python :: (3\.\d+)", "\n".join(project["classifiers"]))
+    assert matrix(workflow, "door") == {"python": pythons, "installer": ["pip", "uv"]}
+    steps = yaml.safe_load(workflow.read_text())["jobs"]["door"]["steps"]
+    assert [step["run"].split()[1] for step in steps if "run" in step] == list(DOOR)
+
+
 def test_a_release_needs_no_token_and_publishes_what_was_checked() -> None:
     jobs = yaml.safe_load((ROOT / ".github/workflows/release.yml").read_text())["jobs"]
     assert jobs["publish"]["permissions"] == {"id-token": "write"}
