@@ -96,9 +96,11 @@ def test_killed_task_is_retried_once(lake: SmallLake) -> None:
 def test_table_that_kills_its_tasks_fails_alone(lake: SmallLake) -> None:
     lake.load(spec_of("long"), rows=300_000)
     done = run_killing(lake, ("a", "b", "long"), "long", times=2)
-    assert {name: r.status for name, r in done.items()} == {"a": "succeeded", "b": "succeeded", "long": "failed"}
     assert done["long"].error is not None
     assert done["long"].error.code == "WORKER_DIED"
+    for name in ("a", "b"):  # skipped: the task that Spark cancelled with that of `long` had committed
+        assert done[name].status in ("succeeded", "skipped")
+        assert len(lake.replica(spec_of(name))) == 3
     assert {r.status for r in run(lake, ("long",)).values()} == {"succeeded"}, "the next run takes it up"
 
 
