@@ -153,12 +153,6 @@ _LONG_ON_SPARK = {
         "test_byte_limit_bounds_batches",
     ),
     "test_tiers": ("test_idle_run_starts_no_spark", "test_small_tier_is_for_any_reader"),
-    "test_jobs": (  # of a cluster
-        "test_two_tasks_never_work_on_one_table",
-        "test_stopped_job_and_killed_driver_resume",
-        "test_small_cluster_is_awaited_and_reported",
-        "test_incomplete_executors_are_reported_before_any_write",
-    ),
     "test_masks_of_renamed": ("test_a_refresh_holds_back_what_is_stored_under_another_name",),
     "test_layout_histories": ("test_tables_and_change_feeds_match_the_oracle",),
     "test_iceberg": (
@@ -260,8 +254,16 @@ ON_S3 = (
 _OF_DEBEZIUM_ON_SPARK = ("quarantine_rows", "r02_net_change_per_key", "r05_truncated_file", "r11_types_widened")
 """The dialect hands Spark the rows that it hands delta_rs, which plays all scenarios: a few show that they arrive."""
 
-_LONG = ("test_environments", "test_iceberg_by_duckdb", "test_native", "test_the_tutorial_s_model_is_built_by_dbt")
-"""Modules and functions that install packages, or start everything that the compose file names."""
+_LONG = (
+    "test_environments",
+    "test_hive",
+    "test_iceberg_by_duckdb",
+    "test_jobs",
+    "test_native",
+    "test_the_tutorial_s_model_is_built_by_dbt",
+)
+"""Modules and functions that install packages, start everything that the compose file names, or have a Hive metastore
+or a cluster of executors of their own."""
 
 
 def is_deep(item: pytest.Item) -> bool:

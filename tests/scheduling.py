@@ -19,7 +19,7 @@ _OWN_SPARK = frozenset(
     {"test_hive", "test_jobs", "test_session", "test_spark_dies", "test_working_folder", "test_yarn"}
 )
 """Modules that start a Spark of their own, so that any process may have them."""
-_LONGEST = ("spark plain", "spark spark test_batches_beside", "spark catalogs test_hive", "spark cluster test_jobs")
+_LONGEST = ("spark plain", "spark spark test_batches_beside")
 """Groups of minutes with few tests, begun first: such groups come last, and one process would be alone with them."""
 _WAITING_MODULES = ("test_commits_on_s3", "test_continuous_command", "test_faults")
 
