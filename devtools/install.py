@@ -7,6 +7,7 @@ are handed over. Both check the hashes of requirements files. `INSTALLER=pip` in
 from __future__ import annotations
 
 import ast
+import functools
 import os
 import subprocess
 import sys
@@ -54,6 +55,7 @@ def uv(*arguments: str) -> int:
     return _status([sys.executable, "-m", "uv", "--quiet", *arguments], pip_settings())
 
 
+@functools.cache
 def pip_settings() -> dict[str, str]:
     """Variables for uv, of what pip's files and variables say; empty where they say nothing."""
     command = [sys.executable, "-m", "pip", "config", "list"]

@@ -45,7 +45,7 @@ from airflow_gddl.contract.extensions import (
 from airflow_gddl.contract.iceberg_rest import code_of_rest, open_rest
 from airflow_gddl.contract.kafka import SERVERS, client_settings, settings_of, topic_of
 from airflow_gddl.contract.layout import join
-from airflow_gddl.contract.packages import EXTRAS, needed_by
+from airflow_gddl.contract.packages import needed_by, package_of
 from airflow_gddl.contract.s3 import is_s3
 from airflow_gddl.contract.source_access import announced
 from airflow_gddl.contract.spec import TableSpec
@@ -339,7 +339,7 @@ def _packages(cli: CliContext, catalog: Catalog) -> Iterator[Checked]:
     if RUNNERS.get(catalog.runner).remote:
         return
     tables = [spec for spec in catalog.tables if spec.enabled]
-    registers = any(one.kind.startswith("iceberg_") for one in catalog.catalogs.values())
+    registers = any(CATALOGS.get(one.kind).is_iceberg for one in catalog.catalogs.values())
     used = {
         "pyiceberg": registers or any(spec.iceberg for spec in tables),
         "confluent_kafka": any(map(topic_of, tables)),
@@ -347,7 +347,8 @@ def _packages(cli: CliContext, catalog: Catalog) -> Iterator[Checked]:
         "opentelemetry.sdk": bool(cli.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT")),
     }
     for module in (module for module, is_used in used.items() if is_used):
-        yield _tried(f"package {EXTRAS[module.partition('.')[0]][0]}", partial(probe_package, module))
+        package, _ = package_of(module)
+        yield _tried(f"package {package}", partial(probe_package, module))
 
 
 def probe_package(module: str) -> str:

@@ -135,10 +135,10 @@ def no_driver(url: Any, error: Exception | str) -> FatalError:
     Args:
         url: an `sqlalchemy.engine.URL`; nothing but its driver's name is shown.
     """
-    database, _, driver = url.drivername.partition("+")
+    database = url.drivername.partition("+")[0]
     package = _PACKAGES.get(url.drivername) or _PACKAGES.get(database)
     remedy = f"pip install {package}" if package else "install the package that brings it to SQLAlchemy"
-    if driver and package and url.drivername not in _PACKAGES and "and write" not in package:
+    if package and url.drivername not in _PACKAGES and "and write" not in package:
         remedy += f", and write {database}://"
     return FatalError("SOURCE_DRIVER_MISSING", f"no driver for {url.drivername}: {error}", remedy=remedy)
 

@@ -56,7 +56,7 @@ def package_missing(user: str, *modules: str, install: str = "", where: str = ""
         install: what pip is to install, e.g. `airflow-gddl[local]`; empty: the extra of `EXTRAS`.
         where: place that it concerns; empty: the Python of this process.
     """
-    packages, extras = zip(*map(_package_of, modules), strict=True)
+    packages, extras = zip(*map(package_of, modules), strict=True)
     install = install or (f"airflow-gddl[{extras[0]}]" if extras[0] else "")
     # No command for an unknown module: a package of that name may be anybody's.
     remedy = f"pip install {shlex.quote(install)}" if install else f"install the package that has {modules[0]}"
@@ -66,7 +66,7 @@ def package_missing(user: str, *modules: str, install: str = "", where: str = ""
     return FatalError("PACKAGE_MISSING", what, where=where or sys.executable, remedy=remedy)
 
 
-def _package_of(module: str) -> tuple[str, str]:
+def package_of(module: str) -> tuple[str, str]:
     """Distribution and extra; an unknown module's own name and the empty text."""
     names = [name for name in EXTRAS if f"{module}.".startswith(f"{name}.")]
     return EXTRAS[max(names, key=len)] if names else (module.partition(".")[0], "")
@@ -89,7 +89,7 @@ def of_import(error: ImportError, user: str, *, install: str = "", where: str = 
         return missing
     # Another version than the one that is needed, or a library of the system is missing.
     remedy = missing.remedy.replace("pip install", "pip install --upgrade --upgrade-strategy eager")
-    what = f"{user} can't import what it needs of the package {_package_of(module)[0]}: {error}"
+    what = f"{user} can't import what it needs of the package {package_of(module)[0]}: {error}"
     return FatalError("PACKAGE_MISSING", what, where=missing.where, remedy=remedy)
 
 

@@ -272,7 +272,7 @@ def open_catalog(spec: CatalogSpec, around: CatalogContext) -> CatalogPort:
         CatalogError: a package or a token is missing, or nothing brings a catalog of this kind.
     """
     found = descriptor_of(spec)
-    with _refused():
+    with refused():
         opened: OpenCatalog = CATALOGS.load(found.port)
     return opened(spec, around)
 
@@ -282,12 +282,17 @@ def descriptor_of(spec: CatalogSpec) -> CatalogDescriptor:
     Raises:
         CatalogError: `CATALOG_KIND_UNKNOWN`, `CATALOG_KIND_BROKEN`.
     """
-    with _refused():
+    with refused():
         return CATALOGS.get(spec.kind)
 
 
 @contextmanager
-def _refused() -> Iterator[None]:
+def refused() -> Iterator[None]:
+    """A fatal error, e.g. of a missing package, is the catalog's: no table waits for it.
+
+    Raises:
+        CatalogError: with the error's code.
+    """
     try:
         yield
     except FatalError as error:

@@ -8,7 +8,7 @@ from typing import Any
 
 from airflow_gddl.contract import durations
 from airflow_gddl.contract.extensions import CatalogSpec, EntryName, code_of_glue
-from airflow_gddl.contract.packages import of_import
+from airflow_gddl.contract.packages import needed_by
 from spark_jobs.catalogs.catalog_port import (
     CatalogContext,
     CatalogError,
@@ -16,6 +16,7 @@ from spark_jobs.catalogs.catalog_port import (
     DeltaTableInfo,
     Entry,
     Registration,
+    refused,
 )
 from spark_jobs.catalogs.registrar import hive_type, same_place
 
@@ -154,15 +155,10 @@ def _cut(text: str, most: int) -> str:
 
 
 def client_of(spec: CatalogSpec) -> Any:
-    try:
+    with refused(), needed_by("a job that registers tables in Glue", install="airflow-gddl[glue]"):
         import boto3  # noqa: PLC0415 - only this catalog needs it
         from botocore.config import Config  # noqa: PLC0415 - as above
         from botocore.exceptions import BotoCoreError  # noqa: PLC0415 - as above
-    except ImportError as error:
-        missing = of_import(error, "a job that registers tables in Glue", install="airflow-gddl[glue]")
-        if missing is None:
-            raise
-        raise CatalogError(missing.code, f"{missing.what}; {missing.remedy}", is_down=True) from error
     wait = durations.seconds(spec.timeout)
     retries = {"mode": "standard", "total_max_attempts": 1}
     config = Config(connect_timeout=wait, read_timeout=wait, retries=retries, max_pool_connections=8)

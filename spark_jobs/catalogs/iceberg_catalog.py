@@ -12,10 +12,9 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
-from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.extensions import CatalogSpec, EntryName
 from airflow_gddl.contract.iceberg_rest import code_of_rest, open_rest
-from airflow_gddl.contract.packages import of_import
+from airflow_gddl.contract.packages import needed_by
 from airflow_gddl.stores import Storage
 from spark_jobs.catalogs.catalog_port import (
     CatalogContext,
@@ -24,6 +23,7 @@ from spark_jobs.catalogs.catalog_port import (
     DeltaTableInfo,
     Entry,
     Registration,
+    refused,
 )
 from spark_jobs.catalogs.glue_catalog import client_of, translated
 from spark_jobs.catalogs.registrar import same_place
@@ -203,16 +203,10 @@ def _translated() -> Iterator[None]:
         CatalogError: a request failed, or what it needs is missing.
     """
     try:
-        yield
-    except CatalogError:
+        with refused(), needed_by("a job that registers Iceberg tables", install="airflow-gddl[iceberg]"):
+            yield
+    except (CatalogError, ImportError):  # that of a module of this project is a defect
         raise
-    except ImportError as error:
-        missing = of_import(error, "a job that registers Iceberg tables", install="airflow-gddl[iceberg]")
-        if missing is None:
-            raise
-        raise CatalogError(missing.code, f"{missing.what}; {missing.remedy}", is_down=True) from error
-    except FatalError as error:
-        raise CatalogError(error.code, f"{error.what}; {error.remedy}", is_down=True) from error
     except Exception as error:
         code = code_of_rest(error)
         message = f"the Iceberg catalog: {type(error).__name__}: {error}"[:400]

@@ -5,6 +5,7 @@ What a command, a DAG file, a task or a job needs beyond it is `PACKAGE_MISSING`
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 import tomllib
@@ -37,6 +38,7 @@ LOST = re.compile(r"\[INTERNAL\]|Traceback|ModuleNotFoundError|ImportError|_BROK
 REMEDY = re.compile(r"pip\s+install\s+'airflow-gddl\[([^\]]+)\]'")
 
 
+@functools.cache
 def named() -> dict[Combination, list[str]]:
     """Combinations of extras and the pages that name each."""
     found: dict[Combination, list[str]] = defaultdict(list)

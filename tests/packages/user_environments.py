@@ -5,7 +5,6 @@ An environment takes a second: uv links files that `make test` has fetched for i
 
 from __future__ import annotations
 
-import functools
 import importlib.util
 import os
 import re
@@ -123,14 +122,8 @@ def _uv(*arguments: str, check: bool = True) -> int:
     """
     if importlib.util.find_spec("uv") is None:
         raise AssertionError("the environment of the tests lacks uv: run `make test`, which installs it")
-    environ = {**_pip_settings(), **os.environ}
+    environ = {**pip_settings(), **os.environ}
     command = [sys.executable, "-m", "uv", *arguments]
     done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
     assert not check or done.returncode == 0, f"uv {shlex.join(arguments)}\n{done.stdout}{done.stderr}"
     return done.returncode
-
-
-@functools.cache
-def _pip_settings() -> dict[str, str]:
-    """What pip is told of mirrors and certificates, for uv."""
-    return pip_settings()

@@ -15,7 +15,7 @@ from typing import Any
 from urllib.parse import unquote_plus
 
 from airflow_gddl.contract.codec import to_json
-from airflow_gddl.contract.errors import FatalError, RetriableError
+from airflow_gddl.contract.errors import GddlError, RetriableError
 from airflow_gddl.contract.layout import STATE, LandingFolder, join
 from airflow_gddl.contract.packages import needed_by
 from airflow_gddl.contract.spec import Roots
@@ -281,8 +281,8 @@ class Following:
                 if time.monotonic() > end:
                     _LOG.warning("the queue could not be drained within %.0f s: listing all tables", _DRAIN_SECONDS)
                     return False
-        except (FatalError, RetriableError) as error:
-            if isinstance(error, FatalError) and error.code != "PACKAGE_MISSING":
+        except GddlError as error:
+            if not isinstance(error, RetriableError) and error.code != "PACKAGE_MISSING":
                 raise
             _LOG.warning("listing all tables, since the queue of events can't be read: %s", error)
             return False
