@@ -18,6 +18,7 @@ from airflow_gddl.cli.context import CliContext
 from airflow_gddl.cli.init import DemoFolder
 from airflow_gddl.cli.main import invoke
 from airflow_gddl.contract.errors import MetadataError
+from airflow_gddl.contract.result import JobResult
 from airflow_gddl.metadata.loading import load
 from airflow_gddl.simulate import Delivery, OpMix, SchemaEvent, Troubles
 from tests.s3_server import Bucket, serving
@@ -265,6 +266,15 @@ def test_the_demo_does_not_praise_a_replica_that_differs(tmp_path: Path, capsys:
     for words in last.values():
         assert words[2:4] == ["1", "2,000"]
         assert words[-1] == "different"
+
+
+@pytest.mark.parametrize("state", ["failed", "skipped"])
+def test_a_replica_that_was_not_compared_is_not_called_different(state: Any) -> None:
+    """A demonstration that was stopped while it verified said so of all."""
+    verified = JobResult(table="nyc.planes", status=state, action="verify", run_id="r")
+    ending = simulation.Ending(verified=verified, runs=(), truth_rows=3)
+    assert not ending.is_right
+    assert str(getattr(ending.line()[-1], "text", ending.line()[-1])) == state
 
 
 @pytest.mark.parametrize("on_path", [True, False])

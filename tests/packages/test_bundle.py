@@ -37,7 +37,7 @@ from airflow_gddl.bundle import (
 from airflow_gddl.cli import context
 from airflow_gddl.cli.main import invoke
 from airflow_gddl.contract.codec import to_json
-from airflow_gddl.contract.errors import MetadataError
+from airflow_gddl.contract.errors import FatalError, MetadataError
 from tests.delta_rs.small_lake import SmallLake, spec_of
 from tests.unit.pages import ROOT
 
@@ -220,6 +220,13 @@ def test_the_command(
     assert invoke(["bundle", "--out", str(tmp_path), *more], cli) == status
     out, err = capfd.readouterr()
     assert said in (err if status else out)
+
+
+def test_an_environment_without_pip_is_told_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As `uv venv` makes it: no package index would help."""
+    monkeypatch.setattr(bundle, "module_command", lambda *_: [sys.executable, "-S", "-m", "pip"])
+    with pytest.raises(FatalError, match=r"ENVIRONMENT_FAILED.*No module named pip. Remedy: install pip"):
+        bundle._pip(["download"])
 
 
 @pytest.mark.parametrize("python", ["python3.11", "/usr/bin/python", "/usr/bin/python3", ""])
