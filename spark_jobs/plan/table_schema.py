@@ -380,6 +380,12 @@ class TableSchema:
         return () if tree is None else tuple(name for name in map(self.spelled, tree.columns) if name is not None)
 
     @cached_property
+    def computed(self) -> Mapping[str, tuple[str, ...]]:
+        """Columns that are computed from several others, with these: an update may carry some of them."""
+        found = {name: self.derived_from(name) for name in map(self.spelled, self.spec.derive) if name is not None}
+        return {name: sources for name, sources in found.items() if len(sources) > 1}
+
+    @cached_property
     def images_without_case(self) -> Mapping[str, str]:
         """Columns of before images by their names without case; of several the first."""
         return {column.name.lower(): column.name for column in reversed(self.before)}

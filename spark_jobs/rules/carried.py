@@ -5,7 +5,6 @@ Each row for itself.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 
 import numpy as np
@@ -13,17 +12,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from airflow_gddl.contract.names import before_image_name, landed_name
+from airflow_gddl.contract.names import before_image_name
 from airflow_gddl.contract.sql_types import parse_type
 from spark_jobs.dialects.protocol import sql_type
 from spark_jobs.plan.table_schema import GDDL, RESCUED, TableSchema
 from spark_jobs.plan.types import NOTHING, convertible, merge
 from spark_jobs.rules.arrays import flat, recast, with_values
+from spark_jobs.rules.column_lists import listed
 from spark_jobs.rules.convert import Fitted, Mask, fit, mask_of
 from spark_jobs.rules.errors_table import entries
-
-_AROUND = '[]" \t\r\n\f\v'
-"""Characters around names in a list of columns."""
 
 
 def by_settings(rows: pa.Table, schema: TableSchema, rule: Callable[[pa.Table, TableSchema], np.ndarray]) -> np.ndarray:
@@ -78,7 +75,7 @@ def _lists(rows: pa.Table, schema: TableSchema, column: str) -> np.ndarray:
     listing = schema.spelled(schema.spec.columns_to_update)
     if listing is None or column == listing:
         return np.ones(rows.num_rows, dtype=bool)
-    return _listed(flat(rows.column(listing)), column.lower())
+    return listed(flat(rows.column(listing)), column)
 
 
 def replaces_unknown(rows: pa.Table, schema: TableSchema) -> np.ndarray:
@@ -116,7 +113,7 @@ def completed(changes: pa.Table, schema: TableSchema, moved: np.ndarray) -> pa.T
         without = moved & ~carried(changes, schema, column)
         if without.any():
             own, image = flat(changes.column(column)), before_image(changes, schema, column)
-            values[column] = _chosen(without, pa.nulls(len(own), own.type) if image is None else image.values, own)
+            values[column] = chosen(without, pa.nulls(len(own), own.type) if image is None else image.values, own)
     return with_values(changes, values)
 
 
@@ -167,27 +164,9 @@ def before_image(changes: pa.Table, schema: TableSchema, column: str) -> Fitted 
     return Fitted(pa.nulls(len(image), kind), mask_of(image.is_valid()))
 
 
-def _chosen(where: np.ndarray, yes: pa.Array, no: pa.Array) -> pa.Array:
+def chosen(where: np.ndarray, yes: pa.Array, no: pa.Array) -> pa.Array:
     """As `pc.if_else`, also for nested types."""
     if not pt.is_nested(no.type):
         return pc.if_else(pa.array(where), yes, no)
     rows = np.arange(len(no))
     return pa.concat_arrays([yes, no]).take(pa.array(np.where(where, rows, rows + len(no))))
-
-
-@functools.lru_cache(maxsize=1024)
-def _names(text: str) -> frozenset[str]:
-    """Names between commas in lower case: without blanks, and as they land. Asked for once a column of the table."""
-    parts = text.split(",")
-    bare = str.maketrans("", "", _AROUND)
-    landed = {landed_name(part.strip(_AROUND)).lower() for part in parts}
-    return frozenset({part.translate(bare).lower() for part in parts} | landed)
-
-
-def _listed(lists: pa.Array, column: str) -> np.ndarray:
-    """Whether lists of columns, texts with commas or arrays, have a column in lower case; a null list has all."""
-    if pt.is_list(lists.type) or pt.is_large_list(lists.type):
-        lists = pa.array([None if names is None else ",".join(map(str, names)) for names in lists.to_pylist()])
-    encoded = pc.dictionary_encode(lists.cast(pa.string()), null_encoding="encode")
-    named = [text is None or column in _names(text) for text in encoded.dictionary.to_pylist()]
-    return np.array(named, dtype=bool)[np.asarray(encoded.indices)] if named else np.zeros(len(lists), dtype=bool)

@@ -25,6 +25,7 @@ from spark_jobs.plan.table_schema import GDDL, TableSchema, withholds
 from spark_jobs.rules.arrays import arrow_type, in_one_form, is_text, recast
 from spark_jobs.rules.batch_schema import STRING, DeliveredColumns, GroupDecoding, RowProblem
 from spark_jobs.rules.carried import before_image, incomplete
+from spark_jobs.rules.column_lists import stored_lists
 from spark_jobs.rules.convert import Fitted, Mask, but, either, fit, mask_of
 from spark_jobs.rules.delta_values import unfit_texts
 from spark_jobs.rules.errors_table import BYTES, MISFIT_CODE, NANOS, ROW_BITS, record_ddl
@@ -320,7 +321,7 @@ class _Decoder:
         sequence, unparsable = self._sequence()
         texts = self._ordered_texts() if self.how.kind == "change" else {}
         rescued = [self._columns.rescued_json(planned.rescued)] if self.table_schema.rescues else []
-        columns = [*planned.values, *rescued, *before.values, self._struct(op, sequence)]
+        columns = [*self._with_stored_lists(planned.values), *rescued, *before.values, self._struct(op, sequence)]
         names = [*self.table_schema.change_columns, GDDL]
         keys = {*self.table_schema.keys, *self.table_schema.before_of_key.values()}
         columns = [in_one_form(v) if name in keys else v for name, v in zip(names, columns, strict=True)]
@@ -348,6 +349,14 @@ class _Decoder:
             outside=outside,
             truncating=truncating,
         )
+
+    def _with_stored_lists(self, values: Sequence[pa.Array]) -> list[pa.Array]:
+        """The table's columns with lists of columns as they are stored."""
+        listing = self.table_schema.spelled(self.table_schema.spec.columns_to_update)
+        return [
+            stored_lists(v, self.how.names, self.table_schema) if column.name == listing else v
+            for column, v in zip(self.table_schema.data, values, strict=True)
+        ]
 
     @property
     def _may_truncate(self) -> bool:

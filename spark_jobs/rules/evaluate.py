@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from airflow_gddl.contract.errors import FatalError
-from airflow_gddl.contract.names import landed_name, renamed
+from airflow_gddl.contract.names import landed_name, mask_method, renamed
 from airflow_gddl.contract.sql_types import VOID, ScalarType, SqlType, parse_type
 from airflow_gddl.contract.table_spec import ARITHMETIC, COLUMN, COMPARISONS, LITERALS, Expectation, TableSpec, Term
 from spark_jobs.dialects.protocol import Dialect, declared_types, sql_type
@@ -29,7 +29,7 @@ from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.rules.arrays import arrow_type, flat, is_text
 from spark_jobs.rules.batch_schema import DeliveredColumns, GroupDecoding, Landed, RowProblem
 from spark_jobs.rules.carried import carried
-from spark_jobs.rules.convert import fit
+from spark_jobs.rules.convert import fit, masked
 from spark_jobs.rules.read import RawGroup
 
 _STRING, _DATE, _TIME = ScalarType("string"), ScalarType("date"), ScalarType("timestamp")
@@ -628,6 +628,22 @@ def derived_values(name: str, columns: Mapping[str, pa.Array], rows: int, kind: 
     found = _storable(found)
     target = arrow_type(kind)
     return found if found.type == target else fit(found, parse_type(sql_type(found.type)), kind).values
+
+
+def recomputed(column: str, values: Mapping[str, pa.Array], rows: int, schema: TableSchema) -> pa.Array:
+    """A computed column of rows of the table, masked as the row says.
+
+    Args:
+        values: at least the columns that it is computed from, as the table has them.
+    """
+    spec = schema.spec
+    name = next(each for each in spec.derive if schema.spelled(each) == column)
+    types = {each.name: each.type for each in schema.data}
+    method = mask_method(name, spec)
+    if method is None:
+        return derived_values(name, values, rows, types[column], spec)
+    kind = derived_type(name, {source: types[source] for source in schema.derived_from(column)}, spec) or VOID
+    return masked(derived_values(name, values, rows, kind, spec), kind, method).cast(arrow_type(types[column]))
 
 
 def _renamed(names: Iterable[str], spec: TableSpec, label: str) -> dict[str, str]:

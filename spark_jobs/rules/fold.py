@@ -15,8 +15,9 @@ import pyarrow.compute as pc
 
 from spark_jobs.plan.table_schema import GDDL, RESCUED, TableSchema
 from spark_jobs.rules.arrays import changes, flat, row_codes, shared_codes, table_codes, with_values
-from spark_jobs.rules.carried import carried, lists, replaces_unknown
+from spark_jobs.rules.carried import carried, chosen, lists, replaces_unknown
 from spark_jobs.rules.errors_table import ROW_BITS, Entry, entries, overlaid, text_of
+from spark_jobs.rules.evaluate import recomputed
 from spark_jobs.rules.order import OrderedEvents, deleted_by, gddl_fields, new_changes, ordered, with_gddl
 
 FIRST, FORCED, HAS_FORCED, LOWEST, LOWEST_FORCED, REPLACES_ROW, COLUMNS_BEFORE_DELETE = (
@@ -116,17 +117,47 @@ def _partial_rows(found: OrderedEvents, schema: TableSchema) -> dict[str, pa.Arr
     last = np.repeat(segment_starts[ends], ends - starts + 1)  # where the last segment of the event's key began
     counted = (np.arange(len(found.at)) >= last) & (found.op != "D")
     columns = {key: flat(found.rows.column(key)).take(pa.array(found.at[ends])) for key in (*schema.keys, GDDL)}
+    numbers, latest = np.arange(len(found.at)), {}
     for name, flag in carried_names(schema).items():
-        held = np.where(counted & carries(found, schema, name), np.arange(len(found.at)), -1)
-        greatest = np.maximum.reduceat(held, starts) if len(starts) else held
+        held = np.where(counted & carries(found, schema, name), numbers, -1)
+        latest[name] = greatest = np.maximum.reduceat(held, starts) if len(starts) else held
         columns[name] = picked(found, name, greatest)
         columns[flag] = pa.array(greatest >= 0)
         if name == RESCUED:
             unknown = counted & _replaces_unknown(found, schema)
             columns[flag] = pa.array(np.logical_or.reduceat(unknown, starts) if len(starts) else unknown)
+    columns |= _computed(columns, latest, schema)
     columns[REPLACES_ROW] = pa.array(opens[segment_starts[ends]])
     columns[COLUMNS_BEFORE_DELETE] = pa.array(np.logical_or.reduceat(counted, starts) if len(starts) else counted)
     return columns
+
+
+def _computed(
+    columns: Mapping[str, pa.Array], latest: Mapping[str, np.ndarray], schema: TableSchema
+) -> dict[str, pa.Array]:
+    """Computed columns, and their flags, of keys whose last events carry some of the columns that they need.
+
+    Args:
+        latest: of each column the last event that carries it; -1: none.
+    """
+    found, names = {}, carried_names(schema)
+    for name, sources in schema.computed.items():
+        needed = [source for source in sources if source in latest]
+        stale = np.logical_or.reduce([latest[source] > latest[name] for source in needed] or [latest[name] < -1])
+        if stale.any():
+            every = np.logical_and.reduce([latest[source] >= 0 for source in needed])
+            found[name] = with_computed(columns, name, stale, schema)
+            found[names[name]] = pa.array(np.where(stale, every, latest[name] >= 0))
+    return found
+
+
+def with_computed(columns: Mapping[str, pa.Array], name: str, where: np.ndarray, schema: TableSchema) -> pa.Array:
+    """A computed column, computed again from the others in some rows."""
+    at = pa.array(np.flatnonzero(where))
+    sources = {source: flat(columns[source]).take(at) for source in schema.computed[name]}
+    again = recomputed(name, sources, len(at), schema)
+    own = flat(columns[name])
+    return chosen(where, again.take(pa.array(np.cumsum(where) - 1, mask=~where)), own)
 
 
 def picked(found: OrderedEvents, name: str, events: np.ndarray) -> pa.Array:

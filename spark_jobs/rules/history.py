@@ -6,7 +6,7 @@ Needs all events of a key together, of all generations; holds for any partition 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any
@@ -17,7 +17,7 @@ import pyarrow as pa
 from airflow_gddl.contract.sql_types import DecimalType, SqlType, StructType, parse_type
 from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.rules.arrays import arrow_type, by_name, changes, codes, flat, ranks, sortable, table_codes
-from spark_jobs.rules.fold import carries, picked, segments, with_rescued
+from spark_jobs.rules.fold import carries, picked, segments, with_computed, with_rescued
 from spark_jobs.rules.merge import ACTION
 from spark_jobs.rules.order import OrderedEvents, gddl_fields, ordered
 from spark_jobs.rules.texts import read_json
@@ -156,22 +156,37 @@ def _runs(line: _Timeline, schema: TableSchema) -> pa.Table:
     begins = changes(line.key)
     differs = begins | changes(line.dead)
     alive = ~line.dead & ~begins
-    for name in tracked_columns(schema):
-        values = codes(picked(line.found, name, held[name]))
-        differs |= alive & changes(values)
+    states = {name: picked(line.found, name, held[name]) for name in tracked_columns(schema)}
+    states |= _computed(line, held, schema)
+    for values in (states[name] for name in tracked_columns(schema)):
+        differs |= alive & changes(codes(values))
     starts = np.flatnonzero(differs)
     ends = np.append(starts[1:], len(line.key)) - 1 if len(starts) else starts
     following = np.append(starts[1:], -1) if len(starts) else starts
     has_next = (following >= 0) & (line.key[following] == line.key[starts]) if len(starts) else following >= 0
     live = ~line.dead[starts]
     starts, ends, following, has_next = starts[live], ends[live], following[live], has_next[live]
-    columns = {name: picked(line.found, name, held[name][ends]) for name in schema.columns}
+    columns = {
+        name: states[name].take(pa.array(ends)) if name in states else picked(line.found, name, held[name][ends])
+        for name in schema.columns
+    }
     columns[GDDL] = flat(line.found.rows.column(GDDL)).take(pa.array(line.found.at[line.event[ends]], pa.int64()))
     columns[START] = line.sequences.take(pa.array(line.sequence[starts], pa.int64()))
     columns[END] = line.sequences.take(pa.array(line.sequence[following], pa.int64(), mask=~has_next))
     columns[START_GENERATION] = pa.array(line.generation[starts], pa.int32())
     columns[END_GENERATION] = pa.array(line.generation[following], pa.int32(), mask=~has_next)
     return pa.table(columns)
+
+
+def _computed(line: _Timeline, held: Mapping[str, np.ndarray], schema: TableSchema) -> dict[str, pa.Array]:
+    """Computed columns of states, some of whose columns are from later events than the column's own."""
+    found = {}
+    for name, sources in schema.computed.items() if schema.partial else ():
+        later = [held[source] > held[name] for source in sources if source not in schema.keys]
+        stale = np.logical_or.reduce(later or [np.zeros(len(line.key), dtype=bool)])
+        columns = {each: picked(line.found, each, held[each]) for each in (name, *sources)}
+        found[name] = with_computed(columns, name, stale, schema) if stale.any() else columns[name]
+    return found
 
 
 def _held(line: _Timeline, schema: TableSchema) -> dict[str, np.ndarray]:

@@ -5,7 +5,7 @@ Needs what the tables hold of each key together with its net change; holds for a
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -32,6 +32,7 @@ from spark_jobs.rules.fold import (
     carried_names,
     newest_state,
     refolds,
+    with_computed,
 )
 from spark_jobs.rules.order import forced_rows, gddl_fields, orders_of, sample_keys, with_gddl
 from spark_jobs.rules.sweep import by_earlier_truncates
@@ -101,7 +102,20 @@ def overlaid(decided: pa.Table, replica: pa.Table, schema: TableSchema, *, parti
         new = flat(decided.column(name))
         old = flat(replica.column(name)).cast(new.type).take(at)
         values[name] = pc.if_else(flat(decided.column(flag)), new, old)
-    return with_values(decided, values)
+    return with_values(decided, values | _computed(decided, values, schema))
+
+
+def _computed(decided: pa.Table, values: Mapping[str, pa.Array], schema: TableSchema) -> dict[str, pa.Array]:
+    """Computed columns of rows that have some of the columns that they need from their changes, and others stored."""
+    found, names = {}, carried_names(schema)
+    rows = {key: decided.column(key) for key in schema.keys} | dict(values)
+    for name, sources in schema.computed.items():
+        own = [_mask(flat(decided.column(names[source]))) for source in sources if source in names]
+        mixed = np.logical_or.reduce(own or [_mask(flat(decided.column(names[name])))])
+        mixed &= ~_mask(flat(decided.column(names[name])))
+        if mixed.any():
+            found[name] = with_computed(rows, name, mixed, schema)
+    return found
 
 
 class _Meeting:

@@ -404,7 +404,7 @@ def count_of(tables: Sequence[pa.Table]) -> dict[tuple[str, str], int]:
 
 
 def within_filter(group: DecodedGroup, schema: TableSchema) -> DecodedGroup:
-    """The group without rows outside the filter; an update that leaves it is a delete, which has its key alone."""
+    """The group without full-load rows outside the filter; changes outside are deletes, which have their key alone."""
     if group.outside is None:
         return group
     rows, leaving = as_left(group.rows, schema, group.outside)
@@ -413,8 +413,12 @@ def within_filter(group: DecodedGroup, schema: TableSchema) -> DecodedGroup:
 
 
 def as_left(rows: pa.Table, schema: TableSchema, outside: np.ndarray) -> tuple[pa.Table, np.ndarray]:
-    """Rows with updates outside the filter as deletes, and which these are."""
-    leaving: np.ndarray = outside & holds(pc.equal(gddl_fields(rows)["op"], "U"))
+    """Rows with changes outside the filter as deletes, and which these are.
+
+    An insert is one, too: its key may have a row that is older, or comes later. Without a key nothing is deleted.
+    """
+    changes = ["I", "U"] if schema.keys else []
+    leaving: np.ndarray = outside & holds(pc.is_in(gddl_fields(rows)["op"], value_set=pa.array(changes, pa.string())))
     if not leaving.any():
         return rows, leaving
     rows = _with_old_keys(rows, schema, leaving & moved_rows(rows, schema))

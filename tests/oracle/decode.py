@@ -60,7 +60,7 @@ def _change(table_schema: Shape, arrival: Arrival, number: int, delivered: Mappi
             raise FaultError("KEY_NULL", column)
     sequence = None if load else _sequence(table_schema, values)
     values, rescued = _fitted(table_schema, op, values)
-    row = _visible(table_schema, values)
+    row = _with_stored_list(table_schema, _visible(table_schema, values))
     key = tuple(row[column] for column in table_schema.keys)
     return Change(
         op=op,
@@ -90,11 +90,11 @@ def _truncate(table_schema: Shape, arrival: Arrival, number: int, delivered: Map
 
 
 def _within_filter(table_schema: Shape, change: Change) -> Change | None:
-    """The change; an update outside the filter as the delete of its key, other rows outside as none."""
+    """The change; one outside the filter as the delete of its key, rows of loads and without a key as none."""
     spec = table_schema.spec
     if spec.where is None or change.op == "D" or truth(spec.expressions[spec.where], change.row):
         return change
-    if change.op != "U":
+    if change.op == "R" or not table_schema.keys:
         return None
     key = change.key if change.old_key is None else change.old_key
     kept = {*table_schema.technical, *table_schema.sequence}
@@ -218,16 +218,24 @@ def _carried(
 
 
 def _listed(table_schema: Shape, values: Mapping[str, Value]) -> set[str] | None:
-    if table_schema.spec.columns_to_update is None:
-        return None
-    value = values.get(table_schema.names.get(table_schema.spec.columns_to_update.lower(), ""))
-    if value is None:
-        return None
+    listing = table_schema.names.get((table_schema.spec.columns_to_update or "").lower())
+    value = None if listing is None else values.get(listing)
+    return None if listing is None or value is None else {listing, *_names(table_schema, value)}
+
+
+def _names(table_schema: Shape, value: Value) -> list[str]:
+    """The table's names of the columns that a delivered list names: text with commas, or an array."""
     names = value.split(",") if isinstance(value, str) else value
-    return {
-        table_schema.names.get(name.strip().lower(), name.strip())
-        for name in (*names, table_schema.spec.columns_to_update)
-    }
+    return [table_schema.names.get(name.strip().lower(), name.strip()) for name in names]
+
+
+def _with_stored_list(table_schema: Shape, row: dict[str, Value]) -> dict[str, Value]:
+    """The row with its list of columns under the names of the table."""
+    listing = table_schema.names.get((table_schema.spec.columns_to_update or "").lower(), "")
+    if row.get(listing) is None:
+        return row
+    names = _names(table_schema, row[listing])
+    return {**row, listing: ",".join(names) if isinstance(row[listing], str) else names}
 
 
 def _forced(table_schema: Shape, values: Mapping[str, Value]) -> bool:

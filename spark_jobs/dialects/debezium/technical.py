@@ -13,7 +13,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_gddl.contract.durations import moment_of
-from airflow_gddl.contract.names import landed_name
 from spark_jobs.dialects.debezium.connect_values import Values
 from spark_jobs.dialects.protocol import match
 from spark_jobs.plan.sequence import EPOCH
@@ -178,10 +177,10 @@ def with_technical(
 
 
 def _listed(names: Sequence[str], kept: Mapping[str, Sequence[bool]], row: int) -> str | None:
-    """Comma-separated names of the columns that the row carries; null: all."""
+    """A JSON array of the columns that the row carries; null: all."""
     if not any(flags[row] for flags in kept.values()):
         return None
-    return ",".join(landed_name(name) for name in names if not (name in kept and kept[name][row]))
+    return json.dumps([name for name in names if not (name in kept and kept[name][row])], ensure_ascii=False)
 
 
 def _as_updates(ops: Sequence[str | None], kept: Mapping[str, Sequence[bool]]) -> list[str | None]:

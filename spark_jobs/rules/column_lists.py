@@ -1,0 +1,127 @@
+"""Lists of the columns that an update carries: as a file delivers them, and as the tables store them.
+
+A stored list has the names of the table's columns: an array, or text with commas between them, which no name in a table
+has (`names.landed_name`). Delivered lists become stored ones here and nowhere else.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pt
+
+from airflow_gddl.contract.names import clean_name, landed_name, renamed
+from spark_jobs.plan.table_schema import TableSchema
+
+_AROUND = '[]" \t\r\n\f\v'
+"""Characters around names in a list of columns."""
+_BLANKS = " \t\r\n\f\v"
+
+
+def stored_lists(lists: pa.Array, columns: Sequence[str], schema: TableSchema) -> pa.Array:
+    """Delivered lists, texts or arrays of text, as they are stored, of the same type; a null list is null.
+
+    A list is a JSON array of names, or names between commas, in brackets or not, each in quotes or not. A name that has
+    such characters itself is found where a column of the file is called so.
+
+    Args:
+        columns: of the file, under the names that the row gives them.
+    """
+    names = _ListedNames.of(columns, schema)
+    if pt.is_list(lists.type) or pt.is_large_list(lists.type):
+        of_arrays = [None if each is None else [names.stored(str(name)) for name in each] for each in lists.to_pylist()]
+        return pa.array(of_arrays, lists.type)
+    encoded = pc.dictionary_encode(lists.cast(pa.string()), null_encoding="encode")
+    texts = encoded.dictionary.to_pylist()
+    found = [None if text is None else ",".join(dict.fromkeys(names.of_text(text))) for text in texts]
+    return pa.array(found, pa.string()).take(encoded.indices).cast(lists.type)
+
+
+def listed(lists: pa.Array, column: str) -> np.ndarray:
+    """Whether stored lists have a column of the table; a null list has all."""
+    if pt.is_list(lists.type) or pt.is_large_list(lists.type):
+        lists = pa.array([None if names is None else ",".join(map(str, names)) for names in lists.to_pylist()])
+    encoded = pc.dictionary_encode(lists.cast(pa.string()), null_encoding="encode")
+    wanted = column.lower()
+    named = [text is None or wanted in _stored_names(text) for text in encoded.dictionary.to_pylist()]
+    return np.array(named, dtype=bool)[np.asarray(encoded.indices)] if named else np.zeros(len(lists), dtype=bool)
+
+
+@functools.lru_cache(maxsize=1024)
+def _stored_names(text: str) -> frozenset[str]:
+    """Names of a stored list in lower case. Asked for once a column of the table."""
+    return frozenset(text.lower().split(","))
+
+
+class _ListedNames:
+    """Names that lists of a file may have, in lower case, to those of the table's columns."""
+
+    def __init__(self, known: Mapping[str, str], schema: TableSchema) -> None:
+        self._known, self._schema = known, schema
+        self._longest = 1 + max((name.count(",") for name in known), default=0)
+
+    @classmethod
+    def of(cls, columns: Sequence[str], schema: TableSchema) -> _ListedNames:
+        rename = schema.spec.rename
+        given = {column: (column, *(old for old, new in rename.items() if new == column)) for column in columns}
+        return cls(
+            {
+                form.lower(): _stored(column, schema)
+                for column, names in given.items()
+                for name in names
+                for form in (name, clean_name(name), landed_name(name))
+            },
+            schema,
+        )
+
+    def stored(self, name: str) -> str:
+        """The table's name of a column; of one that the file lacks the name that it would have."""
+        return self._known.get(name.lower()) or _stored(renamed(name, self._schema.spec), self._schema)
+
+    def of_text(self, text: str) -> list[str]:
+        if (names := _json_names(text)) is not None:
+            return [self.stored(name) for name in names]
+        bare = text.strip(_BLANKS)
+        readings = [bare[1:-1], bare] if bare.startswith("[") and bare.endswith("]") else [bare]
+        found = [self._between_commas(reading) for reading in readings]
+        return min(found, key=lambda each: each[1])[0]
+
+    def _between_commas(self, text: str) -> tuple[list[str], int]:
+        """Names, and how many of them are no column of the file as they are."""
+        parts, at, unknown = text.split(","), 0, 0
+        names: list[str] = []
+        while at < len(parts):
+            longest = min(self._longest, len(parts) - at)
+            runs = ((size, ",".join(parts[at : at + size]).strip(_BLANKS)) for size in range(longest, 0, -1))
+            taken = next(((size, name) for size, run in runs if (name := self._exact(run)) is not None), None)
+            if taken is None:
+                unknown += 1
+                taken = 1, self.stored(parts[at].strip(_AROUND))
+            at += taken[0]
+            names.append(taken[1])
+        return names, unknown
+
+    def _exact(self, name: str) -> str | None:
+        quoted = len(name) > 1 and name[0] == name[-1] == '"'
+        return self._known.get(name.lower()) or (self._known.get(name[1:-1].lower()) if quoted else None)
+
+
+def _stored(column: str, schema: TableSchema) -> str:
+    """The table's name of a column of a file under the name that the row gives it."""
+    return schema.spelled(column) or landed_name(column)
+
+
+def _json_names(text: str) -> list[str] | None:
+    """The names of a JSON array of texts; null: it is none."""
+    if not text.lstrip(_BLANKS).startswith("["):
+        return None
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, list) and all(isinstance(name, str) for name in found) else None
