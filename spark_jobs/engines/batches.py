@@ -44,9 +44,10 @@ from spark_jobs.rules.measure import (
     measure,
 )
 from spark_jobs.rules.merge import Outcome, StoredState, outcome_of, warnings_of
-from spark_jobs.rules.order import TIED, events, new_changes, tie_warnings
+from spark_jobs.rules.order import events
 from spark_jobs.rules.quarantine import good_again, to_replay
 from spark_jobs.rules.read import FileRows, RawGroup, grouped, read_file
+from spark_jobs.rules.redelivery import TIED, new_changes, tie_warnings
 from spark_jobs.rules.sweep import appended, suspects
 
 

@@ -36,16 +36,14 @@ from spark_jobs.rules.fold import net_changes
 from spark_jobs.rules.measure import Appended, Applied, DecodedBatch, Overlap
 from spark_jobs.rules.merge import AT, Outcome, StoredState, moved_row_deleted, outcome_of, update_without_prior
 from spark_jobs.rules.order import (
-    TIED,
     as_events,
     for_both_keys,
     identity_columns,
     least_keys,
-    new_changes,
     sample_keys,
-    sequence_tie,
     with_identity,
 )
+from spark_jobs.rules.redelivery import TIED, new_changes, sequence_tie
 
 _FRESH, _STORED, _REPLICA, _TOMBSTONES, _EVERY = "fresh", "stored", "replica", "tombstones", "every"
 """Names of tables for rules: changes of the batch, changes before it, and all changes."""

@@ -247,7 +247,8 @@ class TableSchema:
         normal_text: those of these columns whose text is kept in its normal form, see `plan.sequence`.
         ordered_text: those whose text must have one form whose order is known; the service's own columns have theirs.
         instants: times in these are kept as instants.
-        one_change: equal changes of one sequence are one change, in one file too.
+        one_change: the service may send a change again, into one file too.
+        shared_places: several changes of a key may share a sequence, which is a commit time or a place in a log.
         log_positions: the first sequence column holds positions in the source's log, see `Dialect.log_positions`.
         technical: columns that the CDC service adds (sequence, times, lists of columns, force): their change alone
             opens no version of the history.
@@ -273,6 +274,7 @@ class TableSchema:
     ordered_text: tuple[str, ...] = ()
     instants: bool = True
     one_change: bool = False
+    shared_places: bool = False
     log_positions: bool = False
     technical: tuple[str, ...] = ()
     file_columns: tuple[str, ...] = ()

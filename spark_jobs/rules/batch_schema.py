@@ -462,6 +462,7 @@ def plan_batch(dialect: Dialect, groups: Sequence[Landed], stored: Stored, state
     sequence, kind, total = order_of_table(dialect, groups, state)
     known = _known_schemas(dialect, state)
     technical, ordered_text = _technical(dialect, sequence), _ordered_text(dialect, sequence)
+    sent_again = dialect.sends_again and sequence == dialect.total_order[:1]
     delivered = [_Delivered.of(dialect, group) for group in groups]
     numbered = list(enumerate(zip(groups, delivered, strict=True)))
     data, before = _incoming(dialect, numbered, technical, stored.data)
@@ -480,7 +481,7 @@ def plan_batch(dialect: Dialect, groups: Sequence[Landed], stored: Stored, state
         normal_text=ordered_text if has_normal_text(state) else (),
         ordered_text=ordered_text,
         instants=has_instants(state),
-        one_change=dialect.sends_again and sequence == dialect.total_order[:1],
+        one_change=sent_again, shared_places=sent_again or not total,
         log_positions=dialect.log_positions and sequence[:1] == dialect.total_order[:1],
         technical=_of_service(dialect, sequence, plan.target.names),
         file_columns=(dialect.carried,) if dialect.carried is not None else (),

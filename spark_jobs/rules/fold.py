@@ -18,7 +18,8 @@ from spark_jobs.rules.arrays import changes, flat, row_codes, shared_codes, tabl
 from spark_jobs.rules.carried import carried, chosen, lists, replaces_unknown
 from spark_jobs.rules.errors_table import ROW_BITS, Entry, entries, overlaid, text_of
 from spark_jobs.rules.evaluate import recomputed
-from spark_jobs.rules.order import OrderedEvents, deleted_by, gddl_fields, new_changes, ordered, with_gddl
+from spark_jobs.rules.order import OrderedEvents, deleted_by, gddl_fields, ordered, with_gddl
+from spark_jobs.rules.redelivery import new_changes
 
 FIRST, FORCED, HAS_FORCED, LOWEST, LOWEST_FORCED, REPLACES_ROW, COLUMNS_BEFORE_DELETE = (
     f"{GDDL}__{n}" for n in ("first", "forced", "has_forced", "lowest", "lowest_forced", "replaces", "before_delete")

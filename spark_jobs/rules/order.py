@@ -18,14 +18,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from airflow_gddl.contract.file_names import is_resynced
-from airflow_gddl.contract.result import RunWarning
 from airflow_gddl.contract.sql_types import ScalarType, SqlType, StructType, parse_type
 from spark_jobs.plan.discover import RecordedFile
 from spark_jobs.plan.planned_batch import Truncate, number_of
 from spark_jobs.plan.sequence import EPOCH
 from spark_jobs.plan.source_snapshots import SnapshotRun
-from spark_jobs.plan.table_schema import GDDL, RESCUED, TableSchema
+from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.rules.arrays import (
     changes,
     codes,
@@ -39,7 +37,6 @@ from spark_jobs.rules.arrays import (
 )
 from spark_jobs.rules.arrays import changes as differs
 from spark_jobs.rules.carried import before_image, by_settings, came_by, completed
-from spark_jobs.rules.errors_table import without_files
 from spark_jobs.rules.texts import MILLIS, json_writer, object_json, read_json
 
 MOVED = f"{GDDL}__moved"
@@ -494,104 +491,6 @@ def orders_of(parts: Sequence[tuple[dict[str, pa.Array], np.ndarray]], schema: T
 
 
 SAMPLE = 5
-TIED = f"{GDDL}__tied"
-"""Column of new changes: the tie policy decides between it and another change of its key and sequence."""
-
-
-def new_changes(batch: pa.Table, stored: pa.Table | None, schema: TableSchema) -> pa.Table:
-    """Changes of a batch that did not arrive before, with `TIED`.
-
-    The n-th of equal changes in a file is a re-delivery where n equal ones are known from other files: rows of one
-    file are never one row, unless their sequence says so (`TableSchema.one_change`). Of several in a batch the first is
-    kept. Full-load rows of a keyless table all are, and rows that a resync has read.
-
-    Args:
-        stored: rows of the change table that may equal some, of other batches; null: there are none.
-    """
-    count = batch.num_rows
-    joined = batch if stored is None else pa.concat_tables([batch, that_count(stored).select(batch.column_names)])
-    gddl = gddl_fields(joined)
-    group = _groups(joined, gddl, schema)
-    kept = _first_deliveries(joined, gddl, group, schema, count)
-    rows = batch.filter(pa.array(kept))
-    tied = _tied(gddl, group, np.concatenate([kept, np.ones(joined.num_rows - count, dtype=bool)]), schema)
-    return rows.append_column(TIED, pa.array(tied[:count][kept], pa.bool_()))
-
-
-def _groups(rows: pa.Table, gddl: dict[str, pa.Array], schema: TableSchema) -> np.ndarray:
-    """Changes that share key and sequence; full-load rows only within their generation."""
-    generation = gddl["generation"]
-    of_load = pc.if_else(pc.equal(gddl["op"], "R"), generation, pa.scalar(None, generation.type))
-    columns = [rows.column(k) for k in schema.keys]
-    return row_codes([*columns, of_load, gddl["sequence"]], rows.num_rows)
-
-
-def _first_deliveries(
-    rows: pa.Table, gddl: dict[str, pa.Array], group: np.ndarray, schema: TableSchema, count: int
-) -> np.ndarray:
-    """Which of the first `count` rows are no re-deliveries; the others are stored."""
-    content = [without_files(flat(rows.column(name))) if name == RESCUED else rows.column(name)
-               for name in schema.content if name not in schema.keys]  # fmt: skip
-    same = row_codes([pa.array(group), gddl["op"], *content], rows.num_rows)
-    known = np.bincount(same[count:], minlength=rows.num_rows)
-    same, mine = same[:count], {name: part.slice(0, count) for name, part in gddl.items()}
-    nth = np.zeros(count, np.int64) if schema.one_change else _number_in_file(same, mine)
-    at = sorted_rows([pa.array(same), pa.array(nth), mine["position"]])
-    first = np.zeros(count, dtype=bool)
-    first[at] = changes(same[at]) | changes(nth[at])
-    kept = (first & (nth >= known[same])) | _resynced(mine["source_file"])
-    result: np.ndarray = kept if schema.keys else kept | np.asarray(pc.equal(mine["op"], "R"))
-    return result
-
-
-def _resynced(paths: pa.Array) -> np.ndarray:
-    """Which changes are rows that a resync has read: what they say is new, also where it was said before."""
-    encoded = pc.dictionary_encode(paths, null_encoding="encode")
-    found = np.array([path is not None and is_resynced(path) for path in encoded.dictionary.to_pylist()], dtype=bool)
-    result: np.ndarray = found[np.asarray(encoded.indices)]
-    return result
-
-
-def _number_in_file(same: np.ndarray, gddl: dict[str, pa.Array]) -> np.ndarray:
-    """Number of equal changes before each one in its file."""
-    file = row_codes([pa.array(same), gddl["source_file"], gddl["batch_id"]], len(same))
-    at = sorted_rows([pa.array(file), gddl["position"]])
-    numbers = np.arange(len(at))
-    found = np.empty(len(at), np.int64)
-    found[at] = numbers - np.maximum.accumulate(np.where(changes(file[at]), numbers, 0))
-    return found
-
-
-def _tied(gddl: dict[str, pa.Array], group: np.ndarray, among: np.ndarray, schema: TableSchema) -> np.ndarray:
-    """Changes of keys and sequences in several files, some of unknown order."""
-    if not schema.keys or not len(group):
-        return np.zeros(len(group), dtype=bool)
-    chosen = np.flatnonzero(among)
-    size = int(group.max()) + 1
-    pairs = np.unique(np.stack([group[chosen], row_codes([gddl["source_file"]], len(group))[chosen]]), axis=1)
-    several = np.bincount(pairs[0], minlength=size) > 1
-    unordered = np.zeros(size, dtype=bool)
-    unordered[group[chosen][file_places(gddl["source_file"], schema)[chosen] == 0]] = True
-    result: np.ndarray = (several & unordered)[group]
-    return result
-
-
-def tie_warnings(rows: pa.Table, schema: TableSchema) -> tuple[RunWarning, ...]:
-    """`SEQUENCE_TIE` where there are ties.
-
-    Args:
-        rows: see `new_changes`.
-    """
-    tied = rows.filter(flat(rows.column(TIED)))
-    return sequence_tie(tied.num_rows, sample_keys(tied, schema), schema) if tied.num_rows else ()
-
-
-def sequence_tie(count: int, sample: tuple[str, ...], schema: TableSchema) -> tuple[RunWarning, ...]:
-    message = (
-        "different changes, in files whose names give no order, share key and sequence; decided by tie_break "
-        f"{schema.spec.tie_break}"
-    )
-    return (RunWarning(code="SEQUENCE_TIE", message=message, count=count, sample=sample),)
 
 
 def sample_keys(rows: pa.Table, schema: TableSchema) -> tuple[str, ...]:

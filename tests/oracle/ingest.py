@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping
 from collections.abc import Sequence as Listing
@@ -13,6 +14,8 @@ from tests.oracle.model import Arrival, Change, Counts, DeliveredFile, Quarantin
 from tests.oracle.sweep import sweep
 from tests.oracle.table_schema import Shape, arrival_order, taken
 
+_STATES_ORDER = re.compile(r"(^|/)\d{8}-\d{9}")
+"""Names of files that tell the order of their changes."""
 _LAST = 1 << 20
 """Above all numbers of files of a run."""
 
@@ -153,14 +156,53 @@ def _waits(ledger: Ledger, file: DeliveredFile) -> bool:
 
 
 def _append(table_schema: Shape, ledger: Ledger, changes: list[Change]) -> None:
-    """Of equal changes the n-th in a file is a re-delivery of the n-th that came in other files."""
+    """Of equal changes the n-th in a file is a re-delivery of the n-th that came in other files.
+
+    What a file that was written again has of a key at one sequence is none unless that, as a whole, came last; nor what
+    any file has where commit times order.
+    """
     before, here = Counter(ledger.identities), Counter[Hashable]()
+    new = []
     for change in changes:
         identity = _identity(table_schema, change)
-        if identity is None or here[identity] >= before[identity]:
-            ledger.changes.append(change)
-            ledger.identities[identity] += 1
+        new.append(identity is None or here[identity] >= before[identity])
         here[identity] += 1
+    back = _returning(table_schema, ledger, changes, new)
+    taken = [place for place, is_new in enumerate(new) if is_new or place in back]
+    for change in (changes[place] for place in taken):
+        ledger.changes.append(change)
+        ledger.identities[_identity(table_schema, change)] += 1
+
+
+def _returning(table_schema: Shape, ledger: Ledger, changes: list[Change], new: list[bool]) -> set[int]:
+    """Places of known changes of a file that was written again which come after a different one of their key."""
+    found: set[int] = set()
+    for mine in {(c.key, c.sequence) for c in changes if c.op != "R" and table_schema.keys}:
+        known = [c for c in ledger.changes if (c.key, c.sequence) == mine and c.op != "R"]
+        own = [place for place, c in enumerate(changes) if (c.key, c.sequence) == mine]
+        file = changes[own[0]].source_file
+        if not all(_STATES_ORDER.search(name) for name in (file, *(c.source_file for c in known))):
+            continue
+        known = sorted((c for c in known if c.source_file <= file), key=lambda c: (c.source_file, c.run, c.position))
+        chain = [_identity(table_schema, c) for c in known]
+        identities = [_identity(table_schema, changes[place]) for place in own]
+        last, mine_last = _in_a_row(chain), _in_a_row(identities)
+        if (
+            not (table_schema.shares_places or file in {c.source_file for c in known})
+            or last[-len(mine_last) :] == mine_last
+        ):
+            continue
+        for place, identity in zip(own, identities, strict=True):
+            if not new[place] and identity in chain and chain[-1] != identity:
+                found.add(place)
+            if new[place] or place in found:
+                chain.append(identity)
+    return found
+
+
+def _in_a_row(identities: list[Hashable | None]) -> list[Hashable | None]:
+    """Without those that equal the one before them."""
+    return [one for place, one in enumerate(identities) if place == 0 or one != identities[place - 1]]
 
 
 def _without_truncates(ledger: Ledger, changes: list[Change]) -> list[Change]:

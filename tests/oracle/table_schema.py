@@ -65,6 +65,11 @@ class Shape:
             control=tuple(_control(spec, runs)),
         )
 
+    @property
+    def shares_places(self) -> bool:
+        """Commit times order changes, of which several may have one."""
+        return bool(self.times.intersection(self.sequence)) and not self.spec.sequence_by
+
     def under(self, settings: Mapping[str, Any]) -> Shape:
         """With other fields of the row, for the changes of a run."""
         return replace(self, spec=replace(self.spec, **settings))

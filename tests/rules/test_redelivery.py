@@ -5,9 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from spark_jobs.plan.table_schema import GDDL
-from spark_jobs.rules.order import least_keys, new_changes, tie_warnings
-from tests.rules.changes import LATER, Change, in_file, table, table_schema
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spark_jobs.plan.table_schema import GDDL, TableSchema
+from spark_jobs.rules.order import least_keys
+from spark_jobs.rules.redelivery import new_changes, tie_warnings
+from tests.rules.changes import LATER, Change, in_file, states, table, table_schema
 
 A, B = Change(op="U", v="A"), Change(op="U", v="B")
 UNKNOWN, OTHER = "/l/s/t/part-a.json", "/l/s/t/part-b.json"
@@ -37,6 +42,71 @@ def test_equal_rows_of_another_file_are_redeliveries_by_count() -> None:
     stored = [replace(change, batch="000000000000") for change in in_file(A, B, A)]
     assert positions(again, stored) == [(LATER, (1 << 40) + 2)]
     assert positions(again, [*stored, replace(A, file=LATER, position=9, batch="000000000000")]) == []
+
+
+FILES = tuple(f"/l/s/t/20240101-{number:09d}.parquet" for number in range(1, 9))
+"""Of known order."""
+Lists = Sequence[Sequence[str]]
+
+
+def arrived(lists: Lists, stored: Sequence[Change], schema: TableSchema, first: int = 0) -> list[Change]:
+    """Stored changes after files, one a batch, that have these operations and values of one key at one place."""
+    known = list(stored)
+    for number, values in enumerate(lists, start=first):
+        own = [Change(op=v if v in "ID" else "U", v=None if v == "D" else v, file=FILES[number], position=at,
+                      batch=f"{number + 1:012d}") for at, v in enumerate(values)]  # fmt: skip
+        new = new_changes(table(own, schema), table(known, schema) if known else None, schema)
+        places = set(new.column(GDDL).combine_chunks().field("position").to_pylist())
+        known += [change for change in own if change.position in places]
+    return known
+
+
+def last_word(changes: Sequence[Change], schema: TableSchema) -> str:
+    return states(changes, schema).get(1) or "D"
+
+
+_LISTS = st.lists(st.lists(st.sampled_from("IABD"), min_size=1, max_size=4), min_size=1, max_size=4)
+
+
+@pytest.mark.parametrize("twice", [True, False], ids=["sent twice", "commit times"])
+@given(_LISTS)
+def test_the_last_file_has_the_last_word_at_a_place(twice: bool, lists: Lists) -> None:
+    schema = replace(table_schema(), one_change=twice, shared_places=True)
+    once = arrived(lists, [], schema)
+    assert last_word(once, schema) == lists[-1][-1]
+    assert len(arrived(lists[-1:], once, schema, len(lists))) == len(once), "what came last is a re-delivery"
+    assert last_word(arrived(lists, once, schema, len(lists)), schema) == lists[-1][-1], "sent again from the start"
+
+
+@given(st.lists(st.sampled_from("AB"), min_size=1, max_size=5))
+def test_equal_rows_without_keys_are_as_many_as_a_file_has(values: Sequence[str]) -> None:
+    schema = replace(table_schema(keys=()), one_change=True, shared_places=True)
+    once = arrived([values], [], schema)
+    assert [change.v for change in once] == list(values)
+    assert len(arrived([values], once, schema, 1)) == len(values)
+
+
+def test_a_change_that_is_sent_again_into_its_file_is_one() -> None:
+    schema = replace(table_schema(), one_change=True, shared_places=True)
+    places = [(5, "A"), (5, "B"), (5, "A"), (6, "C"), (5, "A"), (5, "B"), (5, "A"), (6, "C"), (6, "C")]
+    rows = in_file(*(Change(op="U", seq=seq, v=v) for seq, v in places))
+    kept = new_changes(table(rows, schema), None, schema)
+    assert kept.column("v").to_pylist() == ["A", "B", "A", "C"]
+    logged = replace(schema, keys=())
+    rows = in_file(*(Change(op="I", seq=seq, v="x") for seq in (5, 5, 6, 5, 5, 6)))
+    assert new_changes(table(rows, logged), None, logged).num_rows == 3
+
+
+def test_a_file_that_is_corrected_back_wins() -> None:
+    schema = table_schema()
+    known: list[Change] = []
+    for number, value in enumerate("ABA", start=1):
+        own = [replace(A, v=value, batch=f"{number:012d}")]
+        found = new_changes(table(own, schema), table(known, schema) if known else None, schema)
+        known += own if found.num_rows else []
+    assert states(known, schema) == {1: "A"}
+    again = [replace(A, batch="000000000009")]
+    assert new_changes(table(again, schema), table(known, schema), schema).num_rows == 0
 
 
 def test_full_load_rows_are_compared_inside_their_generation() -> None:

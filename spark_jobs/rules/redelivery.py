@@ -1,0 +1,220 @@
+"""Re-deliveries and ties: which changes of a batch are new (docs/semantics.md, section 4).
+
+Needs all changes of a key, or of a sequence without keys, together.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from airflow_gddl.contract.file_names import is_resynced
+from airflow_gddl.contract.result import RunWarning
+from spark_jobs.plan.table_schema import GDDL, RESCUED, TableSchema
+from spark_jobs.rules.arrays import changes, flat, row_codes, sorted_rows
+from spark_jobs.rules.errors_table import without_files
+from spark_jobs.rules.order import file_places, gddl_fields, sample_keys, that_count
+
+TIED = f"{GDDL}__tied"
+"""Column of new changes: the tie policy decides between it and another change of its key and sequence."""
+
+
+def new_changes(batch: pa.Table, stored: pa.Table | None, schema: TableSchema) -> pa.Table:
+    """Changes of a batch that did not arrive before, with `TIED`.
+
+    The n-th of equal changes in a delivery is a re-delivery where n equal ones are known from others. Of several in a
+    batch the first is kept. A delivery is a file; where a service sends changes again into the same file, what that has
+    at one place without a break. Of a key, what it brings back is no re-delivery, see `_returning`. Full-load rows of a
+    keyless table are none, nor rows that a resync has read.
+
+    Args:
+        stored: rows of the change table that may equal some, of other batches; null: there are none.
+    """
+    count = batch.num_rows
+    joined = batch if stored is None else pa.concat_tables([batch, that_count(stored).select(batch.column_names)])
+    gddl = gddl_fields(joined)
+    group = _groups(joined, gddl, schema)
+    kept = _first_deliveries(joined, gddl, group, schema, count)
+    rows = batch.filter(pa.array(kept))
+    tied = _tied(gddl, group, np.concatenate([kept, np.ones(joined.num_rows - count, dtype=bool)]), schema)
+    return rows.append_column(TIED, pa.array(tied[:count][kept], pa.bool_()))
+
+
+def _groups(rows: pa.Table, gddl: dict[str, pa.Array], schema: TableSchema) -> np.ndarray:
+    """Changes that share key and sequence; full-load rows only within their generation."""
+    generation = gddl["generation"]
+    of_load = pc.if_else(pc.equal(gddl["op"], "R"), generation, pa.scalar(None, generation.type))
+    columns = [rows.column(k) for k in schema.keys]
+    return row_codes([*columns, of_load, gddl["sequence"]], rows.num_rows)
+
+
+def _first_deliveries(
+    rows: pa.Table, gddl: dict[str, pa.Array], group: np.ndarray, schema: TableSchema, count: int
+) -> np.ndarray:
+    """Which of the first `count` rows are no re-deliveries; the others are stored."""
+    content = [without_files(flat(rows.column(name))) if name == RESCUED else rows.column(name)
+               for name in schema.content if name not in schema.keys]  # fmt: skip
+    same = row_codes([pa.array(group), gddl["op"], *content], rows.num_rows)
+    delivery = _deliveries(rows, gddl, group, schema)
+    doubled = _doubled(same, delivery, gddl["position"], schema)
+    nth = _number_in_delivery(same, delivery, gddl["position"], doubled)[:count]
+    known = np.bincount(same[count:], minlength=rows.num_rows)[same[:count]]
+    at = sorted_rows([pa.array(same[:count]), pa.array(nth), gddl["position"].slice(0, count)])
+    first = np.zeros(count, dtype=bool)
+    first[at] = changes(same[at]) | changes(nth[at])
+    kept: np.ndarray = (first & (nth >= known) & ~doubled[:count]) | _resynced(gddl["source_file"].slice(0, count))
+    loads = np.asarray(pc.equal(gddl["op"], "R"))[:count]
+    if not schema.keys:
+        kept |= loads
+        return kept
+    for row in _returning(_Lists(group, same, delivery, gddl, schema), kept, loads):
+        kept[row] = True
+    return kept
+
+
+def _deliveries(rows: pa.Table, gddl: dict[str, pa.Array], group: np.ndarray, schema: TableSchema) -> np.ndarray:
+    """Number of the delivery of each row: its file in its batch, or a part of that, see `new_changes`."""
+    count = rows.num_rows
+    file = row_codes([gddl["source_file"], gddl["batch_id"]], count)
+    if not schema.one_change:
+        return file
+    key = row_codes([*(rows.column(name) for name in schema.keys)], count) if schema.keys else group
+    at = sorted_rows([pa.array(file), pa.array(key), gddl["position"]])
+    begins = changes(file[at]) | changes(key[at]) | changes(group[at])
+    if not schema.keys:
+        begins[1:] |= np.diff(np.asarray(gddl["position"])[at]) != 1
+    found = np.empty(count, np.int64)
+    found[at] = np.cumsum(begins)
+    return found
+
+
+def _doubled(same: np.ndarray, delivery: np.ndarray, positions: pa.Array, schema: TableSchema) -> np.ndarray:
+    """Changes of a key that equal the one before them in their delivery, where a service may send one twice."""
+    found = np.zeros(len(same), dtype=bool)
+    if schema.one_change and schema.keys:
+        at = sorted_rows([pa.array(delivery), positions])
+        found[at] = ~(changes(delivery[at]) | changes(same[at]))
+    return found
+
+
+def _number_in_delivery(same: np.ndarray, delivery: np.ndarray, positions: pa.Array, doubled: np.ndarray) -> np.ndarray:
+    """Number of equal changes before each one in its delivery, without doubled ones."""
+    part = row_codes([pa.array(same), pa.array(delivery)], len(same))
+    at = sorted_rows([pa.array(part), positions])
+    before = np.cumsum(~doubled[at]) - ~doubled[at]
+    found = np.empty(len(at), np.int64)
+    found[at] = before - np.maximum.accumulate(np.where(changes(part[at]), before, 0))
+    return found
+
+
+class _Lists:
+    """What the files have of each key at each sequence, as lists."""
+
+    def __init__(
+        self, group: np.ndarray, same: np.ndarray, delivery: np.ndarray, gddl: dict[str, pa.Array], schema: TableSchema
+    ) -> None:
+        self.group, self.same, self.delivery, self.gddl, self.schema = group, same, delivery, gddl, schema
+
+    def of(self, numbers: np.ndarray) -> Iterator[list[list[int]]]:
+        """Row numbers of the deliveries of each of these groups, in the order of their files.
+
+        Groups of which some file has a name that says nothing about order are left out.
+        """
+        rows = np.flatnonzero(np.isin(self.group, numbers))
+        places = file_places(self.gddl["source_file"].take(pa.array(rows)), self.schema)
+        rows, places = _of_known_order(rows, places, self.group)
+        order = [self.gddl[name].take(pa.array(rows)) for name in ("batch_id", "position")]
+        rows = rows[sorted_rows([pa.array(self.group[rows]), pa.array(places), *order])]
+        for _, members in itertools.groupby(rows.tolist(), self.group.__getitem__):
+            yield [list(part) for _, part in itertools.groupby(members, self.delivery.__getitem__)]
+
+
+def _of_known_order(rows: np.ndarray, places: np.ndarray, group: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    known = ~np.isin(group[rows], group[rows[places == 0]])
+    return rows[known], places[known]
+
+
+def _returning(lists: _Lists, kept: np.ndarray, loads: np.ndarray) -> list[int]:
+    """Changes that equal known ones and are no re-deliveries: a file has them after a different change of their key.
+
+    What a file has of a key at one sequence is a list, and is a re-delivery if it is, as a whole, what came last. That
+    holds where several changes may share a sequence, and for a file that was written again.
+
+    Args:
+        kept: which rows of the batch are new by their number; `loads`: which are of a full load.
+    """
+    count, group, same = len(kept), lists.group, lists.same
+    dropped = ~kept & ~loads
+    pairs = np.unique(np.stack([group, same]), axis=1)[0] if dropped.any() else np.zeros(0, np.int64)
+    several = np.bincount(pairs, minlength=len(group) + 1) > 1
+    concerned = np.unique(group[:count][dropped & several[group[:count]]])
+    return [row for deliveries in lists.of(concerned) for row in _of_group(lists, deliveries, kept)]
+
+
+def _of_group(lists: _Lists, deliveries: Sequence[Sequence[int]], kept: np.ndarray) -> Iterator[int]:
+    chain: list[int] = []
+    before: set[str] = set()
+    files = lists.gddl["source_file"]
+    for members in deliveries:
+        own, file = [int(lists.same[row]) for row in members], files[members[0]].as_py()
+        if members[0] >= len(kept):
+            chain += own
+        else:
+            may_return = lists.schema.shared_places or file in before
+            whole = not may_return or _ends_with(chain, own)
+            for row, content in zip(members, own, strict=True):
+                returns = not whole and content in chain and chain[-1] != content
+                if kept[row] or returns:
+                    chain.append(content)
+                    yield from () if kept[row] else (row,)
+        before.add(file)
+
+
+def _ends_with(chain: Sequence[int], own: Sequence[int]) -> bool:
+    """Whether a list is the end of another; equal changes in a row count as one."""
+    last, mine = ([content for content, _ in itertools.groupby(part)] for part in (chain, own))
+    return last[-len(mine) :] == mine
+
+
+def _resynced(paths: pa.Array) -> np.ndarray:
+    """Which changes are rows that a resync has read: what they say is new, also where it was said before."""
+    encoded = pc.dictionary_encode(paths, null_encoding="encode")
+    found = np.array([path is not None and is_resynced(path) for path in encoded.dictionary.to_pylist()], dtype=bool)
+    result: np.ndarray = found[np.asarray(encoded.indices)]
+    return result
+
+
+def _tied(gddl: dict[str, pa.Array], group: np.ndarray, among: np.ndarray, schema: TableSchema) -> np.ndarray:
+    """Changes of keys and sequences in several files, some of unknown order."""
+    if not schema.keys or not len(group):
+        return np.zeros(len(group), dtype=bool)
+    chosen = np.flatnonzero(among)
+    size = int(group.max()) + 1
+    pairs = np.unique(np.stack([group[chosen], row_codes([gddl["source_file"]], len(group))[chosen]]), axis=1)
+    several = np.bincount(pairs[0], minlength=size) > 1
+    unordered = np.zeros(size, dtype=bool)
+    unordered[group[chosen][file_places(gddl["source_file"], schema)[chosen] == 0]] = True
+    result: np.ndarray = (several & unordered)[group]
+    return result
+
+
+def tie_warnings(rows: pa.Table, schema: TableSchema) -> tuple[RunWarning, ...]:
+    """`SEQUENCE_TIE` where there are ties.
+
+    Args:
+        rows: see `new_changes`.
+    """
+    tied = rows.filter(flat(rows.column(TIED)))
+    return sequence_tie(tied.num_rows, sample_keys(tied, schema), schema) if tied.num_rows else ()
+
+
+def sequence_tie(count: int, sample: tuple[str, ...], schema: TableSchema) -> tuple[RunWarning, ...]:
+    message = (
+        "different changes, in files whose names give no order, share key and sequence; decided by tie_break "
+        f"{schema.spec.tie_break}"
+    )
+    return (RunWarning(code="SEQUENCE_TIE", message=message, count=count, sample=sample),)
