@@ -74,8 +74,12 @@ def renamed(name: str, spec: TableSpec) -> str:
 
 
 def is_kept(name: str, spec: TableSpec) -> bool:
-    """Whether a delivered column reaches the lake; keys, computed columns and their before images always do."""
-    if _listed(name, spec.keys, spec):
+    """Whether a delivered column reaches the lake.
+
+    Keys, computed columns and their before images always do, and columns that say how changes are applied.
+    """
+    controls = tuple(filter(None, (spec.columns_to_update, spec.force_update)))
+    if _listed(name, (*spec.keys, *controls), spec):
         return True
     if _listed(name, spec.exclude_columns, spec):
         return False

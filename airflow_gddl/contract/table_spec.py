@@ -276,7 +276,7 @@ class TableSpec:
     force_update: str | None = None
     """Boolean source column: apply this change regardless of its sequence."""
     columns: tuple[str, ...] | None = None
-    """Only these columns (and the keys) reach the lake; null: all."""
+    """Only these columns, the keys, `columns_to_update` and `force_update` reach the lake; null: all."""
     exclude_columns: tuple[str, ...] = ()
     """These columns never reach the lake."""
     published: tuple[str, ...] = ("*",)

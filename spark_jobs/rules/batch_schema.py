@@ -542,8 +542,9 @@ def _incoming(
     table: Schema | None,
 ) -> tuple[list[IncomingSchema], list[IncomingSchema]]:  # fmt: skip
     """Data columns and before images of each group."""
-    data = [IncomingSchema(i, g.label, _with_absent(dialect, d.data, technical, table), g.only_deletes)
-            for i, (g, d) in numbered]  # fmt: skip
+    come = (column for _, (_, delivered) in numbered for column in delivered.data)
+    known = _technical_columns(dialect, technical, [*(() if table is None else table.columns), *come])
+    data = [IncomingSchema(i, g.label, _with_absent(d.data, known), g.only_deletes) for i, (g, d) in numbered]
     return data, [IncomingSchema(i, g.label, d.before, True) for i, (g, d) in numbered]
 
 
@@ -638,17 +639,20 @@ def _known_schemas(dialect: Dialect, state: TableState) -> KnownSchemas:
     return known if state.applied is not None and state.applied.layout >= MARKED else known.all_marked()
 
 
-def _with_absent(
-    dialect: Dialect, columns: tuple[Column, ...], technical: tuple[str, ...], table: Schema | None
-) -> tuple[Column, ...]:
-    """Add technical columns that the table has and the group lacks, as columns of nulls."""
-    if table is None:
-        return columns
+def _technical_columns(dialect: Dialect, technical: tuple[str, ...], columns: Iterable[Column]) -> dict[str, str]:
+    """Names of technical columns among those of the table and of all files of the batch, by their names without case.
+
+    Of all files, so that a batch that is decided again, after it gave the table a column, is decided as before.
+    """
+    wanted = {name.lower() for name in technical}
+    names = [c.name for c in columns if c.name.lower() in wanted or dialect.is_technical(c.name)]
+    return {name.lower(): name for name in reversed(names)}
+
+
+def _with_absent(columns: tuple[Column, ...], technical: Mapping[str, str]) -> tuple[Column, ...]:
+    """Add technical columns that a group lacks, as columns of nulls."""
     have = {c.name.lower() for c in columns}
-    wanted = {t.lower() for t in technical}
-    absent = [c for c in table.columns if c.name.lower() not in have
-              and (c.name.lower() in wanted or dialect.is_technical(c.name))]  # fmt: skip
-    return (*columns, *(Column(c.name, VOID) for c in absent))
+    return (*columns, *(Column(name, VOID) for key, name in technical.items() if key not in have))
 
 
 def _new_technical(

@@ -9,6 +9,8 @@ delivered.
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
@@ -659,15 +661,46 @@ def _renamed(names: Iterable[str], spec: TableSpec, label: str) -> dict[str, str
 
 
 def _type_of(name: str, types: Mapping[str, SqlType], spec: TableSpec) -> str | None:
-    tree = tree_of(spec, spec.derive[name])
-    known = {landed_name(column).lower(): column for column in types}
-    sources = [known.get(landed_name(source).lower()) for source in tree.columns]
-    if any(source is None for source in sources):
+    sources = _sources_of(name, types, spec)
+    if sources is None:
         return None
-    if any(types[source] == VOID for source in sources if source is not None):
-        return str(VOID)
-    empty = {column: pa.array([], arrow_type(kind)) for column, kind in types.items() if column in sources}
-    return sql_type(_storable(_of_columns(name, empty, 0, spec).evaluate(tree)).type)
+    known = _without_voids(name, sources, spec)
+    return str(VOID) if known is None else sql_type(_of_no_rows(name, known, spec).type)
+
+
+def _sources_of(name: str, types: Mapping[str, SqlType], spec: TableSpec) -> dict[str, SqlType] | None:
+    """The columns of a computed one with their types; null: one is missing."""
+    known = {landed_name(column).lower(): column for column in types}
+    found = [known.get(landed_name(source).lower()) for source in tree_of(spec, spec.derive[name]).columns]
+    return None if None in found else {column: types[column] for column in found if column is not None}
+
+
+_GUESSES = tuple(map(parse_type, ("string", "bigint", "double", "boolean", "timestamp", "date")))
+
+
+def _without_voids(name: str, sources: Mapping[str, SqlType], spec: TableSpec) -> dict[str, SqlType] | None:
+    """Types of columns, for those that are null in all rows the first with which the expression can be computed.
+
+    Files such as JSON don't say the type of these, and the expression may have a value all the same. Null: there is
+    none. Of known types the expression's fault is its own.
+    """
+    voids = [column for column, kind in sources.items() if kind == VOID]
+    if not voids:
+        return dict(sources)
+    for kinds in itertools.product(_GUESSES, repeat=len(voids)) if len(voids) <= _MOST_VOIDS else ():
+        typed = {**sources, **dict(zip(voids, kinds, strict=True))}
+        with contextlib.suppress(FatalError):
+            _of_no_rows(name, typed, spec)
+            return typed
+    return None
+
+
+_MOST_VOIDS = 3
+
+
+def _of_no_rows(name: str, types: Mapping[str, SqlType], spec: TableSpec) -> pa.Array:
+    empty = {column: pa.array([], arrow_type(kind)) for column, kind in types.items()}
+    return _storable(_of_columns(name, empty, 0, spec).evaluate(tree_of(spec, spec.derive[name])))
 
 
 def _of_columns(name: str, columns: Mapping[str, pa.Array], rows: int, spec: TableSpec) -> Columns:
@@ -683,11 +716,13 @@ def _storable(values: pa.Array) -> pa.Array:
 
 
 def _computed(name: str, delivered: DeliveredColumns, how: GroupDecoding) -> pa.Array:
-    spec, kind = how.dialect.spec, how.types[name]
+    spec, kind, rows = how.dialect.spec, how.types[name], delivered.group.rows
     if kind == VOID:
         return delivered.nulls(kind)
-    wanted = {landed_name(source).lower() for source in tree_of(spec, spec.derive[name]).columns}
-    found = {
-        column: delivered.delivered(column)[0].values for column in how.types if landed_name(column).lower() in wanted
+    found = {column: delivered.delivered(column) for column in _sources_of(name, how.types, spec) or ()}
+    typed = _without_voids(name, {column: of for column, (_, of) in found.items()}, spec) or {}
+    values = {
+        column: delivered.nulls(typed[column]) if of == VOID and column in typed else fitted.values
+        for column, (fitted, of) in found.items()
     }
-    return derived_values(name, found, delivered.group.rows, kind, spec)
+    return derived_values(name, values, rows, kind, spec)
