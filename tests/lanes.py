@@ -189,6 +189,7 @@ _LONG_MODULES_ON_SPARK = (
     "test_interrupted_refresh",
     "test_lived_histories",
     "test_lost_ledger",
+    "test_pairs",
     "test_refused_repairs",
     "test_replay_of_codes",
     "test_rewritten_files",

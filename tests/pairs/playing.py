@@ -1,0 +1,195 @@
+"""Plays an assignment: files land and are loaded, a run may end after a step, a user repairs and erases."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+from deltalake import DeltaTable
+
+from airflow_gddl.contract.result import JobResult
+from airflow_gddl.contract.spec import JobOptions, TableSpec
+from airflow_gddl.stores import Storage
+from spark_jobs.job.job_tables import run_job
+from spark_jobs.job.spread_local import NoSpark
+from spark_jobs.table.runtime import Observer, Runtime, Step, silent
+from tests.conftest import LocalPort
+from tests.delta_rs.small_lake import SmallLake
+from tests.pairs.model import Lines, Model, line_of
+from tests.pairs.options import Assignment, row_of, value
+from tests.pairs.source import FILES, Change, Row, Source, file_name, landed
+
+
+class KilledError(BaseException):
+    """The run ends here, as by a signal: nothing handles it."""
+
+
+@dataclass
+class Game:
+    """Attributes:
+    refused: codes of repairs that were.
+    """
+
+    lake: SmallLake
+    given: Assignment
+    source: Source
+    results: list[JobResult]
+    refused: list[str]
+
+    @classmethod
+    def of(cls, given: Assignment, root: Path, port: LocalPort | None, seed: int) -> Game:
+        happens = {name: value(given, name) for name in ("truncated", "moved", "widened")}
+        rng = Random(seed)  # noqa: S311 - no secret
+        return cls(SmallLake(root, port=port), given, Source.lived(row_of(given), rng, **happens), [], [])
+
+    @property
+    def row(self) -> TableSpec:
+        """As the catalog gives it to jobs."""
+        row = self.source.row
+        if not row.shards:
+            return row
+        landings = {shard: str(self.lake.root / f"landing-{shard}") for shard in row.shards}
+        return replace(row, keys=("_source", *row.keys), shard_landings=landings)
+
+    def folders(self) -> list[Path]:
+        if self.row.shards:
+            return [Path(root) / "s" / "t" for root in self.row.shard_landings.values()]
+        return [Path(self.lake.layout(self.row).landing)]
+
+    def land(self, number: int, changes: list[Change], day: int = 1) -> None:
+        misfit = bool(value(self.given, "misfits")) and number == 2
+        for folder in self.folders():
+            landed(self.source, folder, file_name(self.source, number, day), changes, misfit=misfit)
+
+    def run(self, kill: str = "", **options: Any) -> JobResult | None:
+        """The result; null where the run was killed, or a repair refused."""
+        job = self.lake.job([self.row], JobOptions(**options))
+        try:
+            (outcome,) = run_job(*self._with_runtime(job, kill), lambda _: None)
+        except KilledError:
+            return None
+        result = outcome.result
+        if result.error is not None and options:
+            self.refused.append(result.error.code)
+            return None
+        assert result.error is None, (result.error, options)  # a run of files never fails here
+        self.results.append(result)
+        return result
+
+    def _with_runtime(self, job: Any, kill: str) -> tuple[Any, Any]:
+        observe = _killing(kill) if kill else silent
+        if self.lake.port is not None:
+            return self.lake.port.tiered(job), replace(self.lake.port.runtime, observe=observe)
+        return job, Runtime(storage=Storage(), spark=NoSpark(), observe=observe)
+
+
+def _killing(step: str) -> Observer:
+    def observe(reported: Step) -> None:
+        if reported.step == step:
+            raise KilledError(step)
+
+    return observe
+
+
+def play(given: Assignment, root: Path, port: LocalPort | None = None, seed: int = 1) -> Game:
+    """Everything that happens to a table."""
+    game = Game.of(given, root, port, seed)
+    game.land(0, game.source.loaded)
+    game.run()
+    kill = value(given, "killed")
+    for number, files in enumerate(_arrivals(game)):
+        for file in files:
+            game.land(file, game.source.files[file - 1])
+        if kill and number == 0:
+            game.run(kill)
+        game.run()
+    if value(given, "again"):
+        for file in (2, 3, 4):
+            game.land(file, game.source.files[file - 1], day=2)
+        game.run()
+    if value(given, "truncated") and game.row.truncate == "hold":
+        game.run(action="truncate_release")
+        game.run()
+    _end(game)
+    return game
+
+
+def _arrivals(game: Game) -> list[list[int]]:
+    """Numbers of files by run."""
+    numbers, arrival = list(range(1, FILES + 1)), value(game.given, "arrival")
+    if arrival == "at once":
+        return [numbers]
+    if arrival == "shuffled":
+        game.source.rng.shuffle(numbers)
+        return [numbers[:2], numbers[2:4], numbers[4:]]
+    return [[number] for number in numbers]
+
+
+def _end(game: Game) -> None:
+    given = game.given
+    if value(given, "reloaded"):
+        rows = [Change(seq=0, op="R", row=row) for row in game.source.rows.values()]
+        game.land(0, rows)
+        result = game.run()
+        if result is not None and any(warning.code == "SWEEP_HELD" for warning in result.warnings):
+            game.run(action="sweep_release")
+    if value(given, "erased"):
+        game.run(action="erase", key=_erased_key(game.row))
+    repair = value(given, "repair")
+    if repair == "errors_replay":
+        game.run(action="errors_replay")
+    elif repair:
+        game.run(**{repair: True, "confirmed": repair == "reload"})
+
+
+def _erased_key(row: TableSpec) -> dict[str, str]:
+    known = {"_source": "a", "id": "b", "part": "1"}
+    return {name: known[name] for name in row.keys}
+
+
+def expected(game: Game) -> Model:
+    model = Model.of(game.source)
+    if value(game.given, "reloaded"):
+        model.reloaded()
+    return model
+
+
+def expected_rows(game: Game) -> Lines:
+    """Rows of the replica, with the source of each where there are several."""
+    model, erased = expected(game), bool(value(game.given, "erased"))
+    found = Lines()
+    for shard in game.row.shards or ("",):
+        rows = dict(model.rows)
+        if erased and shard in ("", "a"):
+            rows.pop("b", None)
+        shown = [row for _, row in model.logged] if not game.row.keys else list(rows.values())
+        found.update(line_of({**model.shown(row), "_source": shard}, columns_of(game)) for row in shown)
+    return found
+
+
+def columns_of(game: Game) -> list[str]:
+    """Columns that are compared: all but those of the service."""
+    model = Model(game.source)
+    shown = sorted(model.shown(dict.fromkeys(("n", "v"))))
+    return [*shown, *(["_source"] if game.row.shards else [])]
+
+
+def stored_rows(game: Game) -> Lines:
+    path = game.lake.layout(game.row).replica
+    rows = _read(game, path)
+    return Lines(line_of(row, columns_of(game)) for row in rows if not row["_gddl"].get("deleted"))
+
+
+def stored_versions(game: Game) -> Lines:
+    rows = _read(game, game.lake.layout(game.row).history)
+    columns = [*columns_of(game), "start", "end"]
+    return Lines(line_of({**row, "start": row["__start_at"], "end": row["__end_at"]}, columns) for row in rows)
+
+
+def _read(game: Game, path: str) -> list[Row]:
+    if game.lake.port is not None:
+        return game.lake.port.read(path)
+    return pa.table(DeltaTable(path).scan()).to_pylist() if DeltaTable.is_deltatable(path) else []
