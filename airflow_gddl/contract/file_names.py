@@ -87,6 +87,16 @@ def is_resynced(path: str) -> bool:
     return _RESYNCED.fullmatch(path.rpartition("/")[2]) is not None
 
 
+OF_SNAPSHOT = "gddl-snapshot"
+"""Part of the names of change files with the differences of a snapshot; its version follows."""
+_OF_SNAPSHOT = re.compile(rf"\d{{8}}-\d{{9}}-{OF_SNAPSHOT}-\d+\.parquet")
+
+
+def is_of_snapshot(path: str) -> bool:
+    """Whether a change file was written by the capture of a snapshot, which has named and masked its columns."""
+    return _OF_SNAPSHOT.fullmatch(path.rpartition("/")[2]) is not None
+
+
 _EXTENSION = r"\.(?P<format>parquet|csv)(?:\.gz)?"
 _SUFFIX = r"(?:[._-].*?)?"
 _LOAD = re.compile(

@@ -180,7 +180,9 @@ class _Move:
             withdraw(storage, layout)
         registrations.forget(self.old)
         streams = join(self.run.job.roots.lake, STATE, "streams", self.old.schema_name, self.old.name)
-        for folder in (*(folder for _, folder in _folders(layout)), streams):
+        # Differences of snapshots that were not loaded are made again for the new table.
+        captured = (layout.landing,) if self.old.mode == "snapshots" else ()
+        for folder in (*(folder for _, folder in _folders(layout)), streams, *captured):
             found = [file for file in storage.list(folder) if not file.name.startswith(_LEFT)]
             # Logs first: a Delta table without its log is none, one without its data is broken.
             logs = [file.path for file in found if "_delta_log/" in file.name]

@@ -12,114 +12,58 @@ from __future__ import annotations
 
 import hashlib
 import io
-import zlib
 from collections import defaultdict
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime, timedelta
-from decimal import Decimal
-from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from airflow_gddl.contract import codec
 from airflow_gddl.contract.durations import seconds
 from airflow_gddl.contract.errors import FatalError, QuarantinableError, RetriableError
-from airflow_gddl.contract.file_names import PathFormat, digits_of, is_temporary, moment
+from airflow_gddl.contract.file_names import OF_SNAPSHOT, PathFormat, digits_of, is_temporary, moment
 from airflow_gddl.contract.layout import LandingFolder, join
-from airflow_gddl.contract.names import landed_name, renamed
-from airflow_gddl.contract.result import RunWarning
-from airflow_gddl.stores import Storage, scratch
+from airflow_gddl.contract.result import JobResult, RunWarning
+from airflow_gddl.stores import Storage
 from airflow_gddl.stores.readers import StoredObject
-from spark_jobs.dialects.probe import probe
-from spark_jobs.dialects.protocol import Unreadable
+from spark_jobs.actions.snapshot_comparison import Comparison
+from spark_jobs.delta.log import APPEND, version_of
 from spark_jobs.dialects.replication_log import SEQUENCE, name_in_files
 from spark_jobs.discovery import folders_like, settle_of
 from spark_jobs.ledger.claim import Claim
-from spark_jobs.ledger.ledger import Ledger, read_small
-from spark_jobs.plan.identity import require_same_identity
-from spark_jobs.plan.planned_batch import PlannedFile
-from spark_jobs.rules.read import read_file
-from spark_jobs.rules.snapshot_changes import SnapshotChanges, differences
+from spark_jobs.ledger.ledger import Ledger
+from spark_jobs.ledger.taken_snapshots import (
+    RELOAD,
+    HeldSnapshot,
+    SnapshotsTaken,
+    TakenSnapshot,
+    document_of,
+    folder_of,
+    read_taken,
+)
+from spark_jobs.plan.identity import has_same_mode, require_same_identity
+from spark_jobs.rules.exports import HELD
 from spark_jobs.table import notices
+from spark_jobs.table.notices import has_all_changes
 from spark_jobs.table.runtime import RunTotals, TableRun, iso
 
-_FOLDER, _DOCUMENT = "snapshots", "taken.json"
-_RELOAD = "load the table again from the snapshots that are there: gddl reload --from-files --table"
-_REMEDY = f"delete it, and {_RELOAD}"
 _ROWS_A_FILE = 1_000_000
 _DECODED_BYTES = 1 << 30
 """Of the files of a snapshot and its neighbours, decoded; larger ones are compared in parts, by hashes of keys."""
-_WEIGHT = 18
-"""Bytes of decoded rows for a byte of a file."""
 _COMMITTED = "AR_H_COMMIT_TIMESTAMP"
-
-
-@dataclass(frozen=True, kw_only=True)
-class TakenSnapshot:
-    """A snapshot whose differences are in change files.
-
-    Attributes:
-        version: digits of the time in its path; changes have it as their sequence.
-        files: digest of the names, sizes and tags of its files, as they were seen last.
-        content: digest of what was in them when it was taken; files that are copied get other tags.
-        at: when it was taken, ISO 8601 UTC.
-        changed: whether the files that were seen last have another content.
-    """
-
-    version: str
-    files: str
-    content: str
-    at: str
-    changed: bool = False
-
-
-@dataclass(frozen=True, kw_only=True)
-class HeldSnapshot:
-    """A snapshot that was not taken, and is not tried again until its files, or `sweep_limit`, change."""
-
-    version: str
-    files: str
-    sweep_limit: float
-    why: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class SnapshotsTaken:
-    """Which snapshots of a table were taken.
-
-    Attributes:
-        begun: the snapshot whose files are being written; null: none.
-        first: name, without its ending, of the first file of the one that was begun last.
-        last: name of the newest file.
-        columns: names in lower case of all columns of those that were taken.
-        remembered: seconds for which deletes were remembered, the least of all times; 0: none was taken yet.
-        reloading: whether the change files are those of a reload that has not ended; the tables don't have their rows
-            alone until then.
-    """
-
-    taken: tuple[TakenSnapshot, ...] = ()
-    held: tuple[HeldSnapshot, ...] = ()
-    begun: TakenSnapshot | None = None
-    first: str = ""
-    last: str = ""
-    columns: tuple[str, ...] = ()
-    remembered: int = 0
-    reloading: bool = False
-    format: int = 1
-
-    @property
-    def faulty(self) -> tuple[str, ...]:
-        """Versions that were held, and those that changed after they were taken."""
-        return (*(one.version for one in self.held), *(one.version for one in self.taken if one.changed))
-
-    def only_of(self, landed: Container[str]) -> SnapshotsTaken:
-        """Without the faults of snapshots that are no longer there."""
-        taken = (replace(one, changed=one.changed and one.version in landed) for one in self.taken)
-        return replace(self, held=tuple(one for one in self.held if one.version in landed), taken=tuple(taken))
+_AHEAD = timedelta(days=1)
+"""How far the time of a snapshot may be ahead of the clock: folders name no zone, and some name the next day."""
+_OF_CONTENT = (
+    "BAD_ROWS", "CLUSTER_COLUMN_MISSING", "COLUMN_NAMES_COLLIDE", "COLUMN_NAME_RESERVED", "COLUMN_TYPE_UNSUPPORTED",
+    "EXPECTATION_FAILED", "FILTER_COLUMN_MISSING", "KEY_COLUMN_MISSING", "PARTITION_COLUMN_MISSING",
+    "PARTITION_TYPE_UNSUPPORTED", "PROTECTED_COLUMN_MISSING", "SCHEMA_INCOMPATIBLE", "SCHEMA_REFUSED",
+)  # fmt: skip
+"""Errors of a load for which what a snapshot holds can be the cause."""
+_OF_CAPTURE = (HELD, "SNAPSHOT_WAITING", "SNAPSHOT_CLEARED", "FILES_IGNORED", "FOLDER_MISSING")
+"""Warnings of a capture."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,10 +89,6 @@ class _Snapshot:
         except FileNotFoundError as error:
             raise _files_changed(self.version, error.filename) from error
 
-    @property
-    def size(self) -> int:
-        return sum(one.size for one in self.files)
-
 
 def _files_changed(version: str, where: str) -> RetriableError:
     what = f"a file of snapshot {_title(version)} was written again or removed since it was listed"
@@ -168,6 +108,7 @@ class SnapshotSurvey:
         touched: taken ones whose files have other tags than when they were seen last.
         is_outdated: whether some that were held, or had changed, are no longer there.
         waits: whether some may still be written.
+        ahead: versions of taken ones whose time has not come, so that all others count as late.
         warnings: of snapshots that are not taken.
     """
 
@@ -177,31 +118,46 @@ class SnapshotSurvey:
     touched: tuple[TakenSnapshot, ...]
     is_outdated: bool
     waits: bool
+    ahead: tuple[str, ...]
     warnings: tuple[RunWarning, ...]
 
     @property
     def is_some(self) -> bool:
         return bool(self.new or self.touched) or self.is_outdated or self.known.begun is not None
 
+    @property
+    def faulty(self) -> tuple[str, ...]:
+        """Versions that are held, that changed after they were taken, or that hold all others."""
+        return (*self.known.faulty, *self.ahead)
 
-def survey(run: TableRun) -> SnapshotSurvey:
+
+def survey(run: TableRun, *, released: bool | None = None) -> SnapshotSurvey:
     """List the snapshots of a table.
+
+    Args:
+        released: whether held ones are tried again; null: if a user has released them.
 
     Raises:
         FatalError: `LEDGER_DAMAGED`.
         RetriableError: as `Storage`.
     """
-    known = read_small(run.runtime.storage, _document(run), SnapshotsTaken, _REMEDY) or SnapshotsTaken()
+    known = read_taken(run.runtime.storage, run.layout.state) or SnapshotsTaken()
     landed, others = _landed(run)
-    held = {one.version: one for one in known.held if _is_held(run, one, landed)}
+    released = run.job.options.action == "sweep_release" if released is None else released
+    held = {one.version: one for one in known.held if not released and _is_held(run, one, landed)}
     others_known = {*held, *(one.version for one in known.taken)}
     new = [one for version, one in sorted(landed.items()) if version not in others_known]
     waiting = [one for one in new if one.waits]
     there = [one for one in known.taken if one.version in landed]
     touched = tuple(one for one in there if landed[one.version].digest != one.files)
     changed = sorted(one.version for one in there if one.changed)
+    ahead = tuple(sorted(one.version for one in known.taken if _comes(one.version) > run.runtime.clock()))
     problems = [(one.version, one.why) for _, one in sorted(held.items())]
     problems += [(version, "it changed after it was taken; its new content is ignored") for version in changed]
+    late = (
+        f"its time has not come, and it was taken: all others count as late; remove it, and {RELOAD} {run.spec.table}"
+    )
+    problems += [(version, late) for version in ahead]
     waits = [(one.version, one.waits) for one in waiting]
     warnings = []
     if problems:
@@ -215,65 +171,233 @@ def survey(run: TableRun) -> SnapshotSurvey:
         warnings.append(notices.of_missing_folder(place, folders_like(run.runtime.storage, place)))
     ready = tuple(one for one in new if not one.waits)
     return SnapshotSurvey(
-        known=known, landed=landed, new=ready, touched=touched, waits=bool(waiting), warnings=tuple(warnings),
-        is_outdated=any(version not in landed for version in known.faulty),
+        known=known, landed=landed, new=ready, touched=touched, waits=bool(waiting), ahead=ahead,
+        warnings=tuple(warnings), is_outdated=any(version not in landed for version in known.faulty),
     )  # fmt: skip
 
 
-def capture(run: TableRun, totals: RunTotals) -> None:
+def load_snapshots(run: TableRun, totals: RunTotals, load: Callable[[TableRun, RunTotals], JobResult]) -> JobResult:
+    """Take the snapshots that are new, and load their changes.
+
+    Where the load refuses what one of several holds, each is taken and loaded by itself. One that is refused is held
+    if there is a newer one; the newest fails the run, and is tried again by the next.
+
+    Args:
+        load: loads the change files.
+
+    Raises:
+        GddlError: as `capture`, `load`.
+    """
+    former = capture(run, totals)
+    before = _copied(totals)
+    try:
+        result = load(run, totals)
+    except FatalError as error:
+        if former is not None:
+            _undo_reload(run, former)
+        if error.code not in _OF_CONTENT or former is not None or len(_not_loaded(run)) < 2:
+            raise
+        result = _each_by_itself(run, totals, before, load)
+    _end_capture(run)
+    return result
+
+
+def _each_by_itself(
+    run: TableRun, totals: RunTotals, before: RunTotals, load: Callable[[TableRun, RunTotals], JobResult]
+) -> JobResult:
+    while True:
+        _restore(totals, before)
+        capture(run, totals, most=1)
+        more, before = bool(survey(run, released=False).new), _copied(totals)
+        try:
+            result = load(run, totals)
+        except FatalError as error:
+            found = _not_loaded(run)
+            if error.code not in _OF_CONTENT or not more or not found:
+                raise
+            _hold_refused(run, found[-1].version, error)
+            continue
+        if not more:
+            return result
+
+
+def _copied(totals: RunTotals) -> RunTotals:
+    return replace(totals, warnings=dict(totals.warnings), schema_changes=list(totals.schema_changes))
+
+
+def _restore(totals: RunTotals, before: RunTotals) -> None:
+    """The totals without what an attempt has counted that committed nothing, and without what is asked anew."""
+    if totals.batches == before.batches:
+        for field in fields(before):
+            setattr(totals, field.name, getattr(before, field.name))
+    for code in _OF_CAPTURE:
+        totals.warnings.pop(code, None)
+
+
+def capture(run: TableRun, totals: RunTotals, most: int | None = None) -> SnapshotsTaken | None:
     """Write the changes of the snapshots that are new, as change files of the table.
 
-    A reload takes all snapshots that are there again.
+    A reload takes all snapshots that are there again, and so does a rebuild of a table that has lost its changes. What
+    was taken and not loaded is taken again, as it, and the row, are now.
+
+    Args:
+        most: how many to take; null: all.
+
+    Returns:
+        what was known before all of it was taken again; null: it was not.
 
     Raises:
         FatalError: `LEDGER_DAMAGED`; `RELOAD_UNFINISHED`; as `require_same_identity`.
         RetriableError: `TABLE_BUSY`, `JOB_CANCELLED`; as `Storage`.
     """
-    options, ledger = run.job.options, run.ledger()
+    ledger = run.ledger()
     plan = ledger.plan()
     is_resumed = plan is not None and plan.mode == "refresh" and plan.source != "changes"
-    again = options.reload and not is_resumed
-    if not options.reload:
+    again = not is_resumed and _takes_all(run, ledger)
+    if not (run.job.options.repairs and has_same_mode(run.spec, ledger.state)) and not again:
         require_same_identity(run.spec, ledger.state)
     _remove_ingested(run, ledger)
+    former = None
     found = survey(run)
-    faulty = found.known.faulty
+    faulty = found.faulty
     if found.known.reloading and not (again or is_resumed):
         what = f"{run.spec.table}: a reload from its snapshots was interrupted before it began"
-        raise FatalError("RELOAD_UNFINISHED", what, remedy=f"{_RELOAD} {run.spec.table}")
-    if again or found.is_some:
-        root = join(run.layout.state, _FOLDER)
-        wait = options.wait_seconds
+        raise FatalError("RELOAD_UNFINISHED", what, remedy=f"{RELOAD} {run.spec.table}")
+    waiting = () if is_resumed else _not_loaded(run)
+    if again or found.is_some or waiting:
+        root = folder_of(run.layout.state)
+        wait = run.job.options.wait_seconds
         with Claim.acquire(run.runtime.storage, root, run.job.run_id, run.runtime.clock, wait) as claim:
-            if again:
+            if again or waiting:
                 with run.claim():  # of a table that is busy nothing is forgotten
-                    _forget(run, claim)
+                    _withdraw(run, claim)
+                    former = _forget(run, claim) if again else None
             found = survey(run)
-            _Capture(run, claim, found.landed, found.known).take(found)
-        found = survey(run)
-    if faulty and not found.known.faulty:
+            _Capture(run, claim, found.landed, _known_now(run, found.known)).take(found, most)
+        found = survey(run, released=False)
+    if faulty and not found.faulty:
         message = "snapshots that were held were taken, or removed, or are again as they were when they were taken"
         totals.warn([RunWarning(code="SNAPSHOT_CLEARED", message=message, count=len(faulty), sample=faulty[:5])])
     totals.warn(found.warnings)
     totals.revisit = found.waits
+    return former
 
 
-def end_capture(run: TableRun) -> None:
+def has_work(run: TableRun) -> bool:
+    """Whether there are snapshots to take, or taken ones to load."""
+    return survey(run).is_some or bool(_not_loaded(run))
+
+
+def _takes_all(run: TableRun, ledger: Ledger) -> bool:
+    """Whether all snapshots that are there are taken again."""
+    options = run.job.options
+    if options.reload or options.resync:
+        return True
+    return options.full_refresh and not (
+        ledger.state.keys is not None and has_all_changes(run.spec, run.runtime.storage, run.layout, ledger)
+    )
+
+
+def _end_capture(run: TableRun) -> None:
     """After a load: remove the change files that it took, and note that a reload has ended."""
-    known = read_small(run.runtime.storage, _document(run), SnapshotsTaken, _REMEDY)
+    known = read_taken(run.runtime.storage, run.layout.state)
     _remove_ingested(run, run.ledger())
     if known is not None and known.reloading:
-        run.runtime.storage.write(_document(run), codec.to_json(replace(known, reloading=False)).encode())
+        _write(run, replace(known, reloading=False))
 
 
-def _document(run: TableRun) -> str:
-    return join(run.layout.state, _FOLDER, _DOCUMENT)
+def _write(run: TableRun, known: SnapshotsTaken) -> None:
+    known = replace(known, landing=LandingFolder.of(run.job.roots, run.spec).path)
+    run.runtime.storage.write(document_of(run.layout.state), codec.to_json(known).encode())
+
+
+def _loaded_files(run: TableRun, known: SnapshotsTaken) -> frozenset[str]:
+    """Names of those change files that are in the change table, of snapshots that may not be loaded."""
+    names = {name for one in known.taken for name in one.change_files}
+    if not names:
+        return frozenset()
+    ledger = run.ledger()
+    for entries in (ledger.entries, ledger.all_entries):
+        found = {path.rpartition("/")[2] for path, entry in entries().items() if entry.state == "committed"}
+        if names <= found:
+            break
+    plan = ledger.plan()
+    appended = plan is not None and plan.source == "files" and (
+        run.context().engine.last_transaction(run.layout.changes, APPEND) >= version_of(plan)
+    )  # fmt: skip
+    resumed = {file.path.rpartition("/")[2] for file in plan.files} if plan is not None and appended else set()
+    return frozenset(names & (found | resumed))
+
+
+def _known_now(run: TableRun, known: SnapshotsTaken) -> SnapshotsTaken:
+    return known.after_load(_loaded_files(run, known))
+
+
+def _not_loaded(run: TableRun) -> tuple[TakenSnapshot, ...]:
+    """Snapshots that were taken and of which nothing was loaded."""
+    known = read_taken(run.runtime.storage, run.layout.state) or SnapshotsTaken()
+    return known.to_withdraw(_loaded_files(run, known))
+
+
+def _withdraw(run: TableRun, claim: Claim) -> None:
+    """Take back snapshots that were not loaded, as if they had just landed."""
+    found = _not_loaded(run)
+    if not found:
+        return
+    claim.check()
+    known, storage = read_taken(run.runtime.storage, run.layout.state) or SnapshotsTaken(), run.runtime.storage
+    first = min(name for one in found for name in one.change_files)
+    if there := [item.path for item in storage.list(run.layout.landing) if item.name >= first]:
+        storage.delete(*there)
+    _write(run, replace(known, taken=known.taken[: -len(found)]))
+
+
+def _hold_refused(run: TableRun, version: str, error: FatalError) -> None:
+    """Hold a snapshot whose load was refused."""
+    root, wait = folder_of(run.layout.state), run.job.options.wait_seconds
+    with (
+        Claim.acquire(run.runtime.storage, root, run.job.run_id, run.runtime.clock, wait) as claim,
+        run.claim(),
+    ):
+        _withdraw(run, claim)
+        found = survey(run)
+        if (snapshot := found.landed.get(version)) is not None:
+            _Capture(run, claim, found.landed, found.known).hold(
+                snapshot, f"its load was refused, {error.code}: {error.what}"
+            )
+
+
+def _undo_reload(run: TableRun, former: SnapshotsTaken) -> None:
+    """After a reload that was refused: the table goes on as it was, unless the reload can only be resumed."""
+    plan = run.ledger().plan()
+    if plan is not None and plan.mode == "refresh":
+        return
+    root, wait, storage = folder_of(run.layout.state), run.job.options.wait_seconds, run.runtime.storage
+    with Claim.acquire(storage, root, run.job.run_id, run.runtime.clock, wait) as claim, run.claim():
+        claim.check()
+        known = read_taken(storage, run.layout.state) or SnapshotsTaken()
+        if there := [item.path for item in storage.list(run.layout.landing)]:
+            storage.delete(*there)
+        _write(run, replace(former, last=max(former.last, known.last)))
 
 
 def _is_held(run: TableRun, one: HeldSnapshot, landed: Mapping[str, _Snapshot]) -> bool:
     there = landed.get(one.version)
-    released = run.job.options.action == "sweep_release"
-    return not released and there is not None and (there.digest, run.spec.sweep_limit) == (one.files, one.sweep_limit)
+    if there is None or there.digest != one.files:
+        return False
+    if one.until:
+        return run.runtime.clock() < datetime.fromisoformat(one.until)
+    return one.row == _row_of(run) if one.row else run.spec.sweep_limit == one.sweep_limit
+
+
+def _row_of(run: TableRun) -> str:
+    return _digest([codec.to_json(run.spec)])
+
+
+def _comes(version: str) -> datetime:
+    """From when on a snapshot may be taken, by the time of its folder."""
+    time = moment(version)
+    return datetime.min.replace(tzinfo=UTC) if time is None else time.replace(tzinfo=UTC) - _AHEAD
 
 
 def _of_snapshots(problems: Sequence[tuple[str, str]]) -> dict[str, Any]:
@@ -352,14 +476,15 @@ def _remove_ingested(run: TableRun, ledger: Ledger) -> None:
         run.runtime.storage.delete(*done)
 
 
-def _forget(run: TableRun, claim: Claim) -> None:
-    """Take all snapshots that are there again."""
+def _forget(run: TableRun, claim: Claim) -> SnapshotsTaken:
+    """Take all snapshots that are there again; returns what was known."""
     claim.check()
     storage = run.runtime.storage
-    known = read_small(storage, _document(run), SnapshotsTaken, _REMEDY) or SnapshotsTaken()
-    storage.write(_document(run), codec.to_json(SnapshotsTaken(last=known.last, reloading=True)).encode())
+    known = read_taken(storage, run.layout.state) or SnapshotsTaken()
+    _write(run, SnapshotsTaken(last=known.last, reloading=True))
     if there := [item.path for item in storage.list(run.layout.landing)]:
         storage.delete(*there)
+    return known
 
 
 @dataclass
@@ -369,7 +494,7 @@ class _Capture:
     landed: Mapping[str, _Snapshot]
     known: SnapshotsTaken
 
-    def take(self, found: SnapshotSurvey) -> None:
+    def take(self, found: SnapshotSurvey, most: int | None = None) -> None:
         """Take snapshots, in order of their versions; one that can't be taken does not hold the others."""
         self._drop_begun()
         if found.is_outdated:
@@ -377,38 +502,50 @@ class _Capture:
             self._keep(held=now.held, taken=now.taken)
         for one in found.touched:
             self._look_again(one)
+        taken = 0
         for snapshot in found.new:
+            if taken == most:
+                break
             self.run.go_on()
             try:
                 self._take(snapshot)
+                taken += 1
             except QuarantinableError as error:
                 self._drop_begun()
-                self._hold(snapshot, error.what)
+                self.hold(snapshot, error.what)
 
     def _take(self, snapshot: _Snapshot) -> None:
+        now = self.run.runtime.clock()
+        self._require_come(snapshot.version)
         taken = sorted(one.version for one in self.known.taken)
         before = self._neighbour(max((one for one in taken if one < snapshot.version), default=None))
         after = self._neighbour(min((one for one in taken if one > snapshot.version), default=None))
         if after is not None:
             self._require_remembered(snapshot.version)
-        now = self.run.runtime.clock()
         content = snapshot.content(self.run.runtime.storage)
         begun = TakenSnapshot(version=snapshot.version, files=snapshot.digest, content=content, at=iso(now))
-        first = self._next_name(self.known.last)
-        self._keep(begun=begun, first=first)
-        columns = frozenset(self.known.columns)
-        with _Compared(self.run, before, snapshot, after, columns) as compared:
-            self._require_as_listed(*(one for one in (before, snapshot, after) if one is not None))
+        self._keep(begun=begun, first=self._next_name(self.known.last))
+        sides = {"before": before, "snapshot": snapshot, "after": after}
+        there = {side: one for side, one in sides.items() if one is not None}
+        files, known = {side: one.files for side, one in there.items()}, frozenset(self.known.columns)
+        with Comparison(self.run, files, known, _DECODED_BYTES) as compared:
+            self._require_as_listed(*there.values())
             self._require_within_limit(compared)
-            for version, changes in compared.changes():
-                self._write(version, changes)
+            names = self._write_changes({side: one.version for side, one in there.items()}, compared)
         if compared.changed:
             self.run.report("changes of a snapshot written", rows=compared.changed)
         held = tuple(one for one in self.known.held if one.version != snapshot.version)
-        names = tuple(sorted(columns | compared.names))
         self._keep(
-            begun=None, taken=(*self.known.taken, begun), held=held, columns=names, remembered=self._remembered()
-        )
+            begun=None, taken=(*self.known.taken, replace(begun, change_files=names)), held=held,
+            columns=tuple(sorted(known | compared.columns)), remembered=self._remembered(),
+        )  # fmt: skip
+
+    def _require_come(self, version: str) -> None:
+        """Refuse a time that has not come: all later snapshots would be late."""
+        if _comes(version) <= self.run.runtime.clock():
+            return
+        what = "its time is more than a day ahead of now, and all that come until then would count as late"
+        raise QuarantinableError(HELD, f"{what}; correct the name of its folder, or remove it")
 
     def _look_again(self, taken: TakenSnapshot) -> None:
         """Note whether files that were written again have another content."""
@@ -426,7 +563,7 @@ class _Capture:
             return there
         became = "has changed since" if there is not None else "is no longer there"
         what = f"snapshot {_title(version)}, which it is compared with, {became}"
-        raise QuarantinableError("SNAPSHOT_HELD", f"{what}; restore its files, or {_RELOAD} {self.run.spec.table}")
+        raise QuarantinableError("SNAPSHOT_HELD", f"{what}; restore its files, or {RELOAD} {self.run.spec.table}")
 
     def _require_as_listed(self, *read: _Snapshot) -> None:
         """Refuse differences of snapshots that were written again while they were read.
@@ -447,40 +584,55 @@ class _Capture:
         age, most = self.run.runtime.clock() - oldest, timedelta(seconds=self._remembered())
         if age > most:
             what = f"one after it was taken {age.days} days ago, and deletes are remembered for tombstone_retention"
-            what += f", which was {most}; remove it, or {_RELOAD} {self.run.spec.table}"
+            what += f", which was {most}; remove it, or {RELOAD} {self.run.spec.table}"
             raise QuarantinableError("SNAPSHOT_HELD", what)
 
     def _remembered(self) -> int:
         now = seconds(self.run.spec.tombstone_retention)
         return min(now, self.known.remembered or now)
 
-    def _require_within_limit(self, compared: _Compared) -> None:
-        deletes, keys = compared.deletes, compared.keys_before
-        if self.run.job.options.action == "sweep_release" or not keys or deletes <= self.run.spec.sweep_limit * keys:
+    def _require_within_limit(self, compared: Comparison) -> None:
+        limit, table = self.run.spec.sweep_limit, self.run.spec.table
+        release = f"more than sweep_limit allows; if that is right: gddl sweep release --table {table}"
+        if self.run.job.options.action == "sweep_release":
             return
-        what = f"it lacks {deletes} of {keys} keys of the one before, more than sweep_limit allows"
-        raise QuarantinableError(
-            "SNAPSHOT_HELD", f"{what}; if that is right: gddl sweep release --table {self.run.spec.table}"
-        )
+        if compared.deletes > limit * compared.keys_before:
+            what = f"it lacks {compared.deletes} of {compared.keys_before} keys of the one before, {release}"
+            raise QuarantinableError(HELD, what)
+        if compared.taken_back > limit * compared.keys:
+            what = f"{compared.taken_back} of its {compared.keys} keys are in no other, and go with the one after it"
+            raise QuarantinableError(HELD, f"{what}, {release}")
 
-    def _write(self, version: str, changes: SnapshotChanges) -> None:
-        operation = self.run.dialect.op_column
-        for start in range(0, changes.rows.num_rows, _ROWS_A_FILE):
-            rows = changes.rows.slice(start, _ROWS_A_FILE)
-            time = moment(version)
-            committed = None if time is None else time.replace(tzinfo=UTC)
-            found = {
-                operation: changes.ops.slice(start, _ROWS_A_FILE),
-                SEQUENCE: pa.repeat(version, rows.num_rows),
-                _COMMITTED: pa.repeat(pa.scalar(committed, pa.timestamp("us", tz="UTC")), rows.num_rows),
-                **{name_in_files(name, operation): rows.column(name) for name in rows.column_names},
-            }
+    def _write_changes(self, versions: Mapping[str, str], compared: Comparison) -> tuple[str, ...]:
+        """Write the changes of a snapshot and of the one after it; returns the names of the files."""
+        operation, names, written = self.run.dialect.op_column, compared.names, list[str]()
+        for side, changes in compared.changes():
+            deletes = pa.repeat("D", changes.deleted.num_rows)
+            for ops, rows in ((deletes, changes.deleted), (changes.ops, changes.rows)):
+                columns = {name_in_files(names[one], operation): rows.column(one) for one in rows.column_names}
+                # Columns that are left out are named, so that one that the row misspells is known.
+                columns |= {name_in_files(one, operation): pa.nulls(rows.num_rows) for one in compared.left_out}
+                written += self._write(versions[side], ops, columns)
+        return tuple(written)
+
+    def _write(self, version: str, ops: pa.Array, columns: Mapping[str, pa.ChunkedArray]) -> list[str]:
+        time, names = moment(version), list[str]()
+        committed = pa.scalar(None if time is None else time.replace(tzinfo=UTC), pa.timestamp("us", tz="UTC"))
+        added = {
+            self.run.dialect.op_column: ops,
+            SEQUENCE: pa.repeat(version, len(ops)),
+            _COMMITTED: pa.repeat(committed, len(ops)),
+        }
+        every = pa.table({**added, **columns})
+        for start in range(0, len(ops), _ROWS_A_FILE):
             content = io.BytesIO()
-            pq.write_table(pa.table(found), content, compression="zstd")
-            name = self._next_name(self.known.last)
-            self._keep(last=name)
-            self.run.runtime.storage.write(join(self.run.layout.landing, f"{name}.parquet"), content.getvalue())
+            pq.write_table(every.slice(start, _ROWS_A_FILE), content, compression="zstd")
+            last = self._next_name(self.known.last)
+            self._keep(last=last)
+            names.append(f"{last}-{OF_SNAPSHOT}-{version}.parquet")
+            self.run.runtime.storage.write(join(self.run.layout.landing, names[-1]), content.getvalue())
             self.run.go_on()
+        return names
 
     def _next_name(self, last: str) -> str:
         """A name of change files that sorts after the last one, also after a clock was set back."""
@@ -498,202 +650,16 @@ class _Capture:
             self.run.runtime.storage.delete(*there)
         self._keep(begun=None)
 
-    def _hold(self, snapshot: _Snapshot, why: str) -> None:
+    def hold(self, snapshot: _Snapshot, why: str) -> None:
+        """Note that a snapshot is not taken until its files or the row change, or its time comes."""
+        comes = _comes(snapshot.version)
         one = HeldSnapshot(
-            version=snapshot.version, files=snapshot.digest, sweep_limit=self.run.spec.sweep_limit, why=why
-        )
+            version=snapshot.version, files=snapshot.digest, sweep_limit=self.run.spec.sweep_limit, why=why,
+            row=_row_of(self.run), until=iso(comes) if comes > self.run.runtime.clock() else "",
+        )  # fmt: skip
         self._keep(held=(*(other for other in self.known.held if other.version != one.version), one))
 
     def _keep(self, **changes: object) -> None:
         self.claim.check()
         self.known = replace(self.known, **changes)  # type: ignore[arg-type]  # names of its fields
-        self.run.runtime.storage.write(_document(self.run), codec.to_json(self.known).encode())
-
-
-_SIDES = ("before", "snapshot", "after")
-
-
-@dataclass
-class _Compared:
-    """A snapshot and those around it, read once; rows that are too many for memory are in files, by parts of the keys.
-
-    Attributes:
-        deletes: keys of the one before that the snapshot lacks.
-        keys_before: keys of the one before.
-        columns: names in lower case of all columns that came in earlier ones.
-        changed: changes, of this snapshot and the one after.
-        names: names in lower case of the columns of all three.
-    """
-
-    run: TableRun
-    before: _Snapshot | None
-    snapshot: _Snapshot
-    after: _Snapshot | None
-    columns: frozenset[str]
-    deletes: int = 0
-    keys_before: int = 0
-    changed: int = 0
-    names: set[str] = field(default_factory=set)
-    _keys: tuple[str, ...] = ()
-    _parts: int = 1
-    _rows: dict[tuple[str, int], list[pa.Table]] = field(default_factory=dict)
-    _spill: Path | None = None
-    _found: list[tuple[str, SnapshotChanges]] = field(default_factory=list)
-
-    def __enter__(self) -> _Compared:
-        sides = dict(zip(_SIDES, (self.before, self.snapshot, self.after), strict=True))
-        size = sum(one.size for one in sides.values() if one is not None)
-        self._parts = 1 + size * _WEIGHT // _DECODED_BYTES
-        if self._parts > 1:
-            self._spill = scratch.make("snapshots")
-        try:
-            for side, one in sides.items():
-                for number, rows in enumerate(self._read(one) if one is not None else ()):
-                    self._keep(side, number, rows)
-            self._compare()
-        except BaseException:
-            self._close()
-            raise
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._close()
-
-    def _close(self) -> None:
-        if self._spill is not None:
-            scratch.remove(self._spill)
-
-    def changes(self) -> Iterator[tuple[str, SnapshotChanges]]:
-        """Changes, and the version that they have as their sequence.
-
-        Deletes of all parts come first, for the reason that they do in one.
-        """
-        if self._parts == 1:
-            yield from self._found
-            return
-        for is_delete in (True, False):
-            for part in range(self._parts):
-                for version, changes in self._of_part(part):
-                    yield version, changes.where(is_delete=is_delete)
-
-    def _compare(self) -> None:
-        for part in range(self._parts):
-            found = list(self._of_part(part))
-            self.run.go_on()
-            own = [one for version, one in found if version == self.snapshot.version]
-            self.deletes += sum(one.deletes for one in own)
-            self.keys_before += sum(one.keys_before for one in own)
-            self.changed += sum(one.rows.num_rows for _, one in found)
-            self._found = found
-
-    def _of_part(self, part: int) -> Iterator[tuple[str, SnapshotChanges]]:
-        before, snapshot, after = (self._of_side(side, part) for side in _SIDES)
-        like = before if snapshot is None else snapshot
-        if like is None:
-            return
-        nothing = like.slice(0, 0)
-        before, snapshot = (nothing if one is None else one for one in (before, snapshot))
-        snapshot = self._with_dropped(before, snapshot)
-        if after is None and self.after is not None:
-            after = nothing
-        own, back = differences(before, snapshot, after, self._keys, self.columns)
-        yield self.snapshot.version, own
-        if self.after is not None:
-            yield self.after.version, back
-
-    def _with_dropped(self, before: pa.Table, snapshot: pa.Table) -> pa.Table:
-        """The snapshot, and under `dropped_column: null` the columns that only the one before has, which are null."""
-        policy = self.run.spec.schema_evolution.dropped_column
-        lost = [field for field in before.schema if field.name not in snapshot.column_names]
-        if lost and policy == "fail":
-            what = f"it lacks column {lost[0].name}, and the row says dropped_column: fail"
-            raise QuarantinableError("SNAPSHOT_HELD", f"{what}; write it again, or change the policy")
-        for column in lost if policy == "null" else ():
-            snapshot = snapshot.append_column(column, pa.nulls(snapshot.num_rows, column.type))
-        return snapshot
-
-    def _of_side(self, side: str, part: int) -> pa.Table | None:
-        """Rows of one of the snapshots; None: it has none."""
-        if self._spill is None:
-            tables = self._rows.get((side, part), [])
-        else:
-            tables = [_stored(path) for path in sorted(self._spill.glob(f"{side}-{part}-*"))]
-        try:
-            return pa.concat_tables(tables, promote_options="permissive") if tables else None
-        except pa.ArrowException as error:
-            raise QuarantinableError("SNAPSHOT_HELD", f"columns of its files differ: {error}") from error
-
-    def _read(self, snapshot: _Snapshot) -> Iterator[pa.Table]:
-        storage, dialect = self.run.runtime.storage, self.run.dialect
-        for item in snapshot.files:
-            found = probe(storage, _planned(item), dialect.options, dialect.bounds)
-            groups: list[range | None] = [range(i, i + 1) for i in range(len(found.row_groups))]
-            for group in groups if groups and self._parts > 1 else [None]:
-                rows = read_file(storage, found, group)
-                if isinstance(rows, Unreadable):
-                    raise QuarantinableError("SNAPSHOT_HELD", f"{item.name}: {rows.reason}", where=item.path)
-                if rows.malformed is not None and (bad := rows.rows - rows.malformed.null_count):
-                    what = f"{item.name}: {bad} lines have more or fewer fields than there are columns"
-                    raise QuarantinableError("SNAPSHOT_HELD", what, where=item.path)
-                self.run.go_on()
-                yield pa.table(list(rows.columns), names=[name for name, _ in found.columns])
-
-    def _keep(self, side: str, number: int, rows: pa.Table) -> None:
-        if len(set(rows.column_names)) < rows.num_columns:
-            what = f"a column comes twice in a file; it has {', '.join(rows.column_names[:10])}"
-            raise QuarantinableError("SNAPSHOT_HELD", what)
-        self.names.update(name.lower() for name in rows.column_names)
-        keys = _keys_of(rows, self.run)
-        if self._keys and keys != self._keys:
-            what = f"its key columns are {', '.join(keys)}, and {', '.join(self._keys)} in another snapshot"
-            raise QuarantinableError("SNAPSHOT_HELD", f"{what}; write it again, or {_RELOAD} {self.run.spec.table}")
-        self._keys = keys
-        if self._spill is None:
-            self._rows.setdefault((side, 0), []).append(rows)
-            return
-        parts = _parts_of(rows, keys, self._parts)
-        for part in np.unique(parts).tolist():
-            _store(self._spill / f"{side}-{part}-{number:09d}", rows.filter(pa.array(parts == part)))
-
-
-def _planned(item: StoredObject) -> PlannedFile:
-    name = item.name.rpartition("/")[2].lower()
-    is_csv = ".csv" in name and not name.endswith(".parquet")
-    return PlannedFile(
-        path=item.path, kind="change", format="csv" if is_csv else "parquet", size=item.size,
-        etag=item.etag, modified="", fingerprint="", generation=0,
-    )  # fmt: skip
-
-
-def _keys_of(rows: pa.Table, run: TableRun) -> tuple[str, ...]:
-    """The key columns, as the snapshot names them."""
-    names = {landed_name(renamed(name, run.spec)).lower(): name for name in rows.column_names}
-    if missing := [key for key in run.spec.keys if key.lower() not in names]:
-        what = f"it has no key column {missing[0]}; it has {', '.join(rows.column_names[:10])}"
-        raise QuarantinableError("SNAPSHOT_HELD", what)
-    return tuple(names[key.lower()] for key in run.spec.keys)
-
-
-def _parts_of(rows: pa.Table, keys: Sequence[str], parts: int) -> np.ndarray:
-    """The part of each row, by its key; numbers and times that are equal are in the same one, whatever their types."""
-    columns = [rows.column(key).to_pylist() for key in keys]
-    texts = ("\0".join(map(_key_text, key)) for key in zip(*columns, strict=True))
-    return np.fromiter((zlib.crc32(text.encode("utf-8", "replace")) % parts for text in texts), np.int64, rows.num_rows)
-
-
-def _key_text(value: object) -> str:
-    if isinstance(value, int | float | Decimal) and value == value:  # noqa: PLR0124 - NaN has a hash of its own
-        return str(hash(value))
-    if isinstance(value, datetime) and value.tzinfo is not None:
-        value = value.astimezone(UTC).replace(tzinfo=None)
-    return str(value)
-
-
-def _store(path: Path, rows: pa.Table) -> None:
-    with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, rows.schema) as writer:
-        writer.write_table(rows)
-
-
-def _stored(path: Path) -> pa.Table:
-    with pa.OSFile(str(path), "rb") as file:
-        return pa.ipc.open_file(file).read_all()
+        _write(self.run, self.known)

@@ -7,13 +7,13 @@ Flat names and the date sequences that begin with the year sort by time: one lis
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Literal
 
 from airflow_gddl.contract.extensions import COMMIT_TIMES, DATES_IN_ORDER, TOTAL_ORDER, DmsOptions, date_folder
-from airflow_gddl.contract.file_names import Names, classify
+from airflow_gddl.contract.file_names import Names, classify, is_of_snapshot
 from spark_jobs.dialects.probe import probe
 from spark_jobs.dialects.protocol import EVERYTHING, Dialect, InputOpener, Probed, Window
 from spark_jobs.plan.planned_batch import PlannedFile
@@ -36,7 +36,8 @@ class DmsDialect(Dialect):
         return classify(relative_path)
 
     def probe(self, storage: InputOpener, file: PlannedFile) -> Probed:
-        return probe(storage, file, self.options, self.bounds)
+        found = probe(storage, file, self.options, self.bounds)
+        return replace(found, prepared=self.spec.mode == "snapshots" and is_of_snapshot(file.path))
 
     @property
     def op_column(self) -> str:

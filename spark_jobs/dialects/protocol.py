@@ -140,6 +140,7 @@ class Probed:
         table: those rows, until an engine has read them.
         malformed: of translated rows, the original text of those that are no rows (null elsewhere); null: all are.
         csv: how a CSV file is written; null unless it is CSV.
+        prepared: its columns have the names and masks of the row, computed ones among them, since a capture wrote it.
         snapshot: what its events say of snapshots of the source; null: its dialect knows of none.
         bounds: of the tier, for reading it.
     """
@@ -154,6 +155,7 @@ class Probed:
     table: pa.Table | None = field(default=None, compare=False, repr=False)
     malformed: pa.Array | None = field(default=None, compare=False, repr=False)
     csv: DmsOptions | None = None
+    prepared: bool = False
     snapshot: SnapshotMarks | None = field(default=None, compare=False)
     bounds: ReadBounds = field(default=DEFAULT_BOUNDS, compare=False)
 
@@ -175,7 +177,7 @@ class Probed:
     @property
     def signature(self) -> tuple[object, ...]:
         """Files with equal signatures are read together."""
-        return (self.file.format, self.file.kind, self.columns, self.stated)
+        return (self.file.format, self.file.kind, self.columns, self.stated, self.prepared)
 
 
 @dataclass(frozen=True)

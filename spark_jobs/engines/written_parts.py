@@ -310,8 +310,9 @@ def landed(context: TableContext, like: Probed, only_deletes: Callable[[str], bo
     op = match([name for name, _ in like.columns], context.dialect.op_column) if asks else None
     deletes = op is not None and only_deletes(op)
     return Landed(
-        kind=like.file.kind, columns=like.columns, label=like.file.path, only_deletes=deletes, stated=like.stated
-    )
+        kind=like.file.kind, columns=like.columns, label=like.file.path, only_deletes=deletes, stated=like.stated,
+        prepared=like.prepared,
+    )  # fmt: skip
 
 
 def are_all_deletes(context: TableContext, group: Sequence[Probed], op: str) -> bool:

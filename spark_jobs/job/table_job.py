@@ -172,7 +172,9 @@ def poll_table(run: TableRun) -> TableOutcome | int:
     try:
         if _has_snapshots(run) or _has_messages(run, totals):
             return 0
-        if not topic_of(run.spec):  # whose topic was asked just now
+        if run.spec.mode == "snapshots":
+            _note_snapshots(run, totals)
+        elif not topic_of(run.spec):  # whose topic was asked just now
             _capture(run, totals)
         found = idle_result(run, totals)
         behind = is_behind(run.runtime.storage, run.layout, run.spec)
@@ -239,13 +241,9 @@ def _move(run: TableRun, totals: RunTotals) -> JobResult:
 
 
 def _capture(run: TableRun, totals: RunTotals) -> None:
-    """Where jobs make the change files themselves, from the source or its snapshots: write them."""
+    """Where jobs make the change files themselves, from the log of the source: write them."""
     reads_log = run.job.options.action in ("run", "resync_rows")
-    if run.spec.mode == "snapshots" and run.job.options.action in LOADS:
-        from spark_jobs.actions import snapshot_capture  # noqa: PLC0415 - as below
-
-        snapshot_capture.capture(run, totals)
-    elif run.spec.dialect == "dms" and run.dialect.options.replication_slot and reads_log:
+    if run.spec.dialect == "dms" and run.dialect.options.replication_slot and reads_log:
         from spark_jobs.actions.log_capture import capture_slot  # noqa: PLC0415 - rarely used, slow to import
 
         capture_slot(run)
@@ -256,12 +254,19 @@ def _capture(run: TableRun, totals: RunTotals) -> None:
 
 
 def _has_snapshots(run: TableRun) -> bool:
-    """Whether there are snapshots to take, which is no part of a poll: they are read whole."""
+    """Whether there are snapshots to take or to load, which is no part of a poll: they are read whole."""
     if run.spec.mode != "snapshots":
         return False
-    from spark_jobs.actions.snapshot_capture import survey  # noqa: PLC0415 - as above
+    from spark_jobs.actions.snapshot_capture import has_work  # noqa: PLC0415 - rarely used, slow to import
 
-    return survey(run).is_some
+    return has_work(run)
+
+
+def _note_snapshots(run: TableRun, totals: RunTotals) -> None:
+    """Warnings of snapshots, where none is to be taken."""
+    from spark_jobs.actions.snapshot_capture import capture  # noqa: PLC0415 - as above
+
+    capture(run, totals)
 
 
 def _has_messages(run: TableRun, totals: RunTotals) -> bool:
@@ -301,13 +306,12 @@ _ACTIONS: Mapping[str, Callable[[TableRun, RunTotals], JobResult]] = {
 
 def _run(run: TableRun, totals: RunTotals) -> JobResult:
     """The requested run, or an unfinished rebuild of an earlier run."""
-    _capture(run, totals)
-    result = _resync_rows(run, totals) if run.job.options.action == "resync_rows" else _loaded(run, totals)
     if run.spec.mode == "snapshots":
-        from spark_jobs.actions.snapshot_capture import end_capture  # noqa: PLC0415 - as above
+        from spark_jobs.actions.snapshot_capture import load_snapshots  # noqa: PLC0415 - rarely used, slow to import
 
-        end_capture(run)
-    return result
+        return load_snapshots(run, totals, _loaded)
+    _capture(run, totals)
+    return _resync_rows(run, totals) if run.job.options.action == "resync_rows" else _loaded(run, totals)
 
 
 def _loaded(run: TableRun, totals: RunTotals) -> JobResult:

@@ -12,6 +12,7 @@ has a record of its own, since its source may load the same table alone, too. An
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from airflow_gddl.contract import codec
@@ -21,6 +22,7 @@ from airflow_gddl.contract.spec import Roots, TableSpec
 from airflow_gddl.stores import Storage
 from spark_jobs.ledger.erasures import ErasureRegister
 from spark_jobs.ledger.ledger import Ledger, read_small
+from spark_jobs.ledger.taken_snapshots import read_taken
 
 _UNDECLARED = ""
 
@@ -125,10 +127,21 @@ class TargetRecords:
     def _other_folder(self, target: str) -> str | None:
         """Where a lake's table was loaded from, if no file of it is in this table's folder; null: it may be its own."""
         folder = LandingFolder.of(self.roots, self.spec).path
-        paths = list(self._ledger(target).all_entries())
+        paths = self._loaded_from(target)
         if not paths or any(path.startswith(f"{folder}/") for path in paths):
             return None
         return paths[0].rpartition("/")[0]
+
+    def _loaded_from(self, target: str) -> Sequence[str]:
+        """Paths below the folders that a lake's table was loaded from."""
+        ledger = self._ledger(target)
+        applied = ledger.state.applied
+        if applied is None or applied.mode != "snapshots":
+            return list(ledger.all_entries())
+        known = read_taken(self.storage, Layout.of(self.roots, TableSpec(table=target, keys=())).state)
+        # Of an earlier release, which noted it for tables of declared sources alone, in the records above.
+        landing = known.landing if known is not None else ""
+        return [join(landing or join(self.roots.landing, *target.split(".", 1)), "")]
 
     def _is_loaded(self, target: str) -> bool:
         """Whether a lake's table was loaded as this one is: from one source, or from several."""

@@ -25,7 +25,7 @@ def require_same_identity(spec: TableSpec, state: TableState) -> None:
             `PARTITION_CHANGED`, `BEFORE_IMAGES_CHANGED`.
     """
     _require_same_selection(spec, state)
-    if state.applied is not None and state.applied.mode != spec.mode:
+    if state.applied is not None and not has_same_mode(spec, state):
         raise _mode_changed(spec, state.applied.mode)
     if state.keys is not None and lowered(spec.keys) != lowered(state.keys):
         raise _refused("KEYS_CHANGED", "keys", spec, state.keys, spec.keys)
@@ -44,6 +44,11 @@ def require_same_identity(spec: TableSpec, state: TableState) -> None:
     partitions = state.applied.partition_by if state.applied is not None else spec.partition_by
     if [c.lower() for c in spec.partition_by] != [c.lower() for c in partitions]:
         raise _refused("PARTITION_CHANGED", "partition_by", spec, partitions, spec.partition_by)
+
+
+def has_same_mode(spec: TableSpec, state: TableState) -> bool:
+    """Whether the tables were built from what the row now says that lands."""
+    return state.applied is None or state.applied.mode == spec.mode
 
 
 def other_prefix(spec: TableSpec, state: TableState) -> bool:

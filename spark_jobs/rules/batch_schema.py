@@ -312,13 +312,14 @@ _BEFORE_IMAGES = SchemaEvolution(new_column="add", type_change="widen", dropped_
 
 @dataclass(frozen=True, kw_only=True)
 class Landed:
-    """A group of files with equal columns; `stated`: see `Probed.stated`."""
+    """A group of files with equal columns; `stated`, `prepared`: see `Probed`."""
 
     kind: str
     columns: tuple[tuple[str, str], ...]
     label: str
     only_deletes: bool
     stated: tuple[tuple[str, str], ...] = ()
+    prepared: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

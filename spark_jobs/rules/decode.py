@@ -361,7 +361,7 @@ class _Decoder:
     @property
     def _may_truncate(self) -> bool:
         """Whether truncates are known; those of quarantined records came before they were."""
-        return self.how.kind == "change" and not self.group.already_masked
+        return self.how.kind == "change" and not self.group.replayed
 
     def _outside(self, rows: pa.Table, op: pa.Array, problems: list[RowProblem], truncating: Mask) -> Mask:
         """Rows outside the row filter; problems of rows for which it can't be decided are added."""
@@ -398,7 +398,7 @@ class _Decoder:
             return CheckedRows()
         sound = self._sound(problems)
         inside = sound if outside is None else sound & ~outside
-        return checked(rows, self.table_schema, inside, replayed=self.group.already_masked)
+        return checked(rows, self.table_schema, inside, replayed=self.group.replayed)
 
     def _sound(self, problems: Sequence[RowProblem]) -> np.ndarray:
         """Rows without a problem."""

@@ -574,7 +574,7 @@ def landed_as_named(group: Landed, dialect: Dialect, *, replayed: bool) -> Lande
         FatalError: `RENAME_COLLIDES`, `DERIVED_COLUMN_TAKEN`; as `Columns.evaluate`.
     """
     spec = dialect.spec
-    if not (spec.rename or spec.derive):
+    if group.prepared or not (spec.rename or spec.derive):
         return group
     names = _renamed([name for name, _ in group.columns], spec, group.label)
     stated = tuple((names.get(name, name), kind) for name, kind in group.stated)
@@ -596,7 +596,7 @@ def landed_as_named(group: Landed, dialect: Dialect, *, replayed: bool) -> Lande
 def raw_as_named(raw: RawGroup, how: GroupDecoding) -> RawGroup:
     """The rows of a group with these columns."""
     spec = how.dialect.spec
-    if not (spec.rename or spec.derive):
+    if raw.prepared or not (spec.rename or spec.derive):
         return raw
     names = _renamed(raw.columns, spec, "")
     columns, past, invalid = (

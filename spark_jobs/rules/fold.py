@@ -171,23 +171,23 @@ def picked(found: OrderedEvents, name: str, events: np.ndarray) -> pa.Array:
 def segments(found: OrderedEvents) -> tuple[np.ndarray, np.ndarray]:
     """Whether each event opens a segment of its key, and the event at which its segment began.
 
-    A full-load row or an insert opens one, and so does what follows a delete, but another delete. Each generation
-    starts from nothing, too.
+    A whole row opens one (a full-load row; of changes an insert), and so does what follows a delete, but another
+    delete. Each generation starts from nothing, too.
     """
     after_delete = np.zeros(len(found.at), dtype=bool)
     after_delete[1:] = (found.op[:-1] == "D") & ~found.begins[1:]
-    opens = np.isin(found.op.astype(str), ("R", "I")) | ((found.op != "D") & after_delete)
+    opens = found.whole | ((found.op != "D") & after_delete)
     generation = np.asarray(gddl_fields(found.rows)["generation"])[found.at]
     begins = opens | found.begins | changes(generation)
     return opens, np.maximum.accumulate(np.where(begins, np.arange(len(found.at)), 0))
 
 
 def carries(found: OrderedEvents, schema: TableSchema, column: str) -> np.ndarray:
-    """Whether each event carries a column; `R` and `I` carry all, a moved row what `events` has found for it."""
+    """Whether each event carries a column; whole rows carry all, a moved row what `events` has found for it."""
     own = carried(found.rows, schema, column)[found.at]
     if found.moved.any():
         own |= found.moved & np.asarray(flat(found.rows.column(column)).is_valid())[found.at]
-    result: np.ndarray = own | np.isin(found.op.astype(str), ("R", "I"))
+    result: np.ndarray = own | found.whole
     return result
 
 
@@ -243,7 +243,7 @@ class _RescuedFlags:
 
 
 def _replaces_unknown(found: OrderedEvents, schema: TableSchema) -> np.ndarray:
-    result: np.ndarray = replaces_unknown(found.rows, schema)[found.at] | np.isin(found.op.astype(str), ("R", "I"))
+    result: np.ndarray = replaces_unknown(found.rows, schema)[found.at] | found.whole
     return result
 
 

@@ -376,6 +376,8 @@ class OrderedEvents:
         at: row number in `rows`.
         begins: whether the event is the first of its key.
         op: operations; `moved`: see `MOVED`; `forced`: see `forced_rows`.
+        whole: whether the event is a whole row, whatever precedes it. An insert of a snapshot is none: columns that
+            the snapshot lacks keep what an earlier one has brought since.
     """
 
     rows: pa.Table
@@ -384,6 +386,7 @@ class OrderedEvents:
     op: np.ndarray
     moved: np.ndarray
     forced: np.ndarray
+    whole: np.ndarray
 
     @property
     def starts(self) -> np.ndarray:
@@ -411,6 +414,7 @@ def ordered(happened: pa.Table, schema: TableSchema) -> OrderedEvents:
     moved = np.asarray(flat(happened.column(MOVED)))
     return OrderedEvents(
         rows=happened, at=at, begins=differs(key[at]), op=op[at], moved=moved[at], forced=forced[at],
+        whole=np.isin(op[at].astype(str), ("R",) if schema.spec.mode == "snapshots" else ("R", "I")),
     )  # fmt: skip
 
 

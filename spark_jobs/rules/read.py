@@ -221,7 +221,7 @@ class RawGroup:
         files: their files; empty for rows from the quarantine.
         past: column of times to the nanoseconds past the microsecond, from 0 to 999; without an entry there are none.
         reduced: times inside complex values that were cut to microseconds.
-        already_masked: rows from the quarantine were masked before they were written there.
+        already_masked: rows from the quarantine, and of prepared files, were masked before they were written.
         invalid: column to what it holds where that is text, but not UTF-8, and `columns` has null.
     """
 
@@ -241,6 +241,16 @@ class RawGroup:
     def translated(self) -> bool:
         """The dialect made the rows; what `malformed` holds is all there is of a row."""
         return any(file.translated for file in self.files)
+
+    @property
+    def replayed(self) -> bool:
+        """The rows are records of the quarantine."""
+        return self.already_masked and not self.prepared
+
+    @property
+    def prepared(self) -> bool:
+        """The rows are of files whose columns have the names of the row already, see `Probed.prepared`."""
+        return any(file.prepared for file in self.files)
 
 
 @dataclass(frozen=True)
@@ -380,6 +390,7 @@ def grouped(files: Sequence[Probed], found: Mapping[str, FileRows], ordinals: Ma
         files=tuple(files),
         past={n: _past(n, parts) for n in dict.fromkeys(name for part in parts for name in part.past)},
         reduced=sum(p.reduced for p in parts),
+        already_masked=first.prepared,
     )
 
 

@@ -13,10 +13,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from airflow_gddl.contract.errors import QuarantinableError
-from spark_jobs.rules.arrays import flat, is_text, shared_codes, table_codes
+from airflow_gddl.contract.table_spec import DroppedColumnPolicy
+from spark_jobs.rules.arrays import flat, shared_codes, table_codes
+from spark_jobs.rules.exports import HELD, compared_columns, data_of, deletable
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,61 +25,84 @@ class SnapshotChanges:
     """Changes of one snapshot, or of a part of its keys.
 
     Attributes:
-        ops: `I`, `U` or `D` of each row.
-        rows: columns of the snapshot; of deleted keys as they were before.
-        keys_before: how many keys the snapshot before has.
+        deleted: keys of deleted rows, in the types of the table; without those that it can't have.
+        ops: `I` or `U` of each row.
+        rows: columns of the snapshot.
+        deletes: how many keys are deleted, of `keys_before` that the snapshot before has.
     """
 
+    deleted: pa.Table
     ops: pa.Array
     rows: pa.Table
+    deletes: int
     keys_before: int
 
     @property
-    def deletes(self) -> int:
-        return int(pc.sum(pc.equal(self.ops, "D")).as_py() or 0)
+    def count(self) -> int:
+        return int(self.deleted.num_rows + self.rows.num_rows)
 
-    def where(self, *, is_delete: bool) -> SnapshotChanges:
-        """The deletes alone, or the others."""
-        chosen = (pc.equal if is_delete else pc.not_equal)(self.ops, "D")
-        return replace(self, ops=self.ops.filter(chosen), rows=self.rows.filter(chosen))
+
+@dataclass(frozen=True, kw_only=True)
+class ComparedBy:
+    """How snapshots of a table are compared.
+
+    Attributes:
+        keys: columns of the keys, see `exports.key_columns`.
+        dropped: what a column means that a snapshot lacks: `null`, else it is not compared.
+        known: `column_id` of all columns that came before; empty: nothing came. Where the first of two snapshots
+            lacks one of them, the table may have kept older values, and where one that both have is not among them, the
+            row has left it out so far: all rows of the second are changes.
+        required: `column_id` of columns that a file must have. All rows of a snapshot that lacks one are changes, so
+            that the load refuses them.
+    """
+
+    keys: Sequence[str]
+    dropped: DroppedColumnPolicy = "keep"
+    known: frozenset[str] = frozenset()
+    required: frozenset[str] = frozenset()
 
 
 def differences(
-    before: pa.Table,
-    snapshot: pa.Table,
-    after: pa.Table | None,
-    keys: Sequence[str],
-    columns: frozenset[str] = frozenset(),
+    before: pa.Table, snapshot: pa.Table, after: pa.Table | None, by: ComparedBy
 ) -> tuple[SnapshotChanges, SnapshotChanges]:
     """Changes of a snapshot, and those that the one after it gets.
 
     All rows of a key are compared as a set, so that a key that comes twice is changed where any of its rows is.
 
     Args:
-        before: rows of the snapshot before; no rows, and any columns, where there is none.
+        before: rows of the snapshot before, see `exports.Export.rows`; no rows, and any columns, where there is none.
         after: rows of the snapshot after; None where there is none.
-        keys: key columns, as the snapshots name them.
-        columns: names in lower case of all columns that came before. Where the first of two snapshots lacks one of
-            them, the table may have kept older values, so that all rows of the second are changes.
 
     Raises:
-        QuarantinableError: `SNAPSHOT_HELD`: a key column of one can't be compared with that of another.
+        QuarantinableError: `SNAPSHOT_HELD`: a column is missing under `dropped_column: fail`.
     """
-    own = _Pair.of(before, snapshot, keys, columns)
-    changed = own.changed()
-    changes = own.changes(changed)
+    if by.dropped == "fail":
+        _require_columns(before, snapshot, "it lacks column", "the row says dropped_column: fail")
+        if after is not None:
+            _require_columns(snapshot, after, "the one after it lacks its column", "the row says dropped_column: fail")
+    own = _Pair.of(before, snapshot, by)
+    changes = own.changes(own.changed())
     if after is None:
-        return changes, replace(changes, ops=changes.ops.slice(0, 0), rows=changes.rows.slice(0, 0))
-    later, undone = (_Pair.of(one, after, keys, columns) for one in (before, snapshot))
+        return changes, replace(
+            changes, deleted=changes.deleted.slice(0, 0), ops=changes.ops.slice(0, 0), rows=changes.rows.slice(0, 0),
+            deletes=0,
+        )  # fmt: skip
+    later, undone = (_Pair.of(one, after, by) for one in (before, snapshot))
     back = undone.changed()
     if not later.all_differ:  # else it is not known which of them had a change
-        back = _not_in(back, later.changed(), undone, later, keys)
+        back = _not_in(back, later.changed(), undone, later)
     return changes, undone.changes(back)
+
+
+def _require_columns(first: pa.Table, second: pa.Table, what: str, why: str) -> None:
+    if lost := [name for name in data_of(first) if name not in second.column_names]:
+        message = f"{what} {lost[0]}, and {why}; write it again, or change the policy"
+        raise QuarantinableError(HELD, message)
 
 
 @dataclass(frozen=True)
 class _Pair:
-    """Two snapshots with the columns of the second.
+    """Two snapshots with the columns by which they are compared.
 
     Attributes:
         old_keys, new_keys: codes of the keys of each row, comparable between the two.
@@ -87,21 +111,30 @@ class _Pair:
 
     old: pa.Table
     new: pa.Table
+    keys: Sequence[str]
+    whole: pa.Table
     old_keys: np.ndarray
     new_keys: np.ndarray
     all_differ: bool
 
     @classmethod
-    def of(cls, old: pa.Table, new: pa.Table, keys: Sequence[str], known: frozenset[str]) -> _Pair:
-        lacks = bool(old.num_rows) and any(
-            name not in old.column_names and name.lower() in known for name in new.column_names
-        )
-        columns = {field.name: _as(old, field, is_key=field.name in keys) for field in new.schema}
-        nothing = {field.name: pa.nulls(old.num_rows, field.type) for field in new.schema}
-        found = {name: nothing[name] if values is None else values for name, values in columns.items()}
-        old = pa.table(found, schema=new.schema)
-        old_keys, new_keys = table_codes([old, new], keys)
-        return cls(old, new, old_keys, new_keys, lacks or None in columns.values())
+    def of(cls, old: pa.Table, new: pa.Table, by: ComparedBy) -> _Pair:
+        names = compared_columns(new)
+        whole, lacks = new, bool(by.required - set(data_of(new)))
+        if by.dropped == "null":
+            for name in compared_columns(old):
+                if name not in names:
+                    new = new.append_column(name, pa.nulls(new.num_rows, old.schema.field(name).type))
+                    names.append(name)
+        fresh = bool(old.num_rows) and any(_is_unlike(name, old, by.known) for name in names)
+        columns = {name: _as(old, new.schema.field(name)) for name in names}
+        unlike = [name for name, values in columns.items() if values is None]
+        compared = {n: pa.nulls(old.num_rows, new.schema.field(n).type) if v is None else v for n, v in columns.items()}
+        keys = {name: flat(old.column(name)) for name in by.keys}
+        old = pa.table({**keys, **compared})
+        new = new.select([*by.keys, *names])
+        old_keys, new_keys = table_codes([old, new], by.keys)
+        return cls(old, new, by.keys, whole, old_keys, new_keys, lacks or fresh or bool(unlike))
 
     def changed(self) -> np.ndarray:
         """Codes of the keys whose rows differ."""
@@ -112,58 +145,55 @@ class _Pair:
         return np.unique(np.concatenate([self.old_keys[gone], self.new_keys[come]]))
 
     def changes(self, keys: np.ndarray) -> SnapshotChanges:
-        """Changes that bring the rows of these keys from the first to the second.
-
-        Deletes come first: keys that differ here can be one in the table, and of equal sequences the later row counts.
-        """
+        """Changes that bring the rows of these keys from the first to the second."""
         here = np.flatnonzero(np.isin(self.new_keys, keys))
         known = np.isin(self.new_keys[here], self.old_keys)
         lost, first = np.unique(self.old_keys, return_index=True)
         gone = first[np.isin(lost, keys) & ~np.isin(lost, self.new_keys)]
-        ops = [*["D"] * len(gone), *np.where(known, "U", "I").tolist()]
-        rows = pa.concat_tables([self.old.take(pa.array(gone)), self.new.take(pa.array(here))])
-        return SnapshotChanges(ops=pa.array(ops, pa.string()), rows=rows, keys_before=len(lost))
+        return SnapshotChanges(
+            deleted=deletable(self.old.select(self.keys).take(pa.array(gone))),
+            ops=pa.array(np.where(known, "U", "I").tolist(), pa.string()),
+            rows=self.whole.select(data_of(self.whole)).take(pa.array(here)),
+            deletes=len(gone), keys_before=len(lost),
+        )  # fmt: skip
 
 
-def _not_in(keys: np.ndarray, others: np.ndarray, of: _Pair, of_others: _Pair, names: Sequence[str]) -> np.ndarray:
+def _is_unlike(name: str, old: pa.Table, known: frozenset[str]) -> bool:
+    """Whether the table may hold another value of a column than the snapshot that it was loaded from."""
+    return bool(known) and (name in old.column_names) != (name in known)
+
+
+def _not_in(keys: np.ndarray, others: np.ndarray, of: _Pair, of_others: _Pair) -> np.ndarray:
     """Those of the keys of one pair that are not among keys of another pair."""
-    mine, theirs = _key_rows(of, keys, names), _key_rows(of_others, others, names)
-    mine_codes, their_codes = table_codes([mine, theirs], names)
+    mine, theirs = _key_rows(of, keys), _key_rows(of_others, others)
+    mine_codes, their_codes = table_codes([mine, theirs], of.keys)
     return keys[~np.isin(mine_codes, their_codes)]
 
 
-def _key_rows(pair: _Pair, codes: np.ndarray, names: Sequence[str]) -> pa.Table:
+def _key_rows(pair: _Pair, codes: np.ndarray) -> pa.Table:
     """A row of the key columns for each code, in their order."""
-    both = pa.concat_tables([pair.old.select(names), pair.new.select(names)])
+    both = pa.concat_tables([pair.old.select(pair.keys), pair.new.select(pair.keys)])
     known, first = np.unique(np.concatenate([pair.old_keys, pair.new_keys]), return_index=True)
     return both.take(pa.array(first[np.searchsorted(known, codes)]))
 
 
-def _as(rows: pa.Table, field: pa.Field, *, is_key: bool) -> pa.Array | None:
-    """A column with the type of this field, null where the rows lack it; None: its values have no such type.
-
-    Raises:
-        QuarantinableError: `SNAPSHOT_HELD`: it is a key.
-    """
+def _as(rows: pa.Table, field: pa.Field) -> pa.Array | None:
+    """A column with the type of this field, null where the rows lack it; None: its values have no such type."""
     at = rows.schema.get_field_index(field.name)
     if at >= 0 and rows.schema.field(at).type == field.type:
         return flat(rows.column(at))
     if at < 0 or not rows.num_rows:
         return pa.nulls(rows.num_rows, field.type)
-    values = flat(rows.column(at))
     try:
-        return _cast(values, field.type, is_key=is_key)
-    except pa.ArrowException as error:
-        if not is_key:
-            return None
-        what = f"key column {field.name} is {field.type}, and was {values.type} in another snapshot"
-        raise QuarantinableError("SNAPSHOT_HELD", what, where=field.name) from error
+        return _cast(flat(rows.column(at)), field.type)
+    except pa.ArrowException:
+        return None
 
 
-def _cast(values: pa.Array, kind: pa.DataType, *, is_key: bool) -> pa.Array:
+def _cast(values: pa.Array, kind: pa.DataType) -> pa.Array:
     """The values in another type; an error of pyarrow where it can't hold all of them as they are."""
-    if is_key and is_text(values.type) != is_text(kind):
-        raise pa.ArrowInvalid("text is no number")  # whose values would all be other keys
+    if pa.types.is_null(kind):
+        raise pa.ArrowInvalid("values are no nulls")
     cast = values.cast(kind)
     if values.null_count < len(values) and not _are_same(values, cast.cast(values.type)):
         raise pa.ArrowInvalid("values are rounded")

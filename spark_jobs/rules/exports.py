@@ -1,0 +1,202 @@
+"""Rows of a snapshot's files as the load sees them: under the names and masks of the row, keys as the table's type.
+
+Keys are compared as values of the column that the table has, or will have: `01`, `1` and `1.0` are one whole number. So
+each table of rows has, beside the columns under their names in the table in lower case, those of `key_columns`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from airflow_gddl.contract.errors import FatalError, QuarantinableError
+from airflow_gddl.contract.names import landed_name, renamed
+from airflow_gddl.contract.sql_types import VOID, ScalarType, SqlType, parse_type
+from airflow_gddl.contract.table_spec import HASHED
+from spark_jobs.dialects.protocol import Dialect, Probed, declared_texts
+from spark_jobs.plan.schema_evolution import ColumnAction, GroupPlan, SchemaRules, plan_schema
+from spark_jobs.plan.table_schema import Column, IncomingSchema, Schema, select_columns
+from spark_jobs.rules.arrays import in_one_form, texts
+from spark_jobs.rules.batch_schema import DeliveredColumns, GroupDecoding, Landed
+from spark_jobs.rules.convert import but, either
+from spark_jobs.rules.evaluate import landed_as_named, raw_as_named
+from spark_jobs.rules.read import FileRows, grouped
+
+HELD = "SNAPSHOT_HELD"
+_KEY, _NO_VALUE = "\0key ", "\0no value "
+_NOTHING = GroupPlan(actions=())
+
+
+def column_id(name: str) -> str:
+    """What is the same of a column's names in two files: the one in the table, in lower case."""
+    return landed_name(name).lower()
+
+
+def key_columns(keys: Iterable[str]) -> list[str]:
+    """Columns of rows by which keys are compared: for each key column its value in the table's type, and what it holds
+    where that is none.
+    """
+    return [prefix + column_id(key) for key in keys for prefix in (_KEY, _NO_VALUE)]
+
+
+def data_of(rows: pa.Table) -> list[str]:
+    """The columns that a snapshot has, by `column_id`."""
+    return [name for name in rows.column_names if not name.startswith((_KEY, _NO_VALUE))]
+
+
+def compared_columns(rows: pa.Table) -> list[str]:
+    """The columns by which rows of equal keys are compared."""
+    return [name for name in data_of(rows) if _KEY + name not in rows.column_names]
+
+
+def deletable(keys: pa.Table) -> pa.Table:
+    """Keys that the table can have, by the names of `column_id`, in the types of the table."""
+    without = [name for name in keys.column_names if name.startswith(_NO_VALUE)]
+    sound = np.ones(keys.num_rows, dtype=bool)
+    for name in without:
+        sound &= np.asarray(keys.column(name).is_null())
+    left = keys.filter(pa.array(sound)).drop_columns(without)
+    return left.rename_columns([name.removeprefix(_KEY) for name in left.column_names])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Export:
+    """A file of a snapshot.
+
+    Attributes:
+        how: turns its rows into columns as the load does; the plan of these is that of the keys alone.
+        kept: names of columns that reach the lake.
+    """
+
+    probed: Probed
+    how: GroupDecoding
+    kept: tuple[str, ...]
+
+    @classmethod
+    def of(cls, probed: Probed, dialect: Dialect) -> Export:
+        """
+        Raises:
+            QuarantinableError: `SNAPSHOT_HELD`: its columns can't be named as the row says, or a key is missing.
+        """
+        like = Landed(kind="change", columns=probed.columns, label=probed.file.path, only_deletes=False,
+                      stated=probed.stated)  # fmt: skip
+        _require_distinct([name for name, _ in probed.columns])
+        try:
+            like = landed_as_named(like, dialect, replayed=False)
+        except FatalError as error:
+            raise QuarantinableError(HELD, error.what, where=probed.file.path) from error
+        chosen = select_columns([name for name, _ in like.columns], dialect.spec)
+        how = GroupDecoding(raw=like.columns, stated=like.stated, kind="change", plan=_NOTHING, before=_NOTHING,
+                            schema_id=0, dialect=dialect, masks=chosen.masks, withheld=frozenset())  # fmt: skip
+        found = cls(probed=probed, how=how, kept=chosen.kept)
+        _require_distinct(found.how.names)
+        if missing := [key for key in dialect.spec.keys if column_id(key) not in found.names]:
+            raise QuarantinableError(
+                HELD, f"it has no key column {missing[0]}; it has {', '.join(found.how.names[:10])}"
+            )
+        return found
+
+    @cached_property
+    def names(self) -> Mapping[str, str]:
+        """`column_id` to the name that the row gives the column."""
+        return {column_id(name): name for name in self.how.names}
+
+    @property
+    def left_out(self) -> tuple[str, ...]:
+        """Names of columns that do not reach the lake."""
+        return tuple(name for name in self.how.names if name not in self.kept)
+
+    def kind_of(self, name: str) -> SqlType:
+        """The type of a column after declarations and masks."""
+        if self.how.masks.get(name) in HASHED and self.how.types[name] != VOID:
+            return ScalarType("string")
+        return parse_type(self.how.declared.get(name, str(self.how.types[name])))
+
+    def rows(self, found: FileRows) -> pa.Table:
+        """Columns that reach the lake by `column_id`, masked or as delivered, and `key_columns`.
+
+        Raises:
+            QuarantinableError: `SNAPSHOT_HELD`: a key is no value of the column that the table has.
+        """
+        path = self.probed.file.path
+        raw = raw_as_named(grouped([replace(self.probed, prepared=False)], {path: found}, {path: 0}), self.how)
+        columns, spec = DeliveredColumns(raw, self.how), self.how.dialect.spec
+        given = {renamed(n, spec): c for (n, _), c in zip(self.probed.columns, found.columns, strict=True)}
+        made = {}
+        for name in self.kept:
+            is_masked = name in self.how.masks
+            made[column_id(name)] = (
+                columns.delivered(name)[0].values if is_masked else given.get(name, raw.columns[name])
+            )
+        for action in self.how.plan.actions:
+            made |= _key_of(columns, action)
+        return pa.table(made)
+
+
+def with_key_types(exports: Sequence[Export], stored: Schema | None) -> list[Export]:
+    """The files with the way of their keys into the types that the table has once they are loaded.
+
+    Args:
+        exports: in the order of their snapshots.
+        stored: columns of the table now; null: there is none.
+    """
+    if not exports:
+        return []
+    spec = exports[0].how.dialect.spec
+    ids = [column_id(key) for key in spec.keys]
+    table = None if stored is None else Schema(tuple(c for c in stored.columns if column_id(c.name) in ids))
+    incoming = [
+        IncomingSchema(
+            number, one.probed.file.path, tuple(Column(one.names[i], one.kind_of(one.names[i])) for i in ids), True
+        )
+        for number, one in enumerate(exports)
+    ]
+    # What `fail` refuses is refused by the load.
+    policy = spec.schema_evolution
+    policy = replace(policy, new_column="add", dropped_column="keep",
+                     type_change="rescue" if policy.type_change == "fail" else policy.type_change)  # fmt: skip
+    rules = SchemaRules(evolution=policy, partitions=(), texts=declared_texts(exports[0].how.dialect))
+    plan = plan_schema(table, tuple(incoming), rules)
+    return [replace(one, how=replace(one.how, plan=plan.groups[number])) for number, one in enumerate(exports)]
+
+
+def _require_distinct(names: Sequence[str]) -> None:
+    seen: dict[str, str] = {}
+    for name in names:
+        if (other := seen.setdefault(column_id(name), name)) != name or names.count(name) > 1:
+            raise QuarantinableError(HELD, f"a column comes twice in a file, as {other} and {name}")
+
+
+def _key_of(columns: DeliveredColumns, action: ColumnAction) -> dict[str, pa.Array]:
+    """A key's values in the table's type, and what it holds where that is no value of a declared type.
+
+    Raises:
+        QuarantinableError: `SNAPSHOT_HELD`: it is no value of the table's type.
+    """
+    name, source = column_id(action.target.name), action.source
+    if source is None or action.source_type is None:
+        raise QuarantinableError(HELD, f"it has no key column {action.target.name}")
+    planned, declared = (
+        columns.planned([replace(action, misfit="quarantine")], None),
+        columns.delivered(source)[0].misfit,
+    )
+    unfit = None
+    for problem in planned.problems:
+        unfit = either(unfit, problem.where)
+    values = in_one_form(planned.values[0])
+    if (other := but(unfit, declared)) is not None and other.any():
+        what = (
+            f"key column {source} is {action.source_type}, and {action.target.type} in the table, which holds no such"
+        )
+        raise QuarantinableError(HELD, f"{what} value in {int(other.sum())} rows; write it again", where=source)
+    without = pa.nulls(len(values), pa.string())
+    if unfit is not None:
+        every = pa.array(range(len(values)), pa.int64())
+        shown = columns.hashed(source, every) if source in columns.how.masks else texts(columns.group.columns[source])
+        without = pc.if_else(pa.array(unfit), shown.cast(pa.string()), without)
+    return {_KEY + name: values, _NO_VALUE + name: without}
