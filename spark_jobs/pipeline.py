@@ -14,6 +14,7 @@ from datetime import datetime, timedelta
 
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.result import JobResult, MainCounts
+from spark_jobs.dialects.protocol import KEYS_UNKNOWN
 from spark_jobs.discovery import keep
 from spark_jobs.engines.port import AppendedWork, TableContext
 from spark_jobs.iceberg import publish
@@ -21,7 +22,7 @@ from spark_jobs.ledger.claim import Claim
 from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.plan.applied_settings import history_begins, settings_of
 from spark_jobs.plan.discover import Discovery, generation_low_watermarks_of, tombstones_since
-from spark_jobs.plan.planned_batch import BatchCommit, BatchPlan, HeldTruncate, TableState
+from spark_jobs.plan.planned_batch import BatchCommit, BatchPlan, ForeignCommit, HeldTruncate, TableState
 from spark_jobs.plan.sharding import require_same_order
 from spark_jobs.rules.errors_table import MISFIT_CODE
 from spark_jobs.rules.sweep import unknown_truncates
@@ -115,6 +116,46 @@ def process_pending(run: TableRun, claim: Claim, seen: PendingWork, outcome: Run
     since is found by the next listing, like one that is written while the batch runs.
     """
     ledger, context = run.ledger(), run.context(None if run.shard else seen.cost)
+    strange, found = look_again(run, context, ledger, seen, outcome)
+    limit = run.job.options.max_batches
+    replayed = False
+    while limit is None or outcome.batches < limit:
+        coming = next_plan(run, context, found, ledger, replayed=replayed) or of_misfits(run, context, found, ledger)
+        if coming is None:
+            break
+        follow_earlier(run, outcome)
+        before, plan = found, start(run, coming, ledger, claim)
+        found = found if coming.appended else found.without(plan)
+        if plan.source == "quarantine":
+            replayed, found = True, with_unread(run, context, ledger, found, outcome)
+        batch = Batch(coming=coming, ledger=ledger, claim=claim, left=found, foreign=strange)
+        done = run_batch(run, context, batch, outcome)
+        if done.held is not None:
+            found = before.held_from(done.held.path)
+            note_hold(run, context, replace(batch, left=found), done.held, outcome)
+        elif done.set_aside:
+            found = before.without_yet(done.set_aside, all_after=run.spec.truncate == "hold")
+            continue
+        found = found.with_unreadable(u.file for u in done.bad_files)
+        publish(run.runtime.storage, run.layout, run.spec)  # checked once, at the end of the run
+    outcome.warn(notices.of_misplaced(run.spec, ledger.state))
+    report_left(run, ledger, found, outcome)
+    if not found.waiting:
+        notices.require_first_load(run.spec.table, ledger)
+    tidy(run, context, ledger, claim, outcome.batches)
+    if outcome.batches and context.engine.exists(context.layout.replica):
+        outcome.main = replace(outcome.main, rows=ledger.state.rows)
+        outcome.version = context.engine.version(context.layout.replica)
+
+
+def look_again(
+    run: TableRun, context: TableContext, ledger: Ledger, seen: PendingWork, outcome: RunTotals
+) -> tuple[tuple[ForeignCommit, ...], Discovery]:
+    """Commits of others, and what waits now that the run has the claim.
+
+    Raises:
+        FatalError: ledger and tables don't belong together, or generations are unknown.
+    """
     keep(run.place, ledger)
     if ledger.plan() is None or ledger.state.batch:
         there = has_tables(run, context, ledger.state)
@@ -127,32 +168,7 @@ def process_pending(run: TableRun, claim: Claim, seen: PendingWork, outcome: Run
     if ledger.plan() is None:
         notices.require_known_generations(found.inference, run.spec.table)
     outcome.warn(notices.of_discovery(found, run.layout.landing, run.dialect))
-    limit = run.job.options.max_batches
-    replayed = False
-    while limit is None or outcome.batches < limit:
-        coming = next_plan(run, context, found, ledger, replayed=replayed) or of_misfits(run, context, found, ledger)
-        if coming is None:
-            break
-        follow_earlier(run, outcome)
-        before, plan = found, start(run, coming, ledger, claim)
-        found = found if coming.appended else found.without(plan)
-        if plan.source == "quarantine":
-            replayed, found = True, with_unread(run, ledger, found, outcome)
-        batch = Batch(coming=coming, ledger=ledger, claim=claim, left=found, foreign=strange)
-        done = run_batch(run, context, batch, outcome)
-        if done.held is not None:
-            found = before.held_from(done.held.path)
-            note_hold(run, context, replace(batch, left=found), done.held, outcome)
-        found = found.with_unreadable(u.file for u in done.bad_files)
-        publish(run.runtime.storage, run.layout, run.spec)  # checked once, at the end of the run
-    outcome.warn(notices.of_misplaced(run.spec, ledger.state))
-    report_left(run, ledger, found, outcome)
-    if not found.waiting:
-        notices.require_first_load(run.spec.table, ledger)
-    tidy(run, context, ledger, claim, outcome.batches)
-    if outcome.batches and context.engine.exists(context.layout.replica):
-        outcome.main = replace(outcome.main, rows=ledger.state.rows)
-        outcome.version = context.engine.version(context.layout.replica)
+    return strange, found
 
 
 def follow_earlier(run: TableRun, outcome: RunTotals) -> None:
@@ -171,11 +187,20 @@ def start(run: TableRun, coming: NextBatch, ledger: Ledger, claim: Claim) -> Bat
     return coming.plan
 
 
-def with_unread(run: TableRun, ledger: Ledger, found: Discovery, outcome: RunTotals) -> Discovery:
-    """Files to read after rows of the quarantine: those that could not be read, where a user asked for the replay."""
+def with_unread(
+    run: TableRun, context: TableContext, ledger: Ledger, found: Discovery, outcome: RunTotals
+) -> Discovery:
+    """Files to read after rows of the quarantine: those that could not be read, where a user asked for the replay.
+
+    Those that a user has dismissed count as resolved.
+    """
     if not replays(run):
         return found
     unread = run.discover_unread(ledger)
+    if unread.waiting and context.engine.exists(context.layout.errors):
+        gone, known = context.engine.dismissed_files(context), ledger.all_entries()
+        left = (f for f in unread.waiting if f.path not in gone or known[f.path].fingerprint != f.fingerprint)
+        unread = replace(unread, waiting=tuple(left))
     outcome.warn(notices.of_unread_loads(unread))
     return unread
 
@@ -194,7 +219,7 @@ def run_batch(run: TableRun, context: TableContext, batch: Batch, outcome: RunTo
     few = is_small(plan, state)
     context = replace(context, engine=context.engine.suited(few_rows=few), resumed=batch.coming.resumed)
     done = resume(run, context, batch) if batch.coming.appended else ingest(run, context, batch, outcome)
-    if done.held is not None:
+    if done.held is not None or done.set_aside:
         return done
     batch = batch.decided(done.plan)
     plan = batch.plan
@@ -237,6 +262,9 @@ def ingest(run: TableRun, context: TableContext, batch: Batch, outcome: RunTotal
     """Steps from files to change table and quarantine."""
     plan, state = batch.plan, batch.ledger.state
     work, unreadable = context.engine.decode_files(context, plan, state)
+    if waiting := tuple(u.file.path for u in unreadable if u.code == KEYS_UNKNOWN):
+        withdraw(context, plan, batch.ledger)
+        return Ingested(set_aside=waiting)
     outcome.warn(notices.of_files(unreadable))
     bad_files = tuple(u for u in unreadable if u.code != "FILE_VANISHED")
     if work is None:

@@ -35,7 +35,7 @@ from spark_jobs.rules.erasure import WantedKey, key_text
 from spark_jobs.rules.read import read_file
 from spark_jobs.table import notices
 from spark_jobs.table.current_batch import has_few_rows
-from spark_jobs.table.pending import of_key
+from spark_jobs.table.pending import let_go_of_unwritten, of_key
 from spark_jobs.table.runtime import RunTotals, TableRun, iso
 from spark_jobs.verification import DIFFERENCES, ORPHANS, WINDOW_DIFFERENCES
 
@@ -128,6 +128,7 @@ def erase(run: TableRun, totals: RunTotals) -> JobResult:
         ledger, context = run.ledger(), run.context()
         notices.require_keyed(run.spec, ledger.state, "ERASE_NOT_POSSIBLE")
         require_same_identity(run.spec, ledger.state)
+        let_go_of_unwritten(context, ledger)
         notices.require_finished(run.title, ledger, run.layout.state, then="erase")
         context = replace(context, engine=context.engine.suited(few_rows=has_few_rows(ledger.state)))
         table_schema = context.stored_schema(ledger.state)

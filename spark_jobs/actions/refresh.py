@@ -563,6 +563,11 @@ def _ingest_all(work: _Refresh, outcome: RunTotals) -> tuple[TableSchema | None,
             context = replace(context, engine=context.engine.suited(few_rows=is_small(plan, ledger.state)))
             batch = Batch(coming=NextBatch(plan=plan), ledger=ledger, claim=work.claim, left=found)
             done = ingest(run, context, batch, outcome)
+            if done.set_aside:
+                found = found.with_last(plan.files, done.set_aside)
+                if all(file.path in done.set_aside for file in found.waiting):
+                    break
+                continue
             count(outcome, commit(run, context, batch.decided(done.plan), done), done)
         _require_settled(work, [path for path, row in ledger.all_entries().items() if not row.fingerprint])
         ledger.commit(_empty_commit(work, replace(ledger.state, batch=ledger.state.batch + 1)))

@@ -141,6 +141,8 @@ class Probed:
         malformed: of translated rows, the original text of those that are no rows (null elsewhere); null: all are.
         csv: how a CSV file is written; null unless it is CSV.
         prepared: its columns have the names and masks of the row, computed ones among them, since a capture wrote it.
+        unavailable: columns without a value, since updates did not send theirs.
+        only_truncates: it has no row but truncates, which say nothing of keys.
         snapshot: what its events say of snapshots of the source; null: its dialect knows of none.
         bounds: of the tier, for reading it.
     """
@@ -156,6 +158,8 @@ class Probed:
     malformed: pa.Array | None = field(default=None, compare=False, repr=False)
     csv: DmsOptions | None = None
     prepared: bool = False
+    unavailable: tuple[str, ...] = ()
+    only_truncates: bool = field(default=False, compare=False)
     snapshot: SnapshotMarks | None = field(default=None, compare=False)
     bounds: ReadBounds = field(default=DEFAULT_BOUNDS, compare=False)
 
@@ -177,7 +181,7 @@ class Probed:
     @property
     def signature(self) -> tuple[object, ...]:
         """Files with equal signatures are read together."""
-        return (self.file.format, self.file.kind, self.columns, self.stated, self.prepared)
+        return (self.file.format, self.file.kind, self.columns, self.stated, self.prepared, self.unavailable)
 
 
 @dataclass(frozen=True)
@@ -195,9 +199,21 @@ def groups(files: Iterable[Probed]) -> list[tuple[Probed, ...]]:
     return [tuple(group) for group in found.values()]
 
 
+TRUNCATE = "T"
+"""Operation of a truncate: it deletes all rows before it in the order of changes, and has no key."""
+KEYS_UNKNOWN = "KEYS_UNKNOWN"
+"""Of a file with truncates alone that would begin a table."""
+
+
 def begin_a_table(files: Iterable[Probed]) -> bool:
-    """Whether these files can start a new table; files without rows don't show the types of its keys."""
-    return any(not file.translated or file.rows for file in files)
+    """Whether these files can start a new table; without rows, or with truncates alone, none shows types of keys."""
+    return any(not file.only_truncates and (not file.translated or file.rows) for file in files)
+
+
+def that_wait(files: Iterable[Probed]) -> tuple[Unreadable, ...]:
+    """Those of files that can't start a table which have to be taken once there is one."""
+    why = "it has truncates alone, and there is no table yet"
+    return tuple(Unreadable(one.file, KEYS_UNKNOWN, why) for one in files if one.only_truncates)
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from spark_jobs.delta import table_definition
 from spark_jobs.delta.log import APPEND, MERGE, QUARANTINE, TOMBSTONES, main_counts, merge_metrics
 from spark_jobs.delta.tables import DataFile, Tables, TableSnapshot
 from spark_jobs.dialects.probe import probe_all, reading
-from spark_jobs.dialects.protocol import Probed, Unreadable, begin_a_table, groups
+from spark_jobs.dialects.protocol import Probed, Unreadable, begin_a_table, groups, that_wait
 from spark_jobs.engines import file_rules, whole_tables
 from spark_jobs.engines.batch_context import BatchContext, with_smallest
 from spark_jobs.engines.port import DeclinedError, TableContext, TableWork
@@ -97,7 +97,7 @@ class WholeBatchReader:
         unreadable = (*unreadable, *bad)
         files = [p for p in probed if p.file.path in found]
         if not files or (self.state.keys is None and not begin_a_table(files)):
-            return None, unreadable
+            return None, (*unreadable, *that_wait(files))
         try:
             return self._decode_all(files, found), unreadable
         except (GddlError, DeclinedError, MemoryError):

@@ -178,6 +178,10 @@ class TablesEngine(Protocol):
         path, chosen = context.layout.errors, quarantine.of_codes_and_files(codes, files)
         return file_rules.resolve(self.tables_of(context, path), path, chosen, now)
 
+    def dismissed_files(self, context: TableContext) -> frozenset[str]:
+        path = context.layout.errors
+        return file_rules.dismissed_files(self.tables_of(context, path), path)
+
 
 @dataclass(frozen=True)
 class DeltaRsEngine(TablesEngine):

@@ -259,6 +259,17 @@ def in_quarantine(tables: Tables, path: str) -> tuple[int, int]:
     return sum(left.num_rows for left in found), sum(left.column("position").null_count for left in found)
 
 
+def dismissed_files(tables: Tables, path: str) -> frozenset[str]:
+    """See `Engine.dismissed_files`."""
+    resolved, left = set[str](), set[str]()
+    for rows in _one_by_one(tables, path, ["source_file", "position", "resolved_at"]):
+        whole = rows.filter(rows.column("position").is_null())
+        waiting = quarantine.unresolved(whole).column("source_file").to_pylist()
+        left.update(waiting)
+        resolved.update(whole.column("source_file").to_pylist())
+    return frozenset(resolved - left)
+
+
 def unresolved(tables: Tables, path: str, limit: int, codes: Collection[str]) -> quarantine.Unresolved:
     """See `Engine.unresolved`."""
     counted, first = [], tables.existing(path).schema.arrow.empty_table()

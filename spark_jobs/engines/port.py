@@ -535,6 +535,10 @@ class Engine(Protocol):
         """Mark unresolved rows of these codes and files (empty: all) as resolved; returns how many."""
         ...
 
+    def dismissed_files(self, context: TableContext) -> frozenset[str]:
+        """Files that could not be read and are in quarantine no longer."""
+        ...
+
 
 @dataclass(frozen=True, kw_only=True)
 class TableContext:

@@ -22,7 +22,7 @@ from airflow_gddl.stores import Storage
 from spark_jobs.delta.data_files import Target
 from spark_jobs.delta.log import Action, version_of
 from spark_jobs.dialects.probe import probe_all, reading
-from spark_jobs.dialects.protocol import Dialect, Probed, Unreadable, begin_a_table, groups, match
+from spark_jobs.dialects.protocol import Dialect, Probed, Unreadable, begin_a_table, groups, match, that_wait
 from spark_jobs.engines.port import Place, TableContext, stream_of, stream_rows
 from spark_jobs.plan.planned_batch import BatchPlan, TableState, Truncate
 from spark_jobs.plan.sequence import sort_key
@@ -311,7 +311,7 @@ def landed(context: TableContext, like: Probed, only_deletes: Callable[[str], bo
     deletes = op is not None and only_deletes(op)
     return Landed(
         kind=like.file.kind, columns=like.columns, label=like.file.path, only_deletes=deletes, stated=like.stated,
-        prepared=like.prepared,
+        prepared=like.prepared, unavailable=like.unavailable,
     )  # fmt: skip
 
 
@@ -533,7 +533,7 @@ class PartsReader:
                 return found, unreadable
             bad = {u.file.path for u in damaged}
             files = tuple(f for f in files if f.file.path not in bad)
-        return None, unreadable
+        return None, (*unreadable, *that_wait(files))
 
     def _written(self, files: Sequence[Probed]) -> tuple[WrittenParts | None, tuple[Unreadable, ...]]:
         """The parts, or files that turned out to be unreadable."""

@@ -324,6 +324,21 @@ class Discovery:
             return self
         return replace(self, waiting=self.waiting[:at], held=(*held, *self.held), listed_in_full_at=None)
 
+    def without_yet(self, paths: Collection[str], *, all_after: bool) -> Discovery:
+        """What waits before these files, which are held until there is a table; or, unless all after them are, too, but
+        for them.
+        """
+        if all_after:
+            return self.held_from(next(file.path for file in self.waiting if file.path in paths))
+        held = tuple(file for file in self.waiting if file.path in paths)
+        waiting = tuple(file for file in self.waiting if file.path not in paths)
+        return replace(self, waiting=waiting, held=(*self.held, *held), listed_in_full_at=None)
+
+    def with_last(self, files: Sequence[PlannedFile], paths: Collection[str]) -> Discovery:
+        """Files of a batch that was not made wait again; those of these paths after all others."""
+        last = tuple(file for file in files if file.path in paths)
+        return replace(self, waiting=(*(f for f in files if f.path not in paths), *self.waiting, *last))
+
     def held_by(self, held: HeldTruncate | None) -> Discovery:
         """The same of a file that is known to have one, unless it is gone or has another content now."""
         found = None if held is None else next((f for f in self.waiting if f.path == held.path), None)

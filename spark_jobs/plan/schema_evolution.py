@@ -294,9 +294,9 @@ def require_compatible(table: Schema | None, groups: tuple[LandedGroup, ...], ga
 
 
 def _lacks(group: LandedGroup, name: str) -> bool:
-    """Whether a group has no such column, or nothing but nulls in it."""
+    """Whether a group has no such column, or nothing but nulls in it; values that updates did not send are no nulls."""
     column = group.column(landed_name(name))
-    return column is None or column.type == VOID
+    return column is None or (column.type == VOID and column.source.name not in group.incoming.unavailable)
 
 
 def _type_in(table: Schema | None, name: str) -> SqlType | None:

@@ -76,12 +76,14 @@ class IncomingSchema:
         schema_id: the group's identity inside the batch.
         label: path of one of its files, for messages.
         only_deletes: its rows carry nothing but keys, so a column that it lacks is no schema change.
+        unavailable: names of columns without a value, since updates did not send theirs.
     """
 
     schema_id: int
     label: str
     columns: tuple[Column, ...]
     only_deletes: bool = False
+    unavailable: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -312,7 +312,7 @@ _BEFORE_IMAGES = SchemaEvolution(new_column="add", type_change="widen", dropped_
 
 @dataclass(frozen=True, kw_only=True)
 class Landed:
-    """A group of files with equal columns; `stated`, `prepared`: see `Probed`."""
+    """A group of files with equal columns; `stated`, `prepared`, `unavailable`: see `Probed`."""
 
     kind: str
     columns: tuple[tuple[str, str], ...]
@@ -320,6 +320,7 @@ class Landed:
     only_deletes: bool
     stated: tuple[tuple[str, str], ...] = ()
     prepared: bool = False
+    unavailable: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -545,7 +546,9 @@ def _incoming(
     """Data columns and before images of each group."""
     come = (column for _, (_, delivered) in numbered for column in delivered.data)
     known = _technical_columns(dialect, technical, [*(() if table is None else table.columns), *come])
-    data = [IncomingSchema(i, g.label, _with_absent(d.data, known), g.only_deletes) for i, (g, d) in numbered]
+    data = [
+        IncomingSchema(i, g.label, _with_absent(d.data, known), g.only_deletes, g.unavailable) for i, (g, d) in numbered
+    ]
     return data, [IncomingSchema(i, g.label, d.before, True) for i, (g, d) in numbered]
 
 

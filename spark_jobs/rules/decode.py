@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.contract.sql_types import DecimalType, ScalarType, SqlType, StructType, parse_type, unsupported_part
-from spark_jobs.dialects.protocol import match
+from spark_jobs.dialects.protocol import TRUNCATE, match
 from spark_jobs.plan.planned_batch import BatchPlan, Truncate
 from spark_jobs.plan.sequence import Forms
 from spark_jobs.plan.sharding import refreshed
@@ -227,8 +227,6 @@ def split_ddl(ddl: str) -> list[tuple[str, str]]:
     return found
 
 
-TRUNCATE = "T"
-"""Operation of a truncate: it deletes all rows before it in the order of changes, and has no key."""
 _OPERATIONS = ("I", "U", "D")
 _OF_TRUNCATES = ("ROW_MALFORMED", "OP_UNKNOWN", "SEQUENCE_UNPARSABLE", "SEQUENCE_NULL")
 """What can be wrong with a truncate."""

@@ -590,7 +590,8 @@ def landed_as_named(group: Landed, dialect: Dialect, *, replayed: bool) -> Lande
     kinds |= declared_types(dict(columns), dialect)
     typed = {name: parse_type(kinds[name]) for name, _ in columns}
     columns += [(name, kind) for name in spec.derive if (kind := _type_of(name, typed, spec)) is not None]
-    return replace(group, columns=tuple(columns), stated=stated)
+    unavailable = tuple(names[name] for name in group.unavailable)
+    return replace(group, columns=tuple(columns), stated=stated, unavailable=unavailable)
 
 
 def raw_as_named(raw: RawGroup, how: GroupDecoding) -> RawGroup:

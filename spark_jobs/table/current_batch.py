@@ -91,6 +91,7 @@ class Ingested:
         plan: the batch's plan with what its files have decided; null: as it was.
         purged_at: when old tombstones were removed in this batch; null when it wasn't their time.
         held: the batch has written nothing, since a truncate of this file waits for a user's release; null: none does.
+        set_aside: files with truncates alone, for which the batch has written nothing: there is no table yet.
     """
 
     work: AppendedWork | None = None
@@ -98,6 +99,7 @@ class Ingested:
     bad_files: tuple[Unreadable, ...] = ()
     purged_at: str | None = None
     held: HeldTruncate | None = None
+    set_aside: tuple[str, ...] = ()
 
     @property
     def decoded_batch(self) -> DecodedBatch | None:

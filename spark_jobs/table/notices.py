@@ -145,14 +145,17 @@ def of_sweep(standing: SweepState, state: TableState, found: Discovery) -> tuple
     return (RunWarning(code="SWEEP_PENDING", message=message, count=len(older), sample=tuple(older[:SAMPLE])),)
 
 
-def of_held_truncate(found: Discovery, table: str) -> tuple[RunWarning, ...]:
-    """Warning about files that wait for a user, since the first of them has a truncate."""
+def of_held_truncate(found: Discovery, spec: TableSpec) -> tuple[RunWarning, ...]:
+    """Warning about files that wait for a user, since the first of them has a truncate; or for the table to be made."""
     if not found.held:
         return ()
+    path, table = found.held[0].path, spec.table
     message = (
-        f"{found.held[0].path} has a truncate of the source's table; it and all files after it wait: `gddl truncate "
+        f"{path} has a truncate of the source's table; it and all files after it wait: `gddl truncate "
         f"release --table {table}` deletes the rows before the truncate, `truncate: report` in the row keeps them"
     )
+    if spec.truncate != "hold":
+        message = f"{path} has a truncate and no row: it waits for a file with rows, of which the table is made"
     sample = tuple(file.path for file in found.held[:SAMPLE])
     return (RunWarning(code="TRUNCATE_HELD", message=message, count=len(found.held), sample=sample),)
 

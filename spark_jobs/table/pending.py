@@ -187,6 +187,16 @@ def withdraw(context: TableContext, plan: BatchPlan, ledger: Ledger) -> None:
         drop(context, plan, ledger)
 
 
+def let_go_of_unwritten(context: TableContext, ledger: Ledger) -> None:
+    """Drop a started batch that has appended nothing; the next run plans another.
+
+    So what a user asks for need not wait until the cause is corrected, as of a batch that stopped at an expectation.
+    """
+    plan = ledger.plan()
+    if plan is not None and plan.mode != "refresh":
+        withdraw(context, plan, ledger)
+
+
 _BYTES_A_ROW = 50
 _LANDED_WEIGHT = 7
 """What a byte of a landing file costs, in bytes of a replica that is merged into: see docs/decisions/175."""
@@ -256,7 +266,7 @@ def report_left(run: TableRun, ledger: Ledger, found: Discovery, outcome: RunTot
     """What a run leaves to a later one: files that may still be written, rows that a reload may yet bring again."""
     standing = sweep_of(run, found, ledger.state)
     outcome.warn((*notices.of_unsettled(found.unsettled), *notices.of_sweep(standing, ledger.state, found)))
-    outcome.warn(notices.of_held_truncate(found, run.spec.table))
+    outcome.warn(notices.of_held_truncate(found, run.spec))
     outcome.revisit = outcome.revisit or bool(found.unsettled) or is_due_by_time(ledger.state, standing)
 
 

@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from airflow_gddl.contract.errors import FatalError
@@ -34,7 +35,7 @@ from spark_jobs.dialects.debezium.technical import (
     with_other_epochs,
 )
 from spark_jobs.dialects.probe import probe, reading, require_bounded
-from spark_jobs.dialects.protocol import EVERYTHING, Dialect, InputOpener, Probed, Window
+from spark_jobs.dialects.protocol import EVERYTHING, TRUNCATE, Dialect, InputOpener, Probed, Window
 from spark_jobs.plan.discover import FileTimes
 from spark_jobs.plan.planned_batch import PlannedFile
 from spark_jobs.plan.source_snapshots import MOST_NAMED, KnownSnapshots, SnapshotMarks, SnapshotPart
@@ -250,4 +251,6 @@ class DebeziumDialect(Dialect):
     def _probed(self, file: PlannedFile, rows: Translated, malformed: pa.Array | None = None) -> Probed:
         table = with_epochs(with_keys(rows.table, self.spec.keys), self.options.log_began)
         marks = None if self.options.snapshots == "merge" else marks_of(table, rows.sources, file.path)
-        return Probed.of_table(file, table, malformed, rows.stated, marks)
+        found = Probed.of_table(file, table, malformed, rows.stated, marks)
+        operations = pc.unique(table.column(self.op_column)).to_pylist() if malformed is None else []
+        return replace(found, only_truncates=operations == [TRUNCATE], unavailable=rows.unavailable)

@@ -134,12 +134,13 @@ Columns = dict[str, pa.Array]
 @dataclass(frozen=True)
 class Translated:
     """Rows of a file; `stated`: columns of text with a misfit, to the types that their schema states; `sources`: of the
-    events, a row each.
+    events, a row each; `unavailable`: columns without a value, since updates did not send theirs.
     """
 
     table: pa.Table
     stated: Mapping[str, pa.DataType]
     sources: Sequence[Source]
+    unavailable: tuple[str, ...] = ()
 
 
 def with_technical(
@@ -173,7 +174,8 @@ def with_technical(
         added[CARRIED] = pa.array(listed, pa.string())
     arrays = {name: values.array for name, values in data.items()}
     stated = {name: values.stated for name, values in data.items() if values.stated is not None}
-    return Translated(pa.table({OP: pa.array(ops, pa.string()), **arrays, **added}), stated, sources)
+    unavailable = tuple(name for name in kept if pa.types.is_null(arrays[name].type))
+    return Translated(pa.table({OP: pa.array(ops, pa.string()), **arrays, **added}), stated, sources, unavailable)
 
 
 def _listed(names: Sequence[str], kept: Mapping[str, Sequence[bool]], row: int) -> str | None:
