@@ -57,9 +57,9 @@ _COMMITTED = "AR_H_COMMIT_TIMESTAMP"
 _AHEAD = timedelta(days=1)
 """How far the time of a snapshot may be ahead of the clock: folders name no zone, and some name the next day."""
 _OF_CONTENT = (
-    "BAD_ROWS", "CLUSTER_COLUMN_MISSING", "COLUMN_NAMES_COLLIDE", "COLUMN_NAME_RESERVED", "COLUMN_TYPE_UNSUPPORTED",
-    "EXPECTATION_FAILED", "FILTER_COLUMN_MISSING", "KEY_COLUMN_MISSING", "PARTITION_COLUMN_MISSING",
-    "PARTITION_TYPE_UNSUPPORTED", "PROTECTED_COLUMN_MISSING", "SCHEMA_INCOMPATIBLE", "SCHEMA_REFUSED",
+    "BAD_ROWS", "COLUMN_NAMES_COLLIDE", "COLUMN_NAME_RESERVED", "COLUMN_TYPE_UNSUPPORTED", "EXPECTATION_FAILED",
+    "FILTER_COLUMN_MISSING", "KEY_COLUMN_MISSING", "PARTITION_TYPE_UNSUPPORTED", "SCHEMA_INCOMPATIBLE",
+    "SCHEMA_REFUSED",
 )  # fmt: skip
 """Errors of a load for which what a snapshot holds can be the cause."""
 _OF_CAPTURE = (HELD, "SNAPSHOT_WAITING", "SNAPSHOT_CLEARED", "FILES_IGNORED", "FOLDER_MISSING")
@@ -481,7 +481,7 @@ def _forget(run: TableRun, claim: Claim) -> SnapshotsTaken:
     claim.check()
     storage = run.runtime.storage
     known = read_taken(storage, run.layout.state) or SnapshotsTaken()
-    _write(run, SnapshotsTaken(last=known.last, reloading=True))
+    _write(run, SnapshotsTaken(last=known.last, names=known.names, reloading=True))
     if there := [item.path for item in storage.list(run.layout.landing)]:
         storage.delete(*there)
     return known
@@ -528,7 +528,7 @@ class _Capture:
         sides = {"before": before, "snapshot": snapshot, "after": after}
         there = {side: one for side, one in sides.items() if one is not None}
         files, known = {side: one.files for side, one in there.items()}, frozenset(self.known.columns)
-        with Comparison(self.run, files, known, _DECODED_BYTES) as compared:
+        with Comparison(self.run, files, known, self.known.names, _DECODED_BYTES) as compared:
             self._require_as_listed(*there.values())
             self._require_within_limit(compared)
             names = self._write_changes({side: one.version for side, one in there.items()}, compared)
@@ -537,7 +537,7 @@ class _Capture:
         held = tuple(one for one in self.known.held if one.version != snapshot.version)
         self._keep(
             begun=None, taken=(*self.known.taken, replace(begun, change_files=names)), held=held,
-            columns=tuple(sorted(known | compared.columns)), remembered=self._remembered(),
+            columns=tuple(sorted(known | compared.columns)), names=compared.names, remembered=self._remembered(),
         )  # fmt: skip
 
     def _require_come(self, version: str) -> None:

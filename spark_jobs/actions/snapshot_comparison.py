@@ -5,12 +5,14 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 
 from airflow_gddl.contract.errors import QuarantinableError
+from airflow_gddl.contract.names import delivered_name
 from airflow_gddl.stores import scratch
 from airflow_gddl.stores.readers import StoredObject
 from spark_jobs.delta.tables import Tables
@@ -37,6 +39,7 @@ class Comparison:
     Attributes:
         files: those of the snapshot, of the one `before` and the one `after`, where there are such.
         known: `column_id` of all columns that came in earlier ones.
+        spelled: the same to the names under which they came first.
         most_bytes: decoded rows that are compared at once.
         deletes: keys of the one before that the snapshot lacks, of `keys_before`.
         taken_back: keys that only the snapshot has, so that the one after it deletes them, of its `keys`.
@@ -47,6 +50,7 @@ class Comparison:
     run: TableRun
     files: Mapping[str, Files]
     known: frozenset[str]
+    spelled: Mapping[str, str]
     most_bytes: int
     deletes: int = 0
     keys_before: int = 0
@@ -82,11 +86,19 @@ class Comparison:
         if self._spill is not None:
             scratch.remove(self._spill)
 
-    @property
+    @cached_property
     def names(self) -> dict[str, str]:
-        """`column_id` to the name that change files give a column: the snapshot's own, where it has it."""
-        every = [one for side in ("after", "before", "snapshot") for one in reversed(self._exports.get(side, []))]
-        return {known: name for one in every for known, name in one.names.items()}
+        """`column_id` to the name that change files give a column: the table's, else the one under which it came first.
+
+        So it is one column, whatever the case of its name in an export.
+        """
+        every = [one for side in reversed(_SIDES) for one in reversed(self._exports.get(side, []))]
+        stored = () if self._table is None else map(delivered_name, self._table.names)
+        return {
+            **{known: name for one in every for known, name in one.names.items()},
+            **self.spelled,
+            **{column_id(name): name for name in stored},
+        }
 
     @property
     def left_out(self) -> tuple[str, ...]:
@@ -159,14 +171,15 @@ class Comparison:
             for side in sides
             for item in self.files[side]
         ]
-        typed = with_key_types([one for _, one in found], self._stored())
+        # A reload makes the table of the files alone.
+        stored = None if self.run.job.options.reload else self._table
+        typed = with_key_types([one for _, one in found], stored)
         for (side, _), one in zip(found, typed, strict=True):
             self._exports.setdefault(side, []).append(one)
 
-    def _stored(self) -> Schema | None:
-        """Columns of the table now; null: there is none, or a reload makes it of the files alone."""
-        if self.run.job.options.reload:
-            return None
+    @cached_property
+    def _table(self) -> Schema | None:
+        """Columns of the table now; null: there is none."""
         try:  # which needs no Spark
             found = Tables(self.run.runtime.storage, self.run.runtime.clock).snapshot(self.run.layout.changes)
         except DeclinedError:

@@ -6,8 +6,8 @@ snapshots comes from: what its ledger has ingested are change files in a folder 
 
 from __future__ import annotations
 
-from collections.abc import Container
-from dataclasses import dataclass, replace
+from collections.abc import Container, Mapping
+from dataclasses import dataclass, field, replace
 
 from airflow_gddl.contract.layout import join
 from airflow_gddl.stores import Storage
@@ -65,7 +65,8 @@ class SnapshotsTaken:
         begun: the snapshot whose files are being written; null: none.
         first: name, without its ending, of the first file of the one that was begun last.
         last: name of the newest file.
-        columns: names in lower case of all columns of those that were taken.
+        columns: `exports.column_id` of all columns of those that were taken.
+        names: the same to the name under which a column came first.
         remembered: seconds for which deletes were remembered, the least of all times; 0: none was taken yet.
         reloading: whether the change files are those of a reload that has not ended; the tables don't have their rows
             alone until then.
@@ -78,6 +79,7 @@ class SnapshotsTaken:
     first: str = ""
     last: str = ""
     columns: tuple[str, ...] = ()
+    names: Mapping[str, str] = field(default_factory=dict)
     remembered: int = 0
     reloading: bool = False
     landing: str = ""

@@ -92,12 +92,15 @@ def plan_rewrite(dialect: Dialect, stored: Stored, state: TableState, dropped: s
     _require_images(spec, columns, state)
     filters, derived = _filters(spec, state), _derived(spec, state)
     masks = _new_masks(spec, columns, state)
-    kept = select_columns([c.name for c in columns], spec, stored=True).kept
+    chosen = select_columns([c.name for c in columns], spec, stored=True)
     prefix = spec.before_image_prefix
     images = [] if prefix is None else [f"{prefix}{name}" for name in declared_texts(dialect)]
     given = {**dict.fromkeys(images, "string"), **dialect.options.types}
     declared = {landed_name(name).lower(): parse_type(kind) for name, kind in given.items()}
-    wanted = [tuple(_retyped(c, declared, masks) for c in part.columns if c.name in kept) for part in (data, before)]
+    wanted = [
+        tuple(_retyped(c, declared, chosen.masks) for c in part.columns if c.name in chosen.kept)
+        for part in (data, before)
+    ]
     wanted[0] = _with_derived(wanted[0], derived, spec)
     ordered = _order(dialect, columns, state)
     selected = replace(stored, data=Schema(wanted[0]), before=Schema(wanted[1]))

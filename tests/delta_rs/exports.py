@@ -66,13 +66,14 @@ class Exports:
         return outcome.result.error.code if outcome.result.error is not None else ""
 
     def rows(self, *columns: str) -> list[tuple[Any, ...]]:
-        """Live rows of the replica, sorted by these columns."""
+        """These columns, whatever the case of their names, of the live rows of the replica, sorted."""
         path = self.lake.layout(self.spec).replica
         if not Path(path).exists():
             return []
         found = pa.table(DeltaTable(path).scan()).to_pylist()
         live = [row for row in found if not row["_gddl"].get("deleted")]
-        return sorted((tuple(row.get(c) for c in columns) for row in live), key=repr)
+        named = ({name.lower(): value for name, value in row.items()} for row in live)
+        return sorted((tuple(row.get(c) for c in columns) for row in named), key=repr)
 
     def captured(self) -> Iterable[Path]:
         """Change files that are there."""
