@@ -22,6 +22,7 @@ from airflow_gddl.contract.result import JobResult, MainCounts, RunWarning
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.contract.sql_types import SqlType
 from airflow_gddl.contract.table_spec import SHARD_COLUMN
+from spark_jobs.actions.snapshot_capture import exported_files, withdraw_unloaded
 from spark_jobs.dialects.probe import probe_all, reading
 from spark_jobs.dialects.protocol import Probed, Unreadable, match
 from spark_jobs.engines.port import TableContext
@@ -47,11 +48,14 @@ class Search:
     Attributes:
         key: key column to its text as the source has it, before any mask.
         kinds: their types.
+        exports: files of snapshots, which are searched in place of change files that are made of them; null: the table
+            has none.
     """
 
     context: TableContext
     key: Mapping[str, str]
     kinds: Mapping[str, SqlType]
+    exports: tuple[PlannedFile, ...] | None = None
 
     def run(self) -> tuple[tuple[PlannedFile, ...], tuple[str, ...]]:
         """The files that hold the key, and paths of those that can't be read."""
@@ -66,6 +70,9 @@ class Search:
         return tuple(holding), tuple(unread)
 
     def _files(self) -> Iterator[PlannedFile]:
+        if self.exports is not None:
+            yield from self.exports
+            return
         root = self.context.layout.landing.rstrip("/")
         for found in self.context.storage.list(root, within=landing_root(root)):
             names = self.context.dialect.classify(found.name)
@@ -164,7 +171,8 @@ class _Erasing:
         delivered = {
             name: text for name, text in self.wanted.source.items() if not (run.shard and name == SHARD_COLUMN)
         }
-        files, unread = Search(context=self.context, key=delivered, kinds=self.wanted.kinds).run()
+        exports = tuple(exported_files(run)) if run.spec.mode == "snapshots" else None
+        files, unread = Search(context=self.context, key=delivered, kinds=self.wanted.kinds, exports=exports).run()
         key_hash = register.salted().hash_of(self.wanted.stored)
         first = Erasure(hash=key_hash, table=run.spec.table, asked_at=asked_at,
                         by=run.job.options.asked_by, run_id=run.job.run_id)  # fmt: skip
@@ -277,7 +285,9 @@ class _Erasing:
             return False
 
     def _leftovers(self) -> None:
-        """Remove leftovers of an interrupted refresh, which may hold the key."""
+        """Remove leftovers of an interrupted refresh, and change files that wait, which may hold the key."""
+        if self.run.spec.mode == "snapshots":
+            withdraw_unloaded(self.run)
         storage, state = self.run.runtime.storage, Layout.of(self.run.job.roots, self.run.spec).state
         for folder in ("refresh", "unwrapped"):
             for found in list(storage.list(f"{state}/{folder}")):

@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 import io
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -29,7 +29,7 @@ from airflow_gddl.contract.layout import LandingFolder, join
 from airflow_gddl.contract.result import JobResult, RunWarning
 from airflow_gddl.stores import Storage
 from airflow_gddl.stores.readers import StoredObject
-from spark_jobs.actions.snapshot_comparison import Comparison
+from spark_jobs.actions.snapshot_comparison import Comparison, planned
 from spark_jobs.delta.log import APPEND, version_of
 from spark_jobs.dialects.replication_log import SEQUENCE, name_in_files
 from spark_jobs.discovery import folders_like, settle_of
@@ -45,6 +45,7 @@ from spark_jobs.ledger.taken_snapshots import (
     read_taken,
 )
 from spark_jobs.plan.identity import has_same_mode, require_same_identity
+from spark_jobs.plan.planned_batch import PlannedFile
 from spark_jobs.rules.exports import HELD
 from spark_jobs.table import notices
 from spark_jobs.table.notices import has_all_changes
@@ -174,6 +175,12 @@ def survey(run: TableRun, *, released: bool | None = None) -> SnapshotSurvey:
         known=known, landed=landed, new=ready, touched=touched, waits=bool(waiting), ahead=ahead,
         warnings=tuple(warnings), is_outdated=any(version not in landed for version in known.faulty),
     )  # fmt: skip
+
+
+def exported_files(run: TableRun) -> Iterator[PlannedFile]:
+    """The files of all snapshots that are there."""
+    for snapshot in _landed(run)[0].values():
+        yield from map(planned, snapshot.files)
 
 
 def load_snapshots(run: TableRun, totals: RunTotals, load: Callable[[TableRun, RunTotals], JobResult]) -> JobResult:
@@ -350,6 +357,16 @@ def _withdraw(run: TableRun, claim: Claim) -> None:
     if there := [item.path for item in storage.list(run.layout.landing) if item.name >= first]:
         storage.delete(*there)
     _write(run, replace(known, taken=known.taken[: -len(found)]))
+
+
+def withdraw_unloaded(run: TableRun) -> None:
+    """Remove change files of snapshots of which nothing was loaded; the next run takes them again.
+
+    The caller holds the table's claim.
+    """
+    root, wait = folder_of(run.layout.state), run.job.options.wait_seconds
+    with Claim.acquire(run.runtime.storage, root, run.job.run_id, run.runtime.clock, wait) as claim:
+        _withdraw(run, claim)
 
 
 def _hold_refused(run: TableRun, version: str, error: FatalError) -> None:

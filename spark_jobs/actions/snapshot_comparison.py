@@ -167,7 +167,7 @@ class Comparison:
         storage, dialect = self.run.runtime.storage, self.run.dialect
         sides = [side for side in _SIDES if side in self.files]
         found = [
-            (side, Export.of(probe(storage, _planned(item), dialect.options, dialect.bounds), dialect))
+            (side, Export.of(probe(storage, planned(item), dialect.options, dialect.bounds), dialect))
             for side in sides
             for item in self.files[side]
         ]
@@ -210,7 +210,8 @@ class Comparison:
             _store(self._spill / f"{side}-{part}-{number:09d}", rows.filter(pa.array(parts == part)))
 
 
-def _planned(item: StoredObject) -> PlannedFile:
+def planned(item: StoredObject) -> PlannedFile:
+    """A file of a snapshot as files of batches are read."""
     name = item.name.rpartition("/")[2].lower()
     is_csv = ".csv" in name and not name.endswith(".parquet")
     return PlannedFile(

@@ -220,6 +220,30 @@ def test_another_target_is_refused_and_a_move_takes_all(exports: Exports) -> Non
     assert moved.rows("id", "v") == [(1, "a")]
 
 
+def test_an_erasure_names_the_exports_that_hold_the_key(exports: Exports) -> None:
+    for day in (1, 2):
+        exports.land(day, pa.table({"id": [1, 2], "v": ["a", "b"]}))
+    exports.run()
+    exports.land(3, pa.table({"id": [2], "v": ["b"]}))
+    (warning,) = exports.run(action="erase", key={"id": "1"}).warnings
+    assert (warning.code, warning.count) == ("ERASED_IN_FILES", 2)
+    assert str(exports.folder(1)) in warning.sample[0]
+    assert exports.rows("id") == [(2,)]
+
+
+def test_an_erasure_leaves_no_change_file_with_the_key(exports: Exports) -> None:
+    strict = exports.of(expect={"short": Expectation(rule="length(v) < 4", on="fail")})
+    exports.land(1, pa.table({"id": [1, 2], "v": ["a", "b"]}))
+    exports.run()
+    exports.land(2, pa.table({"id": [1, 2], "v": ["personal", "b"]}))
+    assert strict.fault() == "EXPECTATION_FAILED"
+    assert exports.captured()
+    strict.run(action="erase", key={"id": "1"})
+    assert not exports.captured()
+    exports.run()
+    assert exports.rows("id", "v") == [(2, "b")], "what waited was of before"
+
+
 def test_a_move_with_changes_that_wait_takes_them_again(exports: Exports) -> None:
     strict = exports.of(expect={"short": Expectation(rule="length(v) < 4", on="fail")})
     exports.land(1, pa.table({"id": [1], "v": ["a"]}))
