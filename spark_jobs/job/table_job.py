@@ -306,12 +306,13 @@ _ACTIONS: Mapping[str, Callable[[TableRun, RunTotals], JobResult]] = {
 
 def _run(run: TableRun, totals: RunTotals) -> JobResult:
     """The requested run, or an unfinished rebuild of an earlier run."""
+    load = _resync_rows if run.job.options.action == "resync_rows" else _loaded
     if run.spec.mode == "snapshots":
         from spark_jobs.actions.snapshot_capture import load_snapshots  # noqa: PLC0415 - rarely used, slow to import
 
-        return load_snapshots(run, totals, _loaded)
+        return load_snapshots(run, totals, load)
     _capture(run, totals)
-    return _resync_rows(run, totals) if run.job.options.action == "resync_rows" else _loaded(run, totals)
+    return load(run, totals)
 
 
 def _loaded(run: TableRun, totals: RunTotals) -> JobResult:

@@ -94,6 +94,8 @@ FIELDS: Mapping[str, Sequence[Any]] = {
     "gate": ("", "expect", "require", "backward"),
     "parts": (False, True),
     "case": (False, True),
+    "derive": (False, True),
+    "where": (False, True),
     "repair": ("", "rebuild", "reload", "tables lost", "ledger lost", "killed"),
 }
 REFUSED = (("gate", "backward"), ("keys", "typed"))
@@ -197,7 +199,11 @@ class History:
         for day, (rows, has) in sorted(self.landed.items()):
             kept = self.drawn["dropped_column"] == "keep"
             lost = {key: before.get(key, {}).get("n") if kept else None for key in rows}
-            before = {key: {"v": row["v"], "n": row["n"] if has else lost[key]} for key, row in rows.items()}
+            before = {
+                key: {"v": row["v"], "n": row["n"] if has else lost[key]}
+                for key, row in rows.items()
+                if not (self.drawn["where"] and row["v"] == "c")
+            }
             found[day] = before
         return found
 
@@ -207,29 +213,36 @@ class History:
         if self.drawn["history"]:
             assert {day: self._as_of(day) for day in wanted} == wanted
 
-    def _stored(self, rows: dict[Any, Row]) -> dict[Any, tuple[Any, Any]]:
-        return {self.keys.stored(key): (row["v"], self._stored_n(row["n"])) for key, row in rows.items()}
+    def _stored(self, rows: dict[Any, Row]) -> dict[Any, tuple[Any, ...]]:
+        return {
+            self.keys.stored(key): (
+                row["v"],
+                self._stored_n(row["n"]),
+                row["v"].upper() if self.drawn["derive"] else None,
+            )
+            for key, row in rows.items()
+        }
 
     def _stored_n(self, value: str | None) -> str | None:
         if value is None or self.drawn["exclude"] or self.drawn["mask"] == "null":
             return None
         return sha256(value.encode()).hexdigest() if self.drawn["mask"] == "hash" else value
 
-    def _replica(self) -> dict[Any, tuple[Any, Any]]:
-        rows = self.exports.rows("id", "v", "n")
-        found = {self._key(key): (v, n) for key, v, n in rows}
+    def _replica(self) -> dict[Any, tuple[Any, ...]]:
+        rows = self.exports.rows("id", "v", "n", "d")
+        found = {self._key(key): tuple(values) for key, *values in rows}
         assert len(found) == len(rows)
         return found
 
     def _key(self, value: Any) -> Any:
         return int(value) if self.drawn["keys"] == "typed" else value
 
-    def _as_of(self, day: int) -> dict[Any, tuple[Any, Any]]:
+    def _as_of(self, day: int) -> dict[Any, tuple[Any, ...]]:
         path, version = self.exports.lake.layout(self.exports.spec).history, f"202401{day:02d}{0:09d}"
         rows = pa.table(DeltaTable(path).scan()).to_pylist() if Path(path).exists() else []
         named = ({name.lower(): value for name, value in row.items()} for row in rows)
         found = [
-            (self._key(row["id"]), (row["v"], row.get("n")))
+            (self._key(row["id"]), (row["v"], row.get("n"), row.get("d")))
             for row in named
             if row["__start_at"] <= version and (row["__end_at"] is None or version < row["__end_at"])
         ]
@@ -269,6 +282,8 @@ def _row_of(drawn: Drawn) -> dict[str, Any]:
         "rename": {"SRC_N": "n"} if drawn["rename"] else {},
         "delete": drawn["delete"],
         "history": drawn["history"],
+        "derive": {"d": "upper(v)"} if drawn["derive"] else {},
+        "where": "v <> 'c'" if drawn["where"] else None,
         "schema_evolution": SchemaEvolution(dropped_column=drawn["dropped_column"]),
         **({"table": "s.new", "source_table": "s.t"} if drawn["target"] else {}),
         **gate.get(drawn["gate"], {}),
@@ -295,7 +310,7 @@ def play(seed: int, root: Path, monkeypatch: pytest.MonkeyPatch, drawn: Drawn) -
                 patched.setattr("spark_jobs.job.table_job.run_table", _die)
                 assert history.exports.fault() == "UNEXPECTED"
         history.run()
-        if any(rows for rows, _ in history.landed.values()):
+        if any(history.states().values()):
             history.check()
             if history.chosen.random() < 0.3:
                 history.repair()
