@@ -6,7 +6,8 @@ each table of rows has, beside the columns under their names in the table in low
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -55,11 +56,12 @@ def compared_columns(rows: pa.Table) -> list[str]:
 
 
 def deletable(keys: pa.Table) -> pa.Table:
-    """Keys that the table can have, by the names of `column_id`, in the types of the table."""
+    """Keys that the table can have, without nulls, by the names of `column_id`, in the types of the table."""
     without = [name for name in keys.column_names if name.startswith(_NO_VALUE)]
     sound = np.ones(keys.num_rows, dtype=bool)
-    for name in without:
-        sound &= np.asarray(keys.column(name).is_null())
+    for name in keys.column_names:
+        values = keys.column(name)
+        sound &= np.asarray(values.is_null() if name in without else values.is_valid())
     left = keys.filter(pa.array(sound)).drop_columns(without)
     return left.rename_columns([name.removeprefix(_KEY) for name in left.column_names])
 
@@ -86,10 +88,8 @@ class Export:
         like = Landed(kind="change", columns=probed.columns, label=probed.file.path, only_deletes=False,
                       stated=probed.stated)  # fmt: skip
         _require_distinct([name for name, _ in probed.columns])
-        try:
+        with _held_for(probed.file.path):
             like = landed_as_named(like, dialect, replayed=False)
-        except FatalError as error:
-            raise QuarantinableError(HELD, error.what, where=probed.file.path) from error
         chosen = select_columns([name for name, _ in like.columns], dialect.spec)
         how = GroupDecoding(raw=like.columns, stated=like.stated, kind="change", plan=_NOTHING, before=_NOTHING,
                             schema_id=0, dialect=dialect, masks=chosen.masks, withheld=frozenset())  # fmt: skip
@@ -124,7 +124,8 @@ class Export:
             QuarantinableError: `SNAPSHOT_HELD`: a key is no value of the column that the table has.
         """
         path = self.probed.file.path
-        raw = raw_as_named(grouped([replace(self.probed, prepared=False)], {path: found}, {path: 0}), self.how)
+        with _held_for(path):
+            raw = raw_as_named(grouped([self.probed], {path: found}, {path: 0}), self.how)
         columns, spec = DeliveredColumns(raw, self.how), self.how.dialect.spec
         given = {renamed(n, spec): c for (n, _), c in zip(self.probed.columns, found.columns, strict=True)}
         made = {}
@@ -133,6 +134,8 @@ class Export:
             made[column_id(name)] = (
                 columns.delivered(name)[0].values if is_masked else given.get(name, raw.columns[name])
             )
+        # Keys that are null in every file have no type.
+        made |= dict.fromkeys(key_columns(spec.keys), pa.nulls(found.rows))
         for action in self.how.plan.actions:
             made |= _key_of(columns, action)
         return pa.table(made)
@@ -144,6 +147,9 @@ def with_key_types(exports: Sequence[Export], stored: Schema | None) -> list[Exp
     Args:
         exports: in the order of their snapshots.
         stored: columns of the table now; null: there is none.
+
+    Raises:
+        QuarantinableError: `SNAPSHOT_HELD`: no table holds keys of their type.
     """
     if not exports:
         return []
@@ -161,8 +167,22 @@ def with_key_types(exports: Sequence[Export], stored: Schema | None) -> list[Exp
     policy = replace(policy, new_column="add", dropped_column="keep",
                      type_change="rescue" if policy.type_change == "fail" else policy.type_change)  # fmt: skip
     rules = SchemaRules(evolution=policy, partitions=(), texts=declared_texts(exports[0].how.dialect))
-    plan = plan_schema(table, tuple(incoming), rules)
+    with _held_for(", ".join(one.label for one in incoming[:5])):
+        plan = plan_schema(table, tuple(incoming), rules)
     return [replace(one, how=replace(one.how, plan=plan.groups[number])) for number, one in enumerate(exports)]
+
+
+@contextmanager
+def _held_for(where: str) -> Iterator[None]:
+    """What is wrong with a snapshot's columns holds it alone.
+
+    Raises:
+        QuarantinableError: `SNAPSHOT_HELD`.
+    """
+    try:
+        yield
+    except FatalError as error:
+        raise QuarantinableError(HELD, error.what, where=where) from error
 
 
 def _require_distinct(names: Sequence[str]) -> None:

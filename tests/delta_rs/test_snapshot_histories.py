@@ -140,9 +140,9 @@ class History:
     landed: dict[int, Export] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, seed: int, root: Path, drawn: Drawn) -> History:
+    def of(cls, seed: int, lake: SmallLake, drawn: Drawn) -> History:
         chosen = random.Random(seed)  # noqa: S311 - no secret
-        return cls(chosen, drawn, Exports(SmallLake(root)).of(**_row_of(drawn)))
+        return cls(chosen, drawn, Exports(lake).of(**_row_of(drawn)))
 
     @property
     def keys(self) -> Keys:
@@ -290,19 +290,19 @@ def _row_of(drawn: Drawn) -> dict[str, Any]:
     }
 
 
-def play(seed: int, root: Path, monkeypatch: pytest.MonkeyPatch, drawn: Drawn) -> None:
+def play(seed: int, lake: SmallLake, monkeypatch: pytest.MonkeyPatch, drawn: Drawn, days: int = 7) -> None:
     """After each run the replica is what the exports say that have come, and so is the history at each of them."""
-    history = History.of(seed, root, drawn)
+    history = History.of(seed, lake, drawn)
     if history.drawn["parts"]:
         monkeypatch.setattr(snapshot_capture, "_DECODED_BYTES", 500)
     truth, rows = dict[int, Export](), dict[Any, Row]()
-    for day in range(1, 8):
+    for day in range(1, days + 1):
         truth[day] = history.export(rows)
         rows = truth[day][0]
-    days = list(truth)
+    arrivals = list(truth)
     if history.drawn["order"] == "late":
-        history.chosen.shuffle(days)
-    for group in in_groups(days, history.chosen):
+        history.chosen.shuffle(arrivals)
+    for group in in_groups(arrivals, history.chosen):
         for day in group:
             history.land(day, truth[day])
         if history.drawn["repair"] == "killed":
@@ -339,7 +339,7 @@ def test_each_pair_of_options_is_played() -> None:
     "number", [pytest.param(n, marks=() if n < SAMPLE else pytest.mark.deep) for n in range(len(ROWS))]
 )
 def test_random_exports(number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    play(number, tmp_path, monkeypatch, ROWS[number])
+    play(number, SmallLake(tmp_path), monkeypatch, ROWS[number])
 
 
 @pytest.mark.parametrize("policy", FIELDS["dropped_column"])
@@ -348,10 +348,10 @@ def test_random_exports_that_lack_columns(
     seed: int, policy: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fixed = {"dropped_column": policy, "order": "late", "gate": "", "exclude": False, "mask": "", "history": True}
-    play(100 + seed, tmp_path, monkeypatch, {**ROWS[seed], **fixed})
+    play(100 + seed, SmallLake(tmp_path), monkeypatch, {**ROWS[seed], **fixed})
 
 
 @pytest.mark.deep
 @pytest.mark.parametrize("seed", range(1000, 1200))
 def test_many_random_exports(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    play(seed, tmp_path, monkeypatch, ROWS[seed % len(ROWS)])
+    play(seed, SmallLake(tmp_path), monkeypatch, ROWS[seed % len(ROWS)])

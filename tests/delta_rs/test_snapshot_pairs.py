@@ -403,3 +403,43 @@ def test_a_rebuild_for_other_keys_is_not_refused(exports: Exports) -> None:
     other.land(2, pa.table({"id": [5, 2], "v": ["a", "b"]}))
     other.run()
     assert other.rows("id", "v") == [(2, "b"), (5, "a")]
+
+
+def test_keys_that_are_null_are_quarantined_and_deleted_in_no_later_snapshot(exports: Exports) -> None:
+    exports.land(1, pa.table({"id": pa.array([1, None], pa.int32()), "v": ["a", "b"]}))
+    assert exports.run().quarantined == 1
+    exports.land(2, pa.table({"id": pa.array([1], pa.int32()), "v": ["A"]}))
+    assert exports.run().quarantined == 0
+    exports.land(3, pa.table({"id": pa.nulls(1), "v": ["x"]}))
+    assert exports.run().quarantined == 1, "no key has a value"
+    assert exports.rows("id", "v") == []
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        pa.array([b"a", b"\xff"]),
+        pa.array([{"x": 1, "y": "a"}, {"x": 2, "y": None}]),
+        pa.array([float("nan"), -0.0]),
+        pa.array([1, 2], pa.uint64()),
+        pa.array([True, False]),
+        pa.array(["a", "b"]).dictionary_encode(),
+    ],
+)
+def test_keys_of_other_types(keys: pa.Array, exports: Exports, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(snapshot_capture, "_DECODED_BYTES", 500)
+    exports.land(1, pa.table({"id": keys, "v": ["a", "b"]}))
+    exports.run()
+    exports.land(2, pa.table({"id": keys.take(pa.array([1, 0])), "v": ["B", "a"]}))
+    assert exports.run().changes_written == 1
+    exports.land(3, pa.table({"id": keys.slice(1), "v": ["B"]}))
+    assert exports.run().changes_written == 1
+    assert exports.rows("v") == [("B",)]
+
+
+def test_keys_that_no_table_holds_hold_their_snapshot(exports: Exports) -> None:
+    exports.land(1, pa.table({"id": pa.array([1], pa.duration("s")), "v": ["a"]}))
+    assert codes(exports.run()) == {"SNAPSHOT_HELD": 1}
+    exports.land(2, pa.table({"id": [1], "v": ["a"]}))
+    assert codes(exports.run()) == {"SNAPSHOT_HELD": 1}
+    assert exports.rows("v") == [("a",)]

@@ -5,8 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from tests.conftest import LocalPort
 from tests.delta_rs.small_lake import SmallLake
+from tests.delta_rs.test_snapshot_histories import ROWS, play
 from tests.delta_rs.test_table_snapshots import SPEC, Exports, codes
 
 
@@ -20,3 +23,12 @@ def test_snapshots_out_of_order_with_a_history(tmp_path: Path) -> None:
         assert codes(exports.run()) == {}
         assert exports.replica() == landed[max(landed)]
         assert {one: exports.as_of(one) for one in landed} == landed
+
+
+def test_change_files_are_named_and_masked_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tasks read them, too, and neither rename, compute nor mask what capture has."""
+    drawn = {
+        **ROWS[0], "keys": "masked", "order": "late", "mask": "hash", "exclude": False, "rename": True, "derive": True,
+        "where": True, "dropped_column": "keep", "gate": "expect", "repair": "rebuild", "history": True,
+    }  # fmt: skip
+    play(5, SmallLake(tmp_path, port=LocalPort("spark")), monkeypatch, drawn, days=4)
