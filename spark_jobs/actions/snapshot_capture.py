@@ -625,7 +625,7 @@ class _Capture:
         operation, names, written = self.run.dialect.op_column, compared.names, list[str]()
         for side, changes in compared.changes():
             deletes = pa.repeat("D", changes.deleted.num_rows)
-            for ops, rows in ((deletes, changes.deleted), (changes.ops, changes.rows)):
+            for ops, rows in ((deletes, changes.deletes_like_rows()), (changes.ops, changes.rows)):
                 columns = {name_in_files(names[one], operation): rows.column(one) for one in rows.column_names}
                 # Columns that are left out are named, so that one that the row misspells is known.
                 columns |= {name_in_files(one, operation): pa.nulls(rows.num_rows) for one in compared.left_out}

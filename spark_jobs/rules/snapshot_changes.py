@@ -41,6 +41,13 @@ class SnapshotChanges:
     def count(self) -> int:
         return int(self.deleted.num_rows + self.rows.num_rows)
 
+    def deletes_like_rows(self) -> pa.Table:
+        """The deleted keys with the columns of the rows, null, so that all files of a snapshot have one schema."""
+        others = [field for field in self.rows.schema if field.name not in self.deleted.column_names]
+        nothing = {field.name: pa.nulls(self.deleted.num_rows, field.type) for field in others}
+        columns = dict(zip(self.deleted.column_names, self.deleted.columns, strict=True))
+        return pa.table({**columns, **nothing})
+
 
 @dataclass(frozen=True, kw_only=True)
 class ComparedBy:
