@@ -52,6 +52,9 @@ def oracle(scn: str | None, rs_id: str | None, ssn: int | None, commit: str | No
          oracle("100", " 0x0002b5.000175d3.0010 ", 1), oracle("100", " 0x0002b5.000175d4.0010 ", 0)],
         [oracle("60", None, None), oracle("50", "0x1.1.1", 0, "70"), oracle("61", "0x1.1.1", 0, "71"),
          oracle("72", "0x1.1.1", 0, "71:1:0a00")],
+        # a commit before the change is another transaction's: the last of the redo thread
+        [oracle("400", "0x2.1.1", 0, "450"), oracle("590", "0x2.1.1", 0, "500"), oracle("690", "0x1.1.1", 0, "100"),
+         oracle("700", "0x2.1.1", 0, "690"), oracle("701", "0x1.1.1", 0, "100"), oracle("650", "0x1.1.1", 0, "710")],
     ],
 )  # fmt: skip
 def test_later_is_greater(ascending: list[dict[str, Any]]) -> None:

@@ -98,14 +98,17 @@ def _sqlserver(source: Source) -> str | None:
 def _oracle(source: Source) -> str | None:
     """SCN of the commit and of the change, then redo record and number in it, for changes that share an SCN.
 
-    As with PostgreSQL, the change's SCN alone may be before that of a snapshot which does not have it.
+    As with PostgreSQL, the change's SCN alone may be before that of a snapshot which does not have it. A commit before
+    the change is another transaction's, the last of the redo thread (DBZ-5245): then the change's SCN is both. A change
+    of the same row comes after the commit, so that its SCN is greater, whatever its thread.
     """
     scn, commit = source.get("scn"), str(source.get("commit_scn"))
     if scn is None:
         return None
     redo = ".".join(part.lower().zfill(8) for part in _HEX.findall(source.get("rs_id") or "0.0.0"))
-    first = commit if commit.isdigit() else scn
-    return f"{_number(first)}.{_number(scn)}.{redo}.{_number(source.get('ssn') or 0, 10)}"
+    own = _number(scn)
+    first = max(_number(commit), own) if commit.isdigit() else own
+    return f"{first}.{own}.{redo}.{_number(source.get('ssn') or 0, 10)}"
 
 
 def _mongodb(source: Source) -> str | None:
