@@ -148,7 +148,8 @@ _INFINITE = {"inf": math.inf, "infinity": math.inf, "nan": math.nan}
 _MOST_DIGITS = 500
 _MOMENT = re.compile(
     r"(?P<y>[0-9]{4})(?:-(?P<m>[0-9]{1,2})(?:-(?P<d>[0-9]{1,2})"
-    r"(?:[ T](?P<H>[0-9]{1,2}):(?P<M>[0-9]{1,2})(?::(?P<S>[0-9]{1,2})(?:\.(?P<f>[0-9]*))?)?[ ]*(?P<z>[^ ].*)?)?)?)?"
+    r"(?:(?P<dz>Z|[+-][0-9]{2}:[0-9]{2})"
+    r"|[ T](?P<H>[0-9]{1,2}):(?P<M>[0-9]{1,2})(?::(?P<S>[0-9]{1,2})(?:\.(?P<f>[0-9]*))?)?[ ]*(?P<z>[^ ].*)?)?)?)?"
 )
 _OFFSET = re.compile(r"(?:UTC|GMT|UT)?([+-])(?:([0-9]{1,2})(?::([0-9]{2})(?::([0-9]{2}))?)?|([0-9]{2})([0-9]{2}))")
 _LONGEST_OFFSET = timedelta(hours=18)
@@ -336,9 +337,11 @@ def _boolean(text: str) -> bool | None:
 
 
 def day(text: str) -> date | None:
-    """A day, also as its midnight; with a zone, midnight in UTC."""
+    """A day, whose zone says nothing; also as its midnight; with a zone, midnight in UTC."""
     found = _MOMENT.fullmatch(text)
-    value = moment(text)
+    value = moment(text, zoned=found is None or found["dz"] is None)
+    if value is not None and value.tzinfo is None:
+        return value.date()
     if found is None or value is None or value.timetz() != _MIDNIGHT.replace(tzinfo=UTC):
         return None
     return None if (found["f"] or "").strip("0") else value.date()
@@ -353,7 +356,8 @@ def moment(text: str, *, zoned: bool = True) -> datetime | None:
     found = _MOMENT.fullmatch(text)
     if found is None:
         return None
-    zone = UTC if found["z"] is None else _zone(found["z"][:_LONGEST_ZONE])
+    named = found["dz"] or found["z"]
+    zone = UTC if named is None else _zone(named[:_LONGEST_ZONE])
     if zone is None:
         return None
     try:

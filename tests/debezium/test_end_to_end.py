@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from datetime import date, datetime
 from pathlib import Path
 from typing import Any
 
@@ -241,3 +242,21 @@ def test_delete_without_a_row_has_the_key_of_its_record(engine: EnginePort, tmp_
     lake.land(text(*records) if form == "json" else parquet(pa.Table.from_pylist(records)), form)
     lake.run()
     assert (lake.replica("id", "v"), lake.errors()) == ([(2, "a")], [])
+
+
+_ISO = {
+    "id": {"type": "int32"}, "d": {"type": "string", "name": "io.debezium.time.IsoDate"},
+    "at": {"type": "string", "name": "io.debezium.time.IsoTimestamp"},
+    "h": {"type": "string", "name": "io.debezium.time.IsoTime"},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("written", ["2017-09-15Z", "2017-09-15+14:00", "2017-09-15-11:00"])
+def test_iso_dates_and_times_become_the_declared_types(engine: EnginePort, tmp_path: Path, written: str) -> None:
+    """`time.precision.mode=isostring`: the zone of a day says nothing."""
+    lake = Lake(engine, tmp_path, options={"types": {"d": "date", "at": "timestamp_ntz"}})
+    row = {"id": 1, "d": written, "at": "2017-09-15T20:40:00Z", "h": "20:40:00Z"}
+    lake.land(wrapped(_ISO, event("c", row)))
+    lake.run()
+    assert lake.replica("d", "at", "h") == [(date(2017, 9, 15), datetime(2017, 9, 15, 20, 40), "20:40:00Z")]  # noqa: DTZ001
+    assert lake.errors() == []

@@ -46,6 +46,7 @@ def time(name: str, kind: str = "int64") -> dict[str, Any]:
         (time("Time", "int32"), 3_723_004, "string", "01:02:03.004"),
         (time("MicroTime"), 86_399_000_000, "string", "23:59:59"),
         (time("Year", "int32"), 2024, "int", 2024),
+        (time("IsoDate", "string"), "2017-09-15Z", "string", "2017-09-15Z"),
         ({"type": "string", "name": "io.debezium.data.Json"}, '{"a": 1}', "string", '{"a": 1}'),
         ({"type": "int64", "name": "org.apache.kafka.connect.data.Timestamp"}, 0, "timestamp",
          datetime(1970, 1, 1, tzinfo=UTC)),

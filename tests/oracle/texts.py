@@ -125,7 +125,9 @@ def _boolean(text: str) -> bool:
 
 
 def _day(text: str) -> date:
-    """A fraction of a second is no midnight, however small."""
+    """A fraction of a second is no midnight, however small. The zone of a day without a time says nothing."""
+    if _zone_of_day(text):
+        return _moment(text, zoned=False).date()
     found = _moment(text, zoned=True)
     fraction = text.partition(".")[2]
     _require((found.hour, found.minute, found.second, found.microsecond) == (0, 0, 0, 0))
@@ -136,7 +138,9 @@ def _day(text: str) -> date:
 
 def _moment(text: str, *, zoned: bool) -> datetime:
     day, clock = _halves(text)
-    numbers = day.split("-")
+    zone = _zone_of_day(text)
+    numbers = day.removesuffix(zone).split("-")
+    _require(not zone or len(numbers) == 3)
     _require(1 <= len(numbers) <= 3 and (len(numbers) == 3 or not clock))
     year = _natural(numbers[0], 4, 4)
     month, number = ([_natural(n, 1, 2) for n in numbers[1:]] + [1, 1])[:2]
@@ -144,7 +148,19 @@ def _moment(text: str, *, zoned: bool) -> datetime:
         found = datetime(year, month, number)  # noqa: DTZ001 - naive is meant
     except ValueError:
         raise _NoValueError from None
+    if zone:
+        return _at(found, f"00:00{zone}", zoned=zoned)
     return found if not clock else _at(found, clock, zoned=zoned)
+
+
+def _zone_of_day(text: str) -> str:
+    """`Z` or an offset of hours and minutes right behind a day; empty: neither."""
+    if text.endswith("Z") and set(text[:-1]) <= DIGITS | {"-"}:
+        return "Z"
+    offset = text[-6:]
+    digits = {at: char for at, char in enumerate(offset) if at not in (0, 3)}
+    is_offset = offset[:1] in ("+", "-") and offset[3:4] == ":" and set(digits.values()) <= DIGITS
+    return offset if is_offset and set(text[:-6]) <= DIGITS | {"-"} else ""
 
 
 def _halves(text: str) -> tuple[str, str]:
