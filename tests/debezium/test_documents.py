@@ -131,3 +131,41 @@ def test_nested_values_are_structs_where_the_row_declares_them(engine: EnginePor
         (oid(2)["$oid"], {"city": "Chur", "since": None, "spot": None}, None),
     ]  # fmt: skip
     assert [error["code"] for error in lake.errors()] == ["CAST_FAILED"]
+
+
+_FAR = {"$numberLong": "8640000000000000"}
+
+
+@pytest.mark.parametrize(("far", "said"), [
+    (_FAR, "+275760-09-13T00:00:00+00:00"), ({"$numberLong": "-62167219200000"}, "+000000-01-01T00:00:00+00:00"),
+    ({"$numberLong": str(2**63 - 1)}, "+292278994-08-17T07:12:55.807000+00:00"),
+    ({"$numberLong": str(-(2**63))}, "-292275055-05-16T16:47:04.192000+00:00"),
+    ("+12025-01-01T00:00:00Z", "+12025-01-01T00:00:00Z"),
+])  # fmt: skip
+@pytest.mark.parametrize("form", [as_lines, as_parquet])
+def test_date_outside_the_years_is_a_misfit_of_its_value(
+    engine: EnginePort, tmp_path: Path, form: Callable[..., bytes], far: Any, said: str
+) -> None:
+    """BSON's dates are 64-bit milliseconds. Inside a nested value one is part of the text."""
+    lake = Lake(engine, tmp_path, keys=["_id"])
+    documents = ({"until": {"$date": 0}}, {"until": {"$date": far}}, {"deep": {"until": {"$date": far}}})
+    lake.land(form(*(event("c", n, n, document) for n, document in enumerate(documents, 1))))
+    lake.run()
+    assert [(row["code"], row["column"]) for row in lake.errors()] == [("CAST_FAILED", "until")]
+    start = datetime(1970, 1, 1, tzinfo=UTC)
+    found = sorted(lake.replica("_id", "until", "deep"), key=lambda row: row[0])
+    assert [row[1:] for row in found] == [(start, None), (None, json.dumps({"until": said}, separators=(",", ":")))]
+
+
+@pytest.mark.parametrize("types", [{}, {"until": "string"}])
+def test_date_outside_the_years_where_the_row_takes_it(
+    engine: EnginePort, tmp_path: Path, types: dict[str, str]
+) -> None:
+    """Rescued, or as text where the column is declared so."""
+    lake = Lake(engine, tmp_path, keys=["_id"], options={"types": types}, schema_evolution={"type_change": "rescue"})
+    lake.land(as_lines(event("c", 1, 1, {"until": {"$date": _FAR}})))
+    lake.run()
+    far = "+275760-09-13T00:00:00+00:00"
+    ((value, rescued),) = lake.replica("until", "_rescued_data")
+    held = value if types else json.loads(rescued)["until"]
+    assert (held, value is None) == (far, not types)

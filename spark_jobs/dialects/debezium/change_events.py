@@ -20,16 +20,16 @@ import pyarrow as pa
 from airflow_gddl.contract.extensions import DebeziumOptions
 from airflow_gddl.contract.flat_events import FlatForm
 from spark_jobs.dialects.debezium.connect_values import (
+    BeyondYears,
     Values,
     array_of,
     fraction,
     joined,
     kind_for,
-    mentions_unavailable,
     text_of,
-    unavailable_forms,
 )
 from spark_jobs.dialects.debezium.technical import Translated, with_technical
+from spark_jobs.dialects.debezium.unavailable import Unavailable
 
 KEY = "_id"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -126,12 +126,18 @@ def _bare(value: Json) -> Json:
     return {name: _bare(part) for name, part in value.items()}
 
 
-def _date(value: Json) -> datetime:
+def _date(value: Json) -> datetime | BeyondYears:
     if isinstance(value, str):
-        found = datetime.fromisoformat(value)
+        try:
+            found = datetime.fromisoformat(value)
+        except ValueError:
+            return BeyondYears(value)
         return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
     milliseconds = int(value["$numberLong"]) if isinstance(value, Mapping) else int(value)
-    return _EPOCH + timedelta(milliseconds=milliseconds)
+    try:
+        return _EPOCH + timedelta(milliseconds=milliseconds)
+    except OverflowError:
+        return BeyondYears.of(milliseconds)
 
 
 def _binary(value: Json) -> bytes:
@@ -463,12 +469,15 @@ class _Table:
         self._found: Sequence[Event] = events.found
         self._versions = events.versions
         self._options = options
-        there = events.text is None or mentions_unavailable(events.text, options)
-        self._unavailable = unavailable_forms(options) if there else []
+        self._unavailable = Unavailable(options.unavailable)
+        there = events.text is None or self._unavailable.may_be_in(events.text)
+        self._forms = self._unavailable.forms if there else []
 
     def sent(self, values: Sequence[Any]) -> tuple[list[Any], Sequence[bool]]:
         """The values, null where absent or a placeholder, and the mask of placeholders, if there can be any."""
-        hits = [value in self._unavailable for value in values] if self._unavailable else ()
+        forms, spelled = self._forms, self._unavailable.is_spelled_by
+        nested = any(isinstance(value, (list, dict)) for value in values)
+        hits = [value in forms or spelled(value) for value in values] if forms or nested else ()
         values = [None if hit else value for value, hit in zip(values, hits, strict=True)] if hits else values
         return [None if value is _ABSENT else value for value in values], hits
 

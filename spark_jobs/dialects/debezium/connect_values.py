@@ -49,8 +49,25 @@ def digits(value: float) -> str:
     return value.text if isinstance(value, Written) else repr(value)
 
 
+_CYCLE_YEARS = 400
+_CYCLE = timedelta(days=146_097)
+"""After so many days the calendar begins again."""
+
+
+class BeyondYears(str):
+    """A time outside the years 1 to 9999, as text: a misfit of its column."""
+
+    @classmethod
+    def of(cls, milliseconds: int) -> BeyondYears:
+        """ISO 8601 with a sign and at least six digits of the year; `milliseconds` since 1970, UTC."""
+        cycles, rest = divmod(milliseconds, _CYCLE // timedelta(milliseconds=1))
+        found = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=rest)
+        return cls(f"{found.year + _CYCLE_YEARS * cycles:+07d}{found.isoformat()[4:]}")
+
+
 Value = Any
 _DAY_US = 86_400_000_000
+_INSTANT = pa.timestamp("us", "UTC")
 _BEYOND_SINGLE = 2.0**128 - 2.0**103
 """The least number that is rounded to an infinite float."""
 _FINER = re.compile(r"\.\d{6}\d*[1-9]")
@@ -365,21 +382,6 @@ def kind_for(name: str, fields: Mapping[str, Mapping[str, Any]], options: Debezi
     return Kind(pa.string(), text_of) if _named(options.types, name) is not None else None
 
 
-def unavailable_forms(options: DebeziumOptions) -> list[Any]:
-    """Forms of the placeholder by the type of its column."""
-    text = options.unavailable
-    return [text, base64.b64encode(text.encode()).decode(), text.encode(), [text], list(text.encode()), {text: text},
-            [(text, text)], f'{{"{text}":"{text}"}}']  # fmt: skip
-
-
-def mentions_unavailable(text: str, options: DebeziumOptions) -> bool:
-    """Whether the placeholder may be in a file at all, in any of its forms."""
-    placeholder = options.unavailable.encode()
-    numbers = ",".join(map(str, placeholder))
-    short = text if " " not in text else text.replace(" ", "")
-    return options.unavailable in text or base64.b64encode(placeholder).decode() in text or numbers in short
-
-
 def _named(by_column: Mapping[str, str], name: str) -> str | None:
     return next((value for column, value in by_column.items() if column.lower() == name.lower()), None)
 
@@ -413,9 +415,9 @@ def _text(value: Any, kind: Kind) -> str | None:
 def _inferred(values: Sequence[Any]) -> Values:
     """JSON's own types: whole numbers, fractions, texts, truth, and arrays of one of them; all else as text.
 
-    A number beyond the greatest double is a misfit.
+    A number beyond the greatest double is a misfit, and so is a time outside the years 1 to 9999.
     """
-    held = [None if _is_too_great(value) else value for value in values]
+    held = [None if _is_too_great(value) or isinstance(value, BeyondYears) else value for value in values]
     try:
         found = pa.array(held)
     except _NOT_SUCH:
@@ -425,8 +427,16 @@ def _inferred(values: Sequence[Any]) -> Values:
         return Values(text_array(texts))
     if all(one is other for one, other in zip(held, values, strict=True)):
         return Values(found)
-    number = pa.types.is_floating(found.type) or pa.types.is_integer(found.type) or pa.types.is_null(found.type)
-    return Values(text_array(texts), pa.float64() if number else None)
+    return Values(text_array(texts), _stated(found.type, values))
+
+
+def _stated(kind: pa.DataType, values: Sequence[Any]) -> pa.DataType | None:
+    """The type of a column with misfits, by its other values; of misfits alone, by what they are."""
+    if pa.types.is_null(kind):
+        return _INSTANT if any(isinstance(value, BeyondYears) for value in values) else pa.float64()
+    if pa.types.is_timestamp(kind):
+        return _INSTANT
+    return pa.float64() if pa.types.is_floating(kind) or pa.types.is_integer(kind) else None
 
 
 def _is_too_great(value: Any) -> bool:

@@ -24,9 +24,9 @@ from spark_jobs.dialects.debezium.connect_values import (
     kind_for,
     named_kind,
     texts,
-    unavailable_forms,
 )
 from spark_jobs.dialects.debezium.technical import Translated, with_technical
+from spark_jobs.dialects.debezium.unavailable import Unavailable
 
 _AVRO = b"parquet.avro.schema"
 
@@ -159,11 +159,12 @@ def _parts(table: pa.Table, name: str) -> Mapping[str, pa.Array]:
 def _available(values: pa.Array, options: DebeziumOptions) -> tuple[pa.Array, Sequence[bool]]:
     """The values with nulls for the placeholder, and the mask of placeholders."""
     kind = values.type
-    forms = unavailable_forms(options)
+    unavailable = Unavailable(options.unavailable)
+    forms = unavailable.forms
     if pt.is_nested(kind):
         try:
-            flags = [value in forms for value in values.to_pylist()]
-        except ValueError:  # times in nanoseconds, which no placeholder has and Python can't hold
+            flags = [value in forms or unavailable.is_spelled_by(value) for value in _plain(values).to_pylist()]
+        except ValueError:  # times in nanoseconds inside a struct or map, where no placeholder has one
             return values, ()
     elif pt.is_string(kind) or pt.is_large_string(kind) or pt.is_binary(kind):
         wanted = [form for form in forms if isinstance(form, bytes if pt.is_binary(kind) else str)]
@@ -174,6 +175,13 @@ def _available(values: pa.Array, options: DebeziumOptions) -> tuple[pa.Array, Se
         return values, ()
     empty = pa.nulls(len(values), kind)
     return _chosen(pa.array(flags, pa.bool_()), empty, values), flags
+
+
+def _plain(values: pa.Array) -> pa.Array:
+    """Lists of dates and times as numbers: Python's classes hold neither all years nor nanoseconds."""
+    if not (pt.is_list(values.type) or pt.is_large_list(values.type)) or not pt.is_temporal(values.type.value_type):
+        return values
+    return values.cast(pa.list_(pa.int32() if values.type.value_type.bit_width == 32 else pa.int64()))
 
 
 def _kind(name: str, fields: Mapping[str, str], options: DebeziumOptions) -> Kind | None:

@@ -1,0 +1,103 @@
+"""The placeholder of a value that the source did not send, in the forms that types of arrays and places give it."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import struct
+import uuid
+from datetime import UTC, date, datetime, time, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from tests.debezium.lake import parquet
+from tests.debezium.probing import event, probe, rows_of, text, wrapped
+
+_WORD = "__debezium_unavailable_value"
+_BYTES = _WORD.encode()
+_DAY, _MOMENT = date(1970, 1, 1), datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def _encoded(number: int) -> str:
+    return base64.b64encode(number.to_bytes(4, "big", signed=True)).decode()
+
+
+def _wkb(x: float, y: float) -> str:
+    return base64.b64encode(struct.pack("<bIIdd", 1, 0x20000001, 4326, x, y)).decode()
+
+
+FORMS: dict[str, list[Any]] = {
+    "numbers": list(_BYTES),
+    "fractions": [float(byte) for byte in _BYTES],
+    "texts of numbers": [str(byte) for byte in _BYTES],
+    "texts of fractions": [f"{byte}.00" for byte in _BYTES],
+    "milliseconds": [1000 * byte for byte in _BYTES],
+    "decimals of scale 2": [_encoded(100 * byte) for byte in _BYTES],
+    "decimals of any scale": [{"scale": 0, "value": _encoded(byte)} for byte in _BYTES],
+    "texts of dates": [f"{_DAY + timedelta(days=byte)}Z" for byte in _BYTES],
+    "texts of times": [f"{(_MOMENT + timedelta(microseconds=byte)).time()}Z" for byte in _BYTES],
+    "texts of instants": [(_MOMENT + timedelta(microseconds=byte)).isoformat() for byte in _BYTES],
+    "a text": [_WORD],
+    "bytes": [base64.b64encode(_BYTES).decode()],
+    "a UUID": [str(uuid.UUID(bytes=hashlib.md5(_BYTES, usedforsecurity=False).digest(), version=3))],
+}
+PLACES: dict[str, Any] = {
+    "geometry": {"wkb": _wkb(-99999999.0, -99999999.0), "srid": 4326},
+    "geography": {"wkb": _wkb(179.999999, 89.999999), "srid": 4326},
+    "point": {"x": -99999999.0, "y": -99999999.0, "wkb": _wkb(1, 1), "srid": None},
+}
+
+
+@pytest.mark.parametrize("form", [*FORMS, *PLACES])
+def test_placeholder_is_no_value(tmp_path: Path, form: str) -> None:
+    value = {**FORMS, **PLACES}[form]
+    (row,) = rows_of(probe(tmp_path, text(event("u", {"id": 1, "a": value, "v": "y"}))))
+    assert (row["a"], row["_dbz_carried"]) == (None, "id,v,_dbz_sequence,_dbz_ts")
+
+
+@pytest.mark.parametrize(("item", "form", "stored"), [
+    ({"type": "int32", "name": "io.debezium.time.Date", "version": 1}, "numbers", pa.date32()),
+    ({"type": "int64", "name": "io.debezium.time.MicroTimestamp"}, "numbers", pa.timestamp("us")),
+    ({"type": "bytes", "name": "org.apache.kafka.connect.data.Decimal", "parameters": {"scale": "2"}},
+     "decimals of scale 2", pa.decimal128(38, 2)),
+    ({"type": "string", "name": "io.debezium.time.ZonedTimestamp"}, "texts of instants", pa.timestamp("us", "UTC")),
+])  # fmt: skip
+def test_column_keeps_the_type_of_its_schema(tmp_path: Path, item: Any, form: str, stored: pa.DataType) -> None:
+    fields = {"id": {"type": "int32"}, "a": {"type": "array", "items": item}}
+    found = probe(tmp_path, wrapped(fields, event("u", {"id": 1, "a": FORMS[form]})))
+    assert found.table is not None
+    assert found.table.schema.field("a").type == pa.list_(stored)
+    assert found.table.column("a").to_pylist() == [None]
+
+
+@pytest.mark.parametrize("value", [
+    list(_BYTES)[:-1], list(_BYTES)[::-1], [2 * byte for byte in _BYTES], [0] * len(_BYTES), [True] * len(_BYTES),
+    ["x"] * len(_BYTES), [*list(_BYTES)[:-1], 0], {"wkb": _wkb(1.0, 2.0), "srid": 4326},
+])  # fmt: skip
+def test_other_values_are_values(tmp_path: Path, value: Any) -> None:
+    (row,) = rows_of(probe(tmp_path, text(event("u", {"id": 1, "a": value}))))
+    assert row["a"] is not None
+    assert "_dbz_carried" not in row
+
+
+@pytest.mark.parametrize(("values", "kind"), [
+    (list(_BYTES), pa.int16()), ([float(byte) for byte in _BYTES], pa.float64()),
+    ([Decimal(byte) for byte in _BYTES], pa.decimal128(12, 2)),
+    ([_DAY + timedelta(days=byte) for byte in _BYTES], pa.date32()),
+    ([1000 * byte for byte in _BYTES], pa.timestamp("ns")), (list(_BYTES), pa.timestamp("us", "UTC")),
+    ([time(0, 0, 0, byte) for byte in _BYTES], pa.time64("us")), ([str(byte) for byte in _BYTES], pa.string()),
+])  # fmt: skip
+def test_placeholder_in_parquet(tmp_path: Path, values: list[Any], kind: pa.DataType) -> None:
+    after = pa.struct([("id", pa.int64()), ("a", pa.list_(kind)), ("v", pa.string())])
+    source = pa.struct([("connector", pa.string()), ("lsn", pa.int64()), ("ts_ms", pa.int64())])
+    arrays = pa.array(values, pa.int64()).cast(kind) if pa.types.is_timestamp(kind) else pa.array(values, kind)
+    stored = pa.ListArray.from_arrays(pa.array([0, len(values)], pa.int32()), arrays)
+    row = pa.StructArray.from_arrays([pa.array([1]), stored, pa.array(["y"])], fields=list(after))
+    place = pa.array([{"connector": "postgresql", "lsn": 1, "ts_ms": 1}], source)
+    found = pa.table({"before": pa.nulls(1, after), "after": row, "source": place, "op": ["u"]})
+    (read,) = rows_of(probe(tmp_path, parquet(found)))
+    assert (read["a"], read["v"], read["_dbz_carried"]) == (None, "y", "id,v,_dbz_sequence,_dbz_ts")
