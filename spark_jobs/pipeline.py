@@ -282,6 +282,7 @@ def ingest(run: TableRun, context: TableContext, batch: Batch, outcome: RunTotal
     outcome.warn(notices.of_times(decoded_batch.figures.reduced, run.spec.sub_microseconds))
     outcome.warn(notices.of_rescues(decoded_batch.figures.rescued))
     outcome.warn(notices.of_incomplete_moves(decoded_batch.figures.incomplete))
+    outcome.warn(notices.of_partial_updates(run.spec, decoded_batch.figures.partial))
     outcome.warn(notices.of_expectations(run.spec, decoded_batch.figures.tallies))
     outcome.tally(run.spec, decoded_batch.figures.tallies)
     outcome.filtered += decoded_batch.filtered

@@ -44,6 +44,7 @@ def check_options(spec: TableSpec) -> Iterator[SpecProblem]:
 def dms_problems(options: Mapping[str, object]) -> Iterator[SpecProblem]:
     yield from _path_format(options.get("path_format"))
     yield from _csv_delimiter(options.get("csv_delimiter"))
+    yield from _csv_row_delimiter(options.get("csv_row_delimiter"), options.get("csv_delimiter", ","))
 
 
 def debezium_problems(options: Mapping[str, object]) -> Iterator[SpecProblem]:
@@ -97,6 +98,15 @@ def _csv_delimiter(delimiter: object) -> Iterator[SpecProblem]:
         return
     remedy = 'write one character in quotes, e.g. ";"; a tab is "\\t" in double quotes'
     yield SpecProblem("FIELD_VALUE", ("options", "csv_delimiter"), delimiter, fault, remedy)
+
+
+def _csv_row_delimiter(delimiter: object, of_fields: object) -> Iterator[SpecProblem]:
+    if not isinstance(delimiter, str):
+        return
+    if not delimiter or '"' in delimiter or delimiter == of_fields:
+        remedy = 'write CsvRowDelimiter of the endpoint; a line feed is "\\n" in double quotes'
+        fault = "no text, one with a quotation mark, or csv_delimiter"
+        yield SpecProblem("FIELD_VALUE", ("options", "csv_row_delimiter"), delimiter, fault, remedy)
 
 
 def _path_format(text: object) -> Iterator[SpecProblem]:

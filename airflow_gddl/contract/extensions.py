@@ -357,6 +357,12 @@ class DmsOptions:
     """`CsvDelimiter`."""
     csv_null: str = "NULL"
     """`CsvNullValue`; an empty unquoted field is null too."""
+    csv_no_sup: str | None = "NOT_SUPPLIED"
+    """`CsvNoSupValue`: what updates have in place of a column that is not logged; the stored value is kept."""
+    csv_row_delimiter: str = "\n"
+    """`CsvRowDelimiter`: other line breaks are part of a field."""
+    csv_quotes: bool = True
+    """`Rfc4180`; false: a quotation mark is a character like any other."""
     types: Mapping[str, str] = field(default_factory=dict)
     """Column to SQL type (`decimal(12,2)`, `boolean`, ...) for values that come as text; others keep their type."""
     lookback: str = LOOKBACK
@@ -474,7 +480,7 @@ DIALECTS = ExtensionPoint(
         "dms": DialectDescriptor(
             options="airflow_gddl.contract.extensions:DmsOptions",
             reading="spark_jobs.dialects.dms:DmsDialect",
-            technical=(*TOTAL_ORDER, *COMMIT_TIMES, "AR_H_*"),
+            technical=(*TOTAL_ORDER, *COMMIT_TIMES, "AR_H_*", "_dms_carried"),
             check="airflow_gddl.contract.checks:dms_problems",
             takes_source_rows=True,
             onboarding=LandedColumns(

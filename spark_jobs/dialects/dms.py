@@ -14,7 +14,7 @@ from typing import Literal
 
 from airflow_gddl.contract.extensions import COMMIT_TIMES, DATES_IN_ORDER, TOTAL_ORDER, DmsOptions, date_folder
 from airflow_gddl.contract.file_names import Names, classify, is_of_snapshot
-from spark_jobs.dialects.probe import probe
+from spark_jobs.dialects.probe import CARRIED, probe
 from spark_jobs.dialects.protocol import EVERYTHING, Dialect, InputOpener, Probed, Window
 from spark_jobs.plan.planned_batch import PlannedFile
 
@@ -38,6 +38,12 @@ class DmsDialect(Dialect):
     def probe(self, storage: InputOpener, file: PlannedFile) -> Probed:
         found = probe(storage, file, self.options, self.bounds)
         return replace(found, prepared=self.spec.mode == "snapshots" and is_of_snapshot(file.path))
+
+    @property
+    def carried(self) -> str | None:
+        """Of CSV alone, whose updates may have a word in place of a column that the source has not logged."""
+        is_csv = self.options.csv_header or bool(self.options.csv_columns)
+        return CARRIED if is_csv and self.options.csv_no_sup is not None else None
 
     @property
     def op_column(self) -> str:

@@ -7,7 +7,7 @@ import io
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import BinaryIO
 
 import pyarrow as pa
@@ -18,6 +18,7 @@ import pyarrow.types as pt
 from airflow_gddl.contract.errors import GddlError, QuarantinableError
 from airflow_gddl.contract.extensions import DmsOptions
 from airflow_gddl.stores.readers import GZIP_MAGIC, Inflating, chunks_of, too_large
+from spark_jobs.dialects.csv_lines import first_record, lines_of
 from spark_jobs.dialects.protocol import (
     DEFAULT_BOUNDS,
     Dialect,
@@ -30,6 +31,8 @@ from spark_jobs.dialects.protocol import (
 from spark_jobs.plan.planned_batch import PlannedFile
 
 _THREADS = 8
+CARRIED = "_dms_carried"
+"""Column that is added to CSV in which updates lack columns: the names of those that each carries."""
 csv.field_size_limit(2**31 - 1)  # Python's default of 131,072 characters is too small for large text columns
 
 
@@ -201,23 +204,46 @@ def _texts(values: pa.Array) -> Iterator[pa.DictionaryArray]:
 def _probe_csv(file: PlannedFile, stream: BinaryIO, options: DmsOptions) -> Probed:
     # Rows are not read yet: text that is not UTF-8 is an error of its row.
     lines = io.TextIOWrapper(stream, encoding="utf-8-sig", errors="surrogateescape", newline="")
+    search = _Search(lines_of(lines, options), options.csv_no_sup if file.kind == "change" else None)
     try:
-        first = first_record(lines, options)
+        first = first_record(search, options)
         if first is None and not options.csv_header and len(options.csv_columns) == 1:
-            lines.seek(0)
-            first = [""] if lines.read(1) else None  # rows of null
+            first = [""] if search.lines else None  # rows of null
+        lacks = first is not None and search.finds()
     finally:
         lines.detach()  # the caller closes the stream
     if first is None:
         raise QuarantinableError("FILE_EMPTY", "the file has no lines", where=file.path)
     names = _header(first, file) if options.csv_header else _named(len(first), file, options)
-    columns = tuple((name, "string") for name in names)
-    return Probed(file=file, columns=columns, csv=options)
+    columns = tuple((name, "string") for name in (*names, *([CARRIED] if lacks else [])))
+    return Probed(file=file, columns=columns, csv=options, csv_carried=CARRIED if lacks else None)
 
 
-def first_record(lines: Iterable[str], options: DmsOptions) -> list[str] | None:
-    """Fields of the first line of CSV that is not empty, and of those that its quotes take in; None: all are empty."""
-    return next(filter(None, csv.reader(lines, delimiter=options.csv_delimiter)), None)
+@dataclass
+class _Search:
+    """Lines, and whether a word is in them.
+
+    Attributes:
+        word: null: it is in none.
+        lines: how many were read.
+    """
+
+    source: Iterator[str]
+    word: str | None
+    lines: int = 0
+    _found: bool = False
+
+    def __iter__(self) -> Iterator[str]:
+        for line in self.source:
+            self.lines += 1
+            self._found |= self.word is not None and self.word in line
+            yield line
+
+    def finds(self) -> bool:
+        """Reads on until the word is found."""
+        if self.word is None or self._found:
+            return self._found
+        return any(self._found for _ in self)
 
 
 def _header(names: list[str], file: PlannedFile) -> list[str]:

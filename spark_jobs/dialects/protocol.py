@@ -143,6 +143,7 @@ class Probed:
         prepared: its columns have the names and masks of the row, computed ones among them, since a capture wrote it.
         unavailable: columns without a value, since updates did not send theirs.
         only_truncates: it has no row but truncates, which say nothing of keys.
+        csv_carried: the last of its columns, which lists those that an update carries; null: all updates carry all.
         snapshot: what its events say of snapshots of the source; null: its dialect knows of none.
         bounds: of the tier, for reading it.
     """
@@ -160,6 +161,7 @@ class Probed:
     prepared: bool = False
     unavailable: tuple[str, ...] = ()
     only_truncates: bool = field(default=False, compare=False)
+    csv_carried: str | None = None
     snapshot: SnapshotMarks | None = field(default=None, compare=False)
     bounds: ReadBounds = field(default=DEFAULT_BOUNDS, compare=False)
 
@@ -268,7 +270,6 @@ class Dialect(ABC):
         log_positions: `total_order` holds positions in the source's log, of all keys, so that they grow with time.
         sends_again: the service may write a change again, into the same file too; `total_order` says that it is one.
         zoned_timestamps: columns of MySQL's type TIMESTAMP come as times with a zone.
-        carried: column that the service adds to list the columns that an update carries; null: it adds none.
     """
 
     spec: TableSpec
@@ -283,7 +284,6 @@ class Dialect(ABC):
     log_positions: ClassVar[bool] = False
     sends_again: ClassVar[bool] = False
     zoned_timestamps: ClassVar[bool] = False
-    carried: ClassVar[str | None] = None
 
     @abstractmethod
     def classify(self, relative_path: str) -> Names | None:
@@ -303,6 +303,11 @@ class Dialect(ABC):
     @abstractmethod
     def op_column(self) -> str:
         """Column that holds the operation; it never reaches the lake."""
+
+    @property
+    def carried(self) -> str | None:
+        """Column that is added to the source's, and lists the columns that an update carries; null: none is added."""
+        return None
 
     @property
     def commit_times(self) -> Sequence[str]:
@@ -360,18 +365,18 @@ def dialect_of(spec: TableSpec, tier: TierSpec | None = None) -> Dialect:
     """
     found = DIALECTS.get(spec.dialect)
     options = codec.decode(DIALECTS.load(found.options), dict(spec.options))
-    reading = cast("type[Dialect]", DIALECTS.load(found.reading))
-    _require_technical(spec.dialect, reading, found.technical)
-    if spec.keys and spec.columns_to_update is None:
-        spec = replace(spec, columns_to_update=reading.carried)
     tier = tier or TierSpec()
     bounds = ReadBounds(most=tier.inflated_bytes, ratio=tier.max_inflation)
-    return replace(reading(spec, options), bounds=bounds)
+    dialect = cast("type[Dialect]", DIALECTS.load(found.reading))(spec, options, bounds)
+    _require_technical(spec.dialect, dialect, found.technical)
+    if spec.keys and spec.columns_to_update is None:
+        dialect = replace(dialect, spec=replace(spec, columns_to_update=dialect.carried))
+    return dialect
 
 
-def _require_technical(name: str, reading: type[Dialect], technical: Sequence[str]) -> None:
+def _require_technical(name: str, dialect: Dialect, technical: Sequence[str]) -> None:
     """Refuse a dialect that adds columns which the Airflow side would take for the source's, and publish."""
-    added = (*reading.total_order, *filter(None, [reading.carried]))
+    added = (*dialect.total_order, *filter(None, [dialect.carried]))
     if left := [column for column in added if not is_among(column, technical)]:
         what = f"the dialect {name!r} adds {', '.join(left)}, which `technical` of its descriptor lacks"
         raise FatalError("DIALECT_BROKEN", what, remedy="correct or reinstall the package that brings it")

@@ -240,6 +240,7 @@ class DecodedGroup:
     reduced: times that were cut or rounded to microseconds.
     rescued: good rows with values in `_rescued_data`.
     incomplete: good rows that moved and may lack values, see `carried.incomplete`.
+    partial: good updates of CSV that lack columns.
     forms: sequence column to the forms of its texts in good rows, see `plan.sequence`.
     tallies: of expectations, by name.
     outside: rows outside the row filter; None: none.
@@ -256,6 +257,7 @@ class DecodedGroup:
     reduced: int = 0
     rescued: int = 0
     incomplete: int = 0
+    partial: int = 0
     forms: Mapping[str, Forms] = field(default_factory=dict)
     tallies: Mapping[str, Tally] = field(default_factory=dict)
     outside: Mask = None
@@ -342,6 +344,7 @@ class _Decoder:
             reduced=planned.reduced + before.reduced + self.group.reduced,
             rescued=_set_in_good(rescued, bad),
             incomplete=int(np.delete(partly, list(bad)).sum()),
+            partial=_set_in_good(self.group.csv_lists, bad),
             forms={name: self._forms(values, bad) for name, values in texts.items()},
             tallies=expected.tallies,
             outside=outside,

@@ -89,6 +89,7 @@ class Figures:
         reduced: times that were cut or rounded to microseconds.
         rescued: good rows with values in `_rescued_data`.
         incomplete: good rows that moved and may lack values.
+        partial: good updates of CSV that lack columns.
         first_bad: of the bad rows, the one of the least path and position.
         tallies: by expectation, rows that were checked and how many of them failed.
         truncates: that the files have; they are in none of the others.
@@ -106,6 +107,7 @@ class Figures:
     reduced: int = 0
     rescued: int = 0
     incomplete: int = 0
+    partial: int = 0
     first_bad: BadRow | None = None
     restarts: Mapping[str, LogRestart] = field(default_factory=dict)
     forms: Mapping[str, Forms] = field(default_factory=dict)
@@ -313,6 +315,7 @@ class PartFigures:
         reduced: times that were cut or rounded to microseconds.
         rescued: good rows with values in `_rescued_data`.
         incomplete: good rows that moved and may lack values.
+        partial: good updates of CSV that lack columns.
         erased: rows of erased keys, which are in none of the others.
         filtered: the same of rows outside the row filter.
         first_bad, tallies, truncates: as in `Figures`.
@@ -326,6 +329,7 @@ class PartFigures:
     reduced: int = 0
     rescued: int = 0
     incomplete: int = 0
+    partial: int = 0
     erased: int = 0
     filtered: int = 0
     first_bad: BadRow | None = None
@@ -373,7 +377,7 @@ def measure(group: DecodedGroup, table_schema: TableSchema, *, erased: int = 0) 
     low, high = _range(good, table_schema)
     loads = good.num_rows if kind == "load" else 0
     return PartFigures(files=files, low=low, high=high, widths=widths, loads=loads,
-                       reduced=group.reduced, rescued=group.rescued, incomplete=group.incomplete,
+                       reduced=group.reduced, rescued=group.rescued, incomplete=group.incomplete, partial=group.partial,
                        erased=erased, filtered=group.filtered, first_bad=_first_bad(group), tallies=group.tallies,
                        truncates=group.truncates,
                        forms=group.forms or (_stored_forms(good, table_schema) if change else {}),
@@ -410,6 +414,7 @@ def combined(parts: Iterable[PartFigures], table_schema: TableSchema) -> PartFig
         reduced=sum(p.reduced for p in parts),
         rescued=sum(p.rescued for p in parts),
         incomplete=sum(p.incomplete for p in parts),
+        partial=sum(p.partial for p in parts),
         erased=sum(p.erased for p in parts),
         filtered=sum(p.filtered for p in parts),
         first_bad=min((p.first_bad for p in parts if p.first_bad is not None), default=None),
@@ -439,6 +444,7 @@ def figures_of(whole: PartFigures, table_schema: TableSchema, distinct_ones: tup
         reduced=whole.reduced,
         rescued=whole.rescued,
         incomplete=whole.incomplete,
+        partial=whole.partial,
         first_bad=whole.first_bad,
         restarts=whole.restarts,
         forms=whole.forms,

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import codecs
-import csv
 import io
-import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, BinaryIO
@@ -14,7 +11,6 @@ from typing import Any, BinaryIO
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.csv as pcsv
 import pyarrow.parquet as pq
 import pyarrow.types as pt
 
@@ -23,10 +19,11 @@ from airflow_gddl.contract.extensions import DmsOptions
 from airflow_gddl.contract.sql_types import parse_type, unsupported_part
 from airflow_gddl.stores import Storage
 from airflow_gddl.stores.readers import GZIP_MAGIC, Inflating
-from spark_jobs.dialects.probe import first_record, reading
+from spark_jobs.dialects.probe import reading
 from spark_jobs.dialects.protocol import Probed, Unreadable
 from spark_jobs.rules.arrays import arrow_type, count_past_micros, flat, is_text, past_micros, recast, with_leaves
 from spark_jobs.rules.convert import Mask
+from spark_jobs.rules.csv_rows import read_csv, with_carried
 from spark_jobs.rules.errors_table import ROW_BITS
 
 
@@ -82,133 +79,6 @@ def _has_text(kind: pa.DataType) -> bool:
     return (pt.is_list(kind) or pt.is_large_list(kind)) and _has_text(kind.value_type)
 
 
-_MARK = codecs.BOM_UTF8
-
-
-def read_csv(data: bytes, names: Sequence[str], form: DmsOptions) -> tuple[pa.Table, pa.Array | None]:
-    """Rows, and the text of lines with more or fewer fields than names (null elsewhere; None: there are none).
-
-    An empty field is null, a quoted empty one is empty text; the text of null is plain text where it is quoted.
-    An empty line is a row of null in a table of one column, and nothing in others.
-    Bytes that are not UTF-8 come as they are (`valid_text` finds them). A byte-order mark is no part of the text.
-    """
-    data = data.removeprefix(_MARK)
-    if _is_text(data):
-        return _read(data, len(names), form)
-    # Arrow's reader wants UTF-8 for lines that it can't take: each byte goes through it as one character.
-    bytewise = replace(form, csv_null=form.csv_null.encode().decode("latin-1"))
-    table, lines = _read(data.decode("latin-1").encode(), len(names), bytewise)
-    columns = [_as_text(_map(column, pa.binary(), _bytes)) for column in table.columns]
-    lines = None if lines is None else _map(lines, pa.string(), lambda v: _bytes(v).decode(errors="replace"))
-    return pa.table(columns, names=table.column_names), lines
-
-
-def _is_text(data: bytes) -> bool:
-    try:
-        data.decode("utf-8")
-    except UnicodeDecodeError:
-        return False
-    return True
-
-
-def _bytes(text: str) -> bytes:
-    return text.encode("latin-1")
-
-
-def _map(values: pa.Array, kind: pa.DataType, change: Callable[[str], object]) -> pa.Array:
-    return pa.array([None if v is None else change(v) for v in values.to_pylist()], kind)
-
-
-def _as_text(values: pa.Array) -> pa.Array:
-    """The same bytes as text, be they UTF-8 or not."""
-    return pa.Array.from_buffers(pa.string(), len(values), values.buffers())
-
-
-def _read(data: bytes, width: int, form: DmsOptions) -> tuple[pa.Table, pa.Array | None]:
-    broken: list[tuple[int, str]] = []
-
-    def note(row: pcsv.InvalidRow) -> str:
-        broken.append((row.number, row.text))
-        return "skip"
-
-    names = list(map(str, range(width)))
-    _require_closed_quotes(data, form)
-    data = _without_header(data, form) if form.csv_header else data
-    if not (data if width == 1 else data.strip(b"\r\n")):
-        return pa.table({name: pa.array([], pa.string()) for name in names}), None
-    if not data.endswith((b"\n", b"\r")):
-        data += b"\n"  # at the end of the data Arrow takes an empty field after a quoted one as quoted
-    read = pcsv.ReadOptions(column_names=names, use_threads=False, block_size=max(1 << 20, len(data) + 1))
-    parse = pcsv.ParseOptions(
-        delimiter=form.csv_delimiter,
-        newlines_in_values=True,
-        ignore_empty_lines=width > 1,
-        invalid_row_handler=note,
-    )
-    convert = pcsv.ConvertOptions(
-        column_types=dict.fromkeys(names, pa.string()),
-        null_values=["", form.csv_null],
-        strings_can_be_null=True,
-        quoted_strings_can_be_null=False,
-    )
-    table = pcsv.read_csv(pa.BufferReader(data), read_options=read, parse_options=parse, convert_options=convert)
-    return (table, None) if not broken else _with_broken(table.columns, broken, form)
-
-
-def _without_header(data: bytes, form: DmsOptions) -> bytes:
-    """The lines after the first record that is not empty, whose names may have line breaks."""
-    length = 0
-
-    def lines() -> Iterator[str]:
-        nonlocal length
-        for line in io.TextIOWrapper(io.BytesIO(data), "latin-1", newline=""):
-            length += len(line)
-            yield line
-
-    first_record(lines(), form)
-    return data[length:]
-
-
-def _require_closed_quotes(data: bytes, form: DmsOptions) -> None:
-    """Refuse a file that ends inside quotes: all that follows the last of them would be one field.
-
-    Raises:
-        ValueError: it does.
-    """
-    if data.count(b'"') % 2 == 0:
-        return
-    csv.field_size_limit(max(csv.field_size_limit(), len(data)))
-    try:
-        for _ in csv.reader(io.StringIO(data.decode("latin-1"), newline=""), delimiter=form.csv_delimiter, strict=True):
-            pass
-    except csv.Error as error:
-        if "unexpected end of data" in str(error):
-            raise ValueError("the file ends inside quotes") from error
-
-
-def _with_broken(
-    columns: Sequence[pa.ChunkedArray], broken: Sequence[tuple[int, str]], form: DmsOptions
-) -> tuple[pa.Table, pa.Array]:
-    """Put the broken lines back in their places, with as many fields as they have."""
-    good = iter(zip(*(c.to_pylist() for c in columns), strict=True))
-    rows: list[Sequence[str | None]] = []
-    lines: list[str | None] = []
-    for number, text in broken:
-        before = list(itertools.islice(good, number - 1 - len(rows)))
-        rows += [*before, _fields(text, len(columns), form)]
-        lines += [*[None] * len(before), text]
-    rows += good
-    lines += [None] * (len(rows) - len(lines))
-    arrays = [pa.array([row[i] for row in rows], pa.string()) for i in range(len(columns))]
-    return pa.table(arrays, names=list(map(str, range(len(columns))))), pa.array(lines, pa.string())
-
-
-def _fields(text: str, width: int, form: DmsOptions) -> list[str | None]:
-    found = next(csv.reader([text], delimiter=form.csv_delimiter), [])
-    values: list[str | None] = [None if v in ("", form.csv_null) else v for v in found[:width]]
-    return values + [None] * (width - len(values))
-
-
 @dataclass(frozen=True, kw_only=True)
 class RawGroup:
     """Rows of files with one signature, a column at a time.
@@ -236,6 +106,12 @@ class RawGroup:
     reduced: int = 0
     already_masked: bool = False
     invalid: Mapping[str, pa.Array] = field(default_factory=dict)
+
+    @property
+    def csv_lists(self) -> tuple[pa.Array, ...]:
+        """Lists of the columns that updates of CSV carry, see `Probed.csv_carried`; none: they carry all."""
+        names = dict.fromkeys(file.csv_carried for file in self.files)
+        return tuple(self.columns[name] for name in names if name is not None)
 
     @property
     def translated(self) -> bool:
@@ -356,7 +232,10 @@ def _written(kind: pa.DataType) -> pa.DataType:
 
 
 def _csv(text: bytes, probed: Probed, form: DmsOptions) -> FileRows:
-    table, malformed = read_csv(text, [n for n, _ in probed.columns], form)
+    names = [name for name, _ in probed.columns]
+    table, malformed = read_csv(text, [name for name in names if name != probed.csv_carried], form)
+    if probed.csv_carried is not None:
+        table = with_carried(table.rename_columns(names[:-1]), form, probed.csv_carried)
     return FileRows(tuple(flat(c) for c in table.columns), table.num_rows, malformed)
 
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from airflow_gddl.contract.errors import FatalError
+from airflow_gddl.contract.extensions import DmsOptions
 from airflow_gddl.contract.file_names import LARGE_FOLDER
 from airflow_gddl.contract.layout import Layout, landing_root
 from airflow_gddl.contract.result import RunWarning
@@ -256,6 +257,16 @@ def of_rescues(count: int) -> tuple[RunWarning, ...]:
     """Rows with values that the table has no column or type for."""
     message = "rows have values in _rescued_data, since the table has no column of that name or type"
     return (RunWarning(code="VALUES_RESCUED", message=message, count=count),) if count else ()
+
+
+def of_partial_updates(spec: TableSpec, count: int) -> tuple[RunWarning, ...]:
+    """Updates of CSV with the usual word for a column that is not logged, in a table whose row does not name it."""
+    is_assumed = count and "csv_no_sup" not in spec.options
+    message = (
+        f"updates have {DmsOptions().csv_no_sup} in a column and keep its value; set options.csv_no_sup to this word, "
+        "or to null if it is a value"
+    )
+    return (RunWarning(code="CSV_NOT_SUPPLIED", message=message, count=count),) if is_assumed else ()
 
 
 def of_incomplete_moves(count: int) -> tuple[RunWarning, ...]:

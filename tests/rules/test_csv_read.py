@@ -20,25 +20,35 @@ Field = tuple[str, bool]
 """Text, and whether it was quoted."""
 
 
-def records(text: str, delimiter: str) -> Iterator[list[Field]]:
+def records(text: str, form: DmsOptions) -> Iterator[list[Field]]:
     """The records of a text whose quotes are closed; a line without a character is a record of one empty field."""
-    at = 0
+    at, delimiter = 0, form.csv_delimiter
+    end = "\r\n" if form.csv_row_delimiter == "\n" and _ends_in_both(text, form) else form.csv_row_delimiter
     while at < len(text):
         record, more = [], True
         while more:
-            field, at = _field(text, at, delimiter)
+            field, at = _field(text, at, (delimiter, end), quotes=form.csv_quotes)
             record.append(field)
             more = text[at : at + 1] == delimiter
             at += more
-        at += 2 if text[at : at + 2] == "\r\n" else 1
+        at += len(end)
         yield record
 
 
-def _field(text: str, at: int, delimiter: str) -> tuple[Field, int]:
-    found, quoted = "", text[at : at + 1] == '"'
+def _ends_in_both(text: str, form: DmsOptions) -> bool:
+    """Whether each line feed that is not inside quotes comes after a carriage return, and there is one."""
+    inside, feeds = False, []
+    for at, char in enumerate(text):
+        inside ^= char == '"' and form.csv_quotes
+        feeds += [text[at - 1 : at] == "\r"] if char == "\n" and not inside else []
+    return all(feeds) and "\r" in text and bool(feeds)
+
+
+def _field(text: str, at: int, ends: tuple[str, str], *, quotes: bool) -> tuple[Field, int]:
+    found, quoted = "", quotes and text[at : at + 1] == '"'
     at += quoted
     inside = quoted
-    while at < len(text) and (inside or text[at] not in (delimiter, "\n", "\r")):
+    while at < len(text) and (inside or not text.startswith(ends, at)):
         if inside and text[at : at + 2] == '""':
             found, at = found + '"', at + 2
         elif inside and text[at] == '"':
@@ -50,7 +60,7 @@ def _field(text: str, at: int, delimiter: str) -> tuple[Field, int]:
 
 def rows(text: str, form: DmsOptions) -> list[list[str | None] | None] | None:
     """Values of rows; None for a line with more or fewer fields than columns. None: the file can't be read."""
-    found = list(records(text, form.csv_delimiter))
+    found = list(records(text, form))
     first = next((record for record in found if record != [("", False)]), [])
     if not first and (not found or form.csv_header or len(form.csv_columns) != 1):
         return None
@@ -68,12 +78,16 @@ def _value(field: Field, form: DmsOptions) -> str | None:
     return None if not quoted and text in ("", form.csv_null) else text
 
 
-_TEXT = st.text("ab \"',;\n\rNULé", max_size=6)
+_TEXT = st.text("ab \"',;\n\rNULé\x01\x1e", max_size=6)
 _FIELD = st.one_of(st.sampled_from(["", "NULL", "a"]), _TEXT)
 
 
-def _written(field: str, quoted: bool, delimiter: str) -> str:
-    needs = any(char in field for char in ('"', delimiter, "\n", "\r"))
+def _written(field: str, quoted: bool, form: DmsOptions) -> str:
+    """Quoted where it has to be, in a file without quotes without the characters that can't be."""
+    ends = (form.csv_delimiter, *form.csv_row_delimiter)
+    if not form.csv_quotes:
+        return "".join(char for char in field if char not in ends)
+    needs = any(char in field for char in ('"', *ends))
     return '"' + field.replace('"', '""') + '"' if quoted or needs else field
 
 
@@ -81,13 +95,15 @@ def _written(field: str, quoted: bool, delimiter: str) -> str:
 def files(draw: st.DrawFn) -> tuple[str, DmsOptions]:
     delimiter, width, header = draw(st.sampled_from(",;\t")), draw(st.integers(1, 4)), draw(st.booleans())
     names = [f"c{n}" for n in range(width)]
-    form = DmsOptions(csv_delimiter=delimiter, csv_header=header, csv_columns=() if header else tuple(names))
+    row_end, quotes = draw(st.sampled_from(["\n", "\n", "\r", "\r\n", "\x1e", "|~"])), draw(st.booleans())
+    form = DmsOptions(csv_delimiter=delimiter, csv_header=header, csv_columns=() if header else tuple(names),
+                      csv_row_delimiter=row_end, csv_quotes=quotes)  # fmt: skip
     widths = st.one_of(st.just(width), st.just(width), st.just(width), st.integers(1, 5))
     headings = [name + draw(st.sampled_from(["", "\n", "\r\nx"])) for name in names]
-    lines = [[_written(name, draw(st.booleans()), delimiter) for name in headings]] if header else []
+    lines = [[_written(name, draw(st.booleans()), form) for name in headings]] if header else []
     for count in draw(st.lists(widths, max_size=6)):
-        lines += [[_written(draw(_FIELD), draw(st.booleans()), delimiter) for _ in range(count)]]
-    end = draw(st.sampled_from(["\n", "\r\n"]))
+        lines += [[_written(draw(_FIELD), draw(st.booleans()), form) for _ in range(count)]]
+    end = draw(st.sampled_from(["\n", "\r\n"])) if row_end == "\n" else row_end
     text = end.join(map(delimiter.join, lines))
     return text + draw(st.sampled_from(["", end])), form
 
@@ -108,6 +124,10 @@ def read(folder: Path, data: bytes, form: DmsOptions) -> FileRows:
 @example(("a\n\nb", DmsOptions(csv_columns=("a",))))
 @example(("\n", DmsOptions(csv_columns=("a",))))
 @example(('"a\nb",c\n1,2\n', DmsOptions(csv_header=True)))
+@example(("a\rb,c\nd\r,\re\n", DmsOptions(csv_columns=("a", "b"))))
+@example(("a\rb,c\r\nd,e\r\n", DmsOptions(csv_columns=("a", "b"))))
+@example(('a,"b\r\nc"\nd,"e\r"\n', DmsOptions(csv_columns=("a", "b"))))
+@example(('5" disk,"b\n"c,d\n', DmsOptions(csv_columns=("a", "b"), csv_quotes=False)))
 def test_csv_is_read_as_by_one_character_at_a_time(given_file: tuple[str, DmsOptions]) -> None:
     text, form = given_file
     wanted = rows(text, form)

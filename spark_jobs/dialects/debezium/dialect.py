@@ -174,7 +174,6 @@ class DebeziumDialect(Dialect):
     log_positions = True
     sends_again = True
     zoned_timestamps = True
-    carried = CARRIED
 
     def classify(self, relative_path: str) -> Names | None:
         """By time first where folders state one, so that a partial run leaves newer files for later."""
@@ -192,6 +191,10 @@ class DebeziumDialect(Dialect):
     @property
     def op_column(self) -> str:
         return OP
+
+    @property
+    def carried(self) -> str:
+        return CARRIED
 
     @property
     def commit_times(self) -> Sequence[str]:

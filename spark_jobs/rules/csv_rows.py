@@ -1,0 +1,188 @@
+"""Rows of CSV as AWS DMS writes it, and lines that are no rows."""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import io
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pcsv
+
+from airflow_gddl.contract.extensions import DmsOptions
+from airflow_gddl.contract.names import landed_name
+from spark_jobs.dialects.csv_lines import first_record, reader, restored, with_usual_ends
+from spark_jobs.dialects.protocol import match
+from spark_jobs.rules.texts import BLANKS
+
+_MARK = codecs.BOM_UTF8
+
+
+def read_csv(data: bytes, names: Sequence[str], form: DmsOptions) -> tuple[pa.Table, pa.Array | None]:
+    """Rows, and the text of lines with more or fewer fields than names (null elsewhere; None: there are none).
+
+    An empty field is null, a quoted empty one is empty text; the text of null is plain text where it is quoted.
+    An empty line is a row of null in a table of one column, and nothing in others. Line breaks other than those of
+    `csv_row_delimiter` are part of their field.
+    Bytes that are not UTF-8 come as they are (`valid_text` finds them). A byte-order mark is no part of the text.
+    """
+    data = data.removeprefix(_MARK)
+    if _is_text(data):
+        return _read(data, len(names), form)
+    # Arrow's reader wants UTF-8 for lines that it can't take: each byte goes through it as one character.
+    null, end = (text.encode().decode("latin-1") for text in (form.csv_null, form.csv_row_delimiter))
+    bytewise = replace(form, csv_null=null, csv_row_delimiter=end)
+    table, lines = _read(data.decode("latin-1").encode(), len(names), bytewise)
+    columns = [_as_text(_map(column, pa.binary(), _bytes)) for column in table.columns]
+    lines = None if lines is None else _map(lines, pa.string(), lambda v: _bytes(v).decode(errors="replace"))
+    return pa.table(columns, names=table.column_names), lines
+
+
+def _is_text(data: bytes) -> bool:
+    try:
+        data.decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("latin-1")
+
+
+def _map(values: pa.Array, kind: pa.DataType, change: Callable[[str], object]) -> pa.Array:
+    return pa.array([None if v is None else change(v) for v in values.to_pylist()], kind)
+
+
+def _as_text(values: pa.Array) -> pa.Array:
+    """The same bytes as text, be they UTF-8 or not."""
+    return pa.Array.from_buffers(pa.string(), len(values), values.buffers())
+
+
+def _read(data: bytes, width: int, form: DmsOptions) -> tuple[pa.Table, pa.Array | None]:
+    broken: list[tuple[int, str]] = []
+
+    def note(row: pcsv.InvalidRow) -> str:
+        broken.append((row.number, row.text))
+        return "skip"
+
+    names = list(map(str, range(width)))
+    data, breaks = with_usual_ends(data, form)
+    _require_closed_quotes(data, form)
+    data = _without_header(data, form) if form.csv_header else data
+    if not (data if width == 1 else data.strip(b"\r\n")):
+        return pa.table({name: pa.array([], pa.string()) for name in names}), None
+    if not data.endswith((b"\n", b"\r")):
+        data += b"\n"  # at the end of the data Arrow takes an empty field after a quoted one as quoted
+    read = pcsv.ReadOptions(column_names=names, use_threads=False, block_size=max(1 << 20, len(data) + 1))
+    parse = pcsv.ParseOptions(
+        delimiter=form.csv_delimiter,
+        quote_char='"' if form.csv_quotes else False,
+        newlines_in_values=form.csv_quotes,
+        ignore_empty_lines=width > 1,
+        invalid_row_handler=note,
+    )
+    convert = pcsv.ConvertOptions(
+        column_types=dict.fromkeys(names, pa.string()),
+        null_values=["", form.csv_null],
+        strings_can_be_null=True,
+        quoted_strings_can_be_null=False,
+    )
+    table = pcsv.read_csv(pa.BufferReader(data), read_options=read, parse_options=parse, convert_options=convert)
+    found, lines = (table, None) if not broken else _with_broken(table.columns, broken, form)
+    return _with_breaks(found, breaks), lines and _map(lines, pa.string(), lambda text: restored(text, breaks))
+
+
+def _with_breaks(table: pa.Table, breaks: Mapping[str, str]) -> pa.Table:
+    columns = table.columns
+    for old, new in breaks.items():
+        columns = [pc.replace_substring(column, old, new) for column in columns]
+    return pa.table(columns, names=table.column_names)
+
+
+def _without_header(data: bytes, form: DmsOptions) -> bytes:
+    """The lines after the first record that is not empty, whose names may have line breaks."""
+    length = 0
+
+    def lines() -> Iterator[str]:
+        nonlocal length
+        for line in io.TextIOWrapper(io.BytesIO(data), "latin-1", newline=""):
+            length += len(line)
+            yield line
+
+    first_record(lines(), form)
+    return data[length:]
+
+
+def _require_closed_quotes(data: bytes, form: DmsOptions) -> None:
+    """Refuse a file that ends inside quotes: all that follows the last of them would be one field.
+
+    Raises:
+        ValueError: it does.
+    """
+    if not form.csv_quotes or data.count(b'"') % 2 == 0:
+        return
+    csv.field_size_limit(max(csv.field_size_limit(), len(data)))
+    try:
+        for _ in reader(io.StringIO(data.decode("latin-1"), newline=""), form, strict=True):
+            pass
+    except csv.Error as error:
+        if "unexpected end of data" in str(error):
+            raise ValueError("the file ends inside quotes") from error
+
+
+def _with_broken(
+    columns: Sequence[pa.ChunkedArray], broken: Sequence[tuple[int, str]], form: DmsOptions
+) -> tuple[pa.Table, pa.Array]:
+    """Put the broken lines back in their places, with as many fields as they have."""
+    good = iter(zip(*(c.to_pylist() for c in columns), strict=True))
+    rows: list[Sequence[str | None]] = []
+    lines: list[str | None] = []
+    for number, text in broken:
+        before = list(itertools.islice(good, number - 1 - len(rows)))
+        rows += [*before, _fields(text, len(columns), form)]
+        lines += [*[None] * len(before), text]
+    rows += good
+    lines += [None] * (len(rows) - len(lines))
+    arrays = [pa.array([row[i] for row in rows], pa.string()) for i in range(len(columns))]
+    return pa.table(arrays, names=list(map(str, range(len(columns))))), pa.array(lines, pa.string())
+
+
+def _fields(text: str, width: int, form: DmsOptions) -> list[str | None]:
+    found = next(reader([text], form), [])
+    values: list[str | None] = [None if v in ("", form.csv_null) else v for v in found[:width]]
+    return values + [None] * (width - len(values))
+
+
+def with_carried(table: pa.Table, form: DmsOptions, carried: str) -> pa.Table:
+    """Rows with a list of the columns that each update carries, null for all, in the column `carried`.
+
+    `csv_no_sup` in an update or delete stands for a column that the source has not logged; it is null then.
+    """
+    found = match(table.column_names, form.op_column)
+    if found is None:
+        return table.append_column(carried, pa.nulls(table.num_rows, pa.string()))
+    op = pc.utf8_upper(pc.utf8_trim(pc.fill_null(table.column(found), ""), BLANKS))
+    partial = np.asarray(pc.is_in(op, value_set=pa.array(["U", "D"])))
+    names = [name for name in table.column_names if name != found]
+    lacks = {name: partial & _is(table.column(name), form.csv_no_sup or "") for name in names}
+    columns = {name: pc.if_else(pa.array(~lacks[name]), table.column(name), pa.scalar(None, pa.string()))
+               if lacks[name].any() else table.column(name) for name in names}  # fmt: skip
+    lists = [_list(names, lacks, row) for row in range(table.num_rows)]
+    arrays = [columns.get(name, table.column(name)) for name in table.column_names]
+    return pa.table([*arrays, pa.array(lists, pa.string())], names=[*table.column_names, carried])
+
+
+def _is(values: pa.ChunkedArray, text: str) -> np.ndarray:
+    return np.asarray(pc.fill_null(pc.equal(values, text), False))
+
+
+def _list(names: Sequence[str], lacks: Mapping[str, np.ndarray], row: int) -> str | None:
+    if not any(flags[row] for flags in lacks.values()):
+        return None
+    return ",".join(landed_name(name) for name in names if not lacks[name][row])
