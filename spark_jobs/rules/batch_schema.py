@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_gddl.contract.errors import FatalError
-from airflow_gddl.contract.names import is_before_image, landed_name
+from airflow_gddl.contract.names import before_image_name, is_before_image, landed_name
 from airflow_gddl.contract.result import RunWarning
 from airflow_gddl.contract.spec import MaskMethod, SubMicrosecondPolicy, TableSpec
 from airflow_gddl.contract.sql_types import (
@@ -24,7 +24,7 @@ from airflow_gddl.contract.sql_types import (
     parts,
     without_void,
 )
-from airflow_gddl.contract.table_spec import HASHED, SchemaEvolution
+from airflow_gddl.contract.table_spec import HASHED, SchemaEvolution, lowered
 from spark_jobs.dialects.protocol import (
     Dialect,
     SortOrder,
@@ -39,6 +39,7 @@ from spark_jobs.plan.applied_settings import MARKED, ChangeSettings, KnownSchema
 from spark_jobs.plan.planned_batch import TableState
 from spark_jobs.plan.schema_evolution import LATER, ColumnAction, GroupPlan, SchemaPlan, SchemaRules, plan_schema
 from spark_jobs.plan.sequence import has_instants, has_normal_text
+from spark_jobs.plan.sharding import refreshed
 from spark_jobs.plan.source_snapshots import KnownSnapshots, openings_of
 from spark_jobs.plan.table_schema import (
     GDDL,
@@ -56,7 +57,7 @@ from spark_jobs.rules.arrays import DeltaSchema, arrow_type, is_text, recast
 from spark_jobs.rules.convert import Fitted, Mask, but, either, fit, mask_of, masked, to_micros, within_years
 from spark_jobs.rules.errors_table import MISFIT_CODE
 from spark_jobs.rules.read import RawGroup
-from spark_jobs.rules.texts import json_writer, rows_json
+from spark_jobs.rules.texts import finer_text, json_writer, rows_json
 
 
 def data_columns(table_schema: TableSchema) -> tuple[Column, ...]:
@@ -144,6 +145,14 @@ class GroupDecoding:
         return frozenset(name for name in sources | technical if name is not None)
 
     @cached_property
+    def exact(self) -> frozenset[str]:
+        """Columns of the table, in lower case, whose values identify rows: keys and their images before."""
+        prefix = self.dialect.spec.before_image_prefix
+        keys = [landed_name(key) for key in self.dialect.spec.keys]
+        images = [] if prefix is None else [before_image_name(prefix, key) for key in keys]
+        return lowered([*keys, *images])
+
+    @cached_property
     def declared(self) -> Mapping[str, str]:
         return dict(self.stated) | declared_types(dict(self.raw), self.dialect)
 
@@ -202,6 +211,8 @@ class DeliveredColumns:
         again = self.group.already_masked and column in self.how.masks
         if column in self.how.declared and not again:
             target = parse_type(self.how.declared[column])
+            if target == STRING and column in self.group.past:
+                found, kind = self._with_all_digits(column, kind), STRING
             found, kind = self.fitted(found.values, kind, target) if kind != target else found, target
         method = self.how.masks.get(column)
         if method is None or self.group.already_masked:
@@ -210,6 +221,12 @@ class DeliveredColumns:
         if method == "null":
             return Fitted(values, found.misfit), kind
         return Fitted(self._with_masked_bytes(column, values), found.misfit), STRING
+
+    def _with_all_digits(self, column: str, kind: SqlType) -> Fitted:
+        """Times with digits past the microsecond as text, which has room for them."""
+        whole = within_years(self.group.columns[column])
+        text = self.fitted(whole.values, kind, STRING).values
+        return Fitted(finer_text(text, self.group.past[column]), whole.misfit)
 
     def _with_masked_bytes(self, column: str, values: pa.Array) -> pa.Array:
         """Hashes of text that is not UTF-8 are those of its bytes."""
@@ -247,7 +264,14 @@ class DeliveredColumns:
         return replace(found, rescued=tuple(rescued))
 
     def planned(self, actions: Sequence[ColumnAction], deletes: Mask) -> PlannedColumns:
+        """
+        Raises:
+            FatalError: `KEY_TYPE`: times of a key have digits past the microsecond.
+        """
         found = [self._planned(action, deletes) for action in actions]
+        for action, part in zip(actions, found, strict=True):
+            if part.reduced and action.target.name.lower() in self.how.exact:
+                raise self._inexact(action.target.name, part.reduced)
         return PlannedColumns(
             values=tuple(v for part in found for v in part.values),
             problems=tuple(p for part in found for p in part.problems),
@@ -278,6 +302,19 @@ class DeliveredColumns:
         reason = f"a value of type {kind} doesn't fit {target}"
         misfit = RowProblem(but(converted.misfit, deletes), MISFIT_CODE, source, reason)
         return PlannedColumns(values=(converted.values,), problems=(declared, misfit), reduced=reduced)
+
+    def _inexact(self, column: str, rows: int) -> FatalError:
+        """Two keys within a microsecond would be one row."""
+        spec = self.how.dialect.spec
+        return FatalError(
+            "KEY_TYPE",
+            f"{spec.table}: the key column {column} has times with digits past the microsecond, which a timestamp "
+            f"can't hold (in {rows} rows here); nothing was written",
+            where=self.group.source[0].as_py(),
+            remedy=f"declare `options: {{types: {{{column}: string}}}}`, as which it keeps all digits, and "
+            f"{refreshed(spec, 'run gddl reload --from-files')} if rows were loaded; or set "
+            "`sub_microseconds: quarantine`",
+        )
 
     def _fit(self, action: ColumnAction, value: pa.Array, source: SqlType) -> Fitted:
         if action.convertible:

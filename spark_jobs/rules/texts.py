@@ -607,6 +607,17 @@ def nano_text(times: pa.Array, past: pa.Array) -> pa.Array:
     return _written(whole, pc.utf8_lpad(digits.cast(pa.string()), _FRACTION, "0"))
 
 
+def finer_text(texts: pa.Array, past: pa.Array) -> pa.Array:
+    """Texts of times as `as_text` has them, with their nanoseconds past the microsecond."""
+    digits = pc.utf8_rtrim(pc.utf8_lpad(past.cast(pa.string()), 3, "0"), "0")
+    pointed = pc.if_else(pc.match_substring(texts, "."), texts, pc.binary_join_element_wise(texts, "", "."))
+    whole = pc.binary_join_element_wise(pc.utf8_rpad(pointed, _WITH_MICROS, "0"), digits, "")
+    return pc.if_else(pc.fill_null(pc.greater(past, 0), False), whole, texts)
+
+
+_WITH_MICROS = len("2024-01-01 00:00:00.000000")
+
+
 def width(values: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
     """How long texts are that must be equally long; digits after a decimal point don't count."""
     bare = pc.replace_substring_regex(values, EPOCH, "")
