@@ -23,7 +23,7 @@ import pyarrow as pa
 from airflow_gddl.contract.durations import seconds
 from airflow_gddl.contract.errors import FatalError, GddlError, RetriableError
 from airflow_gddl.contract.extensions import ICEBERG_KINDS
-from airflow_gddl.contract.layout import Layout, join
+from airflow_gddl.contract.layout import Layout, join, table_url
 from airflow_gddl.contract.packages import package_missing
 from airflow_gddl.contract.result import RunWarning
 from airflow_gddl.contract.spec import TableSpec
@@ -156,7 +156,7 @@ class IcebergPublisher:
         for _ in range(_ATTEMPTS):
             base = self.versions.newest()
             table, catalog = self._table(base)
-            delta = deltalake.DeltaTable(self.source, storage_options=self.storage.options_of(self.source))
+            delta = deltalake.DeltaTable(table_url(self.source), storage_options=self.storage.options_of(self.source))
             if base and table.metadata.properties.get(DELTA_VERSION) == str(delta.version()):
                 self.versions.point(base)
                 return False

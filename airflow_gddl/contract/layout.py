@@ -18,6 +18,11 @@ def join(root: str, *parts: str) -> str:
     return "/".join([root.rstrip("/"), *parts])
 
 
+def table_url(path: str) -> str:
+    """A table's path as readers of Delta take it: they parse a URL, in which `#` and `?` end a path, and decode it."""
+    return path.replace("%", "%25").replace("#", "%23").replace("?", "%3F") if "://" in path else path
+
+
 def spec_path(lake: str, run_id: str) -> str:
     """Path of the JobSpec of a remote job."""
     return join(lake, STATE, "specs", f"{run_id}.json")

@@ -14,7 +14,7 @@ from typing import Any, Literal, get_args
 
 from airflow_gddl.contract.errors import FatalError, SpecProblem
 from airflow_gddl.contract.extensions import CATALOGS, DIALECTS, CatalogSpec, is_among
-from airflow_gddl.contract.layout import STATE, join
+from airflow_gddl.contract.layout import STATE, join, table_url
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.contract.table_spec import lowered
 
@@ -189,7 +189,7 @@ def select_sql(table: PublishedTable, reader: SqlReader, relation: str) -> str:
 def by_path(path: str, reader: SqlReader) -> str:
     """A Delta table by its path, as the reader names it; not for Athena, which has no such form."""
     if reader == "duckdb":
-        return f"delta_scan({_text(path)})"
+        return f"delta_scan({_text(table_url(path))})"
     # Apache Spark supports only s3a; platforms with their own S3 client accept it, too.
     found = f"s3a://{path.removeprefix('s3://')}" if reader == "spark" and path.startswith("s3://") else path
     return f"delta.{quoted(found, reader)}"
@@ -237,7 +237,7 @@ def _python(table: PublishedTable) -> str:
     select = select_sql(table, "duckdb", "replica")
     return (
         "from deltalake import DeltaTable, QueryBuilder\n\n"
-        f"replica = DeltaTable({_python_text(table.path)})\n"
+        f"replica = DeltaTable({_python_text(table_url(table.path))})\n"
         f'rows = QueryBuilder().register("replica", replica).execute({_python_text(select)}).read_all()\n'
     )
 
@@ -245,7 +245,7 @@ def _python(table: PublishedTable) -> str:
 def _polars(table: PublishedTable) -> str:
     columns = ", ".join(_python_text(name) for name in table.columns)
     alive = f'.filter(~pl.col("{MARKS}").struct.field("{MARK}"))' if table.marks_deletes else ""
-    rows = f"pl.scan_delta({_python_text(table.path)}){alive}.select([{columns}])"
+    rows = f"pl.scan_delta({_python_text(table_url(table.path))}){alive}.select([{columns}])"
     return f"import polars as pl\n\nrows = {rows}.collect()\n"
 
 

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from airflow_gddl.contract.errors import GddlError, RetriableError
+from airflow_gddl.contract.layout import table_url
 from airflow_gddl.contract.packages import needed_by
 from airflow_gddl.contract.published import ReplicaSchema
 from airflow_gddl.stores import open_store
@@ -74,8 +75,8 @@ def opened(path: str, environ: Mapping[str, str]) -> Iterator[Any]:
         with needed_by("reading Delta tables", install="airflow-gddl[spark]"):
             deltalake = importlib.import_module("deltalake")
             options = open_store(environ).options_of(path)
-            found = deltalake.DeltaTable.is_deltatable(path, storage_options=options)
-            yield deltalake.DeltaTable(path, storage_options=options) if found else None
+            found = deltalake.DeltaTable.is_deltatable(table_url(path), storage_options=options)
+            yield deltalake.DeltaTable(table_url(path), storage_options=options) if found else None
     except GddlError:
         raise
     except Exception as error:  # the package raises errors of its dependencies; the page must still load

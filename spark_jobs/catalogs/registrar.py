@@ -19,7 +19,7 @@ from deltalake.exceptions import TableNotFoundError
 from airflow_gddl.contract import codec
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.extensions import CATALOGS, CatalogSpec, EntryName, TableKind, entry_name, name_fault
-from airflow_gddl.contract.layout import Layout
+from airflow_gddl.contract.layout import Layout, table_url
 from airflow_gddl.contract.published import CatalogProblem, RegisteredTable, RegistrationState
 from airflow_gddl.contract.result import RunWarning
 from airflow_gddl.contract.spec import JobSpec, TableSpec
@@ -49,7 +49,7 @@ def read_info(storage: Storage, path: str) -> DeltaTableInfo | None:
     if "://" not in path and not Path(path, "_delta_log").is_dir():
         return None
     try:
-        table = DeltaTable(path, storage_options=storage.options_of(path))
+        table = DeltaTable(table_url(path), storage_options=storage.options_of(path))
     except TableNotFoundError:
         return None
     fields = json.loads(table.schema().to_json())["fields"]

@@ -13,6 +13,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
+from airflow_gddl.contract.layout import table_url
 from airflow_gddl.contract.spec import TableSpec, TierSpec
 from airflow_gddl.contract.sql_types import SqlType
 from airflow_gddl.stores import Storage
@@ -161,7 +162,7 @@ class Tables:
         if "://" not in path and not Path(path, "_delta_log").is_dir():
             return None
         try:
-            delta = DeltaTable(path, storage_options=self.storage.options_of(path))
+            delta = DeltaTable(table_url(path), storage_options=self.storage.options_of(path))
         except TableNotFoundError:
             return None
         except Exception as error:

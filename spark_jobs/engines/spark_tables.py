@@ -27,7 +27,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from airflow_gddl.contract.errors import FatalError, RetriableError
-from airflow_gddl.contract.layout import Layout, join
+from airflow_gddl.contract.layout import Layout, join, table_url
 from airflow_gddl.contract.spec import TableSpec, TierSpec
 from airflow_gddl.contract.sql_types import SqlType, literal, parse_type, parts, quote, quoted
 from airflow_gddl.stores import Storage
@@ -388,7 +388,7 @@ class MergedTables(MaintainedTables):
         where = path
         if delta is None:
             where = self._copy(path)
-            delta = DeltaTable(where, storage_options=self.storage.options_of(where))
+            delta = DeltaTable(table_url(where), storage_options=self.storage.options_of(where))
             self._copies[where] = path
         self._there.add(path)
         schema = schema_of(delta.schema().to_json())
@@ -401,7 +401,7 @@ class MergedTables(MaintainedTables):
     def _opened(self, path: str) -> DeltaTable | None:
         """The table; null where its files can't be read as they are."""
         try:
-            delta = DeltaTable(path, storage_options=self.storage.options_of(path))
+            delta = DeltaTable(table_url(path), storage_options=self.storage.options_of(path))
         except (DeltaError, OSError, ValueError):
             return None
         return delta if is_readable(delta, vectors=deletion_vectors.are_known()) else None

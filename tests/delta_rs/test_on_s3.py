@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
-from airflow_gddl.contract.layout import Layout
+from airflow_gddl.contract.layout import Layout, table_url
 from airflow_gddl.contract.spec import JobOptions, Roots
 from airflow_gddl.stores import Storage
 from spark_jobs.job.spread_local import NoSpark
@@ -31,17 +31,48 @@ def parquet(rows: dict[str, list[object]]) -> bytes:
     return sink.getvalue()
 
 
+def reach(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {
+        "AWS_ENDPOINT_URL": endpoint,
+        "AWS_ACCESS_KEY_ID": "k",
+        "AWS_SECRET_ACCESS_KEY": "s",
+        "AWS_REGION": "us-east-1",
+        "AWS_ALLOW_HTTP": "true",
+    }.items():
+        monkeypatch.setenv(name, value)
+
+
+@pytest.mark.parametrize("folder", ["lake", "my lake", "la#ke", "la?ke", "100%", "la+ke&x=1"])
+def test_each_table_has_its_own_objects_whatever_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str
+) -> None:
+    """A `#` ends the path of a URL, and a blank is `%20` in one: one table could be taken for another."""
+    bucket, names = Bucket(), ("EMP", "EMP#HIST", "EMP X", "EMP#", "E@MP$")
+    with serving(bucket) as endpoint:
+        reach(endpoint, monkeypatch)
+        roots = Roots(landing=f"s3://bucket/in/{folder}", lake=f"s3://bucket/{folder}")
+        specs = [spec_of(name, history=True) for name in names]
+        job = replace(SmallLake(tmp_path).job(specs), roots=roots)
+        for spec in (*specs, *specs):
+            key = Layout.of(roots, spec).landing.removeprefix("s3://bucket/")
+            seq = sum(name.startswith(f"{key}/") for name in bucket.objects)
+            bucket.objects[f"{key}/20240101-00000000{seq}.parquet"] = parquet(
+                {"Op": ["U"], "seq": [seq], "id": [1], "v": [f"{spec.table} {seq}"]}
+            )
+            run = TableRun(job=job, spec=spec, runtime=Runtime(storage=Storage(), spark=NoSpark()))
+            done = attempt(run, totals_of(job))
+            assert isinstance(done, TableOutcome)
+            assert done.result.error is None, done.result.error
+        for spec in specs:
+            path = table_url(Layout.of(roots, spec).replica)
+            assert [row["v"] for row in pa.table(DeltaTable(path).scan()).to_pylist()] == [f"{spec.table} 1"]
+            assert any(name.startswith(f"{folder}/s/{spec.table[2:]}/_delta_log/") for name in bucket.objects)
+
+
 def test_move_in_a_bucket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     bucket = Bucket()
     with serving(bucket) as endpoint:
-        for name, value in {
-            "AWS_ENDPOINT_URL": endpoint,
-            "AWS_ACCESS_KEY_ID": "k",
-            "AWS_SECRET_ACCESS_KEY": "s",
-            "AWS_REGION": "us-east-1",
-            "AWS_ALLOW_HTTP": "true",
-        }.items():
-            monkeypatch.setenv(name, value)
+        reach(endpoint, monkeypatch)
         roots = Roots(landing="s3://bucket/landing", lake="s3://bucket/lake")
         job = SmallLake(tmp_path).job([SPEC])
         job = type(job)(run_id="s3", roots=roots, tables=job.tables, tiers=job.tiers)
