@@ -7,6 +7,7 @@ without case, as Delta does.
 from __future__ import annotations
 
 import re
+import zoneinfo
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields
 
@@ -44,6 +45,7 @@ def check_options(spec: TableSpec) -> Iterator[SpecProblem]:
 def dms_problems(options: Mapping[str, object]) -> Iterator[SpecProblem]:
     yield from _path_format(options.get("path_format"))
     yield from _csv_delimiter(options.get("csv_delimiter"))
+    yield from _zone(options.get("date_partition_timezone"))
     yield from _csv_row_delimiter(options.get("csv_row_delimiter"), options.get("csv_delimiter", ","))
 
 
@@ -98,6 +100,13 @@ def _csv_delimiter(delimiter: object) -> Iterator[SpecProblem]:
         return
     remedy = 'write one character in quotes, e.g. ";"; a tab is "\\t" in double quotes'
     yield SpecProblem("FIELD_VALUE", ("options", "csv_delimiter"), delimiter, fault, remedy)
+
+
+def _zone(name: object) -> Iterator[SpecProblem]:
+    if isinstance(name, str) and name not in zoneinfo.available_timezones():
+        remedy = "write DatePartitionTimezone of the endpoint, e.g. Europe/Berlin, or UTC"
+        path = ("options", "date_partition_timezone")
+        yield SpecProblem("FIELD_VALUE", path, name, "no zone of the IANA database", remedy)
 
 
 def _csv_row_delimiter(delimiter: object, of_fields: object) -> Iterator[SpecProblem]:

@@ -343,6 +343,8 @@ class DmsOptions:
     """`DatePartitionSequence`, with `DatePartitionEnabled`; optional, limits listings."""
     date_delimiter: DateDelimiter = "slash"
     """`DatePartitionDelimiter`."""
+    date_partition_timezone: str | None = None
+    """`DatePartitionTimezone`, in which names of change files are too; null: UTC, or one that is not stated."""
     op_column: str = "Op"
     """Column that holds the operation."""
     timestamp_column: str | None = None

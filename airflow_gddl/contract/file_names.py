@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
+import zoneinfo
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -56,6 +57,38 @@ def timed_order(path: str) -> str | None:
     """Sort key of change files with a time, in the order of their changes; None for other files."""
     time = change_time(path)
     return None if time is None else f"{time}/{path}"
+
+
+def repeated_hour(digits: str, zone: str | None) -> str | None:
+    """The hour of a time, if a clock in this zone goes through a part of it twice; null: it does not.
+
+    Args:
+        digits: as of `change_time`.
+        zone: of the IANA database; null: not known. Clocks go back on the last Sunday of October, or the first one of
+            November or April, before four.
+    """
+    return _repeated_hour(digits[:_HOUR_DIGITS], zone)
+
+
+_HOUR_DIGITS = len("YYYYMMDDHH")
+_SUNDAY, _WEEK, _BEFORE_HOUR = 6, timedelta(days=7), 4
+
+
+@functools.lru_cache(maxsize=4096)
+def _repeated_hour(hour: str, zone: str | None) -> str | None:
+    start = moment(hour.ljust(TIME_DIGITS, "0"))
+    if start is None:
+        return None
+    if zone is None:
+        is_last, is_first = (start + _WEEK).month != start.month, (start - _WEEK).month != start.month
+        is_day = is_last if start.month == 10 else is_first and start.month in (4, 11)
+        return hour if is_day and start.weekday() == _SUNDAY and start.hour < _BEFORE_HOUR else None
+    known = zoneinfo.ZoneInfo(zone)
+    for time in (start, start + timedelta(minutes=30)):
+        first, second = (time.replace(tzinfo=known, fold=fold).utcoffset() or timedelta() for fold in (0, 1))
+        if first > second:
+            return hour
+    return None
 
 
 def moment(digits: str) -> datetime | None:

@@ -151,7 +151,7 @@ class SequencePlace:
         times = lowered(run.dialect.commit_times)
         added = lowered(run.dialect.total_order) | times
         is_placed = run.spec.dialect == "dms" or lowered(schema.sequence) <= added
-        by_time = type(run.dialect).file_order is Dialect.file_order
+        by_time = type(run.dialect).times is Dialect.times
         if not (is_placed if not own else by_time and len(own) == len(schema.sequence)):
             what = f"its changes are ordered by {', '.join(schema.sequence)}, which gives rows of the source no place"
             raise _refused(run, what, "gddl resync without --key compares and replaces the whole table")

@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Literal
 
 from airflow_gddl.contract.extensions import COMMIT_TIMES, DATES_IN_ORDER, TOTAL_ORDER, DmsOptions, date_folder
-from airflow_gddl.contract.file_names import Names, classify, is_of_snapshot
+from airflow_gddl.contract.file_names import Names, change_time, classify, is_of_snapshot, repeated_hour, timed_order
 from spark_jobs.dialects.probe import CARRIED, probe
 from spark_jobs.dialects.protocol import EVERYTHING, Dialect, InputOpener, Probed, Window
 from spark_jobs.plan.planned_batch import PlannedFile
@@ -33,7 +33,21 @@ class DmsDialect(Dialect):
     total_order = TOTAL_ORDER
 
     def classify(self, relative_path: str) -> Names | None:
-        return classify(relative_path)
+        """Files of an hour that a clock goes through twice have no order by their names: their modification decides."""
+        found = classify(relative_path)
+        hour = self._repeated(relative_path) if found is not None and found[0] == "change" else None
+        return found if found is None or hour is None else (*found[:2], (hour,))
+
+    def file_order(self, path: str) -> str | None:
+        """By the time in the name; files of an hour that a clock goes through twice share one place."""
+        return self._repeated(path) or timed_order(path)
+
+    def _repeated(self, path: str) -> str | None:
+        """The hour of a name in local time, where it comes twice. Without folders of dates names are in UTC."""
+        zone, time = self.options.date_partition_timezone, change_time(path)
+        if time is None or (zone is None and self.options.date_partition == "none"):
+            return None
+        return repeated_hour(time, zone)
 
     def probe(self, storage: InputOpener, file: PlannedFile) -> Probed:
         found = probe(storage, file, self.options, self.bounds)

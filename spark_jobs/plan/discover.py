@@ -505,8 +505,11 @@ def _in_order(
             return generation_at(file.modified, openings)
         return state.generation if file.kind == "change" and file.modified < since else current
 
-    planned = [(generation(item.file), item) for item in waiting]
-    for number, item in sorted(planned, key=lambda p: (p[0], p[1].file.kind != "load", p[1].file.order)):
+    def place(planned: tuple[int, _Compared]) -> tuple[int, bool, tuple[str, ...], str]:
+        number, file = planned[0], planned[1].file
+        return number, file.kind != "load", file.order, file.modified
+
+    for number, item in sorted(((generation(item.file), item) for item in waiting), key=place):
         yield _planned(item, number)
 
 

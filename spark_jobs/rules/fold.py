@@ -29,8 +29,8 @@ MOVE_DELETED = f"{GDDL}__move_deleted"
 """A column of net changes as well."""
 ONTO_BATCH, ONTO_STORED = "batch", "stored"
 """Values of `MOVE_DELETED`."""
-UNSEEN = "U"
-"""`FIRST` of a key whose lowest event is an update that did not change its key."""
+UNSEEN = ("U", "D")
+"""`FIRST` of a key whose lowest event is an update that did not change its key, or a delete."""
 
 
 def carried_names(schema: TableSchema) -> dict[str, str]:

@@ -71,7 +71,7 @@ def decide(
         `ACTION`: `insert`, `update`, `delete`, or null where nothing is to be done; `AT`: row in `stored.replica`;
         `LATE`: the key is to be refolded from all its changes, so that the action doesn't count yet;
         `IGNORED`: what is known of the key is of a later generation or sequence, see `Applied.late`;
-        `UNKNOWN_KEY`: the key begins with an update though nothing is known of it (`UPDATE_WITHOUT_PRIOR`);
+        `UNKNOWN_KEY`: the key begins with an update or a delete though nothing is known of it (`UPDATE_WITHOUT_PRIOR`);
         `MOVE_LOST`: a row was moved to the key while it had another row, and was deleted (`MOVED_ROW_DELETED`);
         where `partial`, the flags of `carried_names`: the row's value replaces the stored one.
     """
@@ -245,7 +245,9 @@ class _Meeting:
 
     def unknown(self) -> np.ndarray:
         known = self.matched | self.dead | self._vanished
-        result: np.ndarray = np.asarray(pc.equal(self.net.column(FIRST), UNSEEN)) & ~known
+        # A row outside the filter, or at the key that an update has left, need not have been there.
+        firsts = UNSEEN[:1] if self.schema.spec.where or self.schema.before_of_key else UNSEEN
+        result: np.ndarray = np.asarray(pc.is_in(self.net.column(FIRST), value_set=pa.array(firsts))) & ~known
         return result
 
     def move_lost(self) -> np.ndarray:
@@ -424,7 +426,10 @@ def warnings_of(outcome: Outcome, schema: TableSchema) -> tuple[RunWarning, ...]
 
 
 def update_without_prior(count: int, sample: tuple[str, ...]) -> tuple[RunWarning, ...]:
-    message = "updates of unknown keys were stored as delivered; their earlier changes were not delivered"
+    message = (
+        "updates of unknown keys were stored as delivered, deletes of unknown keys removed nothing; earlier changes of "
+        "these keys were not delivered, or spell them otherwise"
+    )
     return (RunWarning(code="UPDATE_WITHOUT_PRIOR", message=message, count=count, sample=sample),)
 
 

@@ -333,7 +333,8 @@ def order_parts(
         last = np.asarray(pc.equal(gddl["op"], "D")) if ends_in_delete is None else ends_in_delete
         unordered, arrives = places == 0, ~deletes_win & (places == 0)
         first = pa.array((last & unordered) | arrives)
-        parts["tie_break"] = [first, pc.if_else(pa.array(arrives), _LAST_FILE, gddl["source_file"])]
+        by_name = pa.array(unordered & ~arrives)
+        parts["tie_break"] = [first, pc.if_else(by_name, gddl["source_file"], _LAST_FILE)]
     return parts | {"batch": [gddl["batch_id"]], "position": [gddl["position"]]}
 
 
