@@ -157,12 +157,18 @@ class SourceTable:
         """Rows whose first key column `key` is in the range, in any order."""
         sa = _sqlalchemy()
         low, high = within
-        wanted = sa.select(*(self.table.c[c] for c in columns))
+        wanted = sa.select(*(self._read(sa, name) for name in columns))
         wanted = wanted if low is None else wanted.where(self.table.c[key] >= low)
         wanted = wanted if high is None else wanted.where(self.table.c[key] < high)
         streaming = self.connection.execution_options(yield_per=_ROWS_AT_ONCE)
         for row in streaming.execute(wanted):
             yield tuple(row)
+
+    def _read(self, sa: Any, name: str) -> Any:
+        """Dates and times of PostgreSQL as text: Python has neither infinity nor all years. Keys as they are."""
+        column = self.table.c[name]
+        is_far = self.connection.dialect.name == "postgresql" and self.types[name].kind in ("date", "naive", "aware")
+        return sa.cast(column, sa.String).label(name) if is_far and not column.primary_key else column
 
     def rows_since(self, columns: Sequence[str], time: str, since: datetime) -> Iterator[tuple[Any, ...]]:
         """Rows whose column `time` is at or after a moment (naive: UTC, as in columns without a zone), in any order."""
@@ -170,6 +176,13 @@ class SourceTable:
         wanted = sa.select(*(self.table.c[c] for c in columns)).where(self.table.c[time] >= since)
         for row in self.connection.execution_options(yield_per=_ROWS_AT_ONCE).execute(wanted):
             yield tuple(row)
+
+
+_TEXTS = (
+    "SET LOCAL TIME ZONE 'UTC'", "SET LOCAL datestyle = 'ISO'", "SET LOCAL intervalstyle = 'postgres'",
+    "SET LOCAL bytea_output = 'hex'", "SET LOCAL extra_float_digits = 3",
+)  # fmt: skip
+"""How PostgreSQL writes values as text, whatever the database or the role has set."""
 
 
 @contextmanager
@@ -187,6 +200,8 @@ def opened(url: URL, schema: str, name: str) -> Iterator[SourceTable]:
             if url.get_backend_name() in ("postgresql", "mysql", "mariadb"):
                 connection.execution_options(isolation_level="REPEATABLE READ")
             with connection.begin():
+                for statement in _TEXTS if connection.dialect.name == "postgresql" else ():
+                    connection.execute(sa.text(statement))
                 made = sa.Table(name, sa.MetaData(), schema=schema, autoload_with=connection, resolve_fks=False)
                 yield SourceTable(connection, made)
     except sa.exc.NoSuchTableError as error:
@@ -285,7 +300,10 @@ def _single(value: Any) -> str:
 
 
 def _moment(value: datetime | str) -> str:
-    found = datetime.fromisoformat(value) if isinstance(value, str) else value
+    try:
+        found = datetime.fromisoformat(value) if isinstance(value, str) else value
+    except ValueError:  # infinity, or a year that Python's class lacks
+        return str(value)
     naive = found.astimezone(UTC).replace(tzinfo=None) if found.tzinfo is not None else found
     return naive.isoformat(timespec="microseconds")
 

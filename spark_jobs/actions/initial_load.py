@@ -8,7 +8,6 @@ files, which come after the load in order, so it must have captured the table si
 
 from __future__ import annotations
 
-import io
 import json
 import threading
 import time
@@ -34,6 +33,7 @@ from airflow_gddl.contract.spec import InitialLoad
 from airflow_gddl.contract.sql_types import MAX_PRECISION
 from airflow_gddl.contract.table_spec import lowered
 from airflow_gddl.stores import Storage
+from spark_jobs.actions.source_values import INSTANT, PLAIN, ParquetContent, SourceColumn, is_read_as_text
 from spark_jobs.dialects.replication_log import name_in_files
 from spark_jobs.ledger.claim import Claim
 from spark_jobs.ledger.ledger import FOLDER, LoadedRange, LoadProgress, read_progress, write_progress
@@ -234,19 +234,16 @@ class _Load:
         storage = self.run.runtime.storage
         if (there := _rows_of(storage, path, mark)) is not None:
             return there
-        schema = self.source.schema.with_metadata({_MARK: mark})
-        content, count = io.BytesIO(), 0
-        with pq.ParquetWriter(content, schema, compression="zstd") as writer:
-            for batch in rows():
-                self.run.go_on()
-                if self._failed.is_set():
-                    raise CancelledError
-                self._rate.take(batch.num_rows)
-                writer.write_batch(batch)
-                count += batch.num_rows
+        content = ParquetContent(self.source.schema.with_metadata({_MARK: mark}))
+        for batch in rows():
+            self.run.go_on()
+            if self._failed.is_set():
+                raise CancelledError
+            self._rate.take(batch.num_rows)
+            content.add(batch)
         self.claim.check()
-        storage.write(path, content.getvalue())
-        return count
+        storage.write(path, content.finished())
+        return content.rows
 
     def _remove_older(self) -> None:
         """Remove files of the load before, which was divided into more ranges."""
@@ -301,13 +298,6 @@ def key_values(text: str) -> tuple[Any, ...]:
     return tuple(_KINDS[kind][2](value) for kind, value in json.loads(text))
 
 
-_PLAIN: Mapping[str, pa.DataType] = {
-    "boolean": pa.bool_(), "single": pa.float32(), "double": pa.float64(), "date": pa.date32(), "text": pa.string(),
-    "binary": pa.binary(), "naive": pa.timestamp("us"), "aware": pa.timestamp("us", tz="UTC"),
-}  # fmt: skip
-"""By `SourceType.kind`."""
-
-
 def arrow_type(column: Any, kind: str, database: str) -> pa.DataType | None:
     """The type of a column's values in a file; null: the database writes them as text.
 
@@ -332,38 +322,13 @@ def arrow_type(column: Any, kind: str, database: str) -> pa.DataType | None:
         return pa.string()
     if isinstance(of_column, (T.BINARY, T.VARBINARY)):
         return pa.binary()
-    return _PLAIN.get(kind)
+    return PLAIN.get(kind)
 
 
 def _is_timestamp(column: Any) -> bool:
     from sqlalchemy import types as T  # noqa: PLC0415 - imported when needed
 
     return isinstance(column.type, T.TIMESTAMP)
-
-
-@dataclass(frozen=True)
-class SourceColumn:
-    """A column that is read; `in_files`: its name there; `as_text`: the database writes its values as text."""
-
-    name: str
-    in_files: str
-    type: pa.DataType
-    as_text: bool
-
-    def array(self, values: Sequence[Any]) -> pa.Array:
-        """
-        Raises:
-            FatalError: `INITIAL_LOAD_VALUE`.
-        """
-        convert = {pa.float64(): float, pa.float32(): float, pa.binary(): bytes}.get(self.type)
-        convert = Decimal if pa.types.is_decimal(self.type) else convert
-        try:
-            read = values if convert is None else [None if value is None else convert(value) for value in values]
-            return pa.array(read, self.type)
-        except (pa.ArrowException, ValueError, TypeError, OverflowError, ArithmeticError) as error:
-            what = f"a value of column {self.name} is no {self.type}: {error}"
-            remedy = "correct it in the source, or leave the column out by exclude_columns"
-            raise FatalError("INITIAL_LOAD_VALUE", what, where=self.name, remedy=remedy) from error
 
 
 Conditions = Callable[[Any, Any], Sequence[Any]]
@@ -411,12 +376,13 @@ class Source:
             in_utc = run.dialect.zoned_timestamps and database in ("mysql", "mariadb")
             columns = tuple(
                 SourceColumn(
-                    column.name, name_in_files(column.name, run.dialect.op_column), kind or pa.string(), kind is None
+                    column.name, name_in_files(column.name, run.dialect.op_column), kind or pa.string(), kind is None,
+                    kind is None or is_read_as_text(kinds[column.name].kind, database),
                 )
                 for column in found.table.columns
                 if is_kept(column.name, spec) or column.name.lower() in lowered(spec.sequence_by)
                 for kind in [
-                    _PLAIN["aware"] if in_utc and _is_timestamp(column)
+                    INSTANT if in_utc and _is_timestamp(column)
                     else arrow_type(column, kinds[column.name].kind, database)
                 ]
             )  # fmt: skip
@@ -428,7 +394,7 @@ class Source:
 
     @property
     def schema(self) -> pa.Schema:
-        return pa.schema([pa.field(column.in_files, column.type) for column in self.columns])
+        return pa.schema([column.field() for column in self.columns])
 
     def warnings(self) -> tuple[RunWarning, ...]:
         texts = tuple(column.name for column in self.columns if column.as_text)
@@ -441,7 +407,8 @@ class Source:
         """The last key of the next `rows` rows; null: so many do not follow."""
         with self._opened() as (sa, found):
             keys = [found.table.c[name] for name in self.keys]
-            wanted = sa.select(*keys).where(*_beyond(sa, keys, after), *within(sa, found.table))
+            shown = [self._selected(sa, found.table, column) for column in self._key_columns]
+            wanted = sa.select(*shown).where(*_beyond(sa, keys, after), *within(sa, found.table))
             row = found.connection.execute(wanted.order_by(*keys).offset(rows - 1).limit(1)).first()
         return None if row is None else key_text(tuple(row))
 
@@ -456,12 +423,17 @@ class Source:
             for rows in streamed.partitions():
                 values = zip(*rows, strict=True)
                 arrays = [column.array(one) for column, one in zip(self.columns, values, strict=True)]
-                yield pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+                fields = [column.field(one.type) for column, one in zip(self.columns, arrays, strict=True)]
+                yield pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
 
     @staticmethod
     def _selected(sa: Any, table: Any, column: SourceColumn) -> Any:
         found = table.c[column.name]
-        return sa.cast(found, sa.String).label(column.name) if column.as_text else found
+        return sa.cast(found, sa.String).label(column.name) if column.read_as_text else found
+
+    @property
+    def _key_columns(self) -> list[SourceColumn]:
+        return [next(column for column in self.columns if column.name == key) for key in self.keys]
 
     @contextmanager
     def _opened(self) -> Iterator[tuple[Any, SourceTable]]:
@@ -548,8 +520,15 @@ def _up_to(sa: Any, keys: Sequence[Any], to: str | None) -> list[Any]:
 
 def greater_key(sa: Any, keys: Sequence[Any], values: Sequence[Any]) -> Any:
     """Whether a key, or its first columns, is greater than these values, compared left to right."""
+    first = _bound(sa, keys[0], values[0])
     if len(keys) == 1:
-        return keys[0] > values[0]
-    rest = sa.and_(keys[0] == values[0], greater_key(sa, keys[1:], values[1:]))
+        return keys[0] > first
+    rest = sa.and_(keys[0] == first, greater_key(sa, keys[1:], values[1:]))
     # The first condition alone lets the database use its index.
-    return sa.and_(keys[0] >= values[0], sa.or_(keys[0] > values[0], rest))
+    return sa.and_(keys[0] >= first, sa.or_(keys[0] > first, rest))
+
+
+def _bound(sa: Any, key: Any, value: Any) -> Any:
+    """A value to compare with; the text of a number or time becomes one in the database."""
+    is_text = isinstance(value, str) and isinstance(key.type, (sa.Date, sa.DateTime, sa.Numeric))
+    return sa.cast(sa.literal(value, sa.String()), key.type) if is_text else value

@@ -29,6 +29,7 @@ from airflow_gddl.contract.spec import InitialLoad
 from airflow_gddl.contract.sql_types import DecimalType, SqlType, StructType, parse_type
 from airflow_gddl.contract.table_spec import SHARD_COLUMN, lowered
 from spark_jobs.actions.initial_load import Conditions, RowRate, Source, greater_key, log_position
+from spark_jobs.actions.source_values import SourceColumn, in_one_schema, values_of
 from spark_jobs.dialects.protocol import Dialect
 from spark_jobs.engines.port import TableContext
 from spark_jobs.pipeline import bring_up_to_date, finished
@@ -394,15 +395,15 @@ class _Resync:
 
     def _write(self, batches: Iterator[pa.RecordBatch]) -> None:
         """A file of the rows, inserts all of them."""
-        names = [self._in_files(name) for name in self.columns.source[: self.columns.keys]]
+        columns = [self._column(name) for name in self.columns.source[: self.columns.keys]]
         made = []
         for batch in batches:
             self.run.go_on()
             self.rate.take(batch.num_rows)
-            keys = zip(*(batch.column(name).to_pylist() for name in names), strict=True)
-            self._seen.update(map(self._texts, keys))
+            keys = zip(*(values_of(batch.column(c.in_files), c) for c in columns), strict=True)
+            self._seen.update(self._texts(key) for key in keys if None not in key)
             made.append(batch)
-        table = pa.Table.from_batches(made, self.source.schema)
+        table = in_one_schema(made, self.source.schema)
         self.rows += table.num_rows
         self._keep(table, "I", self.place.placed)
 
@@ -419,7 +420,10 @@ class _Resync:
         self._keep(pa.table(columns, schema=self.source.schema), "D", self.place.placed)
 
     def _in_files(self, name: str) -> str:
-        return next(column.in_files for column in self.source.columns if column.name == name)
+        return self._column(name).in_files
+
+    def _column(self, name: str) -> SourceColumn:
+        return next(column for column in self.source.columns if column.name == name)
 
     def _own_in_files(self, sequence: str) -> str:
         wanted = sequence.lower()
@@ -437,7 +441,9 @@ class _Resync:
             found[name] = pa.repeat(one[0], table.num_rows)
         found |= {name: table.column(name) for name in table.column_names}
         content = io.BytesIO()
+        fields = {field.name: field for field in table.schema}
         whole = pa.table(found)
+        whole = whole.cast(pa.schema([fields.get(field.name, field) for field in whole.schema]))
         pq.write_table(whole.replace_schema_metadata({RESYNCED.encode(): b"1"}), content, compression="zstd")
         runtime = self.run.runtime
         while True:

@@ -31,6 +31,8 @@ from spark_jobs.dialects.protocol import (
 from spark_jobs.plan.planned_batch import PlannedFile
 
 _THREADS = 8
+STATED = b"gddl_type"
+"""Metadata of a column of text in a parquet file that jobs write: the SQL type that its values have but for misfits."""
 CARRIED = "_dms_carried"
 """Column that is added to CSV in which updates lack columns: the names of those that each carries."""
 csv.field_size_limit(2**31 - 1)  # Python's default of 131,072 characters is too small for large text columns
@@ -115,6 +117,7 @@ def _probe_parquet(file: PlannedFile, stream: BinaryIO, bounds: ReadBounds, *, w
         file=file,
         columns=tuple((field.name, column_type(field.type)) for field in schema),
         rows=meta.num_rows,
+        stated=tuple((f.name, f.metadata[STATED].decode()) for f in schema if STATED in (f.metadata or {})),
         wrapped=wrapped,
         row_groups=() if wrapped else tuple(meta.row_group(i).num_rows for i in range(meta.num_row_groups)),
     )
