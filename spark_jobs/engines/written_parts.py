@@ -17,7 +17,8 @@ from airflow_gddl.contract.codec import to_json
 from airflow_gddl.contract.errors import FatalError, GddlError, QuarantinableError, RetriableError
 from airflow_gddl.contract.layout import join
 from airflow_gddl.contract.result import RunWarning
-from airflow_gddl.contract.table_spec import SchemaGate
+from airflow_gddl.contract.spec import TableSpec
+from airflow_gddl.contract.table_spec import SchemaGate, lowered
 from airflow_gddl.stores import Storage
 from spark_jobs.delta.data_files import Target
 from spark_jobs.delta.log import Action, version_of
@@ -26,7 +27,13 @@ from spark_jobs.dialects.protocol import Dialect, Probed, Unreadable, begin_a_ta
 from spark_jobs.engines.port import Place, TableContext, stream_of, stream_rows
 from spark_jobs.plan.planned_batch import BatchPlan, TableState, Truncate
 from spark_jobs.plan.sequence import sort_key
-from spark_jobs.plan.source_snapshots import IgnoredSnapshot, LedgerBefore, SnapshotMarks, snapshots_after
+from spark_jobs.plan.source_snapshots import (
+    IgnoredSnapshot,
+    KnownSnapshots,
+    LedgerBefore,
+    SnapshotMarks,
+    snapshots_after,
+)
 from spark_jobs.plan.table_schema import TableSchema
 from spark_jobs.rules import quarantine
 from spark_jobs.rules.batch_schema import BatchSchema, GroupDecoding, Landed, plan_batch
@@ -247,10 +254,42 @@ def with_snapshots(
         return schema
     before = LedgerBefore(known=state.snapshots, generation=state.generation, max_sequence=state.max_sequence)
     known, ignored = snapshots_after(before, marks, batch=plan.number, planned_at=plan.planned_at)
+    spec = schema.table_schema.spec
+    require_distinct_ids(spec, known)
     return replace(
-        schema, snapshots=known, warnings=(*schema.warnings, *of_ignored_snapshots(ignored)),
+        schema, snapshots=known,
+        warnings=(*schema.warnings, *of_ignored_snapshots(ignored), *of_shards(spec, known)),
         table_schema=replace(schema.table_schema, openings=known.openings),
     )  # fmt: skip
+
+
+def require_distinct_ids(spec: TableSpec, known: KnownSnapshots) -> None:
+    """Refuse documents whose keys are values of a type and texts of such values: both would be one row.
+
+    Raises:
+        FatalError: `KEY_TYPE`.
+    """
+    both = [name for name in known.id_types if f"text of {name}" in known.id_types]
+    if not both:
+        return
+    what = f"{spec.table}: `_id` is {both[0]} in some documents, and text of such a value in others, which a column "
+    remedy = (
+        "give the documents ids of one type at the source, or capture those of each type into a table of its own (a "
+        "filter of the connector); then reload the table"
+    )
+    raise FatalError("KEY_TYPE", f"{what}can't tell apart; nothing was written", where=spec.table, remedy=remedy)
+
+
+def of_shards(spec: TableSpec, known: KnownSnapshots) -> tuple[RunWarning, ...]:
+    """Warning about documents of several shards, whose keys need not be distinct."""
+    is_told = "_dbz_shard" in lowered(spec.keys) or set(known.id_types) <= {"ObjectId", "UUID"}
+    if len(known.shards) < 2 or is_told:
+        return ()
+    message = (
+        "documents come from several shards, on which an `_id` may stand for another document each; `keys: [_id, "
+        "_dbz_shard]` keeps them apart where no document moves from shard to shard"
+    )
+    return (RunWarning(code="SHARDS_SHARE_KEYS", message=message, count=len(known.shards), sample=known.shards[:5]),)
 
 
 def of_ignored_snapshots(ignored: Sequence[IgnoredSnapshot]) -> tuple[RunWarning, ...]:

@@ -40,11 +40,14 @@ class SnapshotMarks:
 
     Attributes:
         sources: names of the connectors; `collections`: tables of the source; `partitions`: of the topic.
+        id_types: of the keys of documents, see `documents.id_type`; `shards`: of MongoDB, where events name them.
     """
 
     sources: tuple[str, ...] = ()
     collections: tuple[str, ...] = ()
     partitions: tuple[str, ...] = ()
+    id_types: tuple[str, ...] = ()
+    shards: tuple[str, ...] = ()
     parts: tuple[SnapshotPart, ...] = ()
 
 
@@ -78,6 +81,8 @@ class KnownSnapshots:
     sources: tuple[str, ...] = ()
     collections: tuple[str, ...] = ()
     partitions: tuple[str, ...] = ()
+    id_types: tuple[str, ...] = ()
+    shards: tuple[str, ...] = ()
 
     @property
     def openings(self) -> tuple[SnapshotRun, ...]:
@@ -120,6 +125,8 @@ def snapshots_after(
         sources=_named(known.sources, (name for mark in marks for name in mark.sources)),
         collections=_named(known.collections, (name for mark in marks for name in mark.collections)),
         partitions=_named(known.partitions, (name for mark in marks for name in mark.partitions)),
+        id_types=_named(known.id_types, (name for mark in marks for name in mark.id_types)),
+        shards=_named(known.shards, (name for mark in marks for name in mark.shards)),
     )
     ignored: list[IgnoredSnapshot] = []
     for part in _together(part for mark in marks for part in mark.parts):

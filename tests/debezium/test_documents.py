@@ -169,3 +169,73 @@ def test_date_outside_the_years_where_the_row_takes_it(
     ((value, rescued),) = lake.replica("until", "_rescued_data")
     held = value if types else json.loads(rescued)["until"]
     assert (held, value is None) == (far, not types)
+
+
+def with_id(op: str, key: Any, at: int, v: str | None = None, shard: str = "rs0") -> Json:
+    """An event of a document with this key, captured on a shard."""
+    found = event(op, 1, at)
+    after = None if v is None else json.dumps({"_id": key, "v": v})
+    value = {**found["value"], "after": after, "source": {**found["value"]["source"], "rs": shard}}
+    return {"key": {"id": json.dumps(key)}, "value": value}
+
+
+_DAY = "2024-01-02T00:00:00+00:00"
+_UUID = "0123abcd-0000-4000-8000-000000000000"
+OTHER_TYPES: dict[str, tuple[Any, Any]] = {
+    "number": (1, "1"), "fraction": (1.5, "1.5"), "decimal": ({"$numberDecimal": "1.10"}, "1.10"),
+    "long": ({"$numberLong": "1"}, "1"), "ObjectId": (oid(95), f"{95:024x}"), "UUID": ({"$uuid": _UUID}, _UUID),
+    "boolean": (True, "true"), "date": ({"$date": _DAY}, _DAY),
+}  # fmt: skip
+"""Keys that BSON tells apart, and a column of text does not."""
+
+
+@pytest.mark.parametrize("name", OTHER_TYPES)
+@pytest.mark.parametrize("files", [1, 2])
+@pytest.mark.parametrize("is_text_first", [False, True])
+def test_keys_that_differ_by_their_type_alone_are_refused(
+    engine: EnginePort, tmp_path: Path, name: str, files: int, is_text_first: bool
+) -> None:
+    lake = Lake(engine, tmp_path, keys=["_id"])
+    keys = OTHER_TYPES[name][::-1] if is_text_first else OTHER_TYPES[name]
+    events = [with_id("c", key, at, v) for at, (key, v) in enumerate(zip(keys, "ab", strict=True), 1)]
+    if files == 2:
+        lake.land(as_lines(events[0]))
+        lake.run()
+    lake.land(as_lines(*events[files - 1 :]))
+    assert lake.refused() == "KEY_TYPE"
+
+
+@pytest.mark.parametrize("keys", [("a", "b"), ("1", "2"), (1, {"$numberLong": "2"}), (oid(1), "a"), (oid(1), oid(2)),
+                                  (f"{1:024x}", "x"), (_UUID, f"{1:024x}")])  # fmt: skip
+def test_keys_that_are_distinct_as_text_are_rows(engine: EnginePort, tmp_path: Path, keys: tuple[Any, Any]) -> None:
+    lake = Lake(engine, tmp_path, keys=["_id"])
+    lake.land(as_lines(*(with_id("c", key, at, v) for at, (key, v) in enumerate(zip(keys, "ab", strict=True), 1))))
+    assert warnings_of(lake.run()) == []
+    assert lake.replica("v") == [("a",), ("b",)]
+
+
+@pytest.mark.parametrize("files", [1, 2])
+def test_documents_of_several_shards_are_told(engine: EnginePort, tmp_path: Path, files: int) -> None:
+    """An `_id` is unique on its shard alone. By default it is the key, for a document may move from shard to shard.
+
+    Its updates come from the new shard then, and no event tells of the move: with the shard in the key the former row
+    would stay. So two documents of one `_id` are two rows only where the row says so.
+    """
+    events = [with_id("c", 1, 1, "a", "shard0"), with_id("c", 1, 2, "b", "shard1")]
+    lake = Lake(engine, tmp_path / "told", keys=["_id"])
+    apart = Lake(engine, tmp_path / "apart", keys=["_id", "_dbz_shard"])
+    for each in (lake, apart):
+        for part in [events] if files == 1 else [[one] for one in events]:
+            each.land(as_lines(*part))
+            result = each.run()
+        assert warnings_of(result) == (["SHARDS_SHARE_KEYS"] if each is lake else [])
+        each.land(as_lines(with_id("d", 1, 9, None, "shard0")))
+        each.run()
+    assert apart.replica("_id", "v", "_dbz_shard") == [(1, "b", "shard1")]
+    assert apart.run(action="verify").details["verdict"] == "equal"
+
+
+def test_shards_whose_keys_are_object_ids_share_none(engine: EnginePort, tmp_path: Path) -> None:
+    lake = Lake(engine, tmp_path, keys=["_id"])
+    lake.land(as_lines(with_id("c", oid(1), 1, "a", "shard0"), with_id("c", oid(2), 2, "b", "shard1")))
+    assert warnings_of(lake.run()) == []

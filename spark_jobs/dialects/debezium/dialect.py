@@ -33,6 +33,7 @@ from spark_jobs.dialects.debezium.technical import (
     with_epochs,
     with_keys,
     with_other_epochs,
+    with_shards,
 )
 from spark_jobs.dialects.probe import probe, reading, require_bounded
 from spark_jobs.dialects.protocol import EVERYTHING, TRUNCATE, Dialect, InputOpener, Probed, Window
@@ -87,17 +88,20 @@ _OF_SNAPSHOT = frozenset({"true", "first", "first_in_data_collection", _LAST_OF_
 """Values of `source.snapshot`; others: streamed changes (`false`) and rows of incremental snapshots."""
 
 
-def marks_of(table: pa.Table, sources: Sequence[Source], path: str) -> SnapshotMarks:
+def marks_of(table: pa.Table, rows: Translated, path: str) -> SnapshotMarks:
     """
     Args:
-        table: the rows, with their positions and commit times; `sources`: of the same rows.
+        table: the rows, with their positions and commit times.
         path: of the file.
     """
+    sources = rows.sources
     given = [source for source in sources if source]
     names = dict.fromkeys(_text(source.get("name")) for source in given)
     tables = dict.fromkeys(map(_collection, given))
+    shards = dict.fromkeys(_text(source["rs"]) for source in given if source.get("rs"))
     partition = partition_of(path)
     return SnapshotMarks(
+        id_types=rows.id_types, shards=tuple(shards)[:MOST_NAMED],
         sources=tuple(names)[:MOST_NAMED], collections=tuple(tables)[:MOST_NAMED],
         partitions=(partition,) if partition else (), parts=_parts(table, sources),
     )  # fmt: skip
@@ -252,8 +256,9 @@ class DebeziumDialect(Dialect):
             return self._probed(file, table_of(events, self.options, images), events.malformed)
 
     def _probed(self, file: PlannedFile, rows: Translated, malformed: pa.Array | None = None) -> Probed:
-        table = with_epochs(with_keys(rows.table, self.spec.keys), self.options.log_began)
-        marks = None if self.options.snapshots == "merge" else marks_of(table, rows.sources, file.path)
+        table = with_shards(rows.table, rows.sources, self.spec.keys)
+        table = with_epochs(with_keys(table, self.spec.keys), self.options.log_began)
+        marks = None if self.options.snapshots == "merge" else marks_of(table, rows, file.path)
         found = Probed.of_table(file, table, malformed, rows.stated, marks)
         operations = pc.unique(table.column(self.op_column)).to_pylist() if malformed is None else []
         return replace(found, only_truncates=operations == [TRUNCATE], unavailable=rows.unavailable)

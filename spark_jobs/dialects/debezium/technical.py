@@ -129,6 +129,8 @@ _BY_CONNECTOR: Mapping[str, Callable[[Source], str | None]] = {
 
 
 OP, SEQUENCE, TIME, CARRIED = "_dbz_op", "_dbz_sequence", "_dbz_ts", "_dbz_carried"
+SHARD = "_dbz_shard"
+"""Column of the shard of a document, for rows that name it in `keys`: an `_id` is unique on its shard alone."""
 _TIME = pa.timestamp("us", "UTC")
 
 Columns = dict[str, pa.Array]
@@ -137,13 +139,15 @@ Columns = dict[str, pa.Array]
 @dataclass(frozen=True)
 class Translated:
     """Rows of a file; `stated`: columns of text with a misfit, to the types that their schema states; `sources`: of the
-    events, a row each; `unavailable`: columns without a value, since updates did not send theirs.
+    events, a row each; `unavailable`: columns without a value, since updates did not send theirs; `id_types`: see
+    `SnapshotMarks`.
     """
 
     table: pa.Table
     stated: Mapping[str, pa.DataType]
     sources: Sequence[Source]
     unavailable: tuple[str, ...] = ()
+    id_types: tuple[str, ...] = ()
 
 
 def with_technical(
@@ -205,6 +209,13 @@ def with_keys(table: pa.Table, keys: Sequence[str]) -> pa.Table:
         if match(table.column_names, key) is None:
             table = table.append_column(key, pa.nulls(table.num_rows))
     return table
+
+
+def with_shards(table: pa.Table, sources: Sequence[Source], keys: Sequence[str]) -> pa.Table:
+    """Rows with the replica set of each event where it is a part of the table's key."""
+    if match(keys, SHARD) is None or match(table.column_names, SHARD) is not None:
+        return table
+    return table.append_column(SHARD, pa.array([source.get("rs") for source in sources], pa.string()))
 
 
 def with_epochs(table: pa.Table, began: Sequence[str]) -> pa.Table:
