@@ -6,6 +6,7 @@ import codecs
 import csv
 import io
 import itertools
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
@@ -15,7 +16,6 @@ import pyarrow.compute as pc
 import pyarrow.csv as pcsv
 
 from airflow_gddl.contract.extensions import DmsOptions
-from airflow_gddl.contract.names import landed_name
 from spark_jobs.dialects.csv_lines import first_record, reader, restored, with_usual_ends
 from spark_jobs.dialects.protocol import match
 from spark_jobs.rules.texts import BLANKS
@@ -160,7 +160,7 @@ def _fields(text: str, width: int, form: DmsOptions) -> list[str | None]:
 
 
 def with_carried(table: pa.Table, form: DmsOptions, carried: str) -> pa.Table:
-    """Rows with a list of the columns that each update carries, null for all, in the column `carried`.
+    """Rows with a JSON array of the columns that each update carries, null for all, in the column `carried`.
 
     `csv_no_sup` in an update or delete stands for a column that the source has not logged; it is null then.
     """
@@ -185,4 +185,4 @@ def _is(values: pa.ChunkedArray, text: str) -> np.ndarray:
 def _list(names: Sequence[str], lacks: Mapping[str, np.ndarray], row: int) -> str | None:
     if not any(flags[row] for flags in lacks.values()):
         return None
-    return ",".join(landed_name(name) for name in names if not lacks[name][row])
+    return json.dumps([name for name in names if not lacks[name][row]], ensure_ascii=False)
