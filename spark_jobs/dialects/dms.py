@@ -50,14 +50,16 @@ class DmsDialect(Dialect):
         return repeated_hour(time, zone)
 
     def probe(self, storage: InputOpener, file: PlannedFile) -> Probed:
-        found = probe(storage, file, self.options, self.bounds)
+        """Where the row names a list of its own, the word for a column that is not logged is a text like any other."""
+        has_own = self.spec.columns_to_update not in (None, CARRIED)
+        options = replace(self.options, csv_no_sup=None) if has_own else self.options
+        found = probe(storage, file, options, self.bounds)
         return replace(found, prepared=self.spec.mode == "snapshots" and is_of_snapshot(file.path))
 
     @property
-    def carried(self) -> str | None:
-        """Of CSV alone, whose updates may have a word in place of a column that the source has not logged."""
-        is_csv = self.options.csv_header or bool(self.options.csv_columns)
-        return CARRIED if is_csv and self.options.csv_no_sup is not None else None
+    def carried(self) -> str:
+        """Only CSV has it. Whatever the options say now: lists that are stored stay lists."""
+        return CARRIED
 
     @property
     def op_column(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -81,6 +82,31 @@ def test_word_that_is_a_value(tmp_path: Path) -> None:
     lake.land(spec, "20250101-000000001.csv", "U,2,1,Bo,NOT_SUPPLIED,NOT_SUPPLIED\n")
     assert warned(lake.done(spec)) == {}
     assert lake.rows(spec, "name", "my_city", "n") == [("Bo", "NOT_SUPPLIED", "NOT_SUPPLIED")]
+
+
+def test_what_an_update_has_carried_stays_known_when_the_word_is_none_any_more(tmp_path: Path) -> None:
+    lake, spec = CsvLake(tmp_path), table()
+    lake.land(spec, "LOAD00000001.csv", "I,,1,Ada,London,5\n")
+    lake.land(spec, "20250101-000000001.csv", "U,2,1,Bo,NOT_SUPPLIED,6\n")
+    lake.done(spec)
+    other = table(csv_no_sup=None)
+    lake.land(other, "20250101-000000002.csv", "U,3,1,Cy,NOT_SUPPLIED,7\n")
+    lake.done(other)
+    assert lake.rows(other, "name", "my_city", "n") == [("Cy", "NOT_SUPPLIED", "7")]
+    lake.land(other, "20250101-000000000.csv", "U,1,1,late,Rome,4\n")
+    lake.done(other)
+    lake.done(other, JobOptions(full_refresh=True))
+    assert lake.rows(other, "name", "my_city", "n") == [("Cy", "NOT_SUPPLIED", "7")]
+    assert lake.done(other, JobOptions(action="verify")).details["verdict"] == "equal"
+
+
+def test_word_is_a_text_where_the_row_names_a_list_of_its_own(tmp_path: Path) -> None:
+    lake = CsvLake(tmp_path)
+    spec = replace(table(csv_columns=[*_COLUMNS, "AR_H_COLUMNS"]), columns_to_update="AR_H_COLUMNS")
+    lake.land(spec, "LOAD00000001.csv", "I,,1,Ada,London,5,\n")
+    lake.land(spec, "20250101-000000001.csv", 'U,2,1,Bo,NOT_SUPPLIED,6,"name,n"\nU,3,1,Cy,NOT_SUPPLIED,,"my city"\n')
+    lake.done(spec)
+    assert lake.rows(spec, "name", "my_city", "n") == [("Bo", "NOT_SUPPLIED", "6")]
 
 
 def test_key_that_is_not_logged_is_none(tmp_path: Path) -> None:
