@@ -26,6 +26,7 @@ from airflow_gddl.contract.file_names import is_temporary
 from airflow_gddl.contract.flat_events import FlatForm, is_envelope
 from airflow_gddl.contract.layout import join
 from airflow_gddl.contract.spec import TableSpec
+from airflow_gddl.onboarding.csv_settings import SAMPLED_BYTES, csv_settings
 from airflow_gddl.onboarding.landing import Footer, LandedName, Landing, TableFolder, before_prefix, landing_rows
 from airflow_gddl.stores.readers import GZIP_MAGIC
 
@@ -129,6 +130,13 @@ NOT_PARQUET = KnownFinding(
     "CSV has no types, and truncated files can't be detected; the content was not checked",
     "endpoint: DataFormat parquet, ParquetVersion parquet-2-0",
 )
+CSV_SETTING = KnownFinding(
+    "INSPECT_CSV_SETTING",
+    "error",
+    "CSV is written by a setting that the row's options don't say: rows or values would be read as others",
+    "row: the option named, as the endpoint has it: csv_row_delimiter (CsvRowDelimiter), csv_quotes (Rfc4180),"
+    " csv_no_sup (CsvNoSupValue)",
+)
 FILE_UNREADABLE = KnownFinding(
     "INSPECT_FILE_UNREADABLE",
     "error",
@@ -160,6 +168,7 @@ class InspectionRequest:
         spec: its metadata row; null: it has none.
         times: text columns whose values are times, with one of them.
         cut: columns with several longest values that end at a whole number of kilobytes.
+        csv: options that the newest change file of CSV contradicts.
         updates_without_row: updates of keys that no earlier row had; null: keys could not be tracked.
     """
 
@@ -167,6 +176,7 @@ class InspectionRequest:
     spec: TableSpec | None = None
     times: Mapping[str, InspectedFiles] = field(default_factory=dict)
     cut: Mapping[str, InspectedFiles] = field(default_factory=dict)
+    csv: Mapping[str, InspectedFiles] = field(default_factory=dict)
     updates_without_row: tuple[InspectedFiles, ...] | None = None
 
 
@@ -194,8 +204,22 @@ def inspect_folder(landing: Landing, folder: TableFolder, spec: TableSpec | None
     folder = replace(folder, unreadable={**folder.unreadable, **damaged})
     cut = {column: longest.seen for column, longest in lengths.items() if longest.is_cut}
     return InspectionRequest(
-        folder=folder, spec=spec, times=times, cut=cut, updates_without_row=_updates_without_row(landing, folder, spec)
-    )
+        folder=folder, spec=spec, times=times, cut=cut, csv=_csv_settings(landing, folder, spec),
+        updates_without_row=_updates_without_row(landing, folder, spec),
+    )  # fmt: skip
+
+
+def _csv_settings(landing: Landing, folder: TableFolder, spec: TableSpec | None) -> Mapping[str, InspectedFiles]:
+    plain = [file for file in folder.files if file.format == "csv" and file.kind == "change"]
+    if not plain:
+        return {}
+    file = plain[-1]
+    try:
+        options = codec.decode(DmsOptions, {} if spec is None else dict(spec.options))
+        found = csv_settings(landing.beginning(folder.table, file, SAMPLED_BYTES), options)
+    except (OSError, EOFError, ValueError, FatalError):
+        return {}
+    return {name: InspectedFiles(file=file.name, value=f"{name}: {said}") for name, said in found.items()}
 
 
 def _sample(folder: TableFolder) -> Iterator[LandedName]:
@@ -392,6 +416,8 @@ def _format(request: InspectionRequest) -> Iterator[Finding]:
     if plain:
         number = f"{len(plain)} file{'s' if len(plain) > 1 else ''}"
         yield NOT_PARQUET.at(request.folder.table, plain[0].name, number)
+    for found in request.csv.values():
+        yield CSV_SETTING.at(request.folder.table, found.file, found.value)
     for name, why in request.folder.unreadable.items():
         yield FILE_UNREADABLE.at(request.folder.table, name, why)
 

@@ -182,6 +182,11 @@ class Landing:
         with self.store.open_input(join(self.folder(table), file.name)) as stream:
             yield io.BytesIO(Inflating(stream, _MOST_INFLATED, file.name).readall()) if _zipped(stream) else stream
 
+    def beginning(self, table: str, file: LandedName, most: int) -> str:
+        """Text of a file's first bytes."""
+        with self._source(table, file) as source:
+            return source.read(most).decode("utf-8-sig", errors="replace")
+
     def read(self, table: str, files: Iterable[LandedName], columns: Sequence[str]) -> Iterator[pa.Table]:
         """These columns of files, those of them that a file has; unreadable files are left out."""
         for file in files:

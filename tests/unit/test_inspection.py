@@ -263,3 +263,24 @@ def test_files_that_the_row_says_another_service_writes_are_not_judged_by_the_ru
     put(tmp_path / "landing", "20240101-000000000.parquet", event)
     assert invoke(["inspect", "--metadata", str(metadata)], real()) == 0
     assert "1 table, no findings" in capsys.readouterr().out
+
+
+_ROWS = "I,1,1,Ada,London,ABC\nU,2,1,Bo,{word},{word}\n"
+
+
+@pytest.mark.parametrize(("options", "text", "named"), [
+    ({}, _ROWS.format(word="NOT_SUPPLIED"), None), ({}, _ROWS.format(word="NO_SUP"), "csv_no_sup"),
+    ({"csv_no_sup": "NO_SUP"}, _ROWS.format(word="NO_SUP"), None), ({}, _ROWS.format(word="NULL"), None),
+    ({}, _ROWS.format(word="ABC"), None), ({}, _ROWS.format(word="12.5"), None),
+    ({}, _ROWS.format(word="x").replace("\n", "\r"), "csv_row_delimiter"),
+    ({"csv_row_delimiter": "\r"}, _ROWS.format(word="x").replace("\n", "\r"), None),
+    ({}, 'I,1,1,Ada,5" disk,x\n', "csv_quotes"), ({"csv_quotes": False}, 'I,1,1,Ada,5" disk,x\n', None),
+    ({}, 'I,1,1,Ada,"5"" disk",x\n', None),
+])  # fmt: skip
+def test_settings_that_csv_shows(tmp_path: Path, options: dict[str, Any], text: str, named: str | None) -> None:
+    path = tmp_path / "shop" / "t" / "20240101-000000001.csv"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(text.encode())
+    spec = replace(SPEC, options={"csv_columns": ["seq", "id", "name", "city", "v"], **options})
+    found = [one for one in findings(tmp_path, spec) if one.code == "INSPECT_CSV_SETTING"]
+    assert [one.evidence.partition(":")[0] for one in found] == ([] if named is None else [named])
