@@ -129,7 +129,8 @@ class ParquetContent:
     def add(self, batch: pa.RecordBatch) -> None:
         common = _common(self._schema, batch.schema)
         if common != self._schema:
-            former = pq.read_table(io.BytesIO(self.finished()), use_threads=False)
+            written = pq.ParquetFile(io.BytesIO(self.finished()), coerce_int96_timestamp_unit="us")
+            former = written.read(use_threads=False)
             self._begin(common)
             for part in former.to_batches():
                 self._writer.write_batch(_recast(part, common))
