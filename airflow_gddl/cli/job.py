@@ -131,11 +131,15 @@ def _run_row(result: JobResult) -> list[Cell | str]:
 def show_verdicts(screen: Screen, results: Sequence[JobResult]) -> None:
     """One row for each table: whether the replica equals its changes, and its source where requested."""
     numbers = number_columns("rows", "expected", "in the source", "unsettled")
-    screen.table(["table", "verdict", *numbers, "keys"], [_verdict_row(result) for result in results])
+    compared = ScreenColumn("compared with", spare=1)
+    screen.table(["table", "verdict", compared, *numbers, "keys"], [_verdict_row(result) for result in results])
     checked = [_constraint_row(r.table, one) for r in results for one in answer(r).get("constraints") or ()]
     if checked:
         numbers = number_columns("rows", "failed", "unsettled")
         screen.table(["table", "constraint", "verdict", *numbers, "values"], checked)
+    if any(answer(result).get("compared") == ["its changes"] for result in results):
+        without = "Whether a table equals its source is not known without a connection to it: docs/repair.md, Verify."
+        screen.say(without, "yellow")
     for result in results:
         left_out = (answer(result).get("source") or {}).get("not_compared") or {}
         for column, reason in left_out.items():
@@ -193,6 +197,7 @@ def _verdict_row(result: JobResult) -> list[Cell | str]:
     return [
         result.table,
         status(verdict(result)),
+        " and ".join(found.get("compared") or ()),
         count(found.get("rows")),
         count(found.get("expected_rows")),
         count(source.get("source_rows")),

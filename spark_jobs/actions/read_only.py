@@ -138,6 +138,7 @@ def verify(run: TableRun, totals: RunTotals) -> JobResult:
     totals.expectations = summed(totals.expectations, [one.count for one in findings])
     kept = not any(one.failed for one in findings)
     details = {"verdict": "different" if not equal else "equal" if kept else "violated", **asdict(verdict)}
+    details["compared"] = ["its changes", *([] if source is None else ["its source"])]
     details |= {"constraints": [asdict(one) for one in findings]} if findings else {}
     details["changes_cut_before"] = cut_before(run.runtime.storage, run.layout.state)
     details["source"] = None if source is None else asdict(source)
