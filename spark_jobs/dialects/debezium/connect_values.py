@@ -85,6 +85,14 @@ class Kind:
     of: Callable[[Value], Value] = lambda value: value
 
 
+_COLUMN = "__debezium.source.column."
+_PROPAGATED = f"{_COLUMN}type"
+_SPECIAL = {"NAN": "NaN", "POSITIVE_INFINITY": "Infinity", "NEGATIVE_INFINITY": "-Infinity"}
+"""The connector's names of what is no number, as the database writes them."""
+_MOST_DIGITS = 1000
+"""That any database lets a type state; PostgreSQL's connector gives more for one that states none."""
+
+
 def kind_of(schema: Mapping[str, Any]) -> Kind | None:
     """The kind of a Connect schema in its JSON form; null when it is unknown."""
     if (named := named_kind(schema.get("name"), schema.get("parameters") or {})) is not None:
@@ -96,6 +104,8 @@ def kind_of(schema: Mapping[str, Any]) -> Kind | None:
             return _map(kind_of(schema.get("keys") or {}), kind_of(schema.get("values") or {}))
         case "struct":
             return _struct({part["field"]: kind_of(part) for part in schema.get("fields") or ()})
+        case "string" if _PROPAGATED in (schema.get("parameters") or {}):
+            return _number_in_text(schema["parameters"])
         case scalar:
             return _SCALARS.get(str(scalar))
 
@@ -211,6 +221,24 @@ def _decimal(parameters: Mapping[str, Any]) -> Kind:
     if not 0 <= scale <= precision:
         return Kind(pa.string(), lambda value: text_of(exact(value)))
     return Kind(pa.decimal128(precision, scale), exact)
+
+
+def _number_in_text(parameters: Mapping[str, Any]) -> Kind:
+    """Of a column whose type the connector has propagated: `numeric(p, s)` is one also where numbers come as text."""
+    name = str(parameters[_PROPAGATED]).upper()
+    precision, scale = (int(parameters.get(f"{_COLUMN}{part}") or 0) for part in ("length", "scale"))
+    if name == "MONEY":
+        precision, scale = MAX_PRECISION, 2
+    if name not in ("NUMERIC", "DECIMAL", "MONEY") or not 0 <= scale <= precision <= _MOST_DIGITS:
+        return Kind(pa.string(), lambda value: _SPECIAL.get(value, value))
+    return Kind(pa.decimal128(min(precision, MAX_PRECISION), scale), _finite)
+
+
+def _finite(value: Value) -> Decimal:
+    found = Decimal(value)
+    if not found.is_finite():  # NaN and infinity, which no decimal of the lake can be
+        raise ValueError(value)
+    return found
 
 
 def _of_any_scale(value: Value) -> str:
