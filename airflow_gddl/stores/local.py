@@ -271,6 +271,17 @@ def _create_unlinked(path: str, data: bytes) -> bool:
     return True
 
 
+def sync(path: str) -> None:
+    """See `Storage.sync`."""
+    target = Path(bare(path))
+    for place in (target, target.parent):
+        opened = os.open(place, os.O_RDONLY)
+        try:
+            os.fsync(opened)
+        finally:
+            os.close(opened)
+
+
 def swap(path: str, data: bytes, tag: str | None) -> bool:
     """See `Storage.swap`."""
     target = Path(bare(path))

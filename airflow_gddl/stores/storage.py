@@ -163,6 +163,12 @@ class Storage:
         """
         return self.create(path, data) or read_if_there(self, path) == data
 
+    def sync(self, path: str) -> None:
+        """Return once the file and its name would survive a loss of power; objects do once they are put."""
+        if not is_s3(path):
+            with translated(path):
+                local.sync(path)
+
     def swap(self, path: str, data: bytes, tag: str | None) -> bool:
         """Put if the object's tag is unchanged (null: if there is none); False otherwise."""
         with translated(path):

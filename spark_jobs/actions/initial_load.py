@@ -23,6 +23,7 @@ from uuid import UUID
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from airflow_gddl.contract.capture import capture_of
 from airflow_gddl.contract.durations import seconds
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.extensions import DIALECTS
@@ -33,10 +34,18 @@ from airflow_gddl.contract.spec import InitialLoad
 from airflow_gddl.contract.sql_types import MAX_PRECISION
 from airflow_gddl.contract.table_spec import lowered
 from airflow_gddl.stores import Storage
-from spark_jobs.actions.source_values import INSTANT, PLAIN, ParquetContent, SourceColumn, is_read_as_text
-from spark_jobs.dialects.replication_log import name_in_files
+from spark_jobs.actions.source_values import (
+    INSTANT,
+    PLAIN,
+    ParquetContent,
+    SourceColumn,
+    is_read_as_text,
+    is_written_as_text,
+)
+from spark_jobs.dialects.dms import name_in_files
 from spark_jobs.ledger.claim import Claim
 from spark_jobs.ledger.ledger import FOLDER, LoadedRange, LoadProgress, read_progress, write_progress
+from spark_jobs.sources.capture.log import follow, load_forms, open_log
 from spark_jobs.table.runtime import RunTotals, TableRun, iso
 from spark_jobs.verification import SourceTable, opened, url_of
 
@@ -62,9 +71,11 @@ def load_from_source(run: TableRun, totals: RunTotals) -> JobResult:
         resumed = found is not None and found.ended is None
         if not resumed:
             _require_wanted(run, found)
+        log = open_log(run)  # before a row is read: what is committed meanwhile is in it
+        resumed = resumed and found is not None and found.log == log
         source = Source.of(run, settings)
         totals.warn(source.warnings())
-        done = _Load(run, source, settings, claim, found if resumed else None, found).carry_out()
+        done = _Load(run, source, settings, claim, found if resumed else None, found, log).carry_out()
     rows = [one.rows or 0 for one in done.ranges]
     details = {
         "rows": sum(rows), "files": len(rows), "resumed": resumed, "began": done.began, "position": done.position,
@@ -129,6 +140,7 @@ class _Load:
 
     Attributes:
         former: the load before it; null: there was none.
+        log: see `open_log`.
         _began: seconds, when this process began; `_found`: rows that were written before.
     """
 
@@ -138,6 +150,7 @@ class _Load:
     claim: Claim
     resumed: LoadProgress | None
     former: LoadProgress | None
+    log: str
     _rate: RowRate = field(init=False)
     _progress: LoadProgress = field(init=False)
     _began: float = field(default_factory=time.monotonic)
@@ -161,9 +174,11 @@ class _Load:
         former = self.former
         before = max(former.before, len(former.ranges)) if former else 0
         self._progress = LoadProgress(
-            began=iso(self.run.runtime.clock()), keys=self.source.keys, before=before, position=self.source.position
-        )
+            began=iso(self.run.runtime.clock()), keys=self.source.keys, before=before, position=self.source.position,
+            log=self.log,
+        )  # fmt: skip
         self._keep()
+        follow(self.run, self.log)
 
     def _fill(self, pool: ThreadPoolExecutor) -> None:
         """Write the files that are missing, while the ranges after them are found."""
@@ -325,6 +340,11 @@ def arrow_type(column: Any, kind: str, database: str) -> pa.DataType | None:
     return PLAIN.get(kind)
 
 
+def _in_files(run: TableRun, column: str) -> str:
+    """Columns of the dialect `dms` alone may have the names of its own."""
+    return name_in_files(column, run.dialect.op_column) if run.spec.dialect == "dms" else column
+
+
 def _is_timestamp(column: Any) -> bool:
     from sqlalchemy import types as T  # noqa: PLC0415 - imported when needed
 
@@ -374,16 +394,19 @@ class Source:
         with opened(url, schema, table) as found:
             database, kinds = found.connection.dialect.name, found.types
             in_utc = run.dialect.zoned_timestamps and database in ("mysql", "mariadb")
+            forms = load_forms(run, found)
             columns = tuple(
                 SourceColumn(
-                    column.name, name_in_files(column.name, run.dialect.op_column), kind or pa.string(), kind is None,
-                    kind is None or is_read_as_text(kinds[column.name].kind, database),
+                    column.name, _in_files(run, column.name), kind or pa.string(), kind is None,
+                    kind is None or (bool(sql) and is_written_as_text(kind))
+                    or (not sql and is_read_as_text(kinds[column.name].kind, database)), sql,
                 )
                 for column in found.table.columns
                 if is_kept(column.name, spec) or column.name.lower() in lowered(spec.sequence_by)
-                for kind in [
-                    INSTANT if in_utc and _is_timestamp(column)
-                    else arrow_type(column, kinds[column.name].kind, database)
+                for kind, sql in [
+                    forms.get(column.name)
+                    or (INSTANT if in_utc and _is_timestamp(column)
+                    else arrow_type(column, kinds[column.name].kind, database), "")
                 ]
             )  # fmt: skip
             _require_primary(run, found)
@@ -429,7 +452,10 @@ class Source:
     @staticmethod
     def _selected(sa: Any, table: Any, column: SourceColumn) -> Any:
         found = table.c[column.name]
-        return sa.cast(found, sa.String).label(column.name) if column.read_as_text else found
+        if column.sql:
+            quoted = '"' + column.name.replace('"', '""') + '"'
+            found = sa.literal_column(column.sql.replace("{}", quoted))
+        return (sa.cast(found, sa.String) if column.read_as_text else found).label(column.name)
 
     @property
     def _key_columns(self) -> list[SourceColumn]:
@@ -445,7 +471,15 @@ class Source:
                 found.connection.execute(sa.text(limit))
             if self.in_utc:
                 found.connection.execute(sa.text("SET time_zone = '+00:00'"))
+            for setting in _TEXTS.get(found.connection.dialect.name, ()):
+                found.connection.execute(sa.text(f"SET LOCAL {setting}"))
             yield sa, found
+
+
+_TEXTS = {
+    "postgresql": ("TimeZone = 'UTC'", "DateStyle = 'ISO'", "IntervalStyle = 'postgres'", "extra_float_digits = 1"),
+}
+"""Settings of databases and roles that change how values are written."""
 
 
 def statement_limit(dialect: Any, limit: float) -> str:
@@ -498,14 +532,19 @@ def estimated_rows(connection: Any, schema: str, name: str) -> int | None:
 
 
 def _require_primary(run: TableRun, found: SourceTable) -> None:
-    """Refuse to load a table again from a standby: it may lack changes that are older than the load's first file."""
+    """Refuse a standby where it may lack changes that are older than the load's first file.
+
+    The table was loaded before, or jobs have read the log already.
+    """
     import sqlalchemy as sa  # noqa: PLC0415 - see above
 
-    if found.connection.dialect.name != "postgresql" or run.ledger().state.keys is None:
+    is_loaded = run.ledger().state.keys is not None
+    if found.connection.dialect.name != "postgresql" or not (is_loaded or capture_of(run.spec)):
         return
     if found.connection.execute(sa.text("SELECT pg_is_in_recovery()")).scalar():
-        what = f"{run.spec.table} is loaded already, and its connection leads to a standby, which may lag behind"
-        remedy = "load it again from the primary: name its connection by --source-connection"
+        why = "is loaded already" if is_loaded else "is followed by jobs"
+        what = f"{run.spec.table} {why}, and its connection leads to a standby, which may lag behind"
+        remedy = "load it from the primary: name its connection by --source-connection"
         raise FatalError("INITIAL_LOAD_REFUSED", what, where=run.spec.table, remedy=remedy)
 
 

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
+from airflow_gddl.contract.capture import capture_of
 from airflow_gddl.contract.completeness import WINDOW_CODE, WINDOWS
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.kafka import topic_of
@@ -71,13 +72,13 @@ def show_plan(run: TableRun, totals: RunTotals) -> JobResult:
 
 
 def _read_first(run: TableRun) -> str | None:
-    """Where a run gets files from before it loads them, which no plan can foresee: `source`, `slot` or `topic`."""
+    """Where a run gets files from before it loads them, which no plan can foresee: `source`, `log` or `topic`."""
     as_run = replace(run, job=replace(run.job, options=replace(run.job.options, action="run")))
     if not run.spec.shards and wants_source_load(as_run, run.ledger()):
         return "source"
     if topic_of(run.spec):
         return "topic"
-    return "slot" if run.spec.options.get("replication_slot") else None
+    return "log" if capture_of(run.spec) else None
 
 
 def _refresh(run: TableRun, totals: RunTotals) -> tuple[list[dict[str, Any]], Discovery]:

@@ -31,7 +31,7 @@ from airflow_gddl.stores import Storage
 from airflow_gddl.stores.readers import StoredObject
 from spark_jobs.actions.snapshot_comparison import Comparison, planned
 from spark_jobs.delta.log import APPEND, version_of
-from spark_jobs.dialects.replication_log import SEQUENCE, name_in_files
+from spark_jobs.dialects.dms import SEQUENCE, name_in_files
 from spark_jobs.discovery import folders_like, settle_of
 from spark_jobs.ledger.claim import Claim
 from spark_jobs.ledger.ledger import Ledger

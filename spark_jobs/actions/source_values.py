@@ -40,6 +40,11 @@ def is_read_as_text(kind: str, database: str) -> bool:
     return database == "postgresql" and kind in _BEYOND_PYTHON
 
 
+def is_written_as_text(kind: pa.DataType) -> bool:
+    """The same of values that a statement of ours makes, by their type in files."""
+    return bool(pt.is_temporal(kind) or pt.is_decimal(kind))
+
+
 _CONVERTED: dict[pa.DataType, Callable[[Any], Any]] = {
     pa.float64(): float, pa.float32(): float, pa.binary(): bytes,
 }  # fmt: skip
@@ -53,6 +58,7 @@ class SourceColumn:
         in_files: its name there.
         as_text: its values are text in files, too; else those of `read_as_text` are converted.
         read_as_text: the database writes its values as text.
+        sql: makes its values, with `{}` for the column; empty: they are read as they are.
     """
 
     name: str
@@ -60,6 +66,7 @@ class SourceColumn:
     type: pa.DataType
     as_text: bool
     read_as_text: bool
+    sql: str = ""
 
     def field(self, kind: pa.DataType | None = None) -> pa.Field:
         """Of a file; `kind`: of the values there, null: the column's own."""

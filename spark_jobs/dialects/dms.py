@@ -14,13 +14,25 @@ from typing import Literal
 
 from airflow_gddl.contract.extensions import COMMIT_TIMES, DATES_IN_ORDER, TOTAL_ORDER, DmsOptions, date_folder
 from airflow_gddl.contract.file_names import Names, change_time, classify, is_of_snapshot, repeated_hour, timed_order
+from airflow_gddl.contract.names import SOURCE_SUFFIX
 from spark_jobs.dialects.probe import CARRIED, probe
 from spark_jobs.dialects.protocol import EVERYTHING, Dialect, InputOpener, Probed, Window
 from spark_jobs.plan.planned_batch import PlannedFile
 
+SEQUENCE = TOTAL_ORDER[0]
 _DAY = timedelta(days=1)
 _MOST_DAYS = 60
 _AFTER_DIGITS = ":"
+
+
+def name_in_files(column: str, operation: str) -> str:
+    """The name of a source's column in files: another one where change files add a column of its name.
+
+    Args:
+        operation: name of the column that holds the operation.
+    """
+    is_taken = column.lower() == operation.lower() or column.lower().startswith("ar_h_")
+    return column + SOURCE_SUFFIX if is_taken else column
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import cast
 
+from airflow_gddl.contract.capture import capture_of
 from airflow_gddl.contract.errors import GddlError, RetriableError
 from airflow_gddl.contract.file_names import is_listing_due
 from airflow_gddl.contract.kafka import topic_of
@@ -243,12 +244,12 @@ def _move(run: TableRun, totals: RunTotals) -> JobResult:
 def _capture(run: TableRun, totals: RunTotals) -> None:
     """Where jobs make the change files themselves, from the log of the source: write them."""
     reads_log = run.job.options.action in ("run", "resync_rows")
-    if run.spec.dialect == "dms" and run.dialect.options.replication_slot and reads_log:
-        from spark_jobs.actions.log_capture import capture_slot  # noqa: PLC0415 - rarely used, slow to import
+    if capture_of(run.spec) and reads_log:
+        from spark_jobs.sources.capture.log import capture_log  # noqa: PLC0415 - rarely used, slow to import
 
-        capture_slot(run)
+        capture_log(run, totals)
     elif topic_of(run.spec) and reads_log:
-        from spark_jobs.actions.log_capture import capture_topic  # noqa: PLC0415 - as above
+        from spark_jobs.actions.topic_capture import capture_topic  # noqa: PLC0415 - as above
 
         capture_topic(run, totals)
 
@@ -273,7 +274,7 @@ def _has_messages(run: TableRun, totals: RunTotals) -> bool:
     """Whether its topic has messages to read: the run does so, and reports what it finds among them."""
     if not topic_of(run.spec):
         return False
-    from spark_jobs.actions.log_capture import has_messages  # noqa: PLC0415 - as above
+    from spark_jobs.actions.topic_capture import has_messages  # noqa: PLC0415 - as above
 
     return has_messages(run, totals)
 

@@ -53,6 +53,7 @@ class LoadProgress:
         is_divided: whether all ranges are known.
         before: files of the load before this one.
         position: of the source's log when the load began; empty where the database shows none.
+        log: the log that jobs read, and the table in it; empty: they read none.
     """
 
     began: str
@@ -62,6 +63,7 @@ class LoadProgress:
     is_divided: bool = False
     before: int = 0
     position: str = ""
+    log: str = ""
 
     @property
     def rows(self) -> int:

@@ -10,7 +10,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from spark_jobs.dialects.replication_log import LoggedChange, ReplicationLog
+from tests.databases.replication_log import LoggedChange, ReplicationLog
 
 SLOT = "dbz"
 _FIELDS = {"int4": "int32", "text": "string"}

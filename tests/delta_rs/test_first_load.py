@@ -97,7 +97,7 @@ def test_a_reload_reads_files_again_that_a_wrong_row_could_not(tmp_path: Path) -
     [
         ({}, None),
         ({"initial_load": InitialLoad(), "options": {"verify_connection": "GDDL_SOURCE_SHOP"}}, "source"),
-        ({"options": {"replication_slot": "s", "verify_connection": "GDDL_SOURCE_SHOP"}}, "slot"),
+        ({"dialect": "debezium", "options": {"capture": {"connector": "postgresql"}, "verify_connection": "X"}}, "log"),
     ],
 )
 def test_a_plan_says_what_a_run_reads_before_files(fields: dict[str, Any], first: str | None, tmp_path: Path) -> None:

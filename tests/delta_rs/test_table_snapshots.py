@@ -587,7 +587,6 @@ def is_killed(exports: Exports, after: int, options: Mapping[str, bool], monkeyp
         ({"options": {}}, ("options", "path_format")),
         ({"options": {"path_format": "dd/yyyy"}}, ("options", "path_format")),
         ({"options": {**FORMAT, "complete": "settle"}, "settle": None}, ("settle",)),
-        ({"options": {**FORMAT, "replication_slot": "s"}}, ("options", "replication_slot")),
         ({"shards": ("a", "b")}, ("shards",)),
         ({"sequence_by": ("n",)}, ("sequence_by",)),
         ({"dialect": "debezium"}, ("dialect",)),

@@ -27,7 +27,7 @@ from airflow_gddl.contract.errors import FatalError, RetriableError
 from airflow_gddl.contract.kafka import topic_of
 from airflow_gddl.contract.spec import Continuous, JobOptions, TableSpec
 from airflow_gddl.stores import Storage
-from spark_jobs.actions import log_capture
+from spark_jobs.actions import topic_capture
 from spark_jobs.dialects import kafka_log
 from spark_jobs.job.spread_local import LocalSpread, NoSpark
 from spark_jobs.table.runtime import Runtime
@@ -122,12 +122,12 @@ def test_two_jobs_at_once_write_each_message_once(kafka: Broker, tmp_path: Path)
 
 
 def test_files_are_bounded(kafka: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log_capture, "_MESSAGES_A_FILE", 10)
+    monkeypatch.setattr(topic_capture, "_MESSAGES_A_FILE", 10)
     topic = Topic(kafka, tmp_path, 1).create()
     topic.send(inserts(range(25)))
     topic.run()
     assert sorted(_span(name) for name in topic.files()) == [(0, 0, 10), (0, 10, 20), (0, 20, 25)]
-    monkeypatch.setattr(log_capture, "_BYTES_A_FILE", 1)
+    monkeypatch.setattr(topic_capture, "_BYTES_A_FILE", 1)
     topic.send(inserts([25, 26]))
     topic.run()
     assert sorted(_span(name) for name in topic.files())[3:] == [(0, 25, 26), (0, 26, 27)]

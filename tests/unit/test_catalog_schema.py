@@ -54,6 +54,7 @@ def test_every_field_is_described() -> None:
     }
     options = {"DebeziumOptions", "DmsOptions"}
     own = {
+        "CaptureSpec",
         "CatalogSpec",
         "Defaults",
         "Expectation",

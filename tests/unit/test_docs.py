@@ -236,7 +236,6 @@ def test_settings_are_those_of_the_catalog() -> None:
 
 
 ROWS_OF_OPTIONS = {
-    ("DMS options", "replication_slot"): {"columns_to_update": "AR_H_COLUMNS"},
     ("DMS options", "path_format"): {"mode": "snapshots"},
     ("DMS options", "complete"): {"mode": "snapshots"},
 }
@@ -257,6 +256,7 @@ def files_with(title: str, name: str, example: str) -> dict[str, str | bytes]:
             settings["sources"] = "{crm_eu: {landing: eu}, crm_us: {landing: us}}"
     elif title == "A source":
         beside = {"aws_conn_id": ", landing: 's3://crm/dms'", "role_arn": ", landing: 's3://crm/dms'"}
+        beside["capture"] = ", connection: GDDL_SOURCE_CRM"
         beside["external_id"] = f", role_arn: 'arn:aws:iam::123456789012:role/x'{beside['role_arn']}"
         settings["sources"] = f"{{shop: {{{entry}{beside.get(name, '')}}}}}"
         row["source"] = "shop"
@@ -273,7 +273,7 @@ def files_with(title: str, name: str, example: str) -> dict[str, str | bytes]:
         settings["tiers"] = f"{{large: {{{entry}}}}}"
     elif title.endswith(" options"):
         row |= ROWS_OF_OPTIONS.get((title, name), {})
-        beside = {"replication_slot": ", verify_connection: GDDL_SOURCE_CRM", "complete": ", path_format: yyyy"}
+        beside = {"capture": ", verify_connection: GDDL_SOURCE_CRM", "complete": ", path_format: yyyy"}
         beside["topic"] = ", bootstrap_servers: 'kafka:9092'"
         entry += beside.get(name, "")
         row |= {"dialect": title.split(maxsplit=1)[0].lower(), "options": f"{{{entry}}}"}

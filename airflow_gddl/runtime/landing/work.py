@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
+from airflow_gddl.contract.capture import capture_of
 from airflow_gddl.contract.codec import to_document
 from airflow_gddl.contract.durations import seconds
 from airflow_gddl.contract.errors import MetadataError, RetriableError
@@ -216,8 +217,8 @@ def _has_work(
     if asked.is_some:
         in_window = asked.window is None or seen.polls[spec.table].in_window
         return spec.table in forced and in_window
-    if spec.table in forced or spec.options.get("replication_slot") or topic_of(spec):
-        return True  # what a slot or a topic holds is not listed
+    if spec.table in forced or capture_of(spec) or topic_of(spec):
+        return True  # what a log or a topic holds is not listed
     hint = seen.hints.tables.get(spec.table)
     if hint is None:
         return seen.polls[spec.table].files > 0 or spec.initial_load is not None

@@ -32,6 +32,7 @@ from spark_jobs.dialects.debezium.technical import (
     Translated,
     with_epochs,
     with_keys,
+    with_log,
     with_other_epochs,
     with_shards,
 )
@@ -42,7 +43,8 @@ from spark_jobs.plan.planned_batch import PlannedFile
 from spark_jobs.plan.source_snapshots import MOST_NAMED, KnownSnapshots, SnapshotMarks, SnapshotPart
 
 _ENDING = r"(?:\.(?:snappy|gz|zstd))?\.(?:jsonl?|ndjson|parquet|avro)(?:\.gz)?"
-_CAPTURED = r"(?:_\d+_[0-9a-f]{8})?"  # of files that jobs write: the end of their messages, and a digest
+_CAPTURED = r"(?:_\d+_[0-9a-f]{8}(?:_log(?P<log>\d{4}))?)?"
+"""Of files that jobs write: the end of their messages, a digest, and the number of the log that was captured."""
 _OFFSET = re.compile(rf"(?:.*[+-](?P<partition>\d+)[+-])?(?P<offset>\d+){_CAPTURED}(?:{_ENDING}|\.gz)?", re.IGNORECASE)
 _AIVEN = re.compile(r".+-\d+-\d+(?:\.gz)?")
 _LOAD = re.compile(r"LOAD[0-9A-F]{8}\.parquet")  # written by `gddl load`
@@ -76,6 +78,12 @@ def partition_of(path: str) -> str:
     """The topic's partition in a file's name; empty: its name has none."""
     found = _OFFSET.fullmatch(path.rpartition("/")[2])
     return "" if found is None else found["partition"] or ""
+
+
+def log_of(path: str) -> int:
+    """How often the log that jobs capture was opened anew before this file; 0: never, or others wrote the file."""
+    found = _OFFSET.fullmatch(path.rpartition("/")[2])
+    return int((found and found["log"]) or 0)
 
 
 def is_beside(relative_path: str) -> bool:
@@ -212,10 +220,11 @@ class DebeziumDialect(Dialect):
         return f"~{path.rpartition('/')[2]}" if is_resynced(path) else offset_order(path)
 
     def reordered(self, rows: pa.Table) -> pa.Table:
-        return with_other_epochs(rows, self.options.log_began)
+        # The log of captured changes has its number in the names of files.
+        return rows if self.options.capture else with_other_epochs(rows, self.options.log_began)
 
     def replaced_snapshots(self, known: KnownSnapshots) -> KnownSnapshots:
-        return with_other_places(known, self.options.log_began)
+        return known if self.options.capture else with_other_places(known, self.options.log_began)
 
     def windows(self, cursor: str, since: datetime, until: datetime) -> tuple[Window, ...]:  # noqa: ARG002 - the port's
         """Time folders from `since` on, and files next to them: all names except those of earlier folders."""
@@ -258,6 +267,7 @@ class DebeziumDialect(Dialect):
     def _probed(self, file: PlannedFile, rows: Translated, malformed: pa.Array | None = None) -> Probed:
         table = with_shards(rows.table, rows.sources, self.spec.keys)
         table = with_epochs(with_keys(table, self.spec.keys), self.options.log_began)
+        table = with_log(table, log_of(file.path))
         marks = None if self.options.snapshots == "merge" else marks_of(table, rows, file.path)
         found = Probed.of_table(file, table, malformed, rows.stated, marks)
         operations = pc.unique(table.column(self.op_column)).to_pylist() if malformed is None else []

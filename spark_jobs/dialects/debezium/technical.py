@@ -237,6 +237,14 @@ def with_epochs(table: pa.Table, began: Sequence[str]) -> pa.Table:
     return table.set_column(table.column_names.index(SEQUENCE), SEQUENCE, positions)
 
 
+def with_log(table: pa.Table, number: int) -> pa.Table:
+    """Rows of the log that a source began, after so many others, when its captured one was lost (docs/capture.md)."""
+    if not number or SEQUENCE not in table.column_names:
+        return table
+    named = pc.binary_join_element_wise(f"log{number:04d}", table.column(SEQUENCE), ":")
+    return table.set_column(table.column_names.index(SEQUENCE), SEQUENCE, named)
+
+
 def with_other_epochs(rows: pa.Table, began: Sequence[str]) -> pa.Table:
     """Stored changes as `with_epochs` of these moments gives them, whatever moments they were stored with."""
     if SEQUENCE not in rows.column_names:

@@ -11,13 +11,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from airflow_gddl.contract.extensions import CARRIED_COLUMNS
-from airflow_gddl.contract.names import SOURCE_SUFFIX
 from airflow_gddl.contract.sql_types import MAX_PRECISION
 
-SEQUENCE = "AR_H_CHANGE_SEQ"
 _EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
 _NUMERIC = 1700
 _TYPES: Mapping[int, pa.DataType] = {
@@ -170,50 +166,3 @@ def _type_of(kind: int, modifier: int) -> pa.DataType:
         return pa.string()
     precision, scale = (modifier - 4) >> 16 & 0xFFFF, (modifier - 4) & 0x7FF
     return pa.decimal128(precision, scale) if scale <= precision <= MAX_PRECISION else pa.string()
-
-
-def name_in_files(column: str, operation: str) -> str:
-    """The name of a source's column in files: another one where change files add a column of its name.
-
-    Args:
-        operation: name of the column that holds the operation.
-    """
-    is_taken = column.lower() == operation.lower() or column.lower().startswith("ar_h_")
-    return column + SOURCE_SUFFIX if is_taken else column
-
-
-def change_file(changes: list[LoggedChange], operation: str = "Op") -> pa.Table:
-    """Changes of one table as a change file of AWS DMS has them: operation, sequence, commit time, columns.
-
-    Args:
-        operation: name of the column that holds the operation.
-
-    The columns are those of the last change's table, and before them those that only earlier changes had. Values that
-    their type can't hold (`infinity`) make their column one of text, so that the load names their rows.
-    """
-    columns = {column.name: column.type for change in changes for column in change.table.columns}
-    found: dict[str, pa.Array] = {
-        operation: pa.array([change.op for change in changes], pa.string()),
-        SEQUENCE: pa.array([change.sequence for change in changes], pa.string()),
-        "AR_H_COMMIT_TIMESTAMP": pa.array([change.committed for change in changes], pa.timestamp("us", tz="UTC")),
-        CARRIED_COLUMNS: pa.array([_carried(change, operation) for change in changes], pa.string()),
-    }
-    for name, kind in columns.items():
-        found[name_in_files(name, operation)] = _values([change.row.get(name) for change in changes], kind)
-    return pa.table(found)
-
-
-def _carried(change: LoggedChange, operation: str) -> str | None:
-    return ",".join(name_in_files(name, operation) for name in change.row) if change.op == "U" else None
-
-
-def _values(texts: list[str | None], kind: pa.DataType) -> pa.Array:
-    given = pa.array(texts, pa.string())
-    try:
-        if kind == pa.bool_():
-            return pc.equal(given, "t")
-        if kind == pa.binary():
-            return pa.array([None if text is None else bytes.fromhex(text[2:]) for text in texts], kind)
-        return given.cast(kind)
-    except (pa.ArrowException, ValueError):
-        return given

@@ -1,0 +1,101 @@
+"""`capture` of a source: the connector of Debezium's engine by which jobs read the source's log, and its properties."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, get_args
+
+from airflow_gddl.contract.errors import SpecProblem
+from airflow_gddl.contract.table_spec import STRICT, TableSpec
+
+ConnectorName = Literal["postgresql", "mysql", "sqlserver", "oracle", "mongodb"]
+DATABASES: Mapping[str, tuple[str, ...]] = {
+    "postgresql": ("postgresql",), "mysql": ("mysql",), "sqlserver": ("mssql",), "oracle": ("oracle",),
+    "mongodb": ("mongodb",),
+}  # fmt: skip
+"""Connector to SQLAlchemy's names of the databases that it reads."""
+SLOT, PUBLICATION = "slot.name", "publication.name"
+_OBJECT = re.compile(r"[a-z0-9_]{1,63}")
+_OURS = (
+    "name", "connector.class", "topic.prefix", "topic.naming.strategy", "tasks.max", "tombstones.on.delete",
+    "skipped.operations", "unavailable.value.placeholder", "include.unknown.datatypes", "plugin.name",
+    "publication.autocreate.mode", "slot.drop.on.stop", "database.hostname", "database.port", "database.user",
+    "database.dbname", "database.names", "mongodb.connection.string", "driver.options", "provide.transaction.metadata",
+    "time.precision.mode", "decimal.handling.mode", "interval.handling.mode", "hstore.handling.mode",
+    "binary.handling.mode", "bigint.unsigned.handling.mode", "money.fraction.digits", "converters", "transforms",
+    "predicates", "database.initial.statements", "lsn.flush.mode", "executable", "sanitize.field.names",
+)  # fmt: skip
+_OURS_BELOW = (
+    "offset.", "snapshot.", "schema.history.", "transforms.", "predicates.", "message.prefix.", "message.key.",
+    "table.", "schema.", "column.", "datatype.", "collection.", "field.", "internal.", "key.", "value.", "errors.",
+)  # fmt: skip
+"""Properties that decide which rows come and in what form: a load would differ from the log, or rows be lost."""
+_SECRET = re.compile(r"password|secret|token|credential|\.user\b|private|passphrase", re.IGNORECASE)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CaptureSpec:
+    """How jobs read the log of a source, by Debezium's engine (docs/capture.md)."""
+
+    __pydantic_config__ = STRICT
+
+    connector: ConnectorName
+    """Debezium's connector."""
+    properties: Mapping[str, Any] = field(default_factory=dict)
+    """Further properties of the connector, e.g. `slot.name`; address and credentials are those of `connection`."""
+
+
+def capture_of(spec: TableSpec) -> Mapping[str, Any] | None:
+    """`capture` of the row's source; null: jobs read no log themselves."""
+    found = spec.options.get("capture") if spec.dialect == "debezium" else None
+    return found if isinstance(found, Mapping) else None
+
+
+def properties_of(spec: TableSpec) -> dict[str, str]:
+    """Properties that the source states, with names of slot and publication where it reads PostgreSQL."""
+    found = capture_of(spec) or {}
+    own = {str(name): _text(value) for name, value in (found.get("properties") or {}).items()}
+    if found.get("connector") != "postgresql":
+        return own
+    slot = own.get(SLOT) or f"gddl_{re.sub('[^a-z0-9_]', '_', spec.source.lower())}"[:63]
+    return {SLOT: slot, PUBLICATION: slot, **own}
+
+
+def _text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def capture_problems(spec: TableSpec) -> Iterator[SpecProblem]:
+    """What is wrong with `capture` of a row's source."""
+    found, path = spec.options.get("capture"), ("options", "capture")
+    if not isinstance(found, Mapping):
+        return
+    if (connector := found.get("connector")) not in get_args(ConnectorName):
+        remedy = f"write one of {', '.join(get_args(ConnectorName))}"
+        yield SpecProblem("FIELD_VALUE", (*path, "connector"), connector, "no connector of Debezium's", remedy)
+    if not spec.options.get("verify_connection"):
+        message, remedy = "no connection to the source is named", "set connection in the row's source"
+        yield SpecProblem("FIELD_VALUE", path, connector, message, remedy)
+    beside = {"topic": spec.options.get("topic"), "log_began": spec.options.get("log_began"), "shards": spec.shards}
+    for name in (name for name, value in beside.items() if value):
+        message = f"stands beside {name}, and a job reads one log of one source by itself"
+        yield SpecProblem("FIELD_VALUE", path, connector, message, f"remove {name}, or capture")
+    properties = found.get("properties")
+    for name, value in properties.items() if isinstance(properties, Mapping) else ():
+        yield from _property((*path, "properties", str(name)), str(name), value)
+
+
+def _property(path: tuple[str, ...], name: str, value: object) -> Iterator[SpecProblem]:
+    if _SECRET.search(name):
+        message, remedy = "credentials are in no file", "put them into the connection, and change what was written here"
+        yield SpecProblem("FIELD_REFUSED", path, "(not shown)", message, remedy)
+    elif name in _OURS or name.startswith(_OURS_BELOW):
+        message = "set by the job, so that load and log agree and no change is lost"
+        yield SpecProblem("FIELD_REFUSED", path, value, message, "remove it")
+    elif not isinstance(value, str | int | float | bool):
+        yield SpecProblem("FIELD_TYPE", path, value, "must be a text, a number or a boolean", "write e.g. '500'")
+    elif name in (SLOT, PUBLICATION) and not _OBJECT.fullmatch(str(value)):
+        remedy = "write lower-case letters, digits and _, 63 at most"
+        yield SpecProblem("FIELD_VALUE", path, value, "no name of a slot or a publication", remedy)

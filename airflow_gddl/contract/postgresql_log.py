@@ -1,0 +1,313 @@
+"""What PostgreSQL publishes of its log, and what it lacks for a table to be followed, with statements that mend it.
+
+`gddl check` and jobs ask the same, so that a job stops before the first row where a change would never come.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from airflow_gddl.contract.errors import FatalError
+from airflow_gddl.contract.names import is_kept, landed_name, renamed
+from airflow_gddl.contract.table_spec import TableSpec
+
+OLDEST = 140000
+"""`server_version_num` from which on messages of jobs are in the log."""
+_AGREED = frozenset({
+    "bool", "int2", "int4", "int8", "oid", "float4", "float8", "numeric", "money", "text", "varchar", "bpchar", "char",
+    "name", "citext", "bytea", "date", "time", "timetz", "timestamp", "timestamptz", "interval", "uuid", "json",
+    "jsonb", "xml", "inet", "cidr", "macaddr", "macaddr8", "bit", "int4range", "int8range", "numrange", "tsrange",
+    "tstzrange", "daterange", "tsvector", "ltree", "enum",
+})  # fmt: skip
+"""Names in `pg_type` of types whose values a load and the log give alike; `enum` is each of them."""
+_HEADER = 4
+
+
+@dataclass(frozen=True)
+class ColumnType:
+    """Type of a column, of a domain its base type.
+
+    Attributes:
+        name: in `pg_type`; `enum` for each of them.
+        modifier: precision and scale, or a length, as `pg_attribute` has it; -1: none.
+    """
+
+    name: str
+    modifier: int
+
+    @property
+    def decimal(self) -> tuple[int, int] | None:
+        """Precision and scale; null: the type states none."""
+        if self.name != "numeric" or self.modifier < _HEADER:
+            return None
+        scale = (self.modifier - _HEADER) & 0x7FF
+        return (self.modifier - _HEADER) >> 16 & 0xFFFF, (scale ^ 1024) - 1024
+
+    @property
+    def is_agreed(self) -> bool:
+        """Whether a load and the log give its values alike: of bits one alone, and no scale below zero."""
+        if self.name == "bit":
+            return self.modifier == 1
+        return self.name in _AGREED and (self.decimal is None or self.decimal[1] >= 0)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What is missing; `statement`: mends it."""
+
+    what: str
+    statement: str
+
+
+@dataclass(frozen=True)
+class PublishedTable:
+    """A table of the source and what of it is published.
+
+    Attributes:
+        relation: numbers that change when the table, or its part in the publication, is made again.
+        columns: name to its type.
+        missing: columns that are not published: generated, or not in the publication's list.
+        identity: columns that an update or a delete names; null: all.
+        primary: columns of the primary key, whose changes come as a delete and an insert.
+    """
+
+    relation: str
+    columns: Mapping[str, ColumnType]
+    missing: tuple[str, ...]
+    identity: tuple[str, ...] | None
+    primary: tuple[str, ...]
+    findings: tuple[Finding, ...]
+
+
+def source_findings(sa: Any, connection: Any, slot: str, publication: str) -> Iterator[Finding]:
+    """What the server lacks, whatever the table.
+
+    Args:
+        sa: the module `sqlalchemy`; `connection`: an `sqlalchemy.Connection`.
+    """
+    found = connection.execute(sa.text(_SERVER), {"slot": slot}).mappings().one()
+    if found["standby"]:
+        yield Finding("the connection leads to a standby", "name the primary in the connection")
+        return
+    yield from _of_server(found, slot)
+    for schema, domain in connection.execute(sa.text(_DOMAINS)):
+        what = f"{schema}.{domain} is a domain over an enum, which ends Debezium's engine whatever table has it"
+        name = f"{_quoted(schema)}.{_quoted(domain)}"
+        yield Finding(what, f"ALTER TABLE … ALTER COLUMN … TYPE (the enum); DROP DOMAIN {name}")
+    published = connection.execute(sa.text(_PUBLICATION), {"name": publication}).mappings().first()
+    if published is None:
+        statement = f"CREATE PUBLICATION {publication} FOR TABLE … WITH (publish_via_partition_root = true)"
+        yield Finding(f"there is no publication {publication}", statement)
+        return
+    left_out = [name for name in ("insert", "update", "delete", "truncate") if not published[f"pub{name}"]]
+    if left_out:
+        statement = f"ALTER PUBLICATION {publication} SET (publish = 'insert, update, delete, truncate')"
+        yield Finding(f"publication {publication} leaves out every {' and '.join(left_out)}", statement)
+    for schema, table in connection.execute(sa.text(_UNIDENTIFIED), {"name": publication}):
+        what = f"updates and deletes of {schema}.{table} fail in the application: it is published and has no key"
+        yield Finding(what, f"ALTER TABLE {_quoted(schema)}.{_quoted(table)} REPLICA IDENTITY FULL")
+
+
+def _of_server(found: Mapping[str, Any], slot: str) -> Iterator[Finding]:
+    if found["version"] < OLDEST:
+        yield Finding(f"the server is PostgreSQL {found['version'] // 10000}", "upgrade it to 14 or newer")
+    if found["wal_level"] != "logical":
+        statement = "ALTER SYSTEM SET wal_level = logical, then restart the server"
+        yield Finding(f"wal_level is {found['wal_level']}", f"{statement} (on RDS: rds.logical_replication = 1)")
+    if not found["may_replicate"]:
+        user = _quoted(found["name"])
+        statement = f"ALTER ROLE {user} REPLICATION (on RDS: GRANT rds_replication TO {user})"
+        yield Finding(f"{user} may not replicate", statement)
+    if not found["slots_left"]:
+        statement = "ALTER SYSTEM SET max_replication_slots = …, then restart; or drop slots that nothing reads"
+        yield Finding("all replication slots of the server are taken", statement)
+    if found["status"] == "lost":
+        what = f"the slot {slot} is lost: the database has removed changes that were not read"
+        yield Finding(what, "gddl load --again, which makes it again; and a greater max_slot_wal_keep_size")
+
+
+def slot_state(sa: Any, connection: Any, slot: str) -> str:
+    """State of the slot, and how much of the log it keeps, for `gddl check`."""
+    kept, status = connection.execute(sa.text(_RETENTION), {"slot": slot}).one()
+    shown = f"the slot {slot} is {status}" if status else f"the slot {slot} is made by the first run"
+    if kept == "-1":
+        return f"{shown}, and keeps the log without a limit (ALTER SYSTEM SET max_slot_wal_keep_size = '…' sets one)"
+    return f"{shown}, and keeps {kept} of the log at most"
+
+
+def published_table(sa: Any, connection: Any, publication: str, table: str) -> PublishedTable:
+    """
+    Args:
+        table: `schema.name` in the source.
+
+    Raises:
+        FatalError: `SOURCE_TABLE_MISSING`.
+    """
+    schema, name = table.split(".", 1)
+    asked = {"name": publication, "schema": schema, "table": name}
+    there = connection.execute(sa.text(_TABLE), asked).mappings().first()
+    if there is None:
+        what, remedy = f"the source has no table {table}", "check connection and rights"
+        raise FatalError("SOURCE_TABLE_MISSING", what, where=table, remedy=remedy)
+    columns = connection.execute(sa.text(_COLUMNS), {"relation": there["relation"]}).mappings().all()
+    listed = connection.execute(sa.text(_PUBLISHED), asked).mappings().first()
+    names = [column["attname"] for column in columns]
+    kept = _listed(sa, connection, asked) if listed is not None else ()
+    missing = [c["attname"] for c in columns if c["attgenerated"] or (kept and c["attname"] not in kept)]
+    identity = None if there["relreplident"] == "f" else tuple(c["attname"] for c in columns if c["identifies"])
+    return PublishedTable(
+        relation=f"{there['relation']}/{'' if listed is None else listed['part'] or ''}",
+        columns={c["attname"]: ColumnType(c["type"], c["modifier"]) for c in columns},
+        missing=tuple(name for name in names if name in missing),
+        identity=identity,
+        primary=tuple(c["attname"] for c in columns if c["is_primary"]),
+        findings=tuple(_of_publication(sa, connection, asked, there, listed)),
+    )
+
+
+def table_findings(spec: TableSpec, found: PublishedTable, publication: str) -> Iterator[Finding]:
+    """What the source lacks for this row."""
+    yield from found.findings
+    kept = [name for name in found.columns if is_kept(name, spec)]
+    if missing := [name for name in kept if name in found.missing]:
+        what = f"columns of {spec.name_in_source} are not published: {', '.join(missing)}"
+        statement = (
+            f"exclude_columns: [{', '.join(missing)}] in the row, or ALTER PUBLICATION {publication} SET TABLE …"
+        )
+        yield Finding(what, statement)
+    if unlike := [name for name in kept if not found.columns[name].is_agreed]:
+        shown = ", ".join(f"{name} ({found.columns[name].name})" for name in unlike)
+        what = f"columns of {spec.name_in_source} have types that a load and the log give in different forms: {shown}"
+        yield Finding(what, f"exclude_columns: [{', '.join(unlike)}] in the row")
+    if found.identity is not None and (loose := _unnamed(spec, found.columns, found.identity)):
+        what = f"deletes in {spec.name_in_source} do not name the key {', '.join(loose)}"
+        yield Finding(what, f"ALTER TABLE {_name_of(spec)} REPLICA IDENTITY FULL")
+    elif spec.keys and spec.before_image_prefix is None and (loose := _unnamed(spec, found.columns, found.primary)):
+        what = (
+            f"updates in {spec.name_in_source} that change {', '.join(loose)} leave the old row: it is no primary key"
+        )
+        yield Finding(what, "before_image_prefix: BI_ in the row")
+
+
+def _unnamed(spec: TableSpec, columns: Iterable[str], identity: Iterable[str]) -> list[str]:
+    """Keys of the row that are columns of the source, and that a delete does not name."""
+    known, named = ({renamed(landed_name(name), spec).lower() for name in names} for names in (columns, identity))
+    return [key for key in spec.keys if key.lower() in known - named]
+
+
+def shown(findings: Sequence[Finding]) -> tuple[str, str]:
+    """Message and remedy of a refusal: the first finding, and how many there are."""
+    more = f" (and {len(findings) - 1} more: see gddl check)" if len(findings) > 1 else ""
+    return f"{findings[0].what}{more}", findings[0].statement
+
+
+def _of_publication(
+    sa: Any, connection: Any, asked: Mapping[str, str], there: Mapping[str, Any], listed: Mapping[str, Any] | None
+) -> Iterator[Finding]:
+    table, publication = f"{_quoted(asked['schema'])}.{_quoted(asked['table'])}", asked["name"]
+    title = f"{asked['schema']}.{asked['table']}"
+    if listed is None:
+        if there["relkind"] == "p" and not there["via_root"]:
+            statement = f"ALTER PUBLICATION {publication} SET (publish_via_partition_root = true)"
+            yield Finding(f"changes of partitioned table {title} are published as its partitions'", statement)
+            return
+        yield Finding(
+            f"{title} is not in publication {publication}", f"ALTER PUBLICATION {publication} ADD TABLE {table}"
+        )
+        return
+    if there["relpersistence"] != "p":
+        yield Finding(f"{title} is unlogged: its changes are in no log", f"ALTER TABLE {table} SET LOGGED")
+    if _has_details(connection) and _filter(sa, connection, asked):
+        statement = f"ALTER PUBLICATION {publication} SET TABLE …, without WHERE"
+        yield Finding(f"publication {publication} leaves out rows of {title}", statement)
+
+
+def _has_details(connection: Any) -> bool:
+    """Whether publications can have filters and lists of columns: from PostgreSQL 15 on."""
+    return bool(connection.dialect.server_version_info >= (15,))
+
+
+def _filter(sa: Any, connection: Any, asked: Mapping[str, str]) -> bool:
+    query = sa.text(_FILTERED)
+    return bool(connection.execute(query, asked).scalar())
+
+
+def _listed(sa: Any, connection: Any, asked: Mapping[str, str]) -> tuple[str, ...]:
+    """Columns that are published; empty: all, and those that are generated are not."""
+    if not _has_details(connection):
+        return ()
+    query = sa.text(_LISTED)
+    return tuple(connection.execute(query, asked).scalar() or ())
+
+
+def _name_of(spec: TableSpec) -> str:
+    schema, name = spec.name_in_source.split(".", 1)
+    return f"{_quoted(schema)}.{_quoted(name)}"
+
+
+def _quoted(name: str) -> str:
+    plain = name.isidentifier() and name == name.lower() and name.isascii()
+    return name if plain else '"' + name.replace('"', '""') + '"'
+
+
+_FILTERED = """
+SELECT rowfilter IS NOT NULL FROM pg_publication_tables
+WHERE pubname = :name AND schemaname = :schema AND tablename = :table
+"""
+_LISTED = """
+SELECT CAST(attnames AS text[]) FROM pg_publication_tables
+WHERE pubname = :name AND schemaname = :schema AND tablename = :table
+"""
+_SERVER = """
+SELECT pg_is_in_recovery() AS standby, current_setting('wal_level') AS wal_level,
+  CAST(current_setting('server_version_num') AS int) AS version, CAST(current_user AS text) AS name,
+  (SELECT wal_status FROM pg_replication_slots WHERE slot_name = CAST(:slot AS name)) AS status,
+  EXISTS (SELECT FROM pg_roles r WHERE r.rolname = current_user AND (r.rolsuper OR r.rolreplication
+    OR EXISTS (SELECT FROM pg_roles o WHERE o.rolname IN ('rds_replication', 'azure_pg_admin', 'cloudsqlsuperuser')
+      AND pg_has_role(r.oid, o.oid, 'member')))) AS may_replicate,
+  EXISTS (SELECT FROM pg_replication_slots WHERE slot_name = CAST(:slot AS name))
+    OR (SELECT count(*) FROM pg_replication_slots) < CAST(current_setting('max_replication_slots') AS int) AS slots_left
+"""
+_DOMAINS = """
+SELECT n.nspname, t.typname FROM pg_type t JOIN pg_type b ON b.oid = t.typbasetype
+JOIN pg_namespace n ON n.oid = t.typnamespace WHERE t.typtype = 'd' AND b.typtype = 'e' ORDER BY 1, 2
+"""
+_RETENTION = """
+SELECT current_setting('max_slot_wal_keep_size'),
+  (SELECT wal_status FROM pg_replication_slots WHERE slot_name = CAST(:slot AS name))
+"""
+_PUBLICATION = "SELECT pubinsert, pubupdate, pubdelete, pubtruncate FROM pg_publication WHERE pubname = :name"
+_TABLE = """
+SELECT c.oid AS relation, c.relkind, c.relreplident, c.relpersistence,
+  COALESCE((SELECT pubviaroot FROM pg_publication WHERE pubname = :name), false) AS via_root
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE n.nspname = :schema AND c.relname = :table AND c.relkind IN ('r', 'p')
+"""
+_COLUMNS = """
+SELECT a.attname, a.attgenerated <> '' AS attgenerated,
+  CASE WHEN t.typtype = 'd' THEN t.typtypmod ELSE a.atttypmod END AS modifier,
+  CASE WHEN COALESCE(b.typtype, t.typtype) = 'e' THEN 'enum' ELSE COALESCE(b.typname, t.typname) END AS type,
+  EXISTS (SELECT FROM pg_index i, pg_class c WHERE c.oid = a.attrelid AND i.indrelid = c.oid
+    AND a.attnum = ANY (i.indkey) AND CASE c.relreplident WHEN 'd' THEN i.indisprimary WHEN 'i' THEN i.indisreplident
+    ELSE false END) AS identifies,
+  EXISTS (SELECT FROM pg_index i WHERE i.indrelid = a.attrelid AND a.attnum = ANY (i.indkey) AND i.indisprimary)
+    AS is_primary
+FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
+  LEFT JOIN pg_type b ON t.typtype = 'd' AND b.oid = t.typbasetype
+WHERE a.attrelid = :relation AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum
+"""
+_PUBLISHED = """
+SELECT (SELECT string_agg(CAST(r.oid AS text), ',') FROM pg_publication_rel r JOIN pg_publication p ON p.oid = r.prpubid
+  JOIN pg_class c ON c.oid = r.prrelid JOIN pg_namespace n ON n.oid = c.relnamespace
+  WHERE p.pubname = :name AND n.nspname = :schema AND c.relname = :table) AS part
+FROM pg_publication_tables WHERE pubname = :name AND schemaname = :schema AND tablename = :table
+"""
+_UNIDENTIFIED = """
+SELECT n.nspname, c.relname FROM pg_publication p JOIN pg_publication_tables t ON t.pubname = p.pubname
+JOIN pg_namespace n ON n.nspname = t.schemaname JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = t.tablename
+WHERE p.pubname = :name AND (p.pubupdate OR p.pubdelete) AND (c.relreplident = 'n' OR (c.relreplident = 'd'
+  AND NOT EXISTS (SELECT FROM pg_index i WHERE i.indrelid = c.oid AND i.indisprimary)))
+ORDER BY 1, 2
+"""

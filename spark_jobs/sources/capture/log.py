@@ -1,0 +1,319 @@
+"""Reads the log of a row's source into change files, for all tables that it has.
+
+Files first, then the offset behind their events, then the engine goes on: after a kill the same events are read again,
+into files of other names, and their rows are known by their place in the log. One job at a time reads a log, once a
+minute for all its tables, a continuous one once in ten seconds.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any
+
+from airflow_gddl.contract.capture import DATABASES, capture_of, properties_of
+from airflow_gddl.contract.checks import table_name_fault
+from airflow_gddl.contract.errors import FatalError
+from airflow_gddl.contract.file_names import PathFormat
+from airflow_gddl.contract.layout import join
+from airflow_gddl.contract.result import RunWarning
+from airflow_gddl.contract.spec import TableSpec
+from spark_jobs.dialects.debezium.topic_files import TopicFiles
+from spark_jobs.dialects.kafka_log import Message
+from spark_jobs.ledger.claim import Claim
+from spark_jobs.sources.capture.engine import Batch, Engine, Record
+from spark_jobs.sources.capture.position import (
+    FollowedTable,
+    LogPosition,
+    Mark,
+    Offset,
+    Positions,
+    read_followed,
+    write_followed,
+)
+from spark_jobs.sources.capture.postgresql import PostgreSQL
+from spark_jobs.sources.capture.postgresql_types import Form, form_of
+from spark_jobs.table.runtime import RunTotals, TableRun, iso
+from spark_jobs.verification import SourceTable, connected, url_of
+
+_WAIT_SECONDS, _FRESH_SECONDS, _CONTINUOUS_SECONDS = 600.0, 60.0, 10.0
+_RECOVERED = ("SOURCE_LOG_LOST", "SOURCE_LOG_RESTARTED")
+_PROPERTIES = {
+    "offset.storage": "org.apache.kafka.connect.storage.FileOffsetBackingStore",
+    "offset.flush.interval.ms": "0",
+    "schema.history.internal": "io.debezium.storage.file.history.FileSchemaHistory",
+    "tombstones.on.delete": "false",
+    "skipped.operations": "none",
+    "heartbeat.interval.ms": "10000",
+    "poll.interval.ms": "100",
+    "errors.max.retries": "3",
+    "max.batch.size": "8192",
+    "max.queue.size": "16384",
+    "max.queue.size.in.bytes": str(64 << 20),
+}
+
+
+def capture_log(run: TableRun, totals: RunTotals) -> None:
+    """Write the changes that the source's log has now, of all its tables, as files of their landing folders.
+
+    Raises:
+        FatalError: `SOURCE_LOG_REFUSED`, `SOURCE_LOG_LOST`, `SOURCE_LOG_RESTARTED`, `NOT_PUBLISHED`, `JAVA_MISSING`,
+            `PACKAGE_MISSING`; as `url_of`.
+        RetriableError: `SOURCE_UNREACHABLE`; `TABLE_BUSY`: another job reads the log for longer than ten minutes.
+    """
+    source = _Source.of(run)
+    with connected(source.url) as connection:
+        source.log.require_ready(connection)
+        relation = source.log.require_published(connection, run.spec).relation
+        known = source.positions.read()
+        if known is None or not _is_read(run, known):
+            with source.claim() as claim:
+                known = source.known(connection, opens=False)
+                captured = _Capture(run, source, claim, known)
+                known = captured.carry_out(connection)
+            captured.tell(totals)
+        _require_followed(run, FollowedTable(log=known.log, relation=relation))
+
+
+def open_log(run: TableRun) -> str:
+    """Open the log before the source's rows are read, so that no change is between them; anew where it was lost.
+
+    Returns:
+        What distinguishes this log, and the table in it; empty: jobs read no log of the row's source.
+
+    Raises:
+        FatalError, RetriableError: as `capture_log`, but for a log that was lost or restarted.
+    """
+    if capture_of(run.spec) is None:
+        return ""
+    source = _Source.of(run)
+    with source.claim(), connected(source.url) as connection:
+        source.log.require_ready(connection)
+        relation = source.log.require_published(connection, run.spec).relation
+        known = source.known(connection, opens=True)
+    return f"{known.log} {relation}"
+
+
+def follow(run: TableRun, log: str) -> None:
+    """Note that the table is loaded anew, and follows this log (`open_log`) from now on."""
+    if log:
+        known, _, relation = log.rpartition(" ")
+        write_followed(run.runtime.storage, run.layout.state, FollowedTable(log=known, relation=relation))
+
+
+def load_forms(run: TableRun, found: SourceTable) -> dict[str, Form]:
+    """Columns that a load has to write otherwise than by the driver, so that they equal those of the log."""
+    if capture_of(run.spec) is None:
+        return {}
+    from sqlalchemy.dialects.postgresql import DOMAIN  # noqa: PLC0415 - `url_of` has said so if it is missing
+
+    kinds = _Source.of(run).log.require_published(found.connection, run.spec).columns
+    domains = {column.name for column in found.table.columns if isinstance(column.type, DOMAIN)}
+    forms = {name: form_of(kind, is_domain=name in domains) for name, kind in kinds.items()}
+    return {name: form for name, form in forms.items() if form is not None}
+
+
+@dataclass(frozen=True)
+class _Source:
+    """The source of a row; `url`: an `sqlalchemy.engine.URL`; `log`: what is its database's own."""
+
+    run: TableRun
+    url: Any
+    log: PostgreSQL
+    positions: Positions
+
+    @classmethod
+    def of(cls, run: TableRun) -> _Source:
+        import sqlalchemy as sa  # noqa: PLC0415 - `url_of` has said so if it is missing
+
+        url = url_of(str(run.dialect.options.verify_connection), run.runtime.environ)
+        connector = str((capture_of(run.spec) or {}).get("connector"))
+        if url.get_backend_name() not in DATABASES.get(connector, ()):
+            what = f"capture.connector is {connector}, and the connection leads to {url.get_backend_name()}"
+            raise FatalError("SOURCE_LOG_REFUSED", what, where=run.spec.source, remedy="correct one of the two")
+        if connector != "postgresql":
+            what = f"logs of {connector} are not read yet"
+            raise FatalError(
+                "SOURCE_LOG_REFUSED", what, where=run.spec.source, remedy="let a connector write files, or a topic"
+            )
+        positions = Positions.of(run.runtime.storage, run.job.roots.lake, run.spec.source)
+        return cls(run, url, PostgreSQL(sa, properties_of(run.spec)), positions)
+
+    @contextmanager
+    def claim(self) -> Iterator[Claim]:
+        runtime = self.run.runtime
+        with Claim.acquire(
+            runtime.storage, self.positions.folder, self.run.job.run_id, runtime.clock, _WAIT_SECONDS
+        ) as held:
+            yield held
+
+    def known(self, connection: Any, *, opens: bool) -> LogPosition:
+        """The position, once it is sure that the log goes on there; opened where it was never opened before.
+
+        Args:
+            opens: a log that was lost or restarted is opened anew.
+        """
+        former = self.positions.read()
+        if former is not None:
+            if not former.opened:  # a job was killed while it opened it
+                return self._open(connection, former)
+            try:
+                self.log.require_same(connection, former)
+            except FatalError as error:
+                if not opens or error.code not in _RECOVERED:
+                    raise
+                return self._open(connection, replace(former, number=former.number + 1))
+            return former
+        return self._open(connection, None)
+
+    def _open(self, connection: Any, former: LogPosition | None) -> LogPosition:
+        number, last = (former.number, former.last) if former else (0, 0)
+        begun = LogPosition(number=number, server=self.log.server(connection), opened="", last=last)
+        if former is None:
+            self.log.require_absent(connection)
+        self.positions.write(begun)  # first: a slot that a killed job has made is then known
+        opened = replace(begun, opened=self.log.open(connection))
+        self.positions.write(opened)
+        return opened
+
+
+def _is_read(run: TableRun, known: LogPosition) -> bool:
+    """Whether this job has just read the log, for another of its tables."""
+    if known.read_by != run.job.run_id or not known.read_at:
+        return False
+    age = (run.runtime.clock() - datetime.fromisoformat(known.read_at)).total_seconds()
+    return age < (_FRESH_SECONDS if run.job.options.continuous is None else _CONTINUOUS_SECONDS)
+
+
+def _require_followed(run: TableRun, now: FollowedTable) -> None:
+    """Refuse a table that was loaded under another log, or whose table in the source is another one now.
+
+    Raises:
+        FatalError: `SOURCE_LOG_RESTARTED`.
+    """
+    before = read_followed(run.runtime.storage, run.layout.state)
+    if before == now:
+        return
+    if before is None and (now.log.startswith("0 ") or run.ledger().state.keys is None):
+        write_followed(run.runtime.storage, run.layout.state, now)
+        return
+    what = f"{run.spec.table}: the log of the source was opened anew since the table was loaded"
+    if before is not None and before.log == now.log:
+        what = (
+            f"{run.spec.table}: the source's table, or its part in the publication, was made again since it was loaded"
+        )
+    remedy = f"load it again: gddl load --again --table {run.spec.table}"
+    raise FatalError("SOURCE_LOG_RESTARTED", what, where=run.spec.name_in_source, remedy=remedy)
+
+
+@dataclass
+class _Capture:
+    run: TableRun
+    source: _Source
+    claim: Claim
+    known: LogPosition
+    changes: int = 0
+    ignored: int = 0
+    unnamed: set[str] = field(default_factory=set)
+
+    def carry_out(self, connection: Any) -> LogPosition:
+        """Read until where the log is now."""
+        mark = self.source.log.mark(connection)
+        with self._engine() as engine:
+            for batch in engine.batches():
+                self._write(batch)
+                is_end = self.source.log.has_reached(batch, mark)
+                self._keep(batch, mark if is_end else None)
+                if is_end:
+                    engine.stop()
+                    break
+        self.known = replace(self.known, read_by=self.run.job.run_id, read_at=iso(self.run.runtime.clock()))
+        self._store()
+        return self.known
+
+    def tell(self, totals: RunTotals) -> None:
+        """Report what was written, and what was not."""
+        if self.unnamed:
+            text = "changes of tables whose names no row can have were left out; rename the tables, or publish them not"
+            names = tuple(sorted(self.unnamed)[:5])
+            totals.warn([RunWarning(code="TABLES_LEFT_OUT", message=text, count=len(self.unnamed), sample=names)])
+        if self.changes:
+            self.run.report("changes of the source written", rows=self.changes)
+
+    def _engine(self) -> Engine:
+        properties, socket = self.source.log.properties(self.source.url)
+        name = self.run.spec.source
+        history = self.source.positions.history()
+        return Engine(
+            properties={**_PROPERTIES, **properties, "name": name, "topic.prefix": name},
+            offsets=[(one.partition, one.offset) for one in self.known.offsets],
+            history=history, go_on=self.run.go_on, environ=self.run.runtime.environ, unix_socket=socket,
+        )  # fmt: skip
+
+    def _write(self, batch: Batch) -> None:
+        """Write the batch's files, one of a table, under a number that is greater than all before."""
+        number = max(self.known.last + 1, int(self.run.runtime.clock().timestamp() * 1_000_000))
+        by_table: dict[str, list[Record]] = {}
+        for record in batch.records:
+            if (table := table_of(record.value)) is not None:
+                by_table.setdefault(table, []).append(record)
+        for table, records in by_table.items():
+            if table_name_fault(table):  # it can have no row
+                self.unnamed.add(table)
+                continue
+            self._write_table(table, records, number)
+            self.changes += len(records)
+        self.known = replace(self.known, last=number)
+
+    def _write_table(self, table: str, records: Sequence[Record], number: int) -> None:
+        topic, storage = records[0].topic, self.run.runtime.storage
+        messages = [Message(number + at, 0, one.key, one.value) for at, one in enumerate(records)]
+        log = f"_log{self.known.number:04d}" if self.known.number else ""
+        for file in TopicFiles(topic, None).of(messages, follows=False):
+            name = f"{topic}+0+{number:020d}_{number + len(records)}_{file.digest}{log}{file.ending}"
+            path = join(self._folder(table), name)
+            self.claim.check()
+            storage.create(path, file.content)
+            storage.sync(path)
+
+    def _folder(self, table: str) -> str:
+        spec, layout = self.run.spec, self.run.layout
+        root = layout.landing.removesuffix(_place_of(spec))
+        folder = join(root.rstrip("/"), table.replace(".", "/", 1))
+        if (text := self.run.dialect.options.path_format) is None:
+            return folder
+        return join(folder, PathFormat.parsed(text).folder(self.run.runtime.clock()))
+
+    def _keep(self, batch: Batch, mark: Mark | None) -> None:
+        if batch.history is not None:
+            self.claim.check()
+            self.source.positions.write_history(batch.history)
+        if batch.partition is not None and batch.offset is not None:
+            offsets = self.known.behind(Offset(partition=batch.partition, offset=batch.offset))
+            self.known = replace(self.known, offsets=offsets)
+        self.known = replace(self.known, mark=mark or self.known.mark)
+        self._store()
+
+    def _store(self) -> None:
+        self.claim.check()
+        self.source.positions.write(self.known)
+
+
+def _place_of(spec: TableSpec) -> str:
+    return spec.name_in_source.replace(".", "/", 1)
+
+
+_SOURCE, _PARTS = b'"source":{', json.JSONDecoder()
+
+
+def table_of(value: bytes | None) -> str | None:
+    """`schema.name` of an event, by its own `source`, since topics replace characters; null: no change of a row."""
+    at = (value or b"").rfind(_SOURCE)
+    if value is None or at < 0:
+        return None
+    source, _ = _PARTS.raw_decode(value[at + len(_SOURCE) - 1 :].decode("utf-8", "replace"))
+    schema, name = source.get("schema") or source.get("db"), source.get("table") or source.get("collection")
+    return f"{schema}.{name}" if schema and name else None

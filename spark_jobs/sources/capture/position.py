@@ -1,0 +1,124 @@
+"""How far a source's log was read, and of which server it is: documents of the lake."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from airflow_gddl.contract import codec
+from airflow_gddl.contract.layout import STATE, join
+from airflow_gddl.stores import Storage, read_if_there
+from spark_jobs.ledger.ledger import read_small
+
+_DOCUMENT, _HISTORY, _TABLE = "log.json", "schema-history.jsonl", "captured-log.json"
+_REMEDY = "restore it from a version or backup; or delete it, drop the slot, and load the tables: gddl load --again"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Offset:
+    """Where the log goes on, of one of the connector's partitions; both are JSON of the connector's."""
+
+    partition: str
+    offset: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mark:
+    """A message that a job has put into the log, by which the log is known again.
+
+    Attributes:
+        token: its content.
+        place: of the message in the log; `upto`: behind its commit.
+    """
+
+    token: str
+    place: str
+    upto: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class LogPosition:
+    """How far the log of a source was read.
+
+    Attributes:
+        number: how often it was opened anew; places of files with another number do not compare.
+        server: identity of the server, its timeline and database.
+        opened: where its log was when it was opened.
+        offsets: behind the last events whose files are written.
+        mark: the newest that was read; null: none was.
+        last: number in the names of the newest files; later ones have greater numbers.
+        read_by, read_at: the job that has last read all, and when (ISO 8601 UTC).
+    """
+
+    number: int
+    server: str
+    opened: str
+    offsets: tuple[Offset, ...] = ()
+    mark: Mark | None = None
+    last: int = 0
+    read_by: str = ""
+    read_at: str = ""
+
+    @property
+    def log(self) -> str:
+        """Distinguishes this log from every other."""
+        return f"{self.number} {self.server} {self.opened}"
+
+    def behind(self, found: Offset) -> tuple[Offset, ...]:
+        """The offsets with this one in place of its partition's."""
+        return (*(one for one in self.offsets if one.partition != found.partition), found)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FollowedTable:
+    """The log, and the table in it, that a table of the lake has followed since its load.
+
+    Attributes:
+        log: `LogPosition.log`.
+        relation: `PublishedTable.relation`; empty: the source gives none.
+    """
+
+    log: str
+    relation: str = ""
+
+
+@dataclass(frozen=True)
+class Positions:
+    """Documents of a source; `folder`: theirs."""
+
+    storage: Storage
+    folder: str
+
+    @classmethod
+    def of(cls, storage: Storage, lake: str, source: str) -> Positions:
+        return cls(storage, join(lake, STATE, "capture", source))
+
+    def read(self) -> LogPosition | None:
+        """Null: the log was never opened.
+
+        Raises:
+            FatalError: `LEDGER_DAMAGED`.
+        """
+        return read_small(self.storage, join(self.folder, _DOCUMENT), LogPosition, _REMEDY)
+
+    def write(self, position: LogPosition) -> None:
+        self.storage.write(join(self.folder, _DOCUMENT), codec.to_json(position).encode())
+
+    def history(self) -> str:
+        """The schema history, which some connectors need; empty: there is none."""
+        return (read_if_there(self.storage, join(self.folder, _HISTORY)) or b"").decode()
+
+    def write_history(self, text: str) -> None:
+        self.storage.write(join(self.folder, _HISTORY), text.encode())
+
+
+def read_followed(storage: Storage, state: str) -> FollowedTable | None:
+    """What the table whose state folder is `state` follows; null: nothing yet.
+
+    Raises:
+        FatalError: `LEDGER_DAMAGED`.
+    """
+    return read_small(storage, join(state, _TABLE), FollowedTable, "delete it, and load the table again")
+
+
+def write_followed(storage: Storage, state: str, followed: FollowedTable) -> None:
+    storage.write(join(state, _TABLE), codec.to_json(followed).encode())

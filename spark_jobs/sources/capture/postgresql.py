@@ -1,0 +1,224 @@
+"""PostgreSQL: its identity, its slot, and marks in its log."""
+
+from __future__ import annotations
+
+import base64
+import json
+import time
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from airflow_gddl.contract.capture import PUBLICATION, SLOT
+from airflow_gddl.contract.errors import FatalError, RetriableError
+from airflow_gddl.contract.postgresql_log import (
+    PublishedTable,
+    published_table,
+    shown,
+    source_findings,
+    table_findings,
+)
+from airflow_gddl.contract.spec import TableSpec
+from spark_jobs.sources.capture.engine import Batch
+from spark_jobs.sources.capture.position import LogPosition, Mark
+
+_PREFIX = "gddl"
+_PORT = 5432
+_FREE_SECONDS = 90.0
+_AGAIN = "load the source's tables again, which opens the log anew first: gddl load --again"
+# What a value looks like is set for this connection, whatever database and role say.
+_SETTINGS = (
+    "bytea_output=hex", "DateStyle=ISO", "IntervalStyle=postgres", "extra_float_digits=1", "xmloption=content",
+    "statement_timeout=0", "lock_timeout=0", "idle_in_transaction_session_timeout=0",
+)  # fmt: skip
+_PROPERTIES: Mapping[str, str] = {
+    "connector.class": "io.debezium.connector.postgresql.PostgresConnector",
+    "plugin.name": "pgoutput",
+    "publication.autocreate.mode": "disabled",
+    "slot.drop.on.stop": "false",
+    "snapshot.mode": "no_data",
+    "interval.handling.mode": "string",
+    "money.fraction.digits": "2",
+    # As text, for NaN would come as null; with precision and scale beside it.
+    "decimal.handling.mode": "string",
+    "datatype.propagate.source.type": r"(?i).+\.(numeric|money)",
+    "include.unknown.datatypes": "true",
+    "driver.options": " ".join(f"-c {setting}" for setting in _SETTINGS),
+}
+
+
+@dataclass(frozen=True)
+class PostgreSQL:
+    """Attributes:
+    sa: the module `sqlalchemy`.
+    own: properties that the source states, with the names of slot and publication.
+    """
+
+    sa: Any
+    own: Mapping[str, str]
+
+    @property
+    def slot(self) -> str:
+        return self.own[SLOT]
+
+    def properties(self, url: Any) -> tuple[dict[str, str], str]:
+        """Properties of the connector, and the path of the server's Unix socket; empty: it has an address.
+
+        Args:
+            url: an `sqlalchemy.engine.URL`.
+        """
+        query = {name: value if isinstance(value, str) else value[0] for name, value in url.query.items()}
+        host = url.host or query.get("host") or "localhost"
+        port = url.port or int(query.get("port") or _PORT)
+        known = {
+            "database.hostname": host, "database.port": str(port), "database.dbname": url.database or url.username,
+            "database.user": url.username, "database.password": url.password,
+            **{f"database.{name}": query.get(name) for name in ("sslmode", "sslcert", "sslkey", "sslrootcert")},
+        }  # fmt: skip
+        socket = f"{host}/.s.PGSQL.{port}" if host.startswith("/") else ""
+        return {**_PROPERTIES, **self.own, **{n: str(v) for n, v in known.items() if v is not None}}, socket
+
+    def require_ready(self, connection: Any) -> None:
+        """
+        Raises:
+            FatalError: `SOURCE_LOG_REFUSED`.
+        """
+        findings = list(source_findings(self.sa, connection, self.slot, self.own[PUBLICATION]))
+        if findings:
+            what, remedy = shown(findings)
+            raise FatalError("SOURCE_LOG_REFUSED", what, where=f"slot {self.slot}", remedy=remedy)
+
+    def require_published(self, connection: Any, spec: TableSpec) -> PublishedTable:
+        """
+        Raises:
+            FatalError: `NOT_PUBLISHED`, `SOURCE_TABLE_MISSING`.
+        """
+        found = published_table(self.sa, connection, self.own[PUBLICATION], spec.name_in_source)
+        if findings := list(table_findings(spec, found, self.own[PUBLICATION])):
+            what, remedy = shown(findings)
+            raise FatalError("NOT_PUBLISHED", what, where=spec.name_in_source, remedy=remedy)
+        return found
+
+    def server(self, connection: Any) -> str:
+        query = """SELECT (SELECT system_identifier FROM pg_control_system()) || '/'
+          || substr(pg_walfile_name(pg_current_wal_flush_lsn()), 1, 8) || '/'
+          || (SELECT oid FROM pg_database WHERE datname = current_database())"""
+        return str(self._scalar(connection, query))
+
+    def require_absent(self, connection: Any) -> None:
+        """
+        Raises:
+            FatalError: `SOURCE_LOG_REFUSED`: another program has made a slot of this name.
+        """
+        if self._slot(connection) is None:
+            return
+        what = f"the slot {self.slot} is there, and no job of this lake has made it: another program may read it"
+        statement = f"SELECT pg_drop_replication_slot('{self.slot}')"
+        remedy = f"name another slot in capture.properties of the source; or, if nothing reads it, drop it: {statement}"
+        raise FatalError("SOURCE_LOG_REFUSED", what, where=self.slot, remedy=remedy)
+
+    def open(self, connection: Any) -> str:
+        """Create the slot, in place of one that this lake has made before; returns where the log begins.
+
+        Raises:
+            RetriableError: `TABLE_BUSY`.
+        """
+        if self._slot(connection) is not None:
+            self._wait_until_free(connection)
+            self._scalar(connection, "SELECT pg_drop_replication_slot(CAST(:slot AS name))", slot=self.slot)
+        query = "SELECT CAST(lsn AS text) FROM pg_create_logical_replication_slot(CAST(:slot AS name), 'pgoutput')"
+        return str(self._scalar(connection, query, slot=self.slot))
+
+    def require_same(self, connection: Any, known: LogPosition) -> None:
+        """Refuse a log that does not go on where it was read last.
+
+        Raises:
+            FatalError: `SOURCE_LOG_LOST`: the slot is gone, or without changes that were not read;
+                `SOURCE_LOG_RESTARTED`: the server is another, restored, failed over, or the slot was made again.
+            RetriableError: `TABLE_BUSY`: another connection reads the slot.
+        """
+        if (server := self.server(connection)) != known.server:
+            raise self._restarted(f"the server was restored or failed over: it is {server}, and was {known.server}")
+        there = self._slot(connection)
+        if there is None or there["wal_status"] == "lost" or there["confirmed"] is None:
+            how = "was dropped" if there is None else "is lost: the database has removed changes that were not read"
+            raise FatalError("SOURCE_LOG_LOST", f"the slot {self.slot} {how}", where=self.slot, remedy=_AGAIN)
+        self._wait_until_free(connection)
+        read, end = self._read_until(known), _place(str(there["flushed"]))
+        if end < read:
+            raise self._restarted(
+                f"the log ends at {there['flushed']}, and was read until {_lsn(read)}: it was restored"
+            )
+        confirmed = _place(str(there["confirmed"]))
+        if confirmed > read:
+            raise self._restarted(
+                f"the slot {self.slot} begins at {there['confirmed']}, behind {_lsn(read)}: it was made again"
+            )
+        if known.mark and confirmed < _place(known.mark.place) and not self._has(connection, known.mark):
+            raise self._restarted(f"the log lacks what was read of it at {known.mark.place}: it was restored")
+
+    def mark(self, connection: Any) -> Mark:
+        """Put a message into the log: behind all that was committed before."""
+        token = uuid.uuid4().hex
+        query = "SELECT CAST(pg_logical_emit_message(true, :prefix, :token) AS text)"
+        place = str(self._scalar(connection, query, prefix=_PREFIX, token=token))
+        return Mark(
+            token=token,
+            place=place,
+            upto=str(self._scalar(connection, "SELECT CAST(pg_current_wal_insert_lsn() AS text)")),
+        )
+
+    @staticmethod
+    def has_reached(batch: Batch, mark: Mark) -> bool:
+        """Whether the batch has the message."""
+        content = base64.b64encode(mark.token.encode())
+        return any(one.topic.endswith(".message") and content in (one.value or b"") for one in batch.records)
+
+    def _slot(self, connection: Any) -> Mapping[str, Any] | None:
+        query = """SELECT COALESCE(wal_status, '') AS wal_status, active,
+          CAST(confirmed_flush_lsn AS text) AS confirmed, CAST(pg_current_wal_flush_lsn() AS text) AS flushed
+          FROM pg_replication_slots WHERE slot_name = CAST(:slot AS name)"""
+        found = connection.execute(self.sa.text(query), {"slot": self.slot}).mappings().first()
+        return None if found is None else dict(found)
+
+    def _wait_until_free(self, connection: Any) -> None:
+        """The server ends the connection of a job that was killed a moment later."""
+        until = time.monotonic() + _FREE_SECONDS
+        while (there := self._slot(connection)) is not None and there["active"]:
+            if time.monotonic() > until:
+                what = f"another connection reads the slot {self.slot}"
+                remedy = "wait until the job that reads it has ended; no other program may read it"
+                raise RetriableError("TABLE_BUSY", what, where=self.slot, remedy=remedy)
+            time.sleep(0.2)
+
+    @staticmethod
+    def _read_until(known: LogPosition) -> int:
+        """The greatest place that was read; that of the opening where nothing was."""
+        places = [_place(known.opened)]
+        for one in known.offsets:
+            offset = json.loads(one.offset)
+            places += [int(offset[name]) for name in ("lsn", "lsn_proc", "lsn_commit") if offset.get(name) is not None]
+        return max(places)
+
+    def _has(self, connection: Any, mark: Mark) -> bool:
+        query = """SELECT EXISTS (SELECT FROM pg_logical_slot_peek_binary_changes(CAST(:slot AS name),
+          CAST(:upto AS pg_lsn), NULL, 'proto_version', '1', 'publication_names', :publication, 'messages', 'true')
+          WHERE position(convert_to(:token, 'UTF8') IN data) > 0)"""
+        values = {"slot": self.slot, "upto": mark.upto, "publication": self.own[PUBLICATION], "token": mark.token}
+        return bool(self._scalar(connection, query, **values))
+
+    def _restarted(self, what: str) -> FatalError:
+        return FatalError("SOURCE_LOG_RESTARTED", what, where=f"slot {self.slot}", remedy=_AGAIN)
+
+    def _scalar(self, connection: Any, statement: str, **values: Any) -> Any:
+        return connection.execute(self.sa.text(statement), values).scalar()
+
+
+def _place(lsn: str) -> int:
+    high, _, low = lsn.partition("/")
+    return (int(high, 16) << 32) + int(low, 16)
+
+
+def _lsn(place: int) -> str:
+    return f"{place >> 32:X}/{place & 0xFFFFFFFF:X}"
