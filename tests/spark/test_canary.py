@@ -15,6 +15,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 import pyarrow as pa
 import pytest
 
+from airflow_gddl.contract.capture import CaptureSpec
 from airflow_gddl.contract.checks import check_table
 from airflow_gddl.contract.extensions import DIALECTS
 from airflow_gddl.contract.spec import EngineName, JobOptions, TableSpec
@@ -186,6 +187,7 @@ def hostile_values(hint: Any) -> list[Any]:
 
 def usual_values(hint: Any) -> list[Any]:
     kinds = {
+        CaptureSpec: [CaptureSpec(connector="postgresql")],
         Expectation: [Expectation(rule=RULE)],
         ForeignKey: [ForeignKey(columns=("v",), to="s.t", to_columns=("id",))],
         InitialLoad: [InitialLoad()],
