@@ -12,11 +12,12 @@ from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Literal
 
+from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.extensions import COMMIT_TIMES, DATES_IN_ORDER, TOTAL_ORDER, DmsOptions, date_folder
 from airflow_gddl.contract.file_names import Names, change_time, classify, is_of_snapshot, repeated_hour, timed_order
-from airflow_gddl.contract.names import SOURCE_SUFFIX
+from airflow_gddl.contract.names import SOURCE_SUFFIX, renamed
 from spark_jobs.dialects.probe import CARRIED, probe
-from spark_jobs.dialects.protocol import EVERYTHING, Dialect, InputOpener, Probed, Window
+from spark_jobs.dialects.protocol import EVERYTHING, Dialect, InputOpener, Probed, Window, match
 from spark_jobs.plan.planned_batch import PlannedFile
 
 SEQUENCE = TOTAL_ORDER[0]
@@ -66,7 +67,21 @@ class DmsDialect(Dialect):
         has_own = self.spec.columns_to_update not in (None, CARRIED)
         options = replace(self.options, csv_no_sup=None) if has_own else self.options
         found = probe(storage, file, options, self.bounds)
+        self._require_free(found)
         return replace(found, prepared=self.spec.mode == "snapshots" and is_of_snapshot(file.path))
+
+    def _require_free(self, found: Probed) -> None:
+        """Refuse a column of the source that would be read as the list of columns that an update carries.
+
+        Raises:
+            FatalError: `COLUMN_NAME_RESERVED`.
+        """
+        if found.csv_carried is None and self.spec.columns_to_update == CARRIED:
+            own = match([renamed(name, self.spec) for name, _ in found.columns], CARRIED)
+            if own is not None:
+                what = f"{self.spec.table}: files have a column {own!r}, a name that this dialect uses itself"
+                remedy = f"give it another name: `rename: {{{CARRIED}: carried}}` in the row"
+                raise FatalError("COLUMN_NAME_RESERVED", what, where=found.file.path, remedy=remedy)
 
     @property
     def carried(self) -> str:

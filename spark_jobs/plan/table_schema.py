@@ -385,9 +385,9 @@ class TableSchema:
 
     @cached_property
     def computed(self) -> Mapping[str, tuple[str, ...]]:
-        """Columns that are computed from several others, with these: an update may carry some of them."""
+        """Computed columns, with those that they are computed from: an update may carry, or have images of, some."""
         found = {name: self.derived_from(name) for name in map(self.spelled, self.spec.derive) if name is not None}
-        return {name: sources for name, sources in found.items() if len(sources) > 1}
+        return {name: sources for name, sources in found.items() if sources}
 
     @cached_property
     def images_without_case(self) -> Mapping[str, str]:

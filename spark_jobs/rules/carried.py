@@ -126,7 +126,8 @@ def incomplete(changes: pa.Table, schema: TableSchema, moved: np.ndarray) -> np.
     result = np.zeros(changes.num_rows, dtype=bool)
     if not schema.partial or not moved.any():
         return result
-    columns = [c for c in schema.columns if c not in schema.keys and c != RESCUED and not schema.is_technical(c)]
+    own = {*schema.keys, RESCUED, *schema.computed}  # computed columns follow theirs
+    columns = [c for c in schema.columns if c not in own and not schema.is_technical(c)]
     images = {column: before_image(changes, schema, column) for column in columns}
     nothing = np.zeros(changes.num_rows, dtype=bool)
     whole = nothing.copy()

@@ -67,13 +67,12 @@ class _ListedNames:
 
     @classmethod
     def of(cls, columns: Sequence[str], schema: TableSchema) -> _ListedNames:
-        rename = schema.spec.rename
-        given = {column: (column, *(old for old, new in rename.items() if new == column)) for column in columns}
+        rename, own = schema.spec.rename, set(columns)
+        given = [(column, column) for column in columns] + [(old, new) for old, new in rename.items() if new in own]
         return cls(
             {
                 form.lower(): _stored(column, schema)
-                for column, names in given.items()
-                for name in names
+                for name, column in given
                 for form in (name, clean_name(name), landed_name(name))
             },
             schema,

@@ -247,7 +247,22 @@ class _Meeting:
         known = self.matched | self.dead | self._vanished
         # A row outside the filter, or at the key that an update has left, need not have been there.
         firsts = UNSEEN[:1] if self.schema.spec.where or self.schema.before_of_key else UNSEEN
-        result: np.ndarray = np.asarray(pc.is_in(self.net.column(FIRST), value_set=pa.array(firsts))) & ~known
+        unseen = np.asarray(pc.is_in(self.net.column(FIRST), value_set=pa.array(firsts)))
+        result: np.ndarray = (unseen & ~known) | self._begins_with_a_part()
+        return result
+
+    def _begins_with_a_part(self) -> np.ndarray:
+        """The row begins with an update that lacks columns, after a delete or a change outside the filter."""
+        found = np.zeros(len(self.op), dtype=bool)
+        if not self.partial or self.refolded:
+            return found
+        for flag in carried_names(self.schema).values():
+            found |= ~_flags(self.net, flag)
+        deleted, before = self.dead & ~self.matched & ~self.beaten, gddl_fields(self.replica)
+        if "deleted" in before and self.replica.num_rows:
+            deleted |= self.matched & self.newer & _mask(before["deleted"])[self.at]
+        updates = np.asarray(pc.equal(self.net.column(FIRST), UNSEEN[0])) & (self.op == "U")
+        result: np.ndarray = found & deleted & updates & ~self._vanished
         return result
 
     def move_lost(self) -> np.ndarray:

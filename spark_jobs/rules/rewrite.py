@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_gddl.contract.errors import FatalError
-from airflow_gddl.contract.names import clean_name, delivered_name, is_before_image, landed_name
+from airflow_gddl.contract.names import clean_name, delivered_name, is_before_image, landed_name, mask_method
 from airflow_gddl.contract.spec import MaskMethod, TableSpec
 from airflow_gddl.contract.sql_types import SqlType, StructType, parse_type
 from airflow_gddl.contract.table_spec import HASHED, lowered
@@ -32,7 +32,7 @@ from spark_jobs.rules.convert import Mask, but, fit, hashed, mask_of, masked
 from spark_jobs.rules.decode import DecodedGroup, stored_sequence
 from spark_jobs.rules.erasure import emptied
 from spark_jobs.rules.errors_table import MISFIT_CODE
-from spark_jobs.rules.evaluate import UNDECIDED_CODE, derived_type, derived_values, holds, outside_filter
+from spark_jobs.rules.evaluate import UNDECIDED_CODE, derived_type, holds, outside_filter, recomputed
 from spark_jobs.rules.order import gddl_fields, moved_rows, old_keys, with_gddl
 from spark_jobs.rules.texts import forms
 
@@ -132,7 +132,7 @@ def _with_derived(columns: tuple[Column, ...], derived: Sequence[str], spec: Tab
             what = f"{spec.table}: the change table lacks a column from which {name} is computed"
             raise needs_files(spec, what, "restore derive")
         spelled = next((n for n in types if n.lower() == landed_name(name).lower()), landed_name(name))
-        types[spelled] = kind
+        types[spelled] = STRING if mask_method(name, spec) in HASHED else kind
     return tuple(Column(name, kind) for name, kind in types.items())
 
 
@@ -296,7 +296,7 @@ def _rewritten(rows: pa.Table, how: Rewrite) -> tuple[pa.Table, list[Problem]]:
     for name in how.derived:
         target = next(c for c in how.schema.data if c.name.lower() == landed_name(name).lower())
         others = {n: values for n, values in columns.items() if n != target.name}
-        columns[target.name] = derived_values(name, others, rows.num_rows, target.type, how.schema.spec)
+        columns[target.name] = recomputed(target.name, others, rows.num_rows, how.schema)
     problems += [("KEY_NULL", key, mask_of(columns[key].is_null())) for key in how.schema.keys]
     if RESCUED in columns and how.withheld:
         columns[RESCUED] = _without_withheld(columns[RESCUED], how.withheld)

@@ -6,6 +6,7 @@ import pytest
 
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.contract.sql_types import parse_type
+from spark_jobs.dialects.probe import CARRIED
 from spark_jobs.dialects.protocol import dialect_of
 from spark_jobs.plan.applied_settings import ChangeSettings, settings_of
 from spark_jobs.plan.planned_batch import TableState
@@ -36,7 +37,8 @@ def test_changes_keep_the_settings_under_which_they_came() -> None:
     unusual = {"id": "int", "force_update=c": "void", "tie_break=last_arrival": "void"}
     state = TableState(batch=1, applied=settings_of(_ROW), schemas=({"id": "int", "c": "string"}, unusual))
     found = plan_batch(dialect_of(_ROW), (), _STORED, state)
-    earlier = {ChangeSettings(): (0,), ChangeSettings(force_update="c", tie_break="last_arrival"): (1,)}
+    usual = ChangeSettings(columns_to_update=CARRIED)
+    earlier = {usual: (0,), replace(usual, force_update="c", tie_break="last_arrival"): (1,)}
     assert (found.schemas, found.table_schema.earlier) == (state.schemas, earlier)
     assert found.table_schema.forcing == ("c",)
     assert found.table_schema.controls == ("c",)
