@@ -43,6 +43,6 @@ def test_changes_keep_the_settings_under_which_they_came() -> None:
     earlier = {usual: (0,), replace(usual, force_update="c", tie_break="last_arrival"): (1,)}
     assert (found.schemas, found.table_schema.earlier) == (state.schemas, earlier)
     assert found.table_schema.forcing == ("c",)
-    assert found.table_schema.controls == ("c",)
+    assert found.table_schema.controls == (CARRIED, "c")
     assert not found.table_schema.is_technical("c")
     assert found.table_schema.under(ChangeSettings(force_update="c")).is_technical("c")
