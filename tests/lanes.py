@@ -262,9 +262,20 @@ _LONG = (
     "test_jobs",
     "test_native",
     "test_the_tutorial_s_model_is_built_by_dbt",
+    "test_capture_is_resumed_after_each_write",
+    "test_replica_equals_the_source_under_writers",
+    "test_lost_log_stops_each_table_until_it_is_loaded_again",
+    "test_crash_of_the_server_is_no_loss",
+    "test_load_that_was_broken_off_begins_anew_where_the_log_was_lost",
+    "test_table_that_was_made_again_is_named",
+    "test_slot_of_another_program_is_left_alone",
+    "test_each_table_of_the_publication_gets_its_files",
+    "test_columns_that_come_and_types_arrive",
+    "test_user_with_the_least_rights",
+    "test_both_drivers_of_a_connection",
 )
-"""Modules and functions that install packages, start everything that the compose file names, or have a Hive metastore
-or a cluster of executors of their own."""
+"""Modules and functions that install packages, start everything that the compose file names, have a Hive metastore or a
+cluster of executors of their own, or a JVM for each run that reads a source's log."""
 
 
 def is_deep(item: pytest.Item) -> bool:
