@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from airflow_gddl.contract.codec import ALWAYS
+from airflow_gddl.contract.extensions import DIALECTS, is_among
 from airflow_gddl.contract.spec import DeleteMode, MaskMethod, TableSpec
 from airflow_gddl.contract.sql_types import VOID
 from airflow_gddl.contract.table_spec import TableMode, TieBreak, lowered
@@ -150,8 +151,13 @@ def expression_of(spec: TableSpec, text: str) -> str:
 
 
 def untracked_of(spec: TableSpec) -> tuple[str, ...]:
-    """Columns that the row keeps from opening versions, in lower case."""
-    return tuple(sorted(lowered((*spec.track_history_except, *columns_of([change_settings(spec)])))))
+    """Columns that the row keeps from opening versions, in lower case.
+
+    Not those of its dialect: they never open any, and whether a row has them depends on who reads it.
+    """
+    own = DIALECTS.get(spec.dialect).technical
+    controls = (name for name in columns_of([change_settings(spec)]) if not is_among(name, own))
+    return tuple(sorted(lowered((*spec.track_history_except, *controls))))
 
 
 def change_settings(spec: TableSpec) -> ChangeSettings:

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from airflow_gddl.contract.extensions import DIALECTS
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.contract.sql_types import parse_type
 from spark_jobs.dialects.probe import CARRIED
@@ -46,3 +47,10 @@ def test_changes_keep_the_settings_under_which_they_came() -> None:
     assert found.table_schema.controls == (CARRIED, "c")
     assert not found.table_schema.is_technical("c")
     assert found.table_schema.under(ChangeSettings(force_update="c")).is_technical("c")
+
+
+@pytest.mark.parametrize("name", sorted(DIALECTS.built_in))
+def test_row_and_its_dialect_apply_the_same_settings(name: str) -> None:
+    """Else each run would take the row for a changed one, and derive the history of all keys again."""
+    row = TableSpec(table="s.t", keys=("id",), dialect=name, history=True)
+    assert settings_of(dialect_of(row).spec) == settings_of(row)
