@@ -165,7 +165,7 @@ def _of_group(lists: _Lists, deliveries: Sequence[Sequence[int]], kept: np.ndarr
             chain += own
         else:
             may_return = lists.schema.shared_places or file in before
-            whole = not may_return or _ends_with(chain, own)
+            whole = not may_return or (_ends_with(chain, own) and not any(kept[row] for row in members))
             for row, content in zip(members, own, strict=True):
                 returns = not whole and content in chain and chain[-1] != content
                 if kept[row] or returns:

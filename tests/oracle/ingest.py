@@ -187,10 +187,9 @@ def _returning(table_schema: Shape, ledger: Ledger, changes: list[Change], new: 
         chain = [_identity(table_schema, c) for c in known]
         identities = [_identity(table_schema, changes[place]) for place in own]
         last, mine_last = _in_a_row(chain), _in_a_row(identities)
-        if (
-            not (table_schema.shares_places or file in {c.source_file for c in known})
-            or last[-len(mine_last) :] == mine_last
-        ):
+        may_return = table_schema.shares_places or file in {c.source_file for c in known}
+        came_last = last[-len(mine_last) :] == mine_last and not any(new[place] for place in own)
+        if not may_return or came_last:
             continue
         for place, identity in zip(own, identities, strict=True):
             if not new[place] and identity in chain and chain[-1] != identity:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from spark_jobs.plan.table_schema import GDDL, TableSchema
@@ -70,8 +70,9 @@ _LISTS = st.lists(st.lists(st.sampled_from("IABD"), min_size=1, max_size=4), min
 
 @pytest.mark.parametrize("twice", [True, False], ids=["sent twice", "commit times"])
 @given(_LISTS)
+@example(lists=[["A", "I"], ["A", "A", "I"]])
 def test_the_last_file_has_the_last_word_at_a_place(twice: bool, lists: Lists) -> None:
-    schema = replace(table_schema(), one_change=twice, shared_places=True)
+    schema = replace(table_schema(), one_change=twice, total=twice)
     once = arrived(lists, [], schema)
     assert last_word(once, schema) == lists[-1][-1]
     assert len(arrived(lists[-1:], once, schema, len(lists))) == len(once), "what came last is a re-delivery"
@@ -80,14 +81,14 @@ def test_the_last_file_has_the_last_word_at_a_place(twice: bool, lists: Lists) -
 
 @given(st.lists(st.sampled_from("AB"), min_size=1, max_size=5))
 def test_equal_rows_without_keys_are_as_many_as_a_file_has(values: Sequence[str]) -> None:
-    schema = replace(table_schema(keys=()), one_change=True, shared_places=True)
+    schema = replace(table_schema(keys=()), one_change=True)
     once = arrived([values], [], schema)
     assert [change.v for change in once] == list(values)
     assert len(arrived([values], once, schema, 1)) == len(values)
 
 
 def test_a_change_that_is_sent_again_into_its_file_is_one() -> None:
-    schema = replace(table_schema(), one_change=True, shared_places=True)
+    schema = replace(table_schema(), one_change=True)
     places = [(5, "A"), (5, "B"), (5, "A"), (6, "C"), (5, "A"), (5, "B"), (5, "A"), (6, "C"), (6, "C")]
     rows = in_file(*(Change(op="U", seq=seq, v=v) for seq, v in places))
     kept = new_changes(table(rows, schema), None, schema)
