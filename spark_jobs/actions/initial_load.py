@@ -471,15 +471,7 @@ class Source:
                 found.connection.execute(sa.text(limit))
             if self.in_utc:
                 found.connection.execute(sa.text("SET time_zone = '+00:00'"))
-            for setting in _TEXTS.get(found.connection.dialect.name, ()):
-                found.connection.execute(sa.text(f"SET LOCAL {setting}"))
             yield sa, found
-
-
-_TEXTS = {
-    "postgresql": ("TimeZone = 'UTC'", "DateStyle = 'ISO'", "IntervalStyle = 'postgres'", "extra_float_digits = 1"),
-}
-"""Settings of databases and roles that change how values are written."""
 
 
 def statement_limit(dialect: Any, limit: float) -> str:

@@ -142,7 +142,7 @@ def survey(run: TableRun, *, released: bool | None = None) -> SnapshotSurvey:
         FatalError: `LEDGER_DAMAGED`.
         RetriableError: as `Storage`.
     """
-    known = read_taken(run.runtime.storage, run.layout.state) or SnapshotsTaken()
+    known = _known(run)
     landed, others = _landed(run)
     released = run.job.options.action == "sweep_release" if released is None else released
     held = {one.version: one for one in known.held if not released and _is_held(run, one, landed)}
@@ -162,7 +162,7 @@ def survey(run: TableRun, *, released: bool | None = None) -> SnapshotSurvey:
     waits = [(one.version, one.waits) for one in waiting]
     warnings = []
     if problems:
-        warnings.append(RunWarning(code="SNAPSHOT_HELD", **_of_snapshots(problems)))
+        warnings.append(RunWarning(code=HELD, **_of_snapshots(problems)))
     if waits:
         warnings.append(RunWarning(code="SNAPSHOT_WAITING", **_of_snapshots(waits)))
     if others:
@@ -272,9 +272,7 @@ def capture(run: TableRun, totals: RunTotals, most: int | None = None) -> Snapsh
         raise FatalError("RELOAD_UNFINISHED", what, remedy=f"{RELOAD} {run.spec.table}")
     waiting = () if is_resumed else _not_loaded(run)
     if again or found.is_some or waiting:
-        root = folder_of(run.layout.state)
-        wait = run.job.options.wait_seconds
-        with Claim.acquire(run.runtime.storage, root, run.job.run_id, run.runtime.clock, wait) as claim:
+        with _claimed(run) as claim:
             if again or waiting:
                 with run.claim():  # of a table that is busy nothing is forgotten
                     _withdraw(run, claim)
@@ -313,6 +311,23 @@ def _end_capture(run: TableRun) -> None:
         _write(run, replace(known, reloading=False))
 
 
+def _known(run: TableRun) -> SnapshotsTaken:
+    return read_taken(run.runtime.storage, run.layout.state) or SnapshotsTaken()
+
+
+def _claimed(run: TableRun) -> Claim:
+    """Of the snapshots, beside that of the table."""
+    root, options = folder_of(run.layout.state), run.job.options
+    return Claim.acquire(run.runtime.storage, root, run.job.run_id, run.runtime.clock, options.wait_seconds)
+
+
+def _remove_files(run: TableRun, from_name: str = "") -> None:
+    """Remove change files that wait, those of this name and after."""
+    storage = run.runtime.storage
+    if there := [item.path for item in storage.list(run.layout.landing) if item.name >= from_name]:
+        storage.delete(*there)
+
+
 def _write(run: TableRun, known: SnapshotsTaken) -> None:
     known = replace(known, landing=LandingFolder.of(run.job.roots, run.spec).path)
     run.runtime.storage.write(document_of(run.layout.state), codec.to_json(known).encode())
@@ -342,7 +357,7 @@ def _known_now(run: TableRun, known: SnapshotsTaken) -> SnapshotsTaken:
 
 def _not_loaded(run: TableRun) -> tuple[TakenSnapshot, ...]:
     """Snapshots that were taken and of which nothing was loaded."""
-    known = read_taken(run.runtime.storage, run.layout.state) or SnapshotsTaken()
+    known = _known(run)
     return known.to_withdraw(_loaded_files(run, known))
 
 
@@ -352,10 +367,9 @@ def _withdraw(run: TableRun, claim: Claim) -> None:
     if not found:
         return
     claim.check()
-    known, storage = read_taken(run.runtime.storage, run.layout.state) or SnapshotsTaken(), run.runtime.storage
+    known = _known(run)
     first = min(name for one in found for name in one.change_files)
-    if there := [item.path for item in storage.list(run.layout.landing) if item.name >= first]:
-        storage.delete(*there)
+    _remove_files(run, from_name=first)
     _write(run, replace(known, taken=known.taken[: -len(found)]))
 
 
@@ -364,18 +378,13 @@ def withdraw_unloaded(run: TableRun) -> None:
 
     The caller holds the table's claim.
     """
-    root, wait = folder_of(run.layout.state), run.job.options.wait_seconds
-    with Claim.acquire(run.runtime.storage, root, run.job.run_id, run.runtime.clock, wait) as claim:
+    with _claimed(run) as claim:
         _withdraw(run, claim)
 
 
 def _hold_refused(run: TableRun, version: str, error: FatalError) -> None:
     """Hold a snapshot whose load was refused."""
-    root, wait = folder_of(run.layout.state), run.job.options.wait_seconds
-    with (
-        Claim.acquire(run.runtime.storage, root, run.job.run_id, run.runtime.clock, wait) as claim,
-        run.claim(),
-    ):
+    with _claimed(run) as claim, run.claim():
         _withdraw(run, claim)
         found = survey(run)
         if (snapshot := found.landed.get(version)) is not None:
@@ -389,13 +398,10 @@ def _undo_reload(run: TableRun, former: SnapshotsTaken) -> None:
     plan = run.ledger().plan()
     if plan is not None and plan.mode == "refresh":
         return
-    root, wait, storage = folder_of(run.layout.state), run.job.options.wait_seconds, run.runtime.storage
-    with Claim.acquire(storage, root, run.job.run_id, run.runtime.clock, wait) as claim, run.claim():
+    with _claimed(run) as claim, run.claim():
         claim.check()
-        known = read_taken(storage, run.layout.state) or SnapshotsTaken()
-        if there := [item.path for item in storage.list(run.layout.landing)]:
-            storage.delete(*there)
-        _write(run, replace(former, last=max(former.last, known.last)))
+        _remove_files(run)
+        _write(run, replace(former, last=max(former.last, _known(run).last)))
 
 
 def _is_held(run: TableRun, one: HeldSnapshot, landed: Mapping[str, _Snapshot]) -> bool:
@@ -496,11 +502,9 @@ def _remove_ingested(run: TableRun, ledger: Ledger) -> None:
 def _forget(run: TableRun, claim: Claim) -> SnapshotsTaken:
     """Take all snapshots that are there again; returns what was known."""
     claim.check()
-    storage = run.runtime.storage
-    known = read_taken(storage, run.layout.state) or SnapshotsTaken()
+    known = _known(run)
     _write(run, SnapshotsTaken(last=known.last, names=known.names, reloading=True))
-    if there := [item.path for item in storage.list(run.layout.landing)]:
-        storage.delete(*there)
+    _remove_files(run)
     return known
 
 
@@ -580,7 +584,7 @@ class _Capture:
             return there
         became = "has changed since" if there is not None else "is no longer there"
         what = f"snapshot {_title(version)}, which it is compared with, {became}"
-        raise QuarantinableError("SNAPSHOT_HELD", f"{what}; restore its files, or {RELOAD} {self.run.spec.table}")
+        raise QuarantinableError(HELD, f"{what}; restore its files, or {RELOAD} {self.run.spec.table}")
 
     def _require_as_listed(self, *read: _Snapshot) -> None:
         """Refuse differences of snapshots that were written again while they were read.
@@ -602,7 +606,7 @@ class _Capture:
         if age > most:
             what = f"one after it was taken {age.days} days ago, and deletes are remembered for tombstone_retention"
             what += f", which was {most}; remove it, or {RELOAD} {self.run.spec.table}"
-            raise QuarantinableError("SNAPSHOT_HELD", what)
+            raise QuarantinableError(HELD, what)
 
     def _remembered(self) -> int:
         now = seconds(self.run.spec.tombstone_retention)
@@ -662,9 +666,7 @@ class _Capture:
         """Remove the files of a snapshot that was not taken to its end."""
         if self.known.begun is None:
             return
-        landing, first = self.run.layout.landing, self.known.first
-        if there := [item.path for item in self.run.runtime.storage.list(landing) if item.name >= first]:
-            self.run.runtime.storage.delete(*there)
+        _remove_files(self.run, from_name=self.known.first)
         self._keep(begun=None)
 
     def hold(self, snapshot: _Snapshot, why: str) -> None:

@@ -80,10 +80,7 @@ class SourceColumn:
         """
         if self.read_as_text and not self.as_text:
             return _typed(pa.array(values, pa.string()), self.type)
-        convert: Callable[[Any], Any] | None = {pa.float64(): float, pa.float32(): float, pa.binary(): bytes}.get(
-            self.type
-        )
-        convert = Decimal if pt.is_decimal(self.type) else convert
+        convert = Decimal if pt.is_decimal(self.type) else _CONVERTED.get(self.type)
         try:
             read = values if convert is None else [None if value is None else convert(value) for value in values]
             return pa.array(read, self.type)

@@ -77,8 +77,8 @@ class DmsDialect(Dialect):
             FatalError: `COLUMN_NAME_RESERVED`.
         """
         if found.csv_carried is None and self.spec.columns_to_update == CARRIED:
-            own = match([renamed(name, self.spec) for name, _ in found.columns], CARRIED)
-            if own is not None:
+            names = [renamed(name, self.spec) if self.spec.rename else name for name, _ in found.columns]
+            if (own := match(names, CARRIED)) is not None:
                 what = f"{self.spec.table}: files have a column {own!r}, a name that this dialect uses itself"
                 remedy = f"give it another name: `rename: {{{CARRIED}: carried}}` in the row"
                 raise FatalError("COLUMN_NAME_RESERVED", what, where=found.file.path, remedy=remedy)

@@ -6,6 +6,7 @@ The rest of the job does not depend on a dialect.
 
 from __future__ import annotations
 
+import json
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
@@ -199,6 +200,17 @@ def groups(files: Iterable[Probed]) -> list[tuple[Probed, ...]]:
     for file in files:
         found.setdefault(file.signature, []).append(file)
     return [tuple(group) for group in found.values()]
+
+
+def carried_list(names: Iterable[str], lacks: Mapping[str, Sequence[bool]], row: int) -> str | None:
+    """A JSON array of the columns that a row carries, as a dialect delivers it; null: all.
+
+    Args:
+        lacks: column to a mask of the rows that lack its value; others lack none.
+    """
+    if not any(flags[row] for flags in lacks.values()):
+        return None
+    return json.dumps([name for name in names if not (name in lacks and lacks[name][row])], ensure_ascii=False)
 
 
 TRUNCATE = "T"

@@ -118,7 +118,7 @@ def land(group: IncomingSchema) -> LandedGroup:
         FatalError: `COLUMN_NAMES_COLLIDE`; `COLUMN_NAME_RESERVED` when that comes from step 2, or a name is empty.
     """
     columns = tuple(_land_column(column, group.label) for column in group.columns)
-    _refuse_collisions([(c.source.name, c.name) for c in columns], group.label)
+    require_distinct([(c.source.name, c.name) for c in columns], group.label)
     return LandedGroup(group, columns)
 
 
@@ -134,12 +134,17 @@ def _clean_type(kind: SqlType, label: str) -> SqlType:
     if isinstance(kind, MapType):
         return MapType(_clean_type(kind.key, label), _clean_type(kind.value, label))
     if isinstance(kind, StructType):
-        _refuse_collisions([(f.name, clean_name(f.name)) for f in kind.fields], f"{label}, inside {kind}")
+        require_distinct([(f.name, clean_name(f.name)) for f in kind.fields], f"{label}, inside {kind}")
         return StructType(tuple(StructField(clean_name(f.name), _clean_type(f.type, label)) for f in kind.fields))
     return kind
 
 
-def _refuse_collisions(pairs: list[tuple[str, str]], where: str) -> None:
+def require_distinct(pairs: Iterable[tuple[str, str]], where: str) -> None:
+    """Refuse columns, each with its name in the table, of which two would be one.
+
+    Raises:
+        FatalError: as `land`.
+    """
     seen: dict[str, str] = {}
     for source, landed in pairs:
         if landed.lower() in seen:
@@ -250,7 +255,7 @@ class TableSchema:
         ordered_text: those whose text must have one form whose order is known; the service's own columns have theirs.
         instants: times in these are kept as instants.
         one_change: the service may send a change again, into one file too.
-        shared_places: several changes of a key may share a sequence, which is a commit time or a place in a log.
+        total: no two changes of a key share a sequence, unless it is a place in a log; else it is a commit time.
         log_positions: the first sequence column holds positions in the source's log, see `Dialect.log_positions`.
         technical: columns that the CDC service adds (sequence, times, lists of columns, force): their change alone
             opens no version of the history.
@@ -276,7 +281,7 @@ class TableSchema:
     ordered_text: tuple[str, ...] = ()
     instants: bool = True
     one_change: bool = False
-    shared_places: bool = False
+    total: bool = True
     log_positions: bool = False
     technical: tuple[str, ...] = ()
     file_columns: tuple[str, ...] = ()
@@ -293,6 +298,11 @@ class TableSchema:
         """Whether the CDC service adds the column to each change: it concerns the change, not the source's row."""
         named = (*self.technical, *self.sequence, *columns_of([change_settings(self.spec)]))
         return column.lower() in lowered((*named, *map(landed_name, named)))
+
+    @property
+    def shared_places(self) -> bool:
+        """Whether several changes of a key may share a sequence: a commit time, or a place in a log."""
+        return self.one_change or not self.total
 
     @property
     def follows_snapshots(self) -> bool:

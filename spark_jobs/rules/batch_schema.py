@@ -501,7 +501,6 @@ def plan_batch(dialect: Dialect, groups: Sequence[Landed], stored: Stored, state
     sequence, kind, total = order_of_table(dialect, groups, state)
     known = _known_schemas(dialect, state)
     technical, ordered_text = _technical(dialect, sequence), _ordered_text(dialect, sequence)
-    sent_again = dialect.sends_again and sequence == dialect.total_order[:1]
     delivered = [_Delivered.of(dialect, group) for group in groups]
     numbered = list(enumerate(zip(groups, delivered, strict=True)))
     data, before = _incoming(dialect, numbered, technical, stored.data)
@@ -520,7 +519,7 @@ def plan_batch(dialect: Dialect, groups: Sequence[Landed], stored: Stored, state
         normal_text=ordered_text if has_normal_text(state) else (),
         ordered_text=ordered_text,
         instants=has_instants(state),
-        one_change=sent_again, shared_places=sent_again or not total,
+        one_change=dialect.sends_again and sequence == dialect.total_order[:1], total=total,
         log_positions=dialect.log_positions and sequence[:1] == dialect.total_order[:1],
         technical=_of_service(dialect, sequence, plan.target.names),
         file_columns=(dialect.carried,) if dialect.carried is not None else (),
@@ -631,6 +630,12 @@ def _order_not_total(groups: Sequence[Landed], column: str) -> tuple[RunWarning,
     return (RunWarning(code="ORDER_NOT_TOTAL", message=message),) if changes else ()
 
 
+def delivered_type(name: str, kind: str, declared: Mapping[str, str], masks: Mapping[str, MaskMethod]) -> SqlType:
+    """The type of a file's column after declarations and masks."""
+    hashed = masks.get(name) in HASHED and kind != "void"
+    return STRING if hashed else parse_type(declared.get(name, kind))
+
+
 @dataclass(frozen=True)
 class _Delivered:
     """A group's columns by part: data and before images with the types they have after declarations and masks."""
@@ -650,8 +655,7 @@ class _Delivered:
         columns = []
         for name, kind in selectable:
             if name in chosen.kept:
-                hashed = chosen.masks.get(name) in HASHED and kind != "void"
-                columns.append(Column(name, STRING if hashed else parse_type(declared.get(name, kind))))
+                columns.append(Column(name, delivered_type(name, kind, declared, chosen.masks)))
         prefix = spec.before_image_prefix
         images = tuple(c for c in columns if is_before_image(c.name, prefix))
         data = tuple(c for c in columns if not is_before_image(c.name, prefix))

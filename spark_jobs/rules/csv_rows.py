@@ -6,7 +6,6 @@ import codecs
 import csv
 import io
 import itertools
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
@@ -17,7 +16,7 @@ import pyarrow.csv as pcsv
 
 from airflow_gddl.contract.extensions import DmsOptions
 from spark_jobs.dialects.csv_lines import first_record, reader, restored, with_usual_ends
-from spark_jobs.dialects.protocol import match
+from spark_jobs.dialects.protocol import carried_list, match
 from spark_jobs.rules.texts import BLANKS
 
 _MARK = codecs.BOM_UTF8
@@ -173,16 +172,10 @@ def with_carried(table: pa.Table, form: DmsOptions, carried: str) -> pa.Table:
     lacks = {name: partial & _is(table.column(name), form.csv_no_sup or "") for name in names}
     columns = {name: pc.if_else(pa.array(~lacks[name]), table.column(name), pa.scalar(None, pa.string()))
                if lacks[name].any() else table.column(name) for name in names}  # fmt: skip
-    lists = [_list(names, lacks, row) for row in range(table.num_rows)]
+    lists = [carried_list(names, lacks, row) for row in range(table.num_rows)]
     arrays = [columns.get(name, table.column(name)) for name in table.column_names]
     return pa.table([*arrays, pa.array(lists, pa.string())], names=[*table.column_names, carried])
 
 
 def _is(values: pa.ChunkedArray, text: str) -> np.ndarray:
     return np.asarray(pc.fill_null(pc.equal(values, text), False))
-
-
-def _list(names: Sequence[str], lacks: Mapping[str, np.ndarray], row: int) -> str | None:
-    if not any(flags[row] for flags in lacks.values()):
-        return None
-    return json.dumps([name for name in names if not lacks[name][row]], ensure_ascii=False)

@@ -17,13 +17,12 @@ import pyarrow.compute as pc
 
 from airflow_gddl.contract.errors import FatalError, QuarantinableError
 from airflow_gddl.contract.names import landed_name, renamed
-from airflow_gddl.contract.sql_types import VOID, ScalarType, SqlType, parse_type
-from airflow_gddl.contract.table_spec import HASHED
+from airflow_gddl.contract.sql_types import SqlType
 from spark_jobs.dialects.protocol import Dialect, Probed, declared_texts
 from spark_jobs.plan.schema_evolution import ColumnAction, GroupPlan, SchemaRules, plan_schema
-from spark_jobs.plan.table_schema import Column, IncomingSchema, Schema, select_columns
+from spark_jobs.plan.table_schema import Column, IncomingSchema, Schema, require_distinct, select_columns
 from spark_jobs.rules.arrays import in_one_form, texts
-from spark_jobs.rules.batch_schema import DeliveredColumns, GroupDecoding, Landed
+from spark_jobs.rules.batch_schema import DeliveredColumns, GroupDecoding, Landed, delivered_type
 from spark_jobs.rules.convert import but, either
 from spark_jobs.rules.evaluate import landed_as_named, raw_as_named
 from spark_jobs.rules.read import FileRows, grouped
@@ -87,14 +86,14 @@ class Export:
         """
         like = Landed(kind="change", columns=probed.columns, label=probed.file.path, only_deletes=False,
                       stated=probed.stated)  # fmt: skip
-        _require_distinct([name for name, _ in probed.columns])
         with _held_for(probed.file.path):
+            _require_distinct(like)
             like = landed_as_named(like, dialect, replayed=False)
+            _require_distinct(like)
         chosen = select_columns([name for name, _ in like.columns], dialect.spec)
         how = GroupDecoding(raw=like.columns, stated=like.stated, kind="change", plan=_NOTHING, before=_NOTHING,
                             schema_id=0, dialect=dialect, masks=chosen.masks, withheld=frozenset())  # fmt: skip
         found = cls(probed=probed, how=how, kept=chosen.kept)
-        _require_distinct(found.how.names)
         if missing := [key for key in dialect.spec.keys if column_id(key) not in found.names]:
             raise QuarantinableError(
                 HELD, f"it has no key column {missing[0]}; it has {', '.join(found.how.names[:10])}"
@@ -113,9 +112,7 @@ class Export:
 
     def kind_of(self, name: str) -> SqlType:
         """The type of a column after declarations and masks."""
-        if self.how.masks.get(name) in HASHED and self.how.types[name] != VOID:
-            return ScalarType("string")
-        return parse_type(self.how.declared.get(name, str(self.how.types[name])))
+        return delivered_type(name, str(self.how.types[name]), self.how.declared, self.how.masks)
 
     def rows(self, found: FileRows) -> pa.Table:
         """Columns that reach the lake by `column_id`, masked or as delivered, and `key_columns`.
@@ -185,11 +182,8 @@ def _held_for(where: str) -> Iterator[None]:
         raise QuarantinableError(HELD, error.what, where=where) from error
 
 
-def _require_distinct(names: Sequence[str]) -> None:
-    seen: dict[str, str] = {}
-    for name in names:
-        if (other := seen.setdefault(column_id(name), name)) != name or names.count(name) > 1:
-            raise QuarantinableError(HELD, f"a column comes twice in a file, as {other} and {name}")
+def _require_distinct(like: Landed) -> None:
+    require_distinct([(name, landed_name(name)) for name, _ in like.columns], like.label)
 
 
 def _key_of(columns: DeliveredColumns, action: ColumnAction) -> dict[str, pa.Array]:

@@ -156,9 +156,9 @@ def _runs(line: _Timeline, schema: TableSchema) -> pa.Table:
     begins = changes(line.key)
     differs = begins | changes(line.dead)
     alive = ~line.dead & ~begins
-    states = {name: picked(line.found, name, held[name]) for name in tracked_columns(schema)}
-    states |= _computed(line, held, schema)
-    for values in (states[name] for name in tracked_columns(schema)):
+    computed = _computed(line, held, schema)
+    for name in tracked_columns(schema):
+        values = computed[name] if name in computed else picked(line.found, name, held[name])
         differs |= alive & changes(codes(values))
     starts = np.flatnonzero(differs)
     ends = np.append(starts[1:], len(line.key)) - 1 if len(starts) else starts
@@ -167,7 +167,7 @@ def _runs(line: _Timeline, schema: TableSchema) -> pa.Table:
     live = ~line.dead[starts]
     starts, ends, following, has_next = starts[live], ends[live], following[live], has_next[live]
     columns = {
-        name: states[name].take(pa.array(ends)) if name in states else picked(line.found, name, held[name][ends])
+        name: computed[name].take(pa.array(ends)) if name in computed else picked(line.found, name, held[name][ends])
         for name in schema.columns
     }
     columns[GDDL] = flat(line.found.rows.column(GDDL)).take(pa.array(line.found.at[line.event[ends]], pa.int64()))
@@ -179,13 +179,14 @@ def _runs(line: _Timeline, schema: TableSchema) -> pa.Table:
 
 
 def _computed(line: _Timeline, held: Mapping[str, np.ndarray], schema: TableSchema) -> dict[str, pa.Array]:
-    """Computed columns of states, some of whose columns are from later events than the column's own."""
+    """Computed columns of which some state has a column from a later event than their own."""
     found = {}
     for name, sources in schema.computed.items() if schema.partial else ():
         later = [held[source] > held[name] for source in sources if source not in schema.keys]
         stale = np.logical_or.reduce(later or [np.zeros(len(line.key), dtype=bool)])
-        columns = {each: picked(line.found, each, held[each]) for each in (name, *sources)}
-        found[name] = with_computed(columns, name, stale, schema) if stale.any() else columns[name]
+        if stale.any():
+            columns = {each: picked(line.found, each, held[each]) for each in (name, *sources)}
+            found[name] = with_computed(columns, name, stale, schema)
     return found
 
 

@@ -110,9 +110,10 @@ def _computed(decided: pa.Table, values: Mapping[str, pa.Array], schema: TableSc
     found, names = {}, carried_names(schema)
     rows = {key: decided.column(key) for key in schema.keys} | dict(values)
     for name, sources in schema.computed.items():
-        own = [_mask(flat(decided.column(names[source]))) for source in sources if source in names]
-        mixed = np.logical_or.reduce(own or [_mask(flat(decided.column(names[name])))])
-        mixed &= ~_mask(flat(decided.column(names[name])))
+        some = np.zeros(decided.num_rows, dtype=bool)
+        for source in (one for one in sources if one in names):
+            some |= _flags(decided, names[source])
+        mixed = some & ~_flags(decided, names[name])
         if mixed.any():
             found[name] = with_computed(rows, name, mixed, schema)
     return found
@@ -256,8 +257,8 @@ class _Meeting:
         found = np.zeros(len(self.op), dtype=bool)
         if not self.partial or self.refolded:
             return found
-        for flag in carried_names(self.schema).values():
-            found |= ~_flags(self.net, flag)
+        for name, flag in carried_names(self.schema).items():
+            found |= ~_flags(self.net, flag) if name != RESCUED else False
         deleted, before = self.dead & ~self.matched & ~self.beaten, gddl_fields(self.replica)
         if "deleted" in before and self.replica.num_rows:
             deleted |= self.matched & self.newer & _mask(before["deleted"])[self.at]

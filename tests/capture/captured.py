@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -18,6 +17,7 @@ from airflow_gddl.contract.spec import InitialLoad, JobOptions, TableSpec
 from tests.databases.test_initial_load import NAME, run
 from tests.delta_rs.postgres import emptied, execute
 from tests.delta_rs.small_lake import SmallLake
+from tests.repeated import Repeated
 
 CAPTURE = {"connector": "postgresql", "properties": {"slot.name": "gddl", "publication.name": "gddl"}}
 SPEC = TableSpec(
@@ -94,27 +94,18 @@ def change_some(engine: sa.Engine, chance: random.Random, count: int = 10) -> No
 
 
 @dataclass
-class Writer:
-    """Changes the table in a thread of its own; `with Writer(...)`."""
+class Writer(Repeated):
+    """Changes the table; `with Writer(...)`."""
 
     engine: sa.Engine
     seed: int
 
-    def __enter__(self) -> Writer:
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._work)
-        self._thread.start()
-        return self
+    def __post_init__(self) -> None:
+        self.chance = random.Random(self.seed)  # noqa: S311 - repeatable by its seed
 
-    def _work(self) -> None:
-        chance = random.Random(self.seed)  # noqa: S311 - repeatable by its seed
-        while not self._stop.is_set():
-            with suppress(sa.exc.DBAPIError):  # a deadlock, or a key that the other writer has taken
-                change_some(self.engine, chance)
-
-    def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        self._thread.join()
+    def once(self) -> None:
+        with suppress(sa.exc.DBAPIError):  # a deadlock, or a key that the other writer has taken
+            change_some(self.engine, self.chance)
 
 
 @contextmanager

@@ -7,7 +7,6 @@ import random
 import signal
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
@@ -35,6 +34,7 @@ from tests.databases.mariadb import SERVER, mariadb
 from tests.delta_rs.postgres import emptied, execute, postgres
 from tests.delta_rs.small_lake import SmallLake
 from tests.landing import write
+from tests.repeated import Repeated
 
 NAME = "GDDL_SOURCE_SHOP"
 SPEC = TableSpec(
@@ -130,27 +130,21 @@ def rows_of(engine: sa.Engine) -> dict[int, str]:
 
 
 @dataclass
-class Writers:
+class Writers(Repeated):
     """A writer of the database and its capture, side by side with the load; `with Writers(...)`."""
 
     capture: Capture
     seed: int
 
-    def __enter__(self) -> Writers:
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._work)
-        self._thread.start()
-        return self
+    def __post_init__(self) -> None:
+        self.chance = random.Random(self.seed)  # noqa: S311 - repeatable by its seed
 
-    def _work(self) -> None:
-        chance = random.Random(self.seed)  # noqa: S311 - repeatable by its seed
-        while not self._stop.is_set():
-            change_some(self.capture.engine, chance)
-            self.capture.write()
+    def once(self) -> None:
+        change_some(self.capture.engine, self.chance)
+        self.capture.write()
 
-    def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        self._thread.join()
+    def __exit__(self, *ended: object) -> None:
+        super().__exit__(*ended)
         self.capture.write()
 
 

@@ -7,20 +7,15 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-import pyarrow as pa
-from deltalake import DeltaTable
-
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, TableSpec
-from airflow_gddl.stores import Storage
 from spark_jobs.job.job_tables import run_job
-from spark_jobs.job.spread_local import NoSpark
-from spark_jobs.table.runtime import Observer, Runtime, Step, silent
+from spark_jobs.table.runtime import Observer, Step
 from tests.conftest import LocalPort
 from tests.delta_rs.small_lake import SmallLake
 from tests.pairs.model import Lines, Model, line_of
 from tests.pairs.options import Assignment, row_of, value
-from tests.pairs.source import FILES, Change, Row, Source, file_name, landed
+from tests.pairs.source import FILES, Change, Source, file_name, landed
 
 
 class KilledError(BaseException):
@@ -34,16 +29,17 @@ class Game:
     """
 
     lake: SmallLake
+    port: LocalPort
     given: Assignment
     source: Source
     results: list[JobResult]
     refused: list[str]
 
     @classmethod
-    def of(cls, given: Assignment, root: Path, port: LocalPort | None, seed: int) -> Game:
+    def of(cls, given: Assignment, root: Path, port: LocalPort, seed: int) -> Game:
         happens = {name: value(given, name) for name in ("truncated", "moved", "widened")}
         rng = Random(seed)  # noqa: S311 - no secret
-        return cls(SmallLake(root, port=port), given, Source.lived(row_of(given), rng, **happens), [], [])
+        return cls(SmallLake(root), port, given, Source.lived(row_of(given), rng, **happens), [], [])
 
     @property
     def row(self) -> TableSpec:
@@ -66,9 +62,10 @@ class Game:
 
     def run(self, kill: str = "", **options: Any) -> JobResult | None:
         """The result; null where the run was killed, or a repair refused."""
-        job = self.lake.job([self.row], JobOptions(**options))
+        job = self.port.tiered(self.lake.job([self.row], JobOptions(**options)))
+        runtime = replace(self.port.runtime, observe=_killing(kill)) if kill else self.port.runtime
         try:
-            (outcome,) = run_job(*self._with_runtime(job, kill), lambda _: None)
+            (outcome,) = run_job(job, runtime, lambda _: None)
         except KilledError:
             return None
         result = outcome.result
@@ -79,12 +76,6 @@ class Game:
         self.results.append(result)
         return result
 
-    def _with_runtime(self, job: Any, kill: str) -> tuple[Any, Any]:
-        observe = _killing(kill) if kill else silent
-        if self.lake.port is not None:
-            return self.lake.port.tiered(job), replace(self.lake.port.runtime, observe=observe)
-        return job, Runtime(storage=Storage(), spark=NoSpark(), observe=observe)
-
 
 def _killing(step: str) -> Observer:
     def observe(reported: Step) -> None:
@@ -94,7 +85,7 @@ def _killing(step: str) -> Observer:
     return observe
 
 
-def play(given: Assignment, root: Path, port: LocalPort | None = None, seed: int = 1) -> Game:
+def play(given: Assignment, root: Path, port: LocalPort, seed: int = 1) -> Game:
     """Everything that happens to a table."""
     game = Game.of(given, root, port, seed)
     game.land(0, game.source.loaded)
@@ -178,18 +169,11 @@ def columns_of(game: Game) -> list[str]:
 
 
 def stored_rows(game: Game) -> Lines:
-    path = game.lake.layout(game.row).replica
-    rows = _read(game, path)
+    rows = game.port.read(game.lake.layout(game.row).replica)
     return Lines(line_of(row, columns_of(game)) for row in rows if not row["_gddl"].get("deleted"))
 
 
 def stored_versions(game: Game) -> Lines:
-    rows = _read(game, game.lake.layout(game.row).history)
+    rows = game.port.read(game.lake.layout(game.row).history)
     columns = [*columns_of(game), "start", "end"]
     return Lines(line_of({**row, "start": row["__start_at"], "end": row["__end_at"]}, columns) for row in rows)
-
-
-def _read(game: Game, path: str) -> list[Row]:
-    if game.lake.port is not None:
-        return game.lake.port.read(path)
-    return pa.table(DeltaTable(path).scan()).to_pylist() if DeltaTable.is_deltatable(path) else []

@@ -50,7 +50,7 @@ def test_tables_are_what_the_source_says(number: int, engine: LocalPort, tmp_pat
     judge(ARRAY.cases[number], tmp_path, engine)
 
 
-def judge(given: Assignment, folder: Path, port: LocalPort | None) -> None:
+def judge(given: Assignment, folder: Path, port: LocalPort) -> None:
     game = play(given, folder, port)
     assert stored_rows(game) == expected_rows(game), _described(given, game.refused)
     if _has_history(given):

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from airflow_gddl.contract.durations import moment_of
 from spark_jobs.dialects.debezium.connect_values import Values
-from spark_jobs.dialects.protocol import match
+from spark_jobs.dialects.protocol import carried_list, match
 from spark_jobs.plan.sequence import EPOCH
 
 Source = Mapping[str, Any]
@@ -176,20 +176,13 @@ def with_technical(
     added[TIME] = pa.array(times, _TIME)
     ops = _as_updates(ops, kept)
     names = [*data, *added]
-    listed = [_listed(names, kept, at) if op == "U" else None for at, op in enumerate(ops)]
+    listed = [carried_list(names, kept, at) if op == "U" else None for at, op in enumerate(ops)]
     if any(listed):
         added[CARRIED] = pa.array(listed, pa.string())
     arrays = {name: values.array for name, values in data.items()}
     stated = {name: values.stated for name, values in data.items() if values.stated is not None}
     unavailable = tuple(name for name in kept if pa.types.is_null(arrays[name].type))
     return Translated(pa.table({OP: pa.array(ops, pa.string()), **arrays, **added}), stated, sources, unavailable)
-
-
-def _listed(names: Sequence[str], kept: Mapping[str, Sequence[bool]], row: int) -> str | None:
-    """A JSON array of the columns that the row carries; null: all."""
-    if not any(flags[row] for flags in kept.values()):
-        return None
-    return json.dumps([name for name in names if not (name in kept and kept[name][row])], ensure_ascii=False)
 
 
 def _as_updates(ops: Sequence[str | None], kept: Mapping[str, Sequence[bool]]) -> list[str | None]:
@@ -232,7 +225,7 @@ def with_epochs(table: pa.Table, began: Sequence[str]) -> pa.Table:
     times, positions = table.column(TIME), table.column(SEQUENCE)
     for number, text in enumerate(began, start=1):
         since = pa.scalar(moment_of(text), _TIME)
-        named = pc.binary_join_element_wise(f"log{number:04d}", table.column(SEQUENCE), ":")
+        named = _of_log(table.column(SEQUENCE), number)
         positions = pc.if_else(pc.fill_null(pc.greater_equal(times, since), False), named, positions)
     return table.set_column(table.column_names.index(SEQUENCE), SEQUENCE, positions)
 
@@ -241,8 +234,12 @@ def with_log(table: pa.Table, number: int) -> pa.Table:
     """Rows of the log that a source began, after so many others, when its captured one was lost (docs/capture.md)."""
     if not number or SEQUENCE not in table.column_names:
         return table
-    named = pc.binary_join_element_wise(f"log{number:04d}", table.column(SEQUENCE), ":")
-    return table.set_column(table.column_names.index(SEQUENCE), SEQUENCE, named)
+    return table.set_column(table.column_names.index(SEQUENCE), SEQUENCE, _of_log(table.column(SEQUENCE), number))
+
+
+def _of_log(positions: pa.ChunkedArray, number: int) -> pa.ChunkedArray:
+    """Positions after all those of logs with a lower number; those without one have none."""
+    return pc.binary_join_element_wise(f"log{number:04d}", positions, ":")
 
 
 def with_other_epochs(rows: pa.Table, began: Sequence[str]) -> pa.Table:

@@ -51,9 +51,11 @@ class Batch:
         partition, offset: where the log is read on later, as JSON of the connector's; null: where it was before,
             for all of them are at one place, which may have more events.
         history: the schema history, where it has grown; null: it has not.
+        whole: how many records come before the last place, which may go on in the next batch.
     """
 
     records: Sequence[Record]
+    whole: int
     partition: str | None
     offset: str | None
     history: str | None
@@ -204,4 +206,5 @@ def _batch(frame: Frame) -> Batch:
             parts.append(None if size < 0 else frame.data[at : at + size])
             at += max(size, 0)
         records.append(Record(topic, *parts))
-    return Batch(records, frame.fields["partition"], frame.fields["offset"], frame.fields["history"])
+    given = {name: frame.fields[name] for name in ("whole", "partition", "offset", "history")}
+    return Batch(records=records, **given)

@@ -103,6 +103,7 @@ class Consumer:
         last = records[whole - 1].sourceRecord() if whole else None
         fields = {
             "records": entries,
+            "whole": whole,
             "partition": plain(last.sourcePartition()) if last else None,
             "offset": plain(last.sourceOffset()) if last else None,
             "history": self._new_history(),

@@ -8,7 +8,7 @@ minute for all its tables, a continuous one once in ten seconds.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -225,11 +225,13 @@ class _Capture:
         held: list[Record] = []
         with self._engine() as engine:
             for batch in engine.batches():
-                is_end = self.source.log.has_reached(batch, mark)
                 every = [*held, *batch.records]
-                whole = len(every) if is_end else _whole_places(every)
-                self._write(replace(batch, records=every[:whole]))
+                # A place is in one file: equal rows of it are as many as a file has. What is held is read again by the
+                # next run, for the offset that is stored is before it.
+                whole = len(held) + batch.whole if batch.whole else 0
+                self._write(every[:whole])
                 held = every[whole:]
+                is_end = self.source.log.has_reached(batch, mark)
                 self._keep(batch, mark if is_end else None)
                 if is_end:
                     engine.stop()
@@ -257,11 +259,11 @@ class _Capture:
             history=history, go_on=self.run.go_on, environ=self.run.runtime.environ, unix_socket=socket,
         )  # fmt: skip
 
-    def _write(self, batch: Batch) -> None:
-        """Write the batch's files, one of a table, under a number that is greater than all before."""
+    def _write(self, events: Sequence[Record]) -> None:
+        """Write files of events, one of a table, under a number that is greater than all before."""
         number = max(self.known.last + 1, int(self.run.runtime.clock().timestamp() * 1_000_000))
         by_table: dict[str, list[Record]] = {}
-        for record in batch.records:
+        for record in events:
             if (table := table_of(record.value)) is not None:
                 by_table.setdefault(table, []).append(record)
         for table, records in by_table.items():
@@ -306,24 +308,6 @@ class _Capture:
         self.source.positions.write(self.known)
 
 
-def _whole_places(records: Sequence[Record]) -> int:
-    """Number of the records before the last place, which may have more events in the next batch.
-
-    Equal rows at one place are as many as a file has: a place in two files would be taken for one sent again. The
-    offset that is stored is before that place, so that a run which dies reads it again.
-    """
-    last = None if not records else _lsn(records[-1])
-    count = len(records)
-    while last is not None and count and _lsn(records[count - 1]) == last:
-        count -= 1
-    return count
-
-
-def _lsn(record: Record) -> Any:
-    source = _source_of(record.value)
-    return None if source is None else source.get("lsn")
-
-
 def _place_of(spec: TableSpec) -> str:
     return spec.name_in_source.replace(".", "/", 1)
 
@@ -333,16 +317,9 @@ _SOURCE, _PARTS = b'"source":{', json.JSONDecoder()
 
 def table_of(value: bytes | None) -> str | None:
     """`schema.name` of an event, by its own `source`, since topics replace characters; null: no change of a row."""
-    if (source := _source_of(value)) is None:
-        return None
-    schema, name = source.get("schema") or source.get("db"), source.get("table") or source.get("collection")
-    return f"{schema}.{name}" if schema and name else None
-
-
-def _source_of(value: bytes | None) -> Mapping[str, Any] | None:
-    """`source` of an event; null: it is none."""
     at = (value or b"").rfind(_SOURCE)
     if value is None or at < 0:
         return None
-    found: Mapping[str, Any] = _PARTS.raw_decode(value[at + len(_SOURCE) - 1 :].decode("utf-8", "replace"))[0]
-    return found
+    source, _ = _PARTS.raw_decode(value[at + len(_SOURCE) - 1 :].decode("utf-8", "replace"))
+    schema, name = source.get("schema") or source.get("db"), source.get("table") or source.get("collection")
+    return f"{schema}.{name}" if schema and name else None
