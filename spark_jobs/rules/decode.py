@@ -28,9 +28,10 @@ from spark_jobs.rules.carried import before_image, incomplete
 from spark_jobs.rules.column_lists import stored_lists
 from spark_jobs.rules.convert import Fitted, Mask, but, either, fit, mask_of
 from spark_jobs.rules.delta_values import unfit_texts
-from spark_jobs.rules.errors_table import BYTES, MISFIT_CODE, NANOS, ROW_BITS, record_ddl
+from spark_jobs.rules.errors_table import BYTES, MISFIT_CODE, NANOS, record_ddl
 from spark_jobs.rules.evaluate import CheckedRows, Tally, checked, outside_filter, tree_of
-from spark_jobs.rules.order import generations, moved_rows
+from spark_jobs.rules.order import gddl_fields, generations, moved_rows, with_gddl
+from spark_jobs.rules.positions import replayed_position, with_marks, with_runs
 from spark_jobs.rules.read import RawGroup
 from spark_jobs.rules.texts import BLANKS, as_text, forms, json_writer, nano_text, normal_form, read_json, rows_json
 
@@ -128,20 +129,19 @@ class ReplayGroup:
     columns: tuple[tuple[str, str], ...]
 
 
-def replayed(rows: Sequence[Mapping[str, Any]], ordinals: Mapping[str, int]) -> list[ReplayGroup]:
+def replayed(rows: Sequence[Mapping[str, Any]]) -> list[ReplayGroup]:
     """Rows of the errors table with a record, as raw rows.
 
     Args:
-        rows: with `record`, `record_schema`, `code`, `kind`, `source_file`, `position`, `generation`.
-        ordinals: source file to its place in the batch.
+        rows: with `id`, `batch_id`, `record`, `record_schema`, `code`, `kind`, `source_file`, `generation`.
     """
     found: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
     for row in rows:
         found.setdefault((row["kind"], row["record_schema"]), []).append(row)
-    return [_replayed(kind, ddl, found[kind, ddl], ordinals) for kind, ddl in sorted(found)]
+    return [_replayed(kind, ddl, found[kind, ddl]) for kind, ddl in sorted(found)]
 
 
-def _replayed(kind: str, ddl: str, rows: Sequence[Mapping[str, Any]], ordinals: Mapping[str, int]) -> ReplayGroup:
+def _replayed(kind: str, ddl: str, rows: Sequence[Mapping[str, Any]]) -> ReplayGroup:
     fields = record_columns(ddl)
     texts = [json.loads(r["record"], parse_float=Decimal) for r in rows]
     columns, invalid, past = {}, {}, {}
@@ -161,7 +161,7 @@ def _replayed(kind: str, ddl: str, rows: Sequence[Mapping[str, Any]], ordinals: 
         columns=columns,
         rows=len(rows),
         source=pa.array([r["source_file"] for r in rows], pa.string()),
-        position=pa.array([(ordinals[r["source_file"]] << ROW_BITS) + r["position"] for r in rows], pa.int64()),
+        position=pa.array([_position(r) for r in rows], pa.int64()),
         generation=pa.array([r["generation"] for r in rows], pa.int32()),
         malformed=pa.array(lines, pa.string()) if any(lines) else None,
         past=past,
@@ -169,6 +169,11 @@ def _replayed(kind: str, ddl: str, rows: Sequence[Mapping[str, Any]], ordinals: 
         invalid=invalid,
     )
     return ReplayGroup(raw=raw, kind=kind, schema=ddl, columns=landed_columns(ddl))
+
+
+def _position(row: Mapping[str, Any]) -> int:
+    """Its position in the batch that has quarantined it is a part of its id."""
+    return replayed_position(row["batch_id"], int(row["id"].rpartition("/")[2]))
 
 
 def landed_columns(ddl: str) -> tuple[tuple[str, str], ...]:
@@ -297,7 +302,7 @@ class Stamp:
 
 
 def decode(group: RawGroup, how: GroupDecoding, table_schema: TableSchema, stamp: Stamp) -> DecodedGroup:
-    """Each row for itself, so that a group may be decoded in any parts."""
+    """Each row for itself, so that a group may be decoded in any parts; runs of rows (`positions`) are of a part."""
     return _Decoder(group, how, table_schema, stamp).decode()
 
 
@@ -333,6 +338,7 @@ class _Decoder:
         expected = self._expected(rows, problems, either(outside, truncating))
         problems += expected.problems
         bad, found = _first_of([p for p in problems if p.where is not None], self.group.rows)
+        rows = self._marked(rows, bad)
         truncating = None if truncating is None else truncating & self._sound(problems)
         partly = incomplete(rows, self.table_schema, moved_rows(rows, self.table_schema))
         return DecodedGroup(
@@ -589,7 +595,7 @@ class _Decoder:
             "op": op,
             "commit_ts": self._commit_ts(),
             "source_file": self.group.source,
-            "position": self.group.position,
+            "position": self._positions(sequence),
             "batch_id": pa.repeat(self.stamp.batch_id, count),
             "generation": self._generation(sequence),
             "applied_at": pa.repeat(applied, count),
@@ -597,6 +603,23 @@ class _Decoder:
         }
         kind = arrow_type(parse_type(self.table_schema.gddl_type))
         return pa.StructArray.from_arrays([values[f.name] for f in kind], fields=list(kind))
+
+    def _positions(self, sequence: pa.Array) -> pa.Array:
+        """With runs where equal rows are told from those that a service sends again by these alone."""
+        schema, group = self.table_schema, self.group
+        if schema.keys or not schema.one_change or self.how.kind == "load" or group.replayed:
+            return group.position
+        return with_runs(group.position, group.source, sequence)
+
+    def _marked(self, rows: pa.Table, bad: tuple[int, ...]) -> pa.Table:
+        """Changes with a key whose place in the file has rows that are put aside."""
+        schema = self.table_schema
+        if not bad or not schema.keys or not schema.shared_places or self.how.kind == "load" or self.group.replayed:
+            return rows
+        gddl, aside = gddl_fields(rows), np.zeros(self.group.rows, dtype=bool)
+        aside[list(bad)] = True
+        places = with_marks(gddl["position"], gddl["source_file"], gddl["sequence"], aside)
+        return with_gddl(rows, position=places)
 
     def _generation(self, sequence: pa.Array) -> pa.Array:
         openings = self.table_schema.openings if self.how.kind == "change" else ()

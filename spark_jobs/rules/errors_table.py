@@ -20,10 +20,6 @@ NANOS = "nanoseconds of "
 BYTES = "bytes of "
 """Comment of a record's column that holds the bytes of text that is not UTF-8; its type follows."""
 
-ROW_BITS = 40
-"""Bits of a position that hold the row in its file; the ordinal of the file is above them."""
-ROW_MASK = (1 << ROW_BITS) - 1
-
 MISFIT_CODE = "CAST_FAILED"
 """Code of a record whose value does not fit the type of its column."""
 

@@ -16,9 +16,10 @@ import pyarrow.compute as pc
 from spark_jobs.plan.table_schema import GDDL, RESCUED, TableSchema
 from spark_jobs.rules.arrays import changes, flat, row_codes, shared_codes, table_codes, with_values
 from spark_jobs.rules.carried import carried, chosen, lists, replaces_unknown
-from spark_jobs.rules.errors_table import ROW_BITS, Entry, entries, overlaid, text_of
+from spark_jobs.rules.errors_table import Entry, entries, overlaid, text_of
 from spark_jobs.rules.evaluate import recomputed
 from spark_jobs.rules.order import OrderedEvents, deleted_by, gddl_fields, ordered, with_gddl
+from spark_jobs.rules.positions import FILE_BITS, are_replayed, replayed_position, row_in_file
 from spark_jobs.rules.redelivery import new_changes
 
 FIRST, FORCED, HAS_FORCED, LOWEST, LOWEST_FORCED, REPLACES_ROW, COLUMNS_BEFORE_DELETE = (
@@ -265,21 +266,20 @@ def restamped(changes: pa.Table, batch_id: str, planned_at: str) -> pa.Table:
     """Changes of bounded batches stamped as of the refresh; positions keep the order in which they arrived."""
     gddl = gddl_fields(changes)
     batch = pc.shift_left(gddl["batch_id"].cast(pa.int64()), _BATCH_BITS)
-    file = pc.shift_left(pc.shift_right(gddl["position"], ROW_BITS), _FILE_BITS)
+    file = pc.shift_left(pc.shift_right(gddl["position"], FILE_BITS), _FILE_BITS)
+    positions = pc.add(pc.add(batch, file), row_in_file(gddl))
+    again = are_replayed(gddl)
+    if again.any():
+        rows = row_in_file(gddl).filter(pa.array(again)).to_pylist()
+        places = pa.array([replayed_position(batch_id, row) for row in rows], pa.int64())
+        positions = pc.replace_with_mask(positions, pa.array(again), places)
     applied = pa.scalar(datetime.fromisoformat(planned_at), gddl["applied_at"].type)
     return with_gddl(
         changes,
-        position=pc.add(pc.add(batch, file), row_in_file(gddl)),
+        position=positions,
         batch_id=pa.repeat(batch_id, changes.num_rows),
         applied_at=pa.repeat(applied, changes.num_rows),
     )
-
-
-def row_in_file(gddl: dict[str, pa.Array]) -> pa.Array:
-    """Row number in the file, out of a position as ordinary batches or refreshes pack it."""
-    refreshed = pc.ends_with(gddl["batch_id"], pattern="r")
-    bits = pc.if_else(refreshed, pa.scalar((1 << _FILE_BITS) - 1), pa.scalar((1 << ROW_BITS) - 1))
-    return pc.bit_wise_and(gddl["position"], bits)
 
 
 def held_by(changes: pa.Table, files: Mapping[str, int]) -> pa.Array:

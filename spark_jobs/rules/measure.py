@@ -23,8 +23,8 @@ from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.rules.arrays import flat, sortable, sorted_rows
 from spark_jobs.rules.batch_schema import BatchSchema
 from spark_jobs.rules.decode import DecodedGroup
-from spark_jobs.rules.errors_table import ROW_MASK
 from spark_jobs.rules.evaluate import Tally, added
+from spark_jobs.rules.positions import ROW_MASK
 from spark_jobs.rules.texts import forms, json_writer, read_json, utc_text, width
 
 BUCKETS = 256

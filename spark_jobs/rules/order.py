@@ -37,6 +37,7 @@ from spark_jobs.rules.arrays import (
 )
 from spark_jobs.rules.arrays import changes as differs
 from spark_jobs.rules.carried import before_image, by_settings, came_by, completed
+from spark_jobs.rules.positions import readings
 from spark_jobs.rules.texts import MILLIS, json_writer, object_json, read_json
 
 MOVED = f"{GDDL}__moved"
@@ -335,7 +336,8 @@ def order_parts(
         first = pa.array((last & unordered) | arrives)
         by_name = pa.array(unordered & ~arrives)
         parts["tie_break"] = [first, pc.if_else(by_name, gddl["source_file"], _LAST_FILE)]
-    return parts | {"batch": [gddl["batch_id"]], "position": [gddl["position"]]}
+    batch, position = readings(gddl)
+    return parts | {"batch": [batch], "position": [position]}
 
 
 def _deletes_win(gddl: dict[str, pa.Array], schema: TableSchema) -> np.ndarray:
@@ -452,7 +454,7 @@ def _ends_in_delete(gddl: dict[str, pa.Array], schema: TableSchema, key: np.ndar
         return np.zeros(len(key), dtype=bool)
     same = [pa.array(key), gddl["generation"], gddl["sequence"], pa.array(forced), gddl["source_file"]]
     group = row_codes(same, len(key))
-    at = sorted_rows([pa.array(group), gddl["batch_id"], gddl["position"]])
+    at = sorted_rows([pa.array(group), *readings(gddl)])
     last = np.zeros(int(group.max()) + 1, dtype=bool)
     last[group[at]] = deletes[at]  # of several the last assignment stays
     result: np.ndarray = last[group]

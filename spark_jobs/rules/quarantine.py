@@ -15,7 +15,8 @@ from spark_jobs.dialects.protocol import Unreadable
 from spark_jobs.plan.table_schema import GDDL, Column
 from spark_jobs.rules.arrays import arrow_type, ascending, flat
 from spark_jobs.rules.decode import DecodedGroup, ReplayGroup, Stamp, replayed
-from spark_jobs.rules.errors_table import COLUMNS, ROW_MASK
+from spark_jobs.rules.errors_table import COLUMNS
+from spark_jobs.rules.positions import ROW_MASK
 from spark_jobs.rules.texts import utc_text
 
 TABLE = tuple(Column(name, parse_type(kind)) for name, kind in COLUMNS.items())
@@ -127,7 +128,7 @@ def to_replay(rows: pa.Table, planned_at: str, codes: Collection[str]) -> list[R
     now = datetime.fromisoformat(planned_at)
     chosen = (row for row in rows.to_pylist() if not codes or row["code"] in codes)
     found = [row for row in chosen if row["record"] is not None and row["resolved_at"] in (None, now)]
-    return replayed(found, {file: i for i, file in enumerate(sorted({r["source_file"] for r in found}))})
+    return replayed(found)
 
 
 @dataclass(frozen=True)

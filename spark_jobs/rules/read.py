@@ -24,7 +24,7 @@ from spark_jobs.dialects.protocol import Probed, Unreadable
 from spark_jobs.rules.arrays import arrow_type, count_past_micros, flat, is_text, past_micros, recast, with_leaves
 from spark_jobs.rules.convert import Mask
 from spark_jobs.rules.csv_rows import read_csv, with_carried
-from spark_jobs.rules.errors_table import ROW_BITS
+from spark_jobs.rules.positions import FILE_BITS
 
 
 def with_valid_text(columns: Mapping[str, pa.Array]) -> tuple[dict[str, pa.Array], dict[str, pa.Array]]:
@@ -250,7 +250,7 @@ def grouped(files: Sequence[Probed], found: Mapping[str, FileRows], ordinals: Ma
     first = files[0]
     counts = [p.rows for p in parts]
     positions = [
-        pa.array(np.arange(p.first, p.first + p.rows, dtype=np.int64) + (ordinals[f.file.path] << ROW_BITS))
+        pa.array(np.arange(p.first, p.first + p.rows, dtype=np.int64) + (ordinals[f.file.path] << FILE_BITS))
         for f, p in zip(files, parts, strict=True)
     ]
     lines = [p.malformed if p.malformed is not None else pa.nulls(p.rows, pa.string()) for p in parts]

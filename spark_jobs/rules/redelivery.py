@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +19,7 @@ from spark_jobs.plan.table_schema import GDDL, RESCUED, TableSchema
 from spark_jobs.rules.arrays import changes, flat, row_codes, sorted_rows
 from spark_jobs.rules.errors_table import without_files
 from spark_jobs.rules.order import file_places, gddl_fields, sample_keys, that_count
+from spark_jobs.rules.positions import are_replayed, readings, runs_of
 
 TIED = f"{GDDL}__tied"
 """Column of new changes: the tie policy decides between it and another change of its key and sequence."""
@@ -28,8 +30,9 @@ def new_changes(batch: pa.Table, stored: pa.Table | None, schema: TableSchema) -
 
     The n-th of equal changes in a delivery is a re-delivery where n equal ones are known from others. Of several in a
     batch the first is kept. A delivery is a file; where a service sends changes again into the same file, what that has
-    at one place without a break. Of a key, what it brings back is no re-delivery, see `_returning`. Full-load rows of a
-    keyless table are none, nor rows that a resync has read.
+    at one place without a break. A replayed change belongs to the delivery in which it was quarantined. Of a key, what
+    a delivery brings back is no re-delivery, see `_returning`, nor what comes at a place of which changes were put
+    aside. Full-load rows of a keyless table are none, nor rows that a resync has read.
 
     Args:
         stored: rows of the change table that may equal some, of other batches; null: there are none.
@@ -59,36 +62,43 @@ def _first_deliveries(
     content = [without_files(flat(rows.column(name))) if name == RESCUED else rows.column(name)
                for name in schema.content if name not in schema.keys]  # fmt: skip
     same = row_codes([pa.array(group), gddl["op"], *content], rows.num_rows)
-    delivery = _deliveries(rows, gddl, group, schema)
-    doubled = _doubled(same, delivery, gddl["position"], schema)
-    nth = _number_in_delivery(same, delivery, gddl["position"], doubled)[:count]
+    runs, (batch, position) = runs_of(gddl), readings(gddl)
+    replayed, gddl = are_replayed(gddl), gddl | {"batch_id": batch, "position": position}
+    delivery = _deliveries(rows, gddl, runs, group, schema)
+    doubled = _doubled(same, delivery, position, schema)
+    nth = _number_in_delivery(same[:count], delivery[:count], position.slice(0, count), doubled[:count])
+    nth += np.where(replayed[:count], _stored_in_delivery(same, delivery, count), 0)
     known = np.bincount(same[count:], minlength=rows.num_rows)[same[:count]]
-    at = sorted_rows([pa.array(same[:count]), pa.array(nth), gddl["position"].slice(0, count)])
+    at = sorted_rows([pa.array(same[:count]), pa.array(nth), position.slice(0, count)])
     first = np.zeros(count, dtype=bool)
     first[at] = changes(same[at]) | changes(nth[at])
     kept: np.ndarray = (first & (nth >= known) & ~doubled[:count]) | _resynced(gddl["source_file"].slice(0, count))
-    loads = np.asarray(pc.equal(gddl["op"], "R"))[:count]
+    of_load = np.asarray(pc.equal(gddl["op"], "R"))
+    loads = of_load[:count]
     if not schema.keys:
         kept |= loads
         return kept
+    if schema.shared_places:
+        kept |= np.isin(group[:count], group[(runs > 0) | (replayed & ~of_load)])
     for row in _returning(_Lists(group, same, delivery, gddl, schema), kept, loads):
         kept[row] = True
     return kept
 
 
-def _deliveries(rows: pa.Table, gddl: dict[str, pa.Array], group: np.ndarray, schema: TableSchema) -> np.ndarray:
+def _deliveries(
+    rows: pa.Table, gddl: dict[str, pa.Array], runs: np.ndarray, group: np.ndarray, schema: TableSchema
+) -> np.ndarray:
     """Number of the delivery of each row: its file in its batch, or a part of that, see `new_changes`."""
     count = rows.num_rows
     file = row_codes([gddl["source_file"], gddl["batch_id"]], count)
     if not schema.one_change:
         return file
-    key = row_codes([*(rows.column(name) for name in schema.keys)], count) if schema.keys else group
-    at = sorted_rows([pa.array(file), pa.array(key), gddl["position"]])
-    begins = changes(file[at]) | changes(key[at]) | changes(group[at])
     if not schema.keys:
-        begins[1:] |= np.diff(np.asarray(gddl["position"])[at]) != 1
+        return row_codes([pa.array(file), pa.array(runs)], count)
+    key = row_codes([*(rows.column(name) for name in schema.keys)], count)
+    at = sorted_rows([pa.array(file), pa.array(key), gddl["position"]])
     found = np.empty(count, np.int64)
-    found[at] = np.cumsum(begins)
+    found[at] = np.cumsum(changes(file[at]) | changes(key[at]) | changes(group[at]))
     return found
 
 
@@ -111,13 +121,22 @@ def _number_in_delivery(same: np.ndarray, delivery: np.ndarray, positions: pa.Ar
     return found
 
 
+def _stored_in_delivery(same: np.ndarray, delivery: np.ndarray, count: int) -> np.ndarray:
+    """Number of equal stored changes of the delivery of each of the first `count` rows."""
+    part = row_codes([pa.array(same), pa.array(delivery)], len(same))
+    result: np.ndarray = np.bincount(part[count:], minlength=len(part))[part[:count]]
+    return result
+
+
+@dataclass(frozen=True)
 class _Lists:
     """What the files have of each key at each sequence, as lists."""
 
-    def __init__(
-        self, group: np.ndarray, same: np.ndarray, delivery: np.ndarray, gddl: dict[str, pa.Array], schema: TableSchema
-    ) -> None:
-        self.group, self.same, self.delivery, self.gddl, self.schema = group, same, delivery, gddl, schema
+    group: np.ndarray
+    same: np.ndarray
+    delivery: np.ndarray
+    gddl: dict[str, pa.Array]
+    schema: TableSchema
 
     def of(self, numbers: np.ndarray) -> Iterator[list[list[int]]]:
         """Row numbers of the deliveries of each of these groups, in the order of their files.
@@ -161,16 +180,13 @@ def _of_group(lists: _Lists, deliveries: Sequence[Sequence[int]], kept: np.ndarr
     files = lists.gddl["source_file"]
     for members in deliveries:
         own, file = [int(lists.same[row]) for row in members], files[members[0]].as_py()
-        if members[0] >= len(kept):
-            chain += own
-        else:
-            may_return = lists.schema.shared_places or file in before
-            whole = not may_return or (_ends_with(chain, own) and not any(kept[row] for row in members))
-            for row, content in zip(members, own, strict=True):
-                returns = not whole and content in chain and chain[-1] != content
-                if kept[row] or returns:
-                    chain.append(content)
-                    yield from () if kept[row] else (row,)
+        may_return = lists.schema.shared_places or file in before
+        fresh = [row >= len(kept) or bool(kept[row]) for row in members]
+        whole = not may_return or (_ends_with(chain, own) and not any(fresh))
+        for row, content, is_fresh in zip(members, own, fresh, strict=True):
+            if is_fresh or (not whole and content in chain and chain[-1] != content):
+                chain.append(content)
+                yield from () if is_fresh else (row,)
         before.add(file)
 
 

@@ -16,6 +16,7 @@ from airflow_gddl.contract.codec import decode, plain
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, JobSpec, Roots, TableSpec
+from airflow_gddl.metadata.expression_text import with_expressions
 from spark_jobs.job.job_tables import run_job
 from tests.conftest import LocalPort
 from tests.engine_port import EnginePort
@@ -28,7 +29,8 @@ class Lake:
     def __init__(self, engine: EnginePort, root: Path, **row: Any) -> None:
         self._engine = engine
         self._roots = Roots(landing=str(root / "landing"), lake=str(root / "lake"))
-        self._spec = decode(TableSpec, {"table": "shop.t", "keys": ["id"], "dialect": "debezium", **row})
+        spec = decode(TableSpec, {"table": "shop.t", "keys": ["id"], "dialect": "debezium", **row})
+        self._spec = with_expressions(spec)
         self._layout = Layout.of(self._roots, self._spec)
         self._offset = 0
 
@@ -64,7 +66,7 @@ class Lake:
     def with_row(self, **row: Any) -> Lake:
         """The same table under another row."""
         other = copy.copy(self)
-        other._spec = decode(TableSpec, {**plain(self._spec), **row})
+        other._spec = with_expressions(decode(TableSpec, {**plain(self._spec), **row}))
         return other
 
     def refused(self) -> str:

@@ -47,6 +47,26 @@ def decode_file(
     return changes, faults
 
 
+def with_marks(
+    table_schema: Shape, arrival: Arrival, changes: Iterable[Change], bad: Iterable[Quarantined]
+) -> list[Change]:
+    """Changes of a file, marked where it has quarantined rows at their place."""
+    if not table_schema.shares_places or not table_schema.keys or arrival.file.kind == "load":
+        return list(changes)
+    aside = {_place(table_schema, arrival, one.position) for one in bad if one.position is not None} - {None}
+    return [replace(change, marked=change.sequence in aside) for change in changes]
+
+
+def _place(table_schema: Shape, arrival: Arrival, number: int) -> Sequence:
+    """The sequence of a row that may be bad; null: it has none."""
+    delivered = arrival.file.rows[number]
+    own = {name: value for name, value in delivered.items() if name in table_schema.sequence}
+    try:
+        return _sequence(table_schema, _cast(table_schema, "D", arrival.file, own))
+    except FaultError:
+        return None
+
+
 def _change(table_schema: Shape, arrival: Arrival, number: int, delivered: Mapping[str, Value]) -> Change:
     load = arrival.file.kind == "load"
     op = _op(table_schema, load, delivered)

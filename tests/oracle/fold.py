@@ -32,7 +32,7 @@ class Event:
 
     @property
     def arrival(self) -> tuple[int, int]:
-        return (self.change.run, self.change.position)
+        return self.change.arrival
 
 
 def events_by_key(changes: Iterable[Change], truncates: Iterable[Change] = ()) -> dict[Key, list[Event]]:
@@ -46,7 +46,7 @@ def events_by_key(changes: Iterable[Change], truncates: Iterable[Change] = ()) -
     events: dict[Key, list[Event]] = {}
     for key, own in arrived.items():
         events[key] = []
-        for change, op in sorted(own, key=lambda pair: (pair[0].run, pair[0].position)):
+        for change, op in sorted(own, key=lambda pair: pair[0].arrival):
             _arrive(events[key], change, op, cuts)
         events[key] += _concerning(events[key], cuts)
     return {key: sorted(found, key=_order) for key, found in events.items()}
@@ -80,8 +80,8 @@ def _order(event: Event) -> tuple[Value, ...]:
     change = event.change
     first = (change.generation, rank(event.sequence), change.forced)
     if change.op != "R":
-        return (*first, 1, change.source_file.rsplit("/", 1)[-1], change.source_file, *event.arrival)
-    return (*first, 0, "", change.source_file if change.tie_break == "delete_wins" else _LAST, *event.arrival)
+        return (*first, 1, change.source_file.rsplit("/", 1)[-1], change.source_file, *change.reading)
+    return (*first, 0, "", change.source_file if change.tie_break == "delete_wins" else _LAST, *change.reading)
 
 
 def states(table_schema: Shape, events: Listing[Event]) -> list[State]:

@@ -8,7 +8,7 @@ from collections.abc import Hashable, Iterable, Mapping
 from collections.abc import Sequence as Listing
 from dataclasses import replace
 
-from tests.oracle.decode import decode_file
+from tests.oracle.decode import decode_file, with_marks
 from tests.oracle.ledger import Ledger
 from tests.oracle.model import Arrival, Change, Counts, DeliveredFile, Quarantined, Run, Value, rank
 from tests.oracle.sweep import sweep
@@ -93,7 +93,7 @@ def _ingest_files(table_schema: Shape, ledger: Ledger, number: int, files: Itera
         ledger.read[file.name] = (file, ledger.generation)
         arrival = Arrival(file=file, generation=ledger.generation, run=number, ordinal=ordinal)
         changes, bad = decode_file(table_schema, arrival)
-        changes = _without_truncates(ledger, changes)
+        changes = with_marks(table_schema, arrival, _without_truncates(ledger, changes), bad)
         _append(table_schema, ledger, changes)
         ledger.quarantined.extend(bad)
         ledger.misfits |= {
@@ -142,9 +142,17 @@ def _replay(table_schema: Shape, ledger: Ledger, number: int) -> int:
         rows = {position: arrival for (file, position), arrival in found.items() if file == name}
         again = replace(next(iter(rows.values())), run=number, ordinal=ordinal)
         changes, bad = decode_file(table_schema, again, rows)
-        _append(table_schema, ledger, changes)
+        _append(table_schema, ledger, [_replayed(table_schema, change, rows) for change in changes])
         ledger.quarantined += bad
     return len(found)
+
+
+def _replayed(table_schema: Shape, change: Change, rows: Mapping[int, Arrival]) -> Change:
+    """It stands where its file has it."""
+    number = change.position % (1 << 40)
+    read = (rows[number].run, (rows[number].ordinal << 40) + number)
+    shares = table_schema.shares_places and bool(table_schema.keys) and change.op != "R"
+    return replace(change, read=read, marked=shares)
 
 
 def _waits(ledger: Ledger, file: DeliveredFile) -> bool:
@@ -159,19 +167,29 @@ def _append(table_schema: Shape, ledger: Ledger, changes: list[Change]) -> None:
     """Of equal changes the n-th in a file is a re-delivery of the n-th that came in other files.
 
     What a file that was written again has of a key at one sequence is none unless that, as a whole, came last; nor what
-    any file has where commit times order.
+    any file has where commit times order, nor what comes at a place of which rows were quarantined.
     """
     before, here = Counter(ledger.identities), Counter[Hashable]()
     new = []
     for change in changes:
         identity = _identity(table_schema, change)
-        new.append(identity is None or here[identity] >= before[identity])
+        own = _own(table_schema, ledger, change) if change.read else 0
+        new.append(identity is None or here[identity] + own >= before[identity])
         here[identity] += 1
+    incomplete = {(c.key, c.sequence) for c in (*ledger.changes, *changes) if c.marked}
+    new = [is_new or (c.key, c.sequence) in incomplete for is_new, c in zip(new, changes, strict=True)]
     back = _returning(table_schema, ledger, changes, new)
     taken = [place for place, is_new in enumerate(new) if is_new or place in back]
     for change in (changes[place] for place in taken):
         ledger.changes.append(change)
         ledger.identities[_identity(table_schema, change)] += 1
+
+
+def _own(table_schema: Shape, ledger: Ledger, change: Change) -> int:
+    """Equal changes that came with the file in which a replayed one was quarantined."""
+    file, identity = (change.source_file, change.reading[0]), _identity(table_schema, change)
+    same = (c for c in ledger.changes if (c.source_file, c.reading[0]) == file)
+    return sum(_identity(table_schema, c) == identity for c in same)
 
 
 def _returning(table_schema: Shape, ledger: Ledger, changes: list[Change], new: list[bool]) -> set[int]:
@@ -183,7 +201,7 @@ def _returning(table_schema: Shape, ledger: Ledger, changes: list[Change], new: 
         file = changes[own[0]].source_file
         if not all(_STATES_ORDER.search(name) for name in (file, *(c.source_file for c in known))):
             continue
-        known = sorted((c for c in known if c.source_file <= file), key=lambda c: (c.source_file, c.run, c.position))
+        known = sorted((c for c in known if c.source_file <= file), key=lambda c: (c.source_file, *c.reading))
         chain = [_identity(table_schema, c) for c in known]
         identities = [_identity(table_schema, changes[place]) for place in own]
         last, mine_last = _in_a_row(chain), _in_a_row(identities)

@@ -76,6 +76,8 @@ class Change:
         old_key: the key that a key update leaves behind; null when the key did not change.
         rescued: column to JSON of its value, where the column can't hold it.
         run: stands for the batch: batches of a run are cut in the order of its files.
+        read: of a change that was quarantined and came again, the run and position in which its file was read.
+        marked: its place in its file has rows that were quarantined, where several changes may share one.
     """
 
     op: Op
@@ -91,6 +93,17 @@ class Change:
     position: int
     rescued: Mapping[str, str] = field(default_factory=dict)
     tie_break: TieBreak = "delete_wins"
+    read: tuple[int, int] | None = None
+    marked: bool = False
+
+    @property
+    def arrival(self) -> tuple[int, int]:
+        return (self.run, self.position)
+
+    @property
+    def reading(self) -> tuple[int, int]:
+        """Run and position of the change among those of its file."""
+        return self.read or self.arrival
 
 
 @dataclass(frozen=True, order=True)

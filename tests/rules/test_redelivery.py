@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import groupby
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
-from hypothesis import example, given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from spark_jobs.plan.table_schema import GDDL, TableSchema
-from spark_jobs.rules.order import least_keys
+from spark_jobs.rules.fold import net_changes
+from spark_jobs.rules.order import events, gddl_fields, least_keys, with_gddl
+from spark_jobs.rules.positions import replayed_position, with_marks, with_runs
 from spark_jobs.rules.redelivery import new_changes, tie_warnings
 from tests.rules.changes import LATER, Change, in_file, states, table, table_schema
 
@@ -93,9 +100,97 @@ def test_a_change_that_is_sent_again_into_its_file_is_one() -> None:
     rows = in_file(*(Change(op="U", seq=seq, v=v) for seq, v in places))
     kept = new_changes(table(rows, schema), None, schema)
     assert kept.column("v").to_pylist() == ["A", "B", "A", "C"]
-    logged = replace(schema, keys=())
-    rows = in_file(*(Change(op="I", seq=seq, v="x") for seq in (5, 5, 6, 5, 5, 6)))
-    assert new_changes(table(rows, logged), None, logged).num_rows == 3
+
+
+def decoded(changes: Sequence[Change], schema: TableSchema) -> pa.Table:
+    """As files have them, with the numbers of their runs."""
+    rows = table(changes, schema)
+    gddl = gddl_fields(rows)
+    return with_gddl(rows, position=with_runs(gddl["position"], gddl["source_file"], gddl["sequence"]))
+
+
+_ROWS = st.lists(st.tuples(st.sampled_from([5, 6]), st.sampled_from("AB"), st.booleans()), min_size=1, max_size=8)
+
+
+@given(_ROWS)
+@example(rows=[(5, "A", True), (5, "B", False), (5, "A", True)])
+@example(rows=[(5, "A", True), (5, "A", True), (6, "A", False), (5, "A", True), (5, "A", True), (5, "A", True)])
+def test_rows_that_are_left_out_decide_nothing_about_equal_ones(rows: Sequence[tuple[int, str, bool]]) -> None:
+    """`where` leaves rows out, and the quarantine does: rows without keys are as many as one run of a place has."""
+    schema = replace(table_schema(keys=()), one_change=True)
+    every = decoded(in_file(*(Change(op="I", seq=seq, v=v) for seq, v, _ in rows)), schema)
+    left = every.filter(pa.array([stays for _, _, stays in rows]))
+    expected: Counter[tuple[int, str]] = Counter()
+    for _, run in groupby(rows, lambda row: row[0]):
+        expected |= Counter((seq, v) for seq, v, stays in run if stays)
+    kept = new_changes(left, None, schema)
+    found = Counter(zip(gddl_fields(kept)["sequence"].to_pylist(), kept.column("v").to_pylist(), strict=True))
+    assert found == expected
+
+
+PLACES = {"total": (False, True), "log": (True, True), "commit times": (False, False)}
+"""`one_change` and `total`."""
+
+
+@pytest.mark.parametrize("place", PLACES)
+@given(_LISTS, st.booleans())
+@example(lists=[["I", "B", "I"]], again=False)
+@example(lists=[["I"], ["B", "I"]], again=False)
+@example(lists=[["A", "B", "A"]], again=True)
+def test_a_replayed_change_stands_where_its_file_has_it(place: str, lists: Lists, again: bool) -> None:
+    """Changes with `B` are quarantined, and all of them replayed after the last file."""
+    schema = replace(table_schema(), one_change=PLACES[place][0], total=PLACES[place][1])
+    lists = [lists[0], lists[0]] if again else lists
+    assume(all(set(values) != {"B"} for values in lists[:-1]))  # of such a file nothing says that it had the place
+    files = [_changes(values, number, 5 + number * (place == "total")) for number, values in enumerate(lists)]
+    parted = [_put_aside(table(changes, schema)) for changes in files]
+    batches = [good for good, _ in parted] + [pa.concat_tables([bad for _, bad in parted])]
+    every = [table(changes, schema) for changes in files]
+    assert _states(_ingested(batches, schema), schema) == _states(_ingested(every, schema), schema)
+
+
+@pytest.mark.parametrize(("others", "rows"), [(0, 4), (3, 4), (5, 5)])
+def test_equal_rows_without_keys_that_are_replayed_are_those_of_their_file(others: int, rows: int) -> None:
+    """Of four equal ones two are quarantined; another file has some more, deliveries of the same rows."""
+    schema = replace(table_schema(keys=()), one_change=True)
+    first = table([Change(op="I", v="x", file=FILES[0], position=at) for at in (0, 2)], schema)
+    other = table(
+        [Change(op="I", v="x", file=FILES[1], position=at, batch="000000000002") for at in range(others)], schema
+    )
+    places = [replayed_position("000000000001", at) for at in (1, 3)]
+    again = table([Change(op="I", v="x", file=FILES[0], position=at, batch="000000000003") for at in places], schema)
+    assert _ingested([first, other, again], schema).num_rows == rows
+
+
+def _changes(values: Sequence[str], number: int, seq: int) -> list[Change]:
+    return [
+        Change(op=v if v in "ID" else "U", v=None if v == "D" else v, seq=seq, file=FILES[number], position=at,
+               batch=f"{number + 1:012d}") for at, v in enumerate(values)
+    ]  # fmt: skip
+
+
+def _put_aside(rows: pa.Table) -> tuple[pa.Table, pa.Table]:
+    """Rows of a file that are good, and the others as they come again."""
+    gddl, bad = gddl_fields(rows), pc.fill_null(pc.equal(rows.column("v"), "B"), False).combine_chunks()
+    rows = with_gddl(
+        rows, position=with_marks(gddl["position"], gddl["source_file"], gddl["sequence"], np.asarray(bad))
+    )
+    aside = rows.filter(bad)
+    places = [replayed_position(row["batch_id"], row["position"]) for row in aside.column(GDDL).to_pylist()]
+    again = with_gddl(aside, position=pa.array(places, pa.int64()), batch_id=pa.repeat("000000000099", len(places)))
+    return rows.filter(pc.invert(bad)), again
+
+
+def _ingested(batches: Sequence[pa.Table], schema: TableSchema) -> pa.Table:
+    known = batches[0].slice(0, 0)
+    for own in batches:
+        known = pa.concat_tables([known, new_changes(own, known, schema).select(known.column_names)])
+    return known
+
+
+def _states(rows: pa.Table, schema: TableSchema) -> list[str | None]:
+    net = net_changes(events(rows, schema), schema, partial=schema.partial)
+    return [row["v"] for row in net.to_pylist() if row[GDDL]["op"] != "D"]
 
 
 def test_a_file_that_is_corrected_back_wins() -> None:

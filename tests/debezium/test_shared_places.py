@@ -1,0 +1,53 @@
+"""Several changes at one place of the log, of which some are left out, put aside, sent again or parted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.debezium.lake import Lake
+from tests.debezium.probing import event, text
+from tests.engine_port import EnginePort
+
+_STRICT = {"short": {"rule": "v <> 'bad'"}}
+
+
+def copied(*values: str, place: int = 7) -> list[Any]:
+    """Inserts of a `COPY`: rows that share their place in the log."""
+    return [event("c", {"v": value}, place) for value in values]
+
+
+def test_equal_rows_stay_where_rows_between_them_are_left_out(engine: EnginePort, tmp_path: Path) -> None:
+    lake = Lake(engine, tmp_path, keys=[], where="v <> 'out'", expect=_STRICT)
+    lake.land(text(*copied("a", "out", "a", "bad", "a")))
+    result = lake.run()
+    assert (result.redelivered, result.quarantined, result.filtered) == (0, 1, 1)
+    assert lake.replica("v") == [("a",)] * 3
+    lake.with_row(expect={}).run(action="errors_replay")
+    assert lake.replica("v") == [("a",)] * 3 + [("bad",)]
+
+
+@pytest.mark.parametrize(
+    ("first", "later"), [(["a", "bad", "a"], ["a"]), (["bad", "a"], ["b", None]), (["a", None, "bad"], ["bad", "b"])]
+)
+def test_a_replayed_change_stands_where_its_file_has_it(
+    engine: EnginePort, tmp_path: Path, first: Sequence[str | None], later: Sequence[str | None]
+) -> None:
+    """Replica and history are as if it had been good from the beginning; so they are after a rebuild."""
+    found = []
+    for name, expect in (("quarantined", _STRICT), ("good", {})):
+        lake = Lake(engine, tmp_path / name, history=True, expect=expect)
+        lake.land(text(*(_change(value, 7) for value in first), *(_change(value, 8) for value in later)))
+        lake.run()
+        lake.with_row(expect={}).run(action="errors_replay")
+        merged = lake.replica("id", "v"), lake.history("v", "__start_at", "__end_at")
+        lake.with_row(expect={}).run(full_refresh=True)
+        found += [merged, (lake.replica("id", "v"), lake.history("v", "__start_at", "__end_at"))]
+    assert found == [found[-1]] * 4
+
+
+def _change(value: str | None, place: int) -> Any:
+    return event("d" if value is None else "u", {"id": 1, "v": value}, place)
