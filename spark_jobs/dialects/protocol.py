@@ -322,6 +322,11 @@ class Dialect(ABC):
         return None
 
     @property
+    def number(self) -> str | None:
+        """Column that is added where events state it, and tells apart changes that share their place; null: none is."""
+        return None
+
+    @property
     def commit_times(self) -> Sequence[str]:
         """Columns that may hold the commit time; the first one present is used. They order changes, not totally."""
         return ()
@@ -388,7 +393,7 @@ def dialect_of(spec: TableSpec, tier: TierSpec | None = None) -> Dialect:
 
 def _require_technical(name: str, dialect: Dialect, technical: Sequence[str]) -> None:
     """Refuse a dialect that adds columns which the Airflow side would take for the source's, and publish."""
-    added = (*dialect.total_order, *filter(None, [dialect.carried]))
+    added = (*dialect.total_order, *filter(None, [dialect.carried, dialect.number]))
     if left := [column for column in added if not is_among(column, technical)]:
         what = f"the dialect {name!r} adds {', '.join(left)}, which `technical` of its descriptor lacks"
         raise FatalError("DIALECT_BROKEN", what, remedy="correct or reinstall the package that brings it")

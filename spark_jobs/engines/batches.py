@@ -47,7 +47,7 @@ from spark_jobs.rules.merge import Outcome, StoredState, outcome_of, warnings_of
 from spark_jobs.rules.order import events
 from spark_jobs.rules.quarantine import good_again, to_replay
 from spark_jobs.rules.read import FileRows, RawGroup, grouped, read_file
-from spark_jobs.rules.redelivery import TIED, new_changes, tie_warnings
+from spark_jobs.rules.redelivery import TIED, Doubts, new_changes
 from spark_jobs.rules.sweep import appended, suspects
 
 
@@ -338,7 +338,8 @@ class ChangeTableWriter:
         warnings: tuple[RunWarning, ...] = ()
         if figures.may_repeat(table_schema) or stored is not None:
             found = new_changes(good, stored, table_schema)
-            good, warnings = found.drop_columns([TIED]), tie_warnings(found, table_schema)
+            warnings = Doubts.of(good, found, table_schema).warnings(table_schema)
+            good = found.drop_columns([TIED])
         appended = figures.appended(good.num_rows, self._write(good), warnings, batch=self.batch_context.plan.number)
         return ReplicaWriter(batch_context=self.batch_context, decoded=self.decoded, changes=good, appended=appended)
 

@@ -43,7 +43,7 @@ from spark_jobs.rules.order import (
     sample_keys,
     with_identity,
 )
-from spark_jobs.rules.redelivery import TIED, new_changes, sequence_tie
+from spark_jobs.rules.redelivery import TIED, Doubts, new_changes
 
 _FRESH, _STORED, _REPLICA, _TOMBSTONES, _EVERY = "fresh", "stored", "replica", "tombstones", "every"
 """Names of tables for rules: changes of the batch, changes before it, and all changes."""
@@ -111,8 +111,8 @@ class LargeBatch:
         if count is None:  # the log no longer has the commit
             source = _of_batch(context, lambda rows: rows)
             count = sum(int(report) for report in by_row(context.tables, {_FRESH: source}, _Count()))
-        ties = known.get("ties", 0)
-        warnings = sequence_tie(ties, tuple(known["sample"]), context.table_schema) if ties else ()
+        doubts = Doubts(known.get("ties", 0), known.get("skipped", 0), tuple(known.get("sample", ())))
+        warnings = doubts.warnings(context.table_schema)
         appended = figures.appended(count, count, warnings, batch=number)
         return LargeAppended(batch_context=context, parts=self.parts, appended=appended)
 
@@ -137,7 +137,10 @@ class LargeBatch:
         keys = pa.schema([kinds.field(name) for name in identity_columns(schema)])
         reports = [json.loads(report) for report in by_key(tables, sources, keys, rule)]
         found, rows = written(reports)
-        ties = {"ties": sum(r["tied"] for r in reports), "sample": _sample(schema, [r["sample"] for r in reports])}
+        ties = {
+            "ties": sum(r["tied"] for r in reports), "skipped": sum(r["skipped"] for r in reports),
+            "sample": _sample(schema, [r["sample"] for r in reports]),
+        }  # fmt: skip
         self.parts.remember(_APPENDED, ties)
         context.put_files(path, APPEND, found, {"numOutputRows": rows})
         tables.storage.delete(*self.parts.paths(CHANGES))
@@ -163,10 +166,13 @@ class _NewChanges:
     def __call__(self, storage: Storage, rows: Mapping[str, pa.Table]) -> bytes:
         kind = change_schema(self.schema)
         stored = by_name(rows[_STORED], kind) if _STORED in rows else None
-        found = new_changes(by_name(rows[_FRESH], kind), stored, self.schema)
+        fresh = by_name(rows[_FRESH], kind)
+        found = new_changes(fresh, stored, self.schema)
+        skipped = Doubts.of(fresh, found, self.schema).skipped
         tied = found.filter(pc.fill_null(found.column(TIED), False))
-        report = self.output.report(storage, found.drop_columns([TIED]))
-        return json.dumps({**report, "tied": tied.num_rows, "sample": _text_of(tied, self.schema)}).encode()
+        report: dict[str, Any] = dict(self.output.report(storage, found.drop_columns([TIED])))
+        report |= {"tied": tied.num_rows, "skipped": skipped, "sample": _text_of(tied, self.schema)}
+        return json.dumps(report).encode()
 
 
 def _of_batch(context: BatchContext, prepare: Any) -> Source:

@@ -256,6 +256,7 @@ class TableSchema:
         instants: times in these are kept as instants.
         one_change: the service may send a change again, into one file too.
         total: no two changes of a key share a sequence, unless it is a place in a log; else it is a commit time.
+        number: column that tells changes of one place apart, which the table may lack; see `Dialect.number`.
         log_positions: the first sequence column holds positions in the source's log, see `Dialect.log_positions`.
         technical: columns that the CDC service adds (sequence, times, lists of columns, force): their change alone
             opens no version of the history.
@@ -282,6 +283,7 @@ class TableSchema:
     instants: bool = True
     one_change: bool = False
     total: bool = True
+    number: str | None = None
     log_positions: bool = False
     technical: tuple[str, ...] = ()
     file_columns: tuple[str, ...] = ()

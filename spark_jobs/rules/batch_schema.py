@@ -520,6 +520,7 @@ def plan_batch(dialect: Dialect, groups: Sequence[Landed], stored: Stored, state
         ordered_text=ordered_text,
         instants=has_instants(state),
         one_change=dialect.sends_again and sequence == dialect.total_order[:1], total=total,
+        number=dialect.number,
         log_positions=dialect.log_positions and sequence[:1] == dialect.total_order[:1],
         technical=_of_service(dialect, sequence, plan.target.names),
         file_columns=(dialect.carried,) if dialect.carried is not None else (),

@@ -22,7 +22,8 @@ from spark_jobs.rules.order import file_places, gddl_fields, sample_keys, that_c
 from spark_jobs.rules.positions import are_replayed, readings, runs_of
 
 TIED = f"{GDDL}__tied"
-"""Column of new changes: the tie policy decides between it and another change of its key and sequence."""
+"""Column of new changes: the tie policy decides between it and another change of its key and sequence; of those without
+a key: it equals the one before it, and may be that one, sent twice."""
 
 
 def new_changes(batch: pa.Table, stored: pa.Table | None, schema: TableSchema) -> pa.Table:
@@ -41,8 +42,11 @@ def new_changes(batch: pa.Table, stored: pa.Table | None, schema: TableSchema) -
     joined = batch if stored is None else pa.concat_tables([batch, that_count(stored).select(batch.column_names)])
     gddl = gddl_fields(joined)
     group = _groups(joined, gddl, schema)
-    kept = _first_deliveries(joined, gddl, group, schema, count)
+    kept, nth = _first_deliveries(joined, gddl, group, schema, count)
     rows = batch.filter(pa.array(kept))
+    if not schema.keys:
+        follows = (nth > 0) & schema.one_change & doubtful(batch, schema)
+        return rows.append_column(TIED, pa.array(follows[kept], pa.bool_()))
     tied = _tied(gddl, group, np.concatenate([kept, np.ones(joined.num_rows - count, dtype=bool)]), schema)
     return rows.append_column(TIED, pa.array(tied[:count][kept], pa.bool_()))
 
@@ -57,8 +61,11 @@ def _groups(rows: pa.Table, gddl: dict[str, pa.Array], schema: TableSchema) -> n
 
 def _first_deliveries(
     rows: pa.Table, gddl: dict[str, pa.Array], group: np.ndarray, schema: TableSchema, count: int
-) -> np.ndarray:
-    """Which of the first `count` rows are no re-deliveries; the others are stored."""
+) -> tuple[np.ndarray, np.ndarray]:
+    """Which of the first `count` rows are no re-deliveries, and how many equal ones precede each in its delivery.
+
+    The others are stored.
+    """
     content = [without_files(flat(rows.column(name))) if name == RESCUED else rows.column(name)
                for name in schema.content if name not in schema.keys]  # fmt: skip
     same = row_codes([pa.array(group), gddl["op"], *content], rows.num_rows)
@@ -76,13 +83,12 @@ def _first_deliveries(
     of_load = np.asarray(pc.equal(gddl["op"], "R"))
     loads = of_load[:count]
     if not schema.keys:
-        kept |= loads
-        return kept
+        return (kept & ~((nth > 0) & _are_numbered(rows, schema)[:count])) | loads, nth
     if schema.shared_places:
         kept |= np.isin(group[:count], group[(runs > 0) | (replayed & ~of_load)])
     for row in _returning(_Lists(group, same, delivery, gddl, schema), kept, loads):
         kept[row] = True
-    return kept
+    return kept, nth
 
 
 def _deliveries(
@@ -206,7 +212,7 @@ def _resynced(paths: pa.Array) -> np.ndarray:
 
 def _tied(gddl: dict[str, pa.Array], group: np.ndarray, among: np.ndarray, schema: TableSchema) -> np.ndarray:
     """Changes of keys and sequences in several files, some of unknown order."""
-    if not schema.keys or not len(group):
+    if not len(group):
         return np.zeros(len(group), dtype=bool)
     chosen = np.flatnonzero(among)
     size = int(group.max()) + 1
@@ -218,14 +224,50 @@ def _tied(gddl: dict[str, pa.Array], group: np.ndarray, among: np.ndarray, schem
     return result
 
 
-def tie_warnings(rows: pa.Table, schema: TableSchema) -> tuple[RunWarning, ...]:
-    """`SEQUENCE_TIE` where there are ties.
+def doubtful(rows: pa.Table, schema: TableSchema) -> np.ndarray:
+    """Which changes can't be told from re-deliveries of equal ones: without a key, at a place that several share."""
+    if schema.keys or not schema.shared_places:
+        return np.zeros(rows.num_rows, dtype=bool)
+    result: np.ndarray = np.asarray(pc.not_equal(gddl_fields(rows)["op"], "R")) & ~_are_numbered(rows, schema)
+    return result
 
-    Args:
-        rows: see `new_changes`.
+
+def _are_numbered(rows: pa.Table, schema: TableSchema) -> np.ndarray:
+    """Changes with a `TableSchema.number`: equal ones are one, wherever they come."""
+    number = schema.spelled(schema.number)
+    if number is None:
+        return np.zeros(rows.num_rows, dtype=bool)
+    return np.asarray(flat(rows.column(number)).is_valid())
+
+
+@dataclass(frozen=True)
+class Doubts:
+    """What is unsure of the new changes of some rows.
+
+    Attributes:
+        tied: see `TIED`; `sample`: keys of these.
+        skipped: doubtful ones (`doubtful`) that are taken for re-deliveries.
     """
-    tied = rows.filter(flat(rows.column(TIED)))
-    return sequence_tie(tied.num_rows, sample_keys(tied, schema), schema) if tied.num_rows else ()
+
+    tied: int = 0
+    skipped: int = 0
+    sample: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, rows: pa.Table, found: pa.Table, schema: TableSchema) -> Doubts:
+        """
+        Args:
+            rows: of a batch; `found`: what `new_changes` has found among them.
+        """
+        tied = found.filter(flat(found.column(TIED)))
+        skipped = int(doubtful(rows, schema).sum() - doubtful(found, schema).sum())
+        return cls(tied.num_rows, skipped, sample_keys(tied, schema))
+
+    def warnings(self, schema: TableSchema) -> tuple[RunWarning, ...]:
+        """`SEQUENCE_TIE`, of rows without keys `EQUAL_ROWS_UNDECIDED`."""
+        if schema.keys:
+            return sequence_tie(self.tied, self.sample, schema) if self.tied else ()
+        return equal_rows(self.tied, self.skipped) if self.tied or self.skipped else ()
 
 
 def sequence_tie(count: int, sample: tuple[str, ...], schema: TableSchema) -> tuple[RunWarning, ...]:
@@ -234,3 +276,12 @@ def sequence_tie(count: int, sample: tuple[str, ...], schema: TableSchema) -> tu
         f"{schema.spec.tie_break}"
     )
     return (RunWarning(code="SEQUENCE_TIE", message=message, count=count, sample=sample),)
+
+
+def equal_rows(kept: int, skipped: int) -> tuple[RunWarning, ...]:
+    message = (
+        "equal rows without a key share their place in the source's log, and are several rows or one that was sent "
+        f"again: {kept:,} that follow an equal one in their file were kept, {skipped:,} that equal rows of another "
+        "file, or of an earlier part of their file, were skipped"
+    )
+    return (RunWarning(code="EQUAL_ROWS_UNDECIDED", message=message, count=kept + skipped),)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.debezium.lake import Lake
+from tests.debezium.lake import Lake, enveloped, warnings_of
 from tests.debezium.probing import event, text
 from tests.engine_port import EnginePort
 
@@ -28,6 +28,38 @@ def test_equal_rows_stay_where_rows_between_them_are_left_out(engine: EnginePort
     assert lake.replica("v") == [("a",)] * 3
     lake.with_row(expect={}).run(action="errors_replay")
     assert lake.replica("v") == [("a",)] * 3 + [("bad",)]
+
+
+def numbered(*values: tuple[str, int]) -> list[Any]:
+    """As `copied`, by a connector with `provide.transaction.metadata`."""
+    transaction = {"id": "1", "data_collection_order": 1}
+    return [event("c", {"v": v}, 7) | {"transaction": {**transaction, "total_order": n}} for v, n in values]
+
+
+@pytest.mark.parametrize("form", ["json", "parquet"])
+def test_numbers_in_a_transaction_tell_rows_from_one_that_is_sent_again(
+    engine: EnginePort, tmp_path: Path, form: str
+) -> None:
+    lake = Lake(engine, tmp_path, keys=[])
+    for rows, redelivered in (((1, 2, 2), 1), ((2, 3, 4), 1)):
+        events = numbered(*(("a", number) for number in rows))
+        lake.land(text(*events) if form == "json" else enveloped(*events), form)
+        result = lake.run()
+        assert (result.redelivered, warnings_of(result)) == (redelivered, [])
+    assert lake.replica("v", "_dbz_number") == [("a", str(number)) for number in (1, 2, 3, 4)]
+
+
+def test_equal_rows_without_numbers_are_counted(engine: EnginePort, tmp_path: Path) -> None:
+    """The last event may be sent twice when a connector starts again, and a sink may part a place into two files."""
+    lake = Lake(engine, tmp_path, keys=[])
+    lake.land(text(*copied("a", "b", "b")))
+    (warning,) = lake.run().warnings
+    assert (warning.code, warning.count) == ("EQUAL_ROWS_UNDECIDED", 1)
+    lake.land(text(*copied("b", "c"), *copied("d", place=8)))
+    (warning,) = lake.run().warnings
+    assert (warning.code, warning.count) == ("EQUAL_ROWS_UNDECIDED", 1)
+    assert "1 that equal rows of another file" in warning.message
+    assert lake.replica("v") == [("a",), ("b",), ("b",), ("c",), ("d",)]
 
 
 @pytest.mark.parametrize(

@@ -14,11 +14,12 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
+from airflow_gddl.contract.result import RunWarning
 from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.rules.fold import net_changes
 from spark_jobs.rules.order import events, gddl_fields, least_keys, with_gddl
 from spark_jobs.rules.positions import replayed_position, with_marks, with_runs
-from spark_jobs.rules.redelivery import new_changes, tie_warnings
+from spark_jobs.rules.redelivery import Doubts, new_changes
 from tests.rules.changes import LATER, Change, in_file, states, table, table_schema
 
 A, B = Change(op="U", v="A"), Change(op="U", v="B")
@@ -213,12 +214,28 @@ def test_full_load_rows_are_compared_inside_their_generation() -> None:
     assert positions([replace(again, generation=1)], [row], keys=()) == [(LATER, 0)]
 
 
+def warned(batch: Sequence[Change], schema: TableSchema) -> tuple[RunWarning, ...]:
+    rows = table(batch, schema)
+    return Doubts.of(rows, new_changes(rows, None, schema), schema).warnings(schema)
+
+
+def test_equal_rows_without_keys_are_counted_where_they_may_be_one() -> None:
+    logged = replace(table_schema(keys=()), one_change=True)
+    rows = in_file(*(Change(op="I", v=v) for v in "xyx"))
+    again = [replace(change, file=LATER, position=(1 << 40) + change.position) for change in rows[:2]]
+    (warning,) = warned([*rows, *again], logged)
+    assert (warning.code, warning.count) == ("EQUAL_ROWS_UNDECIDED", 3)
+    assert "1 that follow an equal one in their file were kept, 2 that equal rows of another file" in warning.message
+    assert warned([*rows, *again], replace(logged, one_change=False)) == (), "a place is one change"
+    assert warned([*rows, *again], replace(logged, number="v")) == (), "the source has numbered them"
+    by_time = replace(logged, one_change=False, total=False)
+    assert [one.count for one in warned([*rows, *again], by_time)] == [2], "no service sends one twice into a file"
+
+
 def test_ties_between_unordered_files_are_reported() -> None:
     schema = table_schema()
-    known = new_changes(table([*in_file(A, B), replace(A, file=LATER, v="C")], schema), None, schema)
-    assert tie_warnings(known, schema) == ()
+    assert warned([*in_file(A, B), replace(A, file=LATER, v="C")], schema) == ()
     tied = [replace(A, file=UNKNOWN), replace(B, file=OTHER), replace(A, id=2)]
-    (warning,) = tie_warnings(new_changes(table(tied, schema), None, schema), schema)
+    (warning,) = warned(tied, schema)
     assert (warning.code, warning.count, warning.sample) == ("SEQUENCE_TIE", 2, ('{"id":1}',))
-    in_one = new_changes(table(in_file(replace(A, file=UNKNOWN), replace(B, file=UNKNOWN)), schema), None, schema)
-    assert tie_warnings(in_one, schema) == ()
+    assert warned(in_file(replace(A, file=UNKNOWN), replace(B, file=UNKNOWN)), schema) == ()

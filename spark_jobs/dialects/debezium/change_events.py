@@ -26,7 +26,7 @@ from spark_jobs.dialects.debezium.connect_values import (
     text_of,
 )
 from spark_jobs.dialects.debezium.documents import KEY, document_of, id_type, is_of_documents
-from spark_jobs.dialects.debezium.technical import Translated, with_technical
+from spark_jobs.dialects.debezium.technical import Translated, number_in_transaction, with_technical
 from spark_jobs.dialects.debezium.unavailable import Unavailable
 
 Json = Any
@@ -50,6 +50,7 @@ class Event:
         source: its position in the source's log.
         before: of an update the known columns of the row before; may be empty.
         fields: Connect schemas of the columns, by this record's own schema; empty where it has none.
+        number: see `number_in_transaction`.
     """
 
     op: str | None
@@ -57,6 +58,7 @@ class Event:
     source: Mapping[str, Json] = field(default_factory=dict)
     before: Mapping[str, Json] = field(default_factory=dict)
     fields: Mapping[str, Schema] = field(default_factory=dict)
+    number: str | None = None
 
 
 NO_EVENT = Event(None)
@@ -156,7 +158,8 @@ def event_of(value: Json, fields: Mapping[str, Schema], flat: FlatForm = FLAT) -
         return None
     row = row if isinstance(row, Mapping) else {}
     before = before if op == "u" and isinstance(before, Mapping) else {}
-    return Event(OPERATIONS.get(op, op.upper()), row, source, before, fields)
+    number = number_in_transaction(value.get("transaction"))
+    return Event(OPERATIONS.get(op, op.upper()), row, source, before, fields, number)
 
 
 def _of_document(value: Mapping[str, Json], key: Json) -> Event | None:
@@ -338,7 +341,7 @@ def table_of(events: Events, options: DebeziumOptions, before_images: str | None
         data[name] = table.column(name, values)
     images = {} if before_images is None else table.images(before_images)
     made = with_technical([e.op for e in events.found], {**data, **images}, [e.source for e in events.found], kept)
-    return replace(made, id_types=_id_types(events))
+    return replace(made, id_types=_id_types(events), numbers=tuple(event.number for event in events.found))
 
 
 def _id_types(events: Events) -> tuple[str, ...]:

@@ -25,6 +25,7 @@ from spark_jobs.dialects.debezium.change_events import events_of, read_events, t
 from spark_jobs.dialects.debezium.parquet_table import documents_in, read_parquet
 from spark_jobs.dialects.debezium.technical import (
     CARRIED,
+    NUMBER,
     OP,
     SEQUENCE,
     TIME,
@@ -33,6 +34,7 @@ from spark_jobs.dialects.debezium.technical import (
     with_epochs,
     with_keys,
     with_log,
+    with_numbers,
     with_other_epochs,
     with_shards,
 )
@@ -209,6 +211,10 @@ class DebeziumDialect(Dialect):
         return CARRIED
 
     @property
+    def number(self) -> str:
+        return NUMBER
+
+    @property
     def commit_times(self) -> Sequence[str]:
         return (TIME,)
 
@@ -266,6 +272,7 @@ class DebeziumDialect(Dialect):
 
     def _probed(self, file: PlannedFile, rows: Translated, malformed: pa.Array | None = None) -> Probed:
         table = with_shards(rows.table, rows.sources, self.spec.keys)
+        table = with_numbers(table, rows.numbers, self.spec.keys)
         table = with_epochs(with_keys(table, self.spec.keys), self.options.log_began)
         table = with_log(table, log_of(file.path))
         marks = None if self.options.snapshots == "merge" else marks_of(table, rows, file.path)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import time
 from typing import Any
 
@@ -25,7 +26,7 @@ from spark_jobs.dialects.debezium.connect_values import (
     named_kind,
     texts,
 )
-from spark_jobs.dialects.debezium.technical import Translated, with_technical
+from spark_jobs.dialects.debezium.technical import Translated, number_in_transaction, with_technical
 from spark_jobs.dialects.debezium.unavailable import Unavailable
 
 _AVRO = b"parquet.avro.schema"
@@ -65,7 +66,9 @@ def read_parquet(
             data_columns[f"{before_images}{name}"] = _meant(found, _kind(name, fields, options))
     sources = [source or {} for source in table.column("source").to_pylist()]
     ops = [OPERATIONS.get(op, op.upper()) if op else None for op in raw]
-    return with_technical(ops, data_columns, sources, kept)
+    made = with_technical(ops, data_columns, sources, kept)
+    transactions = table.column("transaction").to_pylist() if "transaction" in table.column_names else ()
+    return replace(made, numbers=tuple(map(number_in_transaction, transactions)))
 
 
 def documents_in(data: bytes) -> bytes | None:

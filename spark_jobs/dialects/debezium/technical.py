@@ -129,9 +129,12 @@ _BY_CONNECTOR: Mapping[str, Callable[[Source], str | None]] = {
 
 
 OP, SEQUENCE, TIME, CARRIED = "_dbz_op", "_dbz_sequence", "_dbz_ts", "_dbz_carried"
+NUMBER = "_dbz_number"
+"""Column of the number of a row's event in its transaction, in tables without keys."""
 SHARD = "_dbz_shard"
 """Column of the shard of a document, for rows that name it in `keys`: an `_id` is unique on its shard alone."""
 _TIME = pa.timestamp("us", "UTC")
+_ADDED = (OP, SEQUENCE, TIME, CARRIED, NUMBER)
 
 Columns = dict[str, pa.Array]
 
@@ -140,7 +143,7 @@ Columns = dict[str, pa.Array]
 class Translated:
     """Rows of a file; `stated`: columns of text with a misfit, to the types that their schema states; `sources`: of the
     events, a row each; `unavailable`: columns without a value, since updates did not send theirs; `id_types`: see
-    `SnapshotMarks`.
+    `SnapshotMarks`; `numbers`: see `number_in_transaction`, a row each, or empty.
     """
 
     table: pa.Table
@@ -148,6 +151,7 @@ class Translated:
     sources: Sequence[Source]
     unavailable: tuple[str, ...] = ()
     id_types: tuple[str, ...] = ()
+    numbers: Sequence[str | None] = ()
 
 
 def with_technical(
@@ -164,7 +168,7 @@ def with_technical(
     Raises:
         ValueError: a column of the source has the name of one that is added; rows are of several connectors.
     """
-    if taken := [name for name in data if name.lower() in (OP, SEQUENCE, TIME, CARRIED)]:
+    if taken := [name for name in data if name.lower() in _ADDED]:
         raise ValueError(f"the source has a column {taken[0]!r}, which is reserved by this dialect")
     added: Columns = {}
     sequence = [position(source) for source in sources]
@@ -195,13 +199,26 @@ def with_keys(table: pa.Table, keys: Sequence[str]) -> pa.Table:
 
     Without them the file would be refused as another table's.
     """
-    given = [name for name in table.column_names if name not in (OP, SEQUENCE, TIME, CARRIED)]
+    given = [name for name in table.column_names if name not in _ADDED]
     if given and pc.any(pc.is_in(table.column(OP), value_set=pa.array(["I", "U", "D"]))).as_py():
         return table
     for key in keys:
         if match(table.column_names, key) is None:
             table = table.append_column(key, pa.nulls(table.num_rows))
     return table
+
+
+def number_in_transaction(transaction: object) -> str | None:
+    """`total_order` of an event's `transaction`, which a change keeps when it is sent again; null: it states none."""
+    number = transaction.get("total_order") if isinstance(transaction, Mapping) else None
+    return None if number is None else str(number)
+
+
+def with_numbers(table: pa.Table, numbers: Sequence[str | None], keys: Sequence[str]) -> pa.Table:
+    """Rows without a key with the number of each in its transaction, which tells rows from one that is sent twice."""
+    if keys or not any(numbers):
+        return table
+    return table.append_column(NUMBER, pa.array(numbers, pa.string()))
 
 
 def with_shards(table: pa.Table, sources: Sequence[Source], keys: Sequence[str]) -> pa.Table:
