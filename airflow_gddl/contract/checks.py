@@ -58,6 +58,10 @@ def debezium_problems(options: Mapping[str, object]) -> Iterator[SpecProblem]:
         remedy = "set add.fields.prefix in the transform, e.g. __, and name it here"
         yield SpecProblem("FIELD_VALUE", ("options", "flat_prefix"), str(prefix), what, remedy)
     yield from _flat_fields(options.get("flat_fields"))
+    if (placeholder := options.get("unavailable")) is not None and not placeholder:
+        what = "without a placeholder, an empty value is not distinguished from one that the source did not send"
+        remedy = "name unavailable.value.placeholder of the connector, or leave it out for Debezium's own"
+        yield SpecProblem("FIELD_VALUE", ("options", "unavailable"), str(placeholder), what, remedy)
 
 
 def _flat_fields(fields: object) -> Iterator[SpecProblem]:

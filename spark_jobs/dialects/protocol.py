@@ -378,10 +378,13 @@ def dialect_of(spec: TableSpec, tier: TierSpec | None = None) -> Dialect:
         tier: bounds what files may hold; null: those of a small one.
 
     Raises:
-        FatalError: `DIALECT_UNKNOWN`, `DIALECT_BROKEN`; `SPEC_INVALID` for options that the dialect does not have.
+        FatalError: `DIALECT_UNKNOWN`, `DIALECT_BROKEN`; `SPEC_INVALID` for options that the dialect does not have, or
+            whose values it refuses.
     """
     found = DIALECTS.get(spec.dialect)
     options = codec.decode(DIALECTS.load(found.options), dict(spec.options))
+    for problem in () if found.check is None else DIALECTS.load(found.check)(spec.options):
+        raise FatalError("SPEC_INVALID", problem.message, where=f"{spec.table}, {problem.field}", remedy=problem.remedy)
     tier = tier or TierSpec()
     bounds = ReadBounds(most=tier.inflated_bytes, ratio=tier.max_inflation)
     dialect = cast("type[Dialect]", DIALECTS.load(found.reading))(spec, options, bounds)

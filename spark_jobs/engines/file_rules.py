@@ -17,19 +17,21 @@ from airflow_gddl.stores import Storage
 from spark_jobs.delta import table_definition
 from spark_jobs.delta.data_files import FileWriter, Target
 from spark_jobs.delta.log import QUARANTINE, Action, version_of
-from spark_jobs.delta.tables import DataFile, Tables, Write, Written
+from spark_jobs.delta.tables import DataFile, Tables, TableSnapshot, Write, Written
 from spark_jobs.engines.port import stream_of, stream_rows
-from spark_jobs.engines.table_rows import AT_FILE, AT_ROW, Source, by_file, by_row
+from spark_jobs.engines.table_rows import AT_FILE, AT_ROW, Source, by_file, by_key, by_row
 from spark_jobs.plan.discover import RecordedFile
 from spark_jobs.plan.planned_batch import BatchPlan
 from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.rules import quarantine
 from spark_jobs.rules.arrays import DeltaSchema, by_name
 from spark_jobs.rules.erasure import ErasedMatches, KeyRows, as_deletes, emptied, highest, with_images, with_key
+from spark_jobs.rules.evaluate import UNDECIDED_CODE
 from spark_jobs.rules.measure import ChangesErased
+from spark_jobs.rules.newly_filtered import at_both_keys, newly_filtered, places
 from spark_jobs.rules.order import recorded_files
 from spark_jobs.rules.quarantine import Chosen, of_earlier_batches, resolved
-from spark_jobs.rules.rewrite import Rewrite, count_of, refused_values
+from spark_jobs.rules.rewrite import Rewrite, count_of, refused_values, rewritten
 from spark_jobs.rules.sweep import unmarked
 from spark_jobs.rules.windows import changed_since
 
@@ -234,7 +236,41 @@ class _Recorded:
 
 def values_refused(tables: Tables, path: str, how: Rewrite) -> dict[tuple[str, str], int]:
     """See `Engine.refused_values`."""
-    return count_of([stream_rows(found) for found in _each_file(tables, path, lambda rows: refused_values(rows, how))])
+    found = count_of([stream_rows(one) for one in _each_file(tables, path, lambda rows: refused_values(rows, how))])
+    if not how.filters_states or found:
+        return found
+    reports = by_key(tables, {_ROWS: to_filter(tables.existing(path), how)}, keys_to_filter(how), _Undecided(how))
+    undecided = sum(map(json.loads, reports))
+    return {(UNDECIDED_CODE, "where"): undecided} if undecided else {}
+
+
+def to_filter(snapshot: TableSnapshot, how: Rewrite) -> Source:
+    """Stored changes for `newly_filtered`."""
+    return Source.of(snapshot, _Placed(how))
+
+
+def keys_to_filter(how: Rewrite) -> pa.Schema:
+    """Columns of these by which they belong together."""
+    kinds = DeltaSchema(how.schema.data).arrow
+    return places(pa.schema([kinds.field(key) for key in how.schema.keys]))
+
+
+@dataclass(frozen=True)
+class _Placed:
+    how: Rewrite
+
+    def __call__(self, rows: pa.Table) -> pa.Table:
+        return at_both_keys(rewritten(rows.drop_columns([AT_FILE, AT_ROW]), self.how), self.how.schema)
+
+
+@dataclass(frozen=True)
+class _Undecided:
+    """Updates for which a new filter can't be decided."""
+
+    how: Rewrite
+
+    def __call__(self, storage: Storage, rows: Mapping[str, pa.Table]) -> bytes:  # noqa: ARG002 - writes nothing
+        return json.dumps(newly_filtered(rows[_ROWS], self.how.schema)[1]).encode()
 
 
 def rows_of_key(tables: Tables, path: str, table_schema: TableSchema, key: tuple[str, ...], limit: int) -> KeyRows:

@@ -38,6 +38,7 @@ from spark_jobs.rules.fold import are_changes, changes_in, held_by, lacking, new
 from spark_jobs.rules.history import versions
 from spark_jobs.rules.measure import Rebuilt, Replaced, Verdict
 from spark_jobs.rules.merge import tombstones_of
+from spark_jobs.rules.newly_filtered import at_own_key, newly_filtered
 from spark_jobs.rules.order import (
     ARCHIVED,
     as_events,
@@ -384,6 +385,22 @@ class _Rewritten:
         return json.dumps(self.output.report(storage, found, rows[STORED])).encode()
 
 
+@dataclass(frozen=True)
+class _Filtered:
+    """The same under `Rewrite.filters_states`."""
+
+    how: Rewrite
+    output: Output
+
+    def __call__(self, storage: Storage, rows: Mapping[str, pa.Table]) -> bytes:
+        found, _ = newly_filtered(rows[STORED], self.how.schema)
+        return json.dumps(self.output.report(storage, found, rows.get(BEFORE))).encode()
+
+    def before(self, rows: pa.Table) -> pa.Table:
+        """Rows of the change table that is replaced, with places to which the new ones go."""
+        return at_own_key(by_name(rows, self.output.target.schema), self.how.schema)
+
+
 @dataclass(frozen=True, kw_only=True)
 class _Replacing:
     """The replacement of a table's rows and schema in one commit; columns keep the table's order and comments."""
@@ -434,9 +451,15 @@ def rewrite_changes(tables: Tables, context: TableContext, plan: BatchPlan, how:
     if tables.last_transaction(definition.path, REWRITE) >= version_of(plan):
         return
     replacing = _Replacing.of(tables, definition, version_of(plan) // 1000)
-    stored = Source.of(tables.existing(definition.path), _without_numbers)
-    rule = _Rewritten(how, replacing.output(how.schema.keys))
-    found, rows = written(map(json.loads, by_row(tables, {STORED: stored}, rule)))
+    snapshot, output = tables.existing(definition.path), replacing.output(how.schema.keys)
+    if how.filters_states:
+        rule = _Filtered(how, output)
+        feed = {} if output.keys is None else {BEFORE: Source.of(snapshot, rule.before)}
+        keys = file_rules.keys_to_filter(how)
+        reports = by_key(tables, {STORED: file_rules.to_filter(snapshot, how), **feed}, keys, rule)
+    else:
+        reports = by_row(tables, {STORED: Source.of(snapshot, _without_numbers)}, _Rewritten(how, output))
+    found, rows = written(map(json.loads, reports))
     replacing.commit(REWRITE, version_of(plan), found, {"numOutputRows": rows})
 
 

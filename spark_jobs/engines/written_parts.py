@@ -16,6 +16,7 @@ import pyarrow as pa
 from airflow_gddl.contract.codec import to_json
 from airflow_gddl.contract.errors import FatalError, GddlError, QuarantinableError, RetriableError
 from airflow_gddl.contract.layout import join
+from airflow_gddl.contract.names import renamed
 from airflow_gddl.contract.result import RunWarning
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.contract.table_spec import SchemaGate, lowered
@@ -34,9 +35,9 @@ from spark_jobs.plan.source_snapshots import (
     SnapshotMarks,
     snapshots_after,
 )
-from spark_jobs.plan.table_schema import TableSchema
+from spark_jobs.plan.table_schema import TableSchema, lacking_controls, without_controls
 from spark_jobs.rules import quarantine
-from spark_jobs.rules.batch_schema import BatchSchema, GroupDecoding, Landed, plan_batch
+from spark_jobs.rules.batch_schema import BatchSchema, GroupDecoding, Landed, Stored, plan_batch
 from spark_jobs.rules.decode import DecodedGroup, Stamp, are_deletes, decode
 from spark_jobs.rules.erasure import ErasedKeys, without_erased
 from spark_jobs.rules.evaluate import landed_as_named, raw_as_named
@@ -197,13 +198,16 @@ class Decoding:
             files: of the batch; none where it replays records of the quarantine.
 
         Raises:
-            FatalError: as `plan_batch`; `SHARD_COLUMN_TAKEN`.
+            FatalError: as `plan_batch`; `SHARD_COLUMN_TAKEN`, `CONTROL_COLUMN_MISSING`.
         """
         replayed = plan.source == "quarantine"
         landed = [landed_as_named(group, context.dialect, replayed=replayed) for group in landed]
         if context.spec.shard is not None:
             landed = with_shard_column(landed, replayed=replayed)
-        schema = plan_batch(context.dialect, landed, context.stored_columns(), state)
+        stored = context.stored_columns()
+        warnings = () if replayed else _of_controls(context.dialect, landed, stored)
+        schema = plan_batch(context.dialect, landed, stored, state)
+        schema = replace(schema, warnings=(*warnings, *schema.warnings))
         schema = with_snapshots(schema, plan, state, [file.snapshot for file in files if file.snapshot is not None])
         decoder = Decoder(
             groups=schema.groups,
@@ -237,6 +241,11 @@ class Decoding:
             erased=whole.erased,
             filtered=whole.filtered,
         )
+
+
+def _of_controls(dialect: Dialect, groups: Sequence[Landed], stored: Stored) -> tuple[RunWarning, ...]:
+    changes = [(g.label, [name for name, _ in g.columns]) for g in groups if g.kind == "change" and not g.only_deletes]
+    return without_controls(dialect.spec, dialect.carried, changes, () if stored.data is None else stored.data.names)
 
 
 def with_truncates(schema: BatchSchema, found: Iterable[Truncate], batch_id: str) -> BatchSchema:
@@ -342,11 +351,12 @@ def landed(context: TableContext, like: Probed, only_deletes: Callable[[str], bo
         only_deletes: whether its rows are all deletes, by the column of operations; called where that decides about a
             missing column.
     """
-    spec = context.spec
+    spec, dialect, names = context.spec, context.dialect, [name for name, _ in like.columns]
     asks = like.file.kind == "change" and (
         spec.schema_evolution.dropped_column != "keep" or spec.schema != SchemaGate()
-    )
-    op = match([name for name, _ in like.columns], context.dialect.op_column) if asks else None
+        or bool(lacking_controls([renamed(name, spec) for name in names], dialect.spec, dialect.carried))
+    )  # fmt: skip
+    op = match(names, dialect.op_column) if asks else None
     deletes = op is not None and only_deletes(op)
     return Landed(
         kind=like.file.kind, columns=like.columns, label=like.file.path, only_deletes=deletes, stated=like.stated,

@@ -218,6 +218,50 @@ def unknown_columns(groups: Iterable[Iterable[str]], spec: TableSpec) -> tuple[R
     )
 
 
+_LACKING = {
+    "columns_to_update": "updates of these carry all columns",
+    "force_update": "changes of these are not forced",
+}
+
+
+def lacking_controls(names: Iterable[str], spec: TableSpec, own: str | None) -> tuple[str, ...]:
+    """Fields of the row that name a column which says how changes are applied, and which is not among these.
+
+    Args:
+        own: the list that the dialect itself makes.
+    """
+    known = {landed_name(name).lower() for name in names}
+    named = {field: getattr(spec, field) for field in _LACKING}
+    return tuple(f for f, name in named.items() if name not in (None, own) and landed_name(name).lower() not in known)
+
+
+def without_controls(
+    spec: TableSpec, own: str | None, changes: Sequence[tuple[str, Sequence[str]]], stored: Collection[str]
+) -> tuple[RunWarning, ...]:
+    """Warnings (`COLUMN_NOT_FOUND`) of `lacking_controls`.
+
+    Args:
+        changes: path and columns of change files; `stored`: columns of the table.
+
+    Raises:
+        FatalError: `CONTROL_COLUMN_MISSING`: neither the table nor any of these files has it, so that the row means
+            another one.
+    """
+    found = []
+    for setting, effect in _LACKING.items():
+        column = getattr(spec, setting)
+        lacking = [path for path, names in changes if setting in lacking_controls(names, spec, own)]
+        if not lacking:
+            continue
+        if len(lacking) == len(changes) and setting in lacking_controls(stored, spec, own):
+            what = f"{spec.table}: {setting} names the column {column!r}, which no change file has; nothing was written"
+            remedy = f"correct {setting} in the row (`rename` counts), or leave it out until files have the column"
+            raise FatalError("CONTROL_COLUMN_MISSING", what, where=lacking[0], remedy=remedy)
+        message = f"{setting} names the column {column!r}, which change files lack, e.g. {lacking[0]}: {effect}"
+        found.append(RunWarning(code="COLUMN_NOT_FOUND", message=message, count=1, sample=(column,)))
+    return tuple(found)
+
+
 def _beyond(listed: Iterable[str], found: Collection[str]) -> list[str]:
     return [name for name in listed if clean_name(name).lower() not in found]
 

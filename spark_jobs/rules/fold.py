@@ -22,8 +22,9 @@ from spark_jobs.rules.order import OrderedEvents, deleted_by, gddl_fields, order
 from spark_jobs.rules.positions import FILE_BITS, are_replayed, replayed_position, row_in_file
 from spark_jobs.rules.redelivery import new_changes
 
-FIRST, FORCED, HAS_FORCED, LOWEST, LOWEST_FORCED, REPLACES_ROW, COLUMNS_BEFORE_DELETE = (
-    f"{GDDL}__{n}" for n in ("first", "forced", "has_forced", "lowest", "lowest_forced", "replaces", "before_delete")
+FIRST, FORCED, HAS_FORCED, LOWEST, LOWEST_FORCED, REPLACES_ROW, BEGINS_AGAIN, COLUMNS_BEFORE_DELETE = (
+    f"{GDDL}__{n}"
+    for n in ("first", "forced", "has_forced", "lowest", "lowest_forced", "replaces", "begins_again", "before_delete")
 )
 """Columns of net changes, see `net_changes`."""
 MOVE_DELETED = f"{GDDL}__move_deleted"
@@ -70,7 +71,8 @@ def net_changes(happened: pa.Table, schema: TableSchema, *, partial: bool) -> pa
         (its `_gddl`) and `LOWEST_FORCED`;
         where `partial`, the flags of `carried_names`: columns that no event carries keep what is stored, unless
         `REPLACES_ROW`: the events hold a whole row (the flag of the rescued column says whether they replace stored
-        values of columns that the table lacks); and `COLUMNS_BEFORE_DELETE`: the columns of a deleted row are those
+        values of columns that the table lacks); `BEGINS_AGAIN`: the row begins with an update after a delete that is
+        among the events; and `COLUMNS_BEFORE_DELETE`: the columns of a deleted row are those
         of the row that was deleted.
     """
     found = ordered(happened, schema)
@@ -129,7 +131,10 @@ def _partial_rows(found: OrderedEvents, schema: TableSchema) -> dict[str, pa.Arr
             unknown = counted & _replaces_unknown(found, schema)
             columns[flag] = pa.array(np.logical_or.reduceat(unknown, starts) if len(starts) else unknown)
     columns |= _computed(columns, latest, schema)
-    columns[REPLACES_ROW] = pa.array(opens[segment_starts[ends]])
+    first = segment_starts[ends]
+    columns[REPLACES_ROW] = pa.array(opens[first])
+    again = opens & ~found.whole & (found.op == "U") & ~found.moved
+    columns[BEGINS_AGAIN] = pa.array(again[first])
     columns[COLUMNS_BEFORE_DELETE] = pa.array(np.logical_or.reduceat(counted, starts) if len(starts) else counted)
     return columns
 
@@ -181,6 +186,34 @@ def segments(found: OrderedEvents) -> tuple[np.ndarray, np.ndarray]:
     generation = np.asarray(gddl_fields(found.rows)["generation"])[found.at]
     begins = opens | found.begins | changes(generation)
     return opens, np.maximum.accumulate(np.where(begins, np.arange(len(found.at)), 0))
+
+
+def held_after(found: OrderedEvents, schema: TableSchema) -> dict[str, np.ndarray]:
+    """For each column the event whose value the row of the key holds after each event; -1: null."""
+    numbers = np.arange(len(found.at))
+    segment_starts = segments(found)[1]
+    held = dict.fromkeys(schema.keys, numbers)
+    for name in (column for column in schema.columns if column not in schema.keys):
+        latest = np.where(carries(found, schema, name) & (found.op != "D"), numbers, -1)
+        latest = np.maximum.accumulate(latest) if len(numbers) else latest
+        held[name] = np.where(latest >= segment_starts, latest, -1)
+    return held
+
+
+def computed_after(found: OrderedEvents, held: Mapping[str, np.ndarray], schema: TableSchema) -> dict[str, pa.Array]:
+    """Computed columns of which some state has a column from a later event than their own.
+
+    Args:
+        held: for each column the events whose values the states hold, see `held_after`.
+    """
+    again = {}
+    for name, sources in schema.computed.items() if schema.partial else ():
+        later = [held[source] > held[name] for source in sources if source not in schema.keys]
+        stale = np.logical_or.reduce(later or [np.zeros(len(held[name]), dtype=bool)])
+        if stale.any():
+            columns = {each: picked(found, each, held[each]) for each in (name, *sources)}
+            again[name] = with_computed(columns, name, stale, schema)
+    return again
 
 
 def carries(found: OrderedEvents, schema: TableSchema, column: str) -> np.ndarray:

@@ -6,7 +6,7 @@ Needs all events of a key together, of all generations; holds for any partition 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any
@@ -17,7 +17,7 @@ import pyarrow as pa
 from airflow_gddl.contract.sql_types import DecimalType, SqlType, StructType, parse_type
 from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.rules.arrays import arrow_type, by_name, changes, codes, flat, ranks, sortable, table_codes
-from spark_jobs.rules.fold import carries, picked, segments, with_computed, with_rescued
+from spark_jobs.rules.fold import computed_after, held_after, picked, with_rescued
 from spark_jobs.rules.merge import ACTION
 from spark_jobs.rules.order import OrderedEvents, gddl_fields, ordered
 from spark_jobs.rules.texts import read_json
@@ -156,7 +156,7 @@ def _runs(line: _Timeline, schema: TableSchema) -> pa.Table:
     begins = changes(line.key)
     differs = begins | changes(line.dead)
     alive = ~line.dead & ~begins
-    computed = _computed(line, held, schema)
+    computed = computed_after(line.found, held, schema)
     for name in tracked_columns(schema):
         values = computed[name] if name in computed else picked(line.found, name, held[name])
         differs |= alive & changes(codes(values))
@@ -178,34 +178,15 @@ def _runs(line: _Timeline, schema: TableSchema) -> pa.Table:
     return pa.table(columns)
 
 
-def _computed(line: _Timeline, held: Mapping[str, np.ndarray], schema: TableSchema) -> dict[str, pa.Array]:
-    """Computed columns of which some state has a column from a later event than their own."""
-    found = {}
-    for name, sources in schema.computed.items() if schema.partial else ():
-        later = [held[source] > held[name] for source in sources if source not in schema.keys]
-        stale = np.logical_or.reduce(later or [np.zeros(len(line.key), dtype=bool)])
-        if stale.any():
-            columns = {each: picked(line.found, each, held[each]) for each in (name, *sources)}
-            found[name] = with_computed(columns, name, stale, schema)
-    return found
-
-
 def _held(line: _Timeline, schema: TableSchema) -> dict[str, np.ndarray]:
     """For each column the events whose values the states hold; -1: null."""
     if not schema.partial:
         return dict.fromkeys(schema.columns, line.event)
-    found, numbers = line.found, np.arange(len(line.found.at))
-    segment_starts = segments(found)[1]
-    at = {}
-    for name in schema.columns:
-        if name in schema.keys:
-            at[name] = line.event
-            continue
-        flag = carries(found, schema, name) & (found.op != "D")
-        latest = np.maximum.accumulate(np.where(flag, numbers, -1)) if len(numbers) else numbers
-        latest = np.where(latest >= segment_starts, latest, -1)
-        at[name] = np.where(line.event < 0, -1, latest[line.event] if len(latest) else -1)
-    return at
+    nothing = line.event < 0
+    return {
+        name: np.where(nothing, -1, held[line.event] if len(held) else -1)
+        for name, held in held_after(line.found, schema).items()
+    }
 
 
 def differences(derived: pa.Table, stored: pa.Table, schema: TableSchema) -> tuple[pa.Table, np.ndarray]:

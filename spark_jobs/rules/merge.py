@@ -18,6 +18,7 @@ from spark_jobs.rules import errors_table
 from spark_jobs.rules.arrays import by_name, compare_rows, flat, sortable, sorted_rows, table_codes, with_values
 from spark_jobs.rules.batch_schema import stored_schema
 from spark_jobs.rules.fold import (
+    BEGINS_AGAIN,
     COLUMNS_BEFORE_DELETE,
     FIRST,
     FORCED,
@@ -262,8 +263,9 @@ class _Meeting:
         deleted, before = self.dead & ~self.matched & ~self.beaten, gddl_fields(self.replica)
         if "deleted" in before and self.replica.num_rows:
             deleted |= self.matched & self.newer & _mask(before["deleted"])[self.at]
-        updates = np.asarray(pc.equal(self.net.column(FIRST), UNSEEN[0])) & (self.op == "U")
-        result: np.ndarray = found & deleted & updates & ~self._vanished
+        first = np.asarray(pc.equal(self.net.column(FIRST), UNSEEN[0]))
+        begins = (deleted & first) | _flags(self.net, BEGINS_AGAIN)
+        result: np.ndarray = found & begins & (self.op == "U") & ~self._vanished
         return result
 
     def move_lost(self) -> np.ndarray:

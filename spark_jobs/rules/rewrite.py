@@ -1,7 +1,7 @@
 """Stored changes by the current settings of their row: what a rebuild writes into the change table.
 
 `plan_rewrite` decides; `rewritten` and `refused_values` hold row by row. So does what becomes of rows outside the row
-filter (`where`, docs/semantics.md, section 17).
+filter (`where`, docs/semantics.md, section 17), but of changes that carry a part of their row (`newly_filtered`).
 """
 
 from __future__ import annotations
@@ -78,6 +78,11 @@ class Rewrite:
         same = stored == {c.name: c.type for c in wanted}
         return bool(not same or self.masks or self.withheld or self.reordered or self.dropped or self.foreign
                     or self.filters or self.derived)  # fmt: skip
+
+    @property
+    def filters_states(self) -> bool:
+        """Whether the filter is decided for the row that the key has after each change, see `newly_filtered`."""
+        return self.filters and bool(self.schema.keys) and self.schema.partial
 
 
 def plan_rewrite(dialect: Dialect, stored: Stored, state: TableState, dropped: str = "") -> Rewrite:
@@ -258,7 +263,7 @@ def _have(names: Sequence[str], types: Mapping[str, str]) -> bool:
 
 
 def rewritten(rows: pa.Table, how: Rewrite) -> pa.Table:
-    """Stored changes as the change table should have them."""
+    """Stored changes as the change table should have them, but for the filter under `filters_states`."""
     return _rewritten(_kept(rows, how), how)[0]
 
 
@@ -302,7 +307,7 @@ def _rewritten(rows: pa.Table, how: Rewrite) -> tuple[pa.Table, list[Problem]]:
         columns[RESCUED] = _without_withheld(columns[RESCUED], how.withheld)
     gddl, unordered = _gddl(source, how)
     found = pa.table({**columns, GDDL: gddl})
-    if how.filters:
+    if how.filters and not how.filters_states:
         outside, undecided = outside_filter(found, how.schema, np.ones(rows.num_rows, dtype=bool))
         problems.append((UNDECIDED_CODE, "where", undecided.where))
         found, leaving = as_left(found, how.schema, outside)

@@ -15,6 +15,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from airflow_gddl.contract.checks import check_options
+from airflow_gddl.contract.errors import FatalError
+from airflow_gddl.contract.spec import TableSpec
+from spark_jobs.dialects.protocol import dialect_of
 from tests.debezium.lake import parquet
 from tests.debezium.probing import event, probe, rows_of, text, wrapped
 
@@ -103,3 +107,10 @@ def test_placeholder_in_parquet(tmp_path: Path, values: list[Any], kind: pa.Data
     (read,) = rows_of(probe(tmp_path, parquet(found)))
     assert (read["a"], read["v"]) == (None, "y")
     assert json.loads(read["_dbz_carried"]) == ["id", "v", "_dbz_sequence", "_dbz_ts"]
+
+
+def test_an_empty_placeholder_is_refused_by_rows_and_jobs() -> None:
+    spec = TableSpec(table="s.t", keys=("id",), dialect="debezium", options={"unavailable": ""})
+    assert [(one.code, one.field) for one in check_options(spec)] == [("FIELD_VALUE", "options.unavailable")]
+    with pytest.raises(FatalError, match=r"SPEC_INVALID.*options\.unavailable.*Remedy"):
+        dialect_of(spec)

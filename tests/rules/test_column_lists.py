@@ -1,0 +1,38 @@
+"""Lists of the columns that an update carries, as texts can be read in two ways."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from airflow_gddl.contract.spec import TableSpec
+from airflow_gddl.contract.sql_types import ScalarType
+from spark_jobs.plan.table_schema import Column, TableSchema
+from spark_jobs.rules.column_lists import stored_lists
+
+FILE = ("id", "a", "b", "a,b", "z", "[z]", "y", "cols")
+
+
+def schema() -> TableSchema:
+    spec = TableSpec(table="s.t", keys=("id",), columns_to_update="cols")
+    names = ("id", "a", "b", "a_b", "z", "[z]", "y", "cols")
+    return TableSchema(spec=spec, keys=("id",), data=tuple(Column(n, ScalarType("string")) for n in names))
+
+
+@pytest.mark.parametrize(
+    ("delivered", "stored"),
+    [
+        ("[a,b]", "a_b"),  # the longest name that the file has
+        ("a, b", "a,b"),
+        ("b,a", "b,a"),
+        ("[a,b,y]", "a_b,y"),
+        ('["a", "b"]', "a,b"),  # JSON says which
+        ('["a,b"]', "a_b"),
+        ("[z]", "z"),  # brackets around all are those of the list
+        ("[[z]]", "[z]"),
+        ("[[z],y]", "[z],y"),
+        ("gone", "gone"),
+    ],
+)
+def test_a_text_that_can_be_read_in_two_ways_has_one_reading(delivered: str, stored: str) -> None:
+    assert stored_lists(pa.array([delivered, None]), FILE, schema()).to_pylist() == [stored, None]
