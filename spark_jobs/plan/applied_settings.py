@@ -92,7 +92,7 @@ LAYOUT = 3
 """Of the tables that this release writes; those of others are brought up to it by their next batch. Before 3 the
 history knew no generations."""
 MARKED = 4
-"""Of a ledger whose schemas have marks (`plan.change_settings`), and which knows `untracked` and `before_image_prefix`;
+"""Of a ledger whose schemas have marks, and which knows `untracked` and `before_image_prefix`;
 the tables are as in 3."""
 
 
