@@ -19,7 +19,6 @@ from typing import Any, TypeAlias
 
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.spec import TableSpec
-from spark_jobs.plan.planned_batch import TableState
 
 Widths: TypeAlias = Mapping[str, tuple[int, int]]
 """Sequence column to the least and greatest length of its text; columns of other types are left out."""
@@ -154,16 +153,6 @@ def require_one_form(column: str, found: Forms, known: Collection[str], remedy: 
         f"the order of values is not known, e.g. {shown}; nothing was written",
         remedy=remedy,
     )
-
-
-def has_instants(state: TableState) -> bool:
-    """Whether times that come as text are kept as instants: decided as `has_normal_text`."""
-    return state.max_sequence is None or state.instants
-
-
-def has_normal_text(state: TableState) -> bool:
-    """Whether a table's texts are in their normal form: decided by the first changes, and again by a rebuild."""
-    return state.max_sequence is None or state.normal_text
 
 
 def widths_of(sequence: str | None, columns: Sequence[str]) -> dict[str, int]:
