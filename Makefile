@@ -127,14 +127,14 @@ lint: $(VENV)/.dev
 clean:
 	rm -rf $(VENV) $(VENV)-oldest $(VENV)-floors $(VENV)-newest $(VENV)-package $(VENV)-spark-* build dist demo .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
-# Packages come from requirements/*.txt, each checked against its hashes, by uv or, with INSTALLER=pip, by pip; the project
+# Packages come from devtools/requirements/*.txt, each checked against its hashes, by uv or, with INSTALLER=pip, by pip; the project
 # itself is installed editable. The same file as constraints holds packages that another one asks for with an extra: pip would
 # take their newest version. With PINS, for versions that are not the locked ones, pyproject.toml is resolved instead. Tests
 # start hundreds of processes, so that their modules are compiled first; a few are made for other Pythons, and can't be.
 INSTALL = $(BIN)/python devtools/install.py
 COMPILE = $(BIN)/python -m compileall -qq -j 0 $(VENV)/lib >/dev/null || true
-$(VENV)/.demo $(VENV)/.dev $(VENV)/.docs: $(VENV)/.%: pyproject.toml requirements/%.txt requirements/uv.txt | $(BIN)/python
-	$(if $(PINS),$(INSTALL) --editable '.[$*]' $(PINS),$(INSTALL) --require-hashes --requirement requirements/$*.txt --constraint requirements/$*.txt)
+$(VENV)/.demo $(VENV)/.dev $(VENV)/.docs: $(VENV)/.%: pyproject.toml devtools/requirements/%.txt devtools/requirements/uv.txt | $(BIN)/python
+	$(if $(PINS),$(INSTALL) --editable '.[$*]' $(PINS),$(INSTALL) --require-hashes --requirement devtools/requirements/$*.txt --constraint devtools/requirements/$*.txt)
 	$(if $(PINS),,$(INSTALL) --no-deps --no-build-isolation --editable .)
 	@$(if $(filter dev,$*),$(COMPILE))
 	@touch $@
@@ -150,16 +150,16 @@ $(VENV)/.classes: $(VENV)/.dev
 	$(BIN)/python -P -m spark_jobs.spark.write_class_archive
 	@touch $@
 
-# Renew requirements/*.txt from pyproject.toml, for every Python from 3.11 on; UPGRADE=--upgrade takes the newest versions.
+# Renew devtools/requirements/*.txt from pyproject.toml, for every Python from 3.11 on; UPGRADE=--upgrade takes the newest versions.
 UPGRADE ?=
 lock: | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
 	as_dev=; for extra in dev demo docs; do \
 	  $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate $(UPGRADE) $$as_dev \
-	    --extra $$extra --output-file requirements/$$extra.txt pyproject.toml requirements/build.in || exit 1; \
-	  as_dev='--constraint requirements/dev.txt'; done
+	    --extra $$extra --output-file devtools/requirements/$$extra.txt pyproject.toml devtools/requirements/build.in || exit 1; \
+	  as_dev='--constraint devtools/requirements/dev.txt'; done
 	echo uv | $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
-	  --constraint requirements/dev.txt --output-file requirements/uv.txt -
+	  --constraint devtools/requirements/dev.txt --output-file devtools/requirements/uv.txt -
 
 # A `python3.12` on PATH may be a shim with nothing behind it, and a Debian python3 may lack venv: so each is tried.
 $(BIN)/python:

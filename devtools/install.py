@@ -43,7 +43,7 @@ def main(arguments: list[str]) -> int:
 
 def require_uv() -> int:
     """Install uv into this environment, checked by its hash; the exit status of pip."""
-    lock = ROOT / "requirements" / "uv.txt"
+    lock = ROOT / "devtools" / "requirements" / "uv.txt"
     with suppress(PackageNotFoundError):
         if f"uv=={version('uv')} " in lock.read_text(encoding="utf-8"):
             return 0

@@ -71,7 +71,6 @@ _LONG_ON_SPARK = {
         "test_what_the_live_table_has_is_no_news[spark-ignore]",
         "test_what_the_live_table_has_is_no_news[spark-rescue]",
     ),
-    "test_extreme_values": ("test_tables_of_an_earlier_release_are_mended",),
     "test_hostile_input": ("test_hostile_files_harm_only_their_table",),
     "test_simulated": ("test_replica_equals_the_simulated_source",),
     "test_snapshots": (

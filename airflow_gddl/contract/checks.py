@@ -228,7 +228,7 @@ def _expressions(field: str, names: Iterable[str], code: str) -> Iterator[SpecPr
 
 def check_partitions(spec: TableSpec) -> Iterator[SpecProblem]:
     """Columns of `partition_by`, as far as they can be checked without data; see
-    `plan.enforcement.require_partitions`."""
+    `schema_evolution.require_partitions`."""
     path: FieldPath = ("partition_by",)
     if spec.partition_by and spec.cluster_by:
         message = "Delta clusters no table that has partitions"

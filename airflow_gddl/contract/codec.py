@@ -140,12 +140,13 @@ def _default(field: dataclasses.Field[Any]) -> Any:
     return field.default_factory() if field.default_factory is not dataclasses.MISSING else field.default
 
 
-def from_json(cls: type[T], text: str) -> T:
+def from_json(cls: type[T], text: str, *, ignorable: frozenset[str] = _NONE) -> T:
+    """`decode` of one line of JSON."""
     try:
         data = json.loads(text)
     except json.JSONDecodeError as error:
         raise _wrong(cls.__name__, f"not JSON: {error}") from error
-    return decode(cls, data)
+    return decode(cls, data, ignorable=ignorable)
 
 
 def report_from_json(cls: type[T], text: str | bytes) -> T:
@@ -161,14 +162,17 @@ def from_json_or_none(cls: type[T], text: str | bytes) -> T | None:
         return None
 
 
-def decode(cls: type[T], data: Any) -> T:
+def decode(cls: type[T], data: Any, *, ignorable: frozenset[str] = _NONE) -> T:
     """Build `cls` from plain data.
+
+    Args:
+        ignorable: unknown fields, as `Class.field`, that are ignored beside those that the document names.
 
     Raises:
         FatalError: `SPEC_INVALID`.
     """
     named = data.get(IGNORED) if isinstance(data, Mapping) and _names_ignorable(cls) else None
-    return _decoded(cls, data, frozenset(map(str, named)) if isinstance(named, list) else _NONE)
+    return _decoded(cls, data, ignorable.union(map(str, named)) if isinstance(named, list) else ignorable)
 
 
 def _decoded(cls: type[T], data: Any, ignorable: frozenset[str]) -> T:

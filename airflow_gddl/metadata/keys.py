@@ -114,7 +114,7 @@ class KeysEntry:
 
 @dataclass(frozen=True)
 class Keys:
-    """All entries by table in lower case, what is wrong with the files, and `reading.passed_over`."""
+    """All entries by table in lower case, what is wrong with the files, and `files.passed_over`."""
 
     entries: Mapping[str, KeysEntry]
     problems: tuple[Problem, ...]

@@ -82,7 +82,7 @@ class TableFile:
 
     Attributes:
         refused: table names of rows that are not loaded because of problems of the file.
-        passed_over: see `reading.passed_over`; of all files, in an item of its own.
+        passed_over: see `files.passed_over`; of all files, in an item of its own.
     """
 
     rows: tuple[Row, ...] = ()

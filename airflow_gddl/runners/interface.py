@@ -174,7 +174,7 @@ class WaitPolicy:
     """A remote run that has not ended.
 
     Attributes:
-        number: of its attempt, see `runners.attempts`.
+        number: of its attempt, see `remote.Attempts`.
     """
 
     number: int

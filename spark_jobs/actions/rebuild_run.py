@@ -202,7 +202,7 @@ class _Rebuild:
             snapshots = self.context.dialect.replaced_snapshots(state.snapshots)
         floors = [recorded.highest_before(g + 1) for g in range(len(state.generation_floor))]
         return replace(
-            state, sequence_type=schema.sequence_type, normal_text=True, instants=True, sequence_forms={},
+            state, sequence_type=schema.sequence_type, sequence_forms={},
             log_began=log_began_of(self.run.spec), misplaced=(), log_time=None, max_sequence=highest,
             generation_floor=floors_of(floors, snapshots), snapshots=snapshots,
         )  # fmt: skip

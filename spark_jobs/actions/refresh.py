@@ -33,9 +33,8 @@ from spark_jobs.rules.batch_schema import plan_batch
 from spark_jobs.rules.measure import Rebuilt, Replaced
 from spark_jobs.rules.order import ARCHIVED
 from spark_jobs.rules.rewrite import Rewrite, plan_archive
-from spark_jobs.rules.texts import normal_json
 from spark_jobs.table import notices
-from spark_jobs.table.current_batch import Batch, is_resequenced, is_small
+from spark_jobs.table.current_batch import Batch, is_small
 from spark_jobs.table.notices import has_all_changes, versions_of
 from spark_jobs.table.pending import NextBatch, batches_ahead, files_changed, moment
 from spark_jobs.table.runtime import RunTotals, TableRun, iso
@@ -134,12 +133,6 @@ def sweep_after_refresh(
     if sweep_state(state, left, rule, datetime.fromisoformat(plan.planned_at)) == "pending":
         return state, left
     return replace(state, swept=after.generation), left
-
-
-def watermarks(table_schema: TableSchema, state: TableState, resequenced: bool) -> tuple[str | None, ...]:
-    """Greatest sequence before each generation, in the order that the rebuilt tables have."""
-    marks = state.generation_floor
-    return tuple(normal_json(mark, table_schema.normal_text) for mark in marks) if resequenced else marks
 
 
 def highest_sequence(before: TableState, after: TableState) -> str | None:
@@ -478,14 +471,15 @@ def _built(work: _Refresh, outcome: RunTotals) -> tuple[RebuildRequest, Ledger, 
     if table_schema is None:
         raise nothing_to_refresh(work.run.spec.table, work.live.layout.landing)
     work.run.report("read", work.plan.number, outcome.rows_read)
-    files, again = fresh.all_entries(), is_resequenced(table_schema, work.ledger.state, fresh.state)
+    files, before = fresh.all_entries(), work.ledger.state
+    resequenced = before.max_sequence is not None and before.log_began != fresh.state.log_began
     order = RebuildRequest(
         live=work.live, shadow=work.shadow.layout, plan=work.plan, table_schema=table_schema,
         archives=_archives(work, table_schema),
-        generation_low_watermarks=_watermarks(work, table_schema, fresh.state, again),
+        generation_low_watermarks=_watermarks(work, fresh.state),
         swept=_swept(work, fresh)[0].swept,
         landed=tuple(files), read={path: row.generation for path, row in files.items() if row.state == "committed"},
-        resequenced=again, reselected=bool(reselected_columns(work.run.spec, work.ledger.state)),
+        resequenced=resequenced, reselected=bool(reselected_columns(work.run.spec, before)),
     )  # fmt: skip
     if work.plan.swapping:
         return order, fresh, None
@@ -500,12 +494,10 @@ def _archives(work: _Refresh, table_schema: TableSchema) -> Rewrite | None:
     return plan_archive(work.live.dialect, work.live.stored_columns(), work.ledger.state, table_schema)
 
 
-def _watermarks(
-    work: _Refresh, table_schema: TableSchema, state: TableState, resequenced: bool
-) -> tuple[str | None, ...]:
+def _watermarks(work: _Refresh, state: TableState) -> tuple[str | None, ...]:
     """Greatest sequence before each generation, in the order that the new tables have."""
     if not work.plan.archives:
-        return watermarks(table_schema, state, resequenced)
+        return state.generation_floor
     held = Recorded(work.live.engine.recorded_files(work.shadow_context))
     floors = [held.highest_before(generation) for generation in range(1, len(state.generation_floor) + 1)]
     return floors_of(floors, state.snapshots)

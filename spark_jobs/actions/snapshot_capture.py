@@ -46,7 +46,7 @@ from spark_jobs.ledger.taken_snapshots import (
 )
 from spark_jobs.plan.identity import has_same_mode, require_same_identity
 from spark_jobs.plan.planned_batch import PlannedFile
-from spark_jobs.rules.exports import HELD
+from spark_jobs.rules.exports import HELD_CODE
 from spark_jobs.table import notices
 from spark_jobs.table.notices import has_all_changes
 from spark_jobs.table.runtime import RunTotals, TableRun, iso
@@ -63,7 +63,7 @@ _OF_CONTENT = (
     "SCHEMA_REFUSED",
 )  # fmt: skip
 """Errors of a load for which what a snapshot holds can be the cause."""
-_OF_CAPTURE = (HELD, "SNAPSHOT_WAITING", "SNAPSHOT_CLEARED", "FILES_IGNORED", "FOLDER_MISSING")
+_OF_CAPTURE = (HELD_CODE, "SNAPSHOT_WAITING", "SNAPSHOT_CLEARED", "FILES_IGNORED", "FOLDER_MISSING")
 """Warnings of a capture."""
 
 
@@ -162,7 +162,7 @@ def survey(run: TableRun, *, released: bool | None = None) -> SnapshotSurvey:
     waits = [(one.version, one.waits) for one in waiting]
     warnings = []
     if problems:
-        warnings.append(RunWarning(code=HELD, **_of_snapshots(problems)))
+        warnings.append(RunWarning(code=HELD_CODE, **_of_snapshots(problems)))
     if waits:
         warnings.append(RunWarning(code="SNAPSHOT_WAITING", **_of_snapshots(waits)))
     if others:
@@ -566,7 +566,7 @@ class _Capture:
         if _comes(version) <= self.run.runtime.clock():
             return
         what = "its time is more than a day ahead of now, and all that come until then would count as late"
-        raise QuarantinableError(HELD, f"{what}; correct the name of its folder, or remove it")
+        raise QuarantinableError(HELD_CODE, f"{what}; correct the name of its folder, or remove it")
 
     def _look_again(self, taken: TakenSnapshot) -> None:
         """Note whether files that were written again have another content."""
@@ -584,7 +584,7 @@ class _Capture:
             return there
         became = "has changed since" if there is not None else "is no longer there"
         what = f"snapshot {_title(version)}, which it is compared with, {became}"
-        raise QuarantinableError(HELD, f"{what}; restore its files, or {RELOAD} {self.run.spec.table}")
+        raise QuarantinableError(HELD_CODE, f"{what}; restore its files, or {RELOAD} {self.run.spec.table}")
 
     def _require_as_listed(self, *read: _Snapshot) -> None:
         """Refuse differences of snapshots that were written again while they were read.
@@ -606,7 +606,7 @@ class _Capture:
         if age > most:
             what = f"one after it was taken {age.days} days ago, and deletes are remembered for tombstone_retention"
             what += f", which was {most}; remove it, or {RELOAD} {self.run.spec.table}"
-            raise QuarantinableError(HELD, what)
+            raise QuarantinableError(HELD_CODE, what)
 
     def _remembered(self) -> int:
         now = seconds(self.run.spec.tombstone_retention)
@@ -619,10 +619,10 @@ class _Capture:
             return
         if compared.deletes > limit * compared.keys_before:
             what = f"it lacks {compared.deletes} of {compared.keys_before} keys of the one before, {release}"
-            raise QuarantinableError(HELD, what)
+            raise QuarantinableError(HELD_CODE, what)
         if compared.taken_back > limit * compared.keys:
             what = f"{compared.taken_back} of its {compared.keys} keys are in no other, and go with the one after it"
-            raise QuarantinableError(HELD, f"{what}, {release}")
+            raise QuarantinableError(HELD_CODE, f"{what}, {release}")
 
     def _write_changes(self, versions: Mapping[str, str], compared: Comparison) -> tuple[str, ...]:
         """Write the changes of a snapshot and of the one after it; returns the names of the files."""

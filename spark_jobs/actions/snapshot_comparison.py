@@ -21,7 +21,7 @@ from spark_jobs.dialects.protocol import Unreadable
 from spark_jobs.engines.port import DeclinedError
 from spark_jobs.plan.planned_batch import PlannedFile
 from spark_jobs.plan.table_schema import Schema
-from spark_jobs.rules.exports import HELD, Export, column_id, data_of, key_columns, with_key_types
+from spark_jobs.rules.exports import HELD_CODE, Export, column_id, data_of, key_columns, with_key_types
 from spark_jobs.rules.read import read_file
 from spark_jobs.rules.snapshot_changes import ComparedBy, SnapshotChanges, differences
 from spark_jobs.table.runtime import TableRun
@@ -161,7 +161,7 @@ class Comparison:
         try:
             return pa.concat_tables(tables, promote_options="permissive") if tables else None
         except pa.ArrowException as error:
-            raise QuarantinableError(HELD, f"columns of its files differ: {error}") from error
+            raise QuarantinableError(HELD_CODE, f"columns of its files differ: {error}") from error
 
     def _probe(self) -> None:
         storage, dialect = self.run.runtime.storage, self.run.dialect
@@ -193,10 +193,10 @@ class Comparison:
             rows = read_file(self.run.runtime.storage, probed, group)
             name = probed.file.path.rpartition("/")[2]
             if isinstance(rows, Unreadable):
-                raise QuarantinableError(HELD, f"{name}: {rows.reason}", where=probed.file.path)
+                raise QuarantinableError(HELD_CODE, f"{name}: {rows.reason}", where=probed.file.path)
             if rows.malformed is not None and (bad := rows.rows - rows.malformed.null_count):
                 what = f"{name}: {bad} lines have more or fewer fields than there are columns"
-                raise QuarantinableError(HELD, what, where=probed.file.path)
+                raise QuarantinableError(HELD_CODE, what, where=probed.file.path)
             self.run.go_on()
             yield export.rows(rows)
 

@@ -96,7 +96,7 @@ class RebuildSteps(Protocol[S]):
 
 
 def swap(steps: RebuildSteps[S], report: Callable[[str], None]) -> Rebuilt:
-    """See `Engine.swap`."""
+    """See `RebuildWork.swap`."""
     schema = steps.order.table_schema
     added = steps.changes()
     report("append")

@@ -85,6 +85,8 @@ def write_progress(storage: Storage, state: str, progress: LoadProgress) -> None
 
 T = TypeVar("T")
 _DEFAULTS = {f.name: f.default for f in fields(FileEntry)}
+_FORMER = frozenset({"TableState.normal_text", "TableState.instants", "AppliedSettings.layout"})
+"""Fields that ledgers from before 0.1.0 have."""
 _NEEDED = {name for name, default in _DEFAULTS.items() if default is MISSING}
 
 
@@ -177,7 +179,7 @@ def decode_commit(path: str, data: bytes) -> CommitFile:
     """
     head, plan, files, tail = unseal(path, data, lines=4)
     with damaged_is_fatal(path):
-        return CommitFile(path=path, head=codec.from_json(Head, head), body=(plan, files, tail))
+        return CommitFile(path=path, head=codec.from_json(Head, head, ignorable=_FORMER), body=(plan, files, tail))
 
 
 def seal(lines: Sequence[str]) -> bytes:

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
-from airflow_gddl.contract.codec import ALWAYS
 from airflow_gddl.contract.extensions import DIALECTS, is_among
 from airflow_gddl.contract.spec import DeleteMode, MaskMethod, TableSpec
 from airflow_gddl.contract.sql_types import VOID
@@ -56,10 +55,6 @@ class KnownSchemas:
                 found[settings] = (*found.get(settings, ()), at)
         return found
 
-    def all_marked(self) -> KnownSchemas:
-        """All schemas under the settings of the row now."""
-        return replace(self, schemas=tuple(map(self._marked, self.schemas)))
-
     def with_groups(self, groups: Sequence[dict[str, str]]) -> tuple[tuple[int, ...], KnownSchemas]:
         """Index of the schema of each group of files, given the columns that these carry; new ones at the end."""
         schemas, ids = list(self.schemas), []
@@ -88,14 +83,6 @@ def columns_of(settings: Sequence[ChangeSettings]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for name in named if name is not None))
 
 
-LAYOUT = 3
-"""Of the tables that this release writes; those of others are brought up to it by their next batch. Before 3 the
-history knew no generations."""
-MARKED = 4
-"""Of a ledger whose schemas have marks (`plan.change_settings`), and which knows `untracked` and `before_image_prefix`;
-the tables are as in 3."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class AppliedSettings:
     """Fields of the row as of the last batch, or the last rebuild.
@@ -106,7 +93,6 @@ class AppliedSettings:
         derive: see `derived_of`.
     """
 
-    layout: int = field(default=MARKED, metadata={ALWAYS: True})
     mode: TableMode = "changes"
     history: bool = False
     delete: DeleteMode = "hard"
@@ -126,7 +112,7 @@ class AppliedSettings:
     rename: Mapping[str, str] = field(default_factory=dict)
 
 
-_OWN = ("layout", "untracked", "where", "derive")
+_OWN = ("untracked", "where", "derive")
 """Fields that are not those of the row as they are."""
 
 
@@ -165,10 +151,7 @@ def change_settings(spec: TableSpec) -> ChangeSettings:
 
 
 def history_begins(spec: TableSpec, applied: AppliedSettings | None) -> bool:
-    """Whether the history has to be derived for all keys: it was off, is of an earlier layout, tracked other columns,
-    or nothing is known."""
+    """Whether the history has to be derived for all keys: it was off, tracked other columns, or nothing is known."""
     if not spec.history:
         return False
-    if applied is None or not applied.history or applied.layout < LAYOUT:
-        return True
-    return applied.layout >= MARKED and applied.untracked != untracked_of(spec)
+    return applied is None or not applied.history or applied.untracked != untracked_of(spec)

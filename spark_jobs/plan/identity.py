@@ -11,7 +11,7 @@ from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.names import clean_name, is_before_image, landed_name
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.contract.table_spec import lowered
-from spark_jobs.plan.applied_settings import MARKED, AppliedSettings, derived_of, filter_of, is_mark
+from spark_jobs.plan.applied_settings import AppliedSettings, derived_of, filter_of, is_mark
 from spark_jobs.plan.planned_batch import TableState
 from spark_jobs.plan.sharding import refreshed
 from spark_jobs.plan.table_schema import select_columns
@@ -54,7 +54,7 @@ def has_same_mode(spec: TableSpec, state: TableState) -> bool:
 def other_prefix(spec: TableSpec, state: TableState) -> bool:
     """Whether another `before_image_prefix` changes how stored updates of keys are applied."""
     known, now = state.applied, spec.before_image_prefix
-    if known is None or known.layout < MARKED or (known.before_image_prefix or "").lower() == (now or "").lower():
+    if known is None or (known.before_image_prefix or "").lower() == (now or "").lower():
         return False
     names = (name for schema in state.schemas for name in schema)
     return known.before_image_prefix is not None or any(is_before_image(name, now) for name in names)

@@ -254,11 +254,7 @@ class TableState:
         keys, sequence_by: as of the first batch or the last rebuild; null before the first batch.
         sequence_type: SQL type of `_gddl.sequence`; null while unknown.
         keeps_order: the columns of its order are those of other shards that had changes, and stay though it had none.
-        normal_text: numbers that come as text are in their normal form in `_gddl.sequence` (`plan.sequence`); false in
-            tables whose first changes were ingested before there was one.
-        instants: times that come as text are kept as instants; false as `normal_text`.
-        sequence_forms: sequence column to the forms of its text, see `plan.sequence`; empty in ledgers of earlier
-            releases.
+        sequence_forms: sequence column to the forms of its text, see `plan.sequence`.
         log_began: the row's `log_began` at the last batch: positions in the source's log are written by it.
         misplaced: files with changes whose positions were written by another `log_began` than the row's; until a full
             refresh.
@@ -298,8 +294,6 @@ class TableState:
     sequence_by: tuple[str, ...] | None = None
     sequence_type: str | None = None
     keeps_order: bool = False
-    normal_text: bool = False
-    instants: bool = False
     sequence_forms: dict[str, tuple[str, ...]] = field(default_factory=dict)
     log_began: tuple[str, ...] = ()
     misplaced: tuple[str, ...] = ()

@@ -1,7 +1,7 @@
 """Sequences as the ledger keeps them: JSON text, comparable without an engine; and forms of text that have an order.
 
 Text compares by code point, which is the order of numbers only where they are equally long, and that of times only in
-one zone. Such forms are made comparable when a change is decoded (`rules.sequence_text`), and kept so in
+one zone. Such forms are made comparable when a change is decoded (`rules.texts`), and kept so in
 `_gddl.sequence`: log sequence numbers as PostgreSQL writes them (`0/9FFFFFF`), hexadecimal and decimal digits (`ff`,
 `0x1A`, `42`), decimal numbers (`9.5`), times (as instants). Other text must be equally long, and of one form whose
 order as text is known: groups of digits between marks (`log-0042`, `0000002a:00000190:0003`), ULIDs, UUIDs that begin
@@ -19,7 +19,6 @@ from typing import Any, TypeAlias
 
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.spec import TableSpec
-from spark_jobs.plan.planned_batch import TableState
 
 Widths: TypeAlias = Mapping[str, tuple[int, int]]
 """Sequence column to the least and greatest length of its text; columns of other types are left out."""
@@ -124,7 +123,7 @@ def is_after(first: str, second: str | None) -> bool:
 
 
 def fit_together(forms: Collection[str]) -> bool:
-    """Whether texts of these forms (`rules.sequence_text.forms`) compare, as they are kept."""
+    """Whether texts of these forms (`texts.forms`) compare, as they are kept."""
     groups = [form.split(" ", 2)[1:] for form in forms if form.startswith("groups ")]
     if len(groups) == len(forms):
         return len({shape for _, shape in groups}) == 1 and len({kind for kind, _ in groups} - {"digits"}) < 2
@@ -154,16 +153,6 @@ def require_one_form(column: str, found: Forms, known: Collection[str], remedy: 
         f"the order of values is not known, e.g. {shown}; nothing was written",
         remedy=remedy,
     )
-
-
-def has_instants(state: TableState) -> bool:
-    """Whether times that come as text are kept as instants: decided as `has_normal_text`."""
-    return state.max_sequence is None or state.instants
-
-
-def has_normal_text(state: TableState) -> bool:
-    """Whether a table's texts are in their normal form: decided by the first changes, and again by a rebuild."""
-    return state.max_sequence is None or state.normal_text
 
 
 def widths_of(sequence: str | None, columns: Sequence[str]) -> dict[str, int]:

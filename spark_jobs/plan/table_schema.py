@@ -295,9 +295,8 @@ class TableSchema:
         before: before-image columns, kept in the change table only.
         before_of_key: key column to its before-image column.
         sequence: columns that order changes, and the SQL type of `_gddl.sequence`.
-        normal_text: those of these columns whose text is kept in its normal form, see `plan.sequence`.
-        ordered_text: those whose text must have one form whose order is known; the service's own columns have theirs.
-        instants: times in these are kept as instants.
+        ordered_text: those whose text must have one form whose order is known, and is kept in its normal form, see
+            `plan.sequence`; the service's own columns have theirs.
         one_change: the service may send a change again, into one file too.
         total: no two changes of a key share a sequence, unless it is a place in a log; else it is a commit time.
         number: column that tells changes of one place apart, which the table may lack; see `Dialect.number`.
@@ -322,9 +321,7 @@ class TableSchema:
     before_of_key: Mapping[str, str] = field(default_factory=dict)
     sequence: tuple[str, ...] = ()
     sequence_type: str = "string"
-    normal_text: tuple[str, ...] = ()
     ordered_text: tuple[str, ...] = ()
-    instants: bool = True
     one_change: bool = False
     total: bool = True
     number: str | None = None

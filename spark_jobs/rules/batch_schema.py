@@ -35,10 +35,9 @@ from spark_jobs.dialects.protocol import (
     resolve_sequence,
     sequence_type,
 )
-from spark_jobs.plan.applied_settings import MARKED, ChangeSettings, KnownSchemas, change_settings, columns_of
+from spark_jobs.plan.applied_settings import ChangeSettings, KnownSchemas, change_settings, columns_of
 from spark_jobs.plan.planned_batch import TableState
 from spark_jobs.plan.schema_evolution import LATER, ColumnAction, GroupPlan, SchemaPlan, SchemaRules, plan_schema
-from spark_jobs.plan.sequence import has_instants, has_normal_text
 from spark_jobs.plan.sharding import refreshed
 from spark_jobs.plan.source_snapshots import KnownSnapshots, openings_of
 from spark_jobs.plan.table_schema import (
@@ -516,9 +515,7 @@ def plan_batch(dialect: Dialect, groups: Sequence[Landed], stored: Stored, state
         data=plan.target.columns, before=images.target.columns,
         before_of_key=_before_of_key(spec, plan.target, images.target),
         sequence=sequence, sequence_type=kind,
-        normal_text=ordered_text if has_normal_text(state) else (),
         ordered_text=ordered_text,
-        instants=has_instants(state),
         one_change=dialect.sends_again and sequence == dialect.total_order[:1], total=total,
         number=dialect.number,
         log_positions=dialect.log_positions and sequence[:1] == dialect.total_order[:1],
@@ -679,10 +676,8 @@ def _of_service(dialect: Dialect, sequence: tuple[str, ...], names: Sequence[str
 
 
 def _known_schemas(dialect: Dialect, state: TableState) -> KnownSchemas:
-    """Those of an earlier release came under the settings that the row has now, for all that is known."""
     usual = ChangeSettings(columns_to_update=dialect.carried if dialect.spec.keys else None)
-    known = KnownSchemas(schemas=state.schemas, now=change_settings(dialect.spec), usual=usual)
-    return known if state.applied is not None and state.applied.layout >= MARKED else known.all_marked()
+    return KnownSchemas(schemas=state.schemas, now=change_settings(dialect.spec), usual=usual)
 
 
 def _technical_columns(dialect: Dialect, technical: tuple[str, ...], columns: Iterable[Column]) -> dict[str, str]:

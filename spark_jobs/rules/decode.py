@@ -550,7 +550,7 @@ class _Decoder:
         """Form to the least text of it in a good row, and its file."""
         kept = np.delete(np.arange(len(values)), list(bad))
         text, file = values.take(pa.array(kept)), self.group.source.take(pa.array(kept))
-        rows = pa.table([forms(text, instants=self.table_schema.instants), text, file], names=["form", "text", "file"])
+        rows = pa.table([forms(text), text, file], names=["form", "text", "file"])
         least = rows.filter(rows.column("form").is_valid()).group_by("form", use_threads=False)
         found = least.aggregate([("text", "min"), ("file", "min")]).to_pylist()
         return {row["form"]: (row["text_min"], row["file_min"]) for row in found}
@@ -650,7 +650,7 @@ def stored_sequence(values: pa.Array, source: SqlType, column: str, target: SqlT
 
 def sequence_text(text: pa.Array, column: str, schema: TableSchema) -> Fitted:
     """Text of a sequence column in the form in which the table keeps it."""
-    return Fitted(normal_form(text, instants=schema.instants) if column in schema.normal_text else text)
+    return Fitted(normal_form(text) if column in schema.ordered_text else text)
 
 
 def _without_blanks(text: pa.Array) -> pa.Array:

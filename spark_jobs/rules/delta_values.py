@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from spark_jobs.rules.arrays import changes, row_codes, table_codes
 
 NULL_FOLDER = "__HIVE_DEFAULT_PARTITION__"
-"""How folders spell null. Delta writes the empty text so, too: see `plan.partitioning`."""
+"""How folders spell null. Delta writes the empty text so, too."""
 LONGEST_FOLDER = 255
 """Bytes of a folder's name that file systems allow."""
 PartitionText = tuple[tuple[str, str | None], ...]

@@ -27,7 +27,7 @@ from spark_jobs.rules.convert import but, either
 from spark_jobs.rules.evaluate import landed_as_named, raw_as_named
 from spark_jobs.rules.read import FileRows, grouped
 
-HELD = "SNAPSHOT_HELD"
+HELD_CODE = "SNAPSHOT_HELD"
 _KEY, _NO_VALUE = "\0key ", "\0no value "
 _NOTHING = GroupPlan(actions=())
 
@@ -96,7 +96,7 @@ class Export:
         found = cls(probed=probed, how=how, kept=chosen.kept)
         if missing := [key for key in dialect.spec.keys if column_id(key) not in found.names]:
             raise QuarantinableError(
-                HELD, f"it has no key column {missing[0]}; it has {', '.join(found.how.names[:10])}"
+                HELD_CODE, f"it has no key column {missing[0]}; it has {', '.join(found.how.names[:10])}"
             )
         return found
 
@@ -179,7 +179,7 @@ def _held_for(where: str) -> Iterator[None]:
     try:
         yield
     except FatalError as error:
-        raise QuarantinableError(HELD, error.what, where=where) from error
+        raise QuarantinableError(HELD_CODE, error.what, where=where) from error
 
 
 def _require_distinct(like: Landed) -> None:
@@ -194,7 +194,7 @@ def _key_of(columns: DeliveredColumns, action: ColumnAction) -> dict[str, pa.Arr
     """
     name, source = column_id(action.target.name), action.source
     if source is None or action.source_type is None:
-        raise QuarantinableError(HELD, f"it has no key column {action.target.name}")
+        raise QuarantinableError(HELD_CODE, f"it has no key column {action.target.name}")
     planned, declared = (
         columns.planned([replace(action, misfit="quarantine")], None),
         columns.delivered(source)[0].misfit,
@@ -207,7 +207,7 @@ def _key_of(columns: DeliveredColumns, action: ColumnAction) -> dict[str, pa.Arr
         what = (
             f"key column {source} is {action.source_type}, and {action.target.type} in the table, which holds no such"
         )
-        raise QuarantinableError(HELD, f"{what} value in {int(other.sum())} rows; write it again", where=source)
+        raise QuarantinableError(HELD_CODE, f"{what} value in {int(other.sum())} rows; write it again", where=source)
     without = pa.nulls(len(values), pa.string())
     if unfit is not None:
         every = pa.array(range(len(values)), pa.int64())

@@ -543,7 +543,7 @@ def _stored_forms(good: pa.Table, table_schema: TableSchema) -> dict[str, Forms]
     for column in table_schema.text_sequence:
         if column in table_schema.ordered_text:
             texts = flat(_part_of(good, column))
-            named = pc.unique(forms(texts, instants=table_schema.instants)).drop_null().to_pylist()
+            named = pc.unique(forms(texts)).drop_null().to_pylist()
             found[column] = dict.fromkeys(named, ("", ""))
     return found
 

@@ -230,16 +230,15 @@ def _order(dialect: Dialect, columns: Sequence[Column], state: TableState) -> Ta
     spec, began = dialect.spec, log_began_of(dialect.spec)
     names = spec.sequence_by or state.sequence_by or ()
     types = {c.name.lower(): str(c.type) for c in columns}
-    found = replace(state, log_began=began, normal_text=True, instants=True, keys=spec.keys)
-    as_before = replace(found, normal_text=state.normal_text, instants=state.instants)
+    found = replace(state, log_began=began, keys=spec.keys)
     same, have = lowered(names) == lowered(state.sequence_by or ()), _have(names, types)
     if not names or (same and not have and began == state.log_began):
-        return as_before
+        return found
     if not have:
         what = f"{spec.table}: the change table lacks a column of the sequence [{', '.join(names)}]"
         raise needs_files(spec, what, "restore sequence_by and options.log_began")
     if same and state.sequence_type is not None and not _is_declared(names, dialect):
-        return found if "string" in state.sequence_type else as_before
+        return found
     kinds = [sequence_type(c, [types[landed_name(c).lower()]], dialect) for c in names]
     kind = kinds[0] if len(kinds) == 1 else _struct(names, kinds)
     return replace(found, sequence_by=tuple(names), sequence_type=kind)
@@ -247,7 +246,7 @@ def _order(dialect: Dialect, columns: Sequence[Column], state: TableState) -> Ta
 
 def _order_of(state: TableState) -> tuple[object, ...]:
     """What the stored sequences follow from."""
-    return state.sequence_by, state.sequence_type, state.normal_text, state.instants, state.log_began
+    return state.sequence_by, state.sequence_type, state.log_began
 
 
 def _struct(names: Sequence[str], kinds: Sequence[str]) -> str:
@@ -364,7 +363,7 @@ def _sequence(rows: pa.Table, how: Rewrite) -> tuple[pa.Array, list[Problem]]:
         parts.append(fitted.values)
         problems.append(("SEQUENCE_NULL", name, mask_of(fitted.values.is_null())))
         if part == STRING and name in how.schema.ordered_text:
-            known = forms(fitted.values, instants=how.schema.instants)
+            known = forms(fitted.values)
             problems.append(("SEQUENCE_FORM", name, mask_of(pc.fill_null(pc.equal(known, ""), False))))
     if len(names) == 1:
         return parts[0], problems

@@ -17,7 +17,7 @@ import pyarrow as pa
 from airflow_gddl.contract.errors import QuarantinableError
 from airflow_gddl.contract.table_spec import DroppedColumnPolicy
 from spark_jobs.rules.arrays import flat, shared_codes, table_codes
-from spark_jobs.rules.exports import HELD, compared_columns, data_of, deletable
+from spark_jobs.rules.exports import HELD_CODE, compared_columns, data_of, deletable
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,7 +104,7 @@ def differences(
 def _require_columns(first: pa.Table, second: pa.Table, what: str, why: str) -> None:
     if lost := [name for name in data_of(first) if name not in second.column_names]:
         message = f"{what} {lost[0]}, and {why}; write it again, or change the policy"
-        raise QuarantinableError(HELD, message)
+        raise QuarantinableError(HELD_CODE, message)
 
 
 @dataclass(frozen=True)

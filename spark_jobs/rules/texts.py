@@ -559,26 +559,23 @@ def rows_json(columns: Sequence[tuple[str, pa.Array, SqlType]], *, nulls: bool) 
 _FRACTION, _MICROS = 9, 10**6
 
 
-def normal_form(values: pa.Array, *, instants: bool = True) -> pa.Array:
+def normal_form(values: pa.Array) -> pa.Array:
     """Text of the known forms in its normal form, other text as it is.
 
     Args:
         values: of type string.
-        instants: times too; else they stay as they came.
     """
     upper = pc.utf8_upper(values)
     bare = pc.replace_substring_regex(upper, PREFIX, "")
     whole = pc.if_else(pc.match_substring_regex(upper, HEXADECIMAL), _padded(bare, DIGITS), None)
-    times = _instant(upper) if instants else pa.nulls(len(values), pa.string())
-    return pc.coalesce(_lsn(upper), _decimal(upper), whole, times, values)
+    return pc.coalesce(_lsn(upper), _decimal(upper), whole, _instant(upper), values)
 
 
-def forms(values: pa.Array, *, instants: bool = True) -> pa.Array:
+def forms(values: pa.Array) -> pa.Array:
     """The form of each text, by which it compares with others of the form; empty where its order is not known.
 
     Args:
         values: of type string, as delivered or in normal form.
-        instants: times are kept as instants; else only times of one shape and zone compare.
     """
     upper = pc.utf8_upper(values)
     found = pa.nulls(len(values), pa.string())
@@ -587,10 +584,7 @@ def forms(values: pa.Array, *, instants: bool = True) -> pa.Array:
         found = pc.coalesce(found, pc.if_else(pc.match_substring_regex(upper, pattern), name, None))
         if not found.null_count:
             return found
-    if instants:
-        times = pc.if_else(pc.is_valid(_instant(upper)), "time", None)
-    else:
-        times = pc.if_else(pc.match_substring_regex(upper, TIME), _shape_of_time(upper), None)
+    times = pc.if_else(pc.is_valid(_instant(upper)), "time", None)
     found = pc.coalesce(found, times, pc.if_else(pc.match_substring_regex(values, ULID), "ulid", None), _groups(values))
     return pc.if_else(pc.is_valid(values), pc.fill_null(found, ""), None)
 
@@ -673,13 +667,6 @@ def _written(seconds: pa.Array, digits: pa.Array) -> pa.Array:
     return pc.binary_join_element_wise(pc.binary_join_element_wise(text, digits, "."), "Z", "")
 
 
-def _shape_of_time(upper: pa.Array) -> pa.Array:
-    """Digits of the time as zeros, its zone as it is."""
-    zone = pc.struct_field(pc.extract_regex(upper, TIME), "zone")
-    shape = pc.replace_substring_regex(upper, "[0-9]", "0")
-    return pc.binary_join_element_wise("time", shape, zone, " ")
-
-
 def _groups(values: pa.Array) -> pa.Array:
     """Groups of digits, or of hexadecimal digits in one case, between marks; and identifiers that begin with a time."""
     lower, upper = pc.utf8_lower(values), pc.utf8_upper(values)
@@ -706,21 +693,9 @@ def _padded(digits: pa.Array, least: int) -> pa.Array:
     return pc.utf8_lpad(digits, least, "0")
 
 
-def normal_json(sequence: str | None, columns: Sequence[str]) -> str | None:
-    """A sequence as the ledger keeps it, with the text of these columns in its normal form."""
-    value = None if sequence is None else json.loads(sequence)
-    if isinstance(value, dict):
-        return json.dumps({name: _normal(part) if name in columns else part for name, part in value.items()})
-    return json.dumps(_normal(value)) if isinstance(value, str) and columns else sequence
-
-
-def forms_of(sequence: str | None, columns: Sequence[str], *, instants: bool) -> dict[str, tuple[str, ...]]:
+def forms_of(sequence: str | None, columns: Sequence[str]) -> dict[str, tuple[str, ...]]:
     """Column to the form of its text in a sequence as the ledger keeps it; columns of other types are left out."""
     value = None if sequence is None else json.loads(sequence)
     parts = value if isinstance(value, dict) else dict.fromkeys(columns[:1], value)
     texts = {name: text for name, text in parts.items() if isinstance(text, str)}
-    return {name: tuple(forms(pa.array([text]), instants=instants).to_pylist()) for name, text in texts.items()}
-
-
-def _normal(value: Any) -> Any:
-    return normal_form(pa.array([value], pa.string()))[0].as_py() if isinstance(value, str) else value
+    return {name: tuple(forms(pa.array([text])).to_pylist()) for name, text in texts.items()}

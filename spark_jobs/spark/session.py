@@ -353,7 +353,7 @@ def _static_settings(settings: SessionSettings) -> dict[str, str]:
         "spark.hadoop.hadoop.tmp.dir": str(scratch),
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
         **DELTA,
-        # Between pools; within one, jobs run in the order of their start (`Tables.in_own_pool`).
+        # Between pools; within one, jobs run in the order of their start.
         "spark.scheduler.mode": "FAIR",
         "spark.sql.shuffle.partitions": str(2 * settings.cores),
         "spark.databricks.delta.snapshotPartitions": "1" if settings.brief else str(settings.cores),

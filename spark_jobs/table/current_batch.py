@@ -34,8 +34,6 @@ from spark_jobs.plan.planned_batch import (
 from spark_jobs.plan.sequence import (
     LONGEST_TRANSACTION,
     greater,
-    has_instants,
-    has_normal_text,
     is_after,
     log_began_of,
     log_place,
@@ -238,10 +236,10 @@ def _remedy_of_forms(column: str, again: str) -> str:
 
 
 def known_forms(state: TableState, table_schema: TableSchema) -> Mapping[str, tuple[str, ...]]:
-    """Sequence column to the forms of its texts so far; in a ledger of an earlier release of the greatest alone."""
+    """Sequence column to the forms of its texts so far; where a ledger was made from tables, of the greatest alone."""
     if state.sequence_forms or state.max_sequence is None:
         return state.sequence_forms
-    return forms_of(state.max_sequence, table_schema.sequence, instants=state.instants)
+    return forms_of(state.max_sequence, table_schema.sequence)
 
 
 def forms_after(figures: Figures, state: TableState, table_schema: TableSchema) -> dict[str, tuple[str, ...]]:
@@ -249,17 +247,6 @@ def forms_after(figures: Figures, state: TableState, table_schema: TableSchema) 
     known = known_forms(state, table_schema)
     names = [name for name in table_schema.text_sequence if name in table_schema.ordered_text]
     return {name: tuple(sorted({*known.get(name, ()), *figures.forms.get(name, {})})) for name in names}
-
-
-def is_resequenced(table_schema: TableSchema, before: TableState, after: TableState) -> bool:
-    """Whether a refresh writes the same sequences otherwise than the table has them."""
-    if before.max_sequence is None:
-        return False
-    if before.log_began != after.log_began:
-        return True
-    texts = set(table_schema.normal_text).intersection(table_schema.text_sequence)
-    times = before.instants != after.instants and any("time" in forms for forms in after.sequence_forms.values())
-    return bool(texts) and (before.normal_text != after.normal_text or times)
 
 
 def is_small(plan: BatchPlan, state: TableState) -> bool:
@@ -491,8 +478,6 @@ def _state_of(context: TableContext, batch: Batch, done: Ingested, state: TableS
         keys=spec.keys,
         sequence_by=table_schema.sequence or state.sequence_by,
         sequence_type=table_schema.sequence_type if table_schema.sequence else state.sequence_type,
-        normal_text=has_normal_text(state),
-        instants=has_instants(state),
         sequence_forms=forms_after(decoded_batch.figures, state, table_schema),
         log_began=log_began_of(spec),
         misplaced=tuple(dict.fromkeys((*state.misplaced, *files_before_log_began(spec, batch.ledger))))[:_MISPLACED],

@@ -254,7 +254,7 @@ class Runtime:
         environ: with connections to source databases by name.
         spread: spreads tables of engine `delta_rs`; null: they run in this process.
         files: the stream that gives tables of engine `spark` their new files; null: their folders are listed.
-        engine: of every table, regardless of its tier, such as a `MemoryEngine`; null: the tier's.
+        engine: of every table, regardless of its tier; null: the tier's.
         deep_listings: recent deep listings of a continuous job.
         follow: called with a table's name between its batches, so that what points to its versions follows.
         stopped_by: name of the signal that asked the job to end; empty: none did. Tables end before their next step.

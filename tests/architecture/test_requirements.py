@@ -1,4 +1,4 @@
-"""`requirements/*.txt` pin what `pyproject.toml` asks for, each package with its hashes."""
+"""`devtools/requirements/*.txt` pin what `pyproject.toml` asks for, each package with its hashes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ LOCKED = ("demo", "dev", "docs")
 def locked(extra: str) -> dict[str, set[str]]:
     """Package to its pinned versions: some have one for older Pythons and one for newer."""
     found: dict[str, set[str]] = {}
-    for name, version in PINNED.findall((ROOT / "requirements" / f"{extra}.txt").read_text()):
+    for name, version in PINNED.findall((ROOT / "devtools" / "requirements" / f"{extra}.txt").read_text()):
         found.setdefault(canonicalize_name(name), set()).add(version)
     return found
 
@@ -59,7 +59,7 @@ def test_every_requirement_is_pinned_within_its_limits(extra: str) -> None:
 
 @pytest.mark.parametrize("extra", LOCKED)
 def test_every_package_has_a_hash(extra: str) -> None:
-    blocks = re.split(r"\n(?=\S)", (ROOT / "requirements" / f"{extra}.txt").read_text().strip())
+    blocks = re.split(r"\n(?=\S)", (ROOT / "devtools" / "requirements" / f"{extra}.txt").read_text().strip())
     assert [block.split("\n")[0] for block in blocks if "--hash=sha256:" not in block] == []
 
 
@@ -88,7 +88,7 @@ def test_the_lowest_versions_are_those_that_are_tested() -> None:
 def test_the_image_has_the_airflow_that_is_pinned() -> None:
     (version,) = locked("demo")["apache-airflow"]
     tag = f"apache/airflow:{version}-python3.12"
-    for name in ("docker/Dockerfile", "docker-compose.yaml", ".env.example"):
+    for name in ("devtools/Dockerfile", "docker-compose.yaml", ".env.example"):
         assert tag in (ROOT / name).read_text(), name
 
 

@@ -10,7 +10,7 @@ from itertools import zip_longest
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-FOLDERS = ("airflow_gddl", "spark_jobs", "dags", "benchmarks", "devtools", "website")
+FOLDERS = ("airflow_gddl", "spark_jobs", "dags", "benchmarks", "devtools")
 VAGUE = {"utils", "util", "helpers", "helper", "common", "misc"}
 SILENCED = re.compile(r"#\s*(noqa|type:\s*ignore|pragma:)")
 WITH_REASON = re.compile(r"#\s*(noqa:[ A-Z0-9,]+|type:\s*ignore\[[a-z, -]+\]|pragma: [a-z ]+)\s*[-#]?\s*\w.{8,}")

@@ -153,7 +153,7 @@ def test_its_variables_are_settings_that_the_metadata_takes() -> None:
 
 def test_everything_that_is_built_is_sent_to_the_builder() -> None:
     """The ignore file lets nothing through but what it names."""
-    copied = re.findall(r"^COPY (?:--\S+ )*(.+) \S+$", (ROOT / "docker" / "Dockerfile").read_text(), re.MULTILINE)
+    copied = re.findall(r"^COPY (?:--\S+ )*(.+) \S+$", (ROOT / "devtools" / "Dockerfile").read_text(), re.MULTILINE)
     sent = {line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")}
     assert {name for line in copied for name in line.split()} == sent
     assert all((ROOT / name).exists() for name in sent)

@@ -119,8 +119,8 @@ def test_the_page_answers_reading_requests_only() -> None:
 
 
 def test_packages_are_installed_by_hash() -> None:
-    makefile, dockerfile = ((ROOT / name).read_text("utf-8") for name in ("Makefile", "docker/Dockerfile"))
-    assert "--require-hashes --requirement requirements/$*.txt" in makefile
+    makefile, dockerfile = ((ROOT / name).read_text("utf-8") for name in ("Makefile", "devtools/Dockerfile"))
+    assert "--require-hashes --requirement devtools/requirements/$*.txt" in makefile
     installs = [line for line in dockerfile.replace("\\\n", " ").splitlines() if "pip install" in line]
     assert installs
     for line in installs:
@@ -131,7 +131,7 @@ def test_packages_are_installed_by_hash() -> None:
 
 def test_images_can_be_named_by_content() -> None:
     compose = (ROOT / "docker-compose.yaml").read_text("utf-8")
-    dockerfile = (ROOT / "docker" / "Dockerfile").read_text("utf-8")
+    dockerfile = (ROOT / "devtools" / "Dockerfile").read_text("utf-8")
     for name in ("AIRFLOW_IMAGE", "POSTGRES_IMAGE", "S3_IMAGE"):
         assert f"`{name}`" in PROMISES
         assert re.search(rf"\$\{{{name}\b", compose + dockerfile), name

@@ -19,9 +19,9 @@ from mkdocs.structure.files import File, Files
 from airflow_gddl.contract.extensions import DebeziumOptions, DmsOptions
 from airflow_gddl.contract.spec import TableSpec, TierSpec
 from airflow_gddl.metadata.validation import TABLE
+from devtools.website import codes, fields, hooks, rules
+from devtools.website.github import for_site
 from tests.unit.pages import DOCS, ROOT, rows
-from website import codes, fields, hooks, rules
-from website.github import for_site
 
 # It is built once, whatever process its tests come to.
 pytestmark = pytest.mark.xdist_group("site")

@@ -19,7 +19,7 @@ from pathlib import Path
 from devtools.install import pip_settings
 
 ROOT = Path(__file__).parents[2]
-LOCK = ROOT / "requirements" / "dev.txt"
+LOCK = ROOT / "devtools" / "requirements" / "dev.txt"
 _NAMED = re.compile(r"(?:airflow-gddl|(?<![\w/])\.)\[([a-z][a-z0-9,-]*)\]")
 _INSTALLED = re.compile(r"""pip install ((?:'[^'\n]*'|[^`'"\n#;,])+)""")
 _OPTIONS_WITH_VALUE = ("--constraint", "--index-url", "-c")

@@ -7,7 +7,6 @@ engines write bounds to the log differ, and so do the forms that readers underst
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -18,12 +17,7 @@ import pytest
 from deltalake import DeltaTable
 
 from airflow_gddl.contract.layout import Layout
-from airflow_gddl.contract.spec import JobOptions, JobSpec, Roots, TableSpec
-from airflow_gddl.stores import Storage
-from spark_jobs.delta import table_definition
-from spark_jobs.ledger.ledger import Ledger
-from spark_jobs.plan import applied_settings
-from spark_jobs.plan.planned_batch import BatchCommit
+from airflow_gddl.contract.spec import JobSpec, Roots, TableSpec
 from tests.conftest import LocalPort
 from tests.landing import write
 from tests.readers import probes as asked
@@ -88,48 +82,3 @@ def test_every_value_is_found(engine: LocalPort, tmp_path: Path, monkeypatch: py
         (result,) = engine.run(JobSpec(run_id="r", roots=roots, tables=(SPEC,)))
         assert (result.error, result.quarantined) == (None, 0)
     assert wrong(layout) == []
-
-
-@pytest.mark.timeout(900)
-@pytest.mark.parametrize("by", ["batch", "maintenance"])
-def test_tables_of_an_earlier_release_are_mended(
-    by: str, engine: LocalPort, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Their property names decimals, of which the log has statistics that `deltalake` can't read."""
-    roots = Roots(landing=str(tmp_path / "landing"), lake=str(tmp_path / "lake"))
-    layout, spec = Layout.of(roots, SPEC), replace(SPEC, keys=("part",), sequence_by=("n",))
-    run = JobSpec(run_id="r", roots=roots, tables=(spec,))
-    with monkeypatch.context() as earlier:
-        earlier.setattr(table_definition, "_PLAIN_SCALE", 38)
-        earlier.setattr(applied_settings, "LAYOUT", 2)
-        for round_ in range(2):
-            write(Path(layout.landing), f"20240101-00000000{round_}.parquet", narrow(round_))
-            (result,) = engine.run(run)
-            assert result.error is None
-        forget_layout(layout)
-    if by == "batch":
-        write(Path(layout.landing), "20240101-000000002.parquet", narrow(2))
-    (result,) = engine.run(run if by == "batch" else replace(run, options=JobOptions(action="maintain")))
-    assert result.error is None
-    for path in (layout.replica, layout.changes, layout.tombstones):
-        assert "part" not in DeltaTable(path).metadata().configuration["delta.dataSkippingStatsColumns"]
-    assert wrong(layout) == []
-
-
-def narrow(round_: int) -> pa.Table:
-    """A table of which no column but the sequence has bounds that all can read; a delete leaves a tombstone."""
-    value = decimals(9, 12)[round_]
-    keys = pa.array([value, Decimal("5.5")], pa.decimal128(12, 9))
-    return pa.table({"Op": ["I", "D"], "n": pa.array([round_, round_], pa.int64()), "part": keys, "flag": [True, None]})
-
-
-def forget_layout(layout: Layout) -> None:
-    """As if the last batch had been one of the earlier release."""
-    ledger = Ledger.open(Storage(), layout.state)
-    state, last = ledger.state, ledger.last_commit()
-    assert last is not None
-    assert state.applied is not None
-    number = state.batch + 1
-    state = replace(state, batch=number, applied=replace(state.applied, layout=2))
-    plan = replace(last.plan, number=number, files=())
-    ledger.commit(BatchCommit(number=number, plan=plan, files=(), state=state))

@@ -29,13 +29,6 @@ _STORED = Stored(data=Schema((Column("id", parse_type("int")), Column("c", parse
 _ROW = TableSpec(table="s.t", keys=("id",), sequence_by=("id",), ignore_null_updates=True)
 
 
-def test_changes_of_an_earlier_release_came_under_the_settings_of_today() -> None:
-    state = TableState(batch=1, schemas=({"id": "int"}, {"id": "int", "c": "string"}))
-    found = plan_batch(dialect_of(_ROW), (), _STORED, state)
-    assert found.schemas == tuple({**schema, "ignore_null_updates=True": "void"} for schema in state.schemas)
-    assert found.table_schema.earlier == {}
-
-
 def test_changes_keep_the_settings_under_which_they_came() -> None:
     unusual = {"id": "int", "force_update=c": "void", "tie_break=last_arrival": "void"}
     state = TableState(batch=1, applied=settings_of(_ROW), schemas=({"id": "int", "c": "string"}, unusual))

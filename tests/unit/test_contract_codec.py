@@ -24,10 +24,9 @@ from airflow_gddl.contract.codec import (
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.extensions import DmsOptions
 from airflow_gddl.contract.result import JobResult, MainCounts, RunWarning
-from airflow_gddl.contract.spec import DEFAULT_TIERS, DesiredState, JobOptions, JobSpec, Roots, TableSpec, TierSpec
+from airflow_gddl.contract.spec import DEFAULT_TIERS, DesiredState, JobOptions, JobSpec, Roots, TableSpec
 from airflow_gddl.contract.table_spec import SchemaEvolution
 from airflow_gddl.runtime.landing.work import row_digest
-from spark_jobs.plan.applied_settings import AppliedSettings
 
 TABLE = TableSpec(
     table="shop.orders",
@@ -158,7 +157,6 @@ def test_documents_hold_what_differs_from_the_defaults() -> None:
     assert (data["tiers"]["small"], set(data["tiers"])) == ({}, set(DEFAULT_TIERS))
     assert from_json(JobSpec, to_document(SPEC)) == SPEC
     assert json.loads(to_document(DesiredState(tables=()))).keys() == {"tables", "tiers", "contract_version"}
-    assert json.loads(to_document(AppliedSettings())) == {"layout": AppliedSettings().layout}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -224,35 +222,6 @@ def test_results_have_the_fields_that_the_first_readers_know() -> None:
     used = JobResult(table="s.a", status="succeeded", filtered=2)
     assert json.loads(to_json(used))["filtered"] == 2
     assert from_json(JobResult, to_json(used)) == used
-
-
-SPECIFICATIONS = sorted((Path(__file__).parent / "specifications").glob("*.json"))
-
-
-@pytest.mark.parametrize("path", SPECIFICATIONS, ids=lambda path: path.stem)
-def test_specifications_of_earlier_commits_mean_what_they_meant(path: Path) -> None:
-    """They state every field: a changed default would change the meaning of documents, which leave defaults out.
-
-    A contract of another version, `CONTRACT_VERSION`, may change defaults. Tiers are always written out.
-    """
-    data = json.loads(path.read_text())
-    spec = decode(JobSpec, data)
-    again = json.loads(to_json(from_json(JobSpec, to_document(spec))))
-    assert subset(data, again) == data
-    if path.stem.endswith("-usual"):
-        row, options = data["tables"][0], data["options"]
-        assert subset(row, plain(TableSpec(table=row["table"], keys=tuple(row["keys"])))) == row
-        assert subset(options, plain(JobOptions())) == options
-        assert data["tiers"]["small"] == subset(data["tiers"]["small"], plain(TierSpec()))
-
-
-def subset(wanted: Any, found: Any) -> Any:
-    """The fields of `found` that `wanted` has."""
-    if isinstance(wanted, dict) and isinstance(found, dict):
-        return {name: subset(value, found[name]) for name, value in wanted.items() if name in found}
-    if isinstance(wanted, list) and isinstance(found, list):
-        return [subset(one, other) for one, other in zip(wanted, found, strict=True)]
-    return found
 
 
 def test_the_digest_of_a_row_is_that_of_what_it_says() -> None:

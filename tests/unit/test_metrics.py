@@ -26,7 +26,7 @@ from spark_jobs.job.telemetry import METRICS, JsonFormatter, Point, WorkAtHand, 
 from spark_jobs.job.telemetry import send_otel as send
 from spark_jobs.table.runtime import Step, silent
 
-DASHBOARD = Path(__file__).parents[2] / "dashboards" / "grafana.json"
+DASHBOARD = Path(__file__).parents[2] / "docs" / "grafana.json"
 
 
 def result(table: str = "s.t", **fields: Any) -> JobResult:

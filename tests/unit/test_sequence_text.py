@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from airflow_gddl.contract.errors import FatalError
 from spark_jobs.plan.sequence import fit_together, have_one_type, require_one_width, sort_key, widths_of
-from spark_jobs.rules.texts import forms, nano_text, normal_form, normal_json, width
+from spark_jobs.rules.texts import forms, nano_text, normal_form, width
 from tests.oracle.casting import normal_text
 
 TEXTS = [
@@ -188,12 +188,6 @@ def test_null_stays_null() -> None:
 
 def test_normal_forms_are_stable() -> None:
     assert normal(*normal(*TEXTS)) == normal(*TEXTS)
-
-
-def test_the_ledgers_sequences_take_the_same_form() -> None:
-    assert normal_json('"0/A"', ("seq",)) == '"00000000/0000000A"'
-    assert normal_json('{"lsn": "0/A", "n": 7, "t": "9"}', ("lsn",)) == '{"lsn": "00000000/0000000A", "n": 7, "t": "9"}'
-    assert (normal_json(None, ("seq",)), normal_json("7", ("seq",))) == (None, "7")
 
 
 def test_digits_after_the_point_have_no_width() -> None:

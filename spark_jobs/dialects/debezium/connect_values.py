@@ -386,7 +386,7 @@ def is_read_from_text(kind: pa.DataType) -> bool:
 
 
 def text_array(values: Sequence[str | None]) -> pa.Array:
-    """Texts; those with surrogates (`events.read_events`) as bytes that are not UTF-8, which `valid_text` finds."""
+    """Texts; those with surrogates (see `change_events.read_events`) as bytes that aren't UTF-8, for `valid_text`."""
     try:
         return pa.array(values, pa.string())
     except UnicodeEncodeError:

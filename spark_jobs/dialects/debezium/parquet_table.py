@@ -41,7 +41,7 @@ def read_parquet(
 ) -> Translated:
     """
     Args:
-        keys: see `events.read_events`.
+        keys: see `change_events.read_events`.
         before_images: prefix of the columns of rows before updates; null: these are left out.
 
     Raises:

@@ -12,13 +12,13 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files, InclusionLevel
 from mkdocs.structure.pages import Page
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 # mkdocs loads this file by its path; the package it is in, and those it describes, are found from here.
 sys.path.insert(0, str(ROOT))
 
 from airflow_gddl import __version__  # noqa: E402 - after the path
-from website import codes, fields, rules  # noqa: E402 - after the path
-from website.github import for_site  # noqa: E402 - after the path
+from devtools.website import codes, fields, rules  # noqa: E402 - after the path
+from devtools.website.github import for_site  # noqa: E402 - after the path
 
 GENERATED = {"fields.md": fields.page, "rules.md": rules.page}
 """Pages that are made of the code."""
@@ -47,7 +47,7 @@ def on_files(files: Files, *, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, *, page: Page, files: Files, **_: Any) -> str:
-    """See `website.github` and `website.codes`."""
+    """See `devtools.website.github` and `devtools.website.codes`."""
     rank = next((rank for start, rank in RANKS.items() if page.file.src_uri.startswith(start)), None)
     if rank is not None:
         page.meta.setdefault("search", {})["boost"] = rank
@@ -60,7 +60,7 @@ def on_page_markdown(markdown: str, *, page: Page, files: Files, **_: Any) -> st
 
 
 def on_page_content(html: str, **_: Any) -> str:
-    """See `website.codes.breakable`."""
+    """See `devtools.website.codes.breakable`."""
     return codes.breakable(html)
 
 
