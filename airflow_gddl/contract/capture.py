@@ -11,11 +11,8 @@ from airflow_gddl.contract.errors import SpecProblem
 from airflow_gddl.contract.table_spec import STRICT, TableSpec
 
 ConnectorName = Literal["postgresql", "mysql", "sqlserver", "oracle", "mongodb"]
-DATABASES: Mapping[str, tuple[str, ...]] = {
-    "postgresql": ("postgresql",), "mysql": ("mysql",), "sqlserver": ("mssql",), "oracle": ("oracle",),
-    "mongodb": ("mongodb",),
-}  # fmt: skip
-"""Connector to SQLAlchemy's names of the databases that it reads."""
+READ = "postgresql"
+"""The connector whose logs jobs read, and SQLAlchemy's name of its database."""
 SLOT, PUBLICATION = "slot.name", "publication.name"
 _OBJECT = re.compile(r"[a-z0-9_]{1,63}")
 _OURS = (
@@ -57,7 +54,7 @@ def properties_of(spec: TableSpec) -> dict[str, str]:
     """Properties that the source states, with names of slot and publication where it reads PostgreSQL."""
     found = capture_of(spec) or {}
     own = {str(name): _text(value) for name, value in (found.get("properties") or {}).items()}
-    if found.get("connector") != "postgresql":
+    if found.get("connector") != READ:
         return own
     slot = own.get(SLOT) or f"gddl_{re.sub('[^a-z0-9_]', '_', spec.source.lower())}"[:63]
     return {SLOT: slot, PUBLICATION: slot, **own}
@@ -75,6 +72,10 @@ def capture_problems(spec: TableSpec) -> Iterator[SpecProblem]:
     if (connector := found.get("connector")) not in get_args(ConnectorName):
         remedy = f"write one of {', '.join(get_args(ConnectorName))}"
         yield SpecProblem("FIELD_VALUE", (*path, "connector"), connector, "no connector of Debezium's", remedy)
+    elif connector != READ:
+        message = f"jobs read logs of {READ} alone until now"
+        remedy = "remove capture, and let Debezium's connector write files or a topic"
+        yield SpecProblem("SOURCE_LOG_REFUSED", (*path, "connector"), connector, message, remedy)
     if not spec.options.get("verify_connection"):
         message, remedy = "no connection to the source is named", "set connection in the row's source"
         yield SpecProblem("FIELD_VALUE", path, connector, message, remedy)

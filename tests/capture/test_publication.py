@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import sqlalchemy as sa
@@ -14,6 +14,7 @@ import yaml
 
 from airflow_gddl.cli import context
 from airflow_gddl.cli.main import invoke
+from airflow_gddl.contract.capture import READ, ConnectorName
 from airflow_gddl.contract.checks import check_table
 from airflow_gddl.contract.postgresql_log import published_table, source_findings, table_findings
 from airflow_gddl.contract.spec import TableSpec
@@ -151,15 +152,19 @@ def test_check_shows_each_finding_in_a_line(server: sa.Engine, check: Check) -> 
 
 
 def _checked(folder: Path, capsys: pytest.CaptureFixture[str], tables: tuple[str, ...]) -> list[dict[str, Any]]:
-    source = {"connection": NAME, "capture": CAPTURE}
+    _write_metadata(folder, CAPTURE, tables)
+    invoke(["check", "--metadata", str(folder), "--json"], context.real())
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines() if line.startswith("{")]
+    return [line for line in lines if line["subject"] == "log of crm"]
+
+
+def _write_metadata(folder: Path, capture: Mapping[str, Any], tables: Iterable[str]) -> None:
+    source = {"connection": NAME, "capture": dict(capture)}
     (folder / "tables").mkdir(exist_ok=True)
     settings = {"landing": str(folder / "landing"), "lake": str(folder / "lake"), "sources": {"crm": source}}
     (folder / "gddl.yaml").write_text(yaml.safe_dump(settings))
     rows = [{"table": table, "keys": ["id"]} for table in tables]
     (folder / "tables" / "s.yaml").write_text(yaml.safe_dump({"source": "crm", "tables": rows}))
-    invoke(["check", "--metadata", str(folder), "--json"], context.real())
-    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines() if line.startswith("{")]
-    return [line for line in lines if line["subject"] == "log of crm"]
 
 
 def _slots(server: sa.Engine) -> Any:
@@ -186,6 +191,17 @@ def test_bad_settings_are_refused(capture: dict[str, Any], path: tuple[str, ...]
     problems = list(check_table(spec))
     assert [one.path for one in problems] == [("options", "capture", *path)]
     assert "password" not in path[-1] or problems[0].value == "(not shown)"
+
+
+@pytest.mark.parametrize("connector", sorted({*get_args(ConnectorName)} - {READ}))
+def test_connectors_whose_logs_are_not_read_are_refused_before_a_job(
+    connector: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _write_metadata(tmp_path, {"connector": connector}, ("s.t",))
+    assert invoke(["validate", "--metadata", str(tmp_path)], context.real()) == 2
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if "SOURCE_LOG_REFUSED" in line]
+    assert "sources.crm.capture.connector" in line
+    assert f"value '{connector}'" in line
 
 
 @pytest.mark.parametrize(

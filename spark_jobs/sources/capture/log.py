@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
-from airflow_gddl.contract.capture import DATABASES, capture_of, properties_of
+from airflow_gddl.contract.capture import READ, capture_of, properties_of
 from airflow_gddl.contract.checks import table_name_fault
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.file_names import PathFormat
@@ -131,14 +131,12 @@ class _Source:
 
         url = url_of(str(run.dialect.options.verify_connection), run.runtime.environ)
         connector = str((capture_of(run.spec) or {}).get("connector"))
-        if url.get_backend_name() not in DATABASES.get(connector, ()):
-            what = f"capture.connector is {connector}, and the connection leads to {url.get_backend_name()}"
-            raise FatalError("SOURCE_LOG_REFUSED", what, where=run.spec.source, remedy="correct one of the two")
-        if connector != "postgresql":
-            what = f"logs of {connector} are not read yet"
-            raise FatalError(
-                "SOURCE_LOG_REFUSED", what, where=run.spec.source, remedy="let a connector write files, or a topic"
+        if not connector == url.get_backend_name() == READ:  # `gddl validate` has seen the connector alone
+            what = (
+                f"capture.connector is {connector}, the connection leads to {url.get_backend_name()}: jobs read {READ}"
             )
+            remedy = "correct the two, or let Debezium's connector write files or a topic"
+            raise FatalError("SOURCE_LOG_REFUSED", what, where=run.spec.source, remedy=remedy)
         positions = Positions.of(run.runtime.storage, run.job.roots.lake, run.spec.source)
         return cls(run, url, PostgreSQL(sa, properties_of(run.spec)), positions)
 
