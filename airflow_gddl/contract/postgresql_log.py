@@ -157,8 +157,9 @@ def published_table(sa: Any, connection: Any, publication: str, table: str) -> P
     kept = _listed(sa, connection, asked) if listed is not None else ()
     missing = [c["attname"] for c in columns if c["attgenerated"] or (kept and c["attname"] not in kept)]
     identity = None if there["relreplident"] == "f" else tuple(c["attname"] for c in columns if c["identifies"])
+    parts = (None if listed is None else listed["part"], _part_of_schema(sa, connection, asked))
     return PublishedTable(
-        relation=f"{there['relation']}/{'' if listed is None else listed['part'] or ''}",
+        relation="/".join(str(part or "") for part in (there["relation"], *parts)),
         columns={c["attname"]: ColumnType(c["type"], c["modifier"]) for c in columns},
         missing=tuple(name for name in names if name in missing),
         identity=identity,
@@ -225,13 +226,18 @@ def _of_publication(
 
 
 def _has_details(connection: Any) -> bool:
-    """Whether publications can have filters and lists of columns: from PostgreSQL 15 on."""
+    """Whether publications can have filters, lists of columns and schemas: from PostgreSQL 15 on."""
     return bool(connection.dialect.server_version_info >= (15,))
 
 
 def _filter(sa: Any, connection: Any, asked: Mapping[str, str]) -> bool:
     query = sa.text(_FILTERED)
     return bool(connection.execute(query, asked).scalar())
+
+
+def _part_of_schema(sa: Any, connection: Any, asked: Mapping[str, str]) -> str | None:
+    """Number of the publication's `TABLES IN SCHEMA`; null: the table is published by itself."""
+    return connection.execute(sa.text(_SCHEMA), asked).scalar() if _has_details(connection) else None
 
 
 def _listed(sa: Any, connection: Any, asked: Mapping[str, str]) -> tuple[str, ...]:
@@ -303,6 +309,10 @@ SELECT (SELECT string_agg(CAST(r.oid AS text), ',') FROM pg_publication_rel r JO
   JOIN pg_class c ON c.oid = r.prrelid JOIN pg_namespace n ON n.oid = c.relnamespace
   WHERE p.pubname = :name AND n.nspname = :schema AND c.relname = :table) AS part
 FROM pg_publication_tables WHERE pubname = :name AND schemaname = :schema AND tablename = :table
+"""
+_SCHEMA = """
+SELECT CAST(s.oid AS text) FROM pg_publication_namespace s JOIN pg_publication p ON p.oid = s.pnpubid
+JOIN pg_namespace n ON n.oid = s.pnnspid WHERE p.pubname = :name AND n.nspname = :schema
 """
 _UNIDENTIFIED = """
 SELECT n.nspname, c.relname FROM pg_publication p JOIN pg_publication_tables t ON t.pubname = p.pubname

@@ -15,6 +15,7 @@ from airflow_gddl.contract.spec import InitialLoad
 from spark_jobs.actions import initial_load
 from tests.capture.captured import (
     LOAD_AGAIN,
+    PUBLISHED,
     SPEC,
     VERIFY,
     again,
@@ -83,6 +84,36 @@ def failed_over(source: Restorable) -> None:
     source.restore(promoted=True)
 
 
+def published_again(source: Restorable) -> None:
+    """What is written between the two can't be decoded: the server looks for the publication in its catalog of then."""
+    execute(source.engine, "DROP PUBLICATION gddl")
+    execute(source.engine, "DELETE FROM s.t WHERE id > 190")
+    execute(source.engine, PUBLISHED)
+
+
+def published_again_at_once(source: Restorable) -> None:
+    execute(source.engine, "DELETE FROM s.t WHERE id > 190")
+    execute(source.engine, "DROP PUBLICATION gddl", PUBLISHED)
+
+
+def published_without_tables(source: Restorable) -> None:
+    execute(source.engine, "DROP PUBLICATION gddl", "CREATE PUBLICATION gddl WITH (publish_via_partition_root = true)")
+    execute(source.engine, "DELETE FROM s.t WHERE id > 190")
+    execute(source.engine, "ALTER PUBLICATION gddl ADD TABLES IN SCHEMA s")
+
+
+def unpublished_for_a_while(source: Restorable) -> None:
+    execute(source.engine, "ALTER PUBLICATION gddl DROP TABLES IN SCHEMA s")
+    execute(source.engine, "DELETE FROM s.t WHERE id > 190")
+    execute(source.engine, "ALTER PUBLICATION gddl ADD TABLES IN SCHEMA s")
+
+
+def published_in_part_for_a_while(source: Restorable) -> None:
+    execute(source.engine, "ALTER PUBLICATION gddl SET (publish = 'insert')")
+    execute(source.engine, "DELETE FROM s.t WHERE id > 190")
+    execute(source.engine, "ALTER PUBLICATION gddl SET (publish = 'insert, update, delete, truncate')")
+
+
 DEEP = pytest.mark.deep
 
 
@@ -95,6 +126,11 @@ DEEP = pytest.mark.deep
         (restored, "SOURCE_LOG_RESTARTED"),
         pytest.param(restored_and_written, "SOURCE_LOG_RESTARTED", marks=DEEP),
         (failed_over, "SOURCE_LOG_RESTARTED"),
+        (published_again, "SOURCE_LOG_RESTARTED"),
+        pytest.param(published_again_at_once, "SOURCE_LOG_RESTARTED", marks=DEEP),
+        pytest.param(published_without_tables, "SOURCE_LOG_RESTARTED", marks=DEEP),
+        (unpublished_for_a_while, "SOURCE_LOG_RESTARTED"),
+        pytest.param(published_in_part_for_a_while, "SOURCE_LOG_RESTARTED", marks=DEEP),
     ],
 )
 def test_lost_log_stops_each_table_until_it_is_loaded_again(
@@ -212,6 +248,25 @@ def test_table_that_was_made_again_is_named(source: Restorable, tmp_path: Path) 
     again(lake, engine, "repair", options=LOAD_AGAIN)
     again(lake, engine, "last")
     assert replica(lake) == rows_of(engine) == [{"id": 1, "v": "new"}]
+
+
+@pytest.mark.parametrize(
+    ("statements", "code"),
+    [
+        (("DROP PUBLICATION gddl",), "SOURCE_LOG_REFUSED"),
+        (("DROP PUBLICATION gddl", "CREATE PUBLICATION gddl"), "NOT_PUBLISHED"),
+        (("ALTER PUBLICATION gddl DROP TABLES IN SCHEMA s",), "NOT_PUBLISHED"),
+    ],
+)
+def test_publication_without_the_table_is_named_while_it_lasts(
+    statements: tuple[str, ...], code: str, source: Restorable, tmp_path: Path
+) -> None:
+    lake = SmallLake(tmp_path)
+    again(lake, source.engine, "first")
+    execute(source.engine, "INSERT INTO s.t VALUES (1000, 'before')", *statements)
+    for number in range(2):
+        assert refused(lake, source.engine, number)[0] == code
+    assert {"id": 1000, "v": "before"} not in replica(lake)
 
 
 def test_slot_of_another_program_is_left_alone(source: Restorable, tmp_path: Path) -> None:

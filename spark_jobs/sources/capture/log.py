@@ -169,7 +169,8 @@ class _Source:
 
     def _open(self, connection: Any, former: LogPosition | None) -> LogPosition:
         number, last = (former.number, former.last) if former else (0, 0)
-        begun = LogPosition(number=number, server=self.log.server(connection), opened="", last=last)
+        server, published = self.log.server(connection), self.log.published(connection)
+        begun = LogPosition(number=number, server=server, opened="", published=published, last=last)
         if former is None:
             self.log.require_absent(connection)
         self.positions.write(begun)  # first: a slot that a killed job has made is then known

@@ -43,6 +43,7 @@ class LogPosition:
         number: how often it was opened anew; places of files with another number do not compare.
         server: identity of the server, its timeline and database.
         opened: where its log was when it was opened.
+        published: identity of what the source published then; it changes when that is made again or altered.
         offsets: behind the last events whose files are written.
         mark: the newest that was read; null: none was.
         last: number in the names of the newest files; later ones have greater numbers.
@@ -52,6 +53,7 @@ class LogPosition:
     number: int
     server: str
     opened: str
+    published: str = ""
     offsets: tuple[Offset, ...] = ()
     mark: Mark | None = None
     last: int = 0

@@ -106,6 +106,11 @@ class PostgreSQL:
           || (SELECT oid FROM pg_database WHERE datname = current_database())"""
         return str(self._scalar(connection, query))
 
+    def published(self, connection: Any) -> str:
+        """Changes with each `ALTER PUBLICATION … SET (…)`, too: what was left out meanwhile is in no log."""
+        query = "SELECT oid || '/' || xmin FROM pg_publication WHERE pubname = CAST(:name AS name)"
+        return str(self._scalar(connection, query, name=self.own[PUBLICATION]))
+
     def require_absent(self, connection: Any) -> None:
         """
         Raises:
@@ -135,11 +140,15 @@ class PostgreSQL:
 
         Raises:
             FatalError: `SOURCE_LOG_LOST`: the slot is gone, or without changes that were not read;
-                `SOURCE_LOG_RESTARTED`: the server is another, restored, failed over, or the slot was made again.
+                `SOURCE_LOG_RESTARTED`: the server is another, restored, failed over, or the slot was made again; or the
+                publication was.
             RetriableError: `TABLE_BUSY`: another connection reads the slot.
         """
         if (server := self.server(connection)) != known.server:
             raise self._restarted(f"the server was restored or failed over: it is {server}, and was {known.server}")
+        if self.published(connection) != known.published:
+            publication = self.own[PUBLICATION]
+            raise self._restarted(f"publication {publication} was made again or altered: changes may be in no log")
         there = self._slot(connection)
         if there is None or there["wal_status"] == "lost" or there["confirmed"] is None:
             how = "was dropped" if there is None else "is lost: the database has removed changes that were not read"
