@@ -269,6 +269,7 @@ _LONG = (
     "test_table_that_was_made_again_is_named",
     "test_slot_of_another_program_is_left_alone",
     "test_publication_without_the_table_is_named_while_it_lasts",
+    "test_rows_arrive_and_no_end_loses_any",
     "test_each_table_of_the_publication_gets_its_files",
     "test_columns_that_come_and_types_arrive",
     "test_user_with_the_least_rights",

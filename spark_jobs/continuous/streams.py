@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from airflow_gddl.contract.capture import capture_of
 from airflow_gddl.contract.errors import GddlError, RetriableError
 from airflow_gddl.contract.kafka import settings_of, topic_of
 from airflow_gddl.contract.layout import LandingFolder, Layout, join
@@ -373,6 +374,34 @@ class ListedFiles:
         return len(new) > len(young)
 
 
+LOG_SECONDS = 10.0
+"""Between two runs that read the log of a source: each starts an engine."""
+
+
+class CapturedLogs(ListedFiles):
+    """For tables of sources whose logs jobs read. Nothing tells what a log holds: one table of each source is due every
+    ten seconds, by turns, and reads it for all; the others are found by the files that it writes.
+    """
+
+    def follow(self, specs: Sequence[TableSpec]) -> None:
+        super().follow(specs)
+        self._sources: dict[str, deque[str]] = defaultdict(deque)
+        for spec in specs:
+            self._sources[spec.source].append(spec.table)
+        self._next_read = self._now()
+
+    def news(self) -> Collection[str]:
+        return [*super().news(), *self._readers()]
+
+    def _readers(self) -> Iterable[str]:
+        if self._now() < self._next_read:
+            return
+        self._next_read = self._now() + LOG_SECONDS
+        for tables in self._sources.values():
+            yield tables[0]
+            tables.rotate(-1)  # a table that fails holds up its own turn alone
+
+
 _ClusterSettings = tuple[tuple[str, str], ...]
 
 
@@ -474,8 +503,8 @@ class TopicStream:
             cluster.log.close()
 
 
-_LISTED, _TOPICS = "", "topics"
-"""Names of the streams of listed tables and of tables that are read from Kafka; others: landing roots."""
+_LISTED, _TOPICS, _LOGS = "", "topics", "logs"
+"""Names of the streams of listed tables, of those read from Kafka or from logs; others: landing roots."""
 
 
 class FileStream(Protocol):
@@ -535,7 +564,7 @@ class Streams:
 
 def open_streams(job: JobSpec, runtime: Runtime, wake: Callable[[], None]) -> FileStream:
     """Structured Streaming for tables of engine `spark`, listings for the others and where Spark is only remote; for
-    tables that are read from Kafka, its brokers.
+    tables that are read from Kafka, its brokers; for those read from a source's log, the time.
 
     Args:
         wake: called, from any thread, when there are new files to fetch.
@@ -545,13 +574,16 @@ def open_streams(job: JobSpec, runtime: Runtime, wake: Callable[[], None]) -> Fi
     def opened(root: str) -> FileStream:
         if root == _TOPICS:
             return TopicStream(wake, runtime.environ)
-        if root == _LISTED:
-            return ListedFiles(job.roots, runtime.storage, runtime.clock, environ=runtime.environ)
+        if root in (_LISTED, _LOGS):
+            listed = ListedFiles if root == _LISTED else CapturedLogs
+            return listed(job.roots, runtime.storage, runtime.clock, environ=runtime.environ)
         return SparkFiles(root, runtime.spark, wake)
 
     def name_of(spec: TableSpec) -> str:
         if topic_of(spec):
             return _TOPICS
+        if capture_of(spec):
+            return _LOGS
         tier = None if is_remote else job.tiers.get(spec.size)
         # Spark's own clients have the credentials of the job, not those of sources.
         is_streamed = tier is not None and tier.engine == "spark" and not of_tables(job.access, [spec])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -13,7 +13,7 @@ import pytest
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.spec import Roots, TableSpec
 from airflow_gddl.stores import Storage
-from spark_jobs.continuous.streams import ListedFiles
+from spark_jobs.continuous.streams import LOG_SECONDS, CapturedLogs, ListedFiles
 
 WRITTEN = datetime(2026, 1, 1, 12, tzinfo=UTC).timestamp()
 SPEC = TableSpec(table="s.a", keys=("id",), trigger="2s")
@@ -114,3 +114,20 @@ def test_a_wrong_settle_is_for_the_table_s_run_to_report(tmp_path: Path, clocks:
     land(tmp_path, "20260101-115900000.parquet")
     assert list(files.news()) == ["s.a"]
     files.close()
+
+
+def test_one_table_of_each_source_reads_its_log_at_a_time(tmp_path: Path, clocks: Clocks) -> None:
+    roots = Roots(landing=str(tmp_path / "landing"), lake=str(tmp_path / "lake"))
+    logs = CapturedLogs(roots, Storage(), lambda: clocks.wall, lambda: clocks.now)
+    logs.follow(
+        [replace(SPEC, table=table, source=source) for table, source in (("s.a", "x"), ("s.b", "x"), ("s.c", "y"))]
+    )
+    found = []
+    for _ in range(3):
+        found.append((sorted(logs.news()), list(logs.news())))
+        clocks.later(LOG_SECONDS)
+    assert found == [(["s.a", "s.c"], []), (["s.b", "s.c"], []), (["s.a", "s.c"], [])]
+    land(tmp_path, "LOAD00000001.parquet")
+    clocks.later(LOG_SECONDS / 2)
+    assert "s.a" in logs.news(), "files that another table's run has written"
+    logs.close()
