@@ -22,7 +22,7 @@ from tests.capture.captured import SPEC, Writer, end, prepared, replica, rows_of
 from tests.databases.test_initial_load import environ
 from tests.delta_rs.postgres import execute, postgres
 from tests.delta_rs.small_lake import SmallLake
-from tests.waiting import wait_for
+from tests.waiting import PATIENCE_SECONDS, wait_for
 
 OTHER = replace(SPEC, table="s.other")
 SPECS = (SPEC, OTHER)
@@ -88,11 +88,11 @@ def _is_reading(job: psutil.Popen) -> bool:
 
 
 def _end(job: psutil.Popen, how: signal.Signals) -> int:
-    """Exit status; nothing outlives the job."""
+    """Exit status; processes of a job that was killed finish their tables, and end."""
     children = _children(job)
     job.send_signal(how)
     status = job.wait(120)
-    _, alive = psutil.wait_procs(children, timeout=30)
+    _, alive = psutil.wait_procs(children, timeout=PATIENCE_SECONDS)
     assert not alive
     return int(status)
 

@@ -39,7 +39,9 @@ from spark_jobs.sources.capture.postgresql_types import Form, form_of
 from spark_jobs.table.runtime import RunTotals, TableRun, iso
 from spark_jobs.verification import SourceTable, connected, url_of
 
-_WAIT_SECONDS, _FRESH_SECONDS, _CONTINUOUS_SECONDS = 600.0, 60.0, 10.0
+_WAIT_SECONDS, _FRESH_SECONDS = 600.0, 60.0
+_CONTINUOUS_SECONDS = 8.0
+"""Less than `continuous.streams.LOG_SECONDS`, so that each table that is due by it reads."""
 _RECOVERED = ("SOURCE_LOG_LOST", "SOURCE_LOG_RESTARTED")
 _PROPERTIES = {
     "offset.storage": "org.apache.kafka.connect.storage.FileOffsetBackingStore",
@@ -72,9 +74,10 @@ def capture_log(run: TableRun, totals: RunTotals) -> None:
         if known is None or not _is_read(run, known):
             with source.claim() as claim:
                 known = source.known(connection, opens=False)
-                captured = _Capture(run, source, claim, known)
-                known = captured.carry_out(connection)
-            captured.tell(totals)
+                if not _is_read(run, known):  # for another table, while this one waited
+                    captured = _Capture(run, source, claim, known)
+                    known = captured.carry_out(connection)
+                    captured.tell(totals)
         _require_followed(run, FollowedTable(log=known.log, relation=relation))
 
 
@@ -220,7 +223,7 @@ class _Capture:
 
     def carry_out(self, connection: Any) -> LogPosition:
         """Read until where the log is now."""
-        mark = self.source.log.mark(connection)
+        began, mark = iso(self.run.runtime.clock()), self.source.log.mark(connection)
         held: list[Record] = []
         with self._engine() as engine:
             for batch in engine.batches():
@@ -235,7 +238,7 @@ class _Capture:
                 if is_end:
                     engine.stop()
                     break
-        self.known = replace(self.known, read_by=self.run.job.run_id, read_at=iso(self.run.runtime.clock()))
+        self.known = replace(self.known, read_by=self.run.job.run_id, read_at=began)
         self._store()
         return self.known
 

@@ -47,7 +47,7 @@ class LogPosition:
         offsets: behind the last events whose files are written.
         mark: the newest that was read; null: none was.
         last: number in the names of the newest files; later ones have greater numbers.
-        read_by, read_at: the job that has last read all, and when (ISO 8601 UTC).
+        read_by, read_at: the job that has last read all that was committed by then (ISO 8601 UTC).
     """
 
     number: int
