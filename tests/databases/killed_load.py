@@ -26,7 +26,7 @@ def killing(write: Callable[[Storage, str, bytes], Any]) -> Callable[[Storage, s
         if _left == 0 and sys.argv[3] == "before":
             os.kill(os.getpid(), signal.SIGKILL)
         done = write(storage, path, data)
-        if _left == 0:
+        if _left == 0 and sys.argv[3] == "after":
             os.kill(os.getpid(), signal.SIGKILL)
         return done
 
