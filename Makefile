@@ -9,12 +9,13 @@ WORKERS ?= 3
 # With a table of CPU seconds by folder above that line.
 SPREAD = -n $(WORKERS) --dist loadgroup -p benchmarks.cpu_by_test
 QUICK := tests/architecture tests/unit
+TESTS = $(QUICK) $(filter-out $(QUICK) tests/__pycache__,$(patsubst %/,%,$(wildcard tests/*/)))
 
 PINS ?=
 # Where the environment forbids it (images of containers do), each of the hundreds of processes that tests start would compile
 # this project again, and each process of pytest all tests.
 unexport PYTHONDONTWRITEBYTECODE
-.PHONY: demo demo-check demo-embedded newcomer docs docs-serve test test-quick test-airflow-oldest test-floors test-newest test-spark \
+.PHONY: demo demo-check demo-embedded newcomer docs docs-serve test test-all test-wide test-quick test-airflow-oldest test-floors test-newest test-spark \
   test-spark-deep test-deep compiled package lint lock clean
 .DELETE_ON_ERROR:
 
@@ -40,7 +41,15 @@ newcomer: $(VENV)/.demo
 # would do else. What can't be collected is shown by the run.
 test: $(VENV)/.dev
 	$(MAKE) --no-print-directory -j 2 lint compiled
-	$(BIN)/python -m pytest $(SPREAD) $(QUICK) $(filter-out $(QUICK) tests/__pycache__,$(patsubst %/,%,$(wildcard tests/*/)))
+	$(BIN)/python -m pytest $(SPREAD) -m 'not deep and not wide' $(TESTS)
+
+# What `make test` leaves out and each change must pass, too: tests/lanes.py. CI runs both.
+test-wide: $(VENV)/.dev $(VENV)/.classes
+	$(BIN)/python -m pytest $(SPREAD) -m wide $(TESTS)
+
+test-all:
+	$(MAKE) --no-print-directory test
+	$(MAKE) --no-print-directory test-wide
 
 compiled: $(VENV)/.classes
 	$(BIN)/python -m pytest --collect-only tests >/dev/null || :

@@ -27,7 +27,7 @@ from spark_jobs.plan.planned_batch import BatchPlan
 from spark_jobs.spark.session_settings import SessionSettings
 from spark_jobs.table.runtime import LazySpark, Runtime
 from tests.engine_port import EnginePort
-from tests.lanes import group_of, is_deep
+from tests.lanes import group_of, is_deep, is_wide
 
 # The time of an example is no finding: on a busy machine any may take seconds. The same examples are drawn each time,
 # so that no change is blamed for what chance found; `make test-deep` draws others (`--hypothesis-profile chance`).
@@ -55,10 +55,12 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Tell which tests must share a process, and which are for `make test-deep`."""
+    """Tell which tests must share a process, and which lane they are in."""
     for item in items:
         if is_deep(item):
             item.add_marker(pytest.mark.deep)
+        elif is_wide(item):
+            item.add_marker(pytest.mark.wide)
         group = group_of(item, config.rootpath / "tests")
         if group is not None:
             item.add_marker(pytest.mark.xdist_group(group))

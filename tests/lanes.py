@@ -1,4 +1,7 @@
-"""Which tests must share a process when the tests are spread over several (`make test` runs one on each core).
+"""The lanes of tests, and which tests must share a process when a lane is spread over several.
+
+`make test` plays the core and one lane of each room; `make test-wide` the rest of what each change must pass; both are
+`make test-all`, which CI runs. `make test-deep` plays what takes longest, at night.
 
 Whatever starts something dear once for many tests, a variant of the scenarios or a module's fixture, is one group.
 """
@@ -155,6 +158,7 @@ _LONG_ON_SPARK = {
     "test_masks_of_renamed": ("test_a_refresh_holds_back_what_is_stored_under_another_name",),
     "test_layout_histories": ("test_tables_and_change_feeds_match_the_oracle",),
     "test_iceberg": (
+        "test_pyiceberg_and_delta_read_the_same_rows",
         "test_soft_deletes_are_read_with_their_mark",
         "test_erased_key_is_absent_and_vacuum_keeps_current_files",
         "test_iceberg_is_enabled_and_disabled_for_a_loaded_table",
@@ -274,9 +278,89 @@ _LONG = (
     "test_columns_that_come_and_types_arrive",
     "test_user_with_the_least_rights",
     "test_both_drivers_of_a_connection",
+    "test_a_run_longer_than_the_freshness_sends_an_alert_while_it_runs",
+    "test_files_of_a_lost_process_are_never_named_and_go_later",
+    "test_killed_task_is_retried_once",
+    "test_load_is_resumed_after_each_write[after-True]",
+    "test_maintenance_histories",
+    "test_spark_maintains_the_tables_between",
+    *(
+        f"{name}[{seed}]"
+        for seed in (1, 2, 3)
+        for name in (
+            "test_load_under_writers_equals_the_source",
+            "test_random_repairs_under_a_writer_end_in_the_source",
+            "test_second_load_under_writers_equals_the_source",
+        )
+    ),
 )
-"""Modules and functions that install packages, start everything that the compose file names, have a Hive metastore or a
-cluster of executors of their own, or a JVM for each run that reads a source's log."""
+"""Modules, functions and single cases that install packages, start everything that the compose file names, have a Hive
+metastore, executors or a JVM for each run of their own; and all seeds but the first."""
+
+
+_CORE = ("architecture", "commands", "debezium", "delta_rs", "engines", "oracle", "pairs", "platforms", "remote",
+         "rules", "scenarios", "unit")  # fmt: skip
+"""Folders that `make test` plays, but for modules of `_WIDE` and for tests on Spark."""
+_WIDE = (
+    "test_completeness",
+    "test_continuous",
+    "test_end_to_end",
+    "test_erase_moved",
+    "test_flat_scenarios",
+    "test_growth",
+    "test_in_process_shards",
+    "test_lanes",
+    "test_maintenance",
+    "test_move",
+    "test_repair_page",
+    "test_shards_changed",
+    "test_snapshot_histories",
+    "test_truncates",
+)
+_ROOMS = (
+    "airflow/test_dags.py",
+    "airflow/test_initial_loads.py",
+    "airflow/test_sensor.py",
+    "capture/test_position.py",
+    "capture/test_publication.py",
+    "catalogs/test_glue.py",
+    "databases/test_initial_load.py::test_ranges_of_any_key_hold_each_row_once",
+    "docs/",
+    "kafka/test_topics.py::test_replica_equals_the_source[1-1]",
+    "readers/test_iceberg.py::test_shards_are_read_as_one_table[delta_rs]",
+    "s3/test_commits_on_s3.py",
+    "s3/test_requests.py",
+    "spark/test_crash.py::test_uninterrupted_run_is_correct[spark]",
+    "spark/test_versions.py",
+)
+"""What `make test` plays of the other folders, at least one test of a room: beginnings of paths below `tests/`."""
+_ROOMS_NOT = ("docs/test_site.py", "airflow/test_dags.py::test_a04")
+_ON_SPARK_AT_LEAST = (
+    "history_versions",
+    "quarantine_rows",
+    "r02_net_change_per_key",
+    "r04_rewritten_change_corrects",
+    "r07_keys_swapped",
+    "r09_reload",
+    "r10_full_refresh",
+    "r11_types_widened",
+    "r12_columns_to_update",
+    "truncate_forced",
+    "where_updates_cross_the_filter",
+)
+"""Scenarios that `make test` plays on Spark."""
+
+
+def is_wide(item: pytest.Item) -> bool:
+    """Whether `make test` leaves the test to `make test-wide`."""
+    path = item.path.relative_to(item.config.rootpath / "tests").as_posix()
+    folder, name = path.split("/")[0], f"{path}::{item.name}"
+    if folder not in _CORE:
+        return name.startswith(_ROOMS_NOT) or not name.startswith(_ROOMS)
+    if _params(item).get("engine") == "spark":
+        written = folder == "scenarios" and _function(item) == "test_as_written"
+        return not (written and _params(item).get("scenario") in _ON_SPARK_AT_LEAST)
+    return item.path.stem in _WIDE or _function(item) in ("test_in_another_order", "test_in_one_go")
 
 
 def is_deep(item: pytest.Item) -> bool:
@@ -286,7 +370,7 @@ def is_deep(item: pytest.Item) -> bool:
     of a batch, and random histories on both engines side by side.
     """
     name = item.path.stem
-    if name in _LONG or _function(item) in _LONG:
+    if {name, _function(item), item.name}.intersection(_LONG):
         return True
     if name == "test_scenarios_on_s3":
         return not str(_params(item).get("scenario")).startswith(ON_S3)

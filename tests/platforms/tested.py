@@ -31,7 +31,7 @@ TESTED = (
         spark="4.2.0",
         delta="4.4.0",
         python="3.11, 3.12",
-        by="`make test`",
+        by="`make test-all`",
         seen="everything; processes killed; a master with workers of one core",
         unseen="nothing",
     ),
