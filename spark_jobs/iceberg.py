@@ -1,4 +1,6 @@
-"""Iceberg metadata of replicas and histories, for readers that don't read Delta (docs/decisions/207). Needs pyiceberg.
+"""Iceberg metadata of replicas and histories, for readers that don't read Delta. Needs pyiceberg.
+
+Why so: docs/decisions/delta-files-and-commits.md.
 
 After each commit of a table, the newest version of its replica, and of its history, becomes an Iceberg snapshot of the
 same data files; a failure is a warning. Catalogs are pointed to it with their other entries (`catalogs.registrar`).

@@ -1,8 +1,8 @@
 """`gddl resync` of some rows: keys, a range of keys, or what `gddl verify` found different, read from the source.
 
 Rows are written as change files of the table: an insert for each row that the source has, a delete for each that it
-lacks. Their place in the order is that of the last change that was ingested before they were read (decision 400): what
-came before it loses to them, what comes after it replaces them (docs/semantics.md, section 21).
+lacks. Their place in the order is that of the last change that was ingested before they were read: what came before it
+loses to them, what comes after it replaces them (docs/semantics.md, section 21; docs/decisions/repairs.md).
 """
 
 from __future__ import annotations

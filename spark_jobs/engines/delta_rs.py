@@ -1,6 +1,7 @@
 """What both engines do alike, maintenance included, and the delta-rs engine: one process, no JVM, tables of its memory.
 
-Compaction is done here and not by `deltalake`, which writes no statistics of `_gddl` (docs/decisions/040).
+Compaction is done here and not by `deltalake`, which writes no statistics of `_gddl`
+(docs/decisions/delta-files-and-commits.md).
 """
 
 from __future__ import annotations

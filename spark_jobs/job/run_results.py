@@ -79,7 +79,7 @@ def is_recorded(result: JobResult, *, dry_run: bool = False) -> bool:
 
     Read-only actions leave none.
 
-    Maintenance without work leaves none, like idle loads (docs/decisions/012).
+    Maintenance without work leaves none, like idle loads (docs/decisions/ledger-and-crash.md).
     """
     if result.action in LOADS:
         return not result.is_idle

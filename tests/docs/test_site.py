@@ -84,9 +84,9 @@ def test_every_page_can_be_reached(site: Path) -> None:
 
 def test_a_page_that_nobody_named_is_not_lost() -> None:
     config = SimpleNamespace(nav=["cli.md", {"Project": ["design.md"]}])
-    names = ("cli.md", "design.md", "new.md", "decisions/001-a.md")
+    names = ("cli.md", "design.md", "new.md", "decisions/places.md")
     hooks._complete(config, Files([File(name, "docs", "site", use_directory_urls=False) for name in names]))
-    project = {"Project": ["design.md", {"Decisions": ["decisions/001-a.md"]}]}
+    project = {"Project": ["design.md", {"Decisions": ["decisions/places.md"]}]}
     assert config.nav == ["cli.md", project, {"More": ["new.md"]}]
 
 

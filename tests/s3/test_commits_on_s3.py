@@ -1,4 +1,7 @@
-"""Commits of both engines exclude one another: each is put on the condition that its number is free (decision 040)."""
+"""Commits of both engines exclude one another: each is put on the condition that its number is free.
+
+Why so: docs/decisions/delta-files-and-commits.md.
+"""
 
 from __future__ import annotations
 

@@ -379,7 +379,6 @@ def test_pages_name_no_option_that_a_command_lacks() -> None:
     found = [
         (path.name, f"gddl {name}", option)
         for path in PAGES
-        if path.parent.name != "decisions"
         for name, rest in said.findall(path.read_text(encoding="utf-8"))
         for option in re.findall(r"(?<!\S)--[a-z-]+", rest)
     ]
@@ -413,8 +412,7 @@ def test_links_and_file_names_resolve(path: Path) -> None:
         there = path.parent / target if target else path
         assert there.exists(), target
         assert not anchor or anchor in anchors(there), f"{target}#{anchor}"
-    if path.name != "000-template.md":
-        assert [name for name in NAMED_FILE.findall(text) if not (ROOT / name).exists()] == []
+    assert [name for name in NAMED_FILE.findall(text) if not (ROOT / name).exists()] == []
 
 
 def test_references_from_the_code_resolve() -> None:
@@ -440,13 +438,27 @@ def test_the_design_shows_every_package() -> None:
     assert "plan/" in text
 
 
-def test_decisions_are_numbered_and_have_every_part() -> None:
-    records = sorted((DOCS / "decisions").glob("*.md"))
-    assert len({path.name[:3] for path in records}) == len(records), "a number comes twice"
-    for path in records[1:]:
-        text = path.read_text(encoding="utf-8")
-        assert text.startswith(f"# {path.name[:3]}: ")
-        assert re.search(
-            r"^Date: \d{4}-\d\d-\d\d\. State: (proposed|accepted|replaced by \d{3})\.$", text, re.MULTILINE
-        )
-        assert re.findall(r"^## (.+)$", text, re.MULTILINE) == ["Question", "Decision", "Instead of", "Consequences"]
+DECISIONS = sorted(set((DOCS / "decisions").glob("*.md")) - {DOCS / "decisions" / "index.md"})
+PARTS = ["Question", "Decision", "Instead of", "Wrong if"]
+
+
+@pytest.mark.parametrize("path", DECISIONS, ids=lambda path: str(path.name))
+def test_each_decision_has_every_part(path: Path) -> None:
+    title, *entries = re.split(r"^## ", path.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    assert re.match(r"# [A-Z].+\n[^\n]", title), "a title, and what the page is about"
+    headings = [entry.partition("\n")[0] for entry in entries]
+    assert headings
+    assert len({heading.lower() for heading in headings}) == len(headings), "two entries share an anchor"
+    for heading, entry in zip(headings, entries, strict=True):
+        # GitHub and mkdocs make the same anchor of such a heading.
+        assert re.fullmatch(r"[A-Z][A-Za-z0-9]*(?: [A-Za-z0-9]+)+", heading), heading
+        assert re.findall(r"^\*\*([^*\n]+):\*\* \S", entry, re.MULTILINE) == PARTS, heading
+        assert re.findall(r"^#+ .+$", entry, re.MULTILINE) == [], heading
+        assert len(entry.split()) <= 250, f"{heading}: too long to be read"
+
+
+def test_decisions_are_listed() -> None:
+    """Pages by topic are all there is, and the index names each."""
+    listed = re.findall(r"^- \[.+\]\((.+)\): ", page("decisions/index.md"), re.MULTILINE)
+    assert sorted(listed) == [path.name for path in DECISIONS]
+    assert {path.parent.name for path in (DOCS / "decisions").rglob("*") if path.is_file()} == {"decisions"}

@@ -26,7 +26,7 @@ OF_CLUSTERS = (
 )  # fmt: skip
 """Fields of `DatabricksTier` that a serverless tier must not have."""
 _MOUNTS = ("/Volumes/", "/dbfs/")
-"""Where Databricks mounts object storage as a file system: decision 145."""
+"""Where Databricks mounts object storage as a file system: docs/decisions/platforms.md."""
 START_SECONDS, FAST_START_SECONDS = 300.0, 30.0
 """Until machines are available (estimates); serverless ones of `PERFORMANCE_OPTIMIZED` start sooner."""
 _OURS = ("cloudFiles.format", "cloudFiles.allowOverwrites")
