@@ -208,7 +208,6 @@ OF_SEMANTICS = {
     "Changed `partition_by`": "scenarios/r14_partition_changed",
     "`derive`: refused (`DERIVED_CHANGED`)": "scenarios/derive_added_rebuilt",
     "that is the beginning of stored data columns": "scenarios/r14_before_images_later",
-    "keep their text until a rebuild": "delta_rs/test_text_sequences.py::test_text_form_is_kept_until_a_full_refresh",
     "`LOG_BEGAN_LATE`": "debezium/test_log_restarts.py::test_full_refresh_reorders_changes_after_a_log_reset",
     "Columns that come later have none until a rebuild": "readers/test_filtered_reads.py::test_after_a_full_refresh",
 }
