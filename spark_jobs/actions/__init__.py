@@ -1,1 +1,31 @@
-"""Actions of a run other than loading new files."""
+"""Actions of a job beside loading: a module each, named as the action, with `act`; imported when it is asked for."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from typing import TYPE_CHECKING, cast
+
+from airflow_gddl.contract.errors import FatalError
+
+if TYPE_CHECKING:
+    from airflow_gddl.contract.result import JobResult
+    from spark_jobs.table.runtime import RunTotals, TableRun
+
+    Act = Callable[[TableRun, RunTotals], JobResult]
+
+
+def action(name: str) -> Act:
+    """What a job does for a table under this name.
+
+    Raises:
+        FatalError: `ACTION_MISSING`: this installation lacks the module.
+    """
+    module = f"{__name__}.{name}"
+    try:
+        return cast("Act", importlib.import_module(module).act)
+    except ModuleNotFoundError as error:
+        if error.name != module:
+            raise
+        what, remedy = f"this job has no action {name!r}", "install all of airflow-gddl where the job runs"
+        raise FatalError("ACTION_MISSING", what, where=module, remedy=remedy) from None

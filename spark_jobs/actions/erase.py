@@ -22,7 +22,6 @@ from airflow_gddl.contract.result import JobResult, MainCounts, RunWarning
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.contract.sql_types import SqlType
 from airflow_gddl.contract.table_spec import SHARD_COLUMN
-from spark_jobs.actions.snapshot_capture import exported_files, withdraw_unloaded
 from spark_jobs.dialects.probe import probe_all, reading
 from spark_jobs.dialects.protocol import Probed, Unreadable, match
 from spark_jobs.engines.port import TableContext
@@ -34,6 +33,7 @@ from spark_jobs.plan.planned_batch import PlannedFile
 from spark_jobs.plan.table_schema import TableSchema
 from spark_jobs.rules.erasure import WantedKey, key_text
 from spark_jobs.rules.read import read_file
+from spark_jobs.sources import reader_of
 from spark_jobs.table import notices
 from spark_jobs.table.current_batch import has_few_rows
 from spark_jobs.table.pending import let_go_of_unwritten, of_key
@@ -122,7 +122,7 @@ class Search:
         return all(key_text(v, self.kinds[name]) == text for v, (name, text) in zip(row, wanted, strict=True))
 
 
-def erase(run: TableRun, totals: RunTotals) -> JobResult:
+def act(run: TableRun, totals: RunTotals) -> JobResult:
     """Erase the key that the job's options name; `details` is the `Erasure`.
 
     Raises:
@@ -171,8 +171,9 @@ class _Erasing:
         delivered = {
             name: text for name, text in self.wanted.source.items() if not (run.shard and name == SHARD_COLUMN)
         }
-        exports = tuple(exported_files(run)) if run.spec.mode == "snapshots" else None
-        files, unread = Search(context=self.context, key=delivered, kinds=self.wanted.kinds, exports=exports).run()
+        files, unread = Search(
+            context=self.context, key=delivered, kinds=self.wanted.kinds, exports=reader_of(run.spec).exports(run)
+        ).run()
         key_hash = register.salted().hash_of(self.wanted.stored)
         first = Erasure(hash=key_hash, table=run.spec.table, asked_at=asked_at,
                         by=run.job.options.asked_by, run_id=run.job.run_id)  # fmt: skip
@@ -286,8 +287,7 @@ class _Erasing:
 
     def _leftovers(self) -> None:
         """Remove leftovers of an interrupted refresh, and change files that wait, which may hold the key."""
-        if self.run.spec.mode == "snapshots":
-            withdraw_unloaded(self.run)
+        reader_of(self.run.spec).withdraw(self.run)
         storage, state = self.run.runtime.storage, Layout.of(self.run.job.roots, self.run.spec).state
         for folder in ("refresh", "unwrapped"):
             for found in list(storage.list(f"{state}/{folder}")):

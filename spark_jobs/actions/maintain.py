@@ -17,7 +17,6 @@ from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
-from airflow_gddl.contract import codec
 from airflow_gddl.contract.checks import LEAST_VACUUM_SECONDS
 from airflow_gddl.contract.durations import seconds
 from airflow_gddl.contract.errors import FatalError
@@ -31,7 +30,8 @@ from spark_jobs.catalogs.registrar import is_iceberg, is_pointed_to
 from spark_jobs.engines.port import Maintenance, TableContext
 from spark_jobs.iceberg import clean, publish
 from spark_jobs.ledger.claim import Claim
-from spark_jobs.ledger.ledger import Ledger, read_small
+from spark_jobs.ledger.cut_changes import note_cut
+from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.plan.discover import tombstones_since
 from spark_jobs.plan.identity import has_same_identity, vacuum_hours
 from spark_jobs.plan.planned_batch import FileEntry, TableState
@@ -176,33 +176,6 @@ def _bucket(path: str) -> str:
     return split(path)[0] if is_s3(path) else ""
 
 
-_NAME = "cut.json"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Cut:
-    """Superseded changes applied before `before` may be absent; `at` is the time of the last cut. ISO 8601 UTC."""
-
-    before: str
-    at: str
-
-
-def note_cut(storage: Storage, root: str, before: str, at: str) -> None:
-    """Record a `Cut` of the table whose state folder is `root`; a longer retention later does not restore changes."""
-    cut = Cut(before=max(before, cut_before(storage, root) or ""), at=at)
-    storage.write(join(root, _NAME), codec.to_json(cut).encode())
-
-
-def cut_before(storage: Storage, root: str) -> str | None:
-    """See `Cut.before`; None when nothing was cut.
-
-    Raises:
-        FatalError: `LEDGER_DAMAGED`.
-    """
-    cut = read_small(storage, join(root, _NAME), Cut, "delete it; changes that were cut may then be named as missing")
-    return None if cut is None else cut.before
-
-
 _SETTLED = timedelta(hours=12)
 """Minimum age of a checkpoint before older commits are removed: earlier readers have finished opening the table."""
 _VERSION = re.compile(r"(\d{20})\.")
@@ -303,7 +276,7 @@ class MaintenanceResult:
     landing: CleanedFiles = field(default_factory=CleanedFiles)
 
 
-def maintain(run: TableRun, totals: RunTotals) -> JobResult:
+def act(run: TableRun, totals: RunTotals) -> JobResult:
     """Maintain one table; `details` is a `MaintenanceResult`.
 
     Raises:

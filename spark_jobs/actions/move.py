@@ -31,7 +31,7 @@ _LEFT = ("claims/", NOTE)
 """Files that stay in the old ledger folder."""
 
 
-def move(run: TableRun, totals: RunTotals) -> JobResult:
+def act(run: TableRun, totals: RunTotals) -> JobResult:
     """Move the table to the target that the job names; `details` has `from`, `to` and `files`.
 
     Raises:

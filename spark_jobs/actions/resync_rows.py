@@ -28,7 +28,7 @@ from airflow_gddl.contract.result import JobResult, RunWarning
 from airflow_gddl.contract.spec import InitialLoad
 from airflow_gddl.contract.sql_types import DecimalType, SqlType, StructType, parse_type
 from airflow_gddl.contract.table_spec import SHARD_COLUMN, lowered
-from spark_jobs.actions.initial_load import Conditions, RowRate, Source, greater_key, log_position
+from spark_jobs.actions.load import Conditions, RowRate, Source, greater_key, log_position
 from spark_jobs.actions.source_values import SourceColumn, in_one_schema, values_of
 from spark_jobs.dialects.protocol import Dialect
 from spark_jobs.engines.port import TableContext
@@ -57,7 +57,7 @@ KeyTexts = tuple[str, ...]
 """The same as `Columns.key` writes them: equal for equal keys of source and lake."""
 
 
-def resync_rows(run: TableRun, totals: RunTotals) -> JobResult:
+def act(run: TableRun, totals: RunTotals) -> JobResult:
     """Load what has landed, read the chosen rows from the source, and load these.
 
     Raises:

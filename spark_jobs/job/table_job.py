@@ -8,21 +8,17 @@ file that is notified twice, and files that a stream missed are found by the per
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import cast
 
-from airflow_gddl.contract.capture import capture_of
 from airflow_gddl.contract.errors import GddlError, RetriableError
 from airflow_gddl.contract.file_names import is_listing_due
-from airflow_gddl.contract.kafka import topic_of
 from airflow_gddl.contract.layout import CLEARING, LOADS, STATE, join
 from airflow_gddl.contract.result import JobResult, RunWarning, error_info
 from airflow_gddl.contract.source_access import of_tables
 from airflow_gddl.contract.spec import JobSpec, TableSpec
-from spark_jobs.actions import read_only as actions
-from spark_jobs.actions.dismiss import dismiss
-from spark_jobs.actions.maintain import maintain
+from spark_jobs.actions import action
 from spark_jobs.actions.rebuild_run import rebuild_table
 from spark_jobs.actions.refresh import refresh_table
 from spark_jobs.discovery import FileStreamSource, NotifiedFile, drain
@@ -34,6 +30,7 @@ from spark_jobs.job.stop import NEEDS_MEMORY
 from spark_jobs.ledger.targets import TargetRecords
 from spark_jobs.pipeline import bring_up_to_date, finished, idle_result, run_table
 from spark_jobs.plan.planned_batch import TableState
+from spark_jobs.sources import reader_of
 from spark_jobs.table import notices
 from spark_jobs.table.pending import require_supported, wants_source_load
 from spark_jobs.table.runtime import (
@@ -171,12 +168,8 @@ def poll_table(run: TableRun) -> TableOutcome | int:
     totals = totals_of(run.job)
     totals.started_at, totals.engine = iso(run.runtime.clock()), run.engine
     try:
-        if _has_snapshots(run) or _has_messages(run, totals):
+        if reader_of(run.spec).has_work(run, totals):
             return 0
-        if run.spec.mode == "snapshots":
-            _note_snapshots(run, totals)
-        elif not topic_of(run.spec):  # whose topic was asked just now
-            _capture(run, totals)
         found = idle_result(run, totals)
         behind = is_behind(run.runtime.storage, run.layout, run.spec)
     except Exception:  # noqa: BLE001 - the next run raises it again, and reports it
@@ -221,99 +214,18 @@ def _lacks_memory(error: BaseException) -> bool:
 def act(run: TableRun, totals: RunTotals) -> JobResult:
     """Run the job's action."""
     totals.engine = run.engine
-    action = run.job.options.action
+    name = run.job.options.action
     require_supported(run)
-    if action in LOADS or action == "plan":
-        before = TargetRecords(run.runtime.storage, run.job.roots, run.spec).require_same(keep=action in LOADS)
+    if name in LOADS or name == "plan":
+        before = TargetRecords(run.runtime.storage, run.job.roots, run.spec).require_same(keep=name in LOADS)
         totals.warn(notices.of_former_target(before, run.spec.table))
-    return _ACTIONS.get(action, _run)(run, totals)
-
-
-def _erase(run: TableRun, totals: RunTotals) -> JobResult:
-    from spark_jobs.actions.erase import erase  # noqa: PLC0415 - rarely used, slow to import
-
-    return erase(run, totals)
-
-
-def _move(run: TableRun, totals: RunTotals) -> JobResult:
-    from spark_jobs.actions.move import move  # noqa: PLC0415 - rarely used, slow to import
-
-    return move(run, totals)
-
-
-def _capture(run: TableRun, totals: RunTotals) -> None:
-    """Where jobs make the change files themselves, from the log of the source: write them."""
-    reads_log = run.job.options.action in ("run", "resync_rows")
-    if capture_of(run.spec) and reads_log:
-        from spark_jobs.sources.capture.log import capture_log  # noqa: PLC0415 - rarely used, slow to import
-
-        capture_log(run, totals)
-    elif topic_of(run.spec) and reads_log:
-        from spark_jobs.actions.topic_capture import capture_topic  # noqa: PLC0415 - as above
-
-        capture_topic(run, totals)
-
-
-def _has_snapshots(run: TableRun) -> bool:
-    """Whether there are snapshots to take or to load, which is no part of a poll: they are read whole."""
-    if run.spec.mode != "snapshots":
-        return False
-    from spark_jobs.actions.snapshot_capture import has_work  # noqa: PLC0415 - rarely used, slow to import
-
-    return has_work(run)
-
-
-def _note_snapshots(run: TableRun, totals: RunTotals) -> None:
-    """Warnings of snapshots, where none is to be taken."""
-    from spark_jobs.actions.snapshot_capture import capture  # noqa: PLC0415 - as above
-
-    capture(run, totals)
-
-
-def _has_messages(run: TableRun, totals: RunTotals) -> bool:
-    """Whether its topic has messages to read: the run does so, and reports what it finds among them."""
-    if not topic_of(run.spec):
-        return False
-    from spark_jobs.actions.topic_capture import has_messages  # noqa: PLC0415 - as above
-
-    return has_messages(run, totals)
-
-
-def _load(run: TableRun, totals: RunTotals) -> JobResult:
-    from spark_jobs.actions.initial_load import load_from_source  # noqa: PLC0415 - rarely used, slow to import
-
-    return load_from_source(run, totals)
-
-
-def _resync_rows(run: TableRun, totals: RunTotals) -> JobResult:
-    from spark_jobs.actions.resync_rows import resync_rows  # noqa: PLC0415 - rarely used, slow to import
-
-    return resync_rows(run, totals)
-
-
-_ACTIONS: Mapping[str, Callable[[TableRun, RunTotals], JobResult]] = {
-    "plan": actions.show_plan,
-    "verify": actions.verify,
-    "explain": actions.explain,
-    "erase": _erase,
-    "maintain": maintain,
-    "errors_list": actions.list_errors,
-    "errors_dismiss": dismiss,
-    "move": _move,
-    "load": _load,
-}
-"""Actions that load nothing."""
+    return _run(run, totals) if name in LOADS else action(name)(run, totals)
 
 
 def _run(run: TableRun, totals: RunTotals) -> JobResult:
     """The requested run, or an unfinished rebuild of an earlier run."""
-    load = _resync_rows if run.job.options.action == "resync_rows" else _loaded
-    if run.spec.mode == "snapshots":
-        from spark_jobs.actions.snapshot_capture import load_snapshots  # noqa: PLC0415 - rarely used, slow to import
-
-        return load_snapshots(run, totals, load)
-    _capture(run, totals)
-    return load(run, totals)
+    load = action("resync_rows") if run.job.options.action == "resync_rows" else _loaded
+    return reader_of(run.spec).load(run, totals, load)
 
 
 def _loaded(run: TableRun, totals: RunTotals) -> JobResult:
@@ -324,7 +236,7 @@ def _loaded(run: TableRun, totals: RunTotals) -> JobResult:
         of_files = options.reload or options.resync
         return refresh_table(run, totals) if of_files else rebuild_table(run, totals)
     if wants_source_load(run, ledger):
-        _load(run, totals)
+        action("load")(run, totals)
     source = run.runtime.files
     read_by_spark = not of_tables(run.job.access, [run.spec])  # whose clients have the credentials of the job alone
     if source is not None and not plans and read_by_spark and takes_stream(run, ledger.state):

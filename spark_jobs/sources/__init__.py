@@ -1,1 +1,82 @@
-"""Rooms that bring a source's rows into files of landing folders, which tables then take like those of any service."""
+"""Rooms that bring a source's rows into files of landing folders, which tables then take like those of any service.
+
+A room is a package with a module `reader`, whose `READER` is a `SourceReader`.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, cast
+
+from airflow_gddl.contract.errors import FatalError
+from airflow_gddl.contract.source_rooms import source_room
+
+if TYPE_CHECKING:
+    from airflow_gddl.contract.result import JobResult
+    from airflow_gddl.contract.table_spec import TableSpec
+    from spark_jobs.plan.planned_batch import PlannedFile
+    from spark_jobs.table.runtime import RunTotals, TableRun
+    from spark_jobs.verification import SourceTable
+
+    Load = Callable[[TableRun, RunTotals], JobResult]
+
+READING = ("run", "resync_rows")
+"""Actions that read the log of a source; the others load what was read."""
+
+
+class SourceReader:
+    """What a job does itself with the source of a table; this one: nothing, a service writes the files."""
+
+    def has_work(self, run: TableRun, totals: RunTotals) -> bool:  # noqa: ARG002
+        """For a poll: whether a run has more to do than to load files. `totals` take what is found otherwise."""
+        return False
+
+    def load(self, run: TableRun, totals: RunTotals, then: Load) -> JobResult:
+        """Bring what is new into files, and load it by `then`."""
+        return then(run, totals)
+
+    def open_log(self, run: TableRun) -> str:  # noqa: ARG002
+        """Before a table's rows are read: see that what is committed meanwhile comes by the log.
+
+        Returns:
+            What distinguishes this log, and the table in it; empty: jobs read none.
+        """
+        return ""
+
+    def follow(self, run: TableRun, log: str) -> None:
+        """Note that the table is loaded anew, and follows this log (`open_log`) from now on."""
+
+    def load_forms(self, run: TableRun, table: SourceTable) -> Mapping[str, Any]:  # noqa: ARG002
+        """Columns that a load has to write otherwise than by the driver, so that they equal those of the log."""
+        return {}
+
+    def exports(self, run: TableRun) -> tuple[PlannedFile, ...] | None:  # noqa: ARG002
+        """Files that an erasure searches in place of change files that are made of them; null: there are none such."""
+        return None
+
+    def withdraw(self, run: TableRun) -> None:
+        """Remove files of the job's own making that were not loaded."""
+
+
+_OF_FILES = SourceReader()
+
+
+def reader_of(spec: TableSpec) -> SourceReader:
+    """
+    Raises:
+        FatalError: `SOURCE_MISSING`: this installation lacks the room.
+    """
+    room = source_room(spec)
+    if room is None:
+        return _OF_FILES
+    package = f"{__name__}.{room}"
+    try:
+        return cast("SourceReader", importlib.import_module(f"{package}.reader").READER)
+    except ModuleNotFoundError as error:
+        if error.name not in (package, f"{package}.reader"):
+            raise
+        what = f"{spec.table}: this job's installation lacks what reads its source ({room})"
+        raise FatalError(
+            "SOURCE_MISSING", what, where=package, remedy="install all of airflow-gddl where the job runs"
+        ) from None

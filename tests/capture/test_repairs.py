@@ -12,7 +12,7 @@ import sqlalchemy as sa
 
 from airflow_gddl.contract.errors import RetriableError
 from airflow_gddl.contract.spec import InitialLoad
-from spark_jobs.actions import initial_load
+from spark_jobs.actions import load as initial_load
 from tests.capture.captured import (
     LOAD_AGAIN,
     PUBLISHED,

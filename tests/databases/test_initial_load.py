@@ -25,7 +25,7 @@ from airflow_gddl.contract import codec
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import InitialLoad, JobOptions, JobSpec, TableSpec
 from airflow_gddl.stores import Storage
-from spark_jobs.actions.initial_load import RowRate, key_text, key_values
+from spark_jobs.actions.load import RowRate, key_text, key_values
 from spark_jobs.job.spread_local import NoSpark
 from spark_jobs.job.table_job import attempt, totals_of
 from spark_jobs.ledger.ledger import read_progress

@@ -23,7 +23,7 @@ import pytest
 from deltalake import DeltaTable
 
 from airflow_gddl.contract.table_spec import Expectation, SchemaEvolution, SchemaGate
-from spark_jobs.actions import snapshot_capture
+from spark_jobs.sources.snapshots import capture as snapshot_capture
 from tests.delta_rs.exports import FORMAT, Exports, codes, csv_of
 from tests.delta_rs.small_lake import SmallLake
 

@@ -17,7 +17,7 @@ from deltalake import DeltaTable
 
 from airflow_gddl.contract.table_spec import Expectation, SchemaEvolution, SchemaGate
 from airflow_gddl.stores import Storage
-from spark_jobs.actions import snapshot_capture
+from spark_jobs.sources.snapshots import capture as snapshot_capture
 from tests.delta_rs.exports import FORMAT, NOW, Exports, codes, csv_of
 from tests.delta_rs.small_lake import SmallLake
 

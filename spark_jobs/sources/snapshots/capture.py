@@ -29,7 +29,6 @@ from airflow_gddl.contract.layout import LandingFolder, join
 from airflow_gddl.contract.result import JobResult, RunWarning
 from airflow_gddl.stores import Storage
 from airflow_gddl.stores.readers import StoredObject
-from spark_jobs.actions.snapshot_comparison import Comparison, planned
 from spark_jobs.delta.log import APPEND, version_of
 from spark_jobs.dialects.dms import SEQUENCE, name_in_files
 from spark_jobs.discovery import folders_like, settle_of
@@ -47,6 +46,7 @@ from spark_jobs.ledger.taken_snapshots import (
 from spark_jobs.plan.identity import has_same_mode, require_same_identity
 from spark_jobs.plan.planned_batch import PlannedFile
 from spark_jobs.rules.exports import HELD_CODE
+from spark_jobs.sources.snapshots.comparison import Comparison, planned
 from spark_jobs.table import notices
 from spark_jobs.table.notices import has_all_changes
 from spark_jobs.table.runtime import RunTotals, TableRun, iso
@@ -288,7 +288,7 @@ def capture(run: TableRun, totals: RunTotals, most: int | None = None) -> Snapsh
     return former
 
 
-def has_work(run: TableRun) -> bool:
+def has_new(run: TableRun) -> bool:
     """Whether there are snapshots to take, or taken ones to load."""
     return survey(run).is_some or bool(_not_loaded(run))
 

@@ -8,7 +8,7 @@ from spark_jobs.table import notices
 from spark_jobs.table.runtime import RunTotals, TableRun, iso
 
 
-def dismiss(run: TableRun, totals: RunTotals) -> JobResult:
+def act(run: TableRun, totals: RunTotals) -> JobResult:
     """Mark rows in quarantine, of the codes and files that the job's options name, as resolved, in one commit.
 
     The rows stay in the errors table, with `resolved_at`. `details` has `dismissed`, their number, and for the record

@@ -45,7 +45,7 @@ from spark_jobs.actions.source_values import (
 from spark_jobs.dialects.dms import name_in_files
 from spark_jobs.ledger.claim import Claim
 from spark_jobs.ledger.ledger import FOLDER, LoadedRange, LoadProgress, read_progress, write_progress
-from spark_jobs.sources.capture.log import follow, load_forms, open_log
+from spark_jobs.sources import reader_of
 from spark_jobs.table.runtime import RunTotals, TableRun, iso
 from spark_jobs.verification import SourceTable, opened, url_of
 
@@ -56,7 +56,7 @@ _MARK = b"gddl_load"
 """Key of the metadata of a file: the load and the number of the file in it."""
 
 
-def load_from_source(run: TableRun, totals: RunTotals) -> JobResult:
+def act(run: TableRun, totals: RunTotals) -> JobResult:
     """Write the files of a full load; the next run takes them. A load that was interrupted is resumed.
 
     Raises:
@@ -71,7 +71,7 @@ def load_from_source(run: TableRun, totals: RunTotals) -> JobResult:
         resumed = found is not None and found.ended is None
         if not resumed:
             _require_wanted(run, found)
-        log = open_log(run)  # before a row is read: what is committed meanwhile is in it
+        log = reader_of(run.spec).open_log(run)  # before a row is read: what is committed meanwhile is in it
         resumed = resumed and found is not None and found.log == log
         source = Source.of(run, settings)
         totals.warn(source.warnings())
@@ -178,7 +178,7 @@ class _Load:
             log=self.log,
         )  # fmt: skip
         self._keep()
-        follow(self.run, self.log)
+        reader_of(self.run.spec).follow(self.run, self.log)
 
     def _fill(self, pool: ThreadPoolExecutor) -> None:
         """Write the files that are missing, while the ranges after them are found."""
@@ -394,7 +394,7 @@ class Source:
         with opened(url, schema, table) as found:
             database, kinds = found.connection.dialect.name, found.types
             in_utc = run.dialect.zoned_timestamps and database in ("mysql", "mariadb")
-            forms = load_forms(run, found)
+            forms = reader_of(run.spec).load_forms(run, found)
             columns = tuple(
                 SourceColumn(
                     column.name, _in_files(run, column.name), kind or pa.string(), kind is None,

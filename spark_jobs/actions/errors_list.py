@@ -1,0 +1,22 @@
+"""What is left in the quarantine."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from airflow_gddl.contract.result import JobResult
+from spark_jobs.rules.erasure import key_of_record
+from spark_jobs.table.runtime import RunTotals, TableRun
+
+
+def act(run: TableRun, totals: RunTotals) -> JobResult:
+    """Unresolved rows of the quarantine, of the codes of the job's options: their number by code, and the oldest rows,
+    the key of each before its other values.
+    """
+    context, options = run.context(), run.job.options
+    details: dict[str, Any] = {"unresolved": 0, "codes": [], "rows": []}
+    if context.engine.exists(context.layout.errors):
+        found = context.engine.unresolved(context, options.limit, options.codes)
+        rows = [{"key": key_of_record(row["record"], run.spec.keys), **row} for row in found.rows]
+        details = {"unresolved": found.count, "codes": found.codes, "rows": rows}
+    return run.result(totals, status="succeeded", quarantined=details["unresolved"], details=details)

@@ -1,0 +1,140 @@
+"""What happened to a key."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from typing import Any
+
+from airflow_gddl.contract.errors import FatalError
+from airflow_gddl.contract.result import JobResult
+from spark_jobs.engines.port import TableContext
+from spark_jobs.ledger.cut_changes import cut_before
+from spark_jobs.ledger.ledger import Ledger
+from spark_jobs.plan.identity import require_same_identity
+from spark_jobs.plan.table_schema import TableSchema
+from spark_jobs.rules.erasure import KeyRows, WantedKey
+from spark_jobs.rules.order import that_count
+from spark_jobs.rules.quarantine import Unresolved
+from spark_jobs.rules.verify import (
+    key_history,
+    key_json,
+    replica_records,
+    row_facts,
+)
+from spark_jobs.table import notices
+from spark_jobs.table.current_batch import has_few_rows
+from spark_jobs.table.notices import require_replica
+from spark_jobs.table.pending import of_key
+from spark_jobs.table.runtime import RunTotals, TableRun
+
+_SEARCHED = 1000
+"""Unresolved quarantined rows that are searched for the key, oldest first."""
+_SHOWN = ("code", "reason", "column", "source_file", "position", "batch_id", "occurred_at", "record")
+
+
+def act(run: TableRun, totals: RunTotals) -> JobResult:
+    """The changes of the key that the job's options name, and what the tables hold of it; see docs/cli.md.
+
+    Raises:
+        FatalError: `EXPLAIN_NOT_POSSIBLE`, `EXPLAIN_KEY_INVALID`, `KEY_NOT_FOUND`, `KEYS_CHANGED`, `TABLES_MISSING`,
+            `FIRST_LOAD_UNREADABLE`.
+    """
+    run = of_key(run, "EXPLAIN_KEY_INVALID")
+    ledger = run.ledger()
+    notices.require_first_load(run.spec.table, ledger)
+    notices.require_keyed(run.spec, ledger.state, "EXPLAIN_NOT_POSSIBLE")
+    require_same_identity(run.spec, ledger.state)
+    unfinished = ledger.plan() is not None
+    context = run.context()
+    context = replace(context, engine=context.engine.suited(few_rows=has_few_rows(ledger.state)))
+    require_replica(context, ledger.state)
+    table_schema = context.stored_schema(ledger.state)
+    code = "EXPLAIN_KEY_INVALID"
+    wanted = WantedKey.of(run.spec, table_schema, run.job.options.key, code)
+    details = _details(run, context, table_schema, wanted, ledger)
+    details["batch_unfinished"] = unfinished
+    return run.result(totals, status="succeeded", details=details)
+
+
+def _details(
+    run: TableRun, context: TableContext, table_schema: TableSchema, wanted: WantedKey, ledger: Ledger
+) -> dict[str, Any]:
+    state, layout = ledger.state, context.layout
+    changes, replica, tombstones = (
+        _rows(run, context, table_schema, wanted, path)
+        for path in (layout.changes, layout.replica, layout.tombstones)
+    )  # fmt: skip
+    quarantine, erased_at = _quarantined(context, wanted), _erased_at(context, wanted)
+    if changes is None or replica is None:
+        raise _not_found(run)  # a table without changes yet has no keys either
+    if not (changes.count or replica.count or (tombstones and tombstones.count) or quarantine["records"] or erased_at):
+        raise _not_found(run)
+    history = key_history(changes.rows, replica.rows, table_schema, wanted.stored, state.swept)
+    left_out = changes.count - changes.rows.num_rows
+    deletes = [] if tombstones is None else row_facts(tombstones.rows, table_schema)
+    return {
+        "keys": [key_json(table_schema, wanted.stored)],
+        "outcome": history.outcome,
+        "verdict": None if left_out else history.verdict,
+        "changes": [_plain(asdict(change)) for change in history.changes],
+        "left_out": left_out,
+        "archived": changes.rows.num_rows - that_count(changes.rows).num_rows,
+        "replica": replica_records(replica.rows, table_schema),
+        "tombstone": deletes[-1] if deletes else None,
+        "generation": state.generation,
+        "swept": state.swept,
+        "quarantine": quarantine,
+        "may_be_stale": _may_be_stale(quarantine["records"], replica_records(replica.rows, table_schema)),
+        "erased_at": erased_at,
+        "changes_cut_before": cut_before(run.runtime.storage, layout.state),
+    }
+
+
+def _rows(
+    run: TableRun, context: TableContext, table_schema: TableSchema, wanted: WantedKey, path: str
+) -> KeyRows | None:
+    """Null where there is no table."""
+    if not context.engine.exists(path):
+        return None
+    return context.engine.rows_of_key(context, path, table_schema, wanted.stored, run.job.options.limit)
+
+
+def _plain(change: dict[str, Any]) -> dict[str, Any]:
+    return {**change.pop("facts"), **change}
+
+
+def _quarantined(context: TableContext, wanted: WantedKey) -> dict[str, Any]:
+    """Unresolved records of the key, how many rows were searched of how many, and the number of unread files."""
+    exists = context.engine.exists(context.layout.errors)
+    left = context.engine.unresolved(context, _SEARCHED) if exists else Unresolved(0, [], [])
+    found = [{name: row[name] for name in _SHOWN} for row in left.rows if _is_of(row, wanted)]
+    unread = context.engine.in_quarantine(context)[1] if exists else 0
+    return {"records": found, "searched": len(left.rows), "unresolved": left.count, "unread_files": unread}
+
+
+def _may_be_stale(records: Sequence[Mapping[str, Any]], rows: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether a quarantined record came with the newest change of the row, or later."""
+    return any(record["batch_id"] >= row["batch_id"] for record in records for row in rows)
+
+
+def _is_of(row: Mapping[str, Any], wanted: WantedKey) -> bool:
+    """Files that could not be read have no record."""
+    return row["record"] is not None and wanted.is_in(row["record"])
+
+
+def _erased_at(context: TableContext, wanted: WantedKey) -> str | None:
+    """Time at which the erasure of the key was requested; null: never."""
+    erasures = context.erasures
+    key_hash = erasures.keys().held(wanted.stored)
+    erasure = None if key_hash is None else erasures.read(key_hash)
+    return None if erasure is None else erasure.asked_at
+
+
+def _not_found(run: TableRun) -> FatalError:
+    return FatalError(
+        "KEY_NOT_FOUND",
+        "the table has no change, row, delete or quarantined record of this key",
+        where=run.spec.table,
+        remedy="write the key as the source has it; `gddl run --dry-run` shows files that were not loaded yet",
+    )

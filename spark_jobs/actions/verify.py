@@ -1,0 +1,234 @@
+"""The replica compared with its change table and with the source; `unique` and `foreign_key` checked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from datetime import datetime
+
+from airflow_gddl.contract.completeness import WINDOW_CODE, WINDOWS
+from airflow_gddl.contract.errors import FatalError
+from airflow_gddl.contract.result import JobResult, RunWarning, error_info, summed
+from airflow_gddl.contract.table_spec import TableSpec
+from spark_jobs.actions.verify_constraints import broken, check_constraints, unsettled
+from spark_jobs.engines.port import TableContext
+from spark_jobs.ledger.cut_changes import cut_before
+from spark_jobs.plan.identity import require_same_identity
+from spark_jobs.plan.planned_batch import TableState
+from spark_jobs.plan.table_schema import TableSchema
+from spark_jobs.rules.measure import BUCKETS, Verdict, together
+from spark_jobs.rules.windows import Window, with_files
+from spark_jobs.table import notices
+from spark_jobs.table.notices import foreign_commits, require_replica, warnings_of
+from spark_jobs.table.runtime import RunTotals, TableRun, iso
+from spark_jobs.verification import (
+    SourceVerdict,
+    WindowVerdict,
+    grid_of,
+    opened,
+    url_of,
+    verify_source,
+    verify_windows,
+)
+
+
+def act(run: TableRun, totals: RunTotals) -> JobResult:
+    """Compare the replica with the state that its change table gives, and with its source where a connection is named;
+    check the row's constraints.
+
+    The result has failed with `VERIFY_DIFFERENT` or `SOURCE_DIFFERENT` when they differ, with `VERIFY_VIOLATED` or
+    `CONSTRAINT_NOT_CHECKED`, or with `BATCH_UNFINISHED` when some sources of a table could not be compared.
+
+    Raises:
+        FatalError: as `url_of`, also for a table that is not loaded yet; `BATCH_UNFINISHED`.
+    """
+    run.ledger()  # which refuses a table that was loaded otherwise
+    if not run.spec.shards and (connection := _connection(run)):
+        url_of(connection, run.runtime.environ)  # a table that is not loaded yet must not hide a wrong name
+    if run.job.options.since_seconds is not None:
+        return _by_windows(run, totals)
+    found, unfinished = _judged_by_shard(run, totals)
+    if not found:
+        return run.result(totals)
+    verdict, source = together([one for one, _ in found], run.job.options.limit), found[0][1]
+    if source is not None and source.unsettled:
+        totals.warn([_unsettled(source)])
+    equal = verdict.equal and (source is None or not source.different)
+    findings = check_constraints(run)
+    totals.warn(unsettled(findings))
+    totals.expectations = summed(totals.expectations, [one.count for one in findings])
+    kept = not any(one.failed for one in findings)
+    details = {"verdict": "different" if not equal else "equal" if kept else "violated", **asdict(verdict)}
+    details["compared"] = ["its changes", *([] if source is None else ["its source"])]
+    details |= {"constraints": [asdict(one) for one in findings]} if findings else {}
+    details["changes_cut_before"] = cut_before(run.runtime.storage, run.layout.state)
+    details["source"] = None if source is None else asdict(source)
+    if source is not None and equal and not source.unsettled:
+        totals.complete_until = source.looked_at
+    result = run.result(totals, status="succeeded", details=details)
+    error = (broken(findings) or unfinished) if equal else _difference(run.spec, verdict, source)
+    return result if error is None else replace(result, status="failed", error=error_info(error))
+
+
+def _judged_by_shard(
+    run: TableRun, totals: RunTotals
+) -> tuple[list[tuple[Verdict, SourceVerdict | None]], FatalError | None]:
+    """The verdicts on a table, or on its sources, and the error of the first of these with an unfinished batch."""
+    found, unfinished = [], None
+    for one in run.shard_runs() or (run,):
+        try:
+            judged = _judged(one, totals)
+        except FatalError as error:
+            if error.code != notices.UNFINISHED_CODE or not one.shard:
+                raise
+            unfinished = unfinished or error
+            continue
+        found += [] if judged is None else [judged]
+    if unfinished is not None and not found:
+        raise unfinished
+    former = {one.shard: one.own_state().rows for one in run.former_shards}
+    totals.warn(notices.of_former_shards(former, "were not compared"))
+    return found, unfinished
+
+
+def _judged(run: TableRun, totals: RunTotals) -> tuple[Verdict, SourceVerdict | None] | None:
+    """The verdicts on a table, or on the rows of one of its sources; null: nothing of it was loaded."""
+    ledger = run.ledger()
+    if ledger.state.keys is None:
+        notices.require_first_load(run.spec.table, ledger)
+        return None
+    notices.require_finished(run.title, ledger, run.layout.state, then="verify")
+    require_same_identity(run.spec, ledger.state)
+    context = run.context()
+    table_schema = context.stored_schema(ledger.state)
+    require_replica(context, ledger.state)
+    totals.warn(warnings_of(foreign_commits(run.spec, context.storage, context.layout, ledger)))
+    verdict = context.engine.verify(context, table_schema, ledger.state.swept, run.job.options.limit)
+    if run.shard or not table_schema.keys:
+        totals.warn(_not_compared(run))
+        return verdict, None
+    return verdict, _against_source(run, context, table_schema, ledger.state)
+
+
+def _not_compared(run: TableRun) -> tuple[RunWarning, ...]:
+    if not _connection(run):
+        return ()
+    reason = "a table of several sources" if run.shard else "a table without keys, whose rows can't be matched,"
+    message = f"{reason} is compared with its changes alone, not with its source"
+    return (RunWarning(code="SOURCE_NOT_COMPARED", message=message),)
+
+
+def _against_source(
+    run: TableRun, context: TableContext, table_schema: TableSchema, state: TableState
+) -> SourceVerdict | None:
+    """Null without a connection."""
+    connection = _connection(run)
+    if not connection:
+        return None
+    runtime = run.runtime
+    with opened(url_of(connection, runtime.environ), *run.spec.name_in_source.split(".", 1)) as table:
+        return verify_source(context, table_schema, state, table, run.job.options, runtime.clock())
+
+
+def _by_windows(run: TableRun, totals: RunTotals) -> JobResult:
+    """Compare what was changed lately with the source, by windows of time; see `JobOptions.since_seconds`.
+
+    The result has failed with `WINDOW_DIFFERENT` when some differ.
+
+    Raises:
+        FatalError: as `verify`.
+    """
+    ledgers = run.shard_ledgers() or (run.ledger(),)
+    if all(ledger.state.keys is None for ledger in ledgers):
+        notices.require_first_load(run.spec.table, ledgers[0])
+        return run.result(totals)
+    now = run.runtime.clock()
+    found = _against_source_by_windows(run, now)
+    if found is None:
+        totals.warn([_not_by_windows(run)])
+        windows = tuple(grid_of(run.job.options, now).windows())
+        found = WindowVerdict(column="", since=windows[0].start, windows=windows, looked_at=iso(now))
+    entries = (entry for ledger in ledgers for entry in ledger.all_entries().values())
+    spans = [(e.min_commit_ts, e.max_commit_ts) for e in entries if e.min_commit_ts and e.max_commit_ts]
+    grid = grid_of(run.job.options, datetime.fromisoformat(found.looked_at))
+    found = replace(found, windows=tuple(with_files(found.windows, grid, spans)))
+    wrong = [window for window in found.windows if window.is_wrong]
+    totals.complete_until = found.proven_until
+    verdict = "different" if wrong else "equal" if found.column else "not compared"
+    result = run.result(totals, status="succeeded", details={"verdict": verdict, WINDOWS: asdict(found)})
+    return replace(result, status="failed", error=error_info(_wrong_windows(run.spec, wrong))) if wrong else result
+
+
+def _against_source_by_windows(run: TableRun, now: datetime) -> WindowVerdict | None:
+    """Null: it can't be compared."""
+    connection = _connection(run)
+    if run.spec.shards or not connection:
+        return None
+    url, ledger = url_of(connection, run.runtime.environ), run.ledger()
+    notices.require_finished(run.title, ledger, run.layout.state, then="verify")
+    require_same_identity(run.spec, ledger.state)
+    if not run.spec.keys:
+        return None
+    context = run.context()
+    require_replica(context, ledger.state)
+    schema = context.stored_schema(ledger.state)
+    with opened(url, *run.spec.name_in_source.split(".", 1)) as table:
+        return verify_windows(context, schema, ledger.state, table, run.job.options, now)
+
+
+def _not_by_windows(run: TableRun) -> RunWarning:
+    if run.spec.shards:
+        why = "rows of a table of several sources are not compared"
+    elif not _connection(run):
+        why = "no connection to the source is named"
+    elif not run.spec.keys:
+        why = "rows of a table without keys can't be matched"
+    else:
+        named = run.job.options.window_column
+        why = f"source and replica have no column of times {named or 'that tells when a row was changed'}"
+    message = f"{why}; the files of each window are counted, and nothing is said of what is missing"
+    return RunWarning(code="WINDOWS_NOT_COMPARED", message=message)
+
+
+def _wrong_windows(spec: TableSpec, wrong: Sequence[Window]) -> FatalError:
+    """The windows in which something is missing, and the commands that bring it."""
+    shown = [f"{one.start} ({one.missing} missing, {one.different} different, {one.extra} extra)" for one in wrong]
+    more = f" and {len(shown) - _WINDOWS_NAMED} more" if len(shown) > _WINDOWS_NAMED else ""
+    what = f"windows differ from the source: {', '.join(shown[:_WINDOWS_NAMED])}{more}"
+    remedy = (
+        f"put the files of these times back into landing, then `gddl run --table {spec.table}`; where they are lost, "
+        f"`gddl verify --table {spec.table}`, then `gddl resync --differences --table {spec.table}`"
+    )
+    return FatalError(WINDOW_CODE, what, remedy=remedy)
+
+
+_WINDOWS_NAMED = 3
+
+
+def _connection(run: TableRun) -> str:
+    """Name of the connection to compare with; empty: none."""
+    return run.job.options.source_connection or run.dialect.options.verify_connection or ""
+
+
+def _unsettled(source: SourceVerdict) -> RunWarning:
+    message = "keys differ from the source, and their changes may not have arrived yet; verify again later"
+    sample = tuple(k["key"] for k in source.keys if not k["settled"])[:5]
+    return RunWarning(code="SOURCE_UNSETTLED", message=message, count=source.unsettled, sample=sample)
+
+
+def _difference(spec: TableSpec, verdict: Verdict, source: SourceVerdict | None) -> FatalError:
+    """The comparison that failed, and the command that repairs it."""
+    if not verdict.equal:
+        what = (
+            f"{verdict.buckets_different} of {BUCKETS} buckets differ: "
+            f"{verdict.rows} rows, {verdict.expected_rows} expected"
+        )
+        again = f"`gddl rebuild --table {spec.table}` rebuilds the replica"
+        return FatalError("VERIFY_DIFFERENT", what, remedy=f"see details.keys; {again}")
+    count = 0 if source is None else source.different
+    what = f"{count} keys of the replica differ from the source, and no newer changes of them can be on their way"
+    remedy = (
+        "see details.source.keys; the replica holds what its files say: read these rows from the source by "
+        f"`gddl resync --differences --table {spec.table}`, or let the CDC service reload the table"
+    )
+    return FatalError("SOURCE_DIFFERENT", what, remedy=remedy)

@@ -1,0 +1,40 @@
+"""A database's log as the source of a table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from airflow_gddl.contract.result import JobResult
+from spark_jobs.sources import READING, Load, SourceReader
+from spark_jobs.sources.capture.log import capture_log, follow, load_forms, open_log
+from spark_jobs.sources.capture.postgresql_types import Form
+from spark_jobs.table.runtime import RunTotals, TableRun
+from spark_jobs.verification import SourceTable
+
+
+class LogReader(SourceReader):
+    def has_work(self, run: TableRun, totals: RunTotals) -> bool:
+        """A poll reads the log itself: one reading is for all tables of a source; its files are found as any others."""
+        _read(run, totals)
+        return False
+
+    def load(self, run: TableRun, totals: RunTotals, then: Load) -> JobResult:
+        _read(run, totals)
+        return then(run, totals)
+
+    def open_log(self, run: TableRun) -> str:
+        return open_log(run)
+
+    def follow(self, run: TableRun, log: str) -> None:
+        follow(run, log)
+
+    def load_forms(self, run: TableRun, table: SourceTable) -> Mapping[str, Form]:
+        return load_forms(run, table)
+
+
+READER = LogReader()
+
+
+def _read(run: TableRun, totals: RunTotals) -> None:
+    if run.job.options.action in READING:
+        capture_log(run, totals)

@@ -1,0 +1,22 @@
+"""A topic as the source of a table."""
+
+from __future__ import annotations
+
+from airflow_gddl.contract.result import JobResult
+from spark_jobs.sources import READING, Load, SourceReader
+from spark_jobs.sources.kafka.topic import capture_topic, has_messages
+from spark_jobs.table.runtime import RunTotals, TableRun
+
+
+class TopicReader(SourceReader):
+    def has_work(self, run: TableRun, totals: RunTotals) -> bool:
+        """The run reads the messages, and reports what it finds among them."""
+        return has_messages(run, totals)
+
+    def load(self, run: TableRun, totals: RunTotals, then: Load) -> JobResult:
+        if run.job.options.action in READING:
+            capture_topic(run, totals)
+        return then(run, totals)
+
+
+READER = TopicReader()

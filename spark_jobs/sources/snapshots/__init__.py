@@ -1,0 +1,1 @@
+"""Snapshots of whole tables, taken by their differences (docs/snapshots.md)."""

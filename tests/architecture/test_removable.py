@@ -1,0 +1,168 @@
+"""Rooms can be deleted: everything else still works, and what asks for one says what is missing.
+
+Rooms are found by their folders, so that a new one is tested, too.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+
+from airflow_gddl.contract.codec import report_from_json, to_document
+from airflow_gddl.contract.result import JobResult
+from airflow_gddl.contract.spec import Action, JobOptions, JobSpec, TableSpec
+from tests.delta_rs.small_lake import SmallLake, spec_of
+
+ROOT = Path(__file__).parents[2]
+PACKAGES = ("airflow_gddl", "spark_jobs")
+_ASKING: dict[str, dict[str, Any]] = {
+    "capture": {"dialect": "debezium", "options": {"capture": {"connector": "postgresql"}}},
+    "kafka": {"dialect": "debezium", "options": {"topic": "shop.t"}},
+    "snapshots": {"mode": "snapshots"},
+}
+"""Fields of a row that asks for a source, by the room's name."""
+
+
+@dataclass(frozen=True)
+class Room:
+    """Attributes:
+    path: of its package or module below the repository.
+    """
+
+    kind: str
+    path: Path
+
+    @property
+    def name(self) -> str:
+        return self.path.stem
+
+    @property
+    def module(self) -> str:
+        return ".".join(self.path.with_suffix("").parts)
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.name}"
+
+
+def rooms() -> list[Room]:
+    sources = [path for path in (ROOT / "spark_jobs/sources").iterdir() if (path / "__init__.py").exists()]
+    runners = [path for path in (ROOT / "airflow_gddl/runners").iterdir() if (path / "__init__.py").exists()]
+    actions = [path for path in (ROOT / "spark_jobs/actions").glob("*.py") if path.stem in get_args(Action)]
+    found = [("source", sources), ("runner", runners), ("action", actions)]
+    return [Room(kind, path.relative_to(ROOT)) for kind, paths in found for path in sorted(paths)]
+
+
+ROOMS = rooms()
+
+
+def importers(of: Room) -> Iterator[str]:
+    """Modules outside a room that import it."""
+    for path in (path for package in PACKAGES for path in (ROOT / package).rglob("*.py")):
+        here = path.relative_to(ROOT)
+        if here != of.path and of.path not in here.parents:
+            for node in ast.walk(ast.parse(path.read_text())):
+                names = [alias.name for alias in node.names] if isinstance(node, (ast.Import, ast.ImportFrom)) else []
+                module = node.module if isinstance(node, ast.ImportFrom) and node.module else ""
+                full = [f"{module}.{name}".strip(".") for name in names]
+                if any(one == of.module or one.startswith(f"{of.module}.") for one in (module, *full)):
+                    yield here.as_posix()
+
+
+_ONE_ROOM = {
+    "load": {"spark_jobs/actions/resync_rows.py"},  # both read the source's rows
+    "databricks": {"airflow_gddl/cli/deploy.py"},
+    "glue": {"airflow_gddl/cli/deploy.py"},
+}
+"""Modules that go with a room."""
+
+
+@pytest.mark.parametrize("room", ROOMS, ids=str)
+def test_no_other_module_imports_a_room(room: Room) -> None:
+    assert set(importers(room)) <= _ONE_ROOM.get(room.name, set())
+
+
+def test_there_are_rooms_of_each_kind() -> None:
+    assert {room.kind: sum(one.kind == room.kind for one in ROOMS) for room in ROOMS} == {
+        "source": 3, "runner": 3, "action": 10,
+    }  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the two packages."""
+    folder = tmp_path_factory.mktemp("tree")
+    for package in PACKAGES:
+        shutil.copytree(ROOT / package, folder / package, ignore=shutil.ignore_patterns("__pycache__"))
+    return folder
+
+
+@pytest.fixture
+def without(request: pytest.FixtureRequest, tree: Path) -> Iterator[tuple[Room, Path]]:
+    """The copy without a room and what goes with it."""
+    room: Room = request.param
+    gone = [room.path, *map(Path, _ONE_ROOM.get(room.name, ()))]
+    for path in gone:
+        shutil.rmtree(tree / path) if (tree / path).is_dir() else (tree / path).unlink()
+    yield room, tree
+    for path in gone:
+        copy = shutil.copytree if (ROOT / path).is_dir() else shutil.copy
+        copy(ROOT / path, tree / path)
+
+
+def job(tree: Path, spec: JobSpec) -> JobResult:
+    """The result of a job of that copy, for its only table."""
+    environ = {**os.environ, "PYTHONPATH": str(tree)}
+    command = [sys.executable, "-P", "-m", "spark_jobs.main", "--spec", to_document(spec)]
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False, timeout=120, cwd=tree)
+    lines = done.stdout.splitlines()
+    assert lines, done.stderr
+    return report_from_json(JobResult, lines[-1])
+
+
+@pytest.mark.parametrize("without", ROOMS, ids=str, indirect=True)
+def test_without_a_room_all_else_works(without: tuple[Room, Path], tmp_path: Path) -> None:
+    """A load, changes, a comparison and a rebuild; and a row or an action that needs the room says so."""
+    room, tree = without
+    lake, row = SmallLake(tmp_path), spec_of(history=True, mask={"v": "hash"})
+    lake.load(row)
+    assert job(tree, lake.job([row])).status == "succeeded"
+    lake.change(row, 1, [("U", 0, "new"), ("I", 9, "one more"), ("D", 1, "")])
+    assert job(tree, lake.job([row], JobOptions(full_refresh=True))).status == "succeeded"
+    if room.name != "verify":
+        assert job(tree, lake.job([row], JobOptions(action="verify"))).details["verdict"] == "equal"
+    code = refusal_without(room, tree, lake, row)
+    assert (
+        code in {"source": ("SOURCE_MISSING",), "action": ("ACTION_MISSING",), "runner": ("RUNNER_BROKEN",)}[room.kind]
+    )
+
+
+def refusal_without(room: Room, tree: Path, lake: SmallLake, row: TableSpec) -> str:
+    """Code of the error where the room is asked for."""
+    if room.kind == "runner":
+        code = (
+            "import sys; from airflow_gddl.runners.descriptor import RUNNERS\n"
+            "try: RUNNERS.get(sys.argv[1])\n"
+            "except Exception as error: print(error.code)"
+        )
+        environ = {**os.environ, "PYTHONPATH": str(tree)}
+        command = [sys.executable, "-P", "-c", code, room.name]
+        return subprocess.run(command, env=environ, capture_output=True, text=True, check=True).stdout.strip()
+    options = JobOptions()
+    if room.kind == "action":
+        options = JobOptions(action=room.name)  # type: ignore[arg-type] - its name is the module's
+    else:
+        row = replace(row, table="shop.t", **_ASKING[room.name])
+    result = job(tree, lake.job([row], options))
+    assert result.error is not None, json.dumps(result.details)
+    assert room.name in result.error.message
+    return result.error.code
