@@ -107,6 +107,11 @@ def follow(run: TableRun, log: str) -> None:
         write_followed(run.runtime.storage, run.layout.state, FollowedTable(log=known, relation=relation))
 
 
+def number_of_log(log: str) -> int:
+    """How often the log had been opened anew before, of `open_log`."""
+    return int(log.partition(" ")[0] or 0)
+
+
 def load_forms(run: TableRun, found: SourceTable) -> dict[str, Form]:
     """Columns that a load has to write otherwise than by the driver, so that they equal those of the log."""
     if capture_of(run.spec) is None:
