@@ -263,6 +263,7 @@ _LONG = (
     "test_hive",
     "test_iceberg_by_duckdb",
     "test_jobs",
+    "test_keyless",
     "test_native",
     "test_the_tutorial_s_model_is_built_by_dbt",
     "test_capture_is_resumed_after_each_write",

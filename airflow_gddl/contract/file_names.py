@@ -120,6 +120,8 @@ def is_resynced(path: str) -> bool:
     return _RESYNCED.fullmatch(path.rpartition("/")[2]) is not None
 
 
+FIRST_OF_LOAD = "LOAD00000000.parquet"
+"""Name of the file without rows with which a load by `gddl load` begins."""
 OF_SNAPSHOT = "gddl-snapshot"
 """Part of the names of change files with the differences of a snapshot; its version follows."""
 _OF_SNAPSHOT = re.compile(rf"\d{{8}}-\d{{9}}-{OF_SNAPSHOT}-\d+\.parquet")

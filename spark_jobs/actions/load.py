@@ -45,7 +45,8 @@ from spark_jobs.actions.source_values import (
 from spark_jobs.dialects.dms import name_in_files
 from spark_jobs.ledger.claim import Claim
 from spark_jobs.ledger.ledger import FOLDER, LoadedRange, LoadProgress, read_progress, write_progress
-from spark_jobs.sources import reader_of
+from spark_jobs.plan.loaded_transactions import LoadedTransactions, place_of
+from spark_jobs.sources import number_of_log, reader_of
 from spark_jobs.table.runtime import RunTotals, TableRun, iso
 from spark_jobs.verification import SourceTable, opened, url_of
 
@@ -237,7 +238,11 @@ class _Load:
         )
 
     def _load_range(self, number: int, within: LoadedRange) -> int:
-        return self._write(number, lambda: self.source.rows(within.after, within.to))
+        return self._write(number, lambda: self.source.rows(within.after, within.to, seen=self._keep_seen))
+
+    def _keep_seen(self, found: LoadedTransactions) -> None:
+        """Before the rows are written, so that no file is there without it."""
+        self._keep(seen=replace(found, log=number_of_log(self.log)))
 
     def _write(self, number: int, rows: Callable[[], Iterator[pa.RecordBatch]]) -> int:
         """Write a file unless this load has written it; returns its rows.
@@ -351,6 +356,7 @@ def _is_timestamp(column: Any) -> bool:
     return isinstance(column.type, T.TIMESTAMP)
 
 
+Seen = Callable[[LoadedTransactions], None]
 Conditions = Callable[[Any, Any], Sequence[Any]]
 """Conditions on the rows of a table, made of SQLAlchemy and its table."""
 
@@ -368,6 +374,7 @@ class Source:
         keys: its primary key, whose ranges become files; empty: it has none, or one of a type without ranges.
         rows_about: number of its rows by the database's statistics; null: they have none.
         in_utc: MySQL's columns of type TIMESTAMP are read as instants.
+        at_once: all rows are read in one snapshot, for the transactions in it tell which changes are in the load.
     """
 
     url: Any
@@ -378,6 +385,7 @@ class Source:
     position: str
     rows_about: int | None = None
     in_utc: bool = False
+    at_once: bool = False
 
     @classmethod
     def of(cls, run: TableRun, settings: InitialLoad) -> Source:
@@ -412,8 +420,10 @@ class Source:
             _require_primary(run, found)
             keys = tuple(column.name for column in found.table.primary_key.columns)
             ranged = all(column.name not in keys or not column.as_text for column in columns)
+            at_once = not spec.keys and run.dialect.names_transactions and is_primary(found.connection)
             position, rows = log_position(found.connection), estimated_rows(found.connection, schema, table)
-        return cls(url, spec.name_in_source, settings, columns, keys if ranged else (), position, rows, in_utc)
+        keys = keys if ranged and not at_once else ()
+        return cls(url, spec.name_in_source, settings, columns, keys, position, rows, in_utc, at_once)
 
     @property
     def schema(self) -> pa.Schema:
@@ -435,9 +445,17 @@ class Source:
             row = found.connection.execute(wanted.order_by(*keys).offset(rows - 1).limit(1)).first()
         return None if row is None else key_text(tuple(row))
 
-    def rows(self, after: str | None, to: str | None, within: Conditions = unconditional) -> Iterator[pa.RecordBatch]:
-        """Rows of a range in the order of their keys."""
+    def rows(
+        self, after: str | None, to: str | None, within: Conditions = unconditional, seen: Seen = lambda _: None
+    ) -> Iterator[pa.RecordBatch]:
+        """Rows of a range in the order of their keys.
+
+        Args:
+            seen: is given the transactions that are in them, before the first row, where the table is read at once.
+        """
         with self._opened() as (sa, found):
+            if self.at_once:
+                seen(transactions_seen(found.connection))
             keys = [found.table.c[name] for name in self.keys]
             wanted = sa.select(*(self._selected(sa, found.table, column) for column in self.columns))
             limits = (*_beyond(sa, keys, after), *_up_to(sa, keys, to), *within(sa, found.table))
@@ -472,6 +490,23 @@ class Source:
             if self.in_utc:
                 found.connection.execute(sa.text("SET time_zone = '+00:00'"))
             yield sa, found
+
+
+def is_primary(connection: Any) -> bool:
+    """Whether it is a PostgreSQL and no standby, whose snapshots do not name the transactions that are open."""
+    import sqlalchemy as sa  # noqa: PLC0415 - see above
+
+    is_postgresql = connection.dialect.name == "postgresql"
+    return is_postgresql and not connection.execute(sa.text("SELECT pg_is_in_recovery()")).scalar()
+
+
+def transactions_seen(connection: Any) -> LoadedTransactions:
+    """Those that all reads of PostgreSQL's connection see, in its transaction."""
+    import sqlalchemy as sa  # noqa: PLC0415 - see above
+
+    snapshot = connection.execute(sa.text("SELECT CAST(pg_current_snapshot() AS text)")).scalar()
+    upto = connection.execute(sa.text("SELECT CAST(pg_current_wal_insert_lsn() AS text)")).scalar()
+    return LoadedTransactions(snapshot=str(snapshot), upto=place_of(str(upto)))
 
 
 def statement_limit(dialect: Any, limit: float) -> str:
@@ -528,12 +563,10 @@ def _require_primary(run: TableRun, found: SourceTable) -> None:
 
     The table was loaded before, or jobs have read the log already.
     """
-    import sqlalchemy as sa  # noqa: PLC0415 - see above
-
     is_loaded = run.ledger().state.keys is not None
     if found.connection.dialect.name != "postgresql" or not (is_loaded or capture_of(run.spec)):
         return
-    if found.connection.execute(sa.text("SELECT pg_is_in_recovery()")).scalar():
+    if not is_primary(found.connection):
         why = "is loaded already" if is_loaded else "is followed by jobs"
         what = f"{run.spec.table} {why}, and its connection leads to a standby, which may lag behind"
         remedy = "load it from the primary: name its connection by --source-connection"

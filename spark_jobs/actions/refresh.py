@@ -388,7 +388,9 @@ class _Refresh:
         live, shadow = self.live, self.shadow
         stored = live.stored_columns()
         begins_with, replaces = (None, stored.data) if self.plan.archives else (stored, None)
-        return replace(live, layout=shadow.layout, dialect=shadow.dialect, begins_with=begins_with, replaces=replaces)
+        return replace(
+            live, layout=shadow.layout, dialect=shadow.dialect_after_load, begins_with=begins_with, replaces=replaces
+        )
 
 
 def refresh_table(run: TableRun, outcome: RunTotals) -> JobResult:

@@ -26,6 +26,7 @@ from airflow_gddl.contract.spec import DEFAULT_TIERS, TableSpec, TierSpec
 from airflow_gddl.contract.sql_types import MAX_PRECISION, parse_type, quoted
 from airflow_gddl.contract.table_spec import lowered
 from spark_jobs.plan.discover import BY_NAME, FileTimes
+from spark_jobs.plan.loaded_transactions import LoadedTransactions
 from spark_jobs.plan.planned_batch import PlannedFile
 from spark_jobs.plan.source_snapshots import KnownSnapshots, SnapshotMarks
 from spark_jobs.plan.types import convertible
@@ -215,6 +216,8 @@ def carried_list(names: Iterable[str], lacks: Mapping[str, Sequence[bool]], row:
 
 TRUNCATE = "T"
 """Operation of a truncate: it deletes all rows before it in the order of changes, and has no key."""
+LOADED = "LOADED"
+"""Operation of a change that the table's load has read already, in a table without keys: it is a re-delivery."""
 KEYS_UNKNOWN = "KEYS_UNKNOWN"
 """Of a file with truncates alone that would begin a table."""
 
@@ -273,6 +276,7 @@ class Dialect(ABC):
         spec: the metadata row.
         options: the row's options, of the class that the dialect's descriptor names.
         bounds: of its tier, for reading files.
+        loaded: see `names_transactions`; null: not known, or nothing was loaded. `is_loading`: it is not known yet.
         title: who writes such files, for messages.
         operations: the operations as the source names them, for messages.
         malformed: what is wrong with a row that a `Probed.malformed` marks.
@@ -281,12 +285,16 @@ class Dialect(ABC):
         of_one_length: texts in `total_order` compare only where they are equally long.
         log_positions: `total_order` holds positions in the source's log, of all keys, so that they grow with time.
         sends_again: the service may write a change again, into the same file too; `total_order` says that it is one.
+        names_transactions: changes of PostgreSQL name theirs, so that without keys those that a load has read are known
+            (`LOADED`).
         zoned_timestamps: columns of MySQL's type TIMESTAMP come as times with a zone.
     """
 
     spec: TableSpec
     options: Any
     bounds: ReadBounds = DEFAULT_BOUNDS
+    loaded: LoadedTransactions | None = None
+    is_loading: bool = False
 
     title: ClassVar[str]
     operations: ClassVar[str] = "I, U, D"
@@ -295,6 +303,7 @@ class Dialect(ABC):
     of_one_length: ClassVar[bool] = False
     log_positions: ClassVar[bool] = False
     sends_again: ClassVar[bool] = False
+    names_transactions: ClassVar[bool] = False
     zoned_timestamps: ClassVar[bool] = False
 
     @abstractmethod

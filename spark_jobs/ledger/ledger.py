@@ -20,6 +20,7 @@ from airflow_gddl.contract.errors import FatalError, GddlError, RetriableError
 from airflow_gddl.contract.layout import SHARDS, join
 from airflow_gddl.stores import Storage, read_if_there
 from spark_jobs.plan.discover import BY_NAME, FileAging, FileTimes
+from spark_jobs.plan.loaded_transactions import LoadedTransactions
 from spark_jobs.plan.planned_batch import BatchCommit, BatchPlan, FileEntry, TableState
 from spark_jobs.plan.sharding import beside_others
 
@@ -54,6 +55,7 @@ class LoadProgress:
         before: files of the load before this one.
         position: of the source's log when the load began; empty where the database shows none.
         log: the log that jobs read, and the table in it; empty: they read none.
+        seen: of a table that is read by one query; null: its rows are known by their keys, or not yet read.
     """
 
     began: str
@@ -64,6 +66,7 @@ class LoadProgress:
     before: int = 0
     position: str = ""
     log: str = ""
+    seen: LoadedTransactions | None = None
 
     @property
     def rows(self) -> int:

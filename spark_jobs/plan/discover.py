@@ -9,7 +9,7 @@ from itertools import groupby, takewhile
 from typing import Literal
 
 from airflow_gddl.contract.durations import seconds, wait_seconds
-from airflow_gddl.contract.file_names import PathFormat, change_time, digits_of, moment
+from airflow_gddl.contract.file_names import FIRST_OF_LOAD, PathFormat, change_time, digits_of, moment
 from airflow_gddl.contract.spec import Generations, TableSpec
 from spark_jobs.plan.planned_batch import (
     BatchPlan,
@@ -389,7 +389,7 @@ def find(
         is_unread = unread is None or file.path in unread
         compared[file.path] = _compare(file, known.get(file.path), fingerprint, unread=is_unread)
     found = [item for item in compared.values() if item is not None]
-    opening = [item for item in found if item.opens(state.generation)]
+    opening = [item for item in found if item.opens(state)]
     waiting = [item for item in found if item.waits(state.generation, opens=bool(opening))]
     paths = {item.file.path for item in waiting}
     inference = infer((item.file for item in waiting), generations) if state.generation == 0 else CERTAIN
@@ -454,14 +454,19 @@ class _Compared:
         """As its row says; 0 without one."""
         return 0 if self.known is None else self.known.generation
 
-    def opens(self, generation: int) -> bool:
-        """A load of the current generation with new content. An unreadable one never was part of it: it continues."""
+    def opens(self, state: TableState) -> bool:
+        """A load of the current generation with new content. An unreadable one never was part of it: it continues.
+
+        Without keys so does the first file of a load that follows changes: rows of these are in the load, too.
+        """
         known = self.known
+        if known is None:
+            follows = state.keys == () and state.generation > 0
+            return follows and self.file.path.rpartition("/")[2] == FIRST_OF_LOAD
         return (
-            known is not None
-            and self.file.kind == "load"
+            self.file.kind == "load"
             and (known.state == "committed" or known.reopens)
-            and known.generation == generation
+            and known.generation == state.generation
             and self.changed
         )
 

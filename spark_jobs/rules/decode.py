@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.contract.sql_types import DecimalType, ScalarType, SqlType, StructType, parse_type, unsupported_part
-from spark_jobs.dialects.protocol import TRUNCATE, match
+from spark_jobs.dialects.protocol import LOADED, TRUNCATE, match
 from spark_jobs.plan.planned_batch import BatchPlan, Truncate
 from spark_jobs.plan.sequence import Forms
 from spark_jobs.plan.sharding import refreshed
@@ -334,9 +334,11 @@ class _Decoder:
         problems = [*self._row_problems(op, planned.values, deletes), *self._sequence_problems(sequence, unparsable),
                     *planned.problems, *before.problems, *self._image_problems(rows, deletes),
                     *self._list_problems(rows, op)]  # fmt: skip
+        loaded = mask_of(pc.fill_null(pc.equal(op, LOADED), False)) if self._may_be_loaded else None
+        problems = [replace(p, where=but(p.where, loaded)) for p in problems]
         problems = [replace(p, where=but(p.where, truncating)) if p.code not in _OF_TRUNCATES else p for p in problems]
-        outside = self._outside(rows, op, problems, truncating)
-        expected = self._expected(rows, problems, either(outside, truncating))
+        outside = self._outside(rows, op, problems, either(truncating, loaded))
+        expected = self._expected(rows, problems, either(either(outside, truncating), loaded))
         problems += expected.problems
         bad, found = _first_of([p for p in problems if p.where is not None], self.group.rows)
         rows = self._marked(rows, bad)
@@ -381,14 +383,19 @@ class _Decoder:
         """Whether truncates are known; those of quarantined records came before they were."""
         return self.how.kind == "change" and not self.group.replayed
 
-    def _outside(self, rows: pa.Table, op: pa.Array, problems: list[RowProblem], truncating: Mask) -> Mask:
+    @property
+    def _may_be_loaded(self) -> bool:
+        """Whether a load may have read changes already, see `LOADED`."""
+        return self._may_truncate and not self.table_schema.keys and self.how.dialect.names_transactions
+
+    def _outside(self, rows: pa.Table, op: pa.Array, problems: list[RowProblem], exempt: Mask) -> Mask:
         """Rows outside the row filter; problems of rows for which it can't be decided are added."""
         spec = self.table_schema.spec
         if spec.where is None:
             return None
         self._require_columns_of_filter(spec, op)
         sound = self._sound(problems)
-        sound = sound if truncating is None else sound & ~truncating
+        sound = sound if exempt is None else sound & ~exempt
         outside, undecided = outside_filter(rows, self.table_schema, sound)
         problems.append(undecided)
         return outside if outside.any() else None
@@ -445,6 +452,7 @@ class _Decoder:
         """
         known = pa.array(("R",) if self.how.kind == "load" else _OPERATIONS)
         known = pa.array([*_OPERATIONS, TRUNCATE]) if self._may_truncate else known
+        known = pa.concat_arrays([known, pa.array([LOADED])]) if self._may_be_loaded else known
         problems = []
         if self.group.malformed is not None:
             where = mask_of(self.group.malformed.is_valid())

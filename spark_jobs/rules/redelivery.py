@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from airflow_gddl.contract.file_names import is_resynced
 from airflow_gddl.contract.result import RunWarning
+from spark_jobs.dialects.protocol import LOADED
 from spark_jobs.plan.table_schema import GDDL, RESCUED, TableSchema
 from spark_jobs.rules.arrays import changes, flat, row_codes, sorted_rows
 from spark_jobs.rules.errors_table import without_files
@@ -33,7 +34,8 @@ def new_changes(batch: pa.Table, stored: pa.Table | None, schema: TableSchema) -
     batch the first is kept. A delivery is a file; where a service sends changes again into the same file, what that has
     at one place without a break. A replayed change belongs to the delivery in which it was quarantined. Of a key, what
     a delivery brings back is no re-delivery, see `_returning`, nor what comes at a place of which changes were put
-    aside. Full-load rows of a keyless table are none, nor rows that a resync has read.
+    aside. Full-load rows of a keyless table are none, nor rows that a resync has read. What a load has read (`LOADED`)
+    is one.
 
     Args:
         stored: rows of the change table that may equal some, of other batches; null: there are none.
@@ -83,6 +85,7 @@ def _first_deliveries(
     of_load = np.asarray(pc.equal(gddl["op"], "R"))
     loads = of_load[:count]
     if not schema.keys:
+        kept &= ~np.asarray(pc.equal(gddl["op"].slice(0, count), LOADED))
         return (kept & ~((nth > 0) & _are_numbered(rows, schema)[:count])) | loads, nth
     if schema.shared_places:
         kept |= np.isin(group[:count], group[(runs > 0) | (replayed & ~of_load)])
@@ -228,7 +231,8 @@ def doubtful(rows: pa.Table, schema: TableSchema) -> np.ndarray:
     """Which changes can't be told from re-deliveries of equal ones: without a key, at a place that several share."""
     if schema.keys or not schema.shared_places:
         return np.zeros(rows.num_rows, dtype=bool)
-    result: np.ndarray = np.asarray(pc.not_equal(gddl_fields(rows)["op"], "R")) & ~_are_numbered(rows, schema)
+    is_sure = pc.is_in(gddl_fields(rows)["op"], value_set=pa.array(["R", LOADED]))
+    result: np.ndarray = ~np.asarray(is_sure) & ~_are_numbered(rows, schema)
     return result
 
 

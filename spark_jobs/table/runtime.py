@@ -498,6 +498,13 @@ class TableRun:
         """
         return dialect_of(self.spec, self.job.tiers[self.spec.size])
 
+    @property
+    def dialect_after_load(self) -> Dialect:
+        """The dialect, which knows what the newest load has read where rows have no keys to tell."""
+        if self.spec.keys or not self.dialect.names_transactions or (found := self.source_load) is None:
+            return self.dialect
+        return replace(self.dialect, loaded=found.seen, is_loading=found.ended is None)
+
     @cached_property
     def layout(self) -> Layout:
         return self.layout_override or Layout.of(self.job.roots, self.spec)
@@ -513,7 +520,7 @@ class TableRun:
         tier = self.job.tiers[self.spec.size]
         engine = make_engine(self.engine, self.runtime, work)
         return TableContext(
-            dialect=self.dialect,
+            dialect=self.dialect_after_load,
             # Iceberg readers take data files as they are: no deletion vectors, no widened types.
             tier=replace(tier, deletion_vectors=False) if self.spec.iceberg else tier,
             layout=self.layout,

@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
@@ -220,10 +221,10 @@ def test_load_that_was_broken_off_begins_anew_where_the_log_was_lost(
     lake, engine, rows = SmallLake(tmp_path), source.engine, initial_load.Source.rows
     spec = replace(SPEC, initial_load=InitialLoad(chunk_rows=50, parallel=1))
 
-    def broken(self: initial_load.Source, after: str | None, *others: object) -> object:
+    def broken(self: initial_load.Source, after: str | None, *others: Any, **named: Any) -> object:
         if after is not None and "100" in after:
             raise RetriableError("SOURCE_UNREACHABLE", "the network is gone")
-        return rows(self, after, *others)
+        return rows(self, after, *others, **named)
 
     with monkeypatch.context() as patched:
         patched.setattr(initial_load.Source, "rows", broken)

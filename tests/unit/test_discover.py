@@ -53,6 +53,16 @@ def test_a_rewritten_change_file_waits_in_the_current_generation() -> None:
     assert discovery.waiting[0].fingerprint == "content:etag-2"
 
 
+def test_first_file_of_a_load_opens_a_generation_after_changes_without_keys() -> None:
+    """With keys a row of the load loses to every change of it."""
+    load = [landed("LOAD00000000.parquet", 2), landed("LOAD00000001.parquet", 3)]
+    change = entry(landed("20240101-000000000.csv"))
+    for keys, generation in (((), 2), (("id",), 1)):
+        discovery = found(load, change, state=replace(FIRST, keys=keys))
+        assert waiting(discovery) == [("LOAD00000000.parquet", generation), ("LOAD00000001.parquet", generation)]
+    assert {number for _, number in waiting(found(load, state=TableState()))} == {1}
+
+
 def test_a_touched_file_does_not_wait() -> None:
     old, new = landed("20240101-000000000.csv"), landed("20240101-000000000.csv", 9, etag="etag-1+touched")
     discovery = found([new], entry(old))

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from airflow_gddl.contract.errors import FatalError
+from airflow_gddl.contract.errors import FatalError, RetriableError
 from airflow_gddl.contract.extensions import DebeziumOptions, DmsOptions
 from airflow_gddl.contract.file_names import Names, PathFormat, is_resynced, is_temporary
 from airflow_gddl.contract.flat_events import FlatForm
@@ -33,6 +33,7 @@ from spark_jobs.dialects.debezium.technical import (
     Translated,
     with_epochs,
     with_keys,
+    with_loaded,
     with_log,
     with_numbers,
     with_other_epochs,
@@ -187,6 +188,7 @@ class DebeziumDialect(Dialect):
     of_one_length = True
     log_positions = True
     sends_again = True
+    names_transactions = True
     zoned_timestamps = True
 
     def classify(self, relative_path: str) -> Names | None:
@@ -251,6 +253,7 @@ class DebeziumDialect(Dialect):
     def probe(self, storage: InputOpener, file: PlannedFile) -> Probed:
         if file.kind == "load" or is_resynced(file.path):  # rows that jobs have read from the source
             return probe(storage, file, DmsOptions(), self.bounds)
+        self._require_load(file)
         with reading(file):
             with storage.open_input(file.path) as stream:
                 data = stream.read()
@@ -270,12 +273,23 @@ class DebeziumDialect(Dialect):
                 events = read_events(data, self.spec.keys, flat)
             return self._probed(file, table_of(events, self.options, images), events.malformed)
 
+    def _require_load(self, file: PlannedFile) -> None:
+        """
+        Raises:
+            RetriableError: `TABLE_BUSY`: until the load has read the table, it is not known which changes it has.
+        """
+        if self.is_loading:
+            what = f"{self.spec.table} has no keys, and its load from the source has not ended"
+            remedy = f"let it end, or resume it: gddl load --table {self.spec.table}"
+            raise RetriableError("TABLE_BUSY", what, where=file.path, remedy=remedy)
+
     def _probed(self, file: PlannedFile, rows: Translated, malformed: pa.Array | None = None) -> Probed:
         table = with_shards(rows.table, rows.sources, self.spec.keys)
         table = with_numbers(table, rows.numbers, self.spec.keys)
         table = with_epochs(with_keys(table, self.spec.keys), self.options.log_began)
         table = with_log(table, log_of(file.path))
+        table = with_loaded(table, rows.sources, self.loaded, log_of(file.path))
         marks = None if self.options.snapshots == "merge" else marks_of(table, rows, file.path)
         found = Probed.of_table(file, table, malformed, rows.stated, marks)
-        operations = pc.unique(table.column(self.op_column)).to_pylist() if malformed is None else []
+        operations = pc.unique(rows.table.column(self.op_column)).to_pylist() if malformed is None else []
         return replace(found, only_truncates=operations == [TRUNCATE], unavailable=rows.unavailable)

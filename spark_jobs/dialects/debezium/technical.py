@@ -14,7 +14,8 @@ import pyarrow.compute as pc
 
 from airflow_gddl.contract.durations import moment_of
 from spark_jobs.dialects.debezium.connect_values import Values
-from spark_jobs.dialects.protocol import carried_list, match
+from spark_jobs.dialects.protocol import LOADED, carried_list, match
+from spark_jobs.plan.loaded_transactions import LoadedTransactions
 from spark_jobs.plan.sequence import EPOCH
 
 Source = Mapping[str, Any]
@@ -252,6 +253,25 @@ def with_log(table: pa.Table, number: int) -> pa.Table:
     if not number or SEQUENCE not in table.column_names:
         return table
     return table.set_column(table.column_names.index(SEQUENCE), SEQUENCE, _of_log(table.column(SEQUENCE), number))
+
+
+def with_loaded(table: pa.Table, sources: Sequence[Source], loaded: LoadedTransactions | None, log: int) -> pa.Table:
+    """Rows with `LOADED` for changes that a load has read.
+
+    Args:
+        loaded: null: none is known. `log`: number of the captured log.
+    """
+    if loaded is None:
+        return table
+    found = pa.array([_is_loaded(source, loaded, log) for source in sources], pa.bool_())
+    return table.set_column(table.column_names.index(OP), OP, pc.if_else(found, LOADED, table.column(OP)))
+
+
+def _is_loaded(source: Source, loaded: LoadedTransactions, log: int) -> bool:
+    transaction, place = source.get("txId"), source.get("lsn")
+    if source.get("connector") != "postgresql" or not isinstance(transaction, int) or not isinstance(place, int):
+        return False
+    return loaded.has(transaction, place, log)
 
 
 def _of_log(positions: pa.ChunkedArray, number: int) -> pa.ChunkedArray:

@@ -20,6 +20,7 @@ from airflow_gddl.contract.postgresql_log import (
     table_findings,
 )
 from airflow_gddl.contract.spec import TableSpec
+from spark_jobs.plan.loaded_transactions import place_of
 from spark_jobs.sources.capture.engine import Batch
 from spark_jobs.sources.capture.position import LogPosition, Mark
 
@@ -154,17 +155,17 @@ class PostgreSQL:
             how = "was dropped" if there is None else "is lost: the database has removed changes that were not read"
             raise FatalError("SOURCE_LOG_LOST", f"the slot {self.slot} {how}", where=self.slot, remedy=_AGAIN)
         self._wait_until_free(connection)
-        read, end = self._read_until(known), _place(str(there["flushed"]))
+        read, end = self._read_until(known), place_of(str(there["flushed"]))
         if end < read:
             raise self._restarted(
                 f"the log ends at {there['flushed']}, and was read until {_lsn(read)}: it was restored"
             )
-        confirmed = _place(str(there["confirmed"]))
+        confirmed = place_of(str(there["confirmed"]))
         if confirmed > read:
             raise self._restarted(
                 f"the slot {self.slot} begins at {there['confirmed']}, behind {_lsn(read)}: it was made again"
             )
-        if known.mark and confirmed < _place(known.mark.place) and not self._has(connection, known.mark):
+        if known.mark and confirmed < place_of(known.mark.place) and not self._has(connection, known.mark):
             raise self._restarted(f"the log lacks what was read of it at {known.mark.place}: it was restored")
 
     def mark(self, connection: Any) -> Mark:
@@ -204,7 +205,7 @@ class PostgreSQL:
     @staticmethod
     def _read_until(known: LogPosition) -> int:
         """The greatest place that was read; that of the opening where nothing was."""
-        places = [_place(known.opened)]
+        places = [place_of(known.opened)]
         for one in known.offsets:
             offset = json.loads(one.offset)
             places += [int(offset[name]) for name in ("lsn", "lsn_proc", "lsn_commit") if offset.get(name) is not None]
@@ -222,11 +223,6 @@ class PostgreSQL:
 
     def _scalar(self, connection: Any, statement: str, **values: Any) -> Any:
         return connection.execute(self.sa.text(statement), values).scalar()
-
-
-def _place(lsn: str) -> int:
-    high, _, low = lsn.partition("/")
-    return (int(high, 16) << 32) + int(low, 16)
 
 
 def _lsn(place: int) -> str:

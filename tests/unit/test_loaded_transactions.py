@@ -1,0 +1,41 @@
+"""Which changes of PostgreSQL's log a load has read, by the snapshot in which it read."""
+
+from __future__ import annotations
+
+import pytest
+
+from spark_jobs.plan.loaded_transactions import LoadedTransactions, place_of
+
+SEEN = LoadedTransactions(snapshot="100:110:102,105", upto=1000)
+FAR = 1 << 32
+
+
+@pytest.mark.parametrize(
+    ("transaction", "is_loaded"),
+    [(99, True), (100, True), (101, True), (102, False), (105, False), (109, True), (110, False), (500, False)],
+)
+def test_transaction_is_loaded_if_the_snapshot_sees_it(transaction: int, is_loaded: bool) -> None:
+    assert SEEN.has(transaction, 1000, 0) is is_loaded
+
+
+@pytest.mark.parametrize("epoch", [1, 7])
+def test_numbers_in_the_log_have_32_bits(epoch: int) -> None:
+    first = epoch * FAR - 2
+    seen = LoadedTransactions(snapshot=f"{first}:{first + 5}:{first + 3}", upto=1000)
+    numbers = range(first - 3, first + 7)
+    assert [number - first for number in numbers if seen.has(number % FAR, 1, 0)] == [-3, -2, -1, 0, 1, 2, 4]
+
+
+def test_number_that_comes_again_is_another_transaction() -> None:
+    assert SEEN.has(99, 1000, 0)
+    assert not SEEN.has(99, 1001, 0)
+
+
+def test_log_that_was_opened_anew_has_nothing_of_the_load_before() -> None:
+    second = LoadedTransactions(snapshot="5:5:", upto=10, log=2)
+    assert second.has(900, 5000, 1), "of a log that ended before the load"
+    assert not second.has(4, 5, 3), "of one that began after it"
+
+
+def test_places_compare_as_numbers() -> None:
+    assert place_of("1/0") - place_of("0/FFFFFFFF") == 1
