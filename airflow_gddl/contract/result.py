@@ -11,6 +11,8 @@ from airflow_gddl.contract.errors import RETRIED, FatalError, GddlError
 
 Status = Literal["succeeded", "failed", "skipped"]
 Mode = Literal["initial", "incremental", "refresh"]
+TableTasks = Literal["one", "many"]
+"""How many Spark tasks, or processes, worked on a table."""
 
 STARTING_SPARK = "starting Spark"
 """The step of a table that waits for the Java process of the job."""
@@ -142,7 +144,8 @@ class JobResult:
     table: str
     status: Status
     mode: Mode = "incremental"
-    engine: str = "spark"
+    tasks: TableTasks = "many"
+    """`many` also where the tier asks for one task, which could not take the table (`NEEDS_MANY_TASKS`)."""
     batches: int = 0
     files: int = 0
     rows_read: int = 0
