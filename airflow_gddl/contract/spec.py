@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from airflow_gddl.contract.codec import ALWAYS
 from airflow_gddl.contract.extensions import CatalogSpec
+from airflow_gddl.contract.result import CommitMethod
 from airflow_gddl.contract.source_access import SourceAccess
 from airflow_gddl.contract.table_spec import (
     STRICT,
@@ -52,7 +53,6 @@ def size_bytes(text: str) -> int:
 
 
 TierTasks = Literal["one", "many", "processes"]
-CommitMethod = Literal["direct", "merge"]
 WindowLength = Literal["hour", "day"]
 
 
@@ -154,7 +154,6 @@ __all__ = [
     "DEFAULT_TIERS",
     "Action",
     "AirflowView",
-    "CommitMethod",
     "Continuous",
     "DeleteMode",
     "DesiredState",

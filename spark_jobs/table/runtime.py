@@ -21,6 +21,7 @@ from airflow_gddl.contract.errors import OF_FILES, GddlError, RetriableError
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.result import (
     STARTING_SPARK,
+    CommitMethod,
     ExpectationCount,
     Freshness,
     JobResult,
@@ -302,6 +303,7 @@ class RunTotals:
     started_at: str = ""
     mode: Mode = "incremental"
     tasks: TableTasks = "many"
+    commit: CommitMethod = "direct"
     batches: int = 0
     files: int = 0
     rows_read: int = 0

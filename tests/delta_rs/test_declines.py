@@ -149,5 +149,5 @@ def test_supported_table_is_accepted(tmp_path: Path) -> None:
     lake = grown(tmp_path)
     done = lake.run(SPEC)
     assert isinstance(done, TableOutcome)
-    assert done.result.tasks == "one"
+    assert (done.result.tasks, done.result.commit) == ("one", "direct")
     assert lake.replica(SPEC) == {0: "load 0", 1: "new"}

@@ -47,6 +47,7 @@ def test_changes_and_repairs(feature: str, monkeypatch: pytest.MonkeyPatch, tmp_
     done = run(spark, lake, SPEC)
     assert done.error is None, done.error
     assert (done.main.inserted, done.main.updated, done.main.deleted) == (1, 1, 1)
+    assert done.commit == "merge", "what the table needs is said"
     lake.change(SPEC, 2, [("U", 9, "newer"), ("D", 1, None)])
     assert run(spark, lake, SPEC).error is None
     truth = {2: "load 2", 3: "changed", 9: "newer"}
@@ -100,7 +101,7 @@ def test_logs_that_an_interrupted_writer_began(tmp_path: Path) -> None:
     job = lake.job([SPEC])
     tiers = {size: replace(tier, commit="merge") for size, tier in job.tiers.items()}
     found = lake.run(spark, replace(job, tiers=tiers))[SPEC.table]
-    assert (found.error, found.quarantined) == (None, 1)
+    assert (found.error, found.quarantined, found.commit) == (None, 1, "merge")
     assert rows(spark, layout.replica) == {1: "new"}
 
 
