@@ -52,7 +52,7 @@ sources:
     connection: GDDL_SOURCE_BENCH
     capture: {connector: postgresql}
     defaults: {initial_load: {}, size: medium}
-tiers: {medium: {spread: processes}}
+tiers: {medium: {tasks: processes}}
 """
 ROW = f"source: bench\ntables:\n  - {{table: {TABLE}, keys: [id]}}\n"
 _NUMBERS = re.compile(r"\+0\+(\d+)_(\d+)_")

@@ -1,6 +1,6 @@
 """This engine against the hand-written job: four files of 50,000 changes into 5,000,000 rows of ten columns.
 
-    python benchmarks/large_merge.py [--scale 0.02] [--changes 50000] [--growth] [--engine spark|delta_rs]
+    python benchmarks/large_merge.py [--scale 0.02] [--changes 50000] [--growth] [--tasks many|one]
 
 Both sides run on the same files, one after the other, each in processes of its own. The last line of standard output is
 one JSON object; progress goes to standard error.
@@ -24,7 +24,7 @@ import workload
 from measuring import Answer, Order, last_version, print_figures, run_child, say, written_after
 from workload import Folders, Workload
 
-from airflow_gddl.contract.spec import EngineName
+from airflow_gddl.contract.result import TableTasks
 
 _ROWS, _FILES, _CHANGES_PER_FILE = 5_000_000, 4, 50_000
 _GROWTH_ROWS, _GROWTH_CHANGES = (100_000, 1_000_000, 10_000_000), 10_000
@@ -61,7 +61,7 @@ class Growth:
     handwritten_seconds: float
 
 
-def compare(work: Workload, root: Path, engine: EngineName = "spark") -> dict[str, Figures]:
+def compare(work: Workload, root: Path, tasks: TableTasks = "many") -> dict[str, Figures]:
     """Both sides on one workload, checked: figures by side.
 
     Raises:
@@ -73,12 +73,12 @@ def compare(work: Workload, root: Path, engine: EngineName = "spark") -> dict[st
     workload.write(work, folders)
     found, class_path = {}, ""
     for side, program in _PROGRAMS.items():
-        load = run_child(program, _order(side, "load", folders, engine, class_path))
+        load = run_child(program, _order(side, "load", folders, tasks, class_path))
         class_path = load.class_path
         loaded = last_version(folders.replica(side))
         tiny = replace(work, rows=_LEAST_ROWS, files=1, changes_per_file=_LEAST_CHANGES)
         workload.write(tiny, _warm(folders, side))
-        answer = run_child(program, _order(side, "run", folders, engine, class_path))
+        answer = run_child(program, _order(side, "run", folders, tasks, class_path))
         rewritten = written_after(folders.replica(side), loaded).rewritten
         found[side] = Figures(answer=answer, load_seconds=load.seconds, rewritten=rewritten, work=work)
         say(f"{side}: {answer.seconds:.1f} s; {truth.check(folders, side):,} rows are right")
@@ -90,7 +90,7 @@ def _warm(folders: Folders, side: str) -> Folders:
     return Folders(folders.root / f"{side}-warm")
 
 
-def _order(side: str, phase: Literal["load", "run"], folders: Folders, engine: EngineName, class_path: str) -> Order:
+def _order(side: str, phase: Literal["load", "run"], folders: Folders, tasks: TableTasks, class_path: str) -> Order:
     say(f"{side}: {phase}")
     return Order(
         phase=phase,
@@ -100,16 +100,16 @@ def _order(side: str, phase: Literal["load", "run"], folders: Folders, engine: E
         cores=this_engine.TIER.cores,
         memory=this_engine.TIER.memory,
         class_path=class_path,
-        engine=engine,
+        tasks=tasks,
     )
 
 
-def measure_growth(scale: float, seed: int, root: Path, engine: EngineName) -> list[Growth]:
+def measure_growth(scale: float, seed: int, root: Path, tasks: TableTasks) -> list[Growth]:
     """The cost of a batch of one size as the table grows."""
     found = []
     for full in _GROWTH_ROWS:
         work = scaled(full, 1, _GROWTH_CHANGES, scale, seed)
-        sides = compare(work, root / f"growth-{full}", engine)
+        sides = compare(work, root / f"growth-{full}", tasks)
         shutil.rmtree(root / f"growth-{full}")
         mine, other = (sides[s].answer.seconds for s in _PROGRAMS)
         found.append(Growth(rows=work.rows, changes=work.changes, seconds=mine, handwritten_seconds=other))
@@ -187,11 +187,11 @@ def main() -> None:
     parser.add_argument("--growth", action="store_true", help="also one batch each into tables of growing size")
     parser.add_argument("--seed", type=int, default=1, help="equal seeds give equal files")
     parser.add_argument("--keep", metavar="DIR", help="work in this folder and leave everything there")
-    parser.add_argument("--engine", choices=get_args(EngineName), default="spark", help="of this project's side")
+    parser.add_argument("--tasks", choices=get_args(TableTasks), default="many", help="of this project's side")
     args = parser.parse_args()
     with _folder(args.keep) as folder:
-        sides = compare(scaled(_ROWS, _FILES, args.changes, args.scale, args.seed), folder / "large", args.engine)
-        growth = measure_growth(args.scale, args.seed, folder, args.engine) if args.growth else []
+        sides = compare(scaled(_ROWS, _FILES, args.changes, args.scale, args.seed), folder / "large", args.tasks)
+        growth = measure_growth(args.scale, args.seed, folder, args.tasks) if args.growth else []
     report(sides, growth)
 
 

@@ -1,6 +1,6 @@
 """What a layout saves: files that a filter opens and rows that batches write anew, counted from Delta's log.
 
-    python benchmarks/layouts.py [--rows 200000] [--batches 10] [--engine delta_rs|spark]
+    python benchmarks/layouts.py [--rows 200000] [--batches 10] [--tasks processes|many]
 
 Changes come to the newest of forty days, as they do to orders. Counts, not seconds: they are the same on every machine.
 """
@@ -52,7 +52,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=200_000)
     parser.add_argument("--batches", type=int, default=10)
-    parser.add_argument("--engine", choices=("delta_rs", "spark"), default="delta_rs")
+    parser.add_argument("--tasks", choices=("processes", "many"), default="processes")
     asked = parser.parse_args()
     found: dict[str, dict[str, int]] = {}
     for name, fields in LAYOUTS.items():
@@ -66,7 +66,7 @@ def _measured(root: Path, fields: Mapping[str, Any], asked: argparse.Namespace) 
     spec = TableSpec(table="s.orders", keys=("id",), sequence_by=("seq",), size="medium", **fields)
     roots = Roots(landing=str(root / "landing"), lake=str(root / "lake"))
     layout = Layout.of(roots, spec)
-    tiers = {**DEFAULT_TIERS, "medium": replace(DEFAULT_TIERS["medium"], engine=asked.engine, spread="processes")}
+    tiers = {**DEFAULT_TIERS, "medium": replace(DEFAULT_TIERS["medium"], tasks=asked.tasks)}
     job = JobSpec(run_id="r", roots=roots, tables=(spec,), tiers=tiers)
     chance = np.random.default_rng(1)
     days = chance.permutation(np.arange(asked.rows) % DAYS)

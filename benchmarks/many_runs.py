@@ -91,7 +91,7 @@ class ManyRuns:
         self.run("succeeded")
 
     def run(self, status: str) -> None:
-        tiers = {**DEFAULT_TIERS, "small": replace(DEFAULT_TIERS["small"], spread="processes")}
+        tiers = {**DEFAULT_TIERS, "small": replace(DEFAULT_TIERS["small"], tasks="processes")}
         job = JobSpec(run_id=f"run-{self.done}", roots=self.roots, tables=(SPEC,), tiers=tiers)
         runtime = Runtime(storage=counting(self.calls), spark=NoSpark(), clock=lambda: self.now)
         begun = time.process_time()

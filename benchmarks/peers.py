@@ -33,10 +33,10 @@ from spark_jobs.spark import jars
 
 _ROWS, _CHANGES_PER_FILE = 2_000_000, 50_000
 _LEAST_ROWS, _LEAST_CHANGES = 2_000, 200
-_OWN = ("engine_spark", "engine_delta_rs")
+_OWN = ("many_tasks", "one_task")
 PROGRAMS: Mapping[str, str] = {
-    "engine_spark": "peers_delta.py",
-    "engine_delta_rs": "peers_delta.py",
+    "many_tasks": "peers_delta.py",
+    "one_task": "peers_delta.py",
     "merge_plain": "peers_delta.py",
     "merge_tuned": "peers_delta.py",
     "deltalake": "peers_delta.py",
@@ -151,7 +151,7 @@ class Peers:
             cores=self.cores,
             memory=self.memory,
             class_path=self.jars.get(_ELSEWHERE.get(tool, ""), self.delta),
-            engine="delta_rs" if tool == "engine_delta_rs" else "spark",
+            tasks="one" if tool == "one_task" else "many",
             tool=tool,
             batches=work.batches,
         )

@@ -34,12 +34,12 @@ class ThisProject:
     """Whole jobs, one for each batch, with all their duties: discovery, change table, quarantine, ledger."""
 
     def __init__(self, order: PeerOrder) -> None:
-        tier = this_engine.TIER if order.engine == "spark" else this_engine.WITHOUT_SPARK
+        tier = this_engine.TIER if order.tasks == "many" else this_engine.WITHOUT_SPARK
         self._name = order.tool
         self._side = this_engine.Side(
             LazySpark(SessionSettings(cores=order.cores, memory=order.memory, single=True)), tier
         )
-        packages = ("deltalake",) if order.engine == "delta_rs" else ("pyspark", "delta-spark", "deltalake")
+        packages = ("deltalake",) if order.tasks == "one" else ("pyspark", "delta-spark", "deltalake")
         self.versions = _versions(*packages)
 
     def start(self, folders: Folders) -> None:
@@ -56,7 +56,7 @@ class ThisProject:
         runtime = Runtime(storage=Storage(), spark=self._side.spark)
         run_job(this_engine.job_of(folders, self._side), runtime, shown.append)
         print(shown[0])
-        if (shown[0].status, shown[0].engine) != ("succeeded", self._side.tier.engine):
+        if (shown[0].status, shown[0].tasks) != ("succeeded", self._side.tier.tasks):
             raise this_engine.JobFailedError(f"not succeeded: {shown[0]}")
 
     def export(self, folders: Folders) -> None:

@@ -14,7 +14,8 @@ from deltalake import DeltaTable
 from measuring import WrongResultError
 from workload import KEY, SCHEMA, Folders
 
-from airflow_gddl.contract.spec import DEFAULT_TIERS, EngineName, JobSpec, Roots, TableSpec, TierSpec
+from airflow_gddl.contract.result import TableTasks
+from airflow_gddl.contract.spec import DEFAULT_TIERS, JobSpec, Roots, TableSpec, TierSpec
 from spark_jobs.ledger.ledger import seal
 
 MIX = {"U": 0.9, "I": 0.0, "D": 0.1}
@@ -44,8 +45,8 @@ class SmallFolders:
     def replica(self, side: str, name: str) -> Path:
         return self.lake(side) / "bench" / name
 
-    def tier(self, engine: EngineName, cores: int) -> TierSpec:
-        return replace(DEFAULT_TIERS["small"], engine=engine, cores=cores)
+    def tier(self, tasks: TableTasks, cores: int) -> TierSpec:
+        return replace(DEFAULT_TIERS["small"], tasks=tasks, cores=cores)
 
     def job(self, side: str, run_id: str, tier: TierSpec) -> JobSpec:
         roots = Roots(landing=str(self.landing(side)), lake=str(self.lake(side)))

@@ -48,7 +48,7 @@ def keep(order: SmallOrder, spark: LazySpark) -> float:
     for number, file in enumerate([None, *folders.made.change_files()[: order.rounds]]):
         if file is not None:
             folders.land(order.side, [file])
-        job = folders.job(order.side, f"round-{number}", folders.tier("spark", CORES))
+        job = folders.job(order.side, f"round-{number}", folders.tier("many", CORES))
         warm, timed = replace(job, tables=job.tables[:1]), replace(job, tables=job.tables[1:])
         _run(warm, spark)
         started = time.perf_counter()

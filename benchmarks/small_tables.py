@@ -1,4 +1,4 @@
-"""Small tables, 100 changes each a round, by this project's engine `delta_rs`; a few of them by Spark.
+"""Small tables, 100 changes each a round, one Spark task each; a few of them over many tasks.
 
     python benchmarks/small_tables.py [--tables 10000] [--profile]
 
@@ -74,7 +74,7 @@ class Figures:
 
 def measure(folders: SmallFolders, idle_tables: int) -> Figures:
     """Load, rounds, and a job of so many tables in which nothing is new, each a job of its own; checked."""
-    tier = folders.tier("delta_rs", _CORES)
+    tier = folders.tier("one", _CORES)
     folders.land(_SIDE, folders.made.load_files())
     load = run(folders, folders.job(_SIDE, "load", tier), _ROWS)
     say(f"load: {load.seconds:.1f} s")
@@ -123,10 +123,10 @@ def run(folders: SmallFolders, job: JobSpec, rows: int, worked: int | None = Non
                 say(f"{job.run_id}: {len(results)} of {len(job.tables)} tables, {time.perf_counter() - started:.1f} s")
         child.wait()
     seconds = time.perf_counter() - started
-    reported = Counter((r["status"], r["engine"], r["rows_read"], r["changes_written"]) for r in results)
+    reported = Counter((r["status"], r["tasks"], r["rows_read"], r["changes_written"]) for r in results)
     some = len(job.tables) if worked is None else worked
     idle = len(job.tables) - some
-    wanted = Counter({("succeeded", "delta_rs", rows, rows): some, ("skipped", "delta_rs", 0, 0): idle})
+    wanted = Counter({("succeeded", "one", rows, rows): some, ("skipped", "one", 0, 0): idle})
     if reported != +wanted:
         errors = [r["error"] for r in results if r["status"] == "failed"]
         raise JobFailedError(f"{job.run_id}: {len(results)} results: {sorted(reported.items())[:3]}, {errors[:1]}")
@@ -175,7 +175,7 @@ def spark_seconds(folders: SmallFolders, side: str, tables: int) -> float:
 def profile(folders: SmallFolders) -> dict[str, float]:
     """Milliseconds a table by step, in this process, table after table."""
     some = SmallFolders(folders.root / "profile", folders.names[:_PROFILED])
-    side, tier = "profile", folders.tier("delta_rs", 1)
+    side, tier = "profile", folders.tier("one", 1)
     watch = Stopwatch()
     for number, files in enumerate([folders.made.load_files(), *([f] for f in folders.made.change_files())]):
         some.land(side, files)

@@ -1,6 +1,6 @@
 """Tables under a continuous job: from a file that landed to its rows in the replica, growth, and SIGKILL at random.
 
-    python benchmarks/streaming.py [--scale 0.1] [--engine spark] [--tables 2]
+    python benchmarks/streaming.py [--scale 0.1] [--tasks many] [--tables 2]
 
 The last line of standard output is one JSON object; progress goes to standard error.
 """
@@ -169,7 +169,7 @@ def _wait_for_load(heard: Heard) -> None:
 
 def kill(ground: Ground, times: int, chance: random.Random) -> None:
     """Jobs killed at random moments while files land; the last one is left to take all, and asked to stop."""
-    longest = 8.0 if ground.engine == "delta_rs" else 40.0
+    longest = 8.0 if ground.tasks == "one" else 40.0
     for number in range(times):
         with running(ground) as (child, _):
             deadline = time.monotonic() + chance.uniform(1.0, longest)
@@ -192,7 +192,7 @@ def kill(ground: Ground, times: int, chance: random.Random) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--scale", type=float, default=1.0, help="1: 1,000 batches and twenty kills")
-    parser.add_argument("--engine", choices=("delta_rs", "spark"), default="delta_rs")
+    parser.add_argument("--tasks", choices=("one", "many"), default="one")
     parser.add_argument("--kills", type=int, help="instead of the scale's; 0: latencies alone")
     parser.add_argument("--tables", type=int, default=TABLES)
     parser.add_argument("--seed", type=int, default=0)
@@ -201,24 +201,24 @@ def main() -> int:
     batches = max(4 * given.tables, round(_BATCHES * given.scale))
     kills = max(1, round(_KILLS * given.scale)) if given.kills is None else given.kills
     with tempfile.TemporaryDirectory(prefix="gddl-bench-") as folder:
-        steady = Ground.of(Path(folder, "steady"), given.engine, given.tables)
+        steady = Ground.of(Path(folder, "steady"), given.tasks, given.tables)
         figures = measure(steady, batches, chance)
         lost, doubled = steady.check()
         say(f"steady: {lost} lost, {doubled} doubled")
         if kills:
-            shaken = Ground.of(Path(folder, "shaken"), given.engine, given.tables)
+            shaken = Ground.of(Path(folder, "shaken"), given.tasks, given.tables)
             kill(shaken, kills, chance)
             more_lost, more_doubled = shaken.check()
             lost, doubled = lost + more_lost, doubled + more_doubled
-    reported = {"tables": given.tables} | _answer(figures, given.engine, kills)
+    reported = {"tables": given.tables} | _answer(figures, given.tasks, kills)
     print_figures(reported | {"lost": lost, "doubled": doubled}, "batches", "median_seconds", "p95_seconds")
     return 1 if lost or doubled else 0
 
 
-def _answer(figures: Figures, engine: str, kills: int) -> dict[str, object]:
+def _answer(figures: Figures, tasks: str, kills: int) -> dict[str, object]:
     ranked = sorted(figures.latencies)
     return {
-        "engine": engine,
+        "tasks": tasks,
         "median_seconds": round(statistics.median(ranked), 3),
         "p95_seconds": round(ranked[int(0.95 * (len(ranked) - 1))], 3),
         "batches": figures.batches,

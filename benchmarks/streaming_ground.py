@@ -14,7 +14,8 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
 from airflow_gddl.contract.layout import Layout
-from airflow_gddl.contract.spec import Continuous, EngineName, JobOptions, JobSpec, Roots, TableSpec, TierSpec
+from airflow_gddl.contract.result import TableTasks
+from airflow_gddl.contract.spec import Continuous, JobOptions, JobSpec, Roots, TableSpec, TierSpec
 
 TABLES = 10
 _ROWS, _CHANGES = 10_000, 20
@@ -79,23 +80,23 @@ class Ground:
     """Tables below one folder, and the job that keeps them."""
 
     root: Path
-    engine: EngineName
+    tasks: TableTasks
     tables: tuple[Table, ...]
 
     @classmethod
-    def of(cls, root: Path, engine: EngineName, tables: int = TABLES) -> Ground:
+    def of(cls, root: Path, tasks: TableTasks, tables: int = TABLES) -> Ground:
         roots = Roots(landing=str(root / "landing"), lake=str(root / "lake"))
         # Files are renamed into place, as object stores show them: none is being written when it is seen.
         names = [f"bench.t{n}" for n in range(1, tables + 1)]
         specs = [TableSpec(table=name, keys=("id",), trigger="1s", settle="0s") for name in names]
-        made = cls(root, engine, tuple(Table(spec, Layout.of(roots, spec)) for spec in specs))
+        made = cls(root, tasks, tuple(Table(spec, Layout.of(roots, spec)) for spec in specs))
         for table in made.tables:
             table.load()
         return made
 
     def job(self) -> JobSpec:
         roots = Roots(landing=str(self.root / "landing"), lake=str(self.root / "lake"))
-        tiers = {"small": TierSpec(engine=self.engine, cores=2)}
+        tiers = {"small": TierSpec(tasks=self.tasks, cores=2)}
         specs = tuple(table.spec for table in self.tables)
         return JobSpec(
             run_id="bench", roots=roots, tables=specs, tiers=tiers, options=JobOptions(continuous=Continuous())

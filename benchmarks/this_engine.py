@@ -21,8 +21,8 @@ from spark_jobs.table.runtime import LazySpark, Runtime, Step, TableRun
 
 SIDE = "engine"
 TIER: TierSpec = DEFAULT_TIERS["large"]
-# Tier `medium` without its bound, so that both engines can be measured on either side of it.
-WITHOUT_SPARK = replace(DEFAULT_TIERS["medium"], delta_rs_max_bytes=16 * 1024**3, delta_rs_memory="16g")
+# Tier `medium` without its bound, so that one task and many can be measured on either side of it.
+WITHOUT_SPARK = replace(DEFAULT_TIERS["medium"], task_max_bytes=16 * 1024**3, task_memory="16g")
 
 
 class JobFailedError(Exception):
@@ -62,8 +62,8 @@ def run(
     shown: list[JobResult] = []
     run_job(job, Runtime(storage=storage or Storage(), spark=side.spark, observe=observe), shown.append)
     result = shown[0]
-    done = (result.status, result.engine, result.rows_read, result.changes_written)
-    if done != ("succeeded", side.tier.engine, rows, rows):
+    done = (result.status, result.tasks, result.rows_read, result.changes_written)
+    if done != ("succeeded", side.tier.tasks, rows, rows):
         raise JobFailedError(f"{rows} rows expected: {result}")
     return result
 
@@ -79,7 +79,7 @@ def job_of(folders: Folders, side: Side) -> JobSpec:
 
 def start(folders: Folders, side: Side) -> None:
     """Start Spark as the job over what has landed would; not at all where that needs none."""
-    if side.tier.engine != "spark":
+    if side.tier.in_one_task:
         return
     job = job_of(folders, side)
     found = poll_table(TableRun(job=job, spec=job.tables[0], runtime=Runtime(storage=Storage(), spark=side.spark)))
@@ -121,7 +121,7 @@ def main() -> None:
     order: Order = order_of_child()
     folders, warm = Folders(Path(order.root)), Folders(Path(order.warm_root))
     spark = LazySpark(SessionSettings(cores=order.cores, memory=order.memory, single=True))
-    side = Side(spark, TIER if order.engine == "spark" else WITHOUT_SPARK)
+    side = Side(spark, TIER if order.tasks == "many" else WITHOUT_SPARK)
     if order.phase == "run":
         folders.deliver()
     start(folders, side)

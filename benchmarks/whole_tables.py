@@ -1,4 +1,4 @@
-"""Seconds of the jobs that read or write a whole table on engine `spark`: verify, rebuild and reload from files.
+"""Seconds of the jobs that read or write a whole table over many tasks: verify, rebuild and reload from files.
 
     python benchmarks/whole_tables.py [--scale 0.2]
 

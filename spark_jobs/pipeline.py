@@ -226,6 +226,7 @@ def run_batch(run: TableRun, context: TableContext, batch: Batch, outcome: RunTo
     sweeps = plan.sweep and load_is_whole(plan, done.bad_files, batch.ledger)
     if (work := done.work) is not None:
         main, swept = apply(run, context, work, batch, outcome, sweeps=sweeps)
+        outcome.commit = work.tables.commit_method
         done = replace(done, purged_at=purge(run, context, state))
         if plan.source == "quarantine":
             work.resolve_rows()

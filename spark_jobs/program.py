@@ -152,7 +152,7 @@ def _parser() -> argparse.ArgumentParser:
         "--discovery",
         choices=("listing", *SOURCES),
         default="listing",
-        help="how tables of engine spark discover new files: by listing, or by a Spark stream",
+        help="how tables with tasks: many discover new files: by listing, or by a Spark stream",
     )
     parser.add_argument(
         "--stream-option",
@@ -211,7 +211,7 @@ def _settings(job: JobSpec, verbose: bool, environ: Mapping[str, str]) -> Sessio
 
 def _worker_bytes(tier: TierSpec) -> int:
     """Address space of a Python process of Spark: three copies of the largest content, and 4 GiB for libraries."""
-    return max(size_bytes(tier.delta_rs_memory), 3 * tier.inflated_bytes) + 4 * 1024**3
+    return max(size_bytes(tier.task_memory), 3 * tier.inflated_bytes) + 4 * 1024**3
 
 
 def _announce(session: SparkSession) -> None:
@@ -221,7 +221,7 @@ def _announce(session: SparkSession) -> None:
 
 
 def _spread(spark: LazySpark, observe: Observer, stopped_by: Callable[[], str], *, steps: bool) -> Spread:
-    """Over Spark tasks; on one machine, tiers with `spread: processes` over local processes."""
+    """Over Spark tasks; on one machine, tiers with `tasks: processes` over local processes."""
     on_a_cluster = is_on_a_cluster(os.environ)
     shows = steps and not on_a_cluster
     tasks = SparkSpread(spark, Storage(), steps=shows, stopped_by=stopped_by, observe=observe)

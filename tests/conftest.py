@@ -17,7 +17,7 @@ from deltalake.exceptions import DeltaError
 from hypothesis import settings
 
 from airflow_gddl.contract.result import JobResult
-from airflow_gddl.contract.spec import EngineName, JobSpec
+from airflow_gddl.contract.spec import JobSpec
 from airflow_gddl.stores import Storage
 from spark_jobs.delta.log import DeltaCommits
 from spark_jobs.engines import table_rows
@@ -26,7 +26,7 @@ from spark_jobs.job.job_tables import run_job
 from spark_jobs.plan.planned_batch import BatchPlan
 from spark_jobs.spark.session_settings import SessionSettings
 from spark_jobs.table.runtime import LazySpark, Runtime
-from tests.engine_port import EnginePort
+from tests.engine_port import EngineName, EnginePort, on_engine
 from tests.lanes import group_of, is_deep, is_wide
 
 # The time of an example is no finding: on a busy machine any may take seconds. The same examples are drawn each time,
@@ -41,7 +41,7 @@ def pytest_configure() -> None:
     os.environ.pop("COLUMNS", None)
     # Hundreds of short commands would each start a Java process. Tests of the default spread unset these.
     for tier in ("SMALL", "MEDIUM"):
-        os.environ.setdefault(f"GDDL_TIERS__{tier}__SPREAD", "processes")
+        os.environ.setdefault(f"GDDL_TIERS__{tier}__TASKS", "processes")
     # Files are whole once a test has written them; processes that tests start inherit it.
     os.environ["GDDL_SETTLE"] = "0s"
     # Collecting imports all libraries and compiles all tests: millions of objects that stay, walked again and again.
@@ -123,7 +123,7 @@ def ways_of_spark() -> Iterator[None]:
     def known(self: SparkEngine, context: TableContext, *paths: str) -> Any:
         way = way_of(context.spec.table)
         if way.merged:
-            context = replace(context, tier=replace(context.tier, delta_merge=True))
+            context = replace(context, tier=replace(context.tier, commit="merge"))
         tables = tables_of(self, context, *paths)
         if way.in_tasks:
             tables.is_for_tasks = lambda _: True
@@ -146,7 +146,7 @@ class LocalPort:
 
     def tiered(self, job: JobSpec) -> JobSpec:
         """The job with this engine in every tier."""
-        return replace(job, tiers={size: replace(tier, engine=self.name) for size, tier in job.tiers.items()})
+        return replace(job, tiers={size: on_engine(self.name, tier) for size, tier in job.tiers.items()})
 
     def run(self, job: JobSpec) -> list[JobResult]:
         with ways_of_spark() if self.name == "spark" else nullcontext():

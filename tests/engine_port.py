@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Literal, Protocol
 
-from airflow_gddl.contract.result import JobResult
-from airflow_gddl.contract.spec import JobSpec
+from airflow_gddl.contract.result import JobResult, TableTasks
+from airflow_gddl.contract.spec import JobSpec, TierSpec
+
+EngineName = Literal["spark", "delta_rs"]
+TASKS: Mapping[EngineName, TableTasks] = {"spark": "many", "delta_rs": "one"}
+
+
+def on_engine(name: EngineName, tier: TierSpec) -> TierSpec:
+    """The tier for tables of this engine."""
+    return tier if tier.in_one_task == (TASKS[name] == "one") else replace(tier, tasks=TASKS[name])
 
 
 class EnginePort(Protocol):

@@ -180,7 +180,7 @@ _LONG_ON_SPARK = {
     "test_constraints": ("test_not_null_is_not_lost_when_the_table_is_replaced",),
     "test_decode_in_tasks": ("test_replay_loads_valid_records_and_keeps_invalid_utf8",),
     "test_working_folder": (
-        "test_modules_in_the_working_directory_are_not_imported[spark]",
+        "test_modules_in_the_working_directory_are_not_imported[many]",
         "test_spark_tasks_do_not_import_them",
     ),
 }

@@ -83,13 +83,13 @@ def _tiers(screen: Screen, plan: Plan) -> None:
             count(tier.runs),
             duration(tier.table_seconds),
             duration(tier.run_seconds),
-            tier.engine,
+            tier.tasks,
             tier.basis,
             _views(tier.views),
         )
         for tier in plan.tiers
     ]
-    _table(screen, ("tier", *numbers, "engine", "seconds from", "Airflow shows"), rows)
+    _table(screen, ("tier", *numbers, "tasks", "seconds from", "Airflow shows"), rows)
 
 
 def _views(views: Mapping[AirflowView, int]) -> str:

@@ -11,6 +11,10 @@ from airflow_gddl.contract.errors import RETRIED, FatalError, GddlError
 
 Status = Literal["succeeded", "failed", "skipped"]
 Mode = Literal["initial", "incremental", "refresh"]
+TableTasks = Literal["one", "many"]
+"""How many Spark tasks, or processes, worked on a table."""
+CommitMethod = Literal["direct", "merge"]
+"""By one Delta commit of ours that names data files, or by Spark's own `MERGE INTO`."""
 
 STARTING_SPARK = "starting Spark"
 """The step of a table that waits for the Java process of the job."""
@@ -142,7 +146,8 @@ class JobResult:
     table: str
     status: Status
     mode: Mode = "incremental"
-    engine: str = "spark"
+    tasks: TableTasks = "many"
+    """`many` also where the tier asks for one task, which could not take the table (`NEEDS_MANY_TASKS`)."""
     batches: int = 0
     files: int = 0
     rows_read: int = 0
@@ -177,6 +182,8 @@ class JobResult:
     """Rows with values in `_rescued_data`."""
     filtered: int = field(default=0, metadata={WHEN_USED: True})
     """Rows that the row's `where` left out, which are in no other count."""
+    commit: CommitMethod = field(default="direct", metadata={WHEN_USED: True})
+    """Of the newest batch; `merge` also where the tier asks for `direct`, but the tables need it."""
     truncates: int = field(default=0, metadata={WHEN_USED: True})
     """Truncates of the source's table that the files had, which are in no other count; `truncate` of the row says what
     became of them."""

@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from airflow_gddl.contract.codec import ALWAYS
 from airflow_gddl.contract.extensions import CatalogSpec
+from airflow_gddl.contract.result import CommitMethod
 from airflow_gddl.contract.source_access import SourceAccess
 from airflow_gddl.contract.table_spec import (
     STRICT,
@@ -51,8 +52,7 @@ def size_bytes(text: str) -> int:
     return int(text[:-1]) * 1024 ** _MEMORY_UNITS[unit] if unit in _MEMORY_UNITS else int(text)
 
 
-EngineName = Literal["spark", "delta_rs"]
-SpreadName = Literal["spark", "processes"]
+TierTasks = Literal["one", "many", "processes"]
 WindowLength = Literal["hour", "day"]
 
 
@@ -62,8 +62,12 @@ class TierSpec:
 
     __pydantic_config__ = STRICT
 
-    engine: EngineName = "delta_rs"
-    """Engine that applies a batch: `spark`, or `delta_rs` for small tables, without a Spark session."""
+    tasks: TierTasks = "one"
+    """`one`: a table in one Spark task, many tables side by side. `many`: a table over many tasks. `processes`: as
+    `one`, on one machine in processes instead of tasks, without Java."""
+    commit: CommitMethod = "direct"
+    """`direct`: tasks write data files, and one Delta commit of ours names them. `merge`, with `tasks: many` alone:
+    rows are staged, and Spark's own `MERGE INTO` commits them; slower."""
     tables_per_job: int = 200
     """Tables that share one job; 1 gives each its own DAG."""
     airflow: AirflowView | None = None
@@ -76,21 +80,17 @@ class TierSpec:
     """Maximum bytes in a batch, which always has at least one file."""
     max_inflated_bytes: int | None = None
     """Maximum bytes of a compressed file's content; larger files are quarantined (`FILE_TOO_LARGE`). Null: a quarter of
-    `delta_rs_memory`, or under `spark` half of `memory`."""
+    `task_memory`, or with `tasks: many` half of `memory`."""
     max_inflation: int = 250
     """How many times its size a compressed file's content may have; contents of up to 64 MiB may have more."""
     deletion_vectors: bool = False
     """Create tables with deletion vectors: far fewer rows rewritten, but not every reader knows them."""
-    delta_merge: bool = False
-    """Under `spark`, every commit is one of Spark's Delta, by `MERGE INTO` where rows change; slower."""
-    delta_rs_max_bytes: int = 128 * 1024**2
-    """Under `delta_rs`, larger tables and files are processed by `spark`; batches have at most half as many bytes."""
-    delta_rs_memory: str = "2g"
-    """Under `delta_rs`, memory limit for each table."""
-    spread: SpreadName = "spark"
-    """Under `delta_rs`, on one machine: over Spark tasks, or over `processes` of the machine, which need no Java."""
-    delta_rs_timeout: str = "1h"
-    """Under `delta_rs`, time limit for each table in a job."""
+    task_max_bytes: int = 128 * 1024**2
+    """Limit of a table in one task: larger tables and files go to many tasks; batches have at most half of it."""
+    task_memory: str = "2g"
+    """Memory limit of a table in one task; one that needs more goes to many tasks."""
+    task_timeout: str = "1h"
+    """Time limit of a table in one task, in a job."""
     cores: int = 2
     """Cores of an embedded or cluster job."""
     memory: str = "4g"
@@ -111,11 +111,21 @@ class TierSpec:
     """Settings by runner."""
 
     @property
+    def in_one_task(self) -> bool:
+        """Whether one task, or one process, works on a table."""
+        return self.tasks != "many"
+
+    @property
+    def in_processes(self) -> bool:
+        """Whether that is, on one machine, a process that needs no Java."""
+        return self.tasks == "processes"
+
+    @property
     def inflated_bytes(self) -> int:
         """`max_inflated_bytes`, or what the tier's memory allows."""
         if self.max_inflated_bytes is not None:
             return self.max_inflated_bytes
-        return size_bytes(self.memory) // 2 if self.engine == "spark" else size_bytes(self.delta_rs_memory) // 4
+        return size_bytes(self.task_memory) // 4 if self.in_one_task else size_bytes(self.memory) // 2
 
 
 DEFAULT_TIERS: Mapping[str, TierSpec] = {
@@ -124,12 +134,12 @@ DEFAULT_TIERS: Mapping[str, TierSpec] = {
     "medium": TierSpec(
         tables_per_job=1,
         max_bytes_per_batch=128 * 1024**2,
-        delta_rs_max_bytes=1024**3,
-        delta_rs_memory="6g",
+        task_max_bytes=1024**3,
+        task_memory="6g",
         memory="6g",
     ),
     "large": TierSpec(
-        engine="spark",
+        tasks="many",
         tables_per_job=1,
         deletion_vectors=True,
         max_bytes_per_batch=64 * 1024**3,
@@ -147,7 +157,6 @@ __all__ = [
     "Continuous",
     "DeleteMode",
     "DesiredState",
-    "EngineName",
     "Generations",
     "InitialLoad",
     "JobOptions",
@@ -160,6 +169,7 @@ __all__ = [
     "TableSpec",
     "TieBreak",
     "TierSpec",
+    "TierTasks",
     "TruncatePolicy",
     "WindowLength",
 ]

@@ -243,15 +243,15 @@ def _match(part: str, there: Mapping[str, Any]) -> str:
 
 # A tier's name goes into the name of its Airflow pool.
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,63}")
-AMOUNTS = ("memory", "delta_rs_memory")
-DURATIONS = ("delta_rs_timeout", "run_timeout")
+AMOUNTS = ("memory", "task_memory")
+DURATIONS = ("task_timeout", "run_timeout")
 COUNTS = (
     "tables_per_job",
     "max_files_per_batch",
     "max_bytes_per_batch",
     "max_inflated_bytes",
     "max_inflation",
-    "delta_rs_max_bytes",
+    "task_max_bytes",
     "cores",
     "workers",
     "slots",
@@ -276,6 +276,22 @@ def build_tiers(section: Mapping[str, Any]) -> tuple[dict[str, TierSpec], tuple[
     return tiers, tuple(problems)
 
 
+_REPLACED = {
+    "engine": ("tasks", "write tasks: many for spark, tasks: one for delta_rs"),
+    "spread": ("tasks", "write tasks: processes for processes; for spark nothing"),
+    "delta_merge": ("commit", "write commit: merge and tasks: many for true; for false nothing"),
+    **{f"delta_rs_{name}": (f"task_{name}", f"write task_{name}") for name in ("max_bytes", "memory", "timeout")},
+}
+"""By a former field of tiers: the field in its place, and what to write."""
+
+
+def _replaced(changes: Mapping[str, Any], path: FieldPath) -> Iterator[SpecProblem]:
+    for name in changes:
+        if name in _REPLACED:
+            field, remedy = _REPLACED[name]
+            yield SpecProblem("FIELD_REPLACED", (*path, name), changes[name], f"a former field, now {field}", remedy)
+
+
 def _tier(name: str, changes: Any) -> TierSpec | tuple[SpecProblem, ...]:
     path = ("tiers", name)
     if not _NAME.fullmatch(name):
@@ -283,7 +299,9 @@ def _tier(name: str, changes: Any) -> TierSpec | tuple[SpecProblem, ...]:
     if not isinstance(changes, Mapping):
         return (SpecProblem("FIELD_TYPE", path, changes, "must be a mapping", "write e.g. {tables_per_job: 50}"),)
     base = plain(DEFAULT_TIERS.get(name, TierSpec()))
-    return TIER.build({**base, **changes}, path)
+    built = TIER.build({**base, **{name: value for name, value in changes.items() if name not in _REPLACED}}, path)
+    replaced = tuple(_replaced(changes, path))
+    return (*replaced, *(() if isinstance(built, TierSpec) else built)) or built
 
 
 def _check(tier: TierSpec) -> Iterator[SpecProblem]:
@@ -291,8 +309,8 @@ def _check(tier: TierSpec) -> Iterator[SpecProblem]:
         if (value := getattr(tier, name)) is not None and value < 1:
             yield SpecProblem("FIELD_VALUE", (name,), value, "must be 1 or more", "write a number from 1 up")
     yield from _wrong_amounts(tier)
-    if tier.delta_merge and tier.engine != "spark":
-        yield SpecProblem("FIELD_VALUE", ("delta_merge",), True, "is of engine spark alone", "set engine: spark, too")
+    if tier.commit == "merge" and tier.in_one_task:
+        yield SpecProblem("FIELD_VALUE", ("commit",), "merge", "needs tasks: many", "set tasks: many, too")
     if "pod_override" in tier.executor_config:
         remedy = "set it in `on_dag` of build_dags"
         yield SpecProblem("FIELD_VALUE", ("executor_config",), "pod_override", "a Python object", remedy)

@@ -181,7 +181,7 @@ class Bounds:
     @classmethod
     def of(cls, tiers: Mapping[str, TierSpec]) -> Bounds:
         """Derived from the limits of the tiers without Spark."""
-        sizes = (tiers.get(name, DEFAULT_TIERS[name]).delta_rs_max_bytes for name in ("small", "medium"))
+        sizes = (tiers.get(name, DEFAULT_TIERS[name]).task_max_bytes for name in ("small", "medium"))
         small, medium = sizes
         return cls(small=small, medium=max(small, medium))
 

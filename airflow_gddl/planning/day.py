@@ -14,7 +14,8 @@ from datetime import date
 from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
-from airflow_gddl.contract.spec import EngineName, TableSpec, TierSpec
+from airflow_gddl.contract.result import TableTasks
+from airflow_gddl.contract.spec import TableSpec, TierSpec
 from airflow_gddl.runners.descriptor import RUNNERS
 from airflow_gddl.runtime.state.facts import TableRecord
 from airflow_gddl.topology import Arrangement, Pipeline, Placed, arrange
@@ -24,11 +25,11 @@ from airflow_gddl.topology.rows import Starts, starts_on
 
 LEAST_RECORDS = 5
 """Minimum number of records: a first load takes longer than later ones."""
-ENGINE_START: Mapping[EngineName, float] = {"delta_rs": 2.0, "spark": 15.0}
+JOB_START: Mapping[TableTasks, float] = {"one": 2.0, "many": 15.0}
 """Seconds until a local job processes its first table."""
-SHARED_TABLE: Mapping[EngineName, float] = {"delta_rs": 0.05, "spark": 2.2}
+SHARED_TABLE: Mapping[TableTasks, float] = {"one": 0.05, "many": 2.2}
 """Core seconds for a table with 100 changes (`benchmarks/small_tables.py`)."""
-OWN_TABLE: Mapping[EngineName, float] = {"delta_rs": 11.0, "spark": 18.0}
+OWN_TABLE: Mapping[TableTasks, float] = {"one": 11.0, "many": 18.0}
 """Seconds for 200,000 changes into 5,000,000 rows on two cores (`benchmarks/large_merge.py`)."""
 
 
@@ -59,10 +60,11 @@ def benchmark_pace(tier: TierSpec, machine_start: float, *, cluster: bool) -> Ex
         cluster: jobs have the tier's `workers` machines; otherwise one.
     """
     shared = tier.tables_per_job > 1
-    machines = tier.workers if cluster and tier.engine == "delta_rs" else 1
+    tasks: TableTasks = "one" if tier.in_one_task else "many"
+    machines = tier.workers if cluster and tier.in_one_task else 1
     return ExpectedDuration(
-        start_seconds=ENGINE_START[tier.engine] + machine_start,
-        table_seconds=(SHARED_TABLE if shared else OWN_TABLE)[tier.engine],
+        start_seconds=JOB_START[tasks] + machine_start,
+        table_seconds=(SHARED_TABLE if shared else OWN_TABLE)[tasks],
         at_once=tier.cores * machines if shared else 1,
     )
 

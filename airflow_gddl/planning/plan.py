@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 
-from airflow_gddl.contract.spec import AirflowView
+from airflow_gddl.contract.spec import AirflowView, TierTasks
 from airflow_gddl.planning.day import Day, Metadata, PoolUse, clock, day_of
 from airflow_gddl.planning.prices import Cost, Prices, cost_of
 from airflow_gddl.planning.rules import (
@@ -135,7 +135,7 @@ class TierCost:
     """
 
     tier: str
-    engine: str
+    tasks: TierTasks
     tables: int
     dags: int
     views: Mapping[AirflowView, int]
@@ -248,7 +248,7 @@ def _tier_cost(day: Day, tier: str) -> TierCost:
     pace = day.paces[tier]
     return TierCost(
         tier=tier,
-        engine=day.metadata.tiers[tier].engine,
+        tasks=day.metadata.tiers[tier].tasks,
         tables=sum(len(pipeline.tables) for pipeline in own),
         dags=len(own),
         views=_views(own),

@@ -83,7 +83,7 @@ class SparkSubmitCompute:
     memory: str | None = None
     """Heap of an executor; null: the tier's `memory`."""
     memory_overhead: str | None = None
-    """Memory of an executor beyond its heap; null: `delta_rs_memory` a core under `delta_rs`, else Spark's own."""
+    """Memory of an executor beyond its heap; null: `task_memory` a core, and with `tasks: many` Spark's own."""
     workers: int | None = None
     """Executors; null: the tier's `workers`."""
     driver_memory: str | None = None
@@ -174,8 +174,8 @@ def _of_tier(tier: TierSpec, settings: SparkSubmitSettings) -> Size:
     )
     if own.memory_overhead is not None:
         return replace(size, overhead=size_bytes(own.memory_overhead))
-    # Tables of this engine are processed by Python processes, one for each core, outside the heap.
-    return replace(size, overhead=cores * size_bytes(tier.delta_rs_memory)) if tier.engine == "delta_rs" else size
+    # A table in one task is processed by Python, outside the heap; one task for each core.
+    return replace(size, overhead=cores * size_bytes(tier.task_memory)) if tier.in_one_task else size
 
 
 def arguments(spec: JobSpec, settings: SparkSubmitSettings, code: Sequence[str]) -> list[str]:

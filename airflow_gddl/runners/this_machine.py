@@ -405,7 +405,7 @@ class LocalRunner(JobProcess):
             FatalError: `JAVA_MISSING`, `JAVA_TOO_OLD`, `JOB_NOT_STARTED`, or as `check_roots`.
             RetriableError: as `check_roots`.
         """
-        if any(spec.tiers[table.size].engine == "spark" for table in spec.tables if table.size in spec.tiers):
+        if any(not spec.tiers[table.size].in_one_task for table in spec.tables if table.size in spec.tiers):
             find_java(self.environ)
         return super().run(spec, listener)
 
@@ -440,7 +440,7 @@ def job_packages() -> str:
 
 
 def _java(given: RunnerCheck) -> str:
-    if given.tiers and all(tier.engine == "delta_rs" and tier.spread == "processes" for tier in given.tiers):
+    if given.tiers and all(tier.in_processes for tier in given.tiers):
         raise ProbeSkippedError("no table's tier needs it")
     return str(find_java(given.environ))
 

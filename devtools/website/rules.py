@@ -1,4 +1,4 @@
-"""The rules of correctness, each with the scenarios that hold both engines to it."""
+"""The rules of correctness, each with the scenarios that show it, in one task and over many."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _DATA = re.compile(r"^(?:runs|table|options|expect)\b", re.MULTILINE)
 _HEAD = """# Rules of correctness
 
 What may be relied on, and what proves it. Each scenario is a folder of data below `tests/scenarios`: a row of metadata,
-files as the CDC service delivers them, and what all tables must hold afterwards. Each is played on both engines, as
-written, with its changes in another order, with all files at once, and once more after it had ended; the replica is
-held against an oracle in plain Python as well. This page is made of the scenarios themselves. To the bit:
-[semantics.md](semantics.md).
+files as the CDC service delivers them, and what all tables must hold afterwards. Each is played in one task and over
+many, as written, with its changes in another order, with all files at once, and once more after it had ended;
+the replica is held against an oracle in plain Python as well. This page is made of the scenarios themselves.
+To the bit: [semantics.md](semantics.md).
 
 """
 BEYOND = {

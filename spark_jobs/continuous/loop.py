@@ -24,7 +24,7 @@ from airflow_gddl.stores import Storage
 from spark_jobs.continuous.schedule import BATCHES_A_TURN, Schedule
 from spark_jobs.continuous.streams import FileStream, open_streams
 from spark_jobs.job.job_faults import translated
-from spark_jobs.job.job_tables import Show, SpreadByTier, by_engine, by_spread, threads_of, unreachable
+from spark_jobs.job.job_tables import Show, SpreadByTier, by_spread, by_tasks, threads_of, unreachable
 from spark_jobs.job.run_results import RegistrationQueue
 from spark_jobs.job.spread_local import LocalSpread, Task, processes_of
 from spark_jobs.job.stop import Stop
@@ -155,7 +155,7 @@ class Threads:
 
 
 def light_executor(job: JobSpec, runtime: Runtime, specs: Sequence[TableSpec], wake: Callable[[], None]) -> Executor:
-    """For tables of engine `delta_rs`: Spark tasks; processes where all their tiers say so.
+    """For tables in one task each: Spark tasks; processes where all their tiers say so.
 
     Args:
         specs: those there are now; others of their tiers may come.
@@ -177,8 +177,8 @@ def _spread_one(spread: Spread, job: JobSpec, spec: TableSpec) -> Found:
 
 
 def heavy_executor(job: JobSpec, runtime: Runtime, wake: Callable[[], None]) -> Threads:
-    """For tables of engine `spark`, which share a Spark as those of any job do."""
-    _, heavy = by_engine(job, job.tables)
+    """For tables over many tasks, which share a Spark as those of any job do."""
+    _, heavy = by_tasks(job, job.tables)
     return Threads(job, lambda spec: run_guarded(job, spec, runtime), threads_of(job, heavy), wake)
 
 
@@ -187,7 +187,7 @@ OpenHeavy = Callable[[JobSpec, Runtime, Callable[[], None]], SparkExecutor]
 
 
 def open_light(job: JobSpec, runtime: Runtime, wake: Callable[[], None]) -> Executor:
-    light, _ = by_engine(job, job.tables)
+    light, _ = by_tasks(job, job.tables)
     return light_executor(replace(job, tables=()), runtime, light, wake)
 
 
@@ -232,12 +232,12 @@ class ExecutorPools:
 
     def start(self, specs: Sequence[TableSpec]) -> None:
         """See `Executor.start`."""
-        light, heavy = by_engine(self.job, specs)
+        light, heavy = by_tasks(self.job, specs)
         self._light.start(light)
         self._heavy.start(heavy)
 
     def finished(self, within: float) -> list[TableOutcome]:
-        """See `Executor.finished`; tables that the engine declines are passed on and not returned."""
+        """See `Executor.finished`; tables that one task declines are passed on and not returned."""
         found = [one for executor in self._all for one in executor.finished(within)]
         self._dismiss()
         for one in found:
@@ -270,7 +270,7 @@ class ExecutorPools:
 
 def _shape(job: JobSpec) -> tuple[object, ...]:
     """Settings that executors depend on: tiers, credentials, sizes in use, and the number of tables at once."""
-    light, heavy = by_engine(job, job.tables)
+    light, heavy = by_tasks(job, job.tables)
     sizes = frozenset(spec.size for spec in light)
     return job.tiers, job.access, sizes, processes_of(job, light), threads_of(job, heavy)
 

@@ -167,7 +167,7 @@ def history_columns(table_schema: TableSchema) -> tuple[Column, ...]:
 
 WITH_VECTORS = "delta.enableDeletionVectors"
 CLUSTER_BY = "gddl.clusterBy"
-"""JSON list of the columns by which engine `delta_rs` sorts the rows of each file; Spark has liquid clustering."""
+"""JSON list of the columns by which the rows of each file are sorted with `tasks: one`; Spark has liquid clustering."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,6 +14,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from airflow_gddl.contract.layout import table_url
+from airflow_gddl.contract.result import CommitMethod
 from airflow_gddl.contract.spec import TableSpec, TierSpec
 from airflow_gddl.contract.sql_types import SqlType
 from airflow_gddl.stores import Storage
@@ -113,9 +114,11 @@ class Tables:
 
     Attributes:
         arranges_files: it decides which rows share a file, and a type may change without new files; else Delta does.
+        commit_method: of its commits.
     """
 
     arranges_files = True
+    commit_method: CommitMethod = "direct"
 
     def __init__(self, storage: Storage, clock: Clock, shard: str = "", features: frozenset[str] = frozenset()) -> None:
         """

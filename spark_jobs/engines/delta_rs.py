@@ -81,9 +81,9 @@ class DeltaRsMaintenance:
 
     def cut_changes(self, table_schema: TableSchema, before: datetime, swept: int, *, dry_run: bool) -> int:
         path = self.context.layout.changes
-        size, most = self.tables.existing(path).size, self.context.tier.delta_rs_max_bytes
+        size, most = self.tables.existing(path).size, self.context.tier.task_max_bytes
         if size > most:
-            raise DeclinedError(f"the change table has {size} bytes, more than its tier's delta_rs_max_bytes ({most})")
+            raise DeclinedError(f"the change table has {size} bytes, more than its tier's task_max_bytes ({most})")
         return cut_changes(self.tables, path, table_schema, before, swept, dry_run=dry_run)
 
 
@@ -264,8 +264,8 @@ class DeltaRsEngine(TablesEngine):
                 self._require_small(context, f"the table {path.rpartition('/')[2]}", snapshot.size)
 
     def _require_small(self, context: TableContext, what: str, size: int) -> None:
-        if size > context.tier.delta_rs_max_bytes:
-            limit = f"more than its tier's delta_rs_max_bytes ({context.tier.delta_rs_max_bytes})"
+        if size > context.tier.task_max_bytes:
+            limit = f"more than its tier's task_max_bytes ({context.tier.task_max_bytes})"
             raise DeclinedError(f"{what} has {size} bytes, {limit}")
 
     def _batch_context(self, context: TableContext, plan: BatchPlan, table_schema: TableSchema) -> BatchContext:

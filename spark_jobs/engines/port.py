@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.names import is_before_image
-from airflow_gddl.contract.result import MainCounts, RunWarning
+from airflow_gddl.contract.result import CommitMethod, MainCounts, RunWarning
 from airflow_gddl.contract.spec import TableSpec, TierSpec
 from airflow_gddl.stores import Storage
 from spark_jobs.dialects.protocol import Dialect, Unreadable
@@ -167,6 +167,11 @@ def stream_rows(stream: bytes) -> pa.Table:
 class TableWork(Protocol):
     """Steps on whole tables, which need none of the batch's rows."""
 
+    @property
+    def commit_method(self) -> CommitMethod:
+        """How the batch's tables are committed."""
+        ...
+
     def ensure_tables(self) -> None:
         """Create, evolve or reconcile change table, replica and history with the metadata."""
         ...
@@ -197,6 +202,10 @@ class TablesOfAnother:
     """See `TableWork`: the steps of `work`, to be changed in part by a subclass."""
 
     work: TableWork
+
+    @property
+    def commit_method(self) -> CommitMethod:
+        return self.work.commit_method
 
     def ensure_tables(self) -> None:
         self.work.ensure_tables()

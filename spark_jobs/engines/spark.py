@@ -180,13 +180,13 @@ def tables_of(context: TableContext, spark: SparkTables, place: Place, paths: Se
     """Tables whose files are worked on at a place: written by commits of ours, or by Spark's where it has to.
 
     That is so where one of them has a feature that is not known here, or will have, where Spark `hides_commits`, and
-    where the tier says so (`delta_merge`).
+    where the tier says so (`commit: merge`).
 
     Args:
         paths: of tables that are looked at first; there need not be one.
     """
     tables = MaintainedTables(spark, _now, place)
-    if hides_commits() or context.tier.delta_merge or not _suits(context) or not _are_known(tables, paths):
+    if hides_commits() or context.tier.commit == "merge" or not _suits(context) or not _are_known(tables, paths):
         return MergedTables(spark, _now, context.layout, place)
     return tables
 

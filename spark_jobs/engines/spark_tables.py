@@ -363,6 +363,7 @@ class MergedTables(MaintainedTables):
     """See `Tables`; each commit is one of Spark's Delta."""
 
     arranges_files = False
+    commit_method = "merge"
 
     def __init__(self, spark: SparkTables, clock: Clock, layout: Layout, place: Place) -> None:
         """

@@ -14,7 +14,7 @@ from functools import partial
 import numpy as np
 import pyarrow as pa
 
-from airflow_gddl.contract.result import MainCounts, RunWarning
+from airflow_gddl.contract.result import CommitMethod, MainCounts, RunWarning
 from airflow_gddl.contract.sql_types import SqlType, StructField, StructType, is_complex, parse_type
 from airflow_gddl.stores import Storage
 from spark_jobs.delta import table_definition
@@ -302,6 +302,10 @@ class TableWriter:
     """See `TableWork`."""
 
     batch_context: BatchContext
+
+    @property
+    def commit_method(self) -> CommitMethod:
+        return self.batch_context.tables.commit_method
 
     def ensure_tables(self) -> None:
         tables, layout, tier = self.batch_context.tables, self.batch_context.layout, self.batch_context.tier

@@ -27,8 +27,8 @@ class SpreadByTier:
     """See `Spread`.
 
     Attributes:
-        tasks: tables of tiers with `spread: spark`.
-        processes: tables of tiers with `spread: processes`; they need no Java.
+        tasks: tables of tiers with `tasks: one`.
+        processes: tables of tiers with `tasks: processes`; they need no Java.
     """
 
     tasks: SparkSpread
@@ -44,8 +44,8 @@ class SpreadByTier:
 
 def by_spread(job: JobSpec, specs: Sequence[TableSpec]) -> tuple[list[TableSpec], list[TableSpec]]:
     """Tables for Spark tasks, and tables for processes."""
-    in_tasks = [spec for spec in specs if job.tiers[spec.size].spread == "spark"]
-    return in_tasks, [spec for spec in specs if job.tiers[spec.size].spread != "spark"]
+    in_tasks = [spec for spec in specs if not job.tiers[spec.size].in_processes]
+    return in_tasks, [spec for spec in specs if job.tiers[spec.size].in_processes]
 
 
 CATALOG_ACTIONS = ("catalog_diff", "catalog_sync")
@@ -86,8 +86,8 @@ Show = Callable[[JobResult], None]
 def run_job(job: JobSpec, runtime: Runtime, show: Show) -> list[TableOutcome]:
     """Run every table of the job; `show` gets each result once it is durable.
 
-    Tables of engine `delta_rs` are spread over tasks where the runtime has a spread; the others, and those that this
-    engine declines, share a Spark, as many at once as the job has cores.
+    Tables in one task each are spread where the runtime has a spread; the others, and those that one task declines,
+    share a Spark, as many at once as the job has cores.
 
     The outcomes are in the order of the job's tables.
     """
@@ -104,7 +104,7 @@ def run_job(job: JobSpec, runtime: Runtime, show: Show) -> list[TableOutcome]:
         return done.all()
     left: list[TableSpec | Declined] = list(reached)
     if runtime.spread is not None and reached:
-        light, heavy = by_engine(job, reached)
+        light, heavy = by_tasks(job, reached)
         left = [*heavy]
         for found in runtime.spread.run(job, light):
             if isinstance(found, Declined):
@@ -181,9 +181,9 @@ def _fault(root: str, storage: Storage) -> GddlError | None:
     return None
 
 
-def by_engine(job: JobSpec, specs: Sequence[TableSpec]) -> tuple[list[TableSpec], list[TableSpec]]:
-    """Tables of the engine without Spark, and the others."""
-    sizes = {size for size, tier in job.tiers.items() if tier.engine == "delta_rs"}
+def by_tasks(job: JobSpec, specs: Sequence[TableSpec]) -> tuple[list[TableSpec], list[TableSpec]]:
+    """Tables in one task each, and the others."""
+    sizes = {size for size, tier in job.tiers.items() if tier.in_one_task}
     return [spec for spec in specs if spec.size in sizes], [spec for spec in specs if spec.size not in sizes]
 
 

@@ -218,7 +218,7 @@ class Pool:
     def memory(self, specs: Iterable[TableSpec]) -> int:
         """Bytes that each of these tables may take; without tables, the maximum of the job's tiers."""
         sizes = {spec.size for spec in specs} or self.sizes
-        return max(size_bytes(self.job.tiers[size].delta_rs_memory) for size in sizes)
+        return max(size_bytes(self.job.tiers[size].task_memory) for size in sizes)
 
     def run_tasks(self, tasks: Iterable[Task]) -> Iterator[tuple[Task, Answer]]:
         """Run tasks in order; yields answers as they arrive. A task whose worker dies is retried once."""
@@ -269,7 +269,7 @@ class Pool:
             worker.orders.send(task)
 
     def _deadline(self, task: Task | None) -> float:
-        limits = [seconds(self.job.tiers[s.size].delta_rs_timeout) for s in task.specs] if task else []
+        limits = [seconds(self.job.tiers[s.size].task_timeout) for s in task.specs] if task else []
         return time.monotonic() + max(limits, default=0.0)
 
     def _start(self) -> _Worker:

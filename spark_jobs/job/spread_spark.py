@@ -59,7 +59,7 @@ _STARTED = ".begun-"
 
 @dataclass(frozen=True, kw_only=True)
 class TaskResult:
-    """A table's outcome; or null, with the reason for which the engine declined the table, and what was done before."""
+    """A table's outcome; or null, with the reason for which one task declined the table, and what was done before."""
 
     table: str
     outcome: TableOutcome | None = None
@@ -395,7 +395,7 @@ def once(job: JobSpec, spec: TableSpec, observe: Observer = silent) -> Found:
                 _store(results, found)
             return known or found
         # A task of this job holds the table: it stores its result, or is dead and its claim expires.
-        deadline = deadline or time.monotonic() + 2 * TTL_SECONDS + seconds(tier.delta_rs_timeout)
+        deadline = deadline or time.monotonic() + 2 * TTL_SECONDS + seconds(tier.task_timeout)
         if time.monotonic() > deadline:
             return found
         time.sleep(_POLL_SECONDS)
@@ -425,8 +425,8 @@ def _watched(run: TableRun, totals: RunTotals, results: TaskResultStore) -> Watc
             write_record(run.runtime.storage, job.roots, spec, outcome.result)
 
     return Watchdog(
-        seconds=seconds(tier.delta_rs_timeout),
-        memory=size_bytes(tier.delta_rs_memory),
+        seconds=seconds(tier.task_timeout),
+        memory=size_bytes(tier.task_memory),
         late=late,
         hungry=lambda: results.put(Declined(spec, NEEDS_MEMORY, totals)),
     )

@@ -129,12 +129,12 @@ def _exists(process: int) -> bool:
 
 
 _LOG = logging.getLogger(__name__)
-NEEDS_MEMORY = "it needs more memory than delta_rs_memory"
+NEEDS_MEMORY = "it needs more memory than task_memory"
 
 
 def too_late(spec: TableSpec) -> RetriableError:
-    what = f"{spec.table} took longer than its tier's delta_rs_timeout and was stopped"
-    return RetriableError("TABLE_TIMEOUT", what, remedy="run again, it resumes; or raise delta_rs_timeout")
+    what = f"{spec.table} took longer than its tier's task_timeout and was stopped"
+    return RetriableError("TABLE_TIMEOUT", what, remedy="run again, it resumes; or raise task_timeout")
 
 
 def died_twice(spec: TableSpec, status: int | None = None) -> RetriableError:
@@ -144,7 +144,7 @@ def died_twice(spec: TableSpec, status: int | None = None) -> RetriableError:
     """
     last = "" if status is None else f", the last with status {status}"
     what = f"two processes that worked on {spec.table} died{last} (out of memory?)"
-    return RetriableError("WORKER_DIED", what, remedy="see the job's log; a tier with engine spark may take the table")
+    return RetriableError("WORKER_DIED", what, remedy="see the job's log; a tier with tasks: many may take the table")
 
 
 def failed(job: JobSpec, spec: TableSpec, error: RetriableError, done: JobResult | None = None) -> TableOutcome:
@@ -159,7 +159,7 @@ def refused(job: JobSpec, spec: TableSpec, error: GddlError, done: JobResult | N
     Args:
         done: what its run had done by then; None: that is not known.
     """
-    known = done or JobResult(table=spec.table, status="failed", engine="delta_rs", run_id=job.run_id)
+    known = done or JobResult(table=spec.table, status="failed", tasks="one", run_id=job.run_id)
     return TableOutcome(
         replace(known, status="failed", error=error_info(error)), retriable=isinstance(error, RetriableError)
     )

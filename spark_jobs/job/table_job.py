@@ -1,4 +1,4 @@
-"""Runs one table of a job: its action, its engine, and the record of its run.
+"""Runs one table of a job: its action, its tasks, and the record of its run.
 
 A stream may report the files of a run instead of a listing; batch code and ledger are the same. The ledger recognizes a
 file that is notified twice, and files that a stream missed are found by the periodic full listing
@@ -58,7 +58,7 @@ def takes_stream(run: TableRun, state: TableState) -> bool:
     )
     asked = asked or bool(run.spec.shards)  # each source has a folder of its own
     return (
-        run.engine == "spark"
+        not run.in_one_task
         and not asked
         and state.batch > 0
         and not is_listing_due(state.listed_in_full_at, run.runtime.clock())
@@ -110,9 +110,9 @@ def totals_of(job: JobSpec) -> RunTotals:
 
 
 def on_spark(job: JobSpec, declined: Declined, runtime: Runtime) -> TableOutcome:
-    """Run the table on Spark; it resumes a started batch."""
-    run = TableRun(job=job, spec=declined.spec, runtime=runtime, instead="spark", declined=declined.reason)
-    declined.totals.warn([notices.of_fallback("delta_rs", declined.reason)])
+    """Run the table over many tasks; it resumes a started batch."""
+    run = TableRun(job=job, spec=declined.spec, runtime=runtime, declined=declined.reason)
+    declined.totals.warn([notices.of_many_tasks(declined.reason)])
     return cast("TableOutcome", attempt(run, declined.totals))  # Spark declines nothing
 
 
@@ -125,7 +125,7 @@ def attempt(run: TableRun, totals: RunTotals) -> TableOutcome | Declined:
     except DeclinedError as declined:
         return Declined(run.spec, declined.reason, totals)
     except Exception as error:  # noqa: BLE001 - one table's error must not stop the next table
-        if _lacks_memory(error) and run.engine == "delta_rs":
+        if _lacks_memory(error) and run.in_one_task:
             return Declined(run.spec, NEEDS_MEMORY, totals)
         result, retriable = _failed(run, totals, _cause(error, run, lost))
     options = run.job.options
@@ -166,7 +166,7 @@ def poll_table(run: TableRun) -> TableOutcome | int:
     Zero: that could not be found out.
     """
     totals = totals_of(run.job)
-    totals.started_at, totals.engine = iso(run.runtime.clock()), run.engine
+    totals.started_at, totals.tasks = iso(run.runtime.clock()), run.tasks
     try:
         if reader_of(run.spec).has_work(run, totals):
             return 0
@@ -190,7 +190,7 @@ def _needing_spark(run: TableRun, fault: GddlError) -> GddlError:
     """A declined table that needs Spark, where Spark can't start: the message states that first, then the cause."""
     if not run.declined or fault.code not in _NO_SPARK:
         return fault
-    what = f"{run.spec.table} needs Spark, since engine delta_rs can't take it ({run.declined}), but {fault.what}"
+    what = f"{run.spec.table} needs Spark, since one task can't take it ({run.declined}), but {fault.what}"
     return type(fault)(fault.code, what, where=fault.where, remedy=fault.remedy)
 
 
@@ -213,7 +213,7 @@ def _lacks_memory(error: BaseException) -> bool:
 
 def act(run: TableRun, totals: RunTotals) -> JobResult:
     """Run the job's action."""
-    totals.engine = run.engine
+    totals.tasks = run.tasks
     name = run.job.options.action
     require_supported(run)
     if name in LOADS or name == "plan":

@@ -204,9 +204,9 @@ def of_former_shards(rows: Mapping[str, int], what: str) -> tuple[RunWarning, ..
     return (RunWarning(code="SHARD_REMOVED", message=message),) if named else ()
 
 
-def of_fallback(engine: str, reason: str) -> RunWarning:
-    """A table or batch that its tier's engine can't take."""
-    return RunWarning(code="ENGINE_FALLBACK", message=f"engine {engine} can't take it, engine spark has to: {reason}")
+def of_many_tasks(reason: str) -> RunWarning:
+    """A table or batch that one task can't take, as its tier asks."""
+    return RunWarning(code="NEEDS_MANY_TASKS", message=f"one task can't take it, many tasks have to: {reason}")
 
 
 def of_late_batch(late: int) -> tuple[RunWarning, ...]:

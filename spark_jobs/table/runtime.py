@@ -21,6 +21,7 @@ from airflow_gddl.contract.errors import OF_FILES, GddlError, RetriableError
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.result import (
     STARTING_SPARK,
+    CommitMethod,
     ExpectationCount,
     Freshness,
     JobResult,
@@ -28,9 +29,10 @@ from airflow_gddl.contract.result import (
     Mode,
     ResultColumn,
     RunWarning,
+    TableTasks,
     summed,
 )
-from airflow_gddl.contract.spec import EngineName, JobSpec, TableSpec
+from airflow_gddl.contract.spec import JobSpec, TableSpec
 from airflow_gddl.stores import Storage
 from airflow_gddl.stores import scratch as scratch_folders
 from spark_jobs.delta.log import DeltaCommits
@@ -242,7 +244,7 @@ class Spread(Protocol):
     """Works on many small tables at once, each in a task of its own."""
 
     def run(self, job: JobSpec, specs: Sequence[TableSpec]) -> Iterator[TableOutcome | Declined]:
-        """Each table's outcome as soon as it is durable; `Declined` for tables that the engine can't process."""
+        """Each table's outcome as soon as it is durable; `Declined` for tables that one task can't take."""
         ...
 
 
@@ -252,8 +254,8 @@ class Runtime:
 
     Attributes:
         environ: with connections to source databases by name.
-        spread: spreads tables of engine `delta_rs`; null: they run in this process.
-        files: the stream that gives tables of engine `spark` their new files; null: their folders are listed.
+        spread: spreads tables in one task each; null: they run in this process.
+        files: the stream that gives tables over many tasks their new files; null: their folders are listed.
         engine: of every table, regardless of its tier; null: the tier's.
         deep_listings: recent deep listings of a continuous job.
         follow: called with a table's name between its batches, so that what points to its versions follows.
@@ -300,7 +302,8 @@ class RunTotals:
 
     started_at: str = ""
     mode: Mode = "incremental"
-    engine: EngineName = "spark"
+    tasks: TableTasks = "many"
+    commit: CommitMethod = "direct"
     batches: int = 0
     files: int = 0
     rows_read: int = 0
@@ -386,7 +389,7 @@ class TableOutcome:
 
 @dataclass(frozen=True)
 class Declined:
-    """A table that its tier's engine can't take; `totals` counts what was done before."""
+    """A table that one task can't take; `totals` counts what was done before."""
 
     spec: TableSpec
     reason: str
@@ -433,11 +436,11 @@ def _in_files(column: str, spec: TableSpec) -> tuple[str, ...]:
     return tuple(before.get(name.lower(), name) for name in names)
 
 
-def make_engine(name: EngineName, runtime: Runtime, work: int | None = None) -> Engine:
-    """The engine of this name, unless the runtime has one for all tables; `work` as `SparkSource.for_table`."""
+def make_engine(runtime: Runtime, work: int | None = None, *, in_one_task: bool) -> Engine:
+    """The runtime's engine of all tables, if it has one; `work` as `SparkSource.for_table`."""
     if runtime.engine is not None:
         return runtime.engine
-    return _delta_rs(runtime) if name == "delta_rs" else _spark(runtime, work)
+    return _delta_rs(runtime) if in_one_task else _spark(runtime, work)
 
 
 def _delta_rs(runtime: Runtime) -> Engine:
@@ -463,8 +466,7 @@ class TableRun:
 
     Attributes:
         layout_override: another layout for its tables and state: of the shadow tables of a rebuild, or of a shard.
-        instead: the engine to take instead of the tier's.
-        declined: why the tier's engine declined the table; empty: it did not.
+        declined: why one task declined the table, which many tasks then take; empty: none did.
         notified: files reported by a stream; null: the landing folder is listed.
         shard: source that this run loads, of a table with several; empty: the table has one, or all are meant.
         others: states of the table's other shards.
@@ -474,7 +476,6 @@ class TableRun:
     spec: TableSpec
     runtime: Runtime
     layout_override: Layout | None = None
-    instead: EngineName | None = None
     declined: str = ""
     notified: tuple[NotifiedFile, ...] | None = None
     shard: str = ""
@@ -510,15 +511,19 @@ class TableRun:
         return self.layout_override or Layout.of(self.job.roots, self.spec)
 
     @property
-    def engine(self) -> EngineName:
-        return self.instead or self.job.tiers[self.spec.size].engine
+    def in_one_task(self) -> bool:
+        return not self.declined and self.job.tiers[self.spec.size].in_one_task
+
+    @property
+    def tasks(self) -> TableTasks:
+        return "one" if self.in_one_task else "many"
 
     def context(self, work: int | None = None) -> TableContext:
         """What engines get; `work`: what the run has to do (`PendingWork.cost`); None: not known."""
-        if self.engine == "spark" and self.runtime.engine is None and not self.runtime.spark.is_started:
+        if not self.in_one_task and self.runtime.engine is None and not self.runtime.spark.is_started:
             self.report(STARTING_SPARK)
         tier = self.job.tiers[self.spec.size]
-        engine = make_engine(self.engine, self.runtime, work)
+        engine = make_engine(self.runtime, work, in_one_task=self.in_one_task)
         return TableContext(
             dialect=self.dialect_after_load,
             # Iceberg readers take data files as they are: no deletion vectors, no widened types.
@@ -661,6 +666,6 @@ class TableRun:
         tier = self.job.tiers[self.spec.size]
         most = tier.max_bytes_per_batch
         # Decoded rows take some 18 times the bytes of their file, a stored table far less.
-        if self.engine == "delta_rs":
-            most = min(most, tier.delta_rs_max_bytes // 2)
+        if self.in_one_task:
+            most = min(most, tier.task_max_bytes // 2)
         return BatchLimits(max_files=tier.max_files_per_batch, max_bytes=most)

@@ -104,7 +104,7 @@ class HiveWorld:
     def job(self, specs: list[TableSpec], options: JobOptions | None = None) -> JobSpec:
         """What `gddl` makes of the metadata, with small tables in Spark tasks."""
         named = [replace(spec, catalog="main", settle="0s") for spec in specs]
-        lake = SmallLake(self.root, replace(TIER, spread="spark"))
+        lake = SmallLake(self.root, replace(TIER, tasks="one"))
         return replace(lake.job(named, options), catalogs={"main": CatalogSpec(kind="hive")})
 
 

@@ -68,7 +68,7 @@ class Site:
             "lake": str(self.root / "lake"),
             "runner": "spark_submit",
             "runners": {"spark_submit": own},
-            "tiers": {"small": small, "solo": {**small, "engine": "spark", "tables_per_job": 1}},
+            "tiers": {"small": small, "solo": {**small, "tasks": "many", "tables_per_job": 1}},
         }
         (self.root / "metadata" / "tables").mkdir(parents=True)
         (self.root / "metadata" / "gddl.yaml").write_text(json.dumps(settings))

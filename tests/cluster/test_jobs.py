@@ -51,8 +51,8 @@ def test_a_table_moves_from_a_lost_executor_to_another(tmp_path: Path, cluster: 
             assert cluster.executor(second)[0] != gone
         done = run.succeed()
     cluster.start_worker(int(gone.rpartition("-")[2]))
-    assert {(name, r["engine"], r["rows_read"], r["changes_written"]) for name, r in done.items()} == {
-        (name, "delta_rs", 6, 6) for name in PACK
+    assert {(name, r["tasks"], r["rows_read"], r["changes_written"]) for name, r in done.items()} == {
+        (name, "one", 6, 6) for name in PACK
     }
     assert {name: here.replica(name) for name in PACK} == dict.fromkeys(PACK, CHANGED)
     assert {name: here.changes(name) for name in PACK} == dict.fromkeys(PACK, KEPT)
@@ -109,7 +109,7 @@ def test_stopped_job_and_killed_driver_resume(tmp_path: Path, cluster: Cluster) 
     here.change(["spark_orders"], 1, FIRST)
     with here.run() as run:
         done = run.succeed()
-    assert (done["held"]["rows_read"], done["spark_orders"]["engine"]) == (6, "spark")
+    assert (done["held"]["rows_read"], done["spark_orders"]["tasks"]) == (6, "many")
     assert {name: here.replica(name) for name in names} == dict.fromkeys(names, CHANGED)
     assert {name: here.changes(name) for name in names} == dict.fromkeys(names, KEPT)
 

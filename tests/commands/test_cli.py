@@ -24,7 +24,7 @@ from airflow_gddl.contract.spec import JobOptions
 
 FAKE = Path(__file__).with_name("fake_job.py")
 KEYS = [
-    *("table", "status", "mode", "engine", "batches", "files", "rows_read", "changes_written", "redelivered"),
+    *("table", "status", "mode", "tasks", "batches", "files", "rows_read", "changes_written", "redelivered"),
     *("quarantined", "main", "schema_changes", "warnings", "freshness", "seconds", "error"),
 ]
 GOOD = """
@@ -244,7 +244,7 @@ def test_invalid_settings_stop_the_command_with_their_position(shop: Shop, comma
 
 def test_java_is_checked_first(shop: Shop) -> None:
     shop.write("java/bin/java", "#!/bin/sh\necho 'java version \"1.8.0_392\"' >&2\n")
-    tiers = "tiers: {small: {engine: spark}}\n"
+    tiers = "tiers: {small: {tasks: many}}\n"
     shop.write("metadata/gddl.yaml", f"landing: ../landing\nlake: ../lake\n{tiers}")
     answer = shop.gddl("run", "--json")
     assert (answer.status, answer.out) == (2, "")

@@ -68,7 +68,7 @@ def lake(tmp_path: Path) -> Path:
 def spec_of(lake: Path, *tables: str) -> JobSpec:
     rows = tuple(TableSpec(table=table, keys=("id",)) for table in tables)
     roots = Roots(landing=str(lake.parent / "landing"), lake=str(lake))
-    tiers = {"small": TierSpec(engine="spark")}
+    tiers = {"small": TierSpec(tasks="many")}
     options = JobOptions(full_refresh=True)
     return JobSpec(run_id="20240101T000000-aa", roots=roots, tables=rows, tiers=tiers, options=options)
 
@@ -301,8 +301,8 @@ def test_no_java(lake: Path, environ: dict[str, str], shown: str) -> None:
 
 
 def test_small_tables_need_no_java(lake: Path) -> None:
-    """Their engine has none; what it can't take fails by itself and says so."""
-    order = replace(spec_of(lake, "a.b"), tiers={"small": TierSpec(engine="delta_rs")})
+    """One task has none; what it can't take fails by itself and says so."""
+    order = replace(spec_of(lake, "a.b"), tiers={"small": TierSpec(tasks="one")})
     with pytest.raises(FatalError) as caught:
         LocalRunner(command=("/nowhere/job",), environ={"PATH": "/nowhere"}).run(order, Heard())
     assert caught.value.code == "JOB_NOT_STARTED", "it looked for Java"

@@ -24,8 +24,8 @@ from airflow_gddl.runners.spark_submit import SparkSubmitRunner, SparkSubmitSett
 from tests.commands.test_runner_local import FAKE, Heard, errors, fake_java
 from tests.unit.metadata_folder import SETTINGS, loaded
 
-SMALL = TierSpec(cores=2, memory="4g", workers=3, delta_rs_memory="1g")
-LARGE = TierSpec(engine="spark", cores=4, memory="2g", compute={"spark_submit": {"workers": 5, "driver_memory": "3g"}})
+SMALL = TierSpec(cores=2, memory="4g", workers=3, task_memory="1g")
+LARGE = TierSpec(tasks="many", cores=4, memory="2g", compute={"spark_submit": {"workers": 5, "driver_memory": "3g"}})
 
 
 def spec_of(lake: Path, **tables: str) -> JobSpec:

@@ -20,7 +20,7 @@ from tests.landing import write
 
 SETTINGS = """landing: ../landing
 lake: ../lake
-tiers: {small: {spread: processes}}
+tiers: {small: {tasks: processes}}
 sources:
   crm: {landing: ../landing-crm, target: '{source}_{schema}.{table}', connection: GDDL_SOURCE_CRM}
   erp: {landing: ../landing-erp, target: '{source}_{schema}.{table}', connection: GDDL_SOURCE_ERP}

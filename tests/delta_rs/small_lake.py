@@ -21,7 +21,7 @@ from spark_jobs.table.runtime import Clock, Declined, Runtime, TableOutcome, Tab
 from tests.conftest import LocalPort
 from tests.landing import write
 
-TIER = replace(DEFAULT_TIERS["small"], engine="delta_rs", spread="processes")
+TIER = replace(DEFAULT_TIERS["small"], tasks="processes")
 
 
 @dataclass(frozen=True)

@@ -153,7 +153,7 @@ def test_a_table_too_large_for_this_process_is_left_to_spark(tmp_path: Path) -> 
     lake = SmallLake(tmp_path)
     load(lake, PARENT, id=list(range(50_000)))
     load(lake, CHILD, id=[10], customer=[1])
-    small = SmallLake(tmp_path, replace(TIER, delta_rs_max_bytes=50_000))
+    small = SmallLake(tmp_path, replace(TIER, task_max_bytes=50_000))
     found = small.run(CHILD, JobOptions(action="verify"))
     assert isinstance(found, Declined)
     assert "the table customers has" in found.reason

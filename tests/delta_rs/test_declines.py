@@ -134,14 +134,14 @@ def test_deletion_vectors_are_declined(tmp_path: Path) -> None:
 @pytest.mark.parametrize("action", ["run", "verify"])
 def test_table_over_the_size_limit_is_declined(action: Any, tmp_path: Path) -> None:
     if action == "run":
-        lake = grown(tmp_path, tier=replace(TIER, delta_rs_max_bytes=500))
+        lake = grown(tmp_path, tier=replace(TIER, task_max_bytes=500))
     else:
         lake = grown(tmp_path)
         lake.run(SPEC)
-        lake = replace(lake, tier=replace(TIER, delta_rs_max_bytes=500))
+        lake = replace(lake, tier=replace(TIER, task_max_bytes=500))
     done = lake.run(SPEC, JobOptions(action=action))
     assert isinstance(done, Declined)
-    assert "delta_rs_max_bytes" in done.reason
+    assert "task_max_bytes" in done.reason
 
 
 def test_supported_table_is_accepted(tmp_path: Path) -> None:
@@ -149,5 +149,5 @@ def test_supported_table_is_accepted(tmp_path: Path) -> None:
     lake = grown(tmp_path)
     done = lake.run(SPEC)
     assert isinstance(done, TableOutcome)
-    assert done.result.engine == "delta_rs"
+    assert (done.result.tasks, done.result.commit) == ("one", "direct")
     assert lake.replica(SPEC) == {0: "load 0", 1: "new"}

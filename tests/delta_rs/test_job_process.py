@@ -30,7 +30,7 @@ def test_without_java_and_pandas(tmp_path: Path) -> None:
         ended = run(lake, nowhere)
         assert (ended.status, ended.err) == (0, "")
         results = [json.loads(line) for line in ended.out.splitlines()]
-        assert {r["table"]: (r["status"], r["engine"]) for r in results} == {
-            f"s.{name}": (status, "delta_rs") for name in NAMES
+        assert {r["table"]: (r["status"], r["tasks"]) for r in results} == {
+            f"s.{name}": (status, "one") for name in NAMES
         }
     assert not (tmp_path / "imported").exists(), "pandas was imported"

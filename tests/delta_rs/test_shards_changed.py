@@ -21,7 +21,7 @@ from tests.sharded import Sharded, rows_of
 TWO = ("eu", "us")
 SETTINGS = """landing: ../landing
 lake: ../lake
-tiers: {small: {spread: processes}}
+tiers: {small: {tasks: processes}}
 sources: {eu: {landing: ../landing-eu}, us: {landing: ../landing-us}}
 """
 HEAD = "source: eu\ndefaults: {settle: 0s, sequence_by: [seq]}\n"

@@ -11,7 +11,7 @@ from deltalake import DeltaTable
 from tests.delta_rs.commands import gddl, gddl_process
 from tests.landing import write
 
-SETTINGS = "landing: ../landing\nlake: ../lake\ntiers: {small: {spread: processes}}\nsources:\n"
+SETTINGS = "landing: ../landing\nlake: ../lake\ntiers: {small: {tasks: processes}}\nsources:\n"
 SOURCE = "  {0}: {{landing: ../landing-{0}, target: '{{source}}_{{schema}}.{{table}}'}}\n"
 ROWS = "tables:\n  - {table: public.orders, keys: [id], sequence_by: [seq], tombstone_retention: 7d}\n"
 

@@ -58,8 +58,8 @@ def by_name(results: Sequence[JobResult]) -> dict[str, JobResult]:
 def test_all_tables_are_loaded_and_then_idle(tmp_path: Path) -> None:
     lake = SmallLake(tmp_path)
     specs = landed(lake, GOOD)
-    assert {(r.status, r.engine, r.batches) for r in run(lake, specs)} == {("succeeded", "delta_rs", 2)}
-    assert {(r.status, r.engine) for r in run(lake, specs)} == {("skipped", "delta_rs")}
+    assert {(r.status, r.tasks, r.batches) for r in run(lake, specs)} == {("succeeded", "one", 2)}
+    assert {(r.status, r.tasks) for r in run(lake, specs)} == {("skipped", "one")}
     assert {tuple(lake.replica(spec).items()) for spec in specs} == {((0, "load 0"), (1, "new"))}
 
 
@@ -78,7 +78,7 @@ def test_table_that_kills_its_workers_fails_alone(tmp_path: Path) -> None:
 
 
 def test_table_timeout_fails_alone(tmp_path: Path) -> None:
-    lake = SmallLake(tmp_path, replace(TIER, delta_rs_timeout="6s"))
+    lake = SmallLake(tmp_path, replace(TIER, task_timeout="6s"))
     results = by_name(run(lake, landed(lake, (*GOOD, "hangs"))))
     assert {results[name].status for name in GOOD} == {"succeeded"}
     assert results["hangs"].error is not None
@@ -112,12 +112,12 @@ def test_largest_tables_start_first_without_delaying_others(tmp_path: Path) -> N
 
 def test_table_beyond_its_memory_is_declined(tmp_path: Path) -> None:
     """Its process is ended; without Spark at hand that is an error that says so. The others go on."""
-    lake = SmallLake(tmp_path, replace(TIER, delta_rs_memory="300m"))
+    lake = SmallLake(tmp_path, replace(TIER, task_memory="300m"))
     results = by_name(run(lake, landed(lake, (*GOOD, "hungry"))))
     assert {results[name].status for name in GOOD} == {"succeeded"}
-    assert results["hungry"].engine == "spark"
-    assert [w.code for w in results["hungry"].warnings] == ["ENGINE_FALLBACK"]
-    assert "delta_rs_memory" in results["hungry"].warnings[0].message
+    assert results["hungry"].tasks == "many"
+    assert [w.code for w in results["hungry"].warnings] == ["NEEDS_MANY_TASKS"]
+    assert "task_memory" in results["hungry"].warnings[0].message
 
 
 def test_other_actions_are_spread(tmp_path: Path) -> None:
@@ -134,8 +134,8 @@ def test_other_actions_are_spread(tmp_path: Path) -> None:
 
 
 def test_table_that_needs_spark_fails_clearly_without_java(tmp_path: Path) -> None:
-    """The job as it is started on such a machine: why the light engine can't take it, then that Java is missing."""
-    lake = SmallLake(tmp_path, replace(TIER, delta_rs_max_bytes=2_000))
+    """The job as it is started on such a machine: why one task can't take it, then that Java is missing."""
+    lake = SmallLake(tmp_path, replace(TIER, task_max_bytes=2_000))
     large, small = spec_of("large"), spec_of("small")
     lake.load(large, rows=10_000)
     lake.load(small)
@@ -149,10 +149,10 @@ def test_table_that_needs_spark_fails_clearly_without_java(tmp_path: Path) -> No
     assert (done.returncode, found["s.small"]["status"], found["s.large"]["status"]) == (1, "succeeded", "failed")
     error = found["s.large"]["error"]
     assert error["code"] == "JAVA_MISSING"
-    assert error["message"].startswith("[JAVA_MISSING] s.large needs Spark, since engine delta_rs can't take it (")
+    assert error["message"].startswith("[JAVA_MISSING] s.large needs Spark, since one task can't take it (")
     assert "there is no Java on this machine: JAVA_HOME is not set, and PATH has no java" in error["message"]
     assert "install Java 17 or newer" in error["message"]
-    assert [warning["code"] for warning in found["s.large"]["warnings"]] == ["ENGINE_FALLBACK"]
+    assert [warning["code"] for warning in found["s.large"]["warnings"]] == ["NEEDS_MANY_TASKS"]
     assert error["message"] in done.stderr
     record = next(Path(lake.layout(large).runs).glob("*.json"))
     assert json.loads(record.read_text())["error"] == error

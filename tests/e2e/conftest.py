@@ -24,7 +24,7 @@ lake: ../lake
 defaults: {schedule: null}
 tiers:
   solo: {tables_per_job: 1, slots: 1}
-  spark: {engine: spark}
+  spark: {tasks: many}
   pack: {airflow: pack}
   mapped: {airflow: mapped}
   table: {airflow: table}

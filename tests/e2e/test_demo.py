@@ -22,7 +22,7 @@ from tests.waiting import wait_for
 
 COMMAND = [sys.executable, "-m", "devtools.demo", "--scale", "0.001", "--rounds", "1"]
 # As users run it: small tables over Spark tasks, whatever other tests are spared.
-OWN = {name: value for name, value in os.environ.items() if not name.endswith("__SPREAD")}
+OWN = {name: value for name, value in os.environ.items() if not name.endswith("__TASKS")}
 ENVIRON = {**OWN, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}
 
 

@@ -19,7 +19,7 @@ from packaging.requirements import Requirement
 
 from airflow_gddl.contract.codec import to_json
 from airflow_gddl.contract.packages import EXTRAS
-from airflow_gddl.contract.spec import DEFAULT_TIERS
+from airflow_gddl.contract.spec import DEFAULT_TIERS, TierTasks
 from tests.delta_rs.small_lake import SmallLake, spec_of
 from tests.packages.user_environments import (
     ROOT,
@@ -146,18 +146,18 @@ def check_load(environment: Environment, folder: Path, combination: Combination,
     Spark does it where no other combination has fewer packages for it: each start takes ten seconds of a core.
     """
     folder.mkdir()
-    spread = "spark" if is_smallest(combination) else "processes"
+    tasks: TierTasks = "one" if is_smallest(combination) else "processes"
     if demo:
         done = environment.run("-m", "airflow_gddl.cli.main", "demo", "--scale", "0.001", "--rounds", "1", cwd=folder)
         assert done.returncode == 0, done.stdout + done.stderr
         assert "Every replica equals its source." in done.stdout
         return
-    lake, spec = SmallLake(folder, tier=replace(DEFAULT_TIERS["small"], spread=spread)), spec_of("a")
+    lake, spec = SmallLake(folder, tier=replace(DEFAULT_TIERS["small"], tasks=tasks)), spec_of("a")
     lake.load(spec)
     if cli:
         assert environment.run("-m", "airflow_gddl.cli.main", "init", cwd=folder).returncode == 0
         settings = folder / "metadata" / "gddl.yaml"
-        settings.write_text(f"{settings.read_text()}tiers: {{small: {{spread: {spread}}}}}\n")
+        settings.write_text(f"{settings.read_text()}tiers: {{small: {{tasks: {tasks}}}}}\n")
         (folder / "metadata" / "tables" / "shop.yaml").write_text("source: s\ntables: [{table: s.a, keys: [id]}]\n")
         done = environment.run("-m", "airflow_gddl.cli.main", "run", cwd=folder)
     else:

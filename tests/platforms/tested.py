@@ -41,7 +41,7 @@ TESTED = (
         delta="4.0.0",
         python="3.11 to 3.13",
         by="lane 4.0; moto",
-        seen="engine `spark` on Spark 4.0.2 with Delta 4.0.1; requests; the packed environment",
+        seen="`tasks: many` on Spark 4.0.2 with Delta 4.0.1; requests; the packed environment",
         unseen="the service; Amazon's own builds of Spark and Delta",
     ),
     Tested(
@@ -50,7 +50,7 @@ TESTED = (
         delta="4.2.0",
         python="3.13",
         by="lane 4.1; a stand-in behind boto3",
-        seen="engine `spark` on that pair; requests; runs as processes started by Glue's script",
+        seen="`tasks: many` on that pair; requests; runs as processes started by Glue's script",
         unseen="the service; how it installs the wheel",
     ),
     Tested(
@@ -59,7 +59,7 @@ TESTED = (
         delta="its own",
         python="3.12",
         by="lanes 4.0, 4.1, 4.2; a fake workspace",
-        seen="engine `spark` on Apache's releases; jobs deployed and run by the fake; `databricks.yml`",
+        seen="`tasks: many` on Apache's releases; jobs deployed and run by the fake; `databricks.yml`",
         unseen="a workspace; its own builds of Spark and Delta; serverless; instance profiles; external locations",
     ),
     Tested(
@@ -68,7 +68,7 @@ TESTED = (
         delta="4.4.0",
         python="3.11",
         by="`make test-deep` (`tests/cluster/test_yarn.py`)",
-        seen="both engines on the mini cluster of Hadoop 3.5.0, client mode; an executor and a driver killed",
+        seen="`tasks` `one`, `many` on the mini cluster of Hadoop 3.5.0, client mode; an executor and a driver killed",
         unseen="several machines; HDFS; Kerberos; queues; memory limits of containers",
     ),
     Tested(

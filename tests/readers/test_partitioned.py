@@ -13,6 +13,7 @@ from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, JobSpec, Roots, TableSpec
 from tests.conftest import LocalPort
+from tests.engine_port import TASKS
 from tests.landing import write
 from tests.readers.probes import probes
 from tests.readers.reading import READERS
@@ -83,7 +84,7 @@ def test_every_reader_reads_every_partition(engine: LocalPort, tmp_path: Path) -
     table.land("20240101-000000011.parquet", [0, 1, 2, 3, 4], [*moved, "", ""], "UUUDU")
     result = table.run()
     assert (result.changes_written, result.quarantined) == (4, 1), "a delete needs no partition"
-    assert result.engine == engine.name
+    assert result.tasks == TASKS[engine.name]
     wanted = {i: (moved[i] if i < 3 else text, DATES[i % 4]) for i, text in enumerate(TEXTS) if i != 3}
     assert table.rows() == wanted
     assert table.wrong() == []
@@ -106,6 +107,6 @@ def test_table_moves_between_engines(tmp_path: Path) -> None:
     for number, table in enumerate((quick, slow, quick)):
         moved = [*TEXTS[number + 1 :], *TEXTS[: number + 1]]
         table.land(f"20240101-0000000{number + 1}1.parquet", list(range(count)), moved, "U" * count)
-        assert table.run().engine == table.engine.name
+        assert table.run().tasks == TASKS[table.engine.name]
         assert table.rows() == {i: (TEXTS[(i + number + 1) % count], DATES[i % 4]) for i in range(count)}
     assert quick.wrong() == []

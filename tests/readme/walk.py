@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-WITHOUT_SPARK = ("GDDL_SETTLE", "GDDL_TIERS__SMALL__SPREAD", "GDDL_TIERS__MEDIUM__SPREAD")
+WITHOUT_SPARK = ("GDDL_SETTLE", "GDDL_TIERS__SMALL__TASKS", "GDDL_TIERS__MEDIUM__TASKS")
 """Variables as conftest sets them: small tables in local processes."""
 _MARK = r"<!-- (?P<what>[a-z]+)(?:: (?P<name>\S+))? -->\n"
 _BLOCK = re.compile(_MARK + r"```(?P<language>\w+)\n(?P<text>.*?)```", re.DOTALL)

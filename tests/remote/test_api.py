@@ -262,7 +262,7 @@ def test_auto_loader_is_an_argument_of_the_job() -> None:
 
 def test_auto_loader_is_for_tables_of_spark() -> None:
     settings = DatabricksSettings(**OWN, tiers={"small": DatabricksTier(**AUTO)})
-    with pytest.raises(MetadataError, match=r"RUNNER_SETTINGS_INVALID.*engine: spark.*tiers\.small"):
+    with pytest.raises(MetadataError, match=r"RUNNER_SETTINGS_INVALID.*tasks: many.*tiers\.small"):
         job_of("small", SMALL, settings)
 
 

@@ -46,7 +46,7 @@ def put(place: Place, name: str, file: str, rows: dict[str, list[object]]) -> No
 
 def job(place: Place, names: Sequence[str], run_id: str = "run") -> JobSpec:
     specs = tuple(table(name) for name in names)
-    tiers = {size: replace(tier, spread="processes") for size, tier in DEFAULT_TIERS.items()}
+    tiers = {size: replace(tier, tasks="processes") for size, tier in DEFAULT_TIERS.items()}
     return JobSpec(run_id=run_id, roots=place.roots, tables=specs, tiers=tiers)
 
 

@@ -12,11 +12,12 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from airflow_gddl.contract.result import JobResult
-from airflow_gddl.contract.spec import EngineName, JobSpec
+from airflow_gddl.contract.spec import JobSpec, TierTasks
 from airflow_gddl.runners.interface import JobOutcome, ProgressEvent
 from airflow_gddl.runners.this_machine import LocalRunner
 from airflow_gddl.stores import Storage
 from spark_jobs.delta.log import DeltaCommits
+from tests.engine_port import EngineName
 
 
 class Quiet:
@@ -40,10 +41,8 @@ class JobPort:
 
     def outcome(self, job: JobSpec) -> JobOutcome:
         # A Java process for each of the short jobs would take most of their time.
-        tiers = {
-            size: replace(tier, engine=self.name, cores=2, memory="1g", spread="processes")
-            for size, tier in job.tiers.items()
-        }
+        tasks: TierTasks = "many" if self.name == "spark" else "processes"
+        tiers = {size: replace(tier, tasks=tasks, cores=2, memory="1g") for size, tier in job.tiers.items()}
         runner = LocalRunner(command=(sys.executable, "-m", "spark_jobs.main"), environ={**os.environ, **self.environ})
         return runner.run(replace(job, tiers=tiers), Quiet())
 

@@ -74,7 +74,7 @@ def test_every_command(furnished: Place, gddl: Gddl) -> None:
     (planned,) = ask("run", "--dry-run")
     assert [batch["mode"] for batch in planned["details"]["batches"]] == ["initial", "incremental"]
     (done,) = ask("run")
-    assert (done["status"], done["main"]["rows"], done["engine"]) == ("succeeded", 2, "delta_rs")
+    assert (done["status"], done["main"]["rows"], done["tasks"]) == ("succeeded", 2, "one")
     (line,) = ask("status")
     # A run that took all there was is up to date as of now, however old the newest change is.
     assert (line["status"], line["rows"], line["state"]) == ("succeeded", 2, "fresh")

@@ -58,7 +58,7 @@ class World:
             f" target: '{{source}}_{{schema}}.{{table}}'}}\n"
             for name, place in self.landings.items()
         )
-        tiers = "tiers:\n  small: {spread: processes}\n"
+        tiers = "tiers:\n  small: {tasks: processes}\n"
         return f"landing: ../landing\nlake: ../lake\n{tiers}sources:\n{sources}"
 
     def metadata(self, sizes: Mapping[str, str]) -> None:
@@ -99,15 +99,15 @@ def world(place: Place, others: Mapping[str, Server]) -> World:
     return made
 
 
-BOTH = {"crm_s.a": ("succeeded", "delta_rs"), "erp_s.a": ("succeeded", "spark")}
+BOTH = {"crm_s.a": ("succeeded", "one"), "erp_s.a": ("succeeded", "many")}
 
 
 def test_tasks_of_spark_read_each_source_with_its_own_credentials(world: World, tmp_path: Path) -> None:
     """The lake is a folder: Spark itself has no credentials at all, and no client of S3."""
     world.metadata({"crm": "small", "erp": "large"})
-    changed = {"GDDL_LAKE": str(tmp_path / "lake"), "GDDL_TIERS__SMALL__SPREAD": "spark"}
+    changed = {"GDDL_LAKE": str(tmp_path / "lake"), "GDDL_TIERS__SMALL__TASKS": "one"}
     done, found = world.run(changed)
-    assert {table: (r["status"], r["engine"]) for table, r in found.items()} == BOTH, done.stderr
+    assert {table: (r["status"], r["tasks"]) for table, r in found.items()} == BOTH, done.stderr
     for table in ("crm_s/a", "erp_s/a"):
         read = pa.table(DeltaTable(tmp_path / "lake" / table).scan()).to_pylist()
         assert {r["id"]: r["v"] for r in read} == delivery.ROWS
@@ -120,7 +120,7 @@ def test_tasks_of_spark_read_each_source_with_its_own_credentials(world: World, 
 def test_each_source_is_read_with_its_own_credentials_by_both_engines(world: World) -> None:
     world.metadata({"crm": "small", "erp": "large"})
     done, found = world.run()
-    assert {table: (r["status"], r["engine"]) for table, r in found.items()} == BOTH, done.stderr
+    assert {table: (r["status"], r["tasks"]) for table, r in found.items()} == BOTH, done.stderr
     assert [world.rows(table) for table in found] == [delivery.ROWS] * 2
     kept = {name: bytes(obstore.get(world.lake.store, name).bytes()) for name in delivery.objects(world.lake, "")}
     kept |= {"standard output": done.stdout.encode(), "standard error": done.stderr.encode()}

@@ -66,7 +66,7 @@ class Lake:
 
 def on_spark(job: JobSpec) -> JobSpec:
     """The job with Spark in every tier."""
-    return replace(job, tiers={size: replace(tier, engine="spark") for size, tier in job.tiers.items()})
+    return replace(job, tiers={size: replace(tier, tasks="many") for size, tier in job.tiers.items()})
 
 
 def read(path: str) -> list[Row]:

@@ -43,7 +43,7 @@ def heard_after(source: Source, spec: TableSpec) -> float:
 
 def test_stream_excludes_folder_until_it_can_be_listed(tmp_path: Path) -> None:
     """One is barred before the job begins, another one while it runs."""
-    lake = SmallLake(tmp_path, TierSpec(engine="spark", cores=2))
+    lake = SmallLake(tmp_path, TierSpec(tasks="many", cores=2))
     a, *others = specs_of("a", "b", "c")
     b, c = (replace(spec, freshness="20s") for spec in others)  # polled every 5 s beside the stream
     source = Source(lake, [a, b, c])

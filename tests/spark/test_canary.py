@@ -18,9 +18,10 @@ import pytest
 from airflow_gddl.contract.capture import CaptureSpec
 from airflow_gddl.contract.checks import check_table
 from airflow_gddl.contract.extensions import DIALECTS
-from airflow_gddl.contract.spec import EngineName, JobOptions, TableSpec
+from airflow_gddl.contract.spec import JobOptions, TableSpec
 from airflow_gddl.contract.table_spec import Expectation, ForeignKey, InitialLoad, LandingRetention, SchemaGate, Term
 from tests.conftest import LocalPort
+from tests.engine_port import EngineName
 from tests.landing import write, write_bytes
 from tests.spark.children import job_child
 from tests.spark.lake import Lake
@@ -222,7 +223,7 @@ def test_no_field_of_a_row_shows_a_variable(engine_name: EngineName, tmp_path: P
     for number, options in enumerate((JobOptions(), *LATER[:2])):
         job = port.tiered(lake.job(specs, options, run_id=f"run-{number}"))
         if engine_name == "spark":  # by Spark's own statements
-            job = replace(job, tiers={name: replace(tier, delta_merge=True) for name, tier in job.tiers.items()})
+            job = replace(job, tiers={name: replace(tier, commit="merge") for name, tier in job.tiers.items()})
         with job_child(job, "--progress", "--verbose", "--results", env=environ) as child:
             ended = child.end(timeout=1200)
         results = [json.loads(line) for line in ended.out.splitlines()]

@@ -15,7 +15,7 @@ from tests.delta_rs.test_completeness import SPEC, name_the_hour
 
 
 def test_one_lost_file_is_named_by_its_hour(tmp_path: Path) -> None:
-    lake, port = SmallLake(tmp_path, replace(DEFAULT_TIERS["small"], engine="spark")), LocalPort("spark")
+    lake, port = SmallLake(tmp_path, replace(DEFAULT_TIERS["small"], tasks="many")), LocalPort("spark")
     with postgres() as engine:
         execute(engine, "CREATE SCHEMA s")
         environ = {"GDDL_SOURCE_SHOP": engine.url.render_as_string(hide_password=False)}

@@ -1,4 +1,4 @@
-"""A table of engine `spark` under a job that goes on, its files found by Structured Streaming (docs/streaming.md)."""
+"""A table over many tasks under a job that goes on, its files found by Structured Streaming (docs/streaming.md)."""
 
 from __future__ import annotations
 

@@ -13,6 +13,7 @@ import pytest
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from airflow_gddl.contract.table_spec import SchemaEvolution
 from tests.conftest import LocalPort
+from tests.engine_port import TASKS
 from tests.landing import FileForm, write
 from tests.oracle import Run
 from tests.spark.breaking import Break, Breaker
@@ -76,7 +77,7 @@ def test_engines_agree_after_each_run(many: bool, both: tuple[LocalPort, LocalPo
                 if number < len(case.runs):
                     land(lake, case, number)
             done = lake.run(port, lake.job(specs, run_id=f"run-{number}"))
-            assert {r.engine for r in done.values()} == {port.name}
+            assert {r.tasks for r in done.values()} == {TASKS[port.name]}
         for case in chosen:
             reported = [everything(lake.layout(case.spec)) for lake in lakes]
             assert differences(*reported) == [], f"{case.spec.table} after run {number}"

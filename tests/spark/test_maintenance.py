@@ -18,7 +18,7 @@ from spark_jobs.table import current_batch
 from tests.conftest import LocalPort
 from tests.delta_rs.small_lake import SmallLake, spec_of
 
-TIER = replace(DEFAULT_TIERS["small"], engine="spark", deletion_vectors=True)
+TIER = replace(DEFAULT_TIERS["small"], tasks="many", deletion_vectors=True)
 
 
 def done(lake: SmallLake, spec: TableSpec, options: JobOptions, port: LocalPort, days: float = 0) -> JobResult:

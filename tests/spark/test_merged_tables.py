@@ -11,11 +11,12 @@ import pytest
 
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.result import JobResult
-from airflow_gddl.contract.spec import DEFAULT_TIERS, EngineName, JobOptions, TableSpec
+from airflow_gddl.contract.spec import DEFAULT_TIERS, JobOptions, TableSpec
 from spark_jobs.delta.tables import Write
 from spark_jobs.engines.spark_tables import MergedTables
 from tests.conftest import LocalPort
 from tests.delta_rs.small_lake import SmallLake, spec_of
+from tests.engine_port import EngineName
 from tests.spark.lake import Lake
 
 SPEC = replace(spec_of(settle="0s"), history=True)
@@ -46,6 +47,7 @@ def test_changes_and_repairs(feature: str, monkeypatch: pytest.MonkeyPatch, tmp_
     done = run(spark, lake, SPEC)
     assert done.error is None, done.error
     assert (done.main.inserted, done.main.updated, done.main.deleted) == (1, 1, 1)
+    assert done.commit == "merge", "what the table needs is said"
     lake.change(SPEC, 2, [("U", 9, "newer"), ("D", 1, None)])
     assert run(spark, lake, SPEC).error is None
     truth = {2: "load 2", 3: "changed", 9: "newer"}
@@ -97,9 +99,9 @@ def test_logs_that_an_interrupted_writer_began(tmp_path: Path) -> None:
     SmallLake(tmp_path).load(SPEC, 2)
     SmallLake(tmp_path).change(SPEC, 1, [("D", 0, None), ("U", 1, "new"), ("U", None, "x")])
     job = lake.job([SPEC])
-    tiers = {size: replace(tier, delta_merge=True) for size, tier in job.tiers.items()}
+    tiers = {size: replace(tier, commit="merge") for size, tier in job.tiers.items()}
     found = lake.run(spark, replace(job, tiers=tiers))[SPEC.table]
-    assert (found.error, found.quarantined) == (None, 1)
+    assert (found.error, found.quarantined, found.commit) == (None, 1, "merge")
     assert rows(spark, layout.replica) == {1: "new"}
 
 

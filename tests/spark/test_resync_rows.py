@@ -1,4 +1,4 @@
-"""Rows that a resync reads from a real PostgreSQL, into a table of engine `spark`."""
+"""Rows that a resync reads from a real PostgreSQL, into a table over many tasks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.databases.test_resync_rows import LOGGED, SPEC, Service, unseen
 from tests.delta_rs.postgres import emptied, execute, postgres
 from tests.delta_rs.small_lake import SmallLake
 
-TIER = replace(DEFAULT_TIERS["small"], engine="spark")
+TIER = replace(DEFAULT_TIERS["small"], tasks="many")
 QUIET = JobOptions(action="verify", settle_seconds=0)
 
 
@@ -36,7 +36,7 @@ def test_keys_and_ranges_beside_changes_on_their_way(tmp_path: Path) -> None:
 
         service = Service(lake, source)
         service.write()
-        assert done(JobOptions()).engine == "spark"
+        assert done(JobOptions()).tasks == "many"
         unseen(source, "UPDATE s.t SET v = 'other' WHERE id > 20", "DELETE FROM s.t WHERE id IN (3, 30)")
         unseen(source, "INSERT INTO s.t VALUES (100, 'new')")
         execute(source, "UPDATE s.t SET v = 'on its way' WHERE id IN (4, 31)", "DELETE FROM s.t WHERE id = 32")

@@ -1,4 +1,4 @@
-"""A table of several sources on engine spark, also after batches of the other engine."""
+"""A table of several sources over many tasks, also after batches of the other engine."""
 
 from __future__ import annotations
 

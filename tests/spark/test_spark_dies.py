@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from airflow_gddl.contract.spec import Continuous, EngineName, JobOptions, TierSpec
+from airflow_gddl.contract.result import TableTasks
+from airflow_gddl.contract.spec import Continuous, JobOptions, TierSpec
 from airflow_gddl.stores import Storage
 from spark_jobs.ledger.ledger import Ledger
 from tests.delta_rs.small_lake import SmallLake
@@ -48,11 +49,11 @@ def is_at_work(source: Source) -> bool:
 
 
 @pytest.mark.deep
-@pytest.mark.parametrize(("of_tier", "rounds"), [("spark", 2), ("delta_rs", 1)])
-def test_lost_spark_is_replaced_and_tables_are_correct(of_tier: EngineName, rounds: int, tmp_path: Path) -> None:
-    """Of the small engine's tables two are left to Spark, which has no stream of files there to notice its end."""
+@pytest.mark.parametrize(("tasks", "rounds"), [("many", 2), ("one", 1)])
+def test_lost_spark_is_replaced_and_tables_are_correct(tasks: TableTasks, rounds: int, tmp_path: Path) -> None:
+    """Of the tables in one task two are left to Spark, which has no stream of files there to notice its end."""
     chance = random.Random(5)  # noqa: S311 - moments, no secrets
-    lake = SmallLake(tmp_path, TierSpec(engine=of_tier, cores=2))
+    lake = SmallLake(tmp_path, TierSpec(tasks=tasks, cores=2))
     left_to_spark = [
         replace(spec, table_properties={"delta.enableTypeWidening": "true"}) for spec in specs_of("a", "b")
     ]

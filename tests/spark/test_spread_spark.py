@@ -31,10 +31,10 @@ def run(lake: SmallLake, names: tuple[str, ...]) -> dict[str, JobResult]:
 
 
 def test_tables_are_spread_over_tasks(tmp_path: Path, request: pytest.FixtureRequest) -> None:
-    """And those that the engine declines are left to Spark as a whole."""
+    """And those that one task declines are left to many."""
     if request.config.getoption("--engine") == "delta_rs":
         pytest.skip("it takes Spark")
-    lake = SmallLake(tmp_path, replace(TIER, delta_rs_max_bytes=20_000))
+    lake = SmallLake(tmp_path, replace(TIER, task_max_bytes=20_000))
     for name in NAMES:
         lake.load(spec_of(name), rows=10_000 if name == "large" else 3)
     left = TaskResultStore.of(lake.job([]), Storage())  # by an earlier start of the job, which was killed
@@ -43,12 +43,12 @@ def test_tables_are_spread_over_tasks(tmp_path: Path, request: pytest.FixtureReq
         left.begin(spec_of("b"), number)
     write_bytes(Path(lake.layout(spec_of("poisoned")).state), "commits/00000000000000000001.json", b"not json")
     done = run(lake, NAMES)
-    assert {n: (r.status, r.engine) for n, r in done.items()} == {
-        **dict.fromkeys("abc", ("succeeded", "delta_rs")),
-        "poisoned": ("failed", "delta_rs"),
-        "large": ("succeeded", "spark"),
+    assert {n: (r.status, r.tasks) for n, r in done.items()} == {
+        **dict.fromkeys("abc", ("succeeded", "one")),
+        "poisoned": ("failed", "one"),
+        "large": ("succeeded", "many"),
     }
-    assert [w.code for w in done["large"].warnings] == ["ENGINE_FALLBACK"]
+    assert [w.code for w in done["large"].warnings] == ["NEEDS_MANY_TASKS"]
     assert len(lake.replica(spec_of("large"))) == 10_000
     assert {r.status for r in run(lake, ("a", "b", "c", "large")).values()} == {"skipped"}
     assert list(Storage().list(f"{lake.roots.lake}/_gddl/jobs")) == []
@@ -105,9 +105,9 @@ def test_table_that_kills_its_tasks_fails_alone(lake: SmallLake) -> None:
 
 
 def test_table_beyond_its_memory_runs_on_spark(lake: SmallLake) -> None:
-    hungry = replace(lake, tier=replace(TIER, delta_rs_memory="1m"))
+    hungry = replace(lake, tier=replace(TIER, task_memory="1m"))
     hungry.load(spec_of("long"), rows=3_000_000)
     done = run(hungry, ("long",))["long"]
-    assert (done.status, done.engine) == ("succeeded", "spark")
-    assert [w.code for w in done.warnings] == ["ENGINE_FALLBACK"]
-    assert "delta_rs_memory" in done.warnings[0].message
+    assert (done.status, done.tasks) == ("succeeded", "many")
+    assert [w.code for w in done.warnings] == ["NEEDS_MANY_TASKS"]
+    assert "task_memory" in done.warnings[0].message

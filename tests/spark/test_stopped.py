@@ -111,7 +111,7 @@ def job_of(lake: Lake, specs: Sequence[TableSpec], tier: TierSpec) -> JobSpec:
 def test_processes_end_their_tables_and_no_other_starts(tmp_path: Path) -> None:
     specs = [spec_of(name) for name in ("a", "b", "c")]
     lake = landed(tmp_path, specs)
-    tier = TierSpec(engine="delta_rs", spread="processes", cores=1, tables_per_job=50)
+    tier = TierSpec(tasks="processes", cores=1, tables_per_job=50)
     codes = require_answers(ended(job_of(lake, specs, tier), "plan"), specs)
     assert sorted(codes.values())[:2] == ["JOB_CANCELLED"] * 2, "one process works on one table at a time"
     assert all(is_released(lake, spec) for spec in specs)
@@ -125,7 +125,7 @@ def test_processes_end_their_tables_and_no_other_starts(tmp_path: Path) -> None:
 def test_spark_jobs_are_cancelled_before_claims_are_released(step: str, seconds: float, tmp_path: Path) -> None:
     specs = [spec_of(name) for name in ("a", "b")]
     lake = landed(tmp_path, specs)
-    tier = TierSpec(engine="spark", cores=2, memory="1g", tables_per_job=1)
+    tier = TierSpec(tasks="many", cores=2, memory="1g", tables_per_job=1)
     codes = require_answers(ended(job_of(lake, specs, tier), step, seconds), specs)
     if not seconds:
         assert "JOB_CANCELLED" in codes.values()
@@ -139,6 +139,6 @@ def test_tables_in_tasks_end_with_their_processes(step: str, seconds: float, tmp
     """Their claims are void on this machine, and expire elsewhere."""
     specs = [spec_of(name) for name in ("a", "b", "c")]
     lake = landed(tmp_path, specs)
-    tier = TierSpec(engine="delta_rs", spread="spark", cores=2, memory="1g", tables_per_job=50)
+    tier = TierSpec(tasks="one", cores=2, memory="1g", tables_per_job=50)
     require_answers(ended(job_of(lake, specs, tier), step, seconds), specs)
     require_right(lake, specs)

@@ -24,7 +24,7 @@ from tests.conftest import SPARK, LocalPort
 from tests.delta_rs.small_lake import SmallLake, spec_of
 
 SPEC = spec_of("a")
-TIER = TierSpec(engine="spark", tables_per_job=1)
+TIER = TierSpec(tasks="many", tables_per_job=1)
 LOADED = {0: "load 0", 1: "load 1", 2: "load 2"}
 EACH_ALONE = SPARK_FILES.having({"maxFilesPerTrigger": "1"})
 

@@ -70,7 +70,7 @@ def test_large_tier_deletes_by_vector(engine: EnginePort, tmp_path: Path) -> Non
         features_of(tmp_path, engine, "deletionVectors", "typeWidening")
         return
     (loaded,) = play(engine, tmp_path, "large", rounds=1)
-    assert (loaded.error, loaded.engine) == (None, "spark")
+    assert (loaded.error, loaded.tasks) == (None, "many")
     assert {r["id"]: r["n"] for r in engine.read(layout(tmp_path).replica)} == {1: 1, 2: 2, 3: 3}
     features_of(tmp_path, engine, "deletionVectors")
 

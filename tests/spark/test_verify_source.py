@@ -18,7 +18,7 @@ from tests.delta_rs.small_lake import SmallLake
 from tests.delta_rs.test_verify_source import COLUMNS, SPEC, three
 from tests.landing import write
 
-TIER = replace(DEFAULT_TIERS["small"], engine="spark")
+TIER = replace(DEFAULT_TIERS["small"], tasks="many")
 QUIET = JobOptions(action="verify", settle_seconds=0)
 
 

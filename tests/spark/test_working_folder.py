@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from airflow_gddl.contract.python_command import JOB
-from airflow_gddl.contract.spec import EngineName, TierSpec
+from airflow_gddl.contract.result import TableTasks
+from airflow_gddl.contract.spec import TierSpec
 from airflow_gddl.runners.interface import ProgressEvent
 from airflow_gddl.runners.this_machine import LocalRunner
 from tests.delta_rs.small_lake import SmallLake, spec_of
@@ -23,20 +24,20 @@ class Steps(Heard):
     def on_progress(self, event: ProgressEvent) -> None: ...
 
 
-@pytest.mark.parametrize("on", ["delta_rs", "spark"])
+@pytest.mark.parametrize("tasks", ["one", "many"])
 def test_modules_in_the_working_directory_are_not_imported(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, on: EngineName
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tasks: TableTasks
 ) -> None:
     for name in OURS:
         (tmp_path / "work" / name).mkdir(parents=True)
         (tmp_path / "work" / name / "__init__.py").write_text("raise ImportError('this is the user\\'s own')\n")
     monkeypatch.chdir(tmp_path / "work")
-    lake = SmallLake(tmp_path, TierSpec(engine=on, spread="spark", memory="1g"))  # a small table is a task of Spark
+    lake = SmallLake(tmp_path, TierSpec(tasks=tasks, memory="1g"))
     lake.load(spec_of("a"))
     lake.change(spec_of("a"), 1, [("U", 0, "first"), ("D", 1, None)])
     heard = Steps()
     LocalRunner(command=JOB, environ=os.environ).run(lake.job([spec_of("a")]), heard)
-    assert [(result.status, result.error, result.engine) for result in heard.results] == [("succeeded", None, on)]
+    assert [(result.status, result.error, result.tasks) for result in heard.results] == [("succeeded", None, tasks)]
     assert lake.replica(spec_of("a")) == {0: "first", 2: "load 2"}
 
 

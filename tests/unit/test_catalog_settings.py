@@ -20,11 +20,38 @@ def test_the_least_a_folder_needs(tmp_path: Path) -> None:
     assert catalog.tiers == DEFAULT_TIERS
 
 
-def test_merge_of_delta_needs_its_engine(tmp_path: Path) -> None:
-    tiers = SETTINGS + "tiers:\n  large: {delta_merge: true}\n"
-    assert loaded(tmp_path, {"gddl.yaml": tiers}).tiers["large"].delta_merge
-    with pytest.raises(SettingsError, match=r"delta_merge.*engine: spark"):
-        loaded(tmp_path, {"gddl.yaml": tiers + "  small: {delta_merge: true}\n"})
+def test_commits_by_merge_need_many_tasks(tmp_path: Path) -> None:
+    tiers = SETTINGS + "tiers:\n  large: {commit: merge}\n"
+    assert loaded(tmp_path, {"gddl.yaml": tiers}).tiers["large"].commit == "merge"
+    for small in ("{commit: merge}", "{commit: merge, tasks: processes}"):
+        with pytest.raises(SettingsError, match=r"commit.*tasks: many"):
+            loaded(tmp_path, {"gddl.yaml": f"{tiers}  small: {small}\n"})
+
+
+@pytest.mark.parametrize(
+    ("former", "now"),
+    [
+        ("engine: spark", "tasks: many"),
+        ("engine: delta_rs", "tasks: one"),
+        ("spread: processes", "tasks: processes"),
+        ("delta_merge: true", "commit: merge"),
+        ("delta_rs_max_bytes: 5", "task_max_bytes"),
+        ("delta_rs_memory: 1g", "task_memory"),
+        ("delta_rs_timeout: 1h", "task_timeout"),
+    ],
+)
+def test_former_fields_of_tiers_name_those_in_their_place(tmp_path: Path, former: str, now: str) -> None:
+    """In the file and in variables, beside other problems of the tier."""
+    name, value = former.split(": ")
+    folder = write(tmp_path, {"gddl.yaml": f"{SETTINGS}tiers:\n  small: {{cores: x, {former}}}\n"})
+    for environ in ({}, {f"GDDL_TIERS__LARGE__{name.upper()}": value}):
+        with pytest.raises(SettingsError) as error:
+            load(folder, environ)
+        found = [problem for problem in error.value.problems if problem.code == "FIELD_REPLACED"]
+        tiers = ("small", "large") if environ else ("small",)
+        assert [problem.field for problem in found] == [f"tiers.{tier}.{name}" for tier in tiers]
+        assert all(now in problem.remedy and now.split(":", maxsplit=1)[0] in problem.message for problem in found)
+        assert [problem.field for problem in error.value.problems if problem not in found] == ["tiers.small.cores"]
 
 
 def test_tiers_are_changed_and_added(tmp_path: Path) -> None:
@@ -148,7 +175,7 @@ def test_a_folder_without_settings_is_an_error_that_says_so(tmp_path: Path) -> N
         ("tiers:\n  small:\n    cores: 0", "gddl.yaml:5", "tiers.small.cores", "1 or more"),
         ("tiers:\n  small: {cores: '4'}", "gddl.yaml:4", "tiers.small.cores", "a whole number"),
         ("tiers:\n  small: {memory: lots}", "gddl.yaml:4", "tiers.small.memory", "amount of memory"),
-        ("tiers:\n  small: {engine: duck}", "gddl.yaml:4", "tiers.small.engine", "must be 'spark'"),
+        ("tiers:\n  small: {tasks: two}", "gddl.yaml:4", "tiers.small.tasks", "must be 'one'"),
         ("tiers:\n  small: {queue: ' '}", "gddl.yaml:4", "tiers.small.queue", "is no name"),
         ("tiers:\n  s: {executor_config: {pod_override: {}}}", "gddl.yaml:4", "tiers.s.executor_config", "a Python"),
         ("dag_prefix: a b", "gddl.yaml:3", "dag_prefix", "can't begin a DAG id"),

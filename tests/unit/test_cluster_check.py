@@ -12,8 +12,8 @@ import pyarrow as pa
 import pytest
 
 from airflow_gddl.contract.errors import FatalError
-from airflow_gddl.contract.result import STARTING_SPARK
-from airflow_gddl.contract.spec import EngineName, TierSpec
+from airflow_gddl.contract.result import STARTING_SPARK, TableTasks
+from airflow_gddl.contract.spec import TierSpec
 from airflow_gddl.stores import Storage
 from spark_jobs.job.job_tables import run_job
 from spark_jobs.job.spread_local import NoSpark
@@ -120,9 +120,9 @@ class Refusing(NoSpark):
         check_versions(old, {})
 
 
-@pytest.mark.parametrize("on", ["spark", "delta_rs"])
-def test_nothing_is_written_before_it_is_refused(tmp_path: Path, on: EngineName) -> None:
-    tier = TierSpec(engine=on)
+@pytest.mark.parametrize("tasks", ["many", "one"])
+def test_nothing_is_written_before_it_is_refused(tmp_path: Path, tasks: TableTasks) -> None:
+    tier = TierSpec(tasks=tasks)
     lake, spark = SmallLake(tmp_path, tier), Refusing()
     specs = [spec_of("a"), spec_of("b")]
     for spec in specs:

@@ -49,7 +49,7 @@ QUEUE = (len(TABLES) + 1) * 2 * LONGEST_TURN
 SOON = QUEUE + POLL_SECONDS + 2
 RESTS = sum(pause_seconds(n + 1) for n in range(5)) + ANYWAY_SECONDS + 2 * SOON
 End = Literal["ok", "failed", "busy", "declined"]
-Kind = Literal["land", "land unseen", "row", "gone", "back", "tiers", "engine", "no tables"]
+Kind = Literal["land", "land unseen", "row", "gone", "back", "tiers", "tasks", "no tables"]
 
 
 @dataclass(frozen=True)
@@ -119,9 +119,9 @@ class World:
                 self.order.setdefault(event.table, TABLES[event.table])
             case "tiers":
                 self.tiers["small"] = replace(self.tiers["small"], cores=1 + event.at % 3)
-            case "engine":
-                engine = "spark" if self.tiers["small"].engine == "delta_rs" else "delta_rs"
-                self.tiers["small"] = replace(self.tiers["small"], engine=engine)  # type: ignore[arg-type] # of two texts
+            case "tasks":
+                small = self.tiers["small"]
+                self.tiers["small"] = replace(small, tasks="many" if small.in_one_task else "one")
             case "no tables":
                 self.order.clear()
         self.write()
@@ -289,7 +289,7 @@ def play(events: Sequence[Event], turns: Sequence[Turn], until: float) -> tuple[
         return world, loop.run(), reported
 
 
-KINDS: tuple[Kind, ...] = ("land", "land unseen", "row", "gone", "back", "tiers", "engine")
+KINDS: tuple[Kind, ...] = ("land", "land unseen", "row", "gone", "back", "tiers", "tasks")
 EVENTS = st.lists(
     st.builds(Event, at=st.integers(0, TROUBLE), kind=st.sampled_from(KINDS), table=st.sampled_from(sorted(TABLES))),
     max_size=25,

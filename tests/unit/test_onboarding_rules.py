@@ -69,8 +69,8 @@ def test_an_outgrown_tier_is_left_at_once_and_a_too_large_one_only_well_below_it
 
 def test_bounds_are_those_of_the_tiers() -> None:
     assert Bounds.of(DEFAULT_TIERS) == BOUNDS
-    assert Bounds.of({"small": TierSpec(delta_rs_max_bytes=5)}) == Bounds(small=5, medium=1024 * MB)
-    assert Bounds.of({"small": TierSpec(delta_rs_max_bytes=5 * 1024 * MB)}).medium == 5 * 1024 * MB
+    assert Bounds.of({"small": TierSpec(task_max_bytes=5)}) == Bounds(small=5, medium=1024 * MB)
+    assert Bounds.of({"small": TierSpec(task_max_bytes=5 * 1024 * MB)}).medium == 5 * 1024 * MB
 
 
 def rhythm(activity: Activity | None, before: Proposal | None = None) -> tuple[Any, Any]:

@@ -73,7 +73,7 @@ def test_records_replace_what_is_assumed() -> None:
     """A table that had changes in two runs a day for ten days costs two batches a day."""
     now = datetime(2026, 11, 1, 12, tzinfo=UTC)
     fact = RunFact(
-        started=now.timestamp(), status="succeeded", mode="incremental", engine="delta_rs", seconds=5.0, files=1,
+        started=now.timestamp(), status="succeeded", mode="incremental", tasks="one", seconds=5.0, files=1,
         rows_read=1, appended=1, redelivered=0, quarantined=0, rows=1, commit=None, lag=None, error=None, warnings=(),
         run_id="r",
     )  # fmt: skip

@@ -70,9 +70,9 @@ def test_a_small_folder_fits_and_needs_no_change() -> None:
         "gddl_pack.default.small.2": "mapped",
     }
     assert [tier.views for tier in plan.tiers] == [{"table": 1}, {"mapped": 300}]
-    assert [(tier.tier, tier.tables, tier.dags, tier.engine) for tier in plan.tiers] == [
-        ("medium", 1, 1, "delta_rs"),
-        ("small", 300, 2, "delta_rs"),
+    assert [(tier.tier, tier.tables, tier.dags, tier.tasks) for tier in plan.tiers] == [
+        ("medium", 1, 1, "one"),
+        ("small", 300, 2, "one"),
     ]
 
 
@@ -261,7 +261,7 @@ def test_emr_quota() -> None:
     plan = planned(rows, runner="emr_serverless", settings=EMR)
     # Four runs at once, each a driver and an executor of two cores.
     assert figure(plan, "emr_vcpus") == (16, 16)
-    tiers = {**DEFAULT_TIERS, "large": TierSpec(engine="spark", tables_per_job=1, cores=8, workers=3)}
+    tiers = {**DEFAULT_TIERS, "large": TierSpec(tasks="many", tables_per_job=1, cores=8, workers=3)}
     plan = planned(rows, tiers=tiers, runner="emr_serverless", settings=EMR)
     assert figure(plan, "emr_vcpus") == (128, 16)
     assert "4 of large with 32 each" in advice(plan, "EMR_OVER_QUOTA").message
@@ -273,7 +273,7 @@ def record(seconds: float, status: str = "succeeded") -> TableRecord:
         started=1.0,
         status=status,
         mode="incremental",
-        engine="delta_rs",
+        tasks="one",
         seconds=seconds,
         files=1,
         rows_read=1,

@@ -47,7 +47,7 @@ GOOD = replace(result("succeeded", 1000, 995), quarantined=0, changes_written=30
         (replace(GOOD, rows_read=100, changes_written=99, quarantined=1), NOW, []),
         (replace(GOOD, rows_read=4), NOW, ["ROWS_MISSING"]),
         (replace(GOOD, warnings=(RunWarning(code="SEQUENCE_TIE", message="m"),)), NOW, ["SEQUENCE_TIE"]),
-        (replace(GOOD, warnings=(RunWarning(code="ENGINE_FALLBACK", message="m"),)), NOW, []),
+        (replace(GOOD, warnings=(RunWarning(code="NEEDS_MANY_TASKS", message="m"),)), NOW, []),
         (
             JobResult(
                 table="shop.a",

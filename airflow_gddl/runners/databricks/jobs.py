@@ -84,10 +84,10 @@ def _discovery(size: str, tier: TierSpec, own: DatabricksTier) -> list[str]:
     """Arguments for file discovery other than listing."""
     if own.discovery == "listing":
         return []
-    if tier.engine != "spark":
+    if tier.in_one_task:
         where = f"gddl.yaml, runners.databricks.tiers.{size}"
-        what = f"discovery: {own.discovery} needs engine: spark, and tier {size} has {tier.engine}"
-        raise MetadataError("RUNNER_SETTINGS_INVALID", what, where=where, remedy="set discovery: list for this tier")
+        what = f"discovery: {own.discovery} needs tasks: many, and tier {size} has {tier.tasks}"
+        raise MetadataError("RUNNER_SETTINGS_INVALID", what, where=where, remedy="set discovery: listing for this tier")
     options = [f"--stream-option={name}={value}" for name, value in sorted(own.auto_loader.items())]
     return ["--discovery", own.discovery, *options]
 

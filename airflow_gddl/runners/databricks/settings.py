@@ -64,7 +64,7 @@ class DatabricksTier:
     environment: Mapping[str, str] = field(default_factory=dict)
     """Job cluster: environment variables."""
     discovery: Literal["listing", "auto_loader"] = "listing"
-    """Job cluster: how tables of engine `spark` learn of new files. `auto_loader`: by Databricks' own stream, and by a
+    """Job cluster: how tables with `tasks: many` learn of new files. `auto_loader`: by Databricks' own stream, and by a
     listing once a day all the same."""
     auto_loader: Mapping[str, str] = field(default_factory=dict)
     """Settings of Auto Loader, each `cloudFiles.…`."""

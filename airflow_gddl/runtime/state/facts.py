@@ -65,7 +65,7 @@ class RunFact:
     started: float
     status: str
     mode: str
-    engine: str
+    tasks: str
     seconds: float
     files: int
     rows_read: int
@@ -110,7 +110,7 @@ def fact_of(result: JobResult, now: float, airflow: tuple[str, ...] = ()) -> Run
         started=now - result.seconds if started is None else started,
         status=result.status,
         mode=result.mode,
-        engine=result.engine,
+        tasks=result.tasks,
         seconds=result.seconds,
         files=result.files,
         rows_read=result.rows_read,
