@@ -244,6 +244,9 @@ class Decoding:
 
 
 def _of_controls(dialect: Dialect, groups: Sequence[Landed], stored: Stored) -> tuple[RunWarning, ...]:
+    """Events state what they carry themselves, and the rows of a full load are among them."""
+    if dialect.sends_again:
+        return ()
     changes = [(g.label, [name for name, _ in g.columns]) for g in groups if g.kind == "change" and not g.only_deletes]
     return without_controls(dialect.spec, dialect.carried, changes, () if stored.data is None else stored.data.names)
 
