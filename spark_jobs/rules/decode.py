@@ -334,10 +334,11 @@ class _Decoder:
         problems = [*self._row_problems(op, planned.values, deletes), *self._sequence_problems(sequence, unparsable),
                     *planned.problems, *before.problems, *self._image_problems(rows, deletes)]  # fmt: skip
         loaded = mask_of(pc.fill_null(pc.equal(op, LOADED), False)) if self._may_be_loaded else None
-        problems = [replace(p, where=but(p.where, loaded)) for p in problems]
-        problems = [replace(p, where=but(p.where, truncating)) if p.code not in _OF_TRUNCATES else p for p in problems]
-        outside = self._outside(rows, op, problems, either(truncating, loaded))
-        expected = self._expected(rows, problems, either(either(outside, truncating), loaded))
+        exempt = either(truncating, loaded)
+        if exempt is not None:
+            problems = [replace(p, where=but(p.where, loaded if p.code in _OF_TRUNCATES else exempt)) for p in problems]
+        outside = self._outside(rows, op, problems, exempt)
+        expected = self._expected(rows, problems, either(outside, exempt))
         problems += expected.problems
         bad, found = _first_of([p for p in problems if p.where is not None], self.group.rows)
         rows = self._marked(rows, bad)
