@@ -317,9 +317,9 @@ _WIDE = (
     "test_lanes",
     "test_maintenance",
     "test_move",
-    "test_repair_page",
     "test_on_s3",
     "test_random_sources",
+    "test_repair_page",
     "test_shards_changed",
     "test_snapshot_histories",
     "test_spread_local",
@@ -328,11 +328,9 @@ _WIDE = (
     "test_vectors",
     "test_wide_tables",
 )
+"""Modules of these folders that `make test-wide` plays."""
 _ROOMS = (
     "airflow/test_dags.py",
-    "airflow/test_initial_loads.py",
-    "airflow/test_sensor.py",
-    "capture/test_position.py",
     "capture/test_publication.py",
     "catalogs/test_glue.py",
     "databases/test_initial_load.py::test_ranges_of_any_key_hold_each_row_once",
@@ -341,7 +339,6 @@ _ROOMS = (
     "readers/test_iceberg.py::test_shards_are_read_as_one_table[delta_rs]",
     "s3/test_commits_on_s3.py::test_conflicting_commit_overwrites_nothing",
     "s3/test_requests.py",
-    "spark/test_versions.py",
 )
 """What `make test` plays of the other folders, at least one test of a room: beginnings of paths below `tests/`."""
 _ROOMS_NOT = ("docs/test_site.py", "airflow/test_dags.py::test_a04")
