@@ -59,7 +59,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if is_deep(item):
             item.add_marker(pytest.mark.deep)
-        elif is_wide(item):
+        if item.get_closest_marker("deep") is None and is_wide(item):
             item.add_marker(pytest.mark.wide)
         group = group_of(item, config.rootpath / "tests")
         if group is not None:

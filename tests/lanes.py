@@ -305,7 +305,11 @@ _CORE = ("architecture", "commands", "debezium", "delta_rs", "engines", "oracle"
 _WIDE = (
     "test_completeness",
     "test_continuous",
+    "test_continuous_command",
+    "test_cut_histories",
+    "test_disk_full",
     "test_end_to_end",
+    "test_erase_histories",
     "test_erase_moved",
     "test_flat_scenarios",
     "test_growth",
@@ -313,26 +317,28 @@ _WIDE = (
     "test_lanes",
     "test_maintenance",
     "test_move",
+    "test_on_s3",
+    "test_random_sources",
     "test_repair_page",
     "test_shards_changed",
     "test_snapshot_histories",
+    "test_spread_local",
     "test_truncates",
+    "test_unread_histories",
+    "test_vectors",
+    "test_wide_tables",
 )
+"""Modules of these folders that `make test-wide` plays."""
 _ROOMS = (
     "airflow/test_dags.py",
-    "airflow/test_initial_loads.py",
-    "airflow/test_sensor.py",
-    "capture/test_position.py",
     "capture/test_publication.py",
     "catalogs/test_glue.py",
     "databases/test_initial_load.py::test_ranges_of_any_key_hold_each_row_once",
     "docs/",
     "kafka/test_topics.py::test_replica_equals_the_source[1-1]",
     "readers/test_iceberg.py::test_shards_are_read_as_one_table[delta_rs]",
-    "s3/test_commits_on_s3.py",
+    "s3/test_commits_on_s3.py::test_conflicting_commit_overwrites_nothing",
     "s3/test_requests.py",
-    "spark/test_crash.py::test_uninterrupted_run_is_correct[spark]",
-    "spark/test_versions.py",
 )
 """What `make test` plays of the other folders, at least one test of a room: beginnings of paths below `tests/`."""
 _ROOMS_NOT = ("docs/test_site.py", "airflow/test_dags.py::test_a04")
@@ -360,7 +366,7 @@ def is_wide(item: pytest.Item) -> bool:
         return name.startswith(_ROOMS_NOT) or not name.startswith(_ROOMS)
     if _params(item).get("engine") == "spark":
         written = folder == "scenarios" and _function(item) == "test_as_written"
-        return not (written and _params(item).get("scenario") in _ON_SPARK_AT_LEAST)
+        return not (written and str(_params(item).get("scenario")) in _ON_SPARK_AT_LEAST)
     return item.path.stem in _WIDE or _function(item) in ("test_in_another_order", "test_in_one_go")
 
 

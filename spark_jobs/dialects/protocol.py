@@ -284,6 +284,7 @@ class Dialect(ABC):
             present is used.
         of_one_length: texts in `total_order` compare only where they are equally long.
         log_positions: `total_order` holds positions in the source's log, of all keys, so that they grow with time.
+        loads_apart: rows of a full load have files of their own; else they are among changes, as events.
         sends_again: the service may write a change again, into the same file too; `total_order` says that it is one.
         names_transactions: changes of PostgreSQL name theirs, so that without keys those that a load has read are known
             (`LOADED`).
@@ -302,6 +303,7 @@ class Dialect(ABC):
     total_order: ClassVar[tuple[str, ...]] = ()
     of_one_length: ClassVar[bool] = False
     log_positions: ClassVar[bool] = False
+    loads_apart: ClassVar[bool] = True
     sends_again: ClassVar[bool] = False
     names_transactions: ClassVar[bool] = False
     zoned_timestamps: ClassVar[bool] = False

@@ -43,7 +43,7 @@ from spark_jobs.rules.order import (
     sample_keys,
     with_identity,
 )
-from spark_jobs.rules.redelivery import TIED, Doubts, new_changes
+from spark_jobs.rules.redelivery import TIED, Doubts, new_changes, skipped
 
 _FRESH, _STORED, _REPLICA, _TOMBSTONES, _EVERY = "fresh", "stored", "replica", "tombstones", "every"
 """Names of tables for rules: changes of the batch, changes before it, and all changes."""
@@ -168,10 +168,13 @@ class _NewChanges:
         stored = by_name(rows[_STORED], kind) if _STORED in rows else None
         fresh = by_name(rows[_FRESH], kind)
         found = new_changes(fresh, stored, self.schema)
-        skipped = Doubts.of(fresh, found, self.schema).skipped
         tied = found.filter(pc.fill_null(found.column(TIED), False))
         report: dict[str, Any] = dict(self.output.report(storage, found.drop_columns([TIED])))
-        report |= {"tied": tied.num_rows, "skipped": skipped, "sample": _text_of(tied, self.schema)}
+        report |= {
+            "tied": tied.num_rows,
+            "skipped": skipped(fresh, found, self.schema),
+            "sample": _text_of(tied, self.schema),
+        }
         return json.dumps(report).encode()
 
 

@@ -35,7 +35,7 @@ from spark_jobs.plan.source_snapshots import (
     SnapshotMarks,
     snapshots_after,
 )
-from spark_jobs.plan.table_schema import TableSchema, lacking_controls, without_controls
+from spark_jobs.plan.table_schema import TableSchema, controls_of, lacks, without_controls
 from spark_jobs.rules import quarantine
 from spark_jobs.rules.batch_schema import BatchSchema, GroupDecoding, Landed, Stored, plan_batch
 from spark_jobs.rules.decode import DecodedGroup, Stamp, are_deletes, decode
@@ -245,7 +245,13 @@ class Decoding:
 
 def _of_controls(dialect: Dialect, groups: Sequence[Landed], stored: Stored) -> tuple[RunWarning, ...]:
     changes = [(g.label, [name for name, _ in g.columns]) for g in groups if g.kind == "change" and not g.only_deletes]
-    return without_controls(dialect.spec, dialect.carried, changes, () if stored.data is None else stored.data.names)
+    known = () if stored.data is None else stored.data.names
+    return without_controls(dialect.spec, _controls(dialect), changes, known)
+
+
+def _controls(dialect: Dialect) -> dict[str, str]:
+    """Columns without which change files are no changes of the row; none where full loads are among these."""
+    return controls_of(dialect.spec, dialect.carried) if dialect.loads_apart else {}
 
 
 def with_truncates(schema: BatchSchema, found: Iterable[Truncate], batch_id: str) -> BatchSchema:
@@ -354,7 +360,7 @@ def landed(context: TableContext, like: Probed, only_deletes: Callable[[str], bo
     spec, dialect, names = context.spec, context.dialect, [name for name, _ in like.columns]
     asks = like.file.kind == "change" and (
         spec.schema_evolution.dropped_column != "keep" or spec.schema != SchemaGate()
-        or bool(lacking_controls([renamed(name, spec) for name in names], dialect.spec, dialect.carried))
+        or any(lacks((renamed(name, spec) for name in names), column) for column in _controls(dialect).values())
     )  # fmt: skip
     op = match(names, dialect.op_column) if asks else None
     deletes = op is not None and only_deletes(op)

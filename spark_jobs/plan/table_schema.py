@@ -224,23 +224,29 @@ _LACKING = {
 }
 
 
-def lacking_controls(names: Iterable[str], spec: TableSpec, own: str | None) -> tuple[str, ...]:
-    """Fields of the row that name a column which says how changes are applied, and which is not among these.
+def controls_of(spec: TableSpec, own: str | None) -> dict[str, str]:
+    """Fields of the row that say how changes are applied, to the columns of change files that they name.
 
     Args:
         own: the list that the dialect itself makes.
     """
-    known = {landed_name(name).lower() for name in names}
     named = {field: getattr(spec, field) for field in _LACKING}
-    return tuple(f for f, name in named.items() if name not in (None, own) and landed_name(name).lower() not in known)
+    return {field: name for field, name in named.items() if name not in (None, own)}
+
+
+def lacks(names: Iterable[str], column: str) -> bool:
+    """Whether columns, by their names in files or in the table, are all others."""
+    wanted = landed_name(column).lower()
+    return all(landed_name(name).lower() != wanted for name in names)
 
 
 def without_controls(
-    spec: TableSpec, own: str | None, changes: Sequence[tuple[str, Sequence[str]]], stored: Collection[str]
+    spec: TableSpec, controls: Mapping[str, str], changes: Sequence[tuple[str, Sequence[str]]], stored: Collection[str]
 ) -> tuple[RunWarning, ...]:
-    """Warnings (`COLUMN_NOT_FOUND`) of `lacking_controls`.
+    """Warnings (`COLUMN_NOT_FOUND`) of change files without a column that says how their changes are applied.
 
     Args:
+        controls: see `controls_of`.
         changes: path and columns of change files; `stored`: columns of the table.
 
     Raises:
@@ -248,16 +254,17 @@ def without_controls(
             another one.
     """
     found = []
-    for setting, effect in _LACKING.items():
-        column = getattr(spec, setting)
-        lacking = [path for path, names in changes if setting in lacking_controls(names, spec, own)]
+    for setting, column in controls.items():
+        lacking = [path for path, names in changes if lacks(names, column)]
         if not lacking:
             continue
-        if len(lacking) == len(changes) and setting in lacking_controls(stored, spec, own):
+        if len(lacking) == len(changes) and lacks(stored, column):
             what = f"{spec.table}: {setting} names the column {column!r}, which no change file has; nothing was written"
             remedy = f"correct {setting} in the row (`rename` counts), or leave it out until files have the column"
             raise FatalError("CONTROL_COLUMN_MISSING", what, where=lacking[0], remedy=remedy)
-        message = f"{setting} names the column {column!r}, which change files lack, e.g. {lacking[0]}: {effect}"
+        message = (
+            f"{setting} names the column {column!r}, which change files lack, e.g. {lacking[0]}: {_LACKING[setting]}"
+        )
         found.append(RunWarning(code="COLUMN_NOT_FOUND", message=message, count=1, sample=(column,)))
     return tuple(found)
 

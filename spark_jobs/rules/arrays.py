@@ -450,6 +450,20 @@ def changes(values: np.ndarray) -> np.ndarray:
     return differs
 
 
+def numbered(values: np.ndarray, at: np.ndarray, counted: np.ndarray | None = None) -> np.ndarray:
+    """Of each value how many equal ones precede it.
+
+    Args:
+        at: an order in which equal values are together.
+        counted: which ones count; null: all.
+    """
+    counts = np.ones(len(at), dtype=bool) if counted is None else counted[at]
+    before = np.cumsum(counts) - counts
+    found = np.empty(len(at), np.int64)
+    found[at] = before - np.maximum.accumulate(np.where(changes(values[at]), before, 0))
+    return found
+
+
 def _ordered_floats(values: pa.Array) -> pa.Array:
     """Whole numbers that compare as the floating point numbers do."""
     bits = np.array(pc.fill_null(in_one_form(values.cast(pa.float64())), 0.0)).view(np.int64)

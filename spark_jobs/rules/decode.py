@@ -22,10 +22,10 @@ from spark_jobs.plan.planned_batch import BatchPlan, Truncate
 from spark_jobs.plan.sequence import Forms
 from spark_jobs.plan.sharding import refreshed
 from spark_jobs.plan.table_schema import GDDL, TableSchema, withholds
-from spark_jobs.rules.arrays import arrow_type, flat, in_one_form, is_text, recast
+from spark_jobs.rules.arrays import arrow_type, in_one_form, is_text, recast
 from spark_jobs.rules.batch_schema import STRING, DeliveredColumns, GroupDecoding, RowProblem
 from spark_jobs.rules.carried import before_image, incomplete
-from spark_jobs.rules.column_lists import name_none, stored_lists
+from spark_jobs.rules.column_lists import stored_lists
 from spark_jobs.rules.convert import Fitted, Mask, but, either, fit, mask_of
 from spark_jobs.rules.delta_values import unfit_texts
 from spark_jobs.rules.errors_table import BYTES, MISFIT_CODE, NANOS, record_ddl
@@ -332,13 +332,13 @@ class _Decoder:
         columns = [in_one_form(v) if name in keys else v for name, v in zip(names, columns, strict=True)]
         rows = pa.Table.from_arrays(columns, names=names)
         problems = [*self._row_problems(op, planned.values, deletes), *self._sequence_problems(sequence, unparsable),
-                    *planned.problems, *before.problems, *self._image_problems(rows, deletes),
-                    *self._list_problems(rows, op)]  # fmt: skip
+                    *planned.problems, *before.problems, *self._image_problems(rows, deletes)]  # fmt: skip
         loaded = mask_of(pc.fill_null(pc.equal(op, LOADED), False)) if self._may_be_loaded else None
-        problems = [replace(p, where=but(p.where, loaded)) for p in problems]
-        problems = [replace(p, where=but(p.where, truncating)) if p.code not in _OF_TRUNCATES else p for p in problems]
-        outside = self._outside(rows, op, problems, either(truncating, loaded))
-        expected = self._expected(rows, problems, either(either(outside, truncating), loaded))
+        exempt = either(truncating, loaded)
+        if exempt is not None:
+            problems = [replace(p, where=but(p.where, loaded if p.code in _OF_TRUNCATES else exempt)) for p in problems]
+        outside = self._outside(rows, op, problems, exempt)
+        expected = self._expected(rows, problems, either(outside, exempt))
         problems += expected.problems
         bad, found = _first_of([p for p in problems if p.where is not None], self.group.rows)
         rows = self._marked(rows, bad)
@@ -367,16 +367,6 @@ class _Decoder:
             stored_lists(v, self.how.names, self.table_schema) if column.name == listing else v
             for column, v in zip(self.table_schema.data, values, strict=True)
         ]
-
-    def _list_problems(self, rows: pa.Table, op: pa.Array) -> list[RowProblem]:
-        """Updates whose list names no column of the file: they would carry nothing."""
-        named = self.table_schema.spec.columns_to_update
-        listing = None if named == self.how.dialect.carried else self.table_schema.spelled(named)
-        if listing is None or self.how.kind != "change":
-            return []
-        updates = np.asarray(pc.fill_null(pc.equal(op, "U"), False))
-        where = updates & name_none(flat(rows.column(listing)), self.how.names, self.table_schema)
-        return [RowProblem(where, "COLUMNS_UNKNOWN", listing, "an update whose list of columns names none of its file")]
 
     @property
     def _may_truncate(self) -> bool:

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_jobs.plan.planned_batch import number_of
-from spark_jobs.rules.arrays import changes, row_codes, shared_codes
+from spark_jobs.rules.arrays import changes, numbered, row_codes, shared_codes
 
 FILE_BITS = 40
 """Bits of a position below the ordinal of the file."""
@@ -45,7 +45,9 @@ def with_runs(positions: pa.Array, files: pa.Array, sequence: pa.Array) -> pa.Ar
     place = row_codes([pa.array(file), sequence.take(taken)], len(at))
     begins = changes(place) | changes(file)
     runs = np.zeros(len(numbers), np.int64)
-    runs[at] = np.minimum(_numbered(place[begins])[np.cumsum(begins) - 1], _MOST_RUNS)
+    first = place[begins]
+    number = numbered(first, np.argsort(first, kind="stable"))
+    runs[at] = np.minimum(number[np.cumsum(begins) - 1], _MOST_RUNS)
     return pa.array(numbers + (runs << _ROW_BITS), pa.int64())
 
 
@@ -54,15 +56,6 @@ def with_marks(positions: pa.Array, files: pa.Array, sequence: pa.Array, bad: np
     place = row_codes([files, sequence], len(bad))
     marked = np.isin(place, place[bad & np.asarray(sequence.is_valid())])
     return pa.array(np.asarray(positions) + (marked.astype(np.int64) << _ROW_BITS), pa.int64())
-
-
-def _numbered(values: np.ndarray) -> np.ndarray:
-    """Of each value how many equal ones are before it."""
-    at = np.argsort(values, kind="stable")
-    numbers = np.arange(len(at))
-    found = np.empty(len(at), np.int64)
-    found[at] = numbers - np.maximum.accumulate(np.where(changes(values[at]), numbers, 0))
-    return found
 
 
 def runs_of(gddl: dict[str, pa.Array]) -> np.ndarray:

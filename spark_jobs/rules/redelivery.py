@@ -17,7 +17,7 @@ from airflow_gddl.contract.file_names import is_resynced
 from airflow_gddl.contract.result import RunWarning
 from spark_jobs.dialects.protocol import LOADED
 from spark_jobs.plan.table_schema import GDDL, RESCUED, TableSchema
-from spark_jobs.rules.arrays import changes, flat, row_codes, sorted_rows
+from spark_jobs.rules.arrays import changes, flat, numbered, row_codes, sorted_rows
 from spark_jobs.rules.errors_table import without_files
 from spark_jobs.rules.order import file_places, gddl_fields, sample_keys, that_count
 from spark_jobs.rules.positions import are_replayed, readings, runs_of
@@ -124,10 +124,7 @@ def _number_in_delivery(same: np.ndarray, delivery: np.ndarray, positions: pa.Ar
     """Number of equal changes before each one in its delivery, without doubled ones."""
     part = row_codes([pa.array(same), pa.array(delivery)], len(same))
     at = sorted_rows([pa.array(part), positions])
-    before = np.cumsum(~doubled[at]) - ~doubled[at]
-    found = np.empty(len(at), np.int64)
-    found[at] = before - np.maximum.accumulate(np.where(changes(part[at]), before, 0))
-    return found
+    return numbered(part, at, ~doubled)
 
 
 def _stored_in_delivery(same: np.ndarray, delivery: np.ndarray, count: int) -> np.ndarray:
@@ -244,6 +241,11 @@ def _are_numbered(rows: pa.Table, schema: TableSchema) -> np.ndarray:
     return np.asarray(flat(rows.column(number)).is_valid())
 
 
+def skipped(rows: pa.Table, found: pa.Table, schema: TableSchema) -> int:
+    """Number of doubtful changes that are taken for re-deliveries, see `Doubts.of`."""
+    return int(doubtful(rows, schema).sum() - doubtful(found, schema).sum())
+
+
 @dataclass(frozen=True)
 class Doubts:
     """What is unsure of the new changes of some rows.
@@ -264,8 +266,7 @@ class Doubts:
             rows: of a batch; `found`: what `new_changes` has found among them.
         """
         tied = found.filter(flat(found.column(TIED)))
-        skipped = int(doubtful(rows, schema).sum() - doubtful(found, schema).sum())
-        return cls(tied.num_rows, skipped, sample_keys(tied, schema))
+        return cls(tied.num_rows, skipped(rows, found, schema), sample_keys(tied, schema))
 
     def warnings(self, schema: TableSchema) -> tuple[RunWarning, ...]:
         """`SEQUENCE_TIE`, of rows without keys `EQUAL_ROWS_UNDECIDED`."""

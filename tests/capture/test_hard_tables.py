@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ from deltalake import DeltaTable
 from airflow_gddl.contract.spec import TableSpec
 from spark_jobs.sources.capture import log
 from tests.capture.captured import SPEC, again, prepared, replica, rows_of
-from tests.delta_rs.postgres import execute, postgres
+from tests.delta_rs.postgres import execute
 from tests.delta_rs.small_lake import SmallLake
 
 PARTITIONED, GENERATED, FULL, LARGE, KEYLESS, NO_KEY = (
@@ -51,12 +50,6 @@ CHANGES = (
     "UPDATE s.unkeyed SET v = 'A' WHERE id = 1", "DELETE FROM s.unkeyed WHERE id = 2",
     "UPDATE s.unkeyed SET id = 9 WHERE id = 3",
 )  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[sa.Engine]:
-    with postgres(settings="wal_level = logical") as engine:
-        yield engine
 
 
 @pytest.fixture(scope="module")

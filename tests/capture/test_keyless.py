@@ -17,7 +17,7 @@ from airflow_gddl.metadata.expression_text import with_expressions
 from spark_jobs.actions import load as initial_load
 from spark_jobs.plan.loaded_transactions import LoadedTransactions
 from tests.capture.captured import LOAD_AGAIN, SPEC, again, end, prepared, replica, result_of, rows_of
-from tests.delta_rs.postgres import execute, postgres
+from tests.delta_rs.postgres import execute
 from tests.delta_rs.small_lake import SmallLake
 
 LINES = replace(SPEC, table="s.lines", keys=(), truncate="apply")
@@ -27,12 +27,6 @@ LOAD = JobOptions(action="load")
 Changes = Callable[[], None]
 FROM_FILES = JobOptions(reload=True, confirmed=True)
 REBUILD = JobOptions(full_refresh=True)
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[sa.Engine]:
-    with postgres(settings="wal_level = logical") as engine:
-        yield engine
 
 
 @pytest.fixture

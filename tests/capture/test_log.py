@@ -32,14 +32,8 @@ from tests.capture.captured import (
     unflushed,
 )
 from tests.databases.test_initial_load import environ
-from tests.delta_rs.postgres import execute, postgres
+from tests.delta_rs.postgres import execute
 from tests.delta_rs.small_lake import SmallLake
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[sa.Engine]:
-    with postgres(settings="wal_level = logical") as engine:
-        yield engine
 
 
 @pytest.fixture

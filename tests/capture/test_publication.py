@@ -30,12 +30,6 @@ MOVES = replace(SPEC, before_image_prefix="BI_")
 FULL = "ALTER TABLE s.t REPLICA IDENTITY FULL"
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[sa.Engine]:
-    with postgres(settings="wal_level = logical") as engine:
-        yield engine
-
-
 def found(server: sa.Engine, spec: TableSpec = SPEC) -> list[tuple[str, str]]:
     with server.connect() as connection:
         of_source = list(source_findings(sa, connection, "gddl", "gddl"))

@@ -13,7 +13,7 @@ from deltalake import DeltaTable
 
 from airflow_gddl.contract.postgresql_log import published_table, table_findings
 from tests.capture.captured import PUBLISHED, SPEC, again, end, prepared, refused
-from tests.delta_rs.postgres import execute, postgres
+from tests.delta_rs.postgres import execute
 from tests.delta_rs.small_lake import SmallLake
 
 AGREED = (
@@ -60,12 +60,6 @@ UNUSUAL = (
     "bytea_output = 'escape'", "extra_float_digits = 0", "IntervalStyle = 'sql_standard'", "DateStyle = 'SQL, DMY'",
     "TimeZone = 'Asia/Kolkata'", "lc_monetary = 'C'", "statement_timeout = '30s'", "synchronous_commit = 'off'",
 )  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[sa.Engine]:
-    with postgres(settings="wal_level = logical") as engine:
-        yield engine
 
 
 @pytest.fixture(params=["usual", "unusual", "latin1"])

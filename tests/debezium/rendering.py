@@ -25,6 +25,7 @@ _SEQUENCE, _OP, _COLUMN = "seq", "Op", "_dbz_sequence"
 _CODES = {"SEQUENCE_UNPARSABLE": "SEQUENCE_NULL"}
 
 WITHOUT = {
+    "control_column_": "a load file beside change files: events say what they carry",
     "dms_": "names, columns and forms of DMS",
     "r01_": "which of DMS's columns orders changes",
     "r02_position_decides_inside_a_file": "a commit time, which only DMS orders changes by",

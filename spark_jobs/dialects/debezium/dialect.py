@@ -187,6 +187,7 @@ class DebeziumDialect(Dialect):
     total_order = (SEQUENCE,)
     of_one_length = True
     log_positions = True
+    loads_apart = False
     sends_again = True
     names_transactions = True
     zoned_timestamps = True
