@@ -36,7 +36,7 @@ from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.plan.discover import tombstones_since
 from spark_jobs.plan.identity import has_same_identity, vacuum_hours
 from spark_jobs.plan.planned_batch import FileEntry, TableState
-from spark_jobs.rules.measure import Compacted
+from spark_jobs.rules.step_results import Compacted
 from spark_jobs.tables.engine import Maintenance, TableContext
 
 _DELETED_AT_ONCE, _SAMPLE = 1000, 5

@@ -23,7 +23,8 @@ from spark_jobs.catalogs.registrar import is_iceberg
 from spark_jobs.iceberg import publish, withdraw
 from spark_jobs.ledger.claim import Claim
 from spark_jobs.ledger.erasures import ErasureRegister
-from spark_jobs.ledger.ledger import NOTE, Ledger, MoveNote, read_note, write_note
+from spark_jobs.ledger.ledger import Ledger
+from spark_jobs.ledger.move_note import NOTE, MoveNote, read_note, write_note
 from spark_jobs.ledger.targets import TargetRecords
 
 _AT_ONCE = 8

@@ -33,9 +33,9 @@ from spark_jobs.plan.sequence import greater
 from spark_jobs.plan.source_snapshots import KnownSnapshots, SnapshotRun, floors_of, text_of
 from spark_jobs.plan.table_schema import TableSchema
 from spark_jobs.rules.batch_schema import plan_batch
-from spark_jobs.rules.measure import Rebuilt, Replaced
 from spark_jobs.rules.order import ARCHIVED
 from spark_jobs.rules.rewrite import Rewrite, plan_archive
+from spark_jobs.rules.step_results import Rebuilt, Replaced
 from spark_jobs.tables.delta_log import version_of
 from spark_jobs.tables.engine import RebuildRequest, TableContext
 from spark_jobs.tables.places import DeclinedError

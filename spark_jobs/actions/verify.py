@@ -18,7 +18,7 @@ from spark_jobs.ledger.cut_changes import cut_before
 from spark_jobs.plan.identity import require_same_identity
 from spark_jobs.plan.planned_batch import TableState
 from spark_jobs.plan.table_schema import TableSchema
-from spark_jobs.rules.measure import BUCKETS, Verdict, together
+from spark_jobs.rules.verify import BUCKETS, Verdict, together
 from spark_jobs.rules.windows import Window, with_files
 from spark_jobs.tables.engine import TableContext
 from spark_jobs.verification import (

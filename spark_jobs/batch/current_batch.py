@@ -50,7 +50,8 @@ from spark_jobs.plan.table_schema import TableSchema
 from spark_jobs.rules.batch_schema import BatchSchema
 from spark_jobs.rules.errors_table import MISFIT_CODE
 from spark_jobs.rules.evaluate import require_within_limits
-from spark_jobs.rules.measure import NOTHING_APPENDED, Appended, DecodedBatch, Figures, FileFigures, LogRestart, Overlap
+from spark_jobs.rules.figures import DecodedBatch, Figures, FileFigures, LogRestart
+from spark_jobs.rules.step_results import NOTHING_APPENDED, Appended, Overlap
 from spark_jobs.rules.sweep import unknown_truncates
 from spark_jobs.rules.texts import forms_of
 from spark_jobs.tables.engine import AppendedWork, TableContext, TableWork

@@ -49,7 +49,8 @@ from spark_jobs.discovery import (
     settle_of,
 )
 from spark_jobs.ledger.claim import Claim
-from spark_jobs.ledger.ledger import Ledger, LoadProgress, read_progress
+from spark_jobs.ledger.ledger import Ledger
+from spark_jobs.ledger.load_progress import LoadProgress, read_progress
 from spark_jobs.plan.discover import CERTAIN, BatchLimits, Discovery, NotListed
 from spark_jobs.plan.planned_batch import TableState
 from spark_jobs.plan.sharding import require_same_kind

@@ -20,11 +20,12 @@ from spark_jobs.plan.source_snapshots import (
     snapshots_after,
 )
 from spark_jobs.plan.table_schema import TableSchema, controls_of, lacks, without_controls
-from spark_jobs.rules.batch_schema import BatchSchema, GroupDecoding, Landed, Stored, plan_batch
+from spark_jobs.rules.batch_schema import BatchSchema, Landed, Stored, plan_batch
 from spark_jobs.rules.decode import DecodedGroup, Stamp, are_deletes, decode
+from spark_jobs.rules.delivered_columns import GroupDecoding
 from spark_jobs.rules.erasure import ErasedKeys, without_erased
 from spark_jobs.rules.evaluate import landed_as_named, raw_as_named
-from spark_jobs.rules.measure import DecodedBatch, Figures, PartFigures, figures_of, measure
+from spark_jobs.rules.figures import DecodedBatch, Figures, PartFigures, figures_of, measure
 from spark_jobs.rules.read import FileRows, RawGroup, read_file
 from spark_jobs.rules.rewrite import within_filter
 from spark_jobs.rules.sweep import (

@@ -22,20 +22,11 @@ from spark_jobs.plan.planned_batch import BatchPlan, TableState
 from spark_jobs.plan.table_schema import RESCUED, Column, Schema, TableSchema
 from spark_jobs.rules.batch_schema import Stored, plan_batch
 from spark_jobs.rules.erasure import KeyRows
-from spark_jobs.rules.measure import (
-    Appended,
-    Applied,
-    ChangesErased,
-    Compacted,
-    DecodedBatch,
-    Overlap,
-    Rebuilt,
-    Replaced,
-    Verdict,
-)
+from spark_jobs.rules.figures import DecodedBatch
 from spark_jobs.rules.quarantine import Unresolved
 from spark_jobs.rules.rewrite import Rewrite
-from spark_jobs.rules.verify import Reference, Violations
+from spark_jobs.rules.step_results import Appended, Applied, ChangesErased, Compacted, Overlap, Rebuilt, Replaced
+from spark_jobs.rules.verify import Reference, Verdict, Violations
 
 
 class TableWork(Protocol):

@@ -25,7 +25,7 @@ from spark_jobs.plan.table_schema import TableSchema
 from spark_jobs.rules import quarantine
 from spark_jobs.rules.batch_schema import Landed
 from spark_jobs.rules.decode import DecodedGroup
-from spark_jobs.rules.measure import DecodedBatch, PartFigures, combined, distinct
+from spark_jobs.rules.figures import DecodedBatch, PartFigures, combined, distinct
 from spark_jobs.rules.read import FileRows, grouped, read_file
 from spark_jobs.rules.sweep import (
     suspects,
@@ -136,7 +136,7 @@ class PartReport:
     Attributes:
         path: ledger path of its file.
         figures: null where the part can't be read: `code` and `reason` say why.
-        distinct: see `measure.distinct`, of its good rows; zeros: unknown.
+        distinct: see `figures.distinct`, of its good rows; zeros: unknown.
         files: table to its data files, as a commit names them.
         error: a fault of the store, which stops the batch: family, code, what, where, remedy.
         suspects: see `stale_rows.suspects`, as an Arrow stream in base 64; empty: none.
@@ -376,7 +376,7 @@ class PartsReader:
         return all(self.context.storage.stat(path) is not None for path in paths)
 
     def _distinct(self, reports: Sequence[PartReport], work: WritePart, schema: TableSchema) -> tuple[int, int]:
-        """See `measure.distinct`; those of parts add up where their ranges don't meet, else changes are not counted."""
+        """See `figures.distinct`; those of parts add up where their ranges don't meet, else changes are not counted."""
         loads = [report for report, figures in _measured(reports) if figures.loads]
         changes = [(r, f) for r, f in _measured(reports) if not f.loads and _good(f)]
         keys = self._keys(loads, work, schema)

@@ -21,11 +21,11 @@ from spark_jobs.rules import quarantine
 from spark_jobs.rules.arrays import DeltaSchema, by_name
 from spark_jobs.rules.erasure import ErasedMatches, KeyRows, as_deletes, emptied, highest, with_images, with_key
 from spark_jobs.rules.evaluate import UNDECIDED_CODE
-from spark_jobs.rules.measure import ChangesErased
 from spark_jobs.rules.newly_filtered import at_both_keys, newly_filtered, places
 from spark_jobs.rules.order import recorded_files
 from spark_jobs.rules.quarantine import Chosen, of_earlier_batches, resolved
 from spark_jobs.rules.rewrite import Rewrite, count_of, refused_values, rewritten
+from spark_jobs.rules.step_results import ChangesErased
 from spark_jobs.rules.sweep import unmarked
 from spark_jobs.rules.windows import changed_since
 from spark_jobs.tables import table_definition

@@ -11,7 +11,8 @@ from spark_jobs.plan.planned_batch import BatchPlan, TableState
 from spark_jobs.plan.table_schema import TableSchema
 from spark_jobs.rules import quarantine
 from spark_jobs.rules.decode import Stamp
-from spark_jobs.rules.measure import Appended, Applied, DecodedBatch, Overlap
+from spark_jobs.rules.figures import DecodedBatch
+from spark_jobs.rules.step_results import Appended, Applied, Overlap
 from spark_jobs.tables import table_definition
 from spark_jobs.tables.batch_context import BatchContext
 from spark_jobs.tables.data_files import Target

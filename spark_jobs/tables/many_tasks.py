@@ -27,9 +27,9 @@ from spark_jobs.plan.identity import own_hours
 from spark_jobs.plan.planned_batch import BatchPlan, TableState
 from spark_jobs.plan.table_schema import GDDL, Column, TableSchema
 from spark_jobs.rules.fold import applied_before
-from spark_jobs.rules.measure import Compacted, Verdict
 from spark_jobs.rules.rewrite import Rewrite
-from spark_jobs.rules.verify import Reference, Violations
+from spark_jobs.rules.step_results import Compacted
+from spark_jobs.rules.verify import Reference, Verdict, Violations
 from spark_jobs.spark.session import configure
 from spark_jobs.spark.tasks import map_in_arrow
 from spark_jobs.tables import deletion_vectors

@@ -22,14 +22,14 @@ from spark_jobs.plan.planned_batch import BatchPlan, TableState
 from spark_jobs.plan.table_schema import GDDL, Column, TableSchema
 from spark_jobs.rules import quarantine
 from spark_jobs.rules.arrays import by_name
-from spark_jobs.rules.batch_schema import change_schema
 from spark_jobs.rules.decode import Stamp
 from spark_jobs.rules.erasure import KeyRows
 from spark_jobs.rules.fold import applied_before, are_superseded, needed_changes
-from spark_jobs.rules.measure import Appended, Compacted, Verdict
 from spark_jobs.rules.order import as_events, for_both_keys
 from spark_jobs.rules.rewrite import Rewrite
-from spark_jobs.rules.verify import Reference, Violations
+from spark_jobs.rules.step_results import Appended, Compacted
+from spark_jobs.rules.stored_columns import change_schema
+from spark_jobs.rules.verify import Reference, Verdict, Violations
 from spark_jobs.tables import file_rules
 from spark_jobs.tables.batch_context import BatchContext
 from spark_jobs.tables.batch_in_memory import ChangeTableWriter, ReplicaWriter, WholeBatchReader, batch_rows

@@ -24,10 +24,8 @@ from spark_jobs.plan.table_schema import GDDL, Column, TableSchema
 from spark_jobs.plan.types import NOTHING, merge
 from spark_jobs.rules import quarantine
 from spark_jobs.rules.arrays import DeltaSchema, by_name
-from spark_jobs.rules.batch_schema import change_columns, change_schema
 from spark_jobs.rules.fold import are_changes, changes_in, held_by, lacking, newest_state, rebuilt_rows, restamped
 from spark_jobs.rules.history import versions
-from spark_jobs.rules.measure import Rebuilt, Replaced, Verdict
 from spark_jobs.rules.merge import tombstones_of
 from spark_jobs.rules.newly_filtered import at_own_key, newly_filtered
 from spark_jobs.rules.order import (
@@ -41,12 +39,15 @@ from spark_jobs.rules.order import (
     with_identity,
 )
 from spark_jobs.rules.rewrite import Rewrite, rewritten
+from spark_jobs.rules.step_results import Rebuilt, Replaced
+from spark_jobs.rules.stored_columns import change_columns, change_schema
 from spark_jobs.rules.sweep import appended, not_of_shard, of_shard, unmarked
 from spark_jobs.rules.verify import (
     DIFFERENT,
     EXTRA,
     MISSING,
     Comparison,
+    Verdict,
     compare,
     differing_keys,
     expected_state,

@@ -13,9 +13,9 @@ from airflow_gddl.contract.spec import TierSpec
 from airflow_gddl.contract.sql_types import DecimalType, ScalarType, SqlType, StructType, parse_type, quoted
 from spark_jobs.plan.table_schema import GDDL, Column, TableSchema
 from spark_jobs.rules import quarantine
-from spark_jobs.rules.batch_schema import change_columns, data_columns, gddl_column
 from spark_jobs.rules.fold import FORCED
 from spark_jobs.rules.history import END, END_GENERATION, START, START_GENERATION
+from spark_jobs.rules.stored_columns import change_columns, data_columns, gddl_column
 
 COLUMNS = "delta.dataSkippingStatsColumns"
 COUNT = "delta.dataSkippingNumIndexedCols"

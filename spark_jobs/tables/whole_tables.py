@@ -17,11 +17,11 @@ from spark_jobs.plan.table_schema import GDDL, Column, TableSchema
 from spark_jobs.plan.types import are_of_one_kind, grown, widens
 from spark_jobs.rules import sweep
 from spark_jobs.rules.arrays import DeltaSchema, by_name, table_codes
-from spark_jobs.rules.batch_schema import change_schema
 from spark_jobs.rules.convert import with_texts
 from spark_jobs.rules.history import differences, retyped_bounds, versions
 from spark_jobs.rules.merge import ACTION, AT
 from spark_jobs.rules.order import as_events, events, for_both_keys
+from spark_jobs.rules.stored_columns import change_schema
 from spark_jobs.rules.sweep import stale_keys, stale_warning, truncated, undeleted, unmarked
 from spark_jobs.rules.verify import (
     CHILD,

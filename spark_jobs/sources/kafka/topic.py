@@ -20,7 +20,7 @@ from spark_jobs.batch.runtime import RunTotals, TableRun
 from spark_jobs.dialects.debezium.topic_files import TopicFile, TopicFiles
 from spark_jobs.dialects.kafka_log import KafkaLog, Message, SchemaRegistry, TopicState, kafka_log
 from spark_jobs.ledger.claim import Claim
-from spark_jobs.ledger.ledger import read_small
+from spark_jobs.ledger.commit_files import read_small
 
 _WAIT_SECONDS = 600.0
 _POSITION = "position.json"

@@ -1,4 +1,4 @@
-"""The figures of a batch: what was read, decoded and written, file by file, and how they are measured."""
+"""The figures of a batch: what was read and decoded, file by file, and how they are measured."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from airflow_gddl.contract.errors import FatalError
-from airflow_gddl.contract.result import MainCounts, RunWarning
+from airflow_gddl.contract.result import RunWarning
 from airflow_gddl.contract.sql_types import DecimalType, SqlType, parse_type
 from spark_jobs.plan.planned_batch import Truncate
 from spark_jobs.plan.sequence import Forms, Widths, longest_transaction, sort_key
@@ -25,9 +25,8 @@ from spark_jobs.rules.batch_schema import BatchSchema
 from spark_jobs.rules.decode import DecodedGroup
 from spark_jobs.rules.evaluate import Tally, added
 from spark_jobs.rules.positions import ROW_MASK
+from spark_jobs.rules.step_results import Appended
 from spark_jobs.rules.texts import forms, json_writer, read_json, utc_text, width
-
-BUCKETS = 256
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,136 +147,6 @@ class Figures:
                 remedy="report this with the job's log; nothing was merged",
             )
         return Appended(written=written, redelivered=redelivered, warnings=warnings)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Appended:
-    """What reached the change table."""
-
-    written: int
-    redelivered: int
-    warnings: tuple[RunWarning, ...] = ()
-
-
-NOTHING_APPENDED = Appended(written=0, redelivered=0)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Overlap:
-    """Overlap of a batch's changes with earlier batches.
-
-    Attributes:
-        changes: the batch's sequences may occur in earlier batches.
-        loads: earlier batches had full-load rows of this generation.
-        later: every change follows all earlier ones, so that all stored rows of its key are older.
-    """
-
-    changes: bool
-    loads: bool
-    later: bool = False
-
-    @property
-    def disjoint(self) -> bool:
-        """No change of the change table can be one of the batch, nor have its sequence."""
-        return not (self.changes or self.loads)
-
-
-UNKNOWN = Overlap(changes=True, loads=True)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Applied:
-    """What happened to the replica.
-
-    Attributes:
-        late: net changes of the batch that were ignored: what is stored of their key is of a later generation or
-            sequence. Full-load rows, forced changes and changes that lost a tie don't count.
-    """
-
-    main: MainCounts
-    warnings: tuple[RunWarning, ...] = ()
-    late: int = 0
-
-
-@dataclass(frozen=True)
-class Rebuilt:
-    """Rows of the new replica, and changes that the change table lacked."""
-
-    rows: int
-    changes_added: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class Replaced:
-    """A replica against the one before it.
-
-    Attributes:
-        rows_before, rows: without rows that are marked deleted; the former null where it was not read.
-        appear, vanish, change: keys; null where they were not compared.
-    """
-
-    rows: int
-    rows_before: int | None = None
-    appear: int | None = None
-    vanish: int | None = None
-    change: int | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Verdict:
-    """Attributes:
-    rows, expected_rows: of the replica, and of the fold of the change table (soft-deleted rows left out of both).
-    buckets_different: of `BUCKETS`.
-    keys: a few keys that differ, as JSON, with what is wrong: `missing`, `extra` or `different`.
-    """
-
-    rows: int
-    expected_rows: int
-    buckets_different: int
-    keys: tuple[dict[str, str], ...]
-
-    @property
-    def equal(self) -> bool:
-        return self.buckets_different == 0 and self.rows == self.expected_rows
-
-
-def together(verdicts: Sequence[Verdict], limit: int) -> Verdict:
-    """The verdict on rows that were compared in parts.
-
-    Args:
-        limit: keys that it names at most.
-    """
-    if len(verdicts) == 1:
-        return verdicts[0]
-    return Verdict(
-        rows=sum(one.rows for one in verdicts),
-        expected_rows=sum(one.expected_rows for one in verdicts),
-        buckets_different=min(BUCKETS, sum(one.buckets_different for one in verdicts)),
-        keys=tuple(key for one in verdicts for key in one.keys)[:limit],
-    )
-
-
-@dataclass(frozen=True, kw_only=True)
-class ChangesErased:
-    """What became of a key's changes.
-
-    Attributes:
-        removed: changes of the key; those that moved a row to it from another key are the other's deletes now.
-        images: changes of other keys whose before images named it, and are empty now.
-        others: a few of the keys from which rows were moved to it, as text.
-    """
-
-    removed: int = 0
-    images: int = 0
-    others: tuple[tuple[str, ...], ...] = ()
-
-
-@dataclass(frozen=True, kw_only=True)
-class Compacted:
-    """Data files of a table before small ones were joined and after."""
-
-    files_before: int
-    files_after: int
 
 
 @dataclass(frozen=True, kw_only=True)
