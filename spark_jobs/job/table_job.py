@@ -22,18 +22,11 @@ from spark_jobs.actions import action
 from spark_jobs.actions.rebuild_run import rebuild_table
 from spark_jobs.actions.refresh import refresh_table
 from spark_jobs.batch import notices
-from spark_jobs.batch.pending import require_supported, wants_source_load
-from spark_jobs.batch.runtime import (
-    Declined,
-    Runtime,
-    RunTotals,
-    TableOutcome,
-    TableRun,
-    cancelled,
-    is_busy,
-    iso,
-    spark_gone,
-)
+from spark_jobs.batch.pending import wants_source_load
+from spark_jobs.batch.runtime import Runtime, cancelled, iso, spark_gone
+from spark_jobs.batch.table_run import TableRun
+from spark_jobs.batch.totals import Declined, RunTotals, TableOutcome, is_busy
+from spark_jobs.batch.turns import require_supported
 from spark_jobs.discovery import FileStreamSource, NotifiedFile, drain
 from spark_jobs.iceberg import is_behind, publish
 from spark_jobs.job.job_faults import translated

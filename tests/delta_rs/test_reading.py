@@ -17,7 +17,7 @@ from airflow_gddl.contract.errors import GddlError, QuarantinableError, Retriabl
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from airflow_gddl.stores import Storage
 from airflow_gddl.stores.readers import StoreReader
-from spark_jobs.batch.runtime import TableOutcome
+from spark_jobs.batch.totals import TableOutcome
 from spark_jobs.dialects.probe import probe_all, reading
 from spark_jobs.dialects.protocol import dialect_of
 from spark_jobs.plan.planned_batch import PlannedFile

@@ -221,7 +221,6 @@ from pathlib import Path
 from spark_jobs.tables import file_parts, first_load, one_task
 from tests.delta_rs.small_lake import SmallLake
 from tests.tables.test_first_load import spec_of
-from spark_jobs.batch import runtime
 
 one_task._IN_MEMORY, file_parts._LEAST_BYTES, file_parts.MOST_BYTES = -1, 1, 1
 where, number = sys.argv[2], int(sys.argv[3])

@@ -22,7 +22,9 @@ from hypothesis import strategies as st
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import DEFAULT_TIERS, JobOptions, JobSpec, TableSpec
 from airflow_gddl.stores import Storage
-from spark_jobs.batch.runtime import Runtime, RunTotals, TableRun
+from spark_jobs.batch.runtime import Runtime
+from spark_jobs.batch.table_run import TableRun
+from spark_jobs.batch.totals import RunTotals
 from spark_jobs.job.spread_local import NoSpark
 from spark_jobs.pipeline import run_table
 from spark_jobs.tables import deletion_vectors
