@@ -37,7 +37,7 @@ from spark_jobs.batch.tidying import tidy
 from spark_jobs.batch.totals import RunTotals
 from spark_jobs.batch.turns import Turns, left_in_quarantine
 from spark_jobs.discovery import keep
-from spark_jobs.iceberg import publish
+from spark_jobs.features import features_of
 from spark_jobs.ledger.claim import Claim
 from spark_jobs.plan.planned_batch import BatchPlan, HeldTruncate, is_small
 
@@ -128,7 +128,6 @@ def take(table: TableSession, batch: Batch) -> None:
         table.discovery = before.without_yet(delivered.set_aside, all_after=table.spec.truncate == "hold")
         return
     table.discovery = table.discovery.with_unreadable(u.file for u in delivered.bad_files)
-    publish(table.run.runtime.storage, table.run.layout, table.spec)  # checked once, at the end of the run
 
 
 def run_batch(table: TableSession, batch: Batch) -> ReadBatch:
@@ -142,8 +141,9 @@ def run_batch(table: TableSession, batch: Batch) -> ReadBatch:
             return delivered
         appended = append(table, delivered)  # change table: each change once
     merged = merge(table, appended)  # replica, tombstones, history: one net change a key
-    commit(table, merged)  # the ledger, last
-    table.note(notices.of_exceptions(table.spec, appended.appended.written))
+    committed = commit(table, merged)  # the ledger, last
+    for feature in features_of(table.spec):
+        feature.after_commit(committed)
     table.totals.max_commit_ts = table.state.max_commit_ts
     return delivered
 

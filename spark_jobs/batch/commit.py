@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 
 from airflow_gddl.stores import Storage
 from spark_jobs.batch import notices
@@ -25,7 +25,15 @@ _MISPLACED = 1000
 """Most paths that the ledger keeps of files with positions of another log."""
 
 
-def commit(table: TableSession, merged: MergedBatch) -> BatchCommit:
+@dataclass(frozen=True, kw_only=True)
+class CommittedBatch:
+    """A batch that is in the ledger."""
+
+    table: TableSession
+    merged: MergedBatch
+
+
+def commit(table: TableSession, merged: MergedBatch) -> CommittedBatch:
     """Commit the batch, and count it.
 
     Raises:
@@ -38,7 +46,7 @@ def commit(table: TableSession, merged: MergedBatch) -> BatchCommit:
     table.ledger.commit(made)
     table.run.report("committed", number)
     _count(table, merged, made)
-    return made
+    return CommittedBatch(table=table, merged=merged)
 
 
 def _count(table: TableSession, merged: MergedBatch, made: BatchCommit) -> None:

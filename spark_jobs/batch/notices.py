@@ -22,7 +22,6 @@ from spark_jobs.rules.sweep import are_applied, unknown_truncates
 SAMPLE = 5
 _EXPORT = re.compile(r"/[^/]*\.(parquet|csv)(\.gz)?$", re.IGNORECASE)
 """A file in a folder below the table's."""
-_EXCEPTIONS = "awsdms_apply_exceptions"
 UNFINISHED_CODE = "BATCH_UNFINISHED"
 
 
@@ -224,13 +223,6 @@ def of_erased(rows: int) -> tuple[RunWarning, ...]:
     """Rows of keys that were erased for good."""
     message = "rows of erased keys were passed over"
     return (RunWarning(code="ERASED_SKIPPED", message=message, count=rows),) if rows else ()
-
-
-def of_exceptions(spec: TableSpec, rows: int) -> tuple[RunWarning, ...]:
-    """New rows of the table in which AWS DMS records changes that it could not apply."""
-    message = "AWS DMS could not apply changes: its table names them, with the table of each and the error"
-    is_so = rows and spec.name_in_source.lower().endswith(f".{_EXCEPTIONS}")
-    return (RunWarning(code="SOURCE_EXCEPTIONS", message=message, count=rows),) if is_so else ()
 
 
 def of_times(count: int, policy: SubMicrosecondPolicy) -> tuple[RunWarning, ...]:

@@ -28,7 +28,7 @@ from spark_jobs.batch.table_run import TableRun
 from spark_jobs.batch.totals import Declined, RunTotals, TableOutcome, is_busy
 from spark_jobs.batch.turns import require_supported
 from spark_jobs.discovery import FileStreamSource, NotifiedFile, drain
-from spark_jobs.iceberg import is_behind, publish
+from spark_jobs.features import features_of
 from spark_jobs.job.job_faults import translated
 from spark_jobs.job.run_results import in_order, is_recorded, write_record
 from spark_jobs.job.stop import NEEDS_MEMORY
@@ -114,7 +114,7 @@ def attempt(run: TableRun, totals: RunTotals) -> TableOutcome | Declined:
     totals.started_at, lost = iso(run.runtime.clock()), run.runtime.spark.losses()
     try:
         run.go_on()
-        result, retriable = _with_iceberg(run, _counted(run, act(run, totals))), False
+        result, retriable = _with_features(run, _counted(run, act(run, totals))), False
     except DeclinedError as declined:
         return Declined(run.spec, declined.reason, totals)
     except Exception as error:  # noqa: BLE001 - one table's error must not stop the next table
@@ -140,12 +140,13 @@ def _counted(run: TableRun, result: JobResult) -> JobResult:
     return replace(result, in_quarantine=rows, files_in_quarantine=files)
 
 
-def _with_iceberg(run: TableRun, result: JobResult) -> JobResult:
-    """Update Iceberg metadata; adds a warning if that fails."""
+def _with_features(run: TableRun, result: JobResult) -> JobResult:
+    """Let features follow the tables; adds their warnings."""
     options = run.job.options
     if options.action not in (*LOADS, "maintain", "erase") or options.dry_run:
         return result
-    return replace(result, warnings=(*result.warnings, *publish(run.runtime.storage, run.layout, run.spec)))
+    warnings = [warning for feature in features_of(run.spec) for warning in feature.at_end(run)]
+    return replace(result, warnings=(*result.warnings, *warnings)) if warnings else result
 
 
 def _is_held(run: TableRun, result: JobResult) -> bool:
@@ -164,7 +165,7 @@ def poll_table(run: TableRun) -> TableOutcome | int:
         if reader_of(run.spec).has_work(run, totals):
             return 0
         found = idle_result(run, totals)
-        behind = is_behind(run.runtime.storage, run.layout, run.spec)
+        behind = any(feature.has_work(run) for feature in features_of(run.spec))
     except Exception:  # noqa: BLE001 - the next run raises it again, and reports it
         return 0
     if isinstance(found, int):
