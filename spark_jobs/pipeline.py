@@ -1,7 +1,7 @@
 """A table's run, from discovery to ledger: start reading here.
 
     discover ─► plan ─► read ─► decode ─► check ─► evolve ─► quarantine
-    ─► append ─► tombstones ─► merge ─► sweep ─► history ─► commit
+    ─► append ─► truncate ─► tombstones ─► merge ─► sweep ─► history ─► commit
 
 A batch is planned before it runs and committed last; every write between is idempotent by its plan's time, so
 an interrupted run is simply run again (docs/design.md, section 7, rule 4).
@@ -366,14 +366,17 @@ def apply(
         vanished = plan.generation if swept.done else state.swept
         versions.history(generation_low_watermarks_of(plan, state), swept=vanished)
         run.report("history", plan.number)
-    return replace(applied.main, deleted=applied.main.deleted + swept.counts.deleted + cut.deleted), swept
+    main = replace(applied.main, updated=applied.main.updated + cut.updated)
+    return replace(main, deleted=main.deleted + swept.counts.deleted + cut.deleted), swept
 
 
 def truncate(run: TableRun, work: AppendedWork, plan: BatchPlan) -> MainCounts:
     """Delete rows before the truncates of a batch, before its other changes are applied."""
     done = work.tables.truncate()
     run.report("truncate", plan.number, done.deleted)
-    return done
+    updated = work.tables.fold_again()
+    run.report("fold_again", plan.number, updated)
+    return replace(done, updated=updated)
 
 
 def _known(run: TableRun, batch: Batch) -> list[str]:
