@@ -14,20 +14,8 @@ from datetime import datetime, timedelta
 
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.result import JobResult, MainCounts
-from spark_jobs.dialects.protocol import KEYS_UNKNOWN
-from spark_jobs.discovery import keep
-from spark_jobs.engines.port import AppendedWork, TableContext
-from spark_jobs.iceberg import publish
-from spark_jobs.ledger.claim import Claim
-from spark_jobs.ledger.ledger import Ledger
-from spark_jobs.plan.applied_settings import history_begins, settings_of
-from spark_jobs.plan.discover import Discovery, generation_low_watermarks_of, tombstones_since
-from spark_jobs.plan.planned_batch import BatchCommit, BatchPlan, ForeignCommit, HeldTruncate, TableState
-from spark_jobs.plan.sharding import require_same_order
-from spark_jobs.rules.errors_table import MISFIT_CODE
-from spark_jobs.rules.sweep import unknown_truncates
-from spark_jobs.table import notices
-from spark_jobs.table.current_batch import (
+from spark_jobs.batch import notices
+from spark_jobs.batch.current_batch import (
     NOT_SWEPT,
     Batch,
     Ingested,
@@ -45,7 +33,7 @@ from spark_jobs.table.current_batch import (
     tidy,
     with_decision,
 )
-from spark_jobs.table.pending import (
+from spark_jobs.batch.pending import (
     NextBatch,
     PendingWork,
     Turns,
@@ -60,7 +48,19 @@ from spark_jobs.table.pending import (
     withdraw,
     without_held,
 )
-from spark_jobs.table.runtime import RunTotals, TableRun, columns_of, iso
+from spark_jobs.batch.runtime import RunTotals, TableRun, columns_of, iso
+from spark_jobs.dialects.protocol import KEYS_UNKNOWN
+from spark_jobs.discovery import keep
+from spark_jobs.iceberg import publish
+from spark_jobs.ledger.claim import Claim
+from spark_jobs.ledger.ledger import Ledger
+from spark_jobs.plan.applied_settings import history_begins, settings_of
+from spark_jobs.plan.discover import Discovery, generation_low_watermarks_of, tombstones_since
+from spark_jobs.plan.planned_batch import BatchCommit, BatchPlan, ForeignCommit, HeldTruncate, TableState
+from spark_jobs.plan.sharding import require_same_order
+from spark_jobs.rules.errors_table import MISFIT_CODE
+from spark_jobs.rules.sweep import unknown_truncates
+from spark_jobs.tables.engine import AppendedWork, TableContext
 
 
 def run_table(run: TableRun, outcome: RunTotals) -> JobResult:

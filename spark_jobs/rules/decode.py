@@ -23,10 +23,10 @@ from spark_jobs.plan.sequence import Forms
 from spark_jobs.plan.sharding import refreshed
 from spark_jobs.plan.table_schema import GDDL, TableSchema, withholds
 from spark_jobs.rules.arrays import arrow_type, flat, in_one_form, is_text, recast
-from spark_jobs.rules.batch_schema import STRING, DeliveredColumns, GroupDecoding, RowProblem
 from spark_jobs.rules.carried import before_image, incomplete
 from spark_jobs.rules.column_lists import name_none, stored_lists
 from spark_jobs.rules.convert import Fitted, Mask, but, either, fit, mask_of
+from spark_jobs.rules.delivered_columns import STRING, DeliveredColumns, GroupDecoding, RowProblem
 from spark_jobs.rules.delta_values import unfit_texts
 from spark_jobs.rules.errors_table import BYTES, MISFIT_CODE, NANOS, record_ddl
 from spark_jobs.rules.evaluate import CheckedRows, Tally, checked, outside_filter, tree_of

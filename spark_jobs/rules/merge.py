@@ -16,7 +16,6 @@ from airflow_gddl.contract.result import MainCounts, RunWarning
 from spark_jobs.plan.table_schema import GDDL, RESCUED, TableSchema
 from spark_jobs.rules import errors_table
 from spark_jobs.rules.arrays import by_name, compare_rows, flat, sortable, sorted_rows, table_codes, with_values
-from spark_jobs.rules.batch_schema import stored_schema
 from spark_jobs.rules.fold import (
     BEGINS_AGAIN,
     COLUMNS_BEFORE_DELETE,
@@ -36,6 +35,7 @@ from spark_jobs.rules.fold import (
     with_computed,
 )
 from spark_jobs.rules.order import forced_rows, gddl_fields, orders_of, sample_keys, with_gddl
+from spark_jobs.rules.stored_columns import stored_schema
 from spark_jobs.rules.sweep import by_earlier_truncates
 
 ACTION, AT, LATE, IGNORED, UNKNOWN_KEY, MOVE_LOST = (
