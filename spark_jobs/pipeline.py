@@ -4,7 +4,7 @@
     ─► append ─► truncate ─► tombstones ─► merge ─► sweep ─► history ─► commit
 
 A batch is planned before it runs and committed last; every write between is idempotent by its plan's time, so
-an interrupted run is simply run again (docs/design.md, section 7, rule 4).
+an interrupted run is simply run again (docs/semantics.md, rule 4).
 """
 
 from __future__ import annotations
