@@ -3,7 +3,7 @@
     discover ─► plan ─► read ─► append ─► merge ─► commit
 
 A batch is planned before it runs and committed last; every write between is idempotent by its plan's time, so
-an interrupted run is simply run again (docs/design.md, section 7, rule 4). `batch` has a module for each step.
+an interrupted run is simply run again (docs/semantics.md, rule 4). `batch` has a module for each step.
 """
 
 from __future__ import annotations

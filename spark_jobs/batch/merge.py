@@ -69,7 +69,7 @@ def merge(table: TableSession, appended: AppendedBatch) -> MergedBatch:
     table.run.report("merge", plan.number, main.inserted + main.updated + main.deleted)
     if merging is not None and table.spec.history:
         _update_history(table, work, plan, merging, swept)
-    main = replace(main, deleted=main.deleted + swept.counts.deleted + cut.deleted)
+    main = replace(main, updated=main.updated + cut.updated, deleted=main.deleted + swept.counts.deleted + cut.deleted)
     table.totals.commit = work.tables.commit_method
     purged_at = _purge_tombstones(table)
     if plan.source == "quarantine":
@@ -81,7 +81,9 @@ def _truncate(table: TableSession, work: AppendedWork, plan: BatchPlan) -> MainC
     """Delete rows before the truncates of a batch, before its other changes are applied."""
     done = work.tables.truncate()
     table.run.report("truncate", plan.number, done.deleted)
-    return done
+    updated = work.tables.fold_again()
+    table.run.report("fold_again", plan.number, updated)
+    return replace(done, updated=updated)
 
 
 def _apply(table: TableSession, appended: AppendedBatch, work: AppendedWork, merging: MergeWork | None) -> MainCounts:

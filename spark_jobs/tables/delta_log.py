@@ -359,8 +359,9 @@ def _commit_info(data: bytes) -> dict[str, Any]:
     return {}
 
 
-APPEND, QUARANTINE, TOMBSTONES, TRUNCATE, MERGE, SWEEP, HISTORY = (
-    f"gddl:{step}" for step in ("append", "quarantine", "tombstones", "truncate", "merge", "sweep", "history")
+APPEND, QUARANTINE, TOMBSTONES, TRUNCATE, FOLD_AGAIN, MERGE, SWEEP, HISTORY = (
+    f"gddl:{step}"
+    for step in ("append", "quarantine", "tombstones", "truncate", "fold_again", "merge", "sweep", "history")
 )
 REWRITE = "refresh:rewrite"
 """The change table by the row's current settings."""

@@ -53,6 +53,14 @@ class TableWork(Protocol):
         """Remove rows before truncates, or mark them deleted."""
         ...
 
+    def fold_again(self) -> int:
+        """Take from rows after late truncates the columns from before these, by the changes of earlier batches.
+
+        Returns:
+            the number of rows that differ.
+        """
+        ...
+
     def history(self, generation_low_watermarks: tuple[str | None, ...], *, swept: int) -> None:
         """Update the history of all keys.
 
@@ -83,6 +91,9 @@ class TablesOfAnother:
 
     def truncate(self) -> MainCounts:
         return self.work.truncate()
+
+    def fold_again(self) -> int:
+        return self.work.fold_again()
 
     def history(self, generation_low_watermarks: tuple[str | None, ...], *, swept: int) -> None:
         self.work.history(generation_low_watermarks, swept=swept)

@@ -9,6 +9,7 @@ from functools import partial
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from airflow_gddl.contract.result import CommitMethod, MainCounts, RunWarning
 from airflow_gddl.contract.sql_types import SqlType, StructField, StructType, is_complex, parse_type
@@ -19,8 +20,8 @@ from spark_jobs.rules import sweep
 from spark_jobs.rules.arrays import DeltaSchema, by_name, table_codes
 from spark_jobs.rules.convert import with_texts
 from spark_jobs.rules.history import differences, retyped_bounds, versions
-from spark_jobs.rules.merge import ACTION, AT
-from spark_jobs.rules.order import as_events, events, for_both_keys
+from spark_jobs.rules.merge import ACTION, AT, folded_again
+from spark_jobs.rules.order import as_events, events, for_both_keys, gddl_fields
 from spark_jobs.rules.stored_columns import change_schema
 from spark_jobs.rules.sweep import stale_keys, stale_warning, truncated, undeleted, unmarked
 from spark_jobs.rules.verify import (
@@ -36,18 +37,13 @@ from spark_jobs.rules.verify import (
 from spark_jobs.tables import table_definition
 from spark_jobs.tables.batch_context import BatchContext
 from spark_jobs.tables.data_files import has_sequences
-from spark_jobs.tables.delta_log import (
-    HISTORY,
-    SWEEP,
-    TRUNCATE,
-    main_counts,
-)
+from spark_jobs.tables.delta_log import FOLD_AGAIN, HISTORY, MERGE, SWEEP, TRUNCATE, main_counts, merge_metrics
 from spark_jobs.tables.delta_tables import Tables, TableSnapshot
 from spark_jobs.tables.file_parts import REPLICA
 from spark_jobs.tables.file_rules import Output, output_of, rewrite
 from spark_jobs.tables.snapshots import missing_features
 from spark_jobs.tables.table_definition import TableDefinition, marks_deletes, new_comments
-from spark_jobs.tables.table_rows import FindRows, Source, by_file, by_key, find, search
+from spark_jobs.tables.table_rows import AT_FILE, AT_ROW, FindRows, KeyMatches, Source, by_file, by_key, find, search
 
 
 def keep_readable(tables: Tables, path: str) -> bool:
@@ -339,6 +335,33 @@ class TableWriter:
     def truncate(self) -> MainCounts:
         return self._remove(TRUNCATE, partial(_Truncate, self.batch_context.table_schema))
 
+    def fold_again(self) -> int:
+        context, path = self.batch_context, self.batch_context.layout.replica
+        if context.has_made(path, MERGE) or not self._leaves_parts():
+            return 0
+        if not context.has_made(path, FOLD_AGAIN):
+            self._write_again()
+        return main_counts(context.metrics(path, FOLD_AGAIN)).updated
+
+    def _leaves_parts(self) -> bool:
+        """Whether there are rows after a truncate of the batch, and rows may have columns from before their change."""
+        context, schema = self.batch_context, self.batch_context.table_schema
+        if not (schema.partial and schema.keys):
+            return False
+        replica = Source.of(self._replica, _as_they_are, sweep.to_place(schema))
+        return any(map(json.loads, by_file(context.tables, {REPLICA: replica}, _AnyAfterTruncates(schema))))
+
+    def _write_again(self) -> None:
+        context, path, schema = self.batch_context, self.batch_context.layout.replica, self.batch_context.table_schema
+        rule = _FoldAgain(schema, output_of(context.tables, path, schema.keys, context.transaction))
+        changes = Source.of(context.tables.existing(context.layout.changes), rule.changes)
+        replica = Source.of(self._replica, rule.stored)
+        kinds = change_schema(schema)
+        keys = pa.schema([kinds.field(name) for name in schema.keys])
+        reports = [json.loads(r) for r in by_key(context.tables, {_CHANGES: changes, REPLICA: replica}, keys, rule)]
+        counts = MainCounts(updated=sum(report["rows"] for report in reports))
+        context.put_written(path, FOLD_AGAIN, reports, replica, merge_metrics(counts))
+
     def _remove(self, step: str, rule_of: Callable[[Output], _Sweep | _Truncate]) -> MainCounts:
         """Rows that are deleted, or written again marked deleted, by one commit of a step."""
         context, path = self.batch_context, self.batch_context.layout.replica
@@ -391,6 +414,41 @@ class _Truncate:
         found = truncated(rows[REPLICA], self.schema)
         report = self.output.report(storage, found.instead, found.rows, found.rows)
         return json.dumps({**report, "count": found.live}).encode()
+
+
+@dataclass(frozen=True)
+class _AnyAfterTruncates:
+    """Whether rows come after a truncate of the batch; sent to tasks."""
+
+    schema: TableSchema
+
+    def __call__(self, storage: Storage, rows: Mapping[str, pa.Table]) -> bytes:  # noqa: ARG002 - writes nothing
+        return json.dumps(any(sweep.after_truncates(rows[REPLICA], self.schema).to_pylist())).encode()
+
+
+@dataclass(frozen=True)
+class _FoldAgain:
+    """Writes rows after a truncate that their changes fold otherwise since; sent to tasks."""
+
+    schema: TableSchema
+    output: Output
+
+    def changes(self, rows: pa.Table) -> pa.Table:
+        """Those of other batches."""
+        earlier = rows.filter(pc.not_equal(gddl_fields(rows)["batch_id"], self.schema.batch_id))
+        return for_both_keys(by_name(earlier, change_schema(self.schema)), self.schema)
+
+    def stored(self, rows: pa.Table) -> pa.Table:
+        return rows.filter(sweep.after_truncates(rows, self.schema))
+
+    def __call__(self, storage: Storage, rows: Mapping[str, pa.Table]) -> bytes:
+        stored, numbers = rows[REPLICA], [AT_FILE, AT_ROW]
+        found = KeyMatches(rows=stored.drop_columns(numbers), at=stored.select(numbers))
+        outcome = folded_again(as_events(rows[_CHANGES], self.schema), found.rows, self.schema)
+        gone = found.at.take(outcome.column(AT))
+        before = found.touched(outcome) if self.output.keys is not None else None
+        fresh = found.written(outcome, self.output.target.schema)
+        return json.dumps(self.output.report(storage, fresh, before, gone)).encode()
 
 
 def _as_they_are(rows: pa.Table) -> pa.Table:

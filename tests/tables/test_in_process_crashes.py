@@ -16,8 +16,8 @@ from tests.spark.crash_tables import (
     COLUMNS,
     LOADED,
     RUNS,
-    SECOND_CHANGES,
-    SECOND_COPIES,
+    TRUNCATED,
+    TRUNCATED_LATE,
     TYPES,
     change,
     spec_of,
@@ -126,17 +126,12 @@ def test_batch_with_changed_files(step: str, tmp_path: Path) -> None:
     assert differences(by_oracle(replay(spec, runs), spec), found) == []
 
 
-TRUNCATED = Run((
-    file_of("20240101-000000002.parquet", load=False, rows=[*SECOND_CHANGES, change("T", 22, None)], columns=COLUMNS),
-    file_of("20240101-000000003.parquet", load=False, rows=SECOND_COPIES, columns=COLUMNS),
-))  # fmt: skip
-
-
+@pytest.mark.parametrize("runs", [(BEFORE, TRUNCATED), TRUNCATED_LATE], ids=["in order", "late"])
 @pytest.mark.parametrize("delete", ["hard", "soft"])
-@pytest.mark.parametrize("step", [*STEPS[:3], "truncate", *STEPS[3:]])
-def test_truncate_is_resumed(step: str, delete: str, tmp_path: Path) -> None:
-    spec = replace(spec_of("t", delete="soft" if delete == "soft" else "hard"), truncate="apply")
-    runs = (BEFORE, TRUNCATED)
+@pytest.mark.parametrize("step", [*STEPS[:3], "truncate", "fold_again", *STEPS[3:]])
+def test_truncate_is_resumed(step: str, delete: str, runs: tuple[Run, ...], tmp_path: Path) -> None:
+    spec = spec_of("t", delete="soft" if delete == "soft" else "hard")
+    spec = replace(spec, truncate="apply", ignore_null_updates=True)
     whole, broken = _played(tmp_path / "whole", spec, runs), _played(tmp_path / "broken", spec, runs, step)
     broken.run(spec)
     assert _tables(broken, spec) == _tables(whole, spec)
