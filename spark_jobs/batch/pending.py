@@ -68,7 +68,7 @@ def _next_batch(table: TableSession, *, replayed: bool) -> Batch | None:
         if table.engine.last_transaction(changes, APPEND) >= version_of(pending):
             return Batch(plan=pending, resumed=True, appended=True)
         drop(table.context, pending, table.ledger)
-    plan = _planned(table, moment(table.run, table.ledger, pending), replayed=replayed)
+    plan = _planned(table, pending, replayed=replayed)
     return None if plan is None else Batch(plan=replace(plan, shard=table.run.shard))
 
 
@@ -81,8 +81,9 @@ def _misfits(table: TableSession) -> Batch | None:
     return _next_batch(replace(table, run=replace(table.run, job=job)), replayed=False)
 
 
-def _planned(table: TableSession, now: datetime, *, replayed: bool) -> BatchPlan | None:
+def _planned(table: TableSession, dropped: BatchPlan | None, *, replayed: bool) -> BatchPlan | None:
     run, found, state = table.run, table.discovery, table.state
+    now = moment(run, table.ledger, dropped)
     without_files = BatchPlan(
         number=state.batch + 1, mode="incremental", planned_at=iso(now), generation=state.generation, files=()
     )

@@ -303,7 +303,7 @@ class Ledger:
         before, tail = self._snapshot, self._tail()
         snapshot = self._compacted() if self._is_due(len(tail)) else before
         head = Head(number=commit.number, state=commit.state, snapshot=snapshot)
-        self._put(head, encode_commit(head, commit, tail if snapshot == before else ()))
+        self._put(head, commit, tail if snapshot == before else ())
         if self._rows is not None and snapshot == before:
             self._rows.update({row.path: row for row in commit.files})
         else:
@@ -341,13 +341,14 @@ class Ledger:
         self._names |= names_of(snapshot)
         return snapshot
 
-    def _put(self, head: Head, data: bytes) -> None:
+    def _put(self, head: Head, commit: BatchCommit, tail: Sequence[FileEntry]) -> None:
         name = f"commits/{head.number:020d}.json"
         path = join(self._root, name)
+        data, newest = encode_commit(path, head, commit, tail)
         if not self._storage.create_once(path, data):
             raise self._conflict(f"another run has committed batch {head.number}")
         self._names.add(name)
-        self._newest = decode_commit(path, data)
+        self._newest = newest
         self._state = self._merged_state()
 
     def _clean_up(self, before: LedgerSnapshot, after: LedgerSnapshot) -> None:
