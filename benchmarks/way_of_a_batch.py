@@ -7,8 +7,7 @@ which a function is called, distinct functions called (properties and generators
 `__init__` of dataclasses), their calls, and dataclasses of which an instance is made.
 Forms are the classes in which columns come from a file to the table, or a metadata row from its file to a DAG
 (`FORMS`). `--names` lists what was counted. Milliseconds are the median of further such files, in wall time of a run
-from its listing to its record, and in CPU time. The packages are those of this repository: others are an error.
-The last line of standard output is one JSON object.
+from its listing to its record, and in CPU time. The last line of standard output is one JSON object.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ from spark_jobs.job.table_job import run_guarded
 
 PACKAGES = ("airflow_gddl", "spark_jobs")
 FOLDERS = {name: Path(str(importlib.import_module(name).__file__)).parent for name in PACKAGES}
-"""Where the packages are."""
+"""Where the packages are: those of the repository, or those that are installed."""
 CHANGES, TIMED = 100, 15
 SPEC = TableSpec(table="s.t", keys=("id",), sequence_by=("seq",), settle="0s")
 FORMS = {
@@ -173,8 +172,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--names", action="store_true")
     names = parser.parse_args().names
-    if elsewhere := [folder for folder in FOLDERS.values() if folder.parent != Path(__file__).parents[1]]:
-        sys.exit(f"{elsewhere[0]} would be measured, not this repository; set PYTHONPATH to the repository")
     found: dict[str, float] = {}
     with tempfile.TemporaryDirectory() as folder:
         passed, seconds = batch(Path(folder, "b"))
@@ -183,8 +180,6 @@ def main() -> None:
             if names:
                 for name, calls in sorted({**measured.functions(), **measured.classes()}.items()):
                     print(f"{what} {calls:6,} {name}")
-    if not found["batch_calls"] or not found["row_calls"]:
-        sys.exit("no call of the packages was seen")
     found |= {name: round(value, 1) for name, value in seconds.items()}
     for name, value in found.items():
         print(f"{name:24} {value:>10,}")
