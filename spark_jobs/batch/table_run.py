@@ -55,16 +55,16 @@ def make_engine(runtime: Runtime, work: int | None = None, *, in_one_task: bool)
 
 def _delta_rs(runtime: Runtime) -> Engine:
     from spark_jobs.tables.delta_tables import Tables  # noqa: PLC0415 - see above
-    from spark_jobs.tables.one_task import DeltaRsEngine  # noqa: PLC0415 - see above
+    from spark_jobs.tables.one_task import OneTaskEngine  # noqa: PLC0415 - see above
 
-    return DeltaRsEngine(Tables(runtime.storage, runtime.clock))
+    return OneTaskEngine(Tables(runtime.storage, runtime.clock))
 
 
 def _spark(runtime: Runtime, work: int | None) -> Engine:
-    from spark_jobs.tables.many_tasks import SparkEngine  # noqa: PLC0415 - see above
+    from spark_jobs.tables.many_tasks import ManyTasksEngine  # noqa: PLC0415 - see above
     from spark_jobs.tables.merged_tables import SparkTables  # noqa: PLC0415 - see above
 
-    return SparkEngine(SparkTables(runtime.spark.for_table(work), DeltaCommits(runtime.storage)))
+    return ManyTasksEngine(SparkTables(runtime.spark.for_table(work), DeltaCommits(runtime.storage)))
 
 
 _COMMITTED = ("committed", "done")

@@ -206,23 +206,20 @@ def _lacks_memory(error: BaseException) -> bool:
 
 
 def act(run: TableRun, totals: RunTotals) -> JobResult:
-    """Run the job's action."""
+    """Run the job's action; those that load bring what is new in the source into files first."""
     totals.tasks = run.tasks
     name = run.job.options.action
     require_supported(run)
     if name in LOADS or name == "plan":
         before = TargetRecords(run.runtime.storage, run.job.roots, run.spec).require_same(keep=name in LOADS)
         totals.warn(notices.of_former_target(before, run.spec.table))
-    return _run(run, totals) if name in LOADS else action(name)(run, totals)
-
-
-def _run(run: TableRun, totals: RunTotals) -> JobResult:
-    """The requested run, or an unfinished rebuild of an earlier run."""
-    load = action("resync_rows") if run.job.options.action == "resync_rows" else _loaded
-    return reader_of(run.spec).load(run, totals, load)
+    if name not in LOADS:
+        return action(name)(run, totals)
+    return reader_of(run.spec).load(run, totals, action(name) if name == "resync_rows" else _loaded)
 
 
 def _loaded(run: TableRun, totals: RunTotals) -> JobResult:
+    """The requested run, or an unfinished rebuild of an earlier run."""
     ledger = run.ledger()
     plans = [plan for one in (run.shard_ledgers() or (ledger,)) if (plan := one.plan()) is not None]
     options, begun = run.job.options, any(plan.mode == "refresh" for plan in plans)
