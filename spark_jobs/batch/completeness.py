@@ -17,16 +17,16 @@ from spark_jobs.ledger.ledger import Ledger
 _LOG = logging.getLogger(__name__)
 
 
-def known_until(run: TableRun, outcome: RunTotals) -> str | None:
+def known_until(run: TableRun, totals: RunTotals) -> str | None:
     """See `Freshness.complete_until`, of a run with batches; null for an idle one, which reads no other table.
 
     A run with a limited number of batches may have left files, so that only its own changes are evidence.
     """
-    if not outcome.batches:
+    if not totals.batches:
         return None
-    whole = run.job.options.max_batches is None and not outcome.revisit and outcome.started_at
-    as_of = datetime.fromisoformat(outcome.started_at).timestamp() if whole else None
-    own = None if outcome.max_commit_ts is None else datetime.fromisoformat(outcome.max_commit_ts).timestamp()
+    whole = run.job.options.max_batches is None and not totals.revisit and totals.started_at
+    as_of = datetime.fromisoformat(totals.started_at).timestamp() if whole else None
+    own = None if totals.max_commit_ts is None else datetime.fromisoformat(totals.max_commit_ts).timestamp()
     until = complete_until(own, as_of, _heartbeat(run))
     return None if until is None else iso(datetime.fromtimestamp(until, UTC))
 

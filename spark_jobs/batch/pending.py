@@ -256,7 +256,7 @@ class PendingWork:
         return sum(f.size for f in self.discovery.waiting) * _LANDED_WEIGHT + self.state.rows * _BYTES_A_ROW
 
 
-def find_pending(run: TableRun, outcome: RunTotals) -> PendingWork | None:
+def find_pending(run: TableRun, totals: RunTotals) -> PendingWork | None:
     """The table's work; None when there is none.
 
     Raises:
@@ -267,20 +267,20 @@ def find_pending(run: TableRun, outcome: RunTotals) -> PendingWork | None:
     pending = ledger.plan() is not None  # its late files must be found again
     found = run.discover(ledger, brief=not pending)
     found = found if pending else without_held(run, found, ledger.state)
-    outcome.not_listed = found.not_listed
-    outcome.mode = "initial" if ledger.state.batch == 0 else "incremental"
-    outcome.max_commit_ts = ledger.state.max_commit_ts
-    outcome.version = ledger.state.delta_versions.get("replica")
+    totals.not_listed = found.not_listed
+    totals.mode = "initial" if ledger.state.batch == 0 else "incremental"
+    totals.max_commit_ts = ledger.state.max_commit_ts
+    totals.version = ledger.state.delta_versions.get("replica")
     # Also without new files: a row that stored rows do not follow is never reported as up to date.
     require_same_identity(run.spec, ledger.state)
     due = is_emptied(run, found, ledger) or sweep_of(run, found, ledger.state) == "due"
     asked = replays(run) or ledger.awaits_replay or wants_source_load(run, ledger)
     if not (found.waiting or pending or due or asked or waits_for_files(run, found)):
-        outcome.warn(notices.of_discovery(found, run.layout.landing, run.dialect))
-        report_left(run, ledger, found, outcome)
+        totals.warn(notices.of_discovery(found, run.layout.landing, run.dialect))
+        report_left(run, ledger, found, totals)
         if run.job.options.full_listing:  # requested by a user
             commits = foreign_commits(run.spec, run.runtime.storage, run.layout, ledger)
-            outcome.warn(warnings_of(commits))
+            totals.warn(warnings_of(commits))
         notices.require_first_load(run.spec.table, ledger)
         return None
     return PendingWork(state=ledger.state, discovery=found)
@@ -299,12 +299,12 @@ def waits_for_files(run: TableRun, found: Discovery) -> bool:
     return bool(found.unsettled) and run.job.options.continuous is None
 
 
-def report_left(run: TableRun, ledger: Ledger, found: Discovery, outcome: RunTotals) -> None:
+def report_left(run: TableRun, ledger: Ledger, found: Discovery, totals: RunTotals) -> None:
     """What a run leaves to a later one: files that may still be written, rows that a reload may yet bring again."""
     standing = sweep_of(run, found, ledger.state)
-    outcome.warn((*notices.of_unsettled(found.unsettled), *notices.of_sweep(standing, ledger.state, found)))
-    outcome.warn(notices.of_held_truncate(found, run.spec))
-    outcome.revisit = outcome.revisit or bool(found.unsettled) or is_due_by_time(ledger.state, standing)
+    totals.warn((*notices.of_unsettled(found.unsettled), *notices.of_sweep(standing, ledger.state, found)))
+    totals.warn(notices.of_held_truncate(found, run.spec))
+    totals.revisit = totals.revisit or bool(found.unsettled) or is_due_by_time(ledger.state, standing)
 
 
 def has_tables(run: TableRun, context: TableContext, state: TableState) -> bool:

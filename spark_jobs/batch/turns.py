@@ -37,7 +37,7 @@ class Turns:
     """
 
     run: TableRun
-    outcome: RunTotals
+    totals: RunTotals
     pending: list[tuple[TableRun, PendingWork]] = field(default_factory=list)
     faults: dict[str, Exception] = field(default_factory=dict)
 
@@ -66,17 +66,17 @@ class Turns:
             GddlError: as `find_pending`, of a table with one source.
         """
         if not self.run.spec.shards:
-            seen = find_pending(self.run, self.outcome)
+            seen = find_pending(self.run, self.totals)
             self.pending = [] if seen is None else [(self.run, seen)]
             return
         self.run.ledger()  # which refuses a table that was loaded otherwise
-        modes, newest = set(), self.outcome.max_commit_ts
+        modes, newest = set(), self.totals.max_commit_ts
         for run in self.run.shard_runs():
             self._guarded(run.shard, partial(self._find_pending, run))
-            modes.add(self.outcome.mode)
-            newest = max(filter(None, (newest, self.outcome.max_commit_ts)), default=None)
-        self.outcome.mode = "initial" if modes == {"initial"} else "incremental"
-        self.outcome.max_commit_ts = newest
+            modes.add(self.totals.mode)
+            newest = max(filter(None, (newest, self.totals.max_commit_ts)), default=None)
+        self.totals.mode = "initial" if modes == {"initial"} else "incremental"
+        self.totals.max_commit_ts = newest
         self.pending.sort(key=lambda turn: min((f.modified for f in turn[1].discovery.waiting), default=""))
 
     def require_all(self) -> None:
@@ -96,7 +96,7 @@ class Turns:
         raise family(first.code, what, where=where, remedy=remedy) from first
 
     def _find_pending(self, run: TableRun) -> None:
-        seen = find_pending(run, self.outcome)
+        seen = find_pending(run, self.totals)
         if seen is not None:
             self.pending.append((run, seen))
 
@@ -121,10 +121,10 @@ class Turns:
 
     def _sum_up(self, states: Mapping[str, TableState]) -> None:
         """Rows of the replica, also of former sources, and the newest commit time of those that the row names."""
-        if self.outcome.main.rows is not None:
-            self.outcome.main = replace(self.outcome.main, rows=sum(state.rows for state in states.values()))
+        if self.totals.main.rows is not None:
+            self.totals.main = replace(self.totals.main, rows=sum(state.rows for state in states.values()))
         times = filter(None, (states[shard].max_commit_ts for shard in self.run.spec.shards))
-        self.outcome.max_commit_ts = max(times, default=None)
+        self.totals.max_commit_ts = max(times, default=None)
 
 
 def require_supported(run: TableRun) -> None:
