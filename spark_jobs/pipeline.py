@@ -96,7 +96,7 @@ def process_pending(run: TableRun, claim: Claim, seen: PendingWork, totals: RunT
     """
     table = TableSession(
         run=run, context=run.context(None if run.shard else seen.cost), ledger=run.ledger(), claim=claim,
-        totals=totals, discovery=seen.discovery,
+        totals=totals, discovery=seen.discovery, features=features_of(run.spec),
     )  # fmt: skip
     look_again(table, seen)
     replayed, limit = False, run.job.options.max_batches
@@ -142,7 +142,7 @@ def run_batch(table: TableSession, batch: Batch) -> ReadBatch:
         appended = append(table, delivered)  # change table: each change once
     merged = merge(table, appended)  # replica, tombstones, history: one net change a key
     committed = commit(table, merged)  # the ledger, last
-    for feature in features_of(table.spec):
+    for feature in table.features:
         feature.after_commit(committed)
     table.totals.max_commit_ts = table.state.max_commit_ts
     return delivered

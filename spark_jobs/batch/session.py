@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.result import RunWarning
 from airflow_gddl.contract.spec import TableSpec
+from spark_jobs.batch.feature import Feature
 from spark_jobs.batch.table_run import TableRun
 from spark_jobs.batch.totals import RunTotals
 from spark_jobs.ledger.claim import Claim
@@ -25,6 +26,7 @@ class TableSession:
         context: what the steps of the current batch get.
         discovery: what waits after the current batch.
         foreign: commits that others made to the tables.
+        features: those that the row uses.
     """
 
     run: TableRun
@@ -34,6 +36,7 @@ class TableSession:
     totals: RunTotals
     discovery: Discovery
     foreign: tuple[ForeignCommit, ...] = ()
+    features: tuple[Feature, ...] = ()
 
     @property
     def spec(self) -> TableSpec:

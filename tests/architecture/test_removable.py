@@ -231,4 +231,5 @@ def refusal_without(room: Room, servant: Servant, lake: SmallLake, row: TableSpe
     result = servant.job(lake.job([row], options))
     assert result.error is not None, json.dumps(result.details)
     assert room.name in result.error.message
+    assert room.kind == "action" or not Path(lake.layout(row).replica).exists()
     return result.error.code
