@@ -411,7 +411,7 @@ def _watched(run: TableRun, totals: RunTotals, results: TaskResultStore) -> Watc
         outcome = failed(job, spec, too_late(spec), run.result(totals))
         results.put(outcome)
         if is_recorded(outcome.result):
-            write_record(run.runtime.storage, job.roots, spec, outcome.result)
+            write_record(run.runtime.storage, run.layout, outcome.result)
 
     return Watchdog(
         seconds=seconds(tier.task_timeout),

@@ -237,10 +237,9 @@ def _loaded(run: TableRun, totals: RunTotals) -> JobResult:
 
 def _recorded(run: TableRun, result: JobResult) -> JobResult:
     """Store the result as the table's newest run. Tables don't depend on it, so a failure is only logged."""
-    runtime, roots = run.runtime, run.job.roots
     try:
-        result = in_order(runtime.storage, roots, run.spec, result, runtime.clock())
-        write_record(runtime.storage, roots, run.spec, result)
+        result = in_order(run.runtime.storage, run.layout, result, run.runtime.clock())
+        write_record(run.runtime.storage, run.layout, result)
     except (GddlError, ValueError) as error:
         _LOG.warning("the run of %s could not be recorded: %s", run.spec.table, error)
     return result

@@ -128,6 +128,8 @@ def _newest_commit(names: Iterable[str]) -> str | None:
 class Ledger:
     """One table's ledger as of its opening, updated by its own commits.
 
+    `state` is as of the newest commit, or of a later full listing or erasure.
+
     One writer at a time holds the claim; if two write nevertheless, one gets `LEDGER_CONFLICT`.
 
     Raises (every method that reads):
@@ -143,7 +145,7 @@ class Ledger:
         self._newest: CommitFile | None = None
         self._seen = ListedVersion()
         self._others: Sequence[TableState] = ()
-        self._state = TableState()
+        self.state = TableState()
 
     @classmethod
     def open(cls, storage: Storage, root: str, others: Sequence[TableState] = ()) -> Ledger:
@@ -169,7 +171,7 @@ class Ledger:
             self._newest, self._rows = self._read_commit(newest), None
         self._names = names
         self._seen = self._read_seen()
-        self._state = self._merged_state()
+        self.state = self._merged_state()
 
     @property
     def has_shards(self) -> bool:
@@ -182,19 +184,14 @@ class Ledger:
         return frozenset(name.split("/")[1] for name in self._names if name.startswith(f"{SHARDS}/"))
 
     @property
-    def state(self) -> TableState:
-        """As of the newest commit, or of a later full listing or erasure."""
-        return self._state
-
-    @property
     def unlocked(self) -> int:
         """`TableState.unlocked` of all sources of the table."""
-        return self._state.unlocked + sum(other.unlocked for other in self._others)
+        return self.state.unlocked + sum(other.unlocked for other in self._others)
 
     @property
     def awaits_replay(self) -> bool:
         """Whether a column became text since values of this source that did not fit were last replayed."""
-        return self._state.keys is not None and self.unlocked > self._state.replayed
+        return self.state.keys is not None and self.unlocked > self.state.replayed
 
     def _merged_state(self) -> TableState:
         state = TableState() if self._newest is None else self._newest.head.state
@@ -349,7 +346,7 @@ class Ledger:
             raise self._conflict(f"another run has committed batch {head.number}")
         self._names.add(name)
         self._newest = newest
-        self._state = self._merged_state()
+        self.state = self._merged_state()
 
     def _clean_up(self, before: LedgerSnapshot, after: LedgerSnapshot) -> None:
         needed = names_of(before) | names_of(after)
@@ -396,7 +393,7 @@ class Ledger:
 
     def _write_seen(self, seen: ListedVersion) -> None:
         self._seen = seen
-        self._state = self._merged_state()
+        self.state = self._merged_state()
         self._storage.write(join(self._root, _SEEN), seal([codec.to_document(seen)]))
         self._names.add(_SEEN)
 

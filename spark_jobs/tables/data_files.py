@@ -620,15 +620,11 @@ def _with_dictionary(rows: pa.Table, rising: Sequence[str]) -> bool | list[str]:
     ]
 
 
-def _leaves(path: str, kind: pa.DataType) -> Iterator[str]:
+def _leaves(path: str, kind: pa.DataType) -> list[str]:
     """Paths of the columns of a Parquet file that hold a value."""
     if pt.is_struct(kind):
-        for field in kind:
-            yield from _leaves(f"{path}.{field.name}", field.type)
-    elif pt.is_map(kind):
-        yield from _leaves(f"{path}.key_value.key", kind.key_type)
-        yield from _leaves(f"{path}.key_value.value", kind.item_type)
-    elif pt.is_list(kind):
-        yield from _leaves(f"{path}.list.element", kind.value_type)
-    else:
-        yield path
+        return [leaf for field in kind for leaf in _leaves(f"{path}.{field.name}", field.type)]
+    if pt.is_map(kind):
+        key, value = f"{path}.key_value.key", f"{path}.key_value.value"
+        return [*_leaves(key, kind.key_type), *_leaves(value, kind.item_type)]
+    return _leaves(f"{path}.list.element", kind.value_type) if pt.is_list(kind) else [path]

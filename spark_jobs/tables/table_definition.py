@@ -40,7 +40,7 @@ def skipping_columns(columns: Sequence[Column], first: Sequence[str] = ()) -> st
     others = [c.name for c in columns if c.name != GDDL and c.name not in first]
     chosen: list[ColumnPath] = []
     for name in (*first, *others):
-        leaves = list(_leaves((name,), kinds[name]))
+        leaves = _leaves((name,), kinds[name])
         fits = name in first or len(chosen) + len(leaves) <= MOST
         if fits and (name == GDDL or all(_is_exact(kind) for _, kind in leaves)):
             chosen += (path for path, _ in leaves)
@@ -111,12 +111,10 @@ def _all_leaves(columns: Sequence[Column]) -> list[ColumnPath]:
     return [leaf for column in columns for leaf, _ in _leaves((column.name,), column.type)]
 
 
-def _leaves(path: ColumnPath, kind: SqlType) -> Iterator[tuple[ColumnPath, SqlType]]:
-    if isinstance(kind, StructType):
-        for field in kind.fields:
-            yield from _leaves((*path, field.name), field.type)
-    else:
-        yield path, kind
+def _leaves(path: ColumnPath, kind: SqlType) -> list[tuple[ColumnPath, SqlType]]:
+    if not isinstance(kind, StructType):
+        return [(path, kind)]
+    return [leaf for field in kind.fields for leaf in _leaves((*path, field.name), field.type)]
 
 
 def _folded(path: ColumnPath) -> ColumnPath:
