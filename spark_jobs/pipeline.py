@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.result import JobResult, MainCounts
-from spark_jobs.dialects.protocol import KEYS_UNKNOWN
+from spark_jobs.dialects.protocol import KEYS_UNKNOWN, Unreadable
 from spark_jobs.discovery import keep
 from spark_jobs.engines.port import AppendedWork, TableContext
 from spark_jobs.iceberg import publish
@@ -37,6 +37,7 @@ from spark_jobs.table.current_batch import (
     is_late_as_a_whole,
     is_small,
     load_is_whole,
+    loads_that_hold,
     overlap_of,
     require_sound,
     schema_changes,
@@ -136,12 +137,12 @@ def process_pending(run: TableRun, claim: Claim, seen: PendingWork, outcome: Run
         elif done.set_aside:
             found = before.without_yet(done.set_aside, all_after=run.spec.truncate == "hold")
             continue
-        found = found.with_unreadable(u.file for u in done.bad_files)
+        found = found.with_unreadable([u.file for u in done.bad_files])
         publish(run.runtime.storage, run.layout, run.spec)  # checked once, at the end of the run
     outcome.warn(notices.of_misplaced(run.spec, ledger.state))
     report_left(run, ledger, found, outcome)
     if not found.waiting:
-        notices.require_first_load(run.spec.table, ledger)
+        notices.require_whole_load(run.spec.table, ledger, found.unread_loads)
     tidy(run, context, ledger, claim, outcome.batches)
     if outcome.batches and context.engine.exists(context.layout.replica):
         outcome.main = replace(outcome.main, rows=ledger.state.rows)
@@ -268,13 +269,15 @@ def ingest(run: TableRun, context: TableContext, batch: Batch, outcome: RunTotal
         return Ingested(set_aside=waiting)
     outcome.warn(notices.of_files(unreadable))
     bad_files = tuple(u for u in unreadable if u.code != "FILE_VANISHED")
-    if work is None:
-        if bad_files:
-            context.engine.quarantine_files(context, plan, bad_files, _known(run, batch))
-        return Ingested(bad_files=bad_files)
+    bad_loads = () if batch.of_reload else loads_that_hold(context, plan, bad_files)
+    if work is None or bad_loads:
+        if work is not None:
+            work.discard()
+        return put_aside(run, context, batch, bad_loads or bad_files)
     decoded_batch = work.decoded_batch
     held = held_truncate(run.spec, plan, decoded_batch.figures, state)
     if held is not None:
+        work.discard()
         withdraw(context, plan, batch.ledger)
         return Ingested(held=held)
     outcome.truncates += len(unknown_truncates(state.truncates, decoded_batch.figures.truncates))
@@ -309,6 +312,18 @@ def ingest(run: TableRun, context: TableContext, batch: Batch, outcome: RunTotal
     outcome.warn((*decoded_batch.schema.warnings, *done.appended.warnings))
     outcome.schema_changes += [c for c in decoded_batch.schema.plan.changes if c not in outcome.schema_changes]
     return Ingested(work=done, plan=known, bad_files=bad_files)
+
+
+def put_aside(run: TableRun, context: TableContext, batch: Batch, bad_files: tuple[Unreadable, ...]) -> Ingested:
+    """Leave the batch to its files that could not be read; those that could wait for the whole load."""
+    paths = {u.file.path for u in bad_files}
+    plan = batch.plan
+    if bad_files and len(paths) < len(plan.files):
+        plan = replace(plan, files=tuple(file for file in plan.files if file.path in paths), sweep=False)
+        batch.ledger.write_plan(plan)
+    if bad_files:
+        context.engine.quarantine_files(context, plan, bad_files, _known(run, batch.decided(plan)))
+    return Ingested(plan=plan, bad_files=bad_files)
 
 
 def _is_changed(run: TableRun, state: TableState) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.result import JobResult
+from spark_jobs.engines.port import TableContext
 from spark_jobs.table import notices
 from spark_jobs.table.runtime import RunTotals, TableRun, iso
 
@@ -30,6 +31,7 @@ def act(run: TableRun, totals: RunTotals) -> JobResult:
         if context.engine.exists(context.layout.errors):
             claim.check()
             count = context.engine.dismiss(context, options.codes, options.source_files, iso(run.runtime.clock()))
+            _release_loads(run, context)
     run.report("done")
     details = {
         "dismissed": count,
@@ -39,3 +41,12 @@ def act(run: TableRun, totals: RunTotals) -> JobResult:
         "by": options.asked_by,
     }
     return run.result(totals, status="succeeded", details=details)
+
+
+def _release_loads(run: TableRun, context: TableContext) -> None:
+    """Let the table go on without load files that are dismissed."""
+    ledgers = [one.ledger() for one in run.shard_runs() or (run,)]
+    if any(ledger.unread_loads for ledger in ledgers):
+        dismissed = context.engine.dismissed_files(context)
+        for ledger in ledgers:
+            ledger.note_dismissed(dismissed)

@@ -34,7 +34,7 @@ from spark_jobs.rules.measure import Rebuilt, Replaced
 from spark_jobs.rules.order import ARCHIVED
 from spark_jobs.rules.rewrite import Rewrite, plan_archive
 from spark_jobs.table import notices
-from spark_jobs.table.current_batch import Batch, is_small
+from spark_jobs.table.current_batch import Batch, Ingested, is_small
 from spark_jobs.table.notices import has_all_changes, versions_of
 from spark_jobs.table.pending import NextBatch, batches_ahead, files_changed, moment
 from spark_jobs.table.runtime import RunTotals, TableRun, iso
@@ -555,8 +555,9 @@ def _ingest_all(work: _Refresh, outcome: RunTotals) -> tuple[TableSchema | None,
             work.claim.check()
             found = found.without(plan)
             context = replace(context, engine=context.engine.suited(few_rows=is_small(plan, ledger.state)))
-            batch = Batch(coming=NextBatch(plan=plan), ledger=ledger, claim=work.claim, left=found)
+            batch = Batch(coming=NextBatch(plan=plan), ledger=ledger, claim=work.claim, left=found, of_reload=True)
             done = ingest(run, context, batch, outcome)
+            _require_loads(work, done)
             if done.set_aside:
                 found = found.with_last(plan.files, done.set_aside)
                 if all(file.path in done.set_aside for file in found.waiting):
@@ -568,6 +569,18 @@ def _ingest_all(work: _Refresh, outcome: RunTotals) -> tuple[TableSchema | None,
     if ledger.state.keys is None:
         return None, ledger
     return plan_batch(work.run.dialect, (), context.stored_columns(), ledger.state).table_schema, ledger
+
+
+def _require_loads(work: _Refresh, done: Ingested) -> None:
+    """Make no table of a part of its full load; of a reload a user is told what it would lack, and decides.
+
+    Raises:
+        FatalError: `LOAD_UNREADABLE`.
+    """
+    bad = tuple(u.file.path for u in done.bad_files if u.file.kind == "load")
+    if bad and not work.plan.archives:
+        _forget(work)
+        raise notices.unread_load(work.run.spec.table, bad)
 
 
 def _next_plan(run: TableRun, ledger: Ledger, found: Discovery) -> BatchPlan | None:

@@ -14,6 +14,7 @@ from airflow_gddl.contract.layout import FEW_ROWS
 from airflow_gddl.contract.result import MainCounts
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.stores import Storage, lake_files
+from spark_jobs.delta.log import APPEND, version_of
 from spark_jobs.dialects.protocol import Dialect, Unreadable
 from spark_jobs.engines.port import AppendedWork, TableContext, TableWork
 from spark_jobs.ledger.claim import Claim
@@ -63,6 +64,7 @@ class Batch:
     Attributes:
         left: what waits after it.
         foreign: commits that others made to the tables before it.
+        of_reload: what it makes is judged as a whole before it replaces anything, also what a file lacks.
     """
 
     coming: NextBatch
@@ -70,6 +72,7 @@ class Batch:
     claim: Claim
     left: Discovery
     foreign: tuple[ForeignCommit, ...] = ()
+    of_reload: bool = False
 
     @property
     def plan(self) -> BatchPlan:
@@ -77,7 +80,10 @@ class Batch:
 
     def decided(self, plan: BatchPlan | None) -> Batch:
         """The batch with what its files have decided; null: nothing."""
-        return self if plan is None else replace(self, coming=replace(self.coming, plan=plan))
+        if plan is None:
+            return self
+        left = self.left if plan.files == self.plan.files else replace(self.left, listed_in_full_at=None)
+        return replace(self, coming=replace(self.coming, plan=plan), left=left)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -304,6 +310,14 @@ def held_truncate(spec: TableSpec, plan: BatchPlan, figures: Figures, state: Tab
         path=first.path, fingerprint=first.fingerprint, sequence=one.sequence, commit_ts=one.commit_ts,
         since=plan.planned_at,
     )  # fmt: skip
+
+
+def loads_that_hold(context: TableContext, plan: BatchPlan, bad_files: Sequence[Unreadable]) -> tuple[Unreadable, ...]:
+    """Load files that can't be read, for which all of their batch waits, unless its changes are in the change table."""
+    loads = tuple(u for u in bad_files if u.file.kind == "load")
+    if loads and context.engine.last_transaction(context.layout.changes, APPEND) >= version_of(plan):
+        return ()
+    return loads
 
 
 def load_is_whole(plan: BatchPlan, bad_files: Sequence[Unreadable], ledger: Ledger) -> bool:

@@ -15,6 +15,7 @@ from airflow_gddl.contract.connections import mask_key
 from airflow_gddl.contract.errors import FatalError, GddlError, RetriableError
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.result import RunWarning
+from airflow_gddl.contract.source_rooms import source_room
 from airflow_gddl.contract.table_spec import SHARD_COLUMN
 from spark_jobs.delta.log import APPEND, version_of
 from spark_jobs.engines.port import DeclinedError, TableContext
@@ -224,6 +225,7 @@ def find_pending(run: TableRun, outcome: RunTotals) -> PendingWork | None:
 
     Raises:
         FatalError: as `require_same_identity`; `FIRST_LOAD_UNREADABLE`.
+        RetriableError: `LANDING_MISSING`.
     """
     ledger = run.ledger()
     run.report("discover")
@@ -239,6 +241,8 @@ def find_pending(run: TableRun, outcome: RunTotals) -> PendingWork | None:
     due = is_emptied(run, found, ledger) or sweep_of(run, found, ledger.state) == "due"
     asked = replays(run) or ledger.awaits_replay or wants_source_load(run, ledger)
     if not (found.waiting or pending or due or asked or waits_for_files(run, found)):
+        if found.root_missing and source_room(run.spec) is None:  # a job makes the folder of a source that it reads
+            raise notices.missing_root(run.spec.table, run.layout.landing)
         outcome.warn(notices.of_discovery(found, run.layout.landing, run.dialect))
         report_left(run, ledger, found, outcome)
         if run.job.options.full_listing:  # requested by a user
