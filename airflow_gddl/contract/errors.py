@@ -15,6 +15,7 @@ RETRIED = frozenset(
         UNEXPECTED_CODE,
         "CLUSTER_UNUSABLE",
         "DELTA_MISSING",
+        "JOB_DIED",
         "OUT_OF_MEMORY",
         "S3A_MISSING",
         "S3_CREDENTIALS_EXPIRED",
@@ -22,6 +23,22 @@ RETRIED = frozenset(
     }
 )
 """Codes of fatal errors that a new job may not meet: it has new credentials, other machines, fewer tables."""
+SETUP = frozenset(
+    {
+        "ACTION_MISSING",
+        "CODE_MISSING",
+        "DELTA_UNSUPPORTED",
+        "JAVA_MISSING",
+        "JAVA_TOO_OLD",
+        "JOB_NOT_STARTED",
+        "PACKAGE_MISSING",
+        "RUNNER_BROKEN",
+        "SOURCE_MISSING",
+        "SPARK_HOME_INVALID",
+        "SPARK_UNSUPPORTED",
+    }
+)
+"""Codes of fatal errors of an installation: where no table failed otherwise, nothing could be started."""
 
 
 class GddlError(Exception):
