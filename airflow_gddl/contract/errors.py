@@ -60,8 +60,24 @@ class GddlError(Exception):
 
     def __str__(self) -> str:
         where = f" ({self.where})" if self.where else ""
-        remedy = f" Remedy: {self.remedy}" if self.remedy else ""
+        remedy = f"{_REMEDY}{self.remedy}" if self.remedy else ""
         return f"[{self.code}] {self.what}{where}{'' if self.what.endswith('.') else '.'}{remedy}"
+
+
+_REMEDY = " Remedy: "
+_LEAST = 80
+_CUT = " …"
+
+
+def brief(message: str, most: int) -> str:
+    """An error's text in at most so many characters: the remedy at its end is whole, what is listed before is cut."""
+    if len(message) <= most:
+        return message
+    what, mark, remedy = message.rpartition(_REMEDY)
+    if not mark:
+        return message[: most - len(_CUT)] + _CUT
+    room = max(most - len(_CUT + mark + remedy), _LEAST)
+    return (what[:room].rstrip() + _CUT + mark + remedy)[:most]
 
 
 class FatalError(GddlError):
