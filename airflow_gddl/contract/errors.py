@@ -27,6 +27,7 @@ SETUP = frozenset(
     {
         "ACTION_MISSING",
         "CODE_MISSING",
+        "COMMAND_MISSING",
         "DELTA_UNSUPPORTED",
         "JAVA_MISSING",
         "JAVA_TOO_OLD",
