@@ -32,9 +32,9 @@ from airflow_gddl.metadata.loading import load
 from airflow_gddl.runtime.snapshot.building import compile_catalog
 from airflow_gddl.stores import Storage
 from airflow_gddl.topology import Placed
+from spark_jobs.batch.runtime import Runtime
 from spark_jobs.job.spread_local import NoSpark
 from spark_jobs.job.table_job import run_guarded
-from spark_jobs.table.runtime import Runtime
 
 PACKAGES = ("airflow_gddl", "spark_jobs")
 FOLDERS = {name: Path(str(importlib.import_module(name).__file__)).parent for name in PACKAGES}

@@ -30,7 +30,7 @@ from airflow_gddl.contract.packages import package_missing
 from airflow_gddl.contract.result import RunWarning
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.stores import Storage
-from spark_jobs.delta.log import DeltaCommits
+from spark_jobs.tables.delta_log import DeltaCommits
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable

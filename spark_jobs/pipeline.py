@@ -1,10 +1,10 @@
 """A table's run, from discovery to ledger: start reading here.
 
     discover ─► plan ─► read ─► decode ─► check ─► evolve ─► quarantine
-    ─► append ─► tombstones ─► merge ─► sweep ─► history ─► commit
+    ─► append ─► truncate ─► tombstones ─► merge ─► sweep ─► history ─► commit
 
 A batch is planned before it runs and committed last; every write between is idempotent by its plan's time, so
-an interrupted run is simply run again (docs/design.md, section 7, rule 4).
+an interrupted run is simply run again (docs/semantics.md, rule 4).
 """
 
 from __future__ import annotations
@@ -14,20 +14,8 @@ from datetime import datetime, timedelta
 
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.result import JobResult, MainCounts
-from spark_jobs.dialects.protocol import KEYS_UNKNOWN, Unreadable
-from spark_jobs.discovery import keep
-from spark_jobs.engines.port import AppendedWork, TableContext
-from spark_jobs.iceberg import publish
-from spark_jobs.ledger.claim import Claim
-from spark_jobs.ledger.ledger import Ledger
-from spark_jobs.plan.applied_settings import history_begins, settings_of
-from spark_jobs.plan.discover import Discovery, generation_low_watermarks_of, tombstones_since
-from spark_jobs.plan.planned_batch import BatchCommit, BatchPlan, ForeignCommit, HeldTruncate, TableState
-from spark_jobs.plan.sharding import require_same_order
-from spark_jobs.rules.errors_table import MISFIT_CODE
-from spark_jobs.rules.sweep import unknown_truncates
-from spark_jobs.table import notices
-from spark_jobs.table.current_batch import (
+from spark_jobs.batch import notices
+from spark_jobs.batch.current_batch import (
     NOT_SWEPT,
     Batch,
     Ingested,
@@ -46,7 +34,7 @@ from spark_jobs.table.current_batch import (
     tidy,
     with_decision,
 )
-from spark_jobs.table.pending import (
+from spark_jobs.batch.pending import (
     NextBatch,
     PendingWork,
     Turns,
@@ -61,7 +49,19 @@ from spark_jobs.table.pending import (
     withdraw,
     without_held,
 )
-from spark_jobs.table.runtime import RunTotals, TableRun, columns_of, iso
+from spark_jobs.batch.runtime import RunTotals, TableRun, columns_of, iso
+from spark_jobs.dialects.protocol import KEYS_UNKNOWN, Unreadable
+from spark_jobs.discovery import keep
+from spark_jobs.iceberg import publish
+from spark_jobs.ledger.claim import Claim
+from spark_jobs.ledger.ledger import Ledger
+from spark_jobs.plan.applied_settings import history_begins, settings_of
+from spark_jobs.plan.discover import Discovery, generation_low_watermarks_of, tombstones_since
+from spark_jobs.plan.planned_batch import BatchCommit, BatchPlan, ForeignCommit, HeldTruncate, TableState
+from spark_jobs.plan.sharding import require_same_order
+from spark_jobs.rules.errors_table import MISFIT_CODE
+from spark_jobs.rules.sweep import unknown_truncates
+from spark_jobs.tables.engine import AppendedWork, TableContext
 
 
 def run_table(run: TableRun, outcome: RunTotals) -> JobResult:
@@ -381,14 +381,17 @@ def apply(
         vanished = plan.generation if swept.done else state.swept
         versions.history(generation_low_watermarks_of(plan, state), swept=vanished)
         run.report("history", plan.number)
-    return replace(applied.main, deleted=applied.main.deleted + swept.counts.deleted + cut.deleted), swept
+    main = replace(applied.main, updated=applied.main.updated + cut.updated)
+    return replace(main, deleted=main.deleted + swept.counts.deleted + cut.deleted), swept
 
 
 def truncate(run: TableRun, work: AppendedWork, plan: BatchPlan) -> MainCounts:
     """Delete rows before the truncates of a batch, before its other changes are applied."""
     done = work.tables.truncate()
     run.report("truncate", plan.number, done.deleted)
-    return done
+    updated = work.tables.fold_again()
+    run.report("fold_again", plan.number, updated)
+    return replace(done, updated=updated)
 
 
 def _known(run: TableRun, batch: Batch) -> list[str]:

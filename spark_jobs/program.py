@@ -22,6 +22,7 @@ from airflow_gddl.contract.s3 import s3a_settings
 from airflow_gddl.contract.source_access import announce
 from airflow_gddl.contract.spec import JobSpec, TierSpec, size_bytes
 from airflow_gddl.stores import Storage
+from spark_jobs.batch.runtime import LazySpark, Observer, Runtime, Spread, print_step, silent
 from spark_jobs.catalogs.catalog_port import session_settings
 from spark_jobs.continuous.loop import run_continuously
 from spark_jobs.discovery import SOURCES
@@ -33,7 +34,6 @@ from spark_jobs.job.stop import Stop, end_with
 from spark_jobs.job.telemetry import MetricsPublisher, publish, set_up_logging
 from spark_jobs.spark.session_settings import SessionSettings, is_on_a_cluster
 from spark_jobs.spark.tasks import leave_pandas_out
-from spark_jobs.table.runtime import LazySpark, Observer, Runtime, Spread, print_step, silent
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -249,10 +249,11 @@ class Commands(CommandGroup):
 def with_near(message: str, names: list[str]) -> str:
     """The message of a usage error of a group, with the name that may be meant."""
     unknown = _NO_COMMAND.search(message)
-    near = difflib.get_close_matches(unknown[1].lower(), names, n=1) if unknown else []
-    if not near or near[0] in message[unknown.end() :]:  # type: ignore[union-attr] # a match
+    if unknown is None:
         return message
-    return f"{message} Did you mean '{near[0]}'?"
+    near = difflib.get_close_matches(unknown[1].lower(), names, n=1)
+    # Newer versions of click say it themselves.
+    return f"{message} Did you mean '{near[0]}'?" if near and near[0] not in message[unknown.end() :] else message
 
 
 def explained(message: str, options: list[str]) -> str:

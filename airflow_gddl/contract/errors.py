@@ -133,6 +133,7 @@ OF_FILES = "FILE_"
 QUARANTINE_REMEDIES = {
     "APPEND_ONLY_CHANGE": "name the table's keys, then run gddl rebuild; or leave the row",
     "CAST_FAILED": "correct options.types (string makes the column text), or set type_change: rescue; then replay",
+    "COLUMNS_UNKNOWN": "correct columns_to_update or rename, then replay; or correct the source",
     "EXPECTATION_FAILED": "correct the source; or change the expectation, then replay",
     "FILE_EMPTY": "deliver the file again; it is read when it changes",
     "FILE_TOO_LARGE": "raise max_inflated_bytes and max_inflation of the tier, then replay; or deliver smaller files",

@@ -482,7 +482,7 @@ DIALECTS = ExtensionPoint(
             options="airflow_gddl.contract.extensions:DmsOptions",
             reading="spark_jobs.dialects.dms:DmsDialect",
             technical=(*TOTAL_ORDER, *COMMIT_TIMES, "AR_H_*", "_dms_carried"),
-            check="airflow_gddl.contract.checks:dms_problems",
+            check="airflow_gddl.contract.option_checks:dms_problems",
             takes_source_rows=True,
             onboarding=LandedColumns(
                 operations=(
@@ -500,7 +500,7 @@ DIALECTS = ExtensionPoint(
             options="airflow_gddl.contract.extensions:DebeziumOptions",
             reading="spark_jobs.dialects.debezium:DebeziumDialect",
             technical=("_dbz_*",),
-            check="airflow_gddl.contract.checks:debezium_problems",
+            check="airflow_gddl.contract.option_checks:debezium_problems",
             takes_source_rows=True,
         ),
     },

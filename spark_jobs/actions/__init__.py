@@ -10,7 +10,7 @@ from airflow_gddl.contract.errors import FatalError
 
 if TYPE_CHECKING:
     from airflow_gddl.contract.result import JobResult
-    from spark_jobs.table.runtime import RunTotals, TableRun
+    from spark_jobs.batch.runtime import RunTotals, TableRun
 
     Act = Callable[[TableRun, RunTotals], JobResult]
 

@@ -22,9 +22,12 @@ from airflow_gddl.contract.result import JobResult, MainCounts, RunWarning
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.contract.sql_types import SqlType
 from airflow_gddl.contract.table_spec import SHARD_COLUMN
+from spark_jobs.batch import notices
+from spark_jobs.batch.current_batch import has_few_rows
+from spark_jobs.batch.pending import let_go_of_unwritten, of_key
+from spark_jobs.batch.runtime import RunTotals, TableRun, iso
 from spark_jobs.dialects.probe import probe_all, reading
 from spark_jobs.dialects.protocol import Probed, Unreadable, match
-from spark_jobs.engines.port import TableContext
 from spark_jobs.ledger.claim import Claim
 from spark_jobs.ledger.erasures import Erasure
 from spark_jobs.ledger.ledger import Ledger
@@ -34,10 +37,7 @@ from spark_jobs.plan.table_schema import TableSchema
 from spark_jobs.rules.erasure import WantedKey, key_text
 from spark_jobs.rules.read import read_file
 from spark_jobs.sources import reader_of
-from spark_jobs.table import notices
-from spark_jobs.table.current_batch import has_few_rows
-from spark_jobs.table.pending import let_go_of_unwritten, of_key
-from spark_jobs.table.runtime import RunTotals, TableRun, iso
+from spark_jobs.tables.engine import TableContext
 from spark_jobs.verification import DIFFERENCES, ORPHANS, WINDOW_DIFFERENCES
 
 

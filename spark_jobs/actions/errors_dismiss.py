@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.result import JobResult
-from spark_jobs.engines.port import TableContext
-from spark_jobs.table import notices
-from spark_jobs.table.runtime import RunTotals, TableRun, iso
+from spark_jobs.batch import notices
+from spark_jobs.batch.runtime import RunTotals, TableRun, iso
+from spark_jobs.tables.engine import TableContext
 
 
 def act(run: TableRun, totals: RunTotals) -> JobResult:

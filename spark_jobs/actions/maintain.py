@@ -26,8 +26,9 @@ from airflow_gddl.contract.result import JobResult, RunWarning
 from airflow_gddl.contract.s3 import is_s3, split
 from airflow_gddl.contract.table_spec import LandingRetention
 from airflow_gddl.stores import Storage, StoredObject
+from spark_jobs.batch.current_batch import TABLES, has_few_rows
+from spark_jobs.batch.runtime import RunTotals, TableRun
 from spark_jobs.catalogs.registrar import is_iceberg, is_pointed_to
-from spark_jobs.engines.port import Maintenance, TableContext
 from spark_jobs.iceberg import clean, publish
 from spark_jobs.ledger.claim import Claim
 from spark_jobs.ledger.cut_changes import note_cut
@@ -35,9 +36,8 @@ from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.plan.discover import tombstones_since
 from spark_jobs.plan.identity import has_same_identity, vacuum_hours
 from spark_jobs.plan.planned_batch import FileEntry, TableState
-from spark_jobs.rules.measure import Compacted
-from spark_jobs.table.current_batch import TABLES, has_few_rows
-from spark_jobs.table.runtime import RunTotals, TableRun
+from spark_jobs.rules.step_results import Compacted
+from spark_jobs.tables.engine import Maintenance, TableContext
 
 _DELETED_AT_ONCE, _SAMPLE = 1000, 5
 

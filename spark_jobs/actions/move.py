@@ -18,13 +18,14 @@ from airflow_gddl.contract.published import RegistrationState
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.stores.lake_files import RegistrationStore
+from spark_jobs.batch.runtime import RunTotals, TableRun, iso
 from spark_jobs.catalogs.registrar import is_iceberg
 from spark_jobs.iceberg import publish, withdraw
 from spark_jobs.ledger.claim import Claim
 from spark_jobs.ledger.erasures import ErasureRegister
-from spark_jobs.ledger.ledger import NOTE, Ledger, MoveNote, read_note, write_note
+from spark_jobs.ledger.ledger import Ledger
+from spark_jobs.ledger.move_note import NOTE, MoveNote, read_note, write_note
 from spark_jobs.ledger.targets import TargetRecords
-from spark_jobs.table.runtime import RunTotals, TableRun, iso
 
 _AT_ONCE = 8
 _LEFT = ("claims/", NOTE)

@@ -13,9 +13,11 @@ from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.result import JobResult, MainCounts
 from airflow_gddl.contract.table_spec import lowered
 from spark_jobs.actions.refresh import new_plan, refresh_table
-from spark_jobs.delta.log import REWRITE, version_of
+from spark_jobs.batch.current_batch import has_unresolved
+from spark_jobs.batch.notices import has_all_changes, versions_of
+from spark_jobs.batch.pending import PendingWork, Turns, drop
+from spark_jobs.batch.runtime import RunTotals, TableRun
 from spark_jobs.dialects.protocol import declared_texts
-from spark_jobs.engines.port import RebuildRequest, TableContext
 from spark_jobs.ledger.claim import Claim
 from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.pipeline import process_pending
@@ -27,10 +29,8 @@ from spark_jobs.plan.sequence import greater, log_began_of
 from spark_jobs.plan.sharding import LOAD_AGAIN
 from spark_jobs.plan.source_snapshots import floors_of
 from spark_jobs.rules.rewrite import Rewrite, plan_rewrite
-from spark_jobs.table.current_batch import has_unresolved
-from spark_jobs.table.notices import has_all_changes, versions_of
-from spark_jobs.table.pending import PendingWork, Turns, drop
-from spark_jobs.table.runtime import RunTotals, TableRun
+from spark_jobs.tables.delta_log import REWRITE, version_of
+from spark_jobs.tables.engine import RebuildRequest, TableContext
 
 
 def rebuild_table(run: TableRun, outcome: RunTotals) -> JobResult:

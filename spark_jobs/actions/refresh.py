@@ -16,9 +16,12 @@ from functools import cached_property
 from airflow_gddl.contract.errors import FatalError, RetriableError
 from airflow_gddl.contract.layout import join
 from airflow_gddl.contract.result import JobResult, MainCounts, RunWarning, error_info
-from spark_jobs.delta.log import version_of
+from spark_jobs.batch import notices
+from spark_jobs.batch.current_batch import Batch, Ingested, is_small
+from spark_jobs.batch.notices import has_all_changes, versions_of
+from spark_jobs.batch.pending import NextBatch, batches_ahead, files_changed, moment
+from spark_jobs.batch.runtime import RunTotals, TableRun, iso
 from spark_jobs.dialects.protocol import Dialect
-from spark_jobs.engines.port import DeclinedError, RebuildRequest, TableContext
 from spark_jobs.ledger.claim import Claim
 from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.pipeline import commit, count, ingest
@@ -30,14 +33,12 @@ from spark_jobs.plan.sequence import greater
 from spark_jobs.plan.source_snapshots import KnownSnapshots, SnapshotRun, floors_of, text_of
 from spark_jobs.plan.table_schema import TableSchema
 from spark_jobs.rules.batch_schema import plan_batch
-from spark_jobs.rules.measure import Rebuilt, Replaced
 from spark_jobs.rules.order import ARCHIVED
 from spark_jobs.rules.rewrite import Rewrite, plan_archive
-from spark_jobs.table import notices
-from spark_jobs.table.current_batch import Batch, Ingested, is_small
-from spark_jobs.table.notices import has_all_changes, versions_of
-from spark_jobs.table.pending import NextBatch, batches_ahead, files_changed, moment
-from spark_jobs.table.runtime import RunTotals, TableRun, iso
+from spark_jobs.rules.step_results import Rebuilt, Replaced
+from spark_jobs.tables.delta_log import version_of
+from spark_jobs.tables.engine import RebuildRequest, TableContext
+from spark_jobs.tables.places import DeclinedError
 from spark_jobs.verification import distance, opened, url_of
 
 

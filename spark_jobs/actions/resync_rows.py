@@ -30,8 +30,9 @@ from airflow_gddl.contract.sql_types import DecimalType, SqlType, StructType, pa
 from airflow_gddl.contract.table_spec import SHARD_COLUMN, lowered
 from spark_jobs.actions.load import Conditions, RowRate, Source, greater_key, log_position
 from spark_jobs.actions.source_values import SourceColumn, in_one_schema, values_of
+from spark_jobs.batch import notices
+from spark_jobs.batch.runtime import RunTotals, TableRun
 from spark_jobs.dialects.protocol import Dialect
-from spark_jobs.engines.port import TableContext
 from spark_jobs.pipeline import bring_up_to_date, finished
 from spark_jobs.plan.identity import require_same_identity
 from spark_jobs.plan.planned_batch import TableState
@@ -39,8 +40,7 @@ from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.rules.arrays import arrow_type
 from spark_jobs.rules.erasure import how_written, key_text
 from spark_jobs.rules.texts import BITS, read_json
-from spark_jobs.table import notices
-from spark_jobs.table.runtime import RunTotals, TableRun
+from spark_jobs.tables.engine import TableContext
 from spark_jobs.verification import (
     DIFFERENCES,
     WINDOW_DIFFERENCES,

@@ -11,16 +11,16 @@ from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.result import JobResult, RunWarning, error_info, summed
 from airflow_gddl.contract.table_spec import TableSpec
 from spark_jobs.actions.verify_constraints import broken, check_constraints, unsettled
-from spark_jobs.engines.port import TableContext
+from spark_jobs.batch import notices
+from spark_jobs.batch.notices import foreign_commits, require_replica, warnings_of
+from spark_jobs.batch.runtime import RunTotals, TableRun, iso
 from spark_jobs.ledger.cut_changes import cut_before
 from spark_jobs.plan.identity import require_same_identity
 from spark_jobs.plan.planned_batch import TableState
 from spark_jobs.plan.table_schema import TableSchema
-from spark_jobs.rules.measure import BUCKETS, Verdict, together
+from spark_jobs.rules.verify import BUCKETS, Verdict, together
 from spark_jobs.rules.windows import Window, with_files
-from spark_jobs.table import notices
-from spark_jobs.table.notices import foreign_commits, require_replica, warnings_of
-from spark_jobs.table.runtime import RunTotals, TableRun, iso
+from spark_jobs.tables.engine import TableContext
 from spark_jobs.verification import (
     SourceVerdict,
     WindowVerdict,

@@ -21,19 +21,9 @@ from airflow_gddl.contract.spec import JobSpec, TableSpec
 from spark_jobs.actions import action
 from spark_jobs.actions.rebuild_run import rebuild_table
 from spark_jobs.actions.refresh import refresh_table
-from spark_jobs.discovery import FileStreamSource, NotifiedFile, drain
-from spark_jobs.engines.port import DeclinedError
-from spark_jobs.iceberg import is_behind, publish
-from spark_jobs.job.job_faults import translated
-from spark_jobs.job.run_results import in_order, is_recorded, write_record
-from spark_jobs.job.stop import NEEDS_MEMORY
-from spark_jobs.ledger.targets import TargetRecords
-from spark_jobs.pipeline import bring_up_to_date, finished, idle_result, run_table
-from spark_jobs.plan.planned_batch import TableState
-from spark_jobs.sources import reader_of
-from spark_jobs.table import notices
-from spark_jobs.table.pending import require_supported, wants_source_load
-from spark_jobs.table.runtime import (
+from spark_jobs.batch import notices
+from spark_jobs.batch.pending import require_supported, wants_source_load
+from spark_jobs.batch.runtime import (
     Declined,
     Runtime,
     RunTotals,
@@ -44,6 +34,16 @@ from spark_jobs.table.runtime import (
     iso,
     spark_gone,
 )
+from spark_jobs.discovery import FileStreamSource, NotifiedFile, drain
+from spark_jobs.iceberg import is_behind, publish
+from spark_jobs.job.job_faults import translated
+from spark_jobs.job.run_results import in_order, is_recorded, write_record
+from spark_jobs.job.stop import NEEDS_MEMORY
+from spark_jobs.ledger.targets import TargetRecords
+from spark_jobs.pipeline import bring_up_to_date, finished, idle_result, run_table
+from spark_jobs.plan.planned_batch import TableState
+from spark_jobs.sources import reader_of
+from spark_jobs.tables.places import DeclinedError
 
 
 def takes_stream(run: TableRun, state: TableState) -> bool:

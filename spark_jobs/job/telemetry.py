@@ -20,7 +20,7 @@ from typing import Any, Literal
 from airflow_gddl.contract.packages import of_import
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobSpec
-from spark_jobs.table.runtime import Observer, Step
+from spark_jobs.batch.runtime import Observer, Step
 
 Kind = Literal["counter", "gauge"]
 

@@ -13,8 +13,8 @@ from deltalake import DeltaTable
 
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from spark_jobs import pipeline
-from spark_jobs.delta import data_files
-from spark_jobs.table.runtime import TableOutcome
+from spark_jobs.batch.runtime import TableOutcome
+from spark_jobs.tables import data_files
 from tests.delta_rs.small_lake import SmallLake, spec_of
 from tests.landing import write
 

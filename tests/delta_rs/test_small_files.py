@@ -13,10 +13,10 @@ from deltalake import DeltaTable
 
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from airflow_gddl.stores import Storage
-from spark_jobs.engines import batch_context
+from spark_jobs.batch.runtime import Runtime, Step, TableRun
 from spark_jobs.job.spread_local import NoSpark
 from spark_jobs.job.table_job import attempt, totals_of
-from spark_jobs.table.runtime import Runtime, Step, TableRun
+from spark_jobs.tables import batch_context
 from tests.delta_rs.small_lake import SmallLake, spec_of
 
 MANY = 8

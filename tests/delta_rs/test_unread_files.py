@@ -13,8 +13,8 @@ from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from airflow_gddl.runtime.state.facts import TableRecord
 from airflow_gddl.runtime.state.judging import Knowledge, judge
+from spark_jobs.batch.runtime import TableOutcome
 from spark_jobs.ledger.ledger import BatchCommit, Ledger
-from spark_jobs.table.runtime import TableOutcome
 from tests.conftest import LocalPort
 from tests.delta_rs.small_lake import SmallLake, spec_of
 from tests.unit.test_state_judging import ROW

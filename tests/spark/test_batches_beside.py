@@ -15,13 +15,12 @@ from pyspark.sql.functions import lit
 
 from airflow_gddl.contract.spec import DEFAULT_TIERS, JobOptions, TableSpec
 from airflow_gddl.stores import Storage
-from spark_jobs.delta import tables
-from spark_jobs.delta.snapshots import active_files
-from spark_jobs.engines import spark, table_rows
-from spark_jobs.engines.large_batch import LargeBatch
-from spark_jobs.engines.spark import VACUUMING, BatchesBesideSpark
-from spark_jobs.engines.spark_tables import MergedTables
 from spark_jobs.plan.planned_batch import BatchPlan
+from spark_jobs.tables import delta_tables, many_tasks, table_rows
+from spark_jobs.tables.batch_by_ranges import LargeBatch
+from spark_jobs.tables.many_tasks import VACUUMING, BatchesBesideSpark
+from spark_jobs.tables.merged_tables import MergedTables
+from spark_jobs.tables.snapshots import active_files
 from tests import exact_bounds
 from tests.conftest import LocalPort
 from tests.delta_rs.small_lake import SmallLake, spec_of
@@ -69,9 +68,9 @@ def beside(monkeypatch: pytest.MonkeyPatch) -> Taken:
 
     monkeypatch.setattr(BatchesBesideSpark, "decode_files", watched)
     monkeypatch.setenv("GDDL_MERGED", "")
-    monkeypatch.setattr(tables, "_IN_PROCESS", -1)
+    monkeypatch.setattr(delta_tables, "_IN_PROCESS", -1)
     monkeypatch.setattr(table_rows, "RANGE_BYTES", 2_000)
-    monkeypatch.setattr(spark, "DRIVER_BYTES", -1)
+    monkeypatch.setattr(many_tasks, "DRIVER_BYTES", -1)
     return seen
 
 
@@ -107,17 +106,17 @@ def test_spark_maintains_the_tables_between(policy: str, beside: Taken, tmp_path
     truth = {i: f"load {i}" for i in range(500)}
     spark = port.spark.for_table()
     for setting, value in VACUUMING.items():
-        spark.conf.set(setting, value)
+        many_tasks.conf.set(setting, value)
     table = f"delta.`{lake.layout(spec).replica}`"
-    spark.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ('delta.checkpointPolicy' = '{policy}')")
+    many_tasks.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ('delta.checkpointPolicy' = '{policy}')")
     statements = ["", f"OPTIMIZE {table}", f"REORG TABLE {table} APPLY (PURGE)", f"VACUUM {table} RETAIN 0 HOURS",
                   f"DELETE FROM {table} WHERE id = 7", "RESTORE"][:6 if policy == "classic" else 2]  # fmt: skip
     for number, statement in enumerate(statements, start=1):
         if statement == "RESTORE":  # undoes the delete
             version = DeltaTable(lake.layout(spec).replica).version()
-            spark.sql(f"RESTORE TABLE {table} TO VERSION AS OF {version}")
+            many_tasks.sql(f"RESTORE TABLE {table} TO VERSION AS OF {version}")
         elif statement:
-            spark.sql(statement)
+            many_tasks.sql(statement)
         checkpoint(spark, lake.layout(spec).replica)
         if "DELETE" in statement:
             truth.pop(7)
@@ -140,8 +139,8 @@ def test_spark_maintains_the_tables_between(policy: str, beside: Taken, tmp_path
 
 
 def checkpoint(spark: SparkSession, path: str) -> None:
-    jvm: Any = spark._jvm
-    jvm.org.apache.spark.sql.delta.DeltaLog.forTable(spark._jsparkSession, path).checkpoint()
+    jvm: Any = many_tasks._jvm
+    jvm.org.apache.spark.sql.delta.DeltaLog.forTable(many_tasks._jsparkSession, path).checkpoint()
 
 
 def assert_read_alike(

@@ -13,8 +13,8 @@ import pytest
 
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import DEFAULT_TIERS, JobOptions, TableSpec
+from spark_jobs.batch import current_batch
 from spark_jobs.job.job_tables import run_job
-from spark_jobs.table import current_batch
 from tests.conftest import LocalPort
 from tests.delta_rs.small_lake import SmallLake, spec_of
 
@@ -34,8 +34,8 @@ def rows(port: LocalPort, path: str) -> list[str]:
 
 
 def transaction(port: LocalPort, path: str) -> int:
-    from spark_jobs.delta.log import DeltaCommits  # noqa: PLC0415 - beside the import of Spark
-    from spark_jobs.engines.spark_tables import SparkTables  # noqa: PLC0415 - Spark starts with the first test that asks
+    from spark_jobs.tables.delta_log import DeltaCommits  # noqa: PLC0415 - beside the import of Spark
+    from spark_jobs.tables.merged_tables import SparkTables  # noqa: PLC0415 - Spark starts with the first test that asks
 
     return SparkTables(port.spark.for_table(), DeltaCommits(port.runtime.storage)).last_transaction(path, "gddl:merge")
 

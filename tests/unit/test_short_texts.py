@@ -41,9 +41,10 @@ def _written(tree: ast.Module) -> Iterator[tuple[str, str]]:
 
 
 def _text(node: ast.expr) -> str:
-    if isinstance(node, ast.JoinedStr):
-        return "".join(part.value if isinstance(part, ast.Constant) else TABLE for part in node.values)  # type: ignore[misc] # texts
-    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
+    parts = node.values if isinstance(node, ast.JoinedStr) else [node]
+    texts = [part.value if isinstance(part, ast.Constant) else TABLE for part in parts]
+    known = isinstance(node, ast.JoinedStr | ast.Constant)
+    return "".join(text for text in texts if isinstance(text, str)) if known else ""
 
 
 SITES = list(remedies())
