@@ -21,7 +21,7 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
 from airflow_gddl.contract import durations
-from airflow_gddl.contract.checks import DURATIONS, WAITS, check_table, check_values
+from airflow_gddl.contract.checks import DURATIONS, WAITS, Checks, check_table, check_values
 from airflow_gddl.contract.errors import FatalError, FieldPath, SpecProblem
 from airflow_gddl.contract.extensions import DIALECTS
 from airflow_gddl.contract.names import is_kept, mask_method, renamed
@@ -394,9 +394,14 @@ _RANDOM = re.compile(r"[HhRr]([(/,]|$)")
 _START = datetime(2024, 1, 1, tzinfo=UTC)
 
 
+_OF_EXPRESSIONS = (expression_problems, constraint_problems)
+_check_row = Checks(*check_table.checks, *_OF_EXPRESSIONS)
+_check_values = Checks(*check_values.checks, *_OF_EXPRESSIONS)
+
+
 def check_spec(spec: TableSpec, tiers: Collection[str]) -> tuple[SpecProblem, ...]:
     """All problems of one row, independent of other rows."""
-    return (*check_table(spec), *expression_problems(spec), *constraint_problems(spec), *_fields(spec, tiers))
+    return (*_check_row(spec), *_fields(spec, tiers))
 
 
 def check_defaults(defaults: Mapping[str, Any], tiers: Collection[str]) -> tuple[SpecProblem, ...]:
@@ -407,11 +412,7 @@ def check_defaults(defaults: Mapping[str, Any], tiers: Collection[str]) -> tuple
             message = "not a default: every table has its own"
             return (SpecProblem("FIELD_REFUSED", (name,), defaults[name], message, remedy),)
     spec = TABLE.build({**defaults, "table": "schema.name", "keys": ["id"]})
-    return (
-        (*check_values(spec), *expression_problems(spec), *constraint_problems(spec), *_fields(spec, tiers))
-        if isinstance(spec, TableSpec)
-        else spec
-    )
+    return (*_check_values(spec), *_fields(spec, tiers)) if isinstance(spec, TableSpec) else spec
 
 
 def _fields(spec: TableSpec, tiers: Collection[str]) -> Iterator[SpecProblem]:

@@ -14,10 +14,11 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
-from airflow_gddl.contract.codec import decode, plain
+from airflow_gddl.contract.codec import compact, decode, plain
 from airflow_gddl.contract.errors import GddlError
 from airflow_gddl.contract.extensions import CatalogSpec
 from airflow_gddl.contract.source_access import SourceAccess
@@ -63,7 +64,7 @@ class SnapshotSettings:
         return datetime.fromtimestamp(self.clock(), UTC).isoformat(timespec="seconds")
 
 
-FORMAT = 3
+FORMAT = 4
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -199,7 +200,7 @@ def pipeline_of(entry: Mapping[str, Any]) -> Pipeline:
     return Pipeline(
         **{
             **entry,
-            "timing": Timing(**{**timing, "assets": tuple(timing["assets"])}),
+            "timing": Timing(**{**timing, "assets": tuple(timing.get("assets", ()))}),
             "tags": tuple(entry["tags"]),
             "tables": tuple(entry["tables"]),
         }
@@ -210,6 +211,7 @@ _STATE, _LOCK, _INDEX, _PROBLEMS, _UNBUILT = "state.json", "lock", "index.json",
 _TABLES, _PLACEMENT, _PARSED, _UPKEEP = "tables.json", "placement.json", "parsed", "upkeep.json"
 _KEPT = 3
 _ROW = tuple(field.name for field in fields(TableRow))
+_VALUES = attrgetter(*_ROW)
 
 
 @dataclass(frozen=True)
@@ -241,12 +243,12 @@ class Cache:
         """Write a complete generation; it is not read before the state names it."""
         generation = self._new()
         for document in compiled.documents:
-            _write(_place(generation, document.pipeline.dag_id), plain(document))
+            _write(_place(generation, document.pipeline.dag_id), compact(document))
         _write(generation / _PROBLEMS, {"problems": compiled.problems})
-        rows = [list(plain(row).values()) for row in compiled.directory.rows]
+        rows = [_VALUES(row) for row in compiled.directory.rows]
         _write(generation / _TABLES, {**plain(replace(compiled.directory, rows=())), "rows": rows})
-        _write(generation / _PLACEMENT, plain(compiled.placed))
-        entries = [plain(index_entry(document.pipeline)) for document in compiled.documents]
+        _write(generation / _PLACEMENT, compact(compiled.placed))
+        entries = [compact(index_entry(document.pipeline)) for document in compiled.documents]
         _write(generation / _INDEX, {"pipelines": entries})
         return generation
 
