@@ -17,7 +17,6 @@ from airflow.sdk.definitions.param import ParamsDict
 from airflow_gddl import configuration
 from airflow_gddl.assets import table_asset
 from airflow_gddl.contract.errors import MetadataError
-from airflow_gddl.notifications.webhook import GddlNotifier
 from airflow_gddl.operators.jobs import (
     GddlContinuousOperator,
     GddlIncrementalLoadOperator,
@@ -26,12 +25,9 @@ from airflow_gddl.operators.jobs import (
     GddlTableOperator,
 )
 from airflow_gddl.plugins.timetables import cron_timetable
-from airflow_gddl.runtime.landing.run_request import loaded_by, requested
-from airflow_gddl.runtime.snapshot import MetadataSnapshot
+from airflow_gddl.runtime.snapshot.snapshot import MetadataSnapshot
 from airflow_gddl.sensors.tables import GddlTablesSensor, poll_times
-from airflow_gddl.topology import CONTINUOUS_POOL, Pipeline, Timing
-from airflow_gddl.topology.pipelines import NO_OWNER, pool_of_instances
-from airflow_gddl.topology.rows import selected
+from airflow_gddl.topology.pipeline import CONTINUOUS_POOL, NO_OWNER, Pipeline, Timing, pool_of_instances
 from airflow_gddl.version_compat import deadline
 
 _PART = r"[A-Za-z0-9_][A-Za-z0-9_$#@ -]{0,127}"
@@ -242,6 +238,8 @@ class Customization:
         found = {name: value for name, value in configured.items() if name not in self.default_args}
         connection = configuration.text("notify_connection") or None
         if connection is not None:
+            from airflow_gddl.notifications.webhook import GddlNotifier  # noqa: PLC0415 - imported when needed
+
             found[_ON_FAILURE] = [*_listed(self.default_args.get(_ON_FAILURE)), GddlNotifier(connection=connection)]
         return found
 
@@ -380,6 +378,8 @@ def _wanted(
         directory = snapshot.directory() if select or exclude else None
         if directory is None:
             return snapshot.served()
+        from airflow_gddl.topology.rows import selected  # noqa: PLC0415 - imported when needed
+
         chosen = {row.dag_id for row in selected(directory.rows, select)}
         chosen -= {row.dag_id for row in selected(directory.rows, exclude)} if exclude else set()
         return [pipeline for pipeline in snapshot.served() if pipeline.dag_id in chosen]
@@ -467,7 +467,7 @@ def build_dag(pipeline: Pipeline, shared: Shared) -> DAG:
         doc_md=documentation(pipeline),
         default_args=dict(shared.custom.default_args),
         **shared.of_dag,
-        **deadline(late, GddlNotifier, {"connection": shared.connection, "late": True}),
+        **_deadline(late, shared.connection),
     ) as dag:
         # Passed to each task and not to the DAG: default_args of a DAG are serialized and validated again.
         own: dict[str, Any] = {"pipeline": pipeline.dag_id, "priority_weight": pipeline.weight}
@@ -484,6 +484,15 @@ def build_dag(pipeline: Pipeline, shared: Shared) -> DAG:
     # Bypasses the validation of an ordinary assignment, which takes two thirds of the time to build a DAG.
     object.__setattr__(dag, "params", ParamsDict(shared.form if pipeline.kind == "pack" else shared.form_of_one))
     return shared.custom.complete(dag)
+
+
+def _deadline(late: int | None, connection: str | None) -> dict[str, Any]:
+    """Of a pipeline whose tables are late after so many seconds; null: they never are."""
+    if late is None:
+        return {}
+    from airflow_gddl.notifications.webhook import GddlNotifier  # noqa: PLC0415 - imported when needed
+
+    return deadline(late, GddlNotifier, {"connection": connection, "late": True})
 
 
 def workers(pipeline: Pipeline) -> dict[str, Any]:
@@ -581,6 +590,8 @@ class GddlTaskGroup(TaskGroup):
         operator_args: Mapping[str, Any] | None = None,
         **kwargs: Any,
     ) -> None:
+        from airflow_gddl.runtime.landing.run_request import loaded_by, requested  # noqa: PLC0415 - when needed
+
         super().__init__(group_id=group_id, **kwargs)
         place = configuration.metadata_place(metadata, beside)
         snapshot = configuration.snapshot(place, parsing=True)
