@@ -127,7 +127,7 @@ def take(table: TableSession, batch: Batch) -> None:
     elif delivered.set_aside:
         table.discovery = before.without_yet(delivered.set_aside, all_after=table.spec.truncate == "hold")
         return
-    table.discovery = table.discovery.with_unreadable(u.file for u in delivered.bad_files)
+    table.discovery = table.discovery.with_unreadable([u.file for u in delivered.bad_files])
 
 
 def run_batch(table: TableSession, batch: Batch) -> ReadBatch:
@@ -187,12 +187,12 @@ def end(table: TableSession) -> None:
     """Say what is left, tidy, and state what the replica holds now.
 
     Raises:
-        FatalError: as `notices.require_first_load`.
+        FatalError: as `notices.require_whole_load`.
     """
     table.note(notices.of_misplaced(table.spec, table.state))
     report_left(table.run, table.ledger, table.discovery, table.totals)
     if not table.discovery.waiting:
-        notices.require_first_load(table.spec.table, table.ledger)
+        notices.require_whole_load(table.spec.table, table.ledger, table.discovery.unread_loads)
     tidy(table)
     if table.totals.batches and table.engine.exists(table.layout.replica):
         table.totals.main = replace(table.totals.main, rows=table.state.rows)

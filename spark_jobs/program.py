@@ -47,7 +47,7 @@ def run(argv: Sequence[str] | None, *, raises: bool = False) -> int:
 
     Args:
         argv: null: those of the process.
-        raises: raise what `read_spec` raises; otherwise it is printed, and the exit status is 2.
+        raises: raise what `read_spec` raises; otherwise it is printed, and the exit status is 2, or 75.
     """
     args, results = _prepared(argv)
     try:
@@ -56,7 +56,7 @@ def run(argv: Sequence[str] | None, *, raises: bool = False) -> int:
         if raises:
             raise
         print(error, file=sys.stderr)
-        return 2
+        return 75 if isinstance(error, RetriableError) else 2
     return _run(job, args, results)
 
 

@@ -22,7 +22,7 @@ from spark_jobs.batch.commit import commit
 from spark_jobs.batch.merge import MergedBatch
 from spark_jobs.batch.own_tables import has_all_changes, versions_of
 from spark_jobs.batch.pending import Batch, batches_ahead, files_changed, moment
-from spark_jobs.batch.read import read
+from spark_jobs.batch.read import ReadBatch, read
 from spark_jobs.batch.runtime import iso
 from spark_jobs.batch.session import TableSession
 from spark_jobs.batch.table_run import TableRun
@@ -562,7 +562,8 @@ def _ingest_all(work: _Refresh, outcome: RunTotals) -> tuple[TableSchema | None,
             work.claim.check()
             table.discovery = table.discovery.without(plan)
             table.suit(few_rows=is_small(plan, ledger.state))
-            delivered = read(table, Batch(plan=plan))
+            delivered = read(table, Batch(plan=plan, of_reload=True))
+            _require_loads(work, delivered)
             if delivered.set_aside:
                 table.discovery = table.discovery.with_last(plan.files, delivered.set_aside)
                 if all(file.path in delivered.set_aside for file in table.discovery.waiting):
@@ -574,6 +575,18 @@ def _ingest_all(work: _Refresh, outcome: RunTotals) -> tuple[TableSchema | None,
     if ledger.state.keys is None:
         return None, ledger
     return plan_batch(work.run.dialect, (), context.stored_columns(), ledger.state).table_schema, ledger
+
+
+def _require_loads(work: _Refresh, delivered: ReadBatch) -> None:
+    """Make no table of a part of its full load; of a reload a user is told what it would lack, and decides.
+
+    Raises:
+        FatalError: `LOAD_UNREADABLE`.
+    """
+    bad = tuple(u.file.path for u in delivered.bad_files if u.file.kind == "load")
+    if bad and not work.plan.archives:
+        _forget(work)
+        raise notices.unread_load(work.run.spec.table, bad)
 
 
 def _next_plan(run: TableRun, ledger: Ledger, found: Discovery) -> BatchPlan | None:

@@ -51,6 +51,7 @@ def act(run: TableRun, totals: RunTotals) -> JobResult:
         return _by_windows(run, totals)
     found, unfinished = _judged_by_shard(run, totals)
     if not found:
+        totals.warn([notices.not_loaded(run.spec.table)])
         return run.result(totals)
     verdict, source = together([one for one, _ in found], run.job.options.limit), found[0][1]
     if source is not None and source.unsettled:
@@ -143,6 +144,7 @@ def _by_windows(run: TableRun, totals: RunTotals) -> JobResult:
     ledgers = run.shard_ledgers() or (run.ledger(),)
     if all(ledger.state.keys is None for ledger in ledgers):
         notices.require_first_load(run.spec.table, ledgers[0])
+        totals.warn([notices.not_loaded(run.spec.table)])
         return run.result(totals)
     now = run.runtime.clock()
     found = _against_source_by_windows(run, now)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from airflow_gddl.contract.errors import FatalError
+from airflow_gddl.contract.errors import FatalError, RetriableError
 from airflow_gddl.contract.extensions import DmsOptions
 from airflow_gddl.contract.file_names import LARGE_FOLDER
 from airflow_gddl.contract.layout import landing_root
@@ -62,6 +62,12 @@ def of_discovery(found: Discovery, landing: str, dialect: Dialect) -> tuple[RunW
 def _of_paths(code: str, message: str, paths: Sequence[str]) -> tuple[RunWarning, ...]:
     """Warning about files; none where there are none."""
     return (RunWarning(code=code, message=message, count=len(paths), sample=tuple(paths[:SAMPLE])),) if paths else ()
+
+
+def missing_root(table: str, landing: str) -> RetriableError:
+    """`LANDING_MISSING`: what has landed can't be seen, as where a file system is not mounted."""
+    what = f"{table}: the landing root {landing_root(landing)} is missing; nothing was changed"
+    return RetriableError("LANDING_MISSING", what, remedy="mount or create it, or correct `landing`; then run again")
 
 
 def of_missing_folder(landing: str, there: Sequence[str]) -> RunWarning:
@@ -283,7 +289,7 @@ def of_unread_loads(found: Discovery) -> tuple[RunWarning, ...]:
 
 
 def require_first_load(table: str, ledger: Ledger) -> None:
-    """Fail a run whose files are all unreadable, so that there is no table.
+    """Fail where there is no table, since no file of which it would be made can be read.
 
     Raises:
         FatalError: `FIRST_LOAD_UNREADABLE`.
@@ -291,14 +297,43 @@ def require_first_load(table: str, ledger: Ledger) -> None:
     if ledger.state.keys is not None or not ledger.state.batch:
         return
     bad = sorted(path for path, entry in ledger.entries().items() if entry.state == "unreadable")
-    if bad:
-        raise FatalError(
-            "FIRST_LOAD_UNREADABLE",
-            f"{table}: there is no table yet, and no file to make it of: {len(bad)} could not be read",
-            where=", ".join(bad[:SAMPLE]),
-            remedy=f"see the reasons with `gddl errors list --table {table}`; then correct the row, "
-            "or have the files written again",
-        )
+    if ledger.unread_loads or bad:
+        bad = sorted(ledger.unread_loads) or bad
+        what = f"{table}: there is no table yet: {len(bad)} files of which it is made can't be read"
+        raise FatalError("FIRST_LOAD_UNREADABLE", what, where=", ".join(bad[:SAMPLE]), remedy=_remedy_of_load(table))
+
+
+def require_whole_load(table: str, ledger: Ledger, unread: Sequence[str]) -> None:
+    """The same, and fail a run that has left all else for the sake of a full load.
+
+    Args:
+        unread: load files that could not be read.
+
+    Raises:
+        FatalError: `FIRST_LOAD_UNREADABLE`, `LOAD_UNREADABLE`.
+    """
+    require_first_load(table, ledger)
+    if unread:
+        raise unread_load(table, unread)
+
+
+def unread_load(table: str, paths: Sequence[str]) -> FatalError:
+    """`LOAD_UNREADABLE`: load files that can't be read."""
+    what = f"{table}: {len(paths)} files of a full load can't be read; it is not applied, and newer files wait"
+    return FatalError("LOAD_UNREADABLE", what, where=", ".join(paths[:SAMPLE]), remedy=_remedy_of_load(table))
+
+
+def _remedy_of_load(table: str) -> str:
+    return (
+        f"deliver the files again, or correct the row: `gddl errors list --table {table}` has the reasons; or go on "
+        f"without them: `gddl errors dismiss --table {table} --code FILE_UNREADABLE --reason TEXT`"
+    )
+
+
+def not_loaded(table: str) -> RunWarning:
+    """A table of which nothing can be compared."""
+    what = f"{table} has nothing to compare yet: load it first, by `gddl run --table {table}`"
+    return RunWarning(code="TABLE_NOT_LOADED", message=what)
 
 
 def require_keyed(spec: TableSpec, state: TableState, code: str) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
+from airflow_gddl.contract.source_rooms import source_room
 from spark_jobs.batch import notices
 from spark_jobs.batch.own_tables import foreign_commits, warnings_of
 from spark_jobs.batch.runtime import iso
@@ -43,11 +44,13 @@ class Batch:
         resumed: its plan was written by an earlier run.
         appended: its changes are in the change table, and its files have changed since it was planned:
             resume from the change table.
+        of_reload: what it makes is judged as a whole before it replaces anything, also what a file lacks.
     """
 
     plan: BatchPlan
     resumed: bool = False
     appended: bool = False
+    of_reload: bool = False
 
 
 def next_batch(table: TableSession, *, replayed: bool) -> Batch | None:
@@ -261,6 +264,7 @@ def find_pending(run: TableRun, totals: RunTotals) -> PendingWork | None:
 
     Raises:
         FatalError: as `require_same_identity`; `FIRST_LOAD_UNREADABLE`.
+        RetriableError: `LANDING_MISSING`.
     """
     ledger = run.ledger()
     run.report("discover")
@@ -276,6 +280,8 @@ def find_pending(run: TableRun, totals: RunTotals) -> PendingWork | None:
     due = is_emptied(run, found, ledger) or sweep_of(run, found, ledger.state) == "due"
     asked = replays(run) or ledger.awaits_replay or wants_source_load(run, ledger)
     if not (found.waiting or pending or due or asked or waits_for_files(run, found)):
+        if found.root_missing and source_room(run.spec) is None:  # a job makes the folder of a source that it reads
+            raise notices.missing_root(run.spec.table, run.layout.landing)
         totals.warn(notices.of_discovery(found, run.layout.landing, run.dialect))
         report_left(run, ledger, found, totals)
         if run.job.options.full_listing:  # requested by a user

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 
-from airflow_gddl.contract.errors import GddlError, RetriableError
+from airflow_gddl.contract.errors import SETUP, GddlError, RetriableError
 from airflow_gddl.contract.layout import LandingFolder, places_of
 from airflow_gddl.contract.result import JobResult, RunWarning, error_info
 from airflow_gddl.contract.s3 import CODES, is_s3
@@ -197,8 +197,10 @@ def threads_of(job: JobSpec, specs: Sequence[TableSpec]) -> int:
 
 
 def exit_status(outcomes: Sequence[TableOutcome]) -> int:
-    """0 all succeeded; 1 some failed; 75 only retriable errors."""
+    """0 all succeeded; 1 some failed; 2 only for what the installation lacks; 75 only retriable errors."""
     failed = [o for o in outcomes if o.result.status == "failed"]
     if not failed:
         return 0
+    if all(o.result.error is not None and o.result.error.code in SETUP for o in failed):
+        return 2
     return 75 if all(o.retriable for o in failed) else 1

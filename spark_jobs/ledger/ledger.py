@@ -226,6 +226,16 @@ class Ledger:
             self._rows = rows
         return {**self._rows, **self._moved(self._rows)}
 
+    @property
+    def unread_loads(self) -> frozenset[str]:
+        """Load files of the newest full load that could not be read and are not dismissed: all else waits for them."""
+        current, dismissed = self.state.generation, self._seen.dismissed
+        return frozenset(
+            path for path, row in self.entries().items()
+            if row.kind == "load" and row.state == "unreadable" and row.generation >= current
+            and dismissed.get(path) != row.fingerprint
+        )  # fmt: skip
+
     def all_entries(self) -> Mapping[str, FileEntry]:
         """Newest row by path of every file; reads the archives."""
         rows = {**self._segments.archived(self._snapshot), **self.entries()}
@@ -283,6 +293,13 @@ class Ledger:
         seen = self._stored_seen()
         listed = max(filter(None, (listed_in_full_at, seen.listed_in_full_at)), default=None)
         self._write_seen(replace(seen, listed_in_full_at=listed, touched={**seen.touched, **touched}))
+
+    def note_dismissed(self, paths: frozenset[str]) -> None:
+        """Store, without a batch, that no user expects these load files any more, unless they change."""
+        gone = {path: row.fingerprint for path, row in self.entries().items() if path in paths & self.unread_loads}
+        if gone:
+            seen = self._stored_seen()
+            self._write_seen(replace(seen, dismissed={**seen.dismissed, **gone}))
 
     def note_rows(self, rows: int) -> None:
         """Store, without a batch, the replica's current number of rows."""

@@ -98,6 +98,9 @@ class LargeBatch:
             context.tables.add_files(path, (QUARANTINE, context.transaction), added, {"numOutputRows": count})
         resolve_earlier(context.tables, context.layout.errors, context.plan, again)
 
+    def discard(self) -> None:
+        self.parts.discard()
+
     def append(self, overlap: Overlap) -> LargeAppended:
         context, figures = self.batch_context, self.decoded_batch.figures
         path, number = context.layout.changes, context.plan.number

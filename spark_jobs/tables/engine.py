@@ -87,6 +87,10 @@ class BatchWork(Protocol):
         """Write bad rows and files to the errors table; resolve what earlier versions of files (`again`) left there."""
         ...
 
+    def discard(self) -> None:
+        """Remove what decoding has written, for a batch that is left."""
+        ...
+
     def append(self, overlap: Overlap) -> AppendedWork:
         """Append the changes that are new to the change table.
 

@@ -124,6 +124,9 @@ class FirstLoad:
         added += self.new_tables.target_of(definition).write(self.context.storage, rows, version_of(self.plan) // 1000)
         self._commit(path, QUARANTINE, added, self.decoded_batch.figures.quarantined + len(files))
 
+    def discard(self) -> None:
+        self.parts.discard()
+
     def append(self, overlap: Overlap) -> FirstLoad:  # noqa: ARG002 - no earlier batch had rows
         self._commit(self.context.layout.changes, APPEND, self.parts.files[CHANGES], self._good)
         return self

@@ -64,11 +64,18 @@ def rooms() -> list[Room]:
         for folder in ("spark_jobs/sources", "spark_jobs/features", "airflow_gddl/runners")
     )
     actions = [path for path in (ROOT / "spark_jobs/actions").glob("*.py") if path.stem in get_args(Action)]
-    found = [("source", sources), ("feature", features), ("runner", runners), ("action", actions)]
+    commands = [path.parent for path in (ROOT / "airflow_gddl").glob("*/commands.py") if path.parent.name != "cli"]
+    tools = [ROOT / "airflow_gddl/page"]
+    found = [
+        ("source", sources), ("feature", features), ("runner", runners), ("action", actions), ("command", commands),
+        ("tool", tools),
+    ]  # fmt: skip
     return [Room(kind, path.relative_to(ROOT)) for kind, paths in found for path in sorted(paths)]
 
 
 ROOMS = rooms()
+OF_JOBS = [room for room in ROOMS if room.kind in ("source", "feature", "runner", "action")]
+OF_COMMANDS = [room for room in ROOMS if room not in OF_JOBS]
 
 
 @functools.cache
@@ -108,7 +115,7 @@ def test_no_other_module_imports_a_room(room: Room) -> None:
 
 def test_there_are_rooms_of_each_kind() -> None:
     assert {room.kind: sum(one.kind == room.kind for one in ROOMS) for room in ROOMS} == {
-        "source": 3, "feature": 2, "runner": 3, "action": 10,
+        "source": 3, "feature": 2, "runner": 3, "action": 10, "command": 3, "tool": 1,
     }  # fmt: skip
 
 
@@ -196,7 +203,48 @@ def servant_of(tree: Path) -> Iterator[Servant]:
         process.communicate()
 
 
-@pytest.mark.parametrize("without", ROOMS, ids=str, indirect=True)
+_COMMANDS = """
+import io, json, sys
+from contextlib import redirect_stderr, redirect_stdout
+from airflow_gddl.cli import context, main
+from airflow_gddl.cli.commands import BUILT_IN
+room = sys.argv[1]
+def run(*words):
+    out = io.StringIO()
+    with redirect_stdout(out), redirect_stderr(out):
+        status = main.invoke(words, context.real())
+    return [status, out.getvalue()]
+mine = [name for name, one in BUILT_IN.items() if one.place.startswith(f"{room}.")]
+found = {"init": run("init", "project"), "validate": run("validate", "--metadata", "project/metadata"),
+         "check": run("check", "--metadata", "project/metadata"), "help": run("--help"),
+         **{name: run(name, "--help") for name in BUILT_IN if name not in mine}}
+found |= {"mine": {name: run(name) for name in mine}}
+if room.endswith(".page"):
+    from airflow_gddl.plugins import pools
+    found |= {"apps": len(pools.FASTAPI_APPS), "views": len(pools.external_views())}
+print(json.dumps(found))
+"""
+
+
+@pytest.mark.parametrize("without", OF_COMMANDS, ids=str, indirect=True)
+def test_without_a_room_of_commands_the_others_work(without: tuple[Room, Path], tmp_path: Path) -> None:
+    room, tree = without
+    environ = {**os.environ, "PYTHONPATH": str(tree), "COLUMNS": "120", "AIRFLOW_HOME": str(tmp_path)}
+    command = [sys.executable, "-P", "-c", _COMMANDS, room.module]
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, check=True, timeout=120, cwd=tmp_path)
+    found = json.loads(done.stdout.splitlines()[-1])
+    mine = found.pop("mine")
+    assert bool(mine) == (room.kind == "command")
+    for name, (status, text) in mine.items():
+        assert (status, "[COMMAND_MISSING]" in text, f"`gddl {name}`" in text) == (2, True, True), text
+        assert f" {name} " not in found["help"][1]
+    if room.kind == "tool":
+        assert (found.pop("apps"), found.pop("views")) == (0, 0)
+    assert found.pop("check")[0] in (0, 1)  # what this machine lacks is none of the room's
+    assert {name: status for name, (status, _) in found.items() if status} == {}
+
+
+@pytest.mark.parametrize("without", OF_JOBS, ids=str, indirect=True)
 def test_without_a_room_all_else_works(without: tuple[Room, Path], tmp_path: Path) -> None:
     """New metadata, a load, changes, a comparison and a rebuild; and what needs the room says so."""
     room, tree = without
